@@ -11,9 +11,8 @@ import csv
 from collections.abc import Iterator
 from typing import Any
 
-from hetplan.profiles.catalogue import COLUMNS, FILE, NUMBERS
+from hetplan.profiles.catalogue import COLUMNS, FILE, NUMBERS, REALITY
 from hetplan.profiles.engine_law import fit_numbers
-from hetplan.profiles.imports.aiconfigurator import REALITY
 from tests.cases.grids import DENSE, IDENTITY, grids, least, read
 
 UNSEEN = 0.065

@@ -620,8 +620,15 @@ def content(answer: Answer) -> str:
 def begin(folder: Path, *, add: bool = False, rate: float = 5, machines: Sequence[str] = (), **said: object) -> Begun:
     """First files: `config`, `latencies`, `profile` say where times come from; `model`, `app`, limits as they are."""
     flags: list[object] = ["--add"] * add
-    flags += [word for one in machines for word in ("--gpu", one)]
-    flags += [word for name, value in said.items() if value is not None for word in (f"--{name}", value)]
+    flags += [word for one in machines for word in ("--machine", one)]
+    limits = {"ttft": "ttft_p95", "tpot": "tpot_p95", "p50": "p50", "p95": "p95", "p99": "p99"}
+    flags += [word for name, key in limits.items() if name in said for word in ("--slo", f"{key}={said[name]}")]
+    flags += [
+        word
+        for name, value in said.items()
+        if value is not None and name not in limits
+        for word in (f"--{name}", value)
+    ]
     return _begun(command("init", "--rate", rate, *flags, "-o", folder), folder)
 
 

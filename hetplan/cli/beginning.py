@@ -5,6 +5,7 @@ Tables of latencies, a language model's config.json, a table of measured setting
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,14 +24,16 @@ if TYPE_CHECKING:
 __all__ = ["Made", "Said", "made_of", "next_command", "together"]
 
 
+_USUAL_LENGTHS = "512:256"
+
+
 @dataclass(frozen=True)
 class Said:
     """The options of `hetplan init`, as they were given."""
 
     model: str | None
     app: str | None
-    gpu: Sequence[str]
-    cpu: Sequence[str]
+    machines: Sequence[str]
     prices: Path | None
     region: str
     ms: Sequence[str]
@@ -44,20 +47,37 @@ class Said:
     lengths: Path | None
     rate: float | None
     rates: Path | None
-    limits: Mapping[str, float | None]
-    """ms by what is limited: p50, p95, p99 of the response, ttft, tpot."""
+    limits: Sequence[tuple[str, float, float]]
+    """What is limited (ttft, tpot, response), at which percentile, to how many ms."""
+    engine: str
     quality: float | None
     budget: str | None
 
     @property
+    def is_by_names(self) -> bool:
+        """Whether it names a known language model on known GPUs, and no times."""
+        if self.model is None or self.ms or self.latencies or self.profile or self.config or self.settings:
+            return False
+        from hetplan.profiles.cards import card_of_text
+        from hetplan.profiles.language_models import model_of_text
+
+        named = [text.partition("=")[0] for text in self.machines]
+        wants_text = model_of_text(self.model) is not None or self._limits_text
+        return wants_text and bool(named) and all(card_of_text(name) is not None for name in named)
+
+    @property
     def has_source(self) -> bool:
         """Whether it says where times come from."""
-        return bool(self.ms or self.latencies or self.profile or self.config or self.settings)
+        return bool(self.ms or self.latencies or self.profile or self.config or self.settings) or self.is_by_names
+
+    @property
+    def _limits_text(self) -> bool:
+        return any(of in ("ttft", "tpot") for of, _, _ in self.limits)
 
     @property
     def is_text(self) -> bool:
         """Whether text is made token by token."""
-        return bool(self.config or self.tokens or self.lengths or self.limits["ttft"] or self.limits["tpot"])
+        return bool(self.config or self.tokens or self.lengths or self._limits_text or self.is_by_names)
 
 
 @dataclass(frozen=True)
@@ -71,6 +91,8 @@ class Made:
     assumed: list[str] = field(default_factory=list)
     odd: str = ""
     """What looks like a slip of units."""
+    is_one_model: bool = False
+    """Whether all models are ways to serve one."""
 
 
 def next_command(out: Output, words: Iterable[object]) -> str:
@@ -81,12 +103,28 @@ def next_command(out: Output, words: Iterable[object]) -> str:
     return text
 
 
+def read_limits(texts: Iterable[str]) -> tuple[tuple[str, float, float], ...]:
+    """Limits as the command line has them.
+
+    >>> read_limits(["p99=100", "ttft_p95=1000,tpot_p95=40"])
+    (('response', 99.0, 100.0), ('ttft', 95.0, 1000.0), ('tpot', 95.0, 40.0))
+    """
+    found = []
+    for text in (one for texts_of in texts for one in texts_of.split(",")):
+        named = re.fullmatch(r"(?:(ttft|tpot|response)_)?p([0-9]{1,2}(?:\.[0-9]+)?)=([0-9]*\.?[0-9]+)", text.strip())
+        if named is None or not float(named[2]) > 0 or not float(named[3]) > 0:
+            remedy = "Write p99=100, of text ttft_p95=1000,tpot_p95=40."
+            raise InputError.one(file="--slo", value=text, why="a limit at a percentile, in ms above 0", remedy=remedy)
+        found.append((named[1] or "response", float(named[2]), float(named[3])))
+    return tuple(found)
+
+
 def made_of(said: Said) -> Made:
     """The first files; every fault of the options at once where they can be seen together."""
     _check_complete(said)
     if said.settings is not None:
         return _of_settings(said, said.settings)
-    if said.profile is not None or said.config is not None:
+    if said.profile is not None or said.config is not None or said.is_by_names:
         return _of_profile(said)
     return _of_tables(said)
 
@@ -99,23 +137,38 @@ def _check_complete(said: Said) -> None:
     elif said.rate is not None and (said.rates is not None or not 0 < said.rate < float("inf")):
         remedy = "Leave one of --rate and --rates out." if said.rates is not None else "Add --rate 100."
         faults.append(Fault("--rate", "", str(said.rate), "how many queries per second come, above 0", remedy))
-    given = {name: limit for name, limit in said.limits.items() if limit is not None}
-    faults += [
-        Fault(f"--{name}", "", str(limit), "a limit above 0 ms", "Correct it.")
-        for name, limit in given.items()
-        if not 0 < limit < float("inf")
-    ]
-    if said.is_text and not given.keys() & {"ttft", "tpot"} and not (said.profile and given):
-        remedy = "Add --ttft 500, the ms to the first token, and --tpot 50, the ms of each token after it."
-        faults.append(Fault("--ttft", "", "", "a limit of the time to the first token, or per token", remedy))
-    if not said.is_text and len(given) != 1:
-        faults.append(Fault("--p99", "", "", "one limit of the response time", "Add --p99 100, or --p95."))
+    if (
+        said.is_text
+        and not any(of in ("ttft", "tpot") for of, _, _ in said.limits)
+        and not (said.profile and said.limits)
+    ):
+        remedy = "Add --slo ttft_p95=500,tpot_p95=50: ms to the first token, and of each token after it."
+        faults.append(Fault("--slo", "", "", "a limit of the time to the first token, or per token", remedy))
+    if not said.is_text and len(said.limits) != 1:
+        faults.append(Fault("--slo", "", "", "one limit of the response time", "Add --slo p99=100, or p95=."))
     if not said.has_source:
         remedy = "Add --ms HARDWARE:1=6,8=24, or --latencies FILE.csv; `hetplan init --help` shows the others."
-        faults.append(Fault("--latencies", "", "", "how long batches take", remedy))
+        faults.append(_unknown_names(said) or Fault("--latencies", "", "", "how long batches take", remedy))
     faults += _not_together(said)
     if faults:
         raise InputError(faults)
+
+
+def _unknown_names(said: Said) -> Fault | None:
+    """What is not known of a language model and machines that are named without times."""
+    from hetplan.profiles.cards import card_of_text, cards
+    from hetplan.profiles.language_models import model_of_text, models
+
+    if said.model is None or not (said.is_text or model_of_text(said.model)):
+        return None
+    if not said.machines:
+        remedy = f"Add --machine h100=2.50, with your price; known are {', '.join(cards())}."
+        return Fault("--machine", "", "", "the GPUs that can be rented", remedy)
+    if unknown := [one for one in (text.partition("=")[0] for text in said.machines) if card_of_text(one) is None]:
+        remedy = f"Known are {', '.join(cards())}, several as in h100x2."
+        return Fault("--machine", "", unknown[0], "a GPU whose data sheet is known", remedy)
+    remedy = f"Known are {', '.join(models())}; others by --config config.json."
+    return Fault("--model", "", said.model, "a model whose sizes ship with hetplan", remedy)
 
 
 def _not_together(said: Said) -> list[Fault]:
@@ -131,7 +184,7 @@ def _not_together(said: Said) -> list[Fault]:
     for name, value in (("--edge", said.edges), ("--workers", said.workers)):
         if value and not (said.latencies or said.ms):
             faults.append(Fault(name, "", str(value[0]), "--latencies, which it goes with", "Add the table."))
-    if said.is_text and not (said.config or said.profile):
+    if said.is_text and said.has_source and not (said.config or said.profile or said.is_by_names):
         remedy = "Add --config FILE, the model's config.json, or --profile FILE, which `hetplan import` wrote."
         faults.append(Fault("--tokens", "", "", "where the times of the engine come from", remedy))
     if said.workers and (said.rates or said.edges):
@@ -144,10 +197,10 @@ def machines_of(said: Said) -> dict[str, Machine]:
     """The machines that were named, with their prices."""
     from hetplan.profiles.first_files import read_machine
 
-    found = [*(read_machine(text, "gpu") for text in said.gpu), *(read_machine(text, "cpu") for text in said.cpu)]
+    found = [read_machine(text) for text in said.machines]
     twice = sorted({one.name for one in found if [other.name for other in found].count(one.name) > 1})
     if twice:
-        raise InputError.one(file="--gpu", value=twice[0], why="each machine once", remedy="Take one of them out.")
+        raise InputError.one(file="--machine", value=twice[0], why="each machine once", remedy="Take one of them out.")
     return {one.name: one for one in found}
 
 
@@ -164,9 +217,9 @@ def _demand(said: Said) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     return demand_of(said.rate), {}, []
 
 
-def _limit(said: Said) -> tuple[int, float]:
-    ((name, limit),) = [(name, limit) for name, limit in said.limits.items() if limit is not None]
-    return int(name[1:]), limit
+def _limit(said: Said) -> tuple[float, float]:
+    ((_, percentile, limit),) = said.limits
+    return percentile, limit
 
 
 def _priced(said: Said, names: Iterable[str]) -> tuple[dict[str, Machine], list[str]]:
@@ -180,7 +233,7 @@ def _priced(said: Said, names: Iterable[str]) -> tuple[dict[str, Machine], list[
     where = f" of {said.region}" if said.region else ""
     faults = [
         Fault(str(said.prices), "", name, f"a price{where} of each machine that was measured",
-              f"Add --gpu {name}=PRICE, or name the machine as the list does.")
+              f"Add --machine {name}=PRICE, or name the machine as the list does.")
         for name in wanted
         if name not in found
     ]  # fmt: skip
@@ -268,9 +321,8 @@ def _of_profile(said: Said) -> Made:
     slo["apps"] = {as_id(said.app or said.model or named): wish}
     if "arrivals" in demand:
         found = [*found, "queries come by chance, independent of one another (demand.arrivals: poisson)"]
-    if said.limits["ttft"] or said.limits["tpot"]:
-        found = [*found, "limits on text are kept for 95% of the requests (latency.percentile)"]
-    return Made(slo, written, beside=said.profile, assumed=[*found, *assumed])
+    one = said.profile is None
+    return Made(slo, written, beside=said.profile, assumed=[*found, *assumed], is_one_model=one)
 
 
 def _of_steps(known: Profile, said: Said) -> tuple[list[dict[str, str]], dict[str, Any], list[str]]:
@@ -293,15 +345,16 @@ def _known(said: Said) -> tuple[Profile, dict[str, Any] | None, list[str]]:
     """The profile that is wished on, what of it is to be written, and what it takes for granted."""
     from hetplan.profiles.load_one import load_profile
 
-    if said.config is not None:
-        from hetplan.profiles.first_files import as_id
+    if said.profile is None:
         from hetplan.profiles.first_text import assumed_of, text_profile
 
         machines = machines_of(said)
         listed, taken = _priced(said, machines)
-        made = text_profile(as_id(said.model or "model"), said.config, list((machines | listed).values()))
-        return load_profile(made), made, [*taken, *assumed_of(made)]
-    assert said.profile is not None
+        most = max(sum(size[:2]) for size in _mix(said)["bins"])
+        made, count_gpus = text_profile(
+            said.model, said.config, list((machines | listed).values()), engine=said.engine, longest=int(most)
+        )
+        return load_profile(made), made, [*taken, *assumed_of(made, count_gpus=count_gpus)]
     known = load_profile(said.profile)
     return known, _prices(said, known), []
 
@@ -312,6 +365,13 @@ def _rates_by_tokens(known: Profile, runs: Mapping[str, Any]) -> Table | None:
     variants = (one for name, one in known.variants.items() if name in named or one.task == task)
     tables = (known.tables[run.rate] for one in variants for run in one.runs if run.rate is not None)
     return next((table for table in tables if {"input_tokens", "output_tokens"} <= table.axes.keys()), None)
+
+
+def _mix(said: Said) -> dict[str, Any]:
+    """The lengths of requests that were said, else usual ones."""
+    from hetplan.profiles.first_text import lengths_of, read_tokens
+
+    return lengths_of(said.lengths)[0] if said.lengths is not None else read_tokens(said.tokens or _USUAL_LENGTHS)
 
 
 def _text_demand(said: Said, rates: Table | None) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
@@ -326,7 +386,7 @@ def _text_demand(said: Said, rates: Table | None) -> tuple[dict[str, Any], dict[
     else:
         demand, horizon, found = _demand(said)
     if mix is None:
-        size, why = "512:256", ""
+        size, why = _USUAL_LENGTHS, ""
         if rates is not None:
             size = "{input_tokens:g}:{output_tokens:g}".format(**first_size(rates))
             why = ", the first that was measured"
@@ -337,15 +397,9 @@ def _text_demand(said: Said, rates: Table | None) -> tuple[dict[str, Any], dict[
 
 
 def _latency(said: Said) -> list[dict[str, Any]]:
-    found = [
-        {"of": name, "percentile": 95, "max_ms": said.limits[name]} for name in ("ttft", "tpot") if said.limits[name]
-    ]
-    found += [
-        {"of": "response", "percentile": int(name[1:]), "max_ms": limit}
-        for name, limit in said.limits.items()
-        if limit is not None and name.startswith("p")
-    ]
-    return found
+    from hetplan.profiles.plain_data import whole_if_it_is
+
+    return [{"of": of, "percentile": whole_if_it_is(at), "max_ms": whole_if_it_is(ms)} for of, at, ms in said.limits]
 
 
 def _prices(said: Said, known: Profile) -> dict[str, Any] | None:
@@ -356,7 +410,7 @@ def _prices(said: Said, known: Profile) -> dict[str, Any] | None:
     unknown = [name for name in machines if name not in known.hardware]
     if unknown:
         remedy = f"The profile has {', '.join(known.hardware)}."
-        raise InputError.one(file="--gpu", value=unknown[0], why="a machine of the profile", remedy=remedy)
+        raise InputError.one(file="--machine", value=unknown[0], why="a machine of the profile", remedy=remedy)
     priced = {name: one for name, one in machines.items() if one.price is not None}
     offers = {
         f"{name}-offer": {
@@ -398,8 +452,8 @@ def _of_settings(said: Said, path: Path) -> Made:
 
     machines = list(machines_of(said).values())
     if len(machines) != 1:
-        remedy = "Give one --gpu NAME=PRICE, the one on which the table was measured."
-        raise InputError.one(file="--gpu", value=", ".join(one.name for one in machines), why="one kind of machine",
+        remedy = "Give one --machine NAME=PRICE, the one on which the table was measured."
+        raise InputError.one(file="--machine", value=", ".join(one.name for one in machines), why="one kind of machine",
                              remedy=remedy)  # fmt: skip
     demand, horizon, found = _demand(said)
     if horizon:

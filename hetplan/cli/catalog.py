@@ -176,19 +176,18 @@ def _list_laws(out: Output, words: Sequence[str]) -> None:
 
     rows = []
     for one in known_laws(words):
-        law, of = one.law, one.identity
-        out.send({"engine": of, "date": one.date, "law": law.model_dump(mode="json", exclude_defaults=True)})
-        card = f"{of['gpus']} x {of['gpu']} {of['parallel']}"
+        law = one.law
+        said = law.model_dump(mode="json", exclude_defaults=True)
+        out.send({"name": one.name, "engine": one.identity, "date": one.date, "law": said})
         experts = f"{law.experts_ms:.3g}" if law.experts_ms else "-"
         error, fit = (f"{100.0 * (value or 0.0):.1f}%" for value in (law.error_mean, (law.fit_error or (0.0,))[0]))
-        version = f"{of['engine']} {of['version']}".strip()
-        rows.append((of["model"], of["precision"], card, version, f"{law.base_ms:.3g}", experts, law.basis, error, fit))
+        rows.append((one.name, f"{law.base_ms:.3g}", experts, law.basis, error, fit))
     if not rows:
         raise InputError.one(
             file="list", value=" ".join(words), why="no law is of all of these",
             remedy="Leave a word out; `hetplan list laws` shows all.",
         )  # fmt: skip
-    titles = ("model", "precision", "GPUs", "engine", "base ms", "experts ms", "basis", "off", "fit off")
+    titles = ("law", "base ms", "experts ms", "basis", "off", "fit off")
     out.people.table(titles, rows, right=("base ms", "experts ms", "off", "fit off"))
     out.people.line()
-    out.people.line("`--json` shows each as a profile's engine has it (`law`); its KV room is the server's to say.")
+    out.people.line('A profile\'s engine takes one by its name: "law": "catalogue/...". `--json` shows its numbers.')

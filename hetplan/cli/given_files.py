@@ -96,6 +96,7 @@ def sort_files(
     plans: tuple[int, int] = (0, 0),
     needs_inputs: bool = True,
     takes_state: bool = True,
+    profile_alone: bool = False,
 ) -> GivenFiles:
     """Files by what they say they are; `plans`: the fewest and the most that the command takes.
 
@@ -122,7 +123,8 @@ def sort_files(
     of_no_use = [kind for kind in ("state", "measured") if plans[0] and made_from.get(kind) is None]
     for kind in of_no_use if takes_state else [*of_no_use, "state"]:
         found[kind] = [one for one in found[kind] if one.resolve() in named]
-    _check_counts(found, plans, usage, needs_inputs=needs_inputs)
+    if not (profile_alone and found["profile"] and not any(found[kind] for kind in found if kind != "profile")):
+        _check_counts(found, plans, usage, needs_inputs=needs_inputs)
     state, measured = (next(iter(found[kind]), None) for kind in ("state", "measured"))
     slo = next(iter(found["slo"]), Path())
     return GivenFiles(tuple(found["profile"]), slo, state, measured, tuple(found["plan"]))

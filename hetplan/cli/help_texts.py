@@ -6,8 +6,8 @@ __all__ = ["EXAMPLES", "WELCOME"]
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "init": (
-        "hetplan init --model resnet50 --gpu t4=0.526 --ms t4:1=6,8=24 --rate 500 --p99 100 -o mine",
-        "hetplan init --latencies measured.csv --prices prices.csv --rate 500 --p99 100 -o mine",
+        "hetplan init --model resnet50 --machine t4=0.526 --ms t4:1=6,8=24 --rate 500 --slo p99=100 -o mine",
+        "hetplan init --latencies measured.csv --prices prices.csv --rate 500 --slo p99=100 -o mine",
     ),
     "solve": (
         "hetplan solve profile.json slo.json -o plan.json",

@@ -24,8 +24,12 @@ __all__ = ["init"]
 OTHER_PLACE = "Name another -o FOLDER, or use --force."
 _Text = list[str] | None
 Model = Annotated[str | None, option("--model", "NAME", "The model; of a table with several, the one to take.")]
-Gpus = Annotated[_Text, option("--gpu", "NAME=PRICE[:STOCK]", "A GPU machine, its price per hour; repeatable.")]
-Cpus = Annotated[_Text, option("--cpu", "NAME=PRICE[:STOCK]", "A machine without a GPU; repeatable.")]
+Machines = Annotated[
+    _Text,
+    option(
+        "--machine", "NAME[=PRICE[:STOCK]]", "A machine and its price per hour; repeatable. Of a GPU (h200): per GPU."
+    ),
+]
 Prices = Annotated[
     Path | None,
     file_option(
@@ -71,11 +75,11 @@ Rates = Annotated[
         "--rates", "FILE", "A record of rates or arrivals, as `hetplan import trace` reads it: planned hour by hour."
     ),
 ]
-P50 = Annotated[float | None, option("--p50", "MS", "Half of all queries are answered within.")]
-P95 = Annotated[float | None, option("--p95", "MS", "95% are answered within.")]
-P99 = Annotated[float | None, option("--p99", "MS", "99% are answered within.")]
-Ttft = Annotated[float | None, option("--ttft", "MS", "Text: 95% have their first token within.")]
-Tpot = Annotated[float | None, option("--tpot", "MS", "Text: for 95% a token takes at most.")]
+Limits = Annotated[
+    _Text,
+    option("--slo", "LIMIT=MS,...", "p99=100: 99% of the answers come within 100 ms. Text: ttft_p95=1000,tpot_p95=40."),
+]
+Served = Annotated[str, option("--engine", "NAME", "What serves a language model: vllm, sglang, trtllm.")]
 Floor = Annotated[float | None, option("--quality", "LEAST", "The least quality that will do.")]
 Budget = Annotated[str | None, option("--budget", "PRICE", "The most that may be spent per hour.")]
 Folder = Annotated[Path, option("-o --output", "FOLDER", "Where the files go; made if need be.")]
@@ -88,15 +92,15 @@ Force = Annotated[bool, typer.Option("--force", help="Replace files that are the
 
 
 def init(
-    model: Model = None, app: App = None, gpu: Gpus = None, cpu: Cpus = None, prices: Prices = None,
+    model: Model = None, app: App = None, machine: Machines = None, prices: Prices = None,
     region: Region = "", ms: Ms = None, latencies: Table = None,
     edge: Edges = None, workers: Workers = None, profile: Given = None, config: Config = None,
     settings: Settings = None, tokens: Tokens = None, lengths: Lengths = None, rate: Rate = None, rates: Rates = None,
-    p50: P50 = None, p95: P95 = None, p99: P99 = None, ttft: Ttft = None, tpot: Tpot = None, quality: Floor = None,
-    budget: Budget = None, folder: Folder = Path(), as_yaml: AsYaml = False, add: Add = False, force: Force = False,
+    slo: Limits = None, engine: Served = "vllm", quality: Floor = None, budget: Budget = None,
+    folder: Folder = Path(), as_yaml: AsYaml = False, add: Add = False, force: Force = False,
     example: Example = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Write a first profile and SLO file from your numbers.
+    """Write a first profile and SLO file: from your numbers, or from the names of a language model and of GPUs.
 
     Asks on a terminal for what was not given. Everything that is assumed is shown.
     """
@@ -104,17 +108,16 @@ def init(
         if example is not None:
             _copy(out, example, folder, force=force)
             return
-        from hetplan.cli.beginning import Said, made_of, together
+        from hetplan.cli.beginning import Said, made_of, read_limits, together
         from hetplan.cli.who_answers import assumed_choices
 
         if as_yaml:
             from hetplan.profiles.yaml_text import check_readable
 
             check_readable("--yaml")
-        limits = {"p50": p50, "p95": p95, "p99": p99, "ttft": ttft, "tpot": tpot}
         said = Said(
-            model, app, gpu or (), cpu or (), prices, region, ms or (), latencies, edge or (), workers or (), profile,
-            config, settings, tokens, lengths, rate, rates, limits, quality, budget,
+            model, app, machine or (), prices, region, ms or (), latencies, edge or (), workers or (), profile, config,
+            settings, tokens, lengths, rate, rates, read_limits(slo or ()), engine, quality, budget,
         )  # fmt: skip
         if sys.stdin.isatty() and not as_json:
             said = _asked(said)
@@ -123,7 +126,8 @@ def init(
             names, there = _there(folder)
             made = together(made, *there, str(folder / names[1]))
         inputs = _read_back(made)
-        made.assumed.extend(assumed_choices(inputs.profile, inputs.slo))
+        if not made.is_one_model:
+            made.assumed.extend(assumed_choices(inputs.profile, inputs.slo))
         _write(out, folder, names, made, force=force or add)
         if made.odd:
             out.warn(made.odd)
@@ -177,20 +181,30 @@ def _copy(out: Output, example: str, folder: Path, *, force: bool) -> None:
 def _asked(said: Said) -> Said:
     """The few questions: which model, which machines at which price, how long it takes there, what is wanted."""
     if not said.has_source:
-        model, machines, times = _ask_measured(said.model, said.gpu)
-        said = replace(said, model=model, gpu=machines, ms=times)
+        model, machines, times = _ask_measured(said.model, said.machines)
+        said = replace(said, model=model, machines=machines, ms=times)
     if said.rate is None and said.rates is None and said.lengths is None:
         said = replace(said, rate=typer.prompt("Queries per second", type=float))
-    if all(limit is None for limit in said.limits.values()) and not said.is_text:
+    if not said.limits and not said.is_text:
         limit: float = typer.prompt("99% of the queries are to be answered within how many ms", type=float)
-        said = replace(said, limits={**said.limits, "p99": limit})
+        said = replace(said, limits=(("response", 99.0, limit),))
+    if said.is_by_names and not said.prices:
+        said = replace(said, machines=[_ask_price(text) for text in said.machines])
     return said
 
 
-def _ask_measured(model: str | None, gpu: Sequence[str]) -> tuple[str, list[str], list[str]]:
+def _ask_price(machine: str) -> str:
+    """A machine with its price; without where nothing is typed: its GPUs are counted then."""
+    if "=" in machine:
+        return machine
+    price = typer.prompt(f"Price of one {machine} per hour (empty: count GPUs)", default="", show_default=False)
+    return f"{machine}={price}" if price else machine
+
+
+def _ask_measured(model: str | None, named_machines: Sequence[str]) -> tuple[str, list[str], list[str]]:
     named = model or typer.prompt("Name of the model", default="model")
-    machines, times = list(gpu), []
-    while not machines or (not gpu and typer.confirm("Another kind of machine?", default=False)):
+    machines, times = list(named_machines), []
+    while not machines or (not named_machines and typer.confirm("Another kind of machine?", default=False)):
         name = typer.prompt("Kind of machine", default="gpu")
         price = typer.prompt(f"Price of a {name} per hour")
         machines.append(f"{name}={price}")

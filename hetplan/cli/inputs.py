@@ -48,7 +48,8 @@ def check(
     """Check input files.
 
     Says which problem they state. Faults exit 2. Findings (odd units, dominated hardware, demand that the tables do
-    not cover) exit 0, and 2 with --strict.
+    not cover) exit 0, and 2 with --strict. Of laws of engines it says what they rest on, and how far they are from
+    those that ship with hetplan; for that a profile is enough.
     """
     with Output("check", as_json=as_json and schema is None, quiet=schema is not None) as out:
         if schema is not None:
@@ -63,7 +64,14 @@ def check(
         from hetplan.cli.which_question import asked
         from hetplan.profiles.lint import lint
 
-        inputs = sort_files(files or (), "check").inputs
+        given = sort_files(files or (), "check", profile_alone=True)
+        if given.slo == Path():
+            from hetplan.profiles.load_one import load_profile
+
+            _say_laws(out, load_profile(*given.profiles))
+            out.end(Exit.OK, "a profile alone: add an SLO file to check what it asks for")
+            return
+        inputs = given.inputs
         findings = [*inputs.warnings, *lint(inputs)]
         question = asked(inputs)
         for code, at, text in findings:
@@ -75,7 +83,27 @@ def check(
             f"{found}: {apps} application{'' if apps == 1 else 's'}, {variants} variant{'' if variants == 1 else 's'}, "
             f"{len(inputs.profile.hardware)} hardware, {len(inputs.profile.tables)} tables; problem {question}"
         )
+        _say_laws(out, inputs.profile)
         out.end(Exit.BAD_INPUT if strict and findings else Exit.OK, found)
+
+
+def _say_laws(out: Output, profile: Profile) -> None:
+    """What the times of language models rest on, and how far they are from the laws that ship with hetplan."""
+    if not profile.engines and not any(table.points for table in profile.tables.values()):
+        return
+    from hetplan.profiles.law_review import review_laws
+
+    rows, beside = [], []
+    for one in review_laws(profile):
+        out.send({"law": {name: value for name, value in vars(one).items() if value not in (None, "")}})
+        error = "not stated" if one.error is None else f"{one.error:.1%}"
+        rows.append((one.place, one.basis, error, one.room or "-", one.source or "-"))
+        if one.off is not None:
+            way = f"{abs(one.off):.0%} {'slower' if one.off > 0 else 'faster'} on the mean"
+            beside.append((one.place, way, one.other, "beyond both errors" if one.apart else "within the errors"))
+    out.people.table(("times", "basis", "off", "KV tokens", "source"), rows, right=("off", "KV tokens"))
+    if beside:
+        out.people.table(("beside the catalogue", "is", "than", "that is"), beside)
 
 
 def _schema_text(kind: Schema) -> str:
@@ -188,7 +216,7 @@ def _say_next(out: Output, file: Path, profile: Profile) -> None:
 
     model, variant = next(iter(profile.variants.items()))
     which = ["--model", model] if len(profile.variants) > 1 else []
-    limits: list[object] = ["--ttft", 500, "--tpot", 50] if profile.engines else ["--p99", 100]
+    limits: list[object] = ["--slo", "ttft_p95=500,tpot_p95=50" if profile.engines else "p99=100"]
     if (rate := variant.runs[0].rate if variant.runs else None) is not None:
         limits = _wish_of_rates(profile.tables[rate])
     out.people.line("the file does not say what is wanted: begin with your rate and limits in place of these")
@@ -206,9 +234,10 @@ def _wish_of_rates(table: Table) -> list[object]:
         of: max((ms for key, ms in given.items() if key.startswith(f"{of}_") and key.endswith("_ms")), default=0.0)
         for of in ("ttft", "tpot", "response")
     }
-    flags = {"ttft": "--ttft", "tpot": "--tpot", "response": "--p99"}
-    limits = [word for of, ms in longest.items() if ms for word in (flags[of], f"{float(f'{1.05 * ms:.2g}'):g}")]
-    return [*tokens, *(limits[:2] if "--ttft" not in limits else limits[:4]), *([] if limits else ["--p99", 100])]
+    limits = {of: f"{float(f'{1.05 * ms:.2g}'):g}" for of, ms in longest.items() if ms}
+    of_text = [f"{of}_p95={limits[of]}" for of in ("ttft", "tpot") if of in limits] if "ttft" in limits else []
+    whole = f"p99={limits.get('response', 100)}"
+    return [*tokens, "--slo", ",".join(of_text) or whole]
 
 
 def _filters(kind: str, convert: Callable[..., Any], settings: list[str] | None) -> dict[str, Any]:

@@ -1,19 +1,40 @@
 """Laws of engines that ship with hetplan: fitted numbers with where they come from and how far they are off.
 
 An identity is a model, its precision, a GPU, how many of them, how layers are split, an engine and its version: a law
-of one says nothing of another.
+of one says nothing of another. A profile names one as `catalogue/ENGINE/MODEL/PRECISION/GPUxN/PARALLEL/VERSION`; what
+comes after the number of GPUs may be left out where only one law is meant, and of several versions and bases the most
+trusted and newest is. Readers put the law in place of its name, so plans rest on its numbers and not on a name.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+from hetplan.errors import Fault, InputError
+from hetplan.profiles.cards import cards, room_of
 from hetplan.profiles.engines import IterationLaw
+from hetplan.profiles.json_path import json_path, shortened
+from hetplan.profiles.language_models import models
 
-__all__ = ["COLUMNS", "FILE", "NUMBERS", "Known", "known_laws"]
+__all__ = [
+    "COLUMNS",
+    "FILE",
+    "NUMBERS",
+    "REALITY",
+    "REQUEST_MS",
+    "Known",
+    "engine_document",
+    "known_laws",
+    "law_named",
+    "with_laws",
+]
 
 FILE = Path(__file__).with_name("laws.csv")
 NUMBERS = (
@@ -22,6 +43,12 @@ NUMBERS = (
 )  # fmt: skip
 _IDENTITY = ("model", "precision", "gpu", "gpus", "parallel", "engine", "version")
 COLUMNS = (*_IDENTITY, "basis", *NUMBERS, "error_mean", "fit_mean", "fit_worst", "date", "source")
+REALITY = {"vllm": 0.12, "sglang": 0.24, "trtllm": 0.37}
+"""How far tables of kernels are from the time per token of an engine, on the mean of 1,408 published runs."""
+REQUEST_MS = {"vllm": 35.0}
+"""What a request waits before its first iteration: the median of 11 published sweeps is 38."""
+_TRUST = ("measured", "grid")
+_PREFIX = "catalogue/"
 
 
 @dataclass(frozen=True)
@@ -32,20 +59,128 @@ class Known:
     law: IterationLaw
     date: str
 
+    @property
+    def name(self) -> str:
+        """As a profile names it."""
+        of = self.identity
+        parts = (of["engine"], of["model"], of["precision"], f"{of['gpu']}x{of['gpus']}", of["parallel"], of["version"])
+        return _PREFIX + "/".join(parts).rstrip("/")
 
-def known_laws(words: Sequence[str] = ()) -> Iterator[Known]:
-    """Those laws whose identity or basis has all these words, each the beginning of one of its names.
 
-    >>> [one.law.experts_ms > 0 for one in known_laws(("qwen3-30b", "h200", "bf16", "vllm"))]
-    [True, True, True, True, True, True, True]
-    """
+@cache
+def _rows() -> tuple[dict[str, str], ...]:
     with FILE.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            identity = {name: row[name] for name in _IDENTITY}
-            names = [*identity.values(), row["basis"]]
-            if all(any(name.startswith(word.lower()) for name in names) for word in words):
-                numbers = {name: float(row[name]) for name in NUMBERS} | {"tokens_from": int(row["tokens_from"])}
-                fit = tuple(float(row[name]) for name in ("fit_mean", "fit_worst"))
-                errors = {"error_mean": float(row["error_mean"]), "fit_error": fit}
-                said = {"form": "iteration/2", "basis": row["basis"], "source": row["source"]}
-                yield Known(identity, IterationLaw.model_validate({**said, **numbers, **errors}), row["date"])
+        return tuple(csv.DictReader(file))
+
+
+def known_laws(words: Sequence[str] = (), **identity: str) -> Iterator[Known]:
+    """Those laws of this identity that have all these words, each the beginning of a name of identity or basis.
+
+    >>> [one.law.experts_ms > 0 for one in known_laws(("qwen3-30b", "h200", "bf16", "vllm"), parallel="tp")]
+    [True, True, True, True]
+    """
+    for row in _rows():
+        names = [*(row[name] for name in _IDENTITY), row["basis"]]
+        same = all(row[name] == value for name, value in identity.items())
+        if same and all(any(name.startswith(word.lower()) for name in names) for word in words):
+            yield _known(row)
+
+
+def _known(row: Mapping[str, str]) -> Known:
+    numbers = {name: float(row[name]) for name in NUMBERS} | {"tokens_from": int(row["tokens_from"])}
+    fit = tuple(float(row[name]) for name in ("fit_mean", "fit_worst"))
+    errors = {"error_mean": float(row["error_mean"]), "fit_error": fit}
+    said = {"form": "iteration/2", "basis": row["basis"], "source": row["source"]}
+    identity = {name: row[name] for name in _IDENTITY}
+    return Known(identity, IterationLaw.model_validate({**said, **numbers, **errors}), row["date"])
+
+
+def law_named(name: str, *, file: str = "catalogue", path: str = "") -> Known:
+    """The law of this name; `InputError` with the nearest names where there is none, or more than one is meant.
+
+    >>> law_named("catalogue/vllm/llama-3.1-8b/bf16/h100x1").name
+    'catalogue/vllm/llama-3.1-8b/bf16/h100x1/tp/0.24.0'
+    """
+    engine, model, precision, cards_of, *rest = (*name.removeprefix(_PREFIX).split("/"), "", "", "", "")
+    gpu, _, gpus = cards_of.rpartition("x")
+    rest = [one for one in rest if one]
+    said = {"engine": engine, "model": model, "precision": precision, "gpu": gpu, "gpus": gpus}
+    said |= dict(zip(("parallel", "version"), rest, strict=False))
+    found = list(known_laws(**said)) if len(rest) <= 2 else []
+    if not found:
+        near = _nearest(name)
+        remedy = f"Nearest are {', '.join(near)}; `hetplan list laws` shows all."
+        raise InputError.one(file=file, path=path, value=shortened(name), why="a law of the catalogue", remedy=remedy)
+    ways = sorted({one.identity["parallel"] for one in found})
+    if len(ways) > 1:
+        remedy = f"Write {' or '.join(f'{name}/{way}' for way in ways)}."
+        why = f"one way to split layers: there are {', '.join(ways)}"
+        raise InputError.one(file=file, path=path, value=shortened(name), why=why, remedy=remedy)
+    return newest(found) or found[0]
+
+
+def newest(found: Iterable[Known]) -> Known | None:
+    """Of several laws of one identity the most trusted, of the newest version; None of none."""
+    return max(
+        found,
+        key=lambda one: (-_TRUST.index(str(one.law.basis)), _version(one.identity["version"])),
+        default=None,
+    )
+
+
+def _version(text: str) -> list[tuple[int, str]]:
+    return [(int(part) if part.isdigit() else -1, part) for part in re.findall(r"[0-9]+|[a-z]+", text)]
+
+
+def _nearest(name: str) -> list[str]:
+    known = sorted({_known(row).name.rpartition("/")[0] for row in _rows()})
+    return difflib.get_close_matches(name, known, n=3, cutoff=0.0)
+
+
+def engine_of(known: Known) -> dict[str, Any]:
+    """An engine of a profile by a law of the catalogue: with its degree, precision, and KV room by model and card."""
+    of = known.identity
+    return engine_document(known.law.model_dump(mode="json", exclude_defaults=True), **of)
+
+
+def engine_document(
+    law: Mapping[str, Any], *, model: str, precision: str, gpu: str, gpus: str | int, parallel: str, engine: str,
+    version: str = "",
+) -> dict[str, Any]:  # fmt: skip
+    """An engine of a profile: its law, degree, precision, and KV room by model and card."""
+    del version
+    ranks = int(gpus) if parallel == "dp+ep" else 1
+    room = room_of(models()[model], precision, cards()[gpu], int(gpus), ranks=ranks)
+    waits = {"request_ms": REQUEST_MS[engine]} if engine in REQUEST_MS else {}
+    held = room.document if room is not None else {}
+    return {"law": {"form": "iteration/2", **law}, "tensor": int(gpus), "precision": precision, **held, **waits}
+
+
+def with_laws(document: Any, file: str) -> Any:
+    """A profile's document with the laws of the catalogue in place of their names, and what follows from them."""
+    engines = document.get("engines") if isinstance(document, Mapping) else None
+    if not isinstance(engines, Mapping):
+        return document
+    faults: list[Fault] = []
+    made: dict[str, Any] = {}
+    for name, engine in engines.items():
+        said = engine.get("law") if isinstance(engine, Mapping) else None
+        if not isinstance(said, str):
+            continue
+        path = json_path(("engines", str(name), "law"))
+        try:
+            found = law_named(said, file=file, path=path)
+        except InputError as error:
+            faults += error.faults
+            continue
+        made[name] = {**engine_of(found), **{key: value for key, value in engine.items() if key != "law"}}
+        if "kv_tokens" not in made[name]:
+            why = f"the room for KV: none is left beside the weights on {found.identity['gpus']} of these GPUs"
+            faults.append(
+                Fault(file, json_path(("engines", str(name))), "", why, "Write kv_tokens, as it was printed.")
+            )
+        if "kv_tokens" in engine:
+            made[name].pop("kv_error", None)
+    if faults:
+        raise InputError(faults)
+    return {**document, "engines": {**engines, **made}} if made else document

@@ -5,7 +5,7 @@ Checks that need more than one field are in `engine_faults.py`, which is read wh
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -72,20 +72,32 @@ class IterationLaw(Model):
         paid = (self.base_ms - self.token_ms * self.tokens_from, self.token_ms, *rest)
         return ((self.base_ms, 0.0, *rest), paid) if self.tokens_from else (paid,)
 
+    @property
+    def experts(self) -> tuple[float, float]:
+        """What reading all experts takes, and how soon more tokens touch all."""
+        return self.experts_ms, self.experts_rate
+
 
 _Row = tuple[float, float, float, float, float]
+
+
+def _or_a_name(schema: dict[str, Any]) -> None:
+    """Readers put a law of the catalogue in place of its name before anything else reads the document."""
+    about = "of the catalogue: catalogue/ENGINE/MODEL/PRECISION/GPUxN/PARALLEL; fills in all that is not stated"
+    schema["anyOf"].insert(1, {"type": "string", "pattern": "^catalogue/", "description": about})
 
 
 class Engine(Model):
     """How a model is served on a type of GPU: its law of iterations, or pieces of which the longest counts."""
 
-    law: IterationLaw | None = None
+    law: IterationLaw | None = Field(default=None, json_schema_extra=_or_a_name)
     pieces: tuple[Piece, ...] = ()
     overlap: Literal["measured", "assumed"] = Field(
         default="assumed", description="whether iterations with prefill beside decodes were measured"
     )
     fitted: Fitted = Field(default_factory=Fitted)
     kv_tokens: PositiveCount = Field(description="room for KV, in tokens, of one instance")
+    kv_error: Amount | None = Field(default=None, description="by what share the room may be off, if it was worked out")
     kv_bytes_per_token: PositiveAmount | None = None
     context_tokens: PositiveCount | None = Field(default=None, description="the longest input and output together")
     most_tokens: PositiveCount = Field(default=8192, description="the longest batch that an iteration may have")
@@ -116,7 +128,7 @@ class Engine(Model):
     @property
     def experts(self) -> tuple[float, float]:
         """What reading all experts takes, and how soon more tokens touch all."""
-        return (self.law.experts_ms, self.law.experts_rate) if self.law is not None else (0.0, 0.0)
+        return self.law.experts if self.law is not None else (0.0, 0.0)
 
     @property
     def chunk_ms(self) -> float:

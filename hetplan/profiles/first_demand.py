@@ -84,7 +84,7 @@ def prices_for(path: Path, names: Iterable[str], region: str) -> tuple[dict[str,
         name, price = as_id(row.get("hardware", "?")), row.get("price_per_hour", "")
         stock = f":{row['stock']}" if "stock" in row else ""
         try:
-            machine = read_machine(f"{name}={price}{stock}", kinds.get(name, "gpu"))
+            machine = read_machine(f"{name}={price}{stock}")
         except InputError:
             why, remedy = "a price per hour, and a whole number for stock", "Correct the line: t4,0.526,20."
             faults.append(Fault(str(path), f"line {line}", f"{price}{stock}", why, remedy))

@@ -105,7 +105,7 @@ class Answers:
     horizon: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_machine(text: str, kind: str = "gpu") -> Machine:
+def read_machine(text: str) -> Machine:
     """A machine as the command line has it: NAME, NAME=PRICE or NAME=PRICE:STOCK.
 
     >>> read_machine("t4=0.526:20")
@@ -117,8 +117,8 @@ def read_machine(text: str, kind: str = "gpu") -> Machine:
     right = re.fullmatch(r"[0-9]+(\.[0-9]+)?", price) if price else "=" not in text
     if not name.strip() or not right or (stock and not stock.isdigit()):
         remedy = "Write NAME=PRICE or NAME=PRICE:STOCK, the price per hour: t4=0.526 or t4=0.526:20."
-        raise InputError.one(file=f"--{kind}", value=text, why="a machine and its price", remedy=remedy)
-    return Machine(as_id(name), price or None, int(stock) if stock else None, kind)
+        raise InputError.one(file="--machine", value=text, why="a machine and its price", remedy=remedy)
+    return Machine(as_id(name), price or None, int(stock) if stock else None, _kind(as_id(name)))
 
 
 def read_timings(text: str, model: str) -> list[Timing]:
@@ -297,7 +297,7 @@ def first_files(said: Answers) -> tuple[dict[str, Any], dict[str, Any], list[str
     unmeasured = sorted(machines.keys() - {one.hardware for one in said.timings})
     if unmeasured:
         raise InputError.one(
-            file=", ".join(f"--gpu {name}" for name in unmeasured), why="latencies of each machine",
+            file=", ".join(f"--machine {name}" for name in unmeasured), why="latencies of each machine",
             remedy=f"Add --ms {unmeasured[0]}:1=MS, or lines to the table.",
         )  # fmt: skip
     app = as_id(said.app) if said.app else models[0] if len(models) == 1 else "app"

@@ -1,6 +1,7 @@
-"""The first profile and SLO of somebody who serves a language model: its `config.json`, GPUs with prices, limits.
+"""The first profile of somebody who serves a language model: its name or its `config.json`, and names of GPUs.
 
-Nothing is measured then: how long an iteration takes comes from data sheets, and is marked as assumed.
+Nothing is measured then. Each engine says what its law rests on: a law of the catalogue, one of a sibling card, what
+the engine reaches of the card with other models, or data sheets.
 """
 
 from __future__ import annotations
@@ -8,77 +9,188 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
-from hetplan.profiles.first_files import Machine
-from hetplan.profiles.imports.cards import CARDS
-from hetplan.profiles.imports.datasheet import convert_sheet
-from hetplan.profiles.read_json import read_json
+from hetplan.profiles.cards import Card, Room, card_of_text, cards, room_of
+from hetplan.profiles.catalogue import REALITY, REQUEST_MS
+from hetplan.profiles.engines import IterationLaw
+from hetplan.profiles.estimated_laws import Way, grid_of, law_of
+from hetplan.profiles.first_files import Machine, as_id
+from hetplan.profiles.language_models import (
+    LanguageModel,
+    model_named,
+    model_of_config,
+    precision_of_config,
+    precision_of_text,
+)
+from hetplan.profiles.law_review import iteration_ms
+from hetplan.profiles.read_json import format_of, read_json
 
 if TYPE_CHECKING:
     from hetplan.profiles.tables import Table
 
-__all__ = ["assumed_of", "config_of", "first_size", "lengths_of", "read_tokens", "text_profile"]
+__all__ = ["assumed_of", "first_size", "lengths_of", "read_tokens", "text_profile"]
 
-_WIDTH = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0}
+_DEGREES = (1, 2, 4, 8, 16)
+_OFFERED = {"bf16": ("bf16", "fp8"), "fp8": ("fp8",), "fp4": ("fp4",)}
+"""Precisions by that of the published weights. Four bits are offered where somebody names them: --model NAME-fp4."""
+COUNTED = "GPU"
+"""In place of a currency: what a plan costs is how many GPUs it takes."""
 
 
-def config_of(path: Path) -> dict[str, float]:
-    """A model as data sheets need it, from the `config.json` beside its weights."""
-    said = read_json(path, file=str(path))
-    if not isinstance(said, Mapping) or "num_hidden_layers" not in said:
-        remedy = "Give the config.json that lies beside the weights, or write a data sheet (docs/llm.md)."
+@dataclass(frozen=True)
+class _Served:
+    """One way to serve the model on machines of one type."""
+
+    hardware: str
+    way: Way
+    engine: dict[str, Any]
+
+    @property
+    def variant(self) -> str:
+        return as_id(f"{self.way.model}-{self.way.precision}-{self.way.parallel}{self.way.gpus}")
+
+    @property
+    def name(self) -> str:
+        return as_id(f"{self.variant}-{self.way.gpu}")
+
+
+def text_profile(
+    model: str | None, config: Path | None, machines: Sequence[Machine], *, engine: str, longest: int
+) -> tuple[dict[str, Any], bool]:
+    """The profile of a model on known GPUs, by its name or its `config.json`; and whether GPUs are counted, not money.
+
+    Every degree within a machine, every way to split and every precision is there that leaves KV room for the longest
+    request, each by the best law that is known of it. No price at all: each GPU counts as one.
+    """
+    name, held, precisions, own = _model(model, config)
+    if engine not in REALITY:
+        raise InputError.one(file="--engine", value=engine, why="an engine whose laws ship with hetplan",
+                             remedy=f"Known are {', '.join(REALITY)}.")  # fmt: skip
+    count_gpus = _check_machines(machines)
+    sizes = {size: one for one in machines for size in _sizes(one)}
+    served: dict[tuple[str, str], _Served] = {}
+    for (hardware, card, gpus), machine in sizes.items():
+        for degree, precision in product(_DEGREES, precisions):
+            if (
+                degree > gpus
+                or (machine.name != hardware and degree != gpus)
+                or not (card.flops[precision] or precision == precisions[0])
+            ):
+                continue
+            found = _ways(name, held, own, precision, card, degree, hardware, engine, longest)
+            served |= {(hardware, one.name): one for one in found}
+    if not served:
+        least = {one: held.weight_bytes(one) / 1e9 for one in precisions}
         raise InputError.one(
-            file=str(path), why="a model's config.json: num_hidden_layers, hidden_size, ...", remedy=remedy
-        )
-    if any("expert" in name for name in said) or said.get("quantization_config"):
-        remedy = "Write a data sheet with its parameters, and `hetplan import datasheet` it (docs/llm.md)."
-        why = "a model without experts and quantization: others are not worked out from their config.json"
-        raise InputError.one(file=str(path), why=why, remedy=remedy)
-
-    def number(name: str, usual: float | None = None) -> float:
-        value = said.get(name) if said.get(name) is not None else usual
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
-            remedy = "Mend the file, or write a data sheet (docs/llm.md)."
-            raise InputError.one(file=str(path), path=f"$.{name}", value=value, why="a number above 0", remedy=remedy)
-        return float(value)
-
-    hidden, layers, heads = number("hidden_size"), number("num_hidden_layers"), number("num_attention_heads")
-    kv_heads = number("num_key_value_heads", heads)
-    size = number("head_dim", hidden / heads)
-    attention = 2.0 * hidden * size * (heads + kv_heads)
-    words = number("vocab_size") * hidden * (1.0 if said.get("tie_word_embeddings") else 2.0)
-    width = _WIDTH.get(str(said.get("torch_dtype", said.get("dtype", "bfloat16"))), 2.0)
-    return {
-        "parameters": words + layers * (attention + 3.0 * hidden * number("intermediate_size")),
-        "layers": layers, "heads": heads, "kv_heads": kv_heads, "head_size": size,
-        "bytes_per_parameter": width, "bytes_per_kv": width,
-    }  # fmt: skip
+            file="--machine", value=", ".join(one.name for one in machines),
+            why=f"room for {longest:,} tokens beside {' or '.join(f'{gb:.0f} GB ({p})' for p, gb in least.items())}",
+            remedy="Use larger GPUs, or several as one machine: h200x8.",
+        )  # fmt: skip
+    used = {hardware for hardware, _ in served}
+    prices = {
+        hardware: _price(one, hardware, gpus, count_gpus=count_gpus) for (hardware, _, gpus), one in sizes.items()
+    }
+    profile: dict[str, Any] = {
+        "format": format_of("profile"),
+        "sources": {"laws": {"kind": "assumed", "tool": "hetplan list laws", "note": f"{name}: nothing measured here"}},
+        "hardware": {one: {"kind": "gpu", "provides": {"gpu": gpus}} for one, _, gpus in sizes if one in used},
+        "offers": {f"{one}-offer": price for one, price in prices.items() if one in used},
+        "tasks": {name: {}},
+        "variants": {},
+        "engines": {},
+    }
+    for one in served.values():
+        profile["engines"][one.name] = {**one.engine, "source": "laws"}
+        held_runs = profile["variants"].setdefault(one.variant, {"task": name, "runs": []})["runs"]
+        held_runs.append({"hardware": one.hardware, "engine": one.name})
+    return profile, count_gpus
 
 
-def text_profile(model: str, config: Path, machines: Sequence[Machine]) -> dict[str, Any]:
-    """The profile of a model on GPUs whose data sheets are known."""
-    gpus: dict[str, dict[str, Any]] = {}
-    for machine in machines:
-        found = re.fullmatch(r"(?:nvidia-|amd-)?(?P<card>[a-z0-9]+?)(?:x(?P<many>[1-9][0-9]?))?", machine.name)
-        if found is None or found["card"] not in CARDS:
-            remedy = f"Known are {', '.join(CARDS)}, several as in h100x2. Write a data sheet for others (docs/llm.md)."
-            raise InputError.one(file="--gpu", value=machine.name, why="a GPU whose data sheet is known", remedy=remedy)
-        tflops, gbps, gb = CARDS[found["card"]]
-        priced = {"price_per_hour": machine.price} if machine.price is not None else {}
-        card = {"tflops": tflops, "bandwidth_gbps": gbps, "memory_gb": gb, "gpus": int(found["many"] or 1)}
-        gpus[machine.name] = card | priced
-    if not gpus:
-        remedy = f"Add --gpu h100=6.88, with your price; known are {', '.join(CARDS)}."
-        raise InputError.one(file="--gpu", why="the GPUs that can be rented", remedy=remedy)
-    profile = convert_sheet({"models": {model: config_of(config)}, "gpus": gpus}, file=str(config))
-    for machine in machines:
-        if machine.stock is not None and f"{machine.name}-offer" in profile["offers"]:
-            profile["offers"][f"{machine.name}-offer"]["stock"] = machine.stock
-    return profile
+def _model(text: str | None, config: Path | None) -> tuple[str, LanguageModel, tuple[str, ...], LanguageModel | None]:
+    """The name, the sizes, the precisions; the sizes again where the catalogue does not know the model."""
+    if config is None:
+        name, held = model_named(text or "", file="--model")
+        said = precision_of_text(text or "")
+        if said is None:
+            raise InputError.one(file="--model", value=text or "", why="weights of 16 bits, fp8 or fp4",
+                                 remedy="Nothing is known of the times of others: measure them.")  # fmt: skip
+        named = any(one in (text or "").lower() for one in _OFFERED)
+        return name, held, (said,) if named else _OFFERED[precision_of_text(name) or "bf16"], None
+    said_of = read_json(config, file=str(config))
+    held = model_of_config(said_of, file=str(config))
+    return as_id(text or "model"), held, _OFFERED[precision_of_config(said_of, file=str(config))], held
+
+
+def _check_machines(machines: Sequence[Machine]) -> bool:
+    """Whether GPUs are counted, as no machine has a price; prices of some but not all are refused."""
+    if not machines:
+        remedy = f"Add --machine h100=2.50, with your price; known are {', '.join(cards())}."
+        raise InputError.one(file="--machine", why="the GPUs that can be rented", remedy=remedy)
+    for one in machines:
+        if card_of_text(one.name) is None:
+            remedy = (
+                f"Known are {', '.join(cards())}, several as in h100x2. Write a data sheet for others (docs/llm.md)."
+            )
+            raise InputError.one(file="--machine", value=one.name, why="a GPU whose data sheet is known", remedy=remedy)
+    without = [one.name for one in machines if one.price is None]
+    if without and len(without) < len(machines):
+        why, remedy = "a price of every machine, or of none", f"Write --machine {without[0]}=PRICE, per GPU and hour."
+        raise InputError.one(file="--machine", value=without[0], why=why, remedy=remedy)
+    return bool(without)
+
+
+def _sizes(machine: Machine) -> Iterator[tuple[str, Card, int]]:
+    """Machines that are rented: as named; of a GPU alone, without a stock, each size that its nodes allow."""
+    card, many = card_of_text(machine.name) or (None, 0)
+    assert card is not None
+    if many > 1 or machine.stock is not None or re.search(r"x1$", machine.name):
+        yield machine.name, card, many
+        return
+    for degree in _DEGREES:
+        if degree <= card.node:
+            yield f"{machine.name}x{degree}", card, degree
+
+
+def _price(machine: Machine, hardware: str, gpus: int, *, count_gpus: bool) -> dict[str, Any]:
+    each = Decimal(1) if count_gpus else Decimal(str(machine.price))
+    price = each * (gpus if count_gpus or hardware != machine.name else 1)
+    stock = {"stock": machine.stock} if machine.stock is not None else {}
+    currency = {"currency": COUNTED} if count_gpus else {}
+    return {"hardware": hardware, "price_per_hour": f"{price.normalize():f}", **currency, **stock}
+
+
+def _ways(
+    name: str, held: LanguageModel, own: LanguageModel | None, precision: str, card: Card, gpus: int, hardware: str,
+    engine: str, longest: int,
+) -> list[_Served]:  # fmt: skip
+    """The ways to split a model over so many GPUs; one that another beats at every load is left out."""
+    found: list[_Served] = []
+    for parallel in ("tp", "ep", "dp+ep") if held.experts and gpus > 1 else ("tp",):
+        way = Way(name, precision, card.name, gpus, parallel, engine)
+        law, ranks = law_of(way, own), gpus if parallel == "dp+ep" else 1
+        room = room_of(held, precision, card, gpus, ranks=ranks)
+        if law is None or room is None or room.error >= 1.0 or room.tokens // ranks < longest:
+            continue
+        if parallel == "ep" and law["basis"] in ("efficiencies", "datasheet"):
+            continue  # sizes do not tell it from tp
+        waits = {"request_ms": REQUEST_MS[engine]} if engine in REQUEST_MS else {}
+        made = {"law": law, "tensor": gpus, "precision": precision, **room.document, **waits}
+        found.append(_Served(hardware, way, made))
+    return [one for one in found if not any(_beats(other, one) for other in found if other is not one)]
+
+
+def _beats(one: _Served, other: _Served) -> bool:
+    """Whether a way is faster by its law, with room for its error, at every load, and holds no fewer tokens."""
+    laws = [IterationLaw.model_validate(each.engine["law"]) for each in (one, other)]
+    times = [[iteration_ms(law, *at) * (1.0 + (law.error_mean or 0.0)) for at in grid_of()] for law in laws]
+    slower = any(mine > theirs for mine, theirs in zip(*times, strict=True))
+    return not slower and times[0] != times[1] and one.engine["kv_tokens"] >= other.engine["kv_tokens"]
 
 
 def first_size(table: Table) -> dict[str, float]:
@@ -120,10 +232,17 @@ def lengths_of(path: Path) -> tuple[dict[str, Any], float]:
     return demand["mix"], demand["rate_qps"]
 
 
-def assumed_of(profile: Mapping[str, Any]) -> Iterator[str]:
-    """What a profile of data sheets takes for granted."""
-    yield f"times by data sheets: {profile['sources']['sheet']['note']}"
-    yield "weights of 16 bits, unless the model's config.json says 32"
-    used = {run["hardware"] for variant in profile["variants"].values() for run in variant["runs"]}
-    if idle := sorted(profile["hardware"].keys() - used):
-        yield f"not used: {', '.join(idle)}, whose memory is too small for the weights (several GPUs: h100x2=PRICE)"
+def assumed_of(profile: Mapping[str, Any], *, count_gpus: bool) -> Iterator[str]:
+    """What a profile by names takes for granted: of each engine its law, with its basis and error, and its KV room."""
+    for name, engine in profile["engines"].items():
+        law, room = engine["law"], Room(engine["kv_tokens"], engine["kv_bytes_per_token"], engine["kv_error"])
+        source = str(law["source"]).removeprefix("catalogue/")
+        yield f"{name}: {law['basis']} ({source}), +-{law['error_mean']:.0%}; {room}"
+    widths = sorted({engine["precision"] for engine in profile["engines"].values()})
+    if len(widths) > 1:
+        (task,) = profile["tasks"]
+        yield f"{' and '.join(widths)} answer equally well, the cheapest is taken (--model {task}-{widths[0]})"
+    if count_gpus:
+        yield "no price was given, so plans take the fewest GPUs (offers: each costs 1)"
+    elif any(offer["hardware"] != one for one, offer in profile["offers"].items()):
+        yield "GPUs of a kind cost the same in machines of any size (offers)"

@@ -191,6 +191,10 @@ def read_kind(sources: Given | Sequence[Given], kind: str, model_type: type[M]) 
     for name, source in zip(names, given, strict=True):
         try:
             document = _document(source, kind, name, model_type)
+            if kind == "profile" and isinstance(document, Mapping) and document.get("engines"):
+                from hetplan.profiles.catalogue import with_laws
+
+                document = with_laws(document, name)
         except InputError as error:
             loaded.faults += error.faults
             continue

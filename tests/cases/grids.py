@@ -8,8 +8,8 @@ from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
+from hetplan.profiles.cards import cards
 from hetplan.profiles.engine_law import Iteration
-from hetplan.profiles.imports.cards import CARDS
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("HETPLAN_DATA", ROOT / ".." / "shared" / "data")).resolve() / "llm" / "laws"
@@ -17,7 +17,6 @@ DATA = Path(os.environ.get("HETPLAN_DATA", ROOT / ".." / "shared" / "data")).res
 Identity = tuple[str, ...]
 IDENTITY = ("model", "gpu", "gpus", "parallel", "precision", "engine", "version")
 BATCHES, PROMPTS = (1, 2, 4, 8, 16, 32, 64, 128, 256), (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
-GB_PER_S = {**{name: float(card[1]) for name, card in CARDS.items()}, "b200": 8000.0, "gb200": 8000.0}
 DENSE = {"llama-3.1-8b", "llama-3.1-70b", "qwen3-8b", "qwen3-32b"}
 
 
@@ -51,7 +50,11 @@ def least() -> dict[Identity, dict[str, float]]:
     """Prices that no card goes below. Half of the KV: windows spare up to half of the layers."""
     return {
         key: {
-            "kv_token_ms": 0.5 * float(row["kv_bytes_per_token_per_gpu"]) / GB_PER_S[key[1]] / 1e6 / int(row["ranks"])
+            "kv_token_ms": 0.5
+            * float(row["kv_bytes_per_token_per_gpu"])
+            / cards()[key[1]].bytes_per_s
+            * 1e3
+            / int(row["ranks"])
         }
         for key, row in read("memory")
     }

@@ -14,8 +14,8 @@ from hetplan.profiles.first_files import read_machine
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.yaml_text import read_yaml
 
-SAID = ["--model", "resnet50", "--gpu", "t4=0.526", "--gpu", "a10g=1.006:3", "--ms", "t4:1=6,4=14,8=24,16=45"]
-SAID += ["--ms", "a10g:1=4,4=8,8=12,16=21", "--rate", "500", "--p99", "100"]
+SAID = ["--model", "resnet50", "--machine", "t4=0.526", "--machine", "a10g=1.006:3", "--ms", "t4:1=6,4=14,8=24,16=45"]
+SAID += ["--ms", "a10g:1=4,4=8,8=12,16=21", "--rate", "500", "--slo", "p99=100"]
 TABLE = """Model,GPU,Batch size,p50_ms,p99 (ms),accuracy,price
 small,t4,1,5,6,0.70,0.526
 small,t4,8,20,22,0.70,0.526
@@ -39,15 +39,15 @@ def test_what_it_writes_is_solved_with_the_batches_that_were_measured(run: Calla
 
 
 def test_a_limit_in_seconds_is_noticed(run: Callable[..., Any], tmp_path: Path) -> None:
-    ran = run("init", *SAID[:-1], "0.1", "-o", str(tmp_path / "mine"))
+    ran = run("init", *SAID[:-1], "p99=0.1", "-o", str(tmp_path / "mine"))
     assert ran.code == 0
     assert "the fastest batch takes 4 ms, and 0.1 ms are wanted" in ran.err
     assert "warning" not in run("init", *SAID, "-o", str(tmp_path / "other")).err
 
 
 def test_times_in_seconds_are_noticed(run: Callable[..., Any], tmp_path: Path) -> None:
-    ran = run("init", "--model", "m", "--gpu", "t4=1", "--ms", "t4:1=0.009,8=0.031", "--rate", "9", "--p99", "80",
-              "-o", str(tmp_path))  # fmt: skip
+    ran = run("init", "--model", "m", "--machine", "t4=1", "--ms", "t4:1=0.009,8=0.031", "--rate", "9",
+              "--slo", "p99=80", "-o", str(tmp_path))  # fmt: skip
     assert ran.code == 0
     assert "the slowest batch takes 0.031 ms, and 80 ms are wanted" in ran.err
 
@@ -55,7 +55,21 @@ def test_times_in_seconds_are_noticed(run: Callable[..., Any], tmp_path: Path) -
 def test_no_variant_is_fast_enough_is_said_without_a_quality_that_nobody_asked_for(
     run: Callable[..., Any], tmp_path: Path
 ) -> None:
-    said = ("init", "--model", "m", "--gpu", "t4=1", "--ms", "t4:1=9", "--rate", "9", "--p99", "5", "-o", str(tmp_path))
+    said = (
+        "init",
+        "--model",
+        "m",
+        "--machine",
+        "t4=1",
+        "--ms",
+        "t4:1=9",
+        "--rate",
+        "9",
+        "--slo",
+        "p99=5",
+        "-o",
+        str(tmp_path),
+    )
     assert run(*said).code == 0
     ran = run("solve", str(tmp_path / "profile.json"), str(tmp_path / "slo.json"))
     assert ran.code == 3
@@ -66,7 +80,7 @@ def test_a_table_names_models_qualities_and_prices(run: Callable[..., Any], tmp_
     table = tmp_path / "measured.csv"
     table.write_text(TABLE.replace("p99 (ms)", "p99_ms"))
     ran = run(
-        "init", "--latencies", str(table), "--rate", "40", "--p95", "80", "--quality", "0.75", "-o", str(tmp_path)
+        "init", "--latencies", str(table), "--rate", "40", "--slo", "p95=80", "--quality", "0.75", "-o", str(tmp_path)
     )
     assert ran.code == 0, ran.err
     profile = json.loads((tmp_path / "profile.json").read_text())
@@ -121,13 +135,13 @@ def test_files_that_are_there_are_kept(run: Callable[..., Any], tmp_path: Path) 
         ({"--rate": None}, "--rate"),
         ({"--rate": "nan"}, "--rate"),
         ({"--rate": "0"}, "--rate"),
-        ({"--p99": None}, "--p99"),
-        ({"--p99": "-1"}, "--p99"),
-        ({"--p99": "inf"}, "--p99"),
-        ({"--gpu": "t4=free"}, "--gpu"),
-        ({"--gpu": "t4=1:many"}, "--gpu"),
-        ({"--gpu": "=1"}, "--gpu"),
-        ({"--gpu": "h100=4"}, "h100"),
+        ({"--slo": None}, "--slo"),
+        ({"--slo": "p99=-1"}, "--slo"),
+        ({"--slo": "p99=inf"}, "--slo"),
+        ({"--machine": "t4=free"}, "--machine"),
+        ({"--machine": "t4=1:many"}, "--machine"),
+        ({"--machine": "=1"}, "--machine"),
+        ({"--machine": "h100=4"}, "h100"),
         ({"--ms": "t4:0=6"}, "--ms"),
         ({"--ms": "t4:1=soon"}, "--ms"),
         ({"--ms": "t4:1=nan"}, "--ms"),
@@ -139,7 +153,13 @@ def test_files_that_are_there_are_kept(run: Callable[..., Any], tmp_path: Path) 
 def test_what_is_wrong_is_named_and_nothing_is_written(
     changes: dict[str, str | None], said: str, run: Callable[..., Any], tmp_path: Path
 ) -> None:
-    given: dict[str, str | None] = {"--gpu": "t4=0.5", "--ms": "t4:1=6", "--rate": "5", "--p99": "50", **changes}
+    given: dict[str, str | None] = {
+        "--machine": "t4=0.5",
+        "--ms": "t4:1=6",
+        "--rate": "5",
+        "--slo": "p99=50",
+        **changes,
+    }
     words = [word for name, value in given.items() if value is not None for word in (name, value)]
     ran = run("init", *words, "-o", str(tmp_path / "mine"))
     assert ran.code == 2
@@ -167,7 +187,7 @@ def test_what_is_wrong_is_named_and_nothing_is_written(
 def test_a_wrong_cell_is_named(text: str, said: str, run: Callable[..., Any], tmp_path: Path) -> None:
     table = tmp_path / "measured.csv"
     table.write_text(text)
-    ran = run("init", "--latencies", str(table), "--rate", "4", "--p99", "80", "-o", str(tmp_path / "mine"))
+    ran = run("init", "--latencies", str(table), "--rate", "4", "--slo", "p99=80", "-o", str(tmp_path / "mine"))
     assert ran.code == 2
     assert said in ran.err
     assert not (tmp_path / "mine").exists()
@@ -176,7 +196,7 @@ def test_a_wrong_cell_is_named(text: str, said: str, run: Callable[..., Any], tm
 def test_semicolons_and_a_second_statistic(run: Callable[..., Any], tmp_path: Path) -> None:
     table = tmp_path / "measured.csv"
     table.write_text("hardware;batch;mean_ms;std_ms\nT4 (16 GB);1;3;0.2\nT4 (16 GB);2;5;0.3\n")
-    ran = run("init", "--model", "m", "--latencies", str(table), "--rate", "4", "--p99", "80", "-o", str(tmp_path))
+    ran = run("init", "--model", "m", "--latencies", str(table), "--rate", "4", "--slo", "p99=80", "-o", str(tmp_path))
     assert ran.code == 0, ran.err
     profile = json.loads((tmp_path / "profile.json").read_text())
     assert profile["tables"]["m-t4-16-gb"]["std"] == [0.2, 0.3]

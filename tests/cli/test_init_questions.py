@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import hetplan as hp
-from hetplan.profiles.first_text import config_of
+from hetplan.profiles.language_models import model_of_config
 from hetplan.profiles.read_plan import read_plan
 
 STEPS = """step,model,hardware,batch,p50_ms,p95_ms,accuracy
@@ -62,14 +62,21 @@ def begun(run: Callable[..., Any], mine: Path, words: str, folder: str = "out") 
 @pytest.mark.parametrize(
     ("words", "question"),
     [
-        ("--latencies steps.csv --gpu t4=0.526 --rate 100 --p99 250", "pipeline"),
-        ("--latencies steps.csv --gpu t4 --rate 100 --p99 250 --quality 0.5 --edge detect:car=0.5", "pipeline"),
-        ("--latencies models.csv --workers cpu4=2 --rate 40 --p99 150", "policy"),
-        ("--latencies models.csv --cpu cpu4=0.2 --rate 40 --p99 150 --quality 0.8", "variants"),
-        ("--settings settings.csv --gpu a100=3.67 --rate 10 --p50 300 --quality 0.7", "compound"),
-        ("--settings settings.csv --gpu a100=3.67:2 --rate 10 --p50 300", "compound"),
-        ("--config config.json --gpu h100=6.88 --gpu l4=0.8:4 --rate 2 --ttft 800 --tpot 100 --tokens 400:50", "llm"),
-        ("--app photos --latencies models.csv --cpu cpu4=0.2 --rates rates.csv --p99 150 --quality 0.8", "fleet"),
+        ("--latencies steps.csv --machine t4=0.526 --rate 100 --slo p99=250", "pipeline"),
+        ("--latencies steps.csv --machine t4 --rate 100 --slo p99=250 --quality 0.5 --edge detect:car=0.5", "pipeline"),
+        ("--latencies models.csv --workers cpu4=2 --rate 40 --slo p99=150", "policy"),
+        ("--latencies models.csv --machine cpu4=0.2 --rate 40 --slo p99=150 --quality 0.8", "variants"),
+        ("--settings settings.csv --machine a100=3.67 --rate 10 --slo p50=300 --quality 0.7", "compound"),
+        ("--settings settings.csv --machine a100=3.67:2 --rate 10 --slo p50=300", "compound"),
+        (
+            "--config config.json --machine h100=6.88 --machine l4=0.8:4 --rate 2 --slo ttft_p95=800,tpot_p95=100 "
+            "--tokens 400:50",
+            "llm",
+        ),
+        (
+            "--app photos --latencies models.csv --machine cpu4=0.2 --rates rates.csv --slo p99=150 --quality 0.8",
+            "fleet",
+        ),
     ],
 )
 def test_own_tables_become_a_plan_by_the_printed_command(
@@ -84,11 +91,11 @@ def test_own_tables_become_a_plan_by_the_printed_command(
 
 
 def test_steps_become_a_chain_or_what_the_edges_say(run: Callable[..., Any], mine: Path) -> None:
-    begun(run, mine, "--latencies steps.csv --gpu t4=0.526:6 --rate 100 --p99 250", "chain")
+    begun(run, mine, "--latencies steps.csv --machine t4=0.526:6 --rate 100 --slo p99=250", "chain")
     profile = json.loads((mine / "chain" / "profile.json").read_text())
     assert profile["pipelines"]["app"]["edges"] == [{"from": "detect", "to": "car", "fanout": 1}]
     assert profile["offers"]["t4"]["stock"] == 6
-    begun(run, mine, "--latencies steps.csv --gpu t4=0.526 --edge detect:car=1.6 --rate 100 --p99 250", "tree")
+    begun(run, mine, "--latencies steps.csv --machine t4=0.526 --edge detect:car=1.6 --rate 100 --slo p99=250", "tree")
     profile = json.loads((mine / "tree" / "profile.json").read_text())
     assert profile["pipelines"]["app"]["edges"][0]["fanout"] == 1.6
     assert profile["offers"]["t4"]["stock"] == 20
@@ -96,8 +103,12 @@ def test_steps_become_a_chain_or_what_the_edges_say(run: Callable[..., Any], min
 
 @pytest.mark.slow
 def test_a_fleet_grows_by_an_application(run: Callable[..., Any], mine: Path) -> None:
-    begun(run, mine, "--app photos --latencies models.csv --cpu cpu4=0.2 --rates rates.csv --p99 150 --quality 0.8")
-    words = "--add --app ranking --model ranker --gpu t4=0.5 --ms t4:1=5,8=20 --rate 50 --p99 100"
+    begun(
+        run,
+        mine,
+        "--app photos --latencies models.csv --machine cpu4=0.2 --rates rates.csv --slo p99=150 --quality 0.8",
+    )
+    words = "--add --app ranking --model ranker --machine t4=0.5 --ms t4:1=5,8=20 --rate 50 --slo p99=100"
     command, _ = begun(run, mine, words)
     slo = json.loads((mine / "out" / "slo.json").read_text())
     assert slo["apps"]["photos"]["demand"]["series"] == [40, 90, 60]
@@ -117,7 +128,7 @@ def test_a_fleet_grows_by_an_application(run: Callable[..., Any], mine: Path) ->
 def test_hours_of_a_long_record_are_those_of_the_day(run: Callable[..., Any], mine: Path) -> None:
     lines = [f"{hour * 3600},{100 + hour % 24 + hour // 24}" for hour in range(24 * 5)]
     (mine / "rates.csv").write_text("\n".join(["start_s,rate_qps", *lines]) + "\n")
-    begun(run, mine, "--model m --gpu t4=1 --ms t4:1=5 --rates rates.csv --p99 100")
+    begun(run, mine, "--model m --machine t4=1 --ms t4:1=5 --rates rates.csv --slo p99=100")
     slo = json.loads((mine / "out" / "slo.json").read_text())
     series = slo["apps"]["m"]["demand"]["series"]
     # Five days, each one query a second more than the day before: the 95th percentile is at 3.8 of 4.
@@ -126,9 +137,9 @@ def test_hours_of_a_long_record_are_those_of_the_day(run: Callable[..., Any], mi
 
 
 def test_a_profile_that_is_there_gets_a_wish(run: Callable[..., Any], mine: Path) -> None:
-    begun(run, mine, "--latencies models.csv --cpu cpu4 --rate 40 --p99 150", "measured")
+    begun(run, mine, "--latencies models.csv --machine cpu4 --rate 40 --slo p99=150", "measured")
     given = mine / "measured" / "profile.json"
-    words = f"--profile {given} --gpu cpu4=0.3:9 --rate 40 --p99 150 --quality 0.8"
+    words = f"--profile {given} --machine cpu4=0.3:9 --rate 40 --slo p99=150 --quality 0.8"
     command, _ = begun(run, mine, words, "asked")
     assert str(given) in command
     assert run(*command, "--set", "size=planned").code == 0
@@ -137,7 +148,7 @@ def test_a_profile_that_is_there_gets_a_wish(run: Callable[..., Any], mine: Path
 
 
 def test_prices_come_from_a_list_or_a_catalogue(run: Callable[..., Any], mine: Path) -> None:
-    base = "--model m --ms t4:1=5 --rate 40 --p99 100"
+    base = "--model m --ms t4:1=5 --rate 40 --slo p99=100"
     begun(run, mine, f"{base} --prices prices.csv", "list")
     offer = json.loads((mine / "list" / "profile.json").read_text())["offers"]["t4"]
     assert (offer["price_per_hour"], offer["stock"]) == ("0.526", 8)
@@ -147,43 +158,120 @@ def test_prices_come_from_a_list_or_a_catalogue(run: Callable[..., Any], mine: P
         assert (
             json.loads((mine / f"of-{region}" / "profile.json").read_text())["offers"]["t4"]["price_per_hour"] == price
         )
-    several = "--model m --ms t4x4:1=5 --rate 40 --p99 100 --prices vms.csv"
+    several = "--model m --ms t4x4:1=5 --rate 40 --slo p99=100 --prices vms.csv"
     begun(run, mine, several, "four")
     assert json.loads((mine / "four" / "profile.json").read_text())["offers"]["t4x4"]["price_per_hour"] == "1.6"
 
 
 def test_the_size_of_a_model_is_that_of_its_config(mine: Path) -> None:
-    model = config_of(mine / "config.json")
+    model = model_of_config(json.loads((mine / "config.json").read_text()), file="config.json")
     # Llama 3.1 8B has 8.03 billion parameters.
-    assert model["parameters"] == pytest.approx(8.03e9, rel=1e-3)
-    assert (model["kv_heads"], model["head_size"], model["bytes_per_parameter"]) == (8, 128, 2)
+    assert model.parameters == pytest.approx(8.03e9, rel=1e-3)
+    assert (model.kv_heads, model.head_size, model.kv_bytes_per_token) == (8, 128, 131_072)
+
+
+NAMES = "--rate 10 --slo ttft_p95=1000,tpot_p95=40 --tokens 512:256=0.6,2000:300=0.4"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["deepseek-v3", "qwen3-235b"])
+@pytest.mark.parametrize("gpu", ["h200", "b200"])
+def test_names_become_a_plan_that_verifies_and_keeps_its_limits(
+    model: str, gpu: str, run: Callable[..., Any], mine: Path
+) -> None:
+    command, ran = begun(run, mine, f"--model {model} --machine {gpu}=3.50 {NAMES}")
+    profile = json.loads((mine / "out" / "profile.json").read_text())
+    for name, engine in profile["engines"].items():
+        assert f"{name}: {engine['law']['basis']} (" in ran.out, "every law says its basis"
+        assert f"+-{engine['law']['error_mean']:.0%}; KV {engine['kv_tokens']:,} tokens +-" in ran.out
+    solved = run(*command)
+    assert solved.code == 0, solved.err + solved.out
+    files = [mine / "out" / name for name in ("plan.json", "profile.json", "slo.json")]
+    plan = read_plan(files[0])
+    assert plan.question == "llm"
+    assert any(one.code == "W-law" for one in plan.warnings)
+    assert run("verify", *files).code == 0
+    assert run("simulate", *files, "--seeds", "2").code == 0
+
+
+def test_degrees_precisions_and_ways_to_split_are_offered(run: Callable[..., Any], mine: Path) -> None:
+    begun(run, mine, f"--model qwen3-235b --machine h200=3.50 {NAMES}")
+    profile = json.loads((mine / "out" / "profile.json").read_text())
+    assert set(profile["hardware"]) == {"h200x2", "h200x4", "h200x8"}, "one does not hold the weights"
+    assert {name: one["price_per_hour"] for name, one in profile["offers"].items()} == {
+        "h200x2-offer": "7", "h200x4-offer": "14", "h200x8-offer": "28",
+    }  # fmt: skip
+    served = {name.removeprefix("qwen3-235b-a22b-") for name in profile["variants"]}
+    assert {"fp8-tp4", "fp8-ep4", "fp8-dp-ep8", "bf16-tp8"} <= served
+    begun(run, mine, f"--model qwen3-235b-fp8 --machine h200x8=28 {NAMES}", "nodes")
+    nodes = json.loads((mine / "nodes" / "profile.json").read_text())
+    assert {name: one["price_per_hour"] for name, one in nodes["offers"].items()} == {"h200x8-offer": "28"}
+    assert {engine["tensor"] for engine in nodes["engines"].values()} == {2, 4, 8}, "several instances on a node"
+    assert {engine["precision"] for engine in nodes["engines"].values()} == {"fp8"}
+
+
+@pytest.mark.parametrize(
+    ("words", "basis"),
+    [
+        ("--model llama-3.1-8b-bf16 --machine h100=2", "grid"),
+        ("--model llama-3.1-8b-bf16 --machine b200=4", "sibling"),
+        ("--model llama-3.1-8b-bf16 --machine mi300x=2", "datasheet"),
+        ("--config config.json --machine h100=2:4", "efficiencies"),
+    ],
+)
+def test_a_law_says_what_it_rests_on(words: str, basis: str, run: Callable[..., Any], mine: Path) -> None:
+    begun(run, mine, f"{words} --rate 5 --slo ttft_p95=1000,tpot_p95=60")
+    profile = json.loads((mine / "out" / "profile.json").read_text())
+    first = min(profile["engines"].values(), key=lambda one: (one["tensor"], one["precision"]))
+    assert first["law"]["basis"] == basis
+    own = {"grid": 0.12, "sibling": 0.245, "datasheet": 0.32, "efficiencies": first["law"]["error_mean"]}
+    assert first["law"]["error_mean"] == pytest.approx(own[basis])
+
+
+def test_without_prices_gpus_are_counted(run: Callable[..., Any], mine: Path) -> None:
+    command, ran = begun(run, mine, "--model llama-3.1-8b --machine h100 --rate 5 --slo ttft_p95=1000,tpot_p95=60")
+    assert "the fewest GPUs" in ran.out
+    solved = run(*command, "--set", "size=planned")
+    assert solved.code == 0, solved.err
+    assert "GPU 1.00/h" in solved.out
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--latencies steps.csv --gpu t4=1 --rate 5 --p99 90 --edge detect:face", "The table has detect, car."),
-        ("--latencies models.csv --cpu cpu4=1 --rate 5 --p99 90 --edge a:b", "with the column step"),
-        ("--latencies steps.csv --gpu t4=1 --rate 5 --p99 90 --edge detect", "detect:car=1.6"),
-        ("--latencies models.csv --workers cpu4 --rate 5 --p99 90", "cpu4=6"),
-        ("--model m --ms t4:1=6 --workers t4=2 --rate 5 --p99 90", "with the column quality"),
-        ("--latencies models.csv --workers cpu4=2 --rates rates.csv --p99 90", "workers that are there"),
-        ("--settings settings.csv --rate 5 --p99 90", "one kind of machine"),
-        ("--settings models.csv --gpu t4=1 --rate 5 --p99 90", "Use --latencies for it"),
-        ("--settings rates.csv --gpu t4=1 --rate 5 --p99 90", "columns of knobs, quality"),
-        ("--settings settings.csv --gpu t4=1 --rates rates.csv --p99 90", "one rate"),
-        ("--config settings.csv --gpu h100=1 --rate 5 --ttft 90", "JSON"),
-        ("--config config.json --gpu b7=1 --rate 5 --ttft 90", "Known are t4"),
-        ("--config config.json --rate 5 --ttft 90", "the GPUs that can be rented"),
-        ("--config config.json --gpu h100=1 --rate 5 --p99 90", "--ttft"),
-        ("--config config.json --gpu h100=1 --rate 5 --ttft 90 --tokens 40", "IN:OUT"),
-        ("--tokens 40:4 --rate 5 --ttft 90", "the model's config.json"),
-        ("--config config.json --settings settings.csv --gpu h100=1 --rate 5 --ttft 90", "one source of times"),
-        ("--model m --ms l4:1=6 --prices vms.csv --rate 5 --p99 90", "Add --gpu l4=PRICE"),
-        ("--model m --ms l4:1=6 --prices models.csv --rate 5 --p99 90", "hardware and price_per_hour"),
-        ("--model m --ms l4:1=6 --rate 5 --rates rates.csv --p99 90", "Leave one of --rate and --rates out."),
-        ("--model m --ms l4:1=6 --rates models.csv --p99 90", "a column of times"),
-        ("--add --model m --ms l4:1=6 --rate 5 --p99 90", "Begin without --add"),
+        ("--latencies steps.csv --machine t4=1 --rate 5 --slo p99=90 --edge detect:face", "The table has detect, car."),
+        ("--latencies models.csv --machine cpu4=1 --rate 5 --slo p99=90 --edge a:b", "with the column step"),
+        ("--latencies steps.csv --machine t4=1 --rate 5 --slo p99=90 --edge detect", "detect:car=1.6"),
+        ("--latencies models.csv --workers cpu4 --rate 5 --slo p99=90", "cpu4=6"),
+        ("--model m --ms t4:1=6 --workers t4=2 --rate 5 --slo p99=90", "with the column quality"),
+        ("--latencies models.csv --workers cpu4=2 --rates rates.csv --slo p99=90", "workers that are there"),
+        ("--settings settings.csv --rate 5 --slo p99=90", "one kind of machine"),
+        ("--settings models.csv --machine t4=1 --rate 5 --slo p99=90", "Use --latencies for it"),
+        ("--settings rates.csv --machine t4=1 --rate 5 --slo p99=90", "columns of knobs, quality"),
+        ("--settings settings.csv --machine t4=1 --rates rates.csv --slo p99=90", "one rate"),
+        ("--config settings.csv --machine h100=1 --rate 5 --slo ttft_p95=90", "JSON"),
+        ("--config config.json --machine b7=1 --rate 5 --slo ttft_p95=90", "Known are t4"),
+        ("--config config.json --rate 5 --slo ttft_p95=90", "the GPUs that can be rented"),
+        ("--config config.json --machine h100=1 --rate 5 --slo p99=90", "ttft_p95"),
+        ("--config config.json --machine h100=1 --rate 5 --slo ttft_p95=90 --tokens 40", "IN:OUT"),
+        ("--tokens 40:4 --rate 5 --slo ttft_p95=90", "how long batches take"),
+        (
+            "--config config.json --settings settings.csv --machine h100=1 --rate 5 --slo ttft_p95=90",
+            "one source of times",
+        ),
+        ("--model m --ms l4:1=6 --prices vms.csv --rate 5 --slo p99=90", "Add --machine l4=PRICE"),
+        ("--model m --ms l4:1=6 --prices models.csv --rate 5 --slo p99=90", "hardware and price_per_hour"),
+        ("--model m --ms l4:1=6 --rate 5 --rates rates.csv --slo p99=90", "Leave one of --rate and --rates out."),
+        ("--model m --ms l4:1=6 --rates models.csv --slo p99=90", "a column of times"),
+        ("--model qwen9 --machine h200=1 --rate 5 --slo ttft_p95=90", "Known are bloom-176b"),
+        ("--model qwen3-235b --machine h300=1 --rate 5 --slo ttft_p95=90", "Known are t4"),
+        ("--model qwen3-235b --rate 5 --slo ttft_p95=90", "Add --machine"),
+        ("--model qwen3-235b --machine h200=1 --machine b200 --rate 5 --slo ttft_p95=90", "a price of every machine"),
+        ("--model qwen3-235b --machine l4=1 --rate 5 --slo ttft_p95=90", "room for 768 tokens"),
+        ("--model qwen3-235b-awq --machine h200=1 --rate 5 --slo ttft_p95=90", "16 bits, fp8 or fp4"),
+        ("--model qwen3-235b --machine h200=1 --engine llamacpp --rate 5 --slo ttft_p95=90", "Known are vllm"),
+        ("--model qwen3-235b --machine h200=1 --rate 5 --slo ttft=90", "Write p99=100"),
+        ("--add --model m --ms l4:1=6 --rate 5 --slo p99=90", "Begin without --add"),
     ],
 )
 def test_what_is_missing_is_named_and_nothing_is_written(
@@ -214,7 +302,7 @@ def test_what_is_missing_is_named_and_nothing_is_written(
 def test_a_wrong_line_is_named(name: str, text: str, said: str, run: Callable[..., Any], mine: Path) -> None:
     (mine / name).write_text(text)
     source = "--settings" if name == "settings.csv" else "--latencies"
-    ran = run("init", source, mine / name, "--gpu", "t4=1", "--rate", "5", "--p99", "90", "-o", mine / "out")
+    ran = run("init", source, mine / name, "--machine", "t4=1", "--rate", "5", "--slo", "p99=90", "-o", mine / "out")
     assert ran.code == 2
     assert said in ran.err
     assert not (mine / "out").exists()

@@ -69,7 +69,7 @@ def test_lines_fit_a_narrow_terminal(plan: str, columns: int) -> None:
 @pytest.mark.slow
 def test_the_next_command_is_in_one_piece_and_quoted(tmp_path: Path) -> None:
     folder = tmp_path / "my files"
-    said = ("--model", "m", "--gpu", "t4=1", "--ms", "t4:1=6", "--rate", "5", "--p99", "60", "-o", str(folder))
+    said = ("--model", "m", "--machine", "t4=1", "--ms", "t4:1=6", "--rate", "5", "--slo", "p99=60", "-o", str(folder))
     shown = CODES.sub("", on_terminal("init", *said, columns=40)).replace("\r", "")
     (line,) = [line for line in shown.split("\n") if line.startswith("Next: ")]
     files = [str(folder / name) for name in ("profile.json", "slo.json", "plan.json")]

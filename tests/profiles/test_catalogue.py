@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hetplan.profiles.catalogue import known_laws
-from hetplan.profiles.load_one import load_profile
+from hetplan.errors import InputError
+from hetplan.profiles.catalogue import known_laws, law_named
+from hetplan.profiles.law_review import review_laws
+from hetplan.profiles.load_one import load_profile, read_profile
 from hetplan.serving.tokens import law_of_engine
 from tests.cases.grids import DATA, IDENTITY, grids
 
@@ -37,3 +39,75 @@ def test_a_law_is_as_near_to_its_grid_as_it_says() -> None:
             for one in grids()[key]
         ]
         assert law.fit_error == (pytest.approx(np.mean(off), abs=1e-3), pytest.approx(max(off), abs=2e-3))
+
+
+NAME = "catalogue/vllm/llama-3.1-8b/bf16/h100x1"
+
+
+def profile_with(**engine: object) -> dict[str, object]:
+    return {"format": "hetplan/profile/1.3", "engines": {"e": engine}}
+
+
+def test_a_law_by_its_name_is_the_law_itself_in_profile_and_digest() -> None:
+    named = read_profile(profile_with(law=NAME))
+    assert named.model is not None
+    engine = named.model.engines["e"]
+    (known,) = known_laws(engine="vllm", model="llama-3.1-8b", precision="bf16", gpu="h100", gpus="1")
+    assert engine.law == known.law
+    assert (engine.tensor, engine.precision, engine.request_ms) == (1, "bf16", 35.0)
+    assert 350_000 < engine.kv_tokens < 450_000
+    assert engine.kv_error == pytest.approx(0.08, abs=0.01)
+    assert named.digest == read_profile(named.model).digest
+    assert named.digest == read_profile(profile_with(law=f"{NAME}/tp/0.24.0")).digest
+    assert named.digest != read_profile(profile_with(law=NAME.replace("h100", "h200"))).digest
+
+
+def test_what_is_stated_beside_a_name_stays() -> None:
+    engine = load_profile(profile_with(law=NAME, kv_tokens=5000, request_ms=1.0, most_seqs=8)).engines["e"]
+    assert (engine.kv_tokens, engine.kv_error, engine.request_ms, engine.most_seqs) == (5000, None, 1.0, 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("catalogue/vllm/llama-3.1-8b/bf16/h10x1", NAME),
+        ("catalogue/vlm/deepsek-v3/fp8/h200x8", "catalogue/vllm/deepseek-v3/fp8/h200x8/"),
+        ("catalogue/vllm/deepseek-v3/fp8/h200x8", "catalogue/vllm/deepseek-v3/fp8/h200x8/ep"),
+        ("catalogue/", "catalogue/"),
+    ],
+)
+def test_a_name_of_no_law_is_refused_with_the_nearest(name: str, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_profile(profile_with(law=name))
+    (fault,) = caught.value.faults
+    assert fault.path == "$.engines.e.law"
+    assert said in fault.remedy
+
+
+def test_measured_laws_go_before_grids_and_newer_versions_before_older() -> None:
+    for one in known_laws(("measured",)):
+        found = law_named(one.name.rpartition("/")[0] if one.identity["version"] else one.name)
+        assert found.law.basis == "measured"
+
+
+def test_check_says_basis_and_error_and_how_far_a_law_is_from_the_catalogue() -> None:
+    (known,) = known_laws(engine="vllm", model="llama-3.1-8b", precision="bf16", gpu="h100", gpus="1")
+    numbers = known.law.model_dump(mode="json", exclude_defaults=True)
+    slow = {k: v * 1.5 if k.endswith("_ms") else v for k, v in numbers.items()} | {"source": "ours", "error_mean": 0.1}
+    profile = {
+        "format": "hetplan/profile/1.3",
+        "hardware": {name: {"kind": "gpu", "provides": {"gpu": 1}} for name in ("h100", "h100-x1")},
+        "tasks": {"chat": {}},
+        "engines": {"own": {"law": {"form": "iteration/2", **slow}, "kv_tokens": 9000}, "known": {"law": NAME}},
+        "variants": {
+            "llama-3.1-8b": {
+                "task": "chat",
+                "runs": [{"hardware": "h100", "engine": "own"}, {"hardware": "h100-x1", "engine": "known"}],
+            }
+        },
+    }
+    found = {one.place: one for one in review_laws(load_profile(profile))}
+    own, same = found["engines.own"], found["engines.known"]
+    assert (own.off, own.error, own.apart) == (pytest.approx(0.5), 0.1, True)
+    assert own.other.startswith(NAME)
+    assert (same.off, same.basis, same.error) == (None, "grid", 0.12)

@@ -142,10 +142,12 @@ def test_published_runs_of_a_model(percentile: float, limit: float, rate: float,
 
 
 ROOMS = {
-    "llama2-70b,a100-80gb,4": 457_885, "llama2-70b,a100-80gb,8": 1_336_791, "bloom-176b,h100-80gb,8": 55_679,
-    "Llama-3.1-8B,a100-80gb,2": 976_104, "Llama-3.2-3B,a100-80gb,2": 1_199_602,
+    "llama2-70b,a100-80gb,4": (68.98, 327_680), "llama2-70b,a100-80gb,8": (68.98, 327_680),
+    "bloom-176b,h100-80gb,8": (176.25, 4_014_080), "Llama-3.1-8B,a100-80gb,2": (8.03, 131_072),
+    "Llama-3.2-3B,a100-80gb,2": (3.21, 114_688),
 }  # fmt: skip
-"""(memory x .9 - weights of 16 bits) / (2 x layers x KV heads x size x 2 bytes), by the models' own config.json."""
+"""1e9 weights and bytes of KV per token, by the models' own config.json."""
+GIB = {"a100-80gb": 79.3, "h100-80gb": 79.6}
 
 
 def measured(model: str, card: str, gpus: int, folder: Path) -> Path:
@@ -165,7 +167,12 @@ def test_room_for_kv_is_what_fits_and_not_what_was_benchmarked(who: str, tmp_pat
     model, card, gpus = who.split(",")
     made = convert("sageserve", measured(model, card, int(gpus), tmp_path), tmp_path / "out")
     assert made.code == EXIT["ok"], made.error
-    assert f"{ROOMS[who]:,}" in made.said
+    (engine,) = made.files.profile["engines"].values()
+    weights, each = ROOMS[who]
+    rooms = [(int(gpus) * (GIB[card] * 2**30 * 0.9 - kept) - weights * 2e9) / each for kept in (12e9, 8e9, 4e9)]
+    assert engine["kv_tokens"] == pytest.approx(rooms[1], rel=0.02)
+    assert engine["kv_tokens"] * (1 + engine["kv_error"]) == pytest.approx(rooms[2], rel=0.03)
+    assert f"{engine['kv_tokens']:,}" in made.said
 
 
 @pytest.mark.parametrize("who", ["toy,a100-80gb,2", "llama2-70b,mystery,4", "llama2-70b-awq,h100,2", "llama2-70b,t4,2"])

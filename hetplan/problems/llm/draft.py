@@ -204,6 +204,9 @@ def _law_said(wish: Wish, kind: Kind, law: IterationLaw) -> str:
     """What a law rests on, and whether the fleet has room for its error."""
     basis = f"{law.basis or 'unknown'}" + (f", {law.source}" if law.source else "")
     text = f"{kind.name}: the basis of its law is {basis}"
+    if kind.engine.kv_error is not None:
+        unsure = f'+-{kind.engine.kv_error:.0%}, by model and card: read the engine\'s "GPU KV cache size"'
+        text = f"{text}; KV room {kind.engine.kv_tokens:,} tokens {unsure}"
     if not law.error_mean:
         return f"{text}; how far it is off is not stated, so the fleet has no room for that"
     sized = "sized as if it were so much slower" if wish.law_error else "not sized for that, as robust.law says"

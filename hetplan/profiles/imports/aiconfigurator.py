@@ -20,19 +20,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from hetplan.errors import InputError
+from hetplan.profiles.cards import cards
+from hetplan.profiles.catalogue import REALITY, REQUEST_MS
 from hetplan.profiles.engine_law import Iteration, fit_numbers
-from hetplan.profiles.imports.cards import CARDS
 from hetplan.profiles.imports.words import above_0, ill_written, section
 from hetplan.profiles.read_json import read_json
 
-__all__ = ["REALITY", "convert"]
+__all__ = ["convert"]
 
 _SEQUENCES, _READ, _PROMPTS = (1, 4, 16, 64, 128, 256), (128, 1024, 4096), (64, 256, 512, 1024, 2048, 4096, 8192)
 _BESIDE = (0, 4, 16, 64)
-REALITY = {"vllm": 0.12, "sglang": 0.24, "trtllm": 0.37}
-"""How far answers are from the time per token of an engine, on the mean: 0.12 against 1,408 published runs."""
-_REQUEST_MS = {"vllm": 35.0}
-"""What a request waits before its first iteration: the median of 11 published sweeps is 38."""
 _WINDOWED = 0.5
 """Layers with a window read less KV than a sequence has: models have them in up to half of their layers."""
 
@@ -122,8 +119,8 @@ class _Asked:
             )  # fmt: skip
         except ValueError:
             return None
-        each, card = float(room["kv_size_per_token_bytes"]), CARDS.get(self.system.partition("_")[0])
-        least = {"kv_token_ms": _WINDOWED * each / card[1] / 1e6} if card is not None else {}
+        each, card = float(room["kv_size_per_token_bytes"]), cards().get(self.system.partition("_")[0])
+        least = {"kv_token_ms": _WINDOWED * each / card.bytes_per_s * 1e3} if card is not None else {}
         reach = {name: int(max(getattr(one, name) for one in iterations)) for name in _REACH}
         law = {
             **fit_numbers(iterations, least=least).document, "basis": "grid", "range": reach,
@@ -131,7 +128,7 @@ class _Asked:
             "source": f"aiconfigurator, {self.backend} {self.version}",
         }  # fmt: skip
         return {
-            "law": law, "request_ms": _REQUEST_MS.get(self.backend, 0.0),
+            "law": law, "request_ms": REQUEST_MS.get(self.backend, 0.0),
             "kv_tokens": int(room["total_kv_size_tokens"]),
             # Of one GPU; a machine that is split over several holds a part of each token's KV on each.
             "kv_bytes_per_token": each * self.count, "tensor": self.count, **most,

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hetplan.errors import InputError
-from hetplan.profiles.imports.cards import MEMORY_SHARE, room_of
+from hetplan.profiles.cards import MEMORY_SHARE
 from hetplan.profiles.imports.words import above_0, digits, ill_written, section
 from hetplan.profiles.read_json import read_json
 
@@ -69,7 +69,7 @@ def convert_sheet(sheet: Any, *, file: str = "datasheet") -> dict[str, Any]:
             file=file, path="$.models",
             value=", ".join(f"{name}: {_weights(one, '$.models', file) / 1e9:.4g} GB" for name, one in models.items()),
             why=f"weights that fit into {usual['memory']:.0%} of some machine's memory",
-            remedy='Use several GPUs as one machine ("gpus": 4; with init --gpu h100x4=PRICE), or a larger one.',
+            remedy='Use several GPUs as one machine ("gpus": 4; with init --machine h100x4=PRICE), or a larger one.',
         )  # fmt: skip
     return document
 
@@ -91,7 +91,7 @@ def _engine(
     kv = 2.0 * layers * kv_heads * size * above_0(model, "bytes_per_kv", at, file, 2.0)
     flops = above_0(card, "tflops", gpu_at, file) * 1e12 * usual["compute"] * count
     speed = above_0(card, "bandwidth_gbps", gpu_at, file) * 1e9 * usual["bandwidth"] * count
-    room = room_of(above_0(card, "memory_gb", gpu_at, file), count, weights, usual["memory"])
+    room = above_0(card, "memory_gb", gpu_at, file) * 1e9 * usual["memory"] * count - weights
     if room < kv:
         return None
     pair = 4.0 * heads * size * layers

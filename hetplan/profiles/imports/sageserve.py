@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
-from hetplan.profiles.imports.cards import ROOM_NOTE, room_for, stated_rooms
+from hetplan.profiles.cards import room_for, stated_rooms
 from hetplan.profiles.imports.words import digits, id_of
 from hetplan.profiles.read_text import read_text
 
@@ -106,10 +106,9 @@ def _row(values: tuple[float, ...], *, seconds: bool) -> _Row:
 
 
 def _profile(groups: dict[tuple[str, str, int], list[_Row]], file: str, rooms: Mapping[str, int]) -> dict[str, Any]:
-    source = {"kind": "imported", "tool": "SageServe"}
     document: dict[str, Any] = {
         "format": "hetplan/profile/1.2",
-        "sources": {"import": source},
+        "sources": {"import": {"kind": "imported", "tool": "SageServe"}},
         "hardware": {},
         "tasks": {},
         "variants": {},
@@ -121,13 +120,11 @@ def _profile(groups: dict[tuple[str, str, int], list[_Row]], file: str, rooms: M
         document["hardware"][hardware] = {"kind": "gpu", "provides": {"gpu": gpus}}
         name, engine = f"{model}-{hardware}", fitted(rows, file=file)
         held = engine["fitted"]["kv_tokens"]
-        room, unsure = room_for(name, model, kind, gpus, said=rooms, held=held, file=file)
+        room = room_for(name, model, kind, gpus, said=rooms, held=held, file=file)
         document["engines"][name] = {**engine, **room, "tensor": gpus, "source": "import"}
         document["tasks"].setdefault(model, {})
         runs = document["variants"].setdefault(model, {"task": model, "runs": []})["runs"]
         runs.append({"hardware": hardware, "engine": name})
-        if "kv_bytes_per_token" in room:
-            source["note"] = source.get("note", ROOM_NOTE) + unsure
     return document
 
 

@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hetplan.profiles.cards import room_for, stated_rooms
 from hetplan.profiles.engine_law import Iteration, fit
-from hetplan.profiles.imports.cards import ROOM_NOTE, room_for, stated_rooms
 from hetplan.profiles.imports.json_lines import read_json_or_lines
 from hetplan.profiles.imports.words import count_of, digits, id_of, refuse
 from hetplan.profiles.plain_data import is_number
@@ -195,13 +195,11 @@ def _profile(
         document["hardware"][hardware] = {"kind": "gpu", "provides": {"gpu": gpus}}
         name, engine = f"{model}-{hardware}", _law(mine, file, most, seqs)
         held = engine["fitted"]["kv_tokens"]
-        fits, unsure = room_for(name, model, card, gpus, said=rooms, held=held, file=file)
+        fits = room_for(name, model, card, gpus, said=rooms, held=held, file=file)
         document["engines"][name] = {**engine, **fits, "tensor": gpus, "source": "import"}
         document["tasks"].setdefault(model, {})
         runs_of = document["variants"].setdefault(model, {"task": model, "runs": []})["runs"]
         runs_of.append({"hardware": hardware, "engine": name})
-        if "kv_bytes_per_token" in fits:
-            source["note"] = source.get("note", ROOM_NOTE) + unsure
     return document
 
 
