@@ -23,6 +23,11 @@ class Target(StrEnum):
     HAPROXY = "haproxy"
     SYSTEMD = "systemd"
     COMPOSE = "compose"
+    KSERVE = "kserve"
+    LLM_D = "llm-d"
+    DYNAMO = "dynamo"
+    RAY_SERVE = "ray-serve"
+    SKYSERVE = "skyserve"
     LP = "lp"
     MPS = "mps"
 
@@ -57,6 +62,8 @@ def render(
     haproxy     the load balancer alone, before machines at stated addresses
     systemd     units of the user's manager, and HAProxy
     compose     containers of one machine, and HAProxy (experimental)
+    kserve, llm-d, dynamo, ray-serve, skyserve
+                their own objects (experimental: no run is recorded yet)
     lp, mps     options of the formulation by --set; ask=2 is its second program,
                 where it asks several, each depending on the answers before it
 

@@ -20,9 +20,14 @@ TARGETS: Mapping[str, str] = {
     "haproxy": "hetplan.executor.render.haproxy",
     "systemd": "hetplan.executor.render.systemd",
     "compose": "hetplan.executor.render.compose",
+    "kserve": "hetplan.executor.render.kserve",
+    "llm-d": "hetplan.executor.render.llm_d",
+    "dynamo": "hetplan.executor.render.dynamo",
+    "ray-serve": "hetplan.executor.render.ray_serve",
+    "skyserve": "hetplan.executor.render.skyserve",
 }
 """Target -> the module that renders for it."""
-EXPERIMENTAL = frozenset({"compose"})
+EXPERIMENTAL = frozenset(TARGETS) - {"kubernetes", "haproxy", "systemd"}
 """Targets of which no run on their platform is recorded yet."""
 SETTINGS: Mapping[str, tuple[str, ...]] = {"kubernetes": ("nodes", "quota")}
 """What each target is told beside the rule and the period."""

@@ -17,34 +17,33 @@ from hetplan.executor.render.groups import Application, Fleet, Group
 from hetplan.executor.render.names import CannotRender, Json, dns_name, documents, objects_of, slice_of
 from hetplan.executor.render.nodes import Nodes, gpu_resource
 from hetplan.executor.render.pods import (
-    container,
+    WHOLE,
     crons,
+    http_route,
     labels,
     nodes_by_group,
     of_images,
     plan_notes,
+    pod,
     read_labels,
     serves,
-    stop_s,
     thing,
+    weights,
 )
 from hetplan.executor.render.rules import OWN
-from hetplan.executor.render.site import FILE, Site
+from hetplan.executor.render.site import Site
 
-__all__ = ["FILES", "deployments", "read", "render", "weights"]
+__all__ = ["FILES", "deployments", "read", "render"]
 
 FILES = ("kubernetes.yaml", "nodes.yaml", "quota.yaml")
-WHOLE = 1000
-"""What the weights of a route sum to."""
-MOST_BACKENDS = 16
-"""Of one rule of an HTTPRoute."""
 
 
 def render(fleet: Fleet, site: Site, *, nodes: str | None = None, quota: str | None = None) -> dict[str, str]:
     """The files of a folder for `kubectl apply -f`."""
     faults = list(of_images(fleet, site))
     places = nodes_by_group(fleet, site, faults)
-    objects = list(deployments(fleet, site, places, faults))
+    objects = list(deployments(fleet, site, fleet.groups, places, faults))
+    objects += _budgets(fleet, site)
     for app in fleet.apps.values():
         objects += _front(fleet, site, app, faults)
     if len(fleet.periods) > 1:
@@ -59,9 +58,11 @@ def render(fleet: Fleet, site: Site, *, nodes: str | None = None, quota: str | N
     return files
 
 
-def deployments(fleet: Fleet, site: Site, places: Mapping[str, Nodes], faults: list[Fault]) -> Iterator[Json]:
+def deployments(
+    fleet: Fleet, site: Site, groups: Sequence[Group], places: Mapping[str, Nodes], faults: list[Fault]
+) -> Iterator[Json]:
     """A Deployment per group."""
-    for group in fleet.groups:
+    for group in groups:
         if group.machines_per_worker > 1:
             why = f"a replica of {group.name} takes {group.machines_per_worker} machines"
             faults.append(Fault("plan", "$.workers", group.model, why, "Render for llm-d, kserve or dynamo."))
@@ -70,18 +71,14 @@ def deployments(fleet: Fleet, site: Site, places: Mapping[str, Nodes], faults: l
             "matchLabels": {"hetplan.dev/group": group.name, "hetplan.dev/deployment": marks["hetplan.dev/deployment"]}
         }
         spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
-        pod = {
-            **places[group.name].pod(),
-            "topologySpreadConstraints": [{**spread, "labelSelector": chosen}],
-            "terminationGracePeriodSeconds": stop_s(group, site),
-            "containers": [container("model", group, site, faults)],
-        }
+        made = pod(group, site, places[group.name], faults)
+        made["topologySpreadConstraints"] = [{**spread, "labelSelector": chosen}]
         spec: Json = {
             "replicas": group.count,
             "selector": chosen,
             # Machines are as many as the plan counts: a new pod has room once an old one went.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
-            "template": {"metadata": {"labels": marks}, "spec": pod},
+            "template": {"metadata": {"labels": marks}, "spec": made},
         }
         if group.most > group.least:
             del spec["replicas"]  # KEDA says how many there are; applying again must not undo it
@@ -89,12 +86,14 @@ def deployments(fleet: Fleet, site: Site, places: Mapping[str, Nodes], faults: l
         yield thing("apps/v1", "Deployment", group.name, site, marks, notes, spec)
 
 
-def weights(app: Application, groups: Sequence[Group]) -> dict[str, int]:
-    """The weights of a split between groups; by how many replicas they have where the plan states no shares."""
-    shares = {group.name: group.share.get(app.name, 0.0) for group in groups}
-    if not sum(shares.values()):
-        shares = {group.name: float(group.count) for group in groups}
-    return slice_of(shares, WHOLE)
+def _budgets(fleet: Fleet, site: Site) -> Iterator[Json]:
+    """One pod at a time is evicted of those that serve the same; no pod is under two budgets."""
+    for group in {group.app: group for group in fleet.groups}.values():
+        own = labels(fleet, group)
+        mine = {name: own[name] for name in ("hetplan.dev/app", "hetplan.dev/deployment")}
+        spec = {"maxUnavailable": 1, "selector": {"matchLabels": mine}}
+        marks = labels(fleet, app=group.app)
+        yield thing("policy/v1", "PodDisruptionBudget", dns_name(group.app), site, marks, plan_notes(fleet), spec)
 
 
 def _front(fleet: Fleet, site: Site, app: Application, faults: list[Fault]) -> Iterator[Json]:
@@ -102,9 +101,6 @@ def _front(fleet: Fleet, site: Site, app: Application, faults: list[Fault]) -> I
     groups = fleet.of_app(app.name)
     marks, notes = labels(fleet, app=app.name), plan_notes(fleet)
     name, mine = app.dns, {serves(app.name): "yes", "hetplan.dev/deployment": marks["hetplan.dev/deployment"]}
-    budget = {"maxUnavailable": 1, "selector": {"matchLabels": mine}}
-    if not all(group.spot for group in groups):
-        yield thing("policy/v1", "PodDisruptionBudget", name, site, marks, notes, budget)
     if fleet.rules.get(app.name) in ("weighted-least", "fewest-requests"):
         yield from _edge(fleet, site, app, groups, name)
         return
@@ -117,20 +113,13 @@ def _front(fleet: Fleet, site: Site, app: Application, faults: list[Fault]) -> I
     fair = slice_of({group.name: float(group.count) or 1e-9 for group in groups}, WHOLE)
     if len(groups) < 2 or all(abs(parts[one] - fair[one]) <= 1 for one in parts):
         return  # a Service takes any pod, so groups get what their counts say
-    if site.gateway is None or len(groups) > MOST_BACKENDS:
-        why = f"the groups of {app.name} get other shares than a Service gives"
-        faults.append(Fault(FILE, "$.gateway", site.gateway or "nothing", why, 'Add gateway = "NAME" of your Gateway.'))
-        return
     for group in groups:
         chosen = {"hetplan.dev/group": group.name}
         yield thing(
             "v1", "Service", group.name, site, labels(fleet, group), notes, {"selector": chosen, "ports": [port]}
         )
     backends = [{"name": one, "port": 80, "weight": weight} for one, weight in parts.items()]
-    rule: Json = {"matches": [{"path": {"type": "PathPrefix", "value": f"/{name}"}}], "backendRefs": backends}
-    parent = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": site.gateway}
-    spec = {"parentRefs": [parent], "rules": [rule]}
-    yield thing("gateway.networking.k8s.io/v1", "HTTPRoute", name, site, marks, notes, spec)
+    yield http_route(fleet, site, app, backends, f"/{name}", faults)
 
 
 def _named(fleet: Fleet, site: Site, groups: Sequence[Group]) -> Iterator[Json]:
@@ -156,7 +145,7 @@ def _edge(fleet: Fleet, site: Site, app: Application, groups: Sequence[Group], n
     config = thing("v1", "ConfigMap", edge, site, marks, notes)
     yield config | {"data": {"haproxy.cfg": text}}
     mine = {"hetplan.dev/edge": edge}
-    pod: Json = {
+    edge_pod: Json = {
         "containers": [
             {
                 "name": "haproxy", "image": site.edge.image, "ports": [{"name": "http", "containerPort": port}],
@@ -167,7 +156,7 @@ def _edge(fleet: Fleet, site: Site, app: Application, groups: Sequence[Group], n
         ],
         "volumes": [{"name": "config", "configMap": {"name": edge}}],
     }  # fmt: skip
-    template = {"metadata": {"labels": {**marks, **mine}}, "spec": pod}
+    template = {"metadata": {"labels": {**marks, **mine}}, "spec": edge_pod}
     # Two would each know half of what is under way, and give it to the fastest.
     spec = {"replicas": 1, "selector": {"matchLabels": mine}, "template": template}
     yield thing("apps/v1", "Deployment", edge, site, {**marks, **mine}, notes, spec)

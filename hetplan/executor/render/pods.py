@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from hetplan.errors import Fault, InputError
 from hetplan.executor.model_rules import filled
-from hetplan.executor.render.groups import Fleet, Group
-from hetplan.executor.render.names import Json, label_value
+from hetplan.executor.render.groups import Application, Fleet, Group
+from hetplan.executor.render.names import Json, label_value, slice_of
 from hetplan.executor.render.nodes import Nodes, gpu_resource, nodes_of, same_nodes, stop_limit_s
 from hetplan.executor.render.site import FILE, ModelSite, Site
 
 __all__ = [
-    "amounts", "container", "crons", "labels", "nodes_by_group", "of_images", "plan_notes", "read_labels", "serves",
-    "stop_s", "thing", "words",
+    "WHOLE", "amounts", "container", "crons", "http_route", "labels", "nodes_by_group", "of_images", "plan_notes",
+    "pod", "read_labels", "serves", "thing", "weights", "words",
 ]  # fmt: skip
 
 MANAGED = {"app.kubernetes.io/managed-by": "hetplan"}
 AMOUNTS = ("cpu", "memory")
 _PROBE_S = 5
+WHOLE = 1000
+"""What the weights of a route sum to."""
+MOST_BACKENDS = 16
+"""Of one rule of an HTTPRoute."""
 DAY_S, WEEK_S = 86_400.0, 604_800.0
 
 
@@ -82,7 +86,9 @@ def nodes_by_group(fleet: Fleet, site: Site, faults: list[Fault]) -> dict[str, N
     return found
 
 
-def of_images(fleet: Fleet, site: Site, *, needs_uri: bool = False, needs_command: bool = False) -> Iterator[Fault]:
+def of_images(
+    fleet: Fleet, site: Site, *, needs_uri: Container[str] = (), needs_command: bool = False
+) -> Iterator[Fault]:
     """Models of which site.toml does not say how they are served."""
     for model in dict.fromkeys(group.model for group in fleet.groups):
         known = site.model(model)
@@ -90,7 +96,7 @@ def of_images(fleet: Fleet, site: Site, *, needs_uri: bool = False, needs_comman
             yield _missing(model, "command", "what starts its server", 'command = ["/opt/serve", "--port", "{port}"]')
         elif not needs_command and known.image is None:
             yield _missing(model, "image", "which image serves it", 'image = "registry.example/models:1.0"')
-        if needs_uri and known.model_uri is None:
+        if model in needs_uri and known.model_uri is None:
             yield _missing(model, "model_uri", "where it is loaded from", 'model_uri = "hf://ORG/NAME"')
 
 
@@ -153,6 +159,34 @@ def container(name: str, group: Group, site: Site, faults: list[Fault]) -> Json:
         "readinessProbe": {"httpGet": {"path": model.health, "port": "http"}, "periodSeconds": _PROBE_S},
         "lifecycle": {"preStop": {"sleep": {"seconds": _PROBE_S}}},
     }
+
+
+def pod(group: Group, site: Site, nodes: Nodes, faults: list[Fault], name: str = "model") -> Json:
+    """The pod of a replica, on the nodes of its machine type."""
+    grace = {"terminationGracePeriodSeconds": stop_s(group, site)}
+    return {**nodes.pod(), **grace, "containers": [container(name, group, site, faults)]}
+
+
+def http_route(
+    fleet: Fleet, site: Site, app: Application, backends: Sequence[Json], path: str, faults: list[Fault]
+) -> Json:
+    """The queries of an application, split by the weights of its backends."""
+    if site.gateway is None or len(backends) > MOST_BACKENDS:
+        why = f"the groups of {app.name} get other shares than a Service gives (at most {MOST_BACKENDS} groups)"
+        faults.append(Fault(FILE, "$.gateway", site.gateway or "nothing", why, 'Add gateway = "NAME" of your Gateway.'))
+    parent = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": site.gateway}
+    rule: Json = {"matches": [{"path": {"type": "PathPrefix", "value": path}}], "backendRefs": list(backends)}
+    spec = {"parentRefs": [parent], "rules": [rule]}
+    marks, notes = labels(fleet, app=app.name), plan_notes(fleet)
+    return thing("gateway.networking.k8s.io/v1", "HTTPRoute", app.dns, site, marks, notes, spec)
+
+
+def weights(app: Application, groups: Sequence[Group]) -> dict[str, int]:
+    """The weights of a split between groups; by how many replicas they have where the plan states no shares."""
+    shares = {group.name: group.share.get(app.name, 0.0) for group in groups}
+    if not sum(shares.values()):
+        shares = {group.name: float(group.count) for group in groups}
+    return slice_of(shares, WHOLE)
 
 
 def environment(model: ModelSite) -> list[Json]:

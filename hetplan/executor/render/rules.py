@@ -14,20 +14,20 @@ from hetplan.errors import Fault
 from hetplan.executor.render.groups import Application, Fleet, Group
 from hetplan.executor.render.names import CannotRender
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.plan_dispatch_further import FcfsDispatch, QueueSlackDispatch
+from hetplan.profiles.plan_dispatch_further import FcfsDispatch, QueueSlackDispatch, RoundRobinDispatch
 from hetplan.profiles.plan_sections import Route, SharesDispatch
 from hetplan.profiles.workers import Worker
 
 __all__ = ["FRONTS", "OWN", "RULES", "Choice", "choose", "speeds"]
 
-Asked = Literal["split", "weighted-least", "fewest-requests"]
+Asked = Literal["split", "weighted-least", "fewest-requests", "round-robin"]
 OWN = "own"
 RULES = ("split", "weighted-least", "fewest-requests", OWN)
 """What a user may ask for in place of the plan's rule; `own`: a router of the user's keeps it, and none is rendered."""
 
 FRONTS: Mapping[str, str] = {
     "haproxy": "haproxy", "compose": "haproxy", "systemd": "haproxy", "kubernetes": "service", "kserve": "weights",
-    "llm-d": "weights", "dynamo": "picker", "ray-serve": "picker", "skyserve": "picker",
+    "llm-d": "weights", "dynamo": "picker", "ray-serve": "weights", "skyserve": "weights",
 }  # fmt: skip
 """Target -> what stands in front of its replicas."""
 
@@ -130,6 +130,11 @@ def _kept(
         faults.append(_needs_router(app, _HOLDS, ()))
         return None
     unlike = len({(group.model, group.hardware, group.role) for group in groups}) > 1
+    if front == "picker":
+        if len({(group.hardware, group.role) for group in groups}) > len({group.role for group in groups}):
+            why = "its frontend takes unlike replicas as equals"
+            faults.append(_needs_router(app, why, ["--to haproxy or kubernetes", "plan with one machine type"]))
+        return None if app.rule == "round-robin/1" else "round-robin"
     if app.moves and unlike and (asked == "split" or (asked is None and app.rule == "shares/1")):
         ways = ["--set period=ID", *(["--set rule=fewest-requests"] if front == "haproxy" else [])]
         faults.append(_needs_router(app, "its shares change by the hour", ways))
@@ -187,6 +192,8 @@ def _as_planned(
         total = sum(rate for rate, _ in loads.values()) or 1.0
         to = {load: rate / total for load, (rate, _) in loads.items()}
         return SharesDispatch(late=app.late, balancing=inside), (Route(to=to),) if to else ()
+    if word == "round-robin":
+        return RoundRobinDispatch(late=app.late), tuple(routes)
     if word == "weighted-least":
         by_speed = sorted(loads.values(), key=lambda one: -one[0])
         return FcfsDispatch(late=app.late, prefer=tuple(dict.fromkeys(one[1] for one in by_speed))), tuple(routes)
