@@ -742,26 +742,23 @@ def cluster(
     *,
     accelerators: Mapping[str, int] | None = None,
     resources: Mapping[str, str] | None = None,
-    names_profile: bool = True,
 ) -> str:
     """A site file for Kubernetes: labels of the nodes of machine types, their accelerators and the word for those."""
-    lines = ["profiles = ['profile.json']" if names_profile else ""]
-    lines += ["[targets.k]", "kind = 'kubernetes'", "[targets.k.settings]", "image = 'registry.example/serve:1'"]
-    lines += ["gpu_slices = 100"] if any("share" in key for key in _provided(wish)) else []
+    lines = ["namespace = 'serving'"]
+    for name, offer in wish.profile.get("offers", {}).items():
+        lines += [f"[offers.{name}]", "'offer' = 'spot'"] if "interruptions_per_hour" in offer else []
     for name in wish.machine_types:
-        lines.append(f"[targets.k.settings.hardware.{name}]")
-        lines += [f"gpu = {accelerators[name]}"] if name in (accelerators or {}) else []
-        lines += [f"gpu_resource = '{resources[name]}'"] if name in (resources or {}) else []
+        lines.append(f"[hardware.{name}]")
+        lines += [f"gpus = {accelerators[name]}"] if name in (accelerators or {}) else []
+        device = (resources or {}).get(name)
+        lines += [f"device = '{device}'"] if device is not None else []
         pairs = ", ".join(f"'{key}' = '{value}'" for key, value in labels.get(name, {}).items())
-        lines.append(f"node_selector = {{{pairs}}}")
-    lines += ["[hosts.all]", "target = 'k'", f"hardware = {list(wish.machine_types)}", "machines = 10000"]
-    lines += [f"plays = {list(wish.profile.get('hosts', ()))}", "[[models]]", "kind = 'sleep'"]
-    lines += [] if names_profile else ["ms = 5.0"]
+        lines.append(f"selector = {{{pairs}}}")
+    pipelines = wish.profile.get("pipelines", {}).values()
+    steps = [step for one in pipelines for step in one.get("nodes", one.get("stages", {}))]
+    for name in dict.fromkeys([*wish.profile.get("variants", {}), *steps]):
+        lines += [f"[models.'{name}']", "image = 'registry.example/serve:1'"]
     return "\n".join(lines)
-
-
-def _provided(wish: Files) -> set[str]:
-    return {key for one in wish.profile["hardware"].values() for key in one.get("provides", ())}
 
 
 # -- shuffling and small change ----------------------------------------------------------------------------------------

@@ -94,6 +94,7 @@ __all__ = [
     "page_of_solve",
     "planner",
     "proved_by",
+    "read_objects",
     "read_range",
     "read_summary",
     "record_of_solve",
@@ -1658,33 +1659,34 @@ class Pods:
 
 
 def rendered(plan: Json, wish: Files, cluster: str, folder: Path) -> tuple[Ran, list[Pods]]:
-    """What Kubernetes is handed for a plan; `cluster` is the site file, which names `profile.json` beside it."""
-    wish.write(folder)
+    """What Kubernetes is handed for a plan whose queries a router of the user's leads; `cluster` is the site file."""
+    given = wish.write(folder)
     (folder / "plan.json").write_text(json.dumps(plan))
     (folder / "site.toml").write_text(cluster)
     made = folder / "rendered"
-    cluster_of = ("--to", "kubernetes", "--hosts", folder / "site.toml", "--set", "version=1.32")
-    ran = command("render", folder / "plan.json", *cluster_of, "-o", made)
-    if not (made / "objects.yaml").exists():
+    how = ("--to", "kubernetes", "--site", folder / "site.toml", "--set", "rule=own", "-o", made)
+    ran = command("render", folder / "plan.json", *given, *how)
+    if not (made / "kubernetes.yaml").exists():
         return ran, []
-    objects = [json.loads(one) for one in (made / "objects.yaml").read_text().split("---\n")[1:]]
-    units = {
-        one["metadata"]["name"]: held["unit"]
-        for one in objects
-        if one["kind"] == "ConfigMap" and "unit" in (held := json.loads(one["data"].get("config.json", "{}")))
-    }
     return ran, [
-        _pods(units[one["metadata"]["annotations"]["hetplan/config"]], one["spec"])
-        for one in objects
-        if one["kind"] == "Deployment" and one["metadata"]["annotations"].get("hetplan/config") in units
+        _pods(one["metadata"]["labels"]["hetplan.dev/hardware"], one["spec"])
+        for one in read_objects((made / "kubernetes.yaml").read_text())
+        if one["kind"] == "Deployment"
     ]
 
 
-def _pods(unit: Json, spec: Json) -> Pods:
+def read_objects(text: str) -> list[Json]:
+    """The objects of a file for Kubernetes, read as its own tools do."""
+    import yaml
+
+    return [one for one in yaml.safe_load_all(text) if one]
+
+
+def _pods(machine: str, spec: Json) -> Pods:
     pod = spec["template"]["spec"]
-    amounts = pod["containers"][0]["resources"].get("limits", {})
+    amounts = pod["containers"][0].get("resources", {}).get("limits", {})
     others = {name: int(amount) for name, amount in amounts.items() if name not in ("cpu", "memory")}
-    return Pods(unit["hardware"], spec["replicas"], others, pod.get("nodeSelector", {}))
+    return Pods(machine, spec.get("replicas", 0), others, pod.get("nodeSelector", {}))
 
 
 # -- what questions may be set ---------------------------------------------------------------------------------------

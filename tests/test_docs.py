@@ -60,7 +60,6 @@ NOT_RUN = {
         "hetplan autoscale profile.json slo.json --hosts": "waits for live samples, and asks a reader's own evaluator",
     },
     "executor": {
-        "hetplan render plan.json --to kubernetes": "the page has no cluster: tests/executor write files",
         "hetplan doctor --gpus": "needs an NVIDIA GPU",
     },
     "profiling": {

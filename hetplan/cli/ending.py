@@ -50,9 +50,14 @@ def ending_of(error: BaseException) -> Ending | None:
     """
     if isinstance(error, InputError):
         faults = [vars(fault) for fault in error.faults]
-        many = f"{len(faults)} faults in the input" if len(faults) != 1 else "a fault in the input"
+        what = "fault" if error.exit_code == Exit.BAD_INPUT else "obstacle"
+        many = (
+            f"{len(faults)} {what}s in the input"
+            if len(faults) != 1
+            else f"a {what} in the input".replace("a o", "an o")
+        )
         lines = tuple(str(fault) for fault in error.faults)
-        return Ending(Exit.BAD_INPUT, many, lines, {"faults": faults})
+        return Ending(error.exit_code, many, lines, {"faults": faults})
     if isinstance(error, HetplanError):
         return Ending(error.exit_code, str(error), (str(error),))
     if isinstance(error, KeyboardInterrupt):

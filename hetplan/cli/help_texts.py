@@ -53,7 +53,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "profile": ("hetplan profile measure.toml -o profile.json",),
     "import": ("hetplan import melange gpu_info.json -o imported",),
     "render": (
-        "hetplan render plan.json --to kubernetes --hosts hosts.toml --set version=1.32 -o deploy",
+        "hetplan render plan.json profile.json slo.json --to kubernetes --site site.toml -o deploy",
         "hetplan render profile.json slo.json --to mps -o pool.mps",
     ),
     "list": ("hetplan list problems", "hetplan list options pool", "hetplan list laws deepseek-v3 h200 vllm --json"),

@@ -191,8 +191,8 @@ def _with_port(command: Sequence[str], names: Mapping[str, Any], at: str) -> lis
     ]
 
 
-def filled(text: str, names: Mapping[str, Any], *, at: str = "") -> str:
-    """A text of hosts.toml with the load's names in place of ``{variant}``, ``{node}``, ``{knobs.size}``.
+def filled(text: str, names: Mapping[str, Any], *, at: str = "", file: str = "hosts.toml") -> str:
+    """A text of a trusted file with the load's names in place of ``{variant}``, ``{node}``, ``{knobs.size}``.
 
     What comes from the plan is held to plain letters, digits, ``. _ -``: it can be no path, no option, no second word.
 
@@ -211,14 +211,14 @@ def filled(text: str, names: Mapping[str, Any], *, at: str = "") -> str:
             found = found.get(knob)
         if found is None or isinstance(found, Mapping):
             raise InputError.one(
-                file="hosts.toml", path=at, value=text, why=f"the load has no {match[0]}",
+                file=file, path=at, value=text, why=f"the load has no {match[0]}",
                 remedy="Known are {variant}, {node}, {app}, {hardware} and {knobs.NAME}, where the load has them; for "
                 "text also {most_tokens}, {most_seqs}, {tensor}, {pipeline}, {precision} and {context_tokens}.",
             )  # fmt: skip
         written = f"{found:g}" if isinstance(found, float) else str(found)
         if not _PLAIN.match(written) or ".." in written:
             raise InputError.one(
-                file="hosts.toml", path=at, value=written, why=f"{match[0]} of the plan is no plain name",
+                file=file, path=at, value=written, why=f"{match[0]} of the plan is no plain name",
                 remedy="Names hold letters, digits, dot, dash and underline only.",
             )  # fmt: skip
         return written

@@ -168,7 +168,6 @@ TARGETS = {
     "local": "hetplan.executor.local:Local",
     "ssh": "hetplan.executor.ssh.target:SshTarget",
     "kubernetes": "hetplan.executor.kubernetes.target:Kubernetes",
-    "ray": "hetplan.executor.ray:Ray",
 }
 """Kind of target in hosts.toml -> the class that runs things there."""
 

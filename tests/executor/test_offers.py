@@ -10,11 +10,10 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
+from cases.deployed import manifests
 
 from hetplan.errors import InputError
 from hetplan.executor.hosts_file import HostsFile, read_hosts
-from hetplan.executor.kubernetes.exports import export_folder
-from hetplan.executor.kubernetes.manifests import manifests
 from hetplan.executor.units import Unit, named
 from hetplan.executor.wanted import wanted
 from hetplan.profiles.plan import InputHashes, Method, Plan
@@ -139,7 +138,7 @@ IMAGE = {"image": "registry.example/hetplan:1", "hardware": {"gpu": {"node_selec
 def pods(wish: Plan, where: HostsFile) -> dict[str, dict[str, Any]]:
     """The pods of each group of workers."""
     found = {}
-    for one in manifests(wish, where)["items"]:
+    for one in manifests(wish, where):
         if one["kind"] == "Deployment" and "hetplan/worker" in one["metadata"]["annotations"]:
             kubernetes_validate.validate(one, "1.32", strict=True)
             found[one["metadata"]["annotations"]["hetplan/worker"]] = one["spec"]["template"]["spec"]
@@ -176,12 +175,3 @@ def test_hosts_of_a_cluster_may_be_of_a_zone_too(tmp_path: Path) -> None:
     pools = {"east": {"zone": "a", "labels": {"pool": "east"}}, "west": {"zone": "b", "labels": {"pool": "west"}}}
     made = pods(plan(gpu_a=2, gpu_b=2), hosts(tmp_path, "kubernetes", IMAGE, **pools))
     assert [made[name]["nodeSelector"]["pool"] for name in ("w-gpu-a", "w-gpu-b")] == ["east", "west"]
-
-
-@pytest.mark.slow
-def test_an_export_says_of_which_spot_machines_no_nodes_are_known(tmp_path: Path) -> None:
-    where = hosts(tmp_path, "kubernetes", IMAGE, pool={"machines": 9})
-    notes = export_folder(plan(gpu_b_spot=1, gpu_a=1), where, version="1.32").notes
-    assert any("gpu-b-spot" in note and "settings.spot" in note for note in notes)
-    said = hosts(tmp_path, "kubernetes", {**IMAGE, "spot": {"node_selector": {"kind": "spot"}}}, pool={"machines": 9})
-    assert not any("spot" in note for note in export_folder(plan(gpu_b_spot=1), said, version="1.32").notes)

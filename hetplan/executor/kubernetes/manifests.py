@@ -28,19 +28,14 @@ from hetplan.executor.kubernetes.groups import (
     LEAVING,
     Group,
     dns_name,
-    grouped,
     label_value,
     labels,
 )
 from hetplan.executor.kubernetes.settings import KubernetesSettings, WorkerPod
-from hetplan.executor.routing_table import routing_table
-from hetplan.executor.secrets import TOKEN_FILE, ciphered, token_of
+from hetplan.executor.secrets import TOKEN_FILE, token_of
 from hetplan.executor.tls import TLS, WORKER_NAME, tls_folder
-from hetplan.executor.units import Endpoint, Unit
-from hetplan.executor.wanted import Wanted, wanted
+from hetplan.executor.units import Unit
 from hetplan.profiles.canonical import digest
-from hetplan.profiles.plan import Plan
-from hetplan.profiles.validate import validate
 
 __all__ = [
     "CONFIG_FILE",
@@ -48,10 +43,6 @@ __all__ = [
     "MADE_OF",
     "WAVES",
     "Manifests",
-    "groups_at",
-    "kubernetes_target",
-    "manifests",
-    "router_manifests",
 ]
 
 Json = dict[str, Any]
@@ -471,48 +462,3 @@ def _no_labels(unit: Unit, why: str, found: Mapping[str, str] | None = None) -> 
 
 def _env(values: Mapping[str, str]) -> list[Json]:
     return [{"name": name, "value": value} for name, value in sorted(values.items())]
-
-
-def manifests(plan: Plan, hosts: HostsFile, *, target: str | None = None, period: str | None = None) -> dict[str, Any]:
-    """Everything that `hetplan apply` would have in the cluster in the end, as one `List` (JSON, which is YAML).
-
-    `target` names one of several Kubernetes targets. A plan that these hosts cannot hold is an `InputError`.
-    """
-    name, settings = kubernetes_target(hosts, target)
-    made, asked = Manifests(hosts, settings), wanted(plan, hosts, period=period)
-    groups = groups_at(asked, name)
-    made.check_machines(groups)
-    objects = [manifest for group in groups for manifest in made.group(group)]
-    if hosts.router_target == name:
-        objects += router_manifests(asked, hosts, made, {u: made.group_object(g) for g in groups for u in g.units})
-    return {"apiVersion": "v1", "kind": "List", "items": objects}
-
-
-def groups_at(asked: Wanted, target: str) -> list[Group]:
-    """The groups that run at one target."""
-    return list(grouped(unit for unit in asked.units.values() if unit.target == target).values())
-
-
-def router_manifests(asked: Wanted, hosts: HostsFile, made: Manifests, services: Mapping[str, str]) -> list[Json]:
-    """The router that leads to these units, each behind the Service that is named for it."""
-    pairs = [
-        (unit, Endpoint(made.address(services[key]), made.settings.port))
-        for key, unit in asked.units.items()
-        if key in services
-    ]
-    return made.router(routing_table(asked.apps, pairs, hosts.router, ciphered(hosts)))
-
-
-def kubernetes_target(hosts: HostsFile, target: str | None) -> tuple[str, KubernetesSettings]:
-    """The Kubernetes target of this name, or the only one, and its settings."""
-    fitting = [name for name, entry in hosts.targets.items() if entry.kind == "kubernetes"]
-    name = fitting[0] if target is None and len(fitting) == 1 else target
-    if name is None or name not in fitting:
-        raise InputError.one(
-            file="hosts.toml",
-            path="$.targets",
-            value=target or "",
-            why=f"which Kubernetes target? There are: {', '.join(fitting) or 'none'}",
-            remedy="Name one of them.",
-        )
-    return name, validate(KubernetesSettings, dict(hosts.targets[name].settings), file="hosts.toml")

@@ -46,7 +46,6 @@ class KubernetesSettings(Model):
     context: Word | None = None
     namespace: Namespace = "default"
     image: Word = Field(description="an image with hetplan installed")
-    kubectl_image: Word = Field(default="registry.k8s.io/kubectl:v1.32.4", description="of exported schedules")
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     image_pull_secrets: tuple[Namespace, ...] = ()
     worker_command: tuple[Word, ...] = ("python", "-m", "hetplan.executor.kubernetes.pod", "worker")

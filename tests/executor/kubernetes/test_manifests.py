@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from hetplan.errors import InputError
 from hetplan.executor.hosts_file import HostsFile, Security, read_hosts
 from hetplan.executor.kubernetes.groups import LEAVING, Group, dns_name, grouped, label_value
-from hetplan.executor.kubernetes.manifests import Manifests, manifests
+from hetplan.executor.kubernetes.manifests import Manifests
 from hetplan.executor.kubernetes.settings import KubernetesSettings
 from hetplan.executor.units import LoadSpec, Unit, named
 from hetplan.profiles.read_plan import read_plan
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from cases.deployed import manifests
 from cases.plans import CASES
 
 VERSION = "1.32"
@@ -83,15 +84,15 @@ def test_the_manifests_of_every_question_are_valid(case: str) -> None:
         hardware, plays=sorted({worker.host for worker in plan.workers if worker.host}), labels={"pool": "serving"}
     )
     whole = manifests(plan, hosts)
-    for one in whole["items"]:
+    for one in whole:
         kubernetes_validate.validate(one, VERSION, strict=True)
-    names = [(one["kind"], one["metadata"]["name"]) for one in whole["items"]]
+    names = [(one["kind"], one["metadata"]["name"]) for one in whole]
     assert len(names) == len(set(names))
-    config = next(one for one in whole["items"] if "routes" in str(one.get("data")))
+    config = next(one for one in whole if "routes" in str(one.get("data")))
     routes = json.loads(config["data"]["config.json"])["routes"]
     central = any("shares" not in app["dispatch"]["rule"] for app in routes["apps"].values() if case != "policy")
     routers = 1 if central else 2
-    replicas = [one["spec"]["replicas"] for one in whole["items"] if one["kind"] == "Deployment"]
+    replicas = [one["spec"]["replicas"] for one in whole if one["kind"] == "Deployment"]
     now = [worker for worker in plan.workers if worker.period == plan.periods[0].id]
     assert sum(replicas) == sum(worker.count + worker.standby for worker in now) + routers, "and the router"
     services = {f"{name}.default.svc" for kind, name in names if kind == "Service"}
@@ -312,15 +313,3 @@ def test_names_are_labels_and_different_for_different_ids(first: str, second: st
 def test_names_tell_apart_where_an_id_ends() -> None:
     assert dns_name("a-b", "c") != dns_name("a", "b-c")
     assert dns_name("w_1") != dns_name("w-1")
-
-
-def test_which_kubernetes_target_is_asked_where_there_are_several() -> None:
-    plan = read_plan(policy()["plan"], trust_digest=True)
-    hosts = hosts_for(["g"])
-    two = hosts.model_copy(update={"targets": {**hosts.targets, "other": hosts.targets["cluster"]}})
-    assert manifests(plan, two, target="cluster") == manifests(plan, hosts)
-    assert [one["kind"] for one in manifests(plan, two, target="other")["items"]] == []
-    with pytest.raises(InputError, match="cluster, other"):
-        manifests(plan, two)
-    with pytest.raises(InputError, match="room for 1"):
-        manifests(plan, hosts_for(["g"], machines=1))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import importlib.util
 import itertools
-import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,6 @@ from typing import Any
 import pytest
 
 import hetplan as hp
-from hetplan.executor.hosts_file import read_hosts
-from hetplan.executor.kubernetes.exports import export_folder
 from hetplan.planner.answer import Limits
 from hetplan.planner.claims_again import Word
 from hetplan.planner.contract import Event
@@ -628,15 +625,3 @@ def test_a_plan_holds_up_to_what_is_left_after_every_failure(keep: float, rates:
         step = Schedule(plan).at(period.start_s)
         assert not step.left_by({"app0": carried})
         assert step.left_by({"app0": carried * 1.01}), "watch leaves the schedule"
-    machines = {name: {"gpu": int(name == "big"), "node_selector": {"machine": name}} for name in ("big", "small")}
-    settings = {"kind": "kubernetes", "settings": {"image": "registry.example/hetplan:1", "hardware": machines}}
-    pool = {"target": "cluster", "hardware": ["big", "small"], "machines": 40}
-    where = {"targets": {"cluster": settings}, "hosts": {"pool": pool}, "models": [{"kind": "sleep", "ms": 2.0}]}
-    if len(rates) == 1:
-        made = export_folder(plan, read_hosts(where), version="1.32", scaling="hpa").files["objects.yaml"]
-        found = [json.loads(text) for text in made.split("---\n")[1:]]
-        scaled = {one["metadata"]["name"]: one["spec"] for one in found if one["kind"] == "HorizontalPodAutoscaler"}
-        targets = {
-            one["minReplicas"]: one["metrics"][0]["external"]["target"]["averageValue"] for one in scaled.values()
-        }
-        assert targets == {pods: f"{round(1000 * carried / pods)}m" for pods in targets}

@@ -1,0 +1,176 @@
+"""`hetplan render --to` a platform: read, choose who picks the replicas, simulate what that changes, write."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from hetplan.cli.given_files import plan_from, sort_files
+from hetplan.cli.output import Exit, Output
+from hetplan.errors import Fault, InputError
+
+if TYPE_CHECKING:
+    from hetplan.executor.render.rules import Choice
+    from hetplan.executor.render.site import Site
+    from hetplan.profiles.inputs import Inputs
+    from hetplan.profiles.plan import Plan
+    from hetplan.simulator.report import Line, SimulationReport
+
+__all__ = ["render_platform", "write_template"]
+
+SEEDS = 3
+"""Runs of the plan under another rule: enough for an interval."""
+
+
+def render_platform(
+    out: Output, files: list[Path], target: str, folder: str, site_file: Path | None, given: dict[str, Any]
+) -> None:
+    """Write a plan as files of a platform."""
+    from hetplan.executor.render import EXPERIMENTAL, SETTINGS, render
+    from hetplan.executor.render.groups import groups
+    from hetplan.executor.render.rules import RULES, choose
+
+    known = ("rule", "period", *SETTINGS.get(target, ()))
+    for name in given.keys() - set(known):
+        why, remedy = f"no setting of {target}", f"Known: {', '.join(known)}."
+        raise InputError.one(file="--set", path=name, value=given[name], why=why, remedy=remedy)
+    if given.get("rule", RULES[0]) not in RULES:
+        remedy = f"Choose one of {', '.join(RULES)}."
+        raise InputError.one(file="--set", path="rule", value=given["rule"], why="no such rule", remedy=remedy)
+    if folder == "-":
+        raise InputError.one(file="-o", why="a folder is needed", remedy="Add -o deploy.")
+    site, plan, inputs = _read(files, site_file, given.pop("period", None))
+    if inputs.digests.get("profile", plan.inputs.profile) != plan.inputs.profile:
+        out.warn("the plan was made from another profile: times, prices and amounts are those of this one")
+    choice = choose(target, plan, groups(plan, inputs, site), given.pop("rule", None))
+    if target in EXPERIMENTAL:
+        out.warn(f"{target} is experimental: no run of it on its platform is recorded yet")
+    verdicts, broken = _simulated(out, choice, inputs)
+    if broken:
+        _refuse(broken, choice)
+    made = render(target, replace(choice.fleet, verdicts=verdicts), site, **given)
+    _write(Path(folder), made)
+    for app, verdict in verdicts.items():
+        out.people.line(f"{app}: {verdict}")
+    names = ", ".join(made) if len(made) < 4 else f"{len(made)} files"
+    reason = f"written to {folder}: {names}"
+    out.people.line(reason)
+    out.end(Exit.OK, reason, files=sorted(made), verdicts=verdicts)
+
+
+def _read(files: list[Path], site_file: Path | None, period: object) -> tuple[Site, Plan, Inputs]:
+    """The plan (of one period, where one is named) with its files: those given, else those that site.toml names."""
+    from hetplan.executor.render.site import read_site
+    from hetplan.profiles.plan_periods import of_period, period_of
+
+    site = read_site(site_file if site_file is not None else {})
+    named = sort_files([*files, *(site.folder / name for name in site.files)], "render", plans=(1, 1))
+    plan, inputs = plan_from(named.plan), named.inputs
+    if period is not None:
+        one = period_of(plan, str(period))
+        workers = tuple(worker for worker in plan.workers if worker.period == one.id)
+        kept = of_period(plan, one) if plan.parts is not None else plan.model_copy(update={"workers": workers})
+        plan = kept.model_copy(update={"periods": (one.model_copy(update={"start_s": 0.0}),), "digest": plan.digest})
+    return site, plan, inputs
+
+
+def _write(folder: Path, made: Mapping[str, str]) -> None:
+    from hetplan.profiles.plan_file import write_atomically
+
+    for name, text in made.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / name, text.encode())
+
+
+def _simulated(out: Output, choice: Choice, inputs: Inputs) -> tuple[dict[str, str], list[Line]]:
+    """What comes of the applications whose rule is another than the plan's, in words; the limits that are broken."""
+    from hetplan.executor.render.rules import OWN
+
+    lines: dict[str, list[Line]] = {}
+    if choice.changed:
+        from hetplan.cli.long_work import interruptible, progress
+
+        def work(cancel: threading.Event) -> dict[str, list[Line]]:
+            found: dict[str, list[Line]] = {}
+            for report in _reports(choice, inputs, on_event=show, cancel=cancel):
+                for line in report.lines:
+                    if line.by == "slo" and line.app in choice.changed:
+                        found.setdefault(line.app, []).append(line)
+            return found
+
+        with progress(out) as show:
+            lines = interruptible(work, say=out.note)
+    summary = choice.plan.summary
+    promised = {row.app: row.verdict for row in summary.slo if row.limit is not None} if summary is not None else {}
+    said: dict[str, str] = {}
+    for name in choice.fleet.apps:
+        if choice.fleet.rules[name] == OWN:
+            said[name] = f"a router of yours has to keep {choice.fleet.apps[name].rule}, or nothing is promised"
+        elif name in choice.changed:
+            worst = _worst(lines.get(name, []))
+            said[name] = f"simulated under {choice.fleet.rules[name]}: " + ("; ".join(worst) or "no limit to judge")
+        else:
+            said[name] = f"the plan's own rule; its promise: {promised.get(name) or 'none'}"
+    return said, [line for listed in lines.values() for line in listed if str(line.verdict) == "broken"]
+
+
+def _reports(choice: Choice, inputs: Inputs, **how: Any) -> Iterator[SimulationReport]:
+    """The plan under the target's rules; of a plan with periods each part that runs without failures."""
+    from hetplan.profiles.plan_periods import inputs_of_part, of_part
+    from hetplan.simulator.simulate import simulate
+
+    plan = choice.plan
+    if plan.parts is None:
+        yield simulate(plan, inputs, seeds=SEEDS, **how)
+        return
+    for name in dict.fromkeys(name for period in plan.periods for name in period.parts or ()):
+        rates = plan.parts[name].rate_qps
+        if set(rates) & set(choice.changed):
+            yield simulate(of_part(plan, name), inputs_of_part(inputs, rates), seeds=SEEDS, **how)
+
+
+def _worst(lines: list[Line]) -> list[str]:
+    """One line for each limit: the worst of all periods."""
+    order = ("broken", "undecided", "not simulated", "met")
+    found: dict[tuple[str, float | None], Line] = {}
+    for line in sorted(
+        lines, key=lambda one: order.index(str(one.verdict)) if str(one.verdict) in order else len(order)
+    ):
+        found.setdefault((line.quantity, line.percentile), line)
+    return [str(line).partition(": ")[2] for line in found.values()]
+
+
+def _refuse(broken: list[Line], choice: Choice) -> None:
+    """What the target's rule does not keep, with the ways out."""
+    from hetplan.executor.render.names import CannotRender
+    from hetplan.executor.render.rules import OWN, RULES
+
+    faults = []
+    for line in broken:
+        kept = choice.fleet.rules[line.app or ""]
+        others = " or ".join(f"--set rule={rule}" for rule in RULES if rule not in (kept, OWN))
+        why = f"under {kept} the plan does not keep its limit"
+        remedy = f"Ways out: {others}; plan with more headroom; hetplan apply, which runs hetplan's router."
+        faults.append(Fault("plan", f"$.dispatch.{line.app}", str(line), why, remedy))
+    raise CannotRender.of(faults)
+
+
+def write_template(out: Output, files: list[Path], target: str, output: str, site_file: Path | None) -> None:
+    """Write site.toml with every line that the target needs for this plan; what is not known is "?"."""
+    from hetplan.executor.render.site import template
+    from hetplan.profiles.plan_file import write_atomically
+
+    site, plan, inputs = _read(files, site_file, None)
+    text = template(plan, inputs.profile, site, target)
+    if output == "-":
+        typer.echo(text, nl=False)
+        return
+    write_atomically(Path(output), text.encode())
+    reason = f'written to {output}: fill in what is "?"'
+    out.people.line(reason)
+    out.end(Exit.OK, reason)

@@ -1,0 +1,45 @@
+"""A plan as files of a platform: pure functions, one module per target, over one reader of groups.
+
+`groups` reads a plan with its files and site.toml, `choose` says who picks a replica there, `render` writes the files
+and `read` gives the groups of written files back. No clock, no network, no process: same input, same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from hetplan.executor.render.groups import Fleet
+from hetplan.executor.render.site import Site
+
+__all__ = ["EXPERIMENTAL", "SETTINGS", "TARGETS", "read", "render"]
+
+TARGETS: Mapping[str, str] = {
+    "kubernetes": "hetplan.executor.render.kubernetes",
+    "haproxy": "hetplan.executor.render.haproxy",
+    "systemd": "hetplan.executor.render.systemd",
+    "compose": "hetplan.executor.render.compose",
+    "kserve": "hetplan.executor.render.kserve",
+    "llm-d": "hetplan.executor.render.llm_d",
+    "dynamo": "hetplan.executor.render.dynamo",
+    "ray-serve": "hetplan.executor.render.ray_serve",
+    "skyserve": "hetplan.executor.render.skyserve",
+}
+"""Target -> the module that renders for it."""
+EXPERIMENTAL = frozenset(TARGETS) - {"kubernetes", "haproxy", "systemd"}
+"""Targets of which no run on their platform is recorded yet."""
+SETTINGS: Mapping[str, tuple[str, ...]] = {"kubernetes": ("nodes", "quota")}
+"""What each target is told beside the rule and the period."""
+
+
+def render(target: str, fleet: Fleet, site: Site, **settings: Any) -> dict[str, str]:
+    """The files of a target by name; `CannotRender` with every reason why there are none."""
+    files: dict[str, str] = import_module(TARGETS[target]).render(fleet, site, **settings)
+    return files
+
+
+def read(target: str, files: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The groups that rendered files run: name, app, model, hardware, replicas, GPUs, queries at a time."""
+    found: list[dict[str, Any]] = import_module(TARGETS[target]).read(files)
+    return found

@@ -1,0 +1,249 @@
+"""What Kubernetes targets share: labels, a group's pod, its Service, periods as cron."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
+
+from hetplan.errors import Fault, InputError
+from hetplan.executor.model_rules import filled
+from hetplan.executor.render.groups import Application, Fleet, Group
+from hetplan.executor.render.names import Json, label_value, slice_of
+from hetplan.executor.render.nodes import Nodes, gpu_resource, nodes_of, same_nodes, stop_limit_s
+from hetplan.executor.render.site import FILE, ModelSite, Site
+
+__all__ = [
+    "WHOLE", "amounts", "container", "crons", "http_route", "labels", "nodes_by_group", "of_images", "plan_notes",
+    "pod", "read_labels", "serves", "thing", "weights", "words",
+]  # fmt: skip
+
+MANAGED = {"app.kubernetes.io/managed-by": "hetplan"}
+AMOUNTS = ("cpu", "memory")
+_PROBE_S = 5
+WHOLE = 1000
+"""What the weights of a route sum to."""
+MOST_BACKENDS = 16
+"""Of one rule of an HTTPRoute."""
+DAY_S, WEEK_S = 86_400.0, 604_800.0
+
+
+def labels(fleet: Fleet, group: Group | None = None, app: str | None = None) -> dict[str, str]:
+    """Whose an object is (what is applied is pruned by it), and which group's."""
+    found = {**MANAGED, "hetplan.dev/deployment": label_value(fleet.name)}
+    if group is not None:
+        found |= {"hetplan.dev/group": group.name, "hetplan.dev/hardware": label_value(group.hardware)}
+        found |= {"hetplan.dev/offer": label_value(group.offer)} if group.offer is not None else {}
+        found |= {serves(one): "yes" for one in group.apps}
+    named = app if app is not None else group.app if group is not None else None
+    return found | ({"hetplan.dev/app": label_value(named)} if named is not None else {})
+
+
+def serves(app: str) -> str:
+    """The label of pods that answer an application's queries: a pod may answer those of several."""
+    return f"serves.hetplan.dev/{label_value(app)}"
+
+
+def plan_notes(fleet: Fleet, group: Group | None = None) -> dict[str, str]:
+    """The plan's digest, and of a group what it costs and what its ids are in the plan."""
+    found = {"hetplan.dev/plan-sha256": fleet.digest.removeprefix("sha256:")}
+    if group is None:
+        return found
+    if group.price_per_hour is not None:
+        found["hetplan.dev/price-per-hour"] = f"{group.price_per_hour * group.count / group.per_machine:.6g}"
+    return found | {"hetplan.dev/model": group.model, "hetplan.dev/concurrency": str(group.concurrency)}
+
+
+def thing(
+    version: str, kind: str, name: str, site: Site, marks: Mapping[str, str], notes: Mapping[str, str],
+    spec: Json | None = None, **more: Any,
+) -> Json:  # fmt: skip
+    """An object of the API server."""
+    metadata: Json = {"name": name, "namespace": site.namespace, "labels": dict(marks), "annotations": dict(notes)}
+    made: Json = {"apiVersion": version, "kind": kind, "metadata": metadata}
+    return {**made, **({"spec": spec} if spec is not None else {}), **more}
+
+
+def nodes_by_group(fleet: Fleet, site: Site, faults: list[Fault]) -> dict[str, Nodes]:
+    """The nodes of each group; what is not known, and machine types that are not told apart, are faults."""
+    several = len({group.hardware for group in fleet.groups}) > 1
+    found: dict[str, Nodes] = {}
+    bare: dict[str, Nodes] = {}
+    for group in fleet.groups:
+        gpus = group.machine_gpus
+        found[group.name] = nodes_of(
+            group.hardware,
+            site,
+            faults,
+            gpus=gpus,
+            several=several,
+            offer=group.offer,
+            zone=group.zone,
+            spot=group.spot,
+        )
+        bare[group.hardware] = nodes_of(group.hardware, site, [], gpus=gpus, several=several)
+    faults.extend(same_nodes(bare))
+    return found
+
+
+def of_images(
+    fleet: Fleet, site: Site, *, needs_uri: Container[str] = (), needs_command: bool = False
+) -> Iterator[Fault]:
+    """Models of which site.toml does not say how they are served."""
+    for model in dict.fromkeys(group.model for group in fleet.groups):
+        known = site.model(model)
+        if needs_command and not known.command:
+            yield _missing(model, "command", "what starts its server", 'command = ["/opt/serve", "--port", "{port}"]')
+        elif not needs_command and known.image is None:
+            yield _missing(model, "image", "which image serves it", 'image = "registry.example/models:1.0"')
+        if model in needs_uri and known.model_uri is None:
+            yield _missing(model, "model_uri", "where it is loaded from", 'model_uri = "hf://ORG/NAME"')
+
+
+def _missing(model: str, key: str, what: str, line: str) -> Fault:
+    return Fault(FILE, f"$.models.{model}.{key}", "nothing", f"nothing says {what}", f"Add [models.{model}] {line}.")
+
+
+def words(group: Group, given: Sequence[str], key: str, *, port: int | None = None) -> list[str]:
+    """Words of site.toml with what the plan says of a group in place of their braces; `{port}` stays without one."""
+    known, at = group.words(), f"$.models.{group.model}.{key}"
+    return [
+        ("{port}" if port is None else str(port)).join(
+            filled(part, known, at=f"{at}[{place}]", file=FILE) for part in word.split("{port}")
+        )
+        for place, word in enumerate(given)
+    ]
+
+
+def amounts(group: Group, site: Site, faults: list[Fault]) -> Json:
+    """What a replica asks of its node: as much memory and as many GPUs as it may have, and cores at least."""
+    machine, asked = site.machine(group.hardware), dict[str, str]()
+    if group.mem_gib is not None:
+        asked["memory"] = f"{math.floor(1024 * group.mem_gib)}Mi"
+    if group.gpus:
+        asked[gpu_resource(group.hardware, machine)] = str(group.gpus)
+    elif group.gpu_fraction is not None:
+        if machine.device is None:
+            faults.append(
+                Fault(
+                    FILE,
+                    f"$.hardware.{group.hardware}.device",
+                    f"{group.gpu_fraction:g} of a GPU",
+                    f"{group.name} has a part of a GPU, and nothing says what the cluster calls it",
+                    f'Add [hardware.{group.hardware}] device = "nvidia.com/mig-1g.10gb" (or "nvidia.com/gpu.shared").',
+                )
+            )
+        else:
+            asked[machine.device] = "1"
+    cpu = {"cpu": f"{math.floor(1000 * group.cpu_cores)}m"} if group.cpu_cores is not None else {}
+    return {"requests": {**cpu, **asked}, "limits": asked} if asked or cpu else {}
+
+
+def container(name: str, group: Group, site: Site, faults: list[Fault]) -> Json:
+    """The user's own image, with what the plan says of the group."""
+    model = site.model(group.model)
+    made: Json = {"name": name, "image": model.image or ""}
+    for key, given in (("command", model.command), ("args", model.args)):
+        if given:
+            try:
+                made[key] = words(group, given, key, port=model.port)
+            except InputError as error:
+                faults.extend(error.faults)
+    env = environment(model)
+    asked = amounts(group, site, faults)
+    return {
+        **made,
+        **({"env": env} if env else {}),
+        "ports": [{"name": "http", "containerPort": model.port}],
+        **({"resources": asked} if asked else {}),
+        "readinessProbe": {"httpGet": {"path": model.health, "port": "http"}, "periodSeconds": _PROBE_S},
+        "lifecycle": {"preStop": {"sleep": {"seconds": _PROBE_S}}},
+    }
+
+
+def pod(group: Group, site: Site, nodes: Nodes, faults: list[Fault], name: str = "model") -> Json:
+    """The pod of a replica, on the nodes of its machine type."""
+    grace = {"terminationGracePeriodSeconds": stop_s(group, site)}
+    return {**nodes.pod(), **grace, "containers": [container(name, group, site, faults)]}
+
+
+def http_route(
+    fleet: Fleet, site: Site, app: Application, backends: Sequence[Json], path: str, faults: list[Fault]
+) -> Json:
+    """The queries of an application, split by the weights of its backends."""
+    if site.gateway is None or len(backends) > MOST_BACKENDS:
+        why = f"the groups of {app.name} get other shares than a Service gives (at most {MOST_BACKENDS} groups)"
+        faults.append(Fault(FILE, "$.gateway", site.gateway or "nothing", why, 'Add gateway = "NAME" of your Gateway.'))
+    parent = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": site.gateway}
+    rule: Json = {"matches": [{"path": {"type": "PathPrefix", "value": path}}], "backendRefs": list(backends)}
+    spec = {"parentRefs": [parent], "rules": [rule]}
+    marks, notes = labels(fleet, app=app.name), plan_notes(fleet)
+    return thing("gateway.networking.k8s.io/v1", "HTTPRoute", app.dns, site, marks, notes, spec)
+
+
+def weights(app: Application, groups: Sequence[Group]) -> dict[str, int]:
+    """The weights of a split between groups; by how many replicas they have where the plan states no shares."""
+    shares = {group.name: group.share.get(app.name, 0.0) for group in groups}
+    if not sum(shares.values()):
+        shares = {group.name: float(group.count) for group in groups}
+    return slice_of(shares, WHOLE)
+
+
+def environment(model: ModelSite) -> list[Json]:
+    """Variables, and secrets by the name under which the platform keeps them."""
+    plain: list[Json] = [{"name": name, "value": value} for name, value in sorted(model.env.items())]
+    return plain + [
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": ref.name, "key": ref.key}}}
+        for name, ref in sorted(model.secret.items())
+    ]
+
+
+def stop_s(group: Group, site: Site) -> int:
+    """How long a pod of a group may take to end."""
+    wanted, limit = site.model(group.model).stop_s + _PROBE_S, stop_limit_s(site, spot=group.spot)
+    return math.ceil(wanted if limit is None else min(wanted, limit))
+
+
+def crons(fleet: Fleet, group: Group, timezone: str) -> list[dict[str, str]]:
+    """When a group has more replicas than its fewest: from ahead of a period to its end, as KEDA's cron has it."""
+    end = fleet.periods[-1][1]
+    if end not in (DAY_S, WEEK_S):
+        raise InputError.one(
+            file="plan", path="$.periods", value=end if end is not None else "no end",
+            why="cron repeats by the day or by the week, and these periods last otherwise",
+            remedy="Plan for a horizon of a day or of a week; or render one period: --set period=ID.",
+        )  # fmt: skip
+    ends = [start for start, _ in group.schedule[1:]] + [end]
+    ahead = group.startup_s + group.load_s
+    return [
+        {
+            "timezone": timezone, "start": cron(start - ahead, end), "end": cron(until, end),
+            "desiredReplicas": str(count * group.per_machine),
+        }
+        for (start, count), until in zip(group.schedule, ends, strict=True)
+        if count * group.per_machine > group.least
+    ]  # fmt: skip
+
+
+def cron(moment_s: float, end_s: float) -> str:
+    """A moment from the start of the first period, by the day, or by the week from Monday on.
+
+    >>> cron(7.5 * 3600, DAY_S), cron(-600, DAY_S), cron(30 * 3600, WEEK_S)
+    ('30 7 * * *', '50 23 * * *', '0 6 * * 2')
+    """
+    minutes = int(moment_s % end_s // 60)
+    day = "*" if end_s == DAY_S else str((1 + minutes // 1440) % 7)
+    return f"{minutes % 60} {minutes // 60 % 24} * * {day}"
+
+
+def read_labels(one: Mapping[str, Any], replicas: int, pod: Mapping[str, Any]) -> dict[str, Any]:
+    """A group as an object of the API server says it."""
+    metadata = one["metadata"]
+    limits = pod["containers"][0].get("resources", {}).get("limits", {})
+    gpus = sum(int(count) for name, count in limits.items() if name not in AMOUNTS)
+    return {
+        "name": metadata["labels"]["hetplan.dev/group"], "app": metadata["labels"]["hetplan.dev/app"],
+        "model": metadata["annotations"]["hetplan.dev/model"],
+        "hardware": metadata["labels"]["hetplan.dev/hardware"], "replicas": replicas, "gpus": gpus,
+        "concurrency": int(metadata["annotations"]["hetplan.dev/concurrency"]),
+    }  # fmt: skip

@@ -1,0 +1,201 @@
+"""Who chooses the replica: the plan's rule, and the rule that a target keeps in its place.
+
+A target keeps a rule exactly, or keeps another one under which the plan has to be simulated, or cannot keep any: rules
+that look at each query need hetplan's router. `choose` says which, and gives the plan as it then is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
+
+from hetplan.errors import Fault
+from hetplan.executor.render.groups import Application, Fleet, Group
+from hetplan.executor.render.names import CannotRender
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan_dispatch_further import FcfsDispatch, QueueSlackDispatch, RoundRobinDispatch
+from hetplan.profiles.plan_sections import Route, SharesDispatch
+from hetplan.profiles.workers import Worker
+
+__all__ = ["FRONTS", "OWN", "RULES", "Choice", "choose", "speeds"]
+
+Asked = Literal["split", "weighted-least", "fewest-requests", "round-robin"]
+OWN = "own"
+RULES = ("split", "weighted-least", "fewest-requests", OWN)
+"""What a user may ask for in place of the plan's rule; `own`: a router of the user's keeps it, and none is rendered."""
+
+FRONTS: Mapping[str, str] = {
+    "haproxy": "haproxy", "compose": "haproxy", "systemd": "haproxy", "kubernetes": "service", "kserve": "weights",
+    "llm-d": "weights", "dynamo": "picker", "ray-serve": "weights", "skyserve": "weights",
+}  # fmt: skip
+"""Target -> what stands in front of its replicas."""
+
+_STEPS = frozenset({"path-shares/1", "most-accurate-first/1", "chosen-plan/1"})
+_HOLDS = "each replica holds several models, and chooses model and batch by its queue"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a target keeps of a plan: the fleet with the rule of each application, and the plan under these rules.
+
+    `changed` are the applications whose rule is another than the plan's: what it promises is to be simulated anew.
+    """
+
+    fleet: Fleet
+    plan: Plan
+    changed: tuple[str, ...] = ()
+
+
+def speeds(groups: Sequence[Group]) -> dict[str, float]:
+    """How fast one replica of each group answers, the fastest as 1; all alike where no table says.
+
+    >>> fast = Group("a", "app", "m", "t4", ((0.0, 1),), mean_ms=20.0)
+    >>> speeds([fast, replace(fast, name="b", mean_ms=80.0)])
+    {'a': 1.0, 'b': 0.25}
+    """
+    rates = {group.name: group.qps for group in groups}
+    if None in rates.values():
+        return dict.fromkeys(rates, 1.0)
+    most = max((rate or 0.0 for rate in rates.values()), default=1.0)
+    return {name: (rate or 0.0) / most for name, rate in rates.items()}
+
+
+def choose(target: str, plan: Plan, fleet: Fleet, asked: str | None = None) -> Choice:
+    """What a target keeps of each application's rule; `CannotRender` with the ways out where it keeps none."""
+    faults, rules, kept = list[Fault](), dict[str, str](), dict[str, Asked]()
+    if asked == OWN and target != "haproxy":
+        held = [_needs_router(app, _HOLDS, ()) for app in fleet.apps.values() if app.rule == "queue-slack/1"]
+        if held:
+            raise CannotRender.of(held)
+        return Choice(replace(fleet, rules=dict.fromkeys(fleet.apps, OWN)), plan)
+    for app in fleet.apps.values():
+        word = _kept(target, app, fleet.of_app(app.name), asked, faults)
+        if word is not None:
+            kept[app.name] = word
+        rules[app.name] = word or app.rule
+    if faults:
+        raise CannotRender.of(faults)
+    weights = {load: (group.qps or 1.0, group) for group in fleet.groups for load in group.loads}
+    inside = "shortest_queue" if FRONTS[target] == "haproxy" else None
+
+    def under(workers: Iterable[Worker], routing: Mapping[str, Any], dispatch: Mapping[str, Any]) -> dict[str, Any]:
+        """Workers' routes and rules of a plan, or of a part of one, under what the target keeps."""
+        routed, ruled = dict(routing), dict(dispatch)
+        for app, word in kept.items():
+            if app in dispatch or app in routing:
+                loads = _loads(workers, weights, app)
+                ruled[app], routed[app] = _as_planned(word, loads, fleet.apps[app], routing.get(app, ()), inside)
+        return {"routing": {app: to for app, to in routed.items() if to}, "dispatch": ruled}
+
+    parts = None
+    if plan.parts is not None:
+        parts = {
+            name: part.model_copy(update=under(part.workers, part.routing, part.dispatch))
+            for name, part in plan.parts.items()
+        }
+    new = plan.model_copy(update={**under(plan.workers, plan.routing, plan.dispatch), "parts": parts})
+    shared = tuple(_with_shares(group, fleet, kept) for group in fleet.groups)
+    return Choice(replace(fleet, rules=rules, groups=shared), new, tuple(kept))
+
+
+def _with_shares(group: Group, fleet: Fleet, kept: Mapping[str, Asked]) -> Group:
+    """A group with what part of each application's queries it gets: of a new split by how fast its replicas are."""
+    share = dict(group.share)
+    for name in group.apps:
+        app = fleet.apps[name]
+        if kept.get(name) == "split" and (app.moves or not _is_split(app)):
+            rates = {one.name: one.count * (one.qps or 1.0) for one in fleet.of_app(name)}
+            share[name] = rates[group.name] / (sum(rates.values()) or 1.0)
+    return replace(group, share=share)
+
+
+def _is_split(app: Application) -> bool:
+    """Whether the plan itself splits the queries, whatever they are."""
+    return app.rule == "shares/1" and app.classes == 1
+
+
+def _kept(
+    target: str, app: Application, groups: Sequence[Group], asked: str | None, faults: list[Fault]
+) -> Asked | None:
+    """What the target keeps in place of the plan's rule; None where it keeps that."""
+    front = FRONTS[target]
+    if target == "kubernetes" and asked in ("weighted-least", "fewest-requests"):
+        front = "haproxy"  # a Deployment of it stands before the pods
+    if app.rule in _STEPS or app.steps > 1:
+        own = ("--set rule=own, with a router of yours",) if target != "haproxy" else ()
+        faults.append(_needs_router(app, "its queries go through several steps", own))
+        return None
+    if app.rule == "queue-slack/1":
+        faults.append(_needs_router(app, _HOLDS, ()))
+        return None
+    unlike = len({(group.model, group.hardware, group.role) for group in groups}) > 1
+    if front == "picker":
+        if len({(group.hardware, group.role) for group in groups}) > len({group.role for group in groups}):
+            why = "its frontend takes unlike replicas as equals"
+            faults.append(_needs_router(app, why, ["--to haproxy or kubernetes", "plan with one machine type"]))
+        return None if app.rule == "round-robin/1" else "round-robin"
+    if app.moves and unlike and (asked == "split" or (asked is None and app.rule == "shares/1")):
+        ways = ["--set period=ID", *(["--set rule=fewest-requests"] if front == "haproxy" else [])]
+        faults.append(_needs_router(app, "its shares change by the hour", ways))
+        return None
+    if asked is not None:
+        word = cast("Asked", asked)
+        if word != "split" and any(group.makes_text for group in groups):
+            why = f"text is not simulated under {word} yet"
+            faults.append(_needs_router(app, why, ["--set rule=split"]))
+            return None
+        if word != "split" and front != "haproxy" and unlike:
+            why = "nothing in front of its replicas knows that they are unlike"
+            faults.append(_needs_router(app, why, ("--set rule=split", "--to haproxy")))
+        if word == "weighted-least" and unlike and any(group.concurrency > 1 for group in groups):
+            # Weights of servers that serve several at once have to be searched, and no plan holds them yet.
+            word = "fewest-requests"
+        return word
+    if app.classes > 1 or app.rule in ("matching/1", "earliest/1", "threshold/1", "least-work/1"):
+        edge = (front == "haproxy" or target == "kubernetes") and not any(group.makes_text for group in groups)
+        ways = [*(["--set rule=weighted-least"] if edge else []), "--set rule=split"]
+        faults.append(_needs_router(app, f"rule {app.rule} looks at each query", ways))
+        return None
+    if front == "haproxy":
+        if app.rule in ("shares/1", "round-robin/1"):
+            return None
+        return "weighted-least" if all(group.concurrency == 1 for group in groups) else "fewest-requests"
+    return None if app.rule == "shares/1" and app.inside is None and not app.moves else "split"
+
+
+def _needs_router(app: Application, why: str, ways: Sequence[str]) -> Fault:
+    listed = "; ".join([*ways, "hetplan apply, which runs hetplan's router"])
+    return Fault("plan", f"$.dispatch.{app.name}", app.rule, f"{why}, which this target cannot", f"Ways out: {listed}.")
+
+
+def _loads(
+    workers: Iterable[Worker], weights: Mapping[str, tuple[float, Group]], app: str
+) -> dict[str, tuple[float, str]]:
+    """The loads of an application: how much they answer together, and the machine type that they are on."""
+    found: dict[str, tuple[float, str]] = {}
+    for worker in workers:
+        for load in worker.loads:
+            rate, group = weights.get(load.id, (0.0, None))
+            if group is not None and app in group.apps:
+                found[load.id] = (worker.count * load.instances * rate, worker.hardware)
+    return found
+
+
+def _as_planned(
+    word: Asked, loads: Mapping[str, tuple[float, str]], app: Application, routes: Sequence[Route], inside: Any
+) -> tuple[Any, tuple[Route, ...]]:
+    """The rule as a plan has it, and its routes."""
+    if word == "split":
+        if _is_split(app) and routes:
+            return SharesDispatch(late=app.late, balancing=inside), tuple(routes)
+        total = sum(rate for rate, _ in loads.values()) or 1.0
+        to = {load: rate / total for load, (rate, _) in loads.items()}
+        return SharesDispatch(late=app.late, balancing=inside), (Route(to=to),) if to else ()
+    if word == "round-robin":
+        return RoundRobinDispatch(late=app.late), tuple(routes)
+    if word == "weighted-least":
+        by_speed = sorted(loads.values(), key=lambda one: -one[0])
+        return FcfsDispatch(late=app.late, prefer=tuple(dict.fromkeys(one[1] for one in by_speed))), tuple(routes)
+    late: Any = app.late if app.late in ("serve", "drop") else None
+    return QueueSlackDispatch(balancing="shortest_queue", late=late), ()

@@ -1,0 +1,295 @@
+"""What is rendered passes the platforms' own checks, says the plan's counts, and reads back as the plan's groups."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+from build import EXAMPLES, example
+from cases.rendered import GPUS, random_case, told
+from face import read_objects, solved_example
+
+from hetplan.errors import InputError
+from hetplan.executor.render import TARGETS, read, render
+from hetplan.executor.render.groups import Fleet, groups
+from hetplan.executor.render.names import CannotRender
+from hetplan.executor.render.rules import choose
+from hetplan.executor.render.site import Site, read_site
+from hetplan.profiles.load import load_inputs
+from hetplan.profiles.plan_periods import of_period
+from hetplan.profiles.read_plan import read_plan
+
+ROOT = Path(__file__).resolve().parents[3]
+SHARED = ROOT.parent / "shared"
+CRDS, CHECKER = SHARED / "data" / "crds", SHARED / "tools" / "crd_check.py"
+PLATFORMS = sorted(TARGETS)
+OBJECTS = [target for target in PLATFORMS if target not in ("haproxy", "systemd", "compose", "skyserve")]
+BUILT_IN = ("v1", "apps/v1", "policy/v1", "batch/v1")
+SEEDS = [30, pytest.param(200, marks=pytest.mark.slow)]
+LONG = [pytest.param(name, marks=pytest.mark.slow) if name in ("policy", "fleet") else name for name in EXAMPLES]
+
+
+def case_of(target: str, seed: int, **how: Any) -> Any:
+    """A random plan of what a target serves."""
+    text = target in ("llm-d", "dynamo") or (target == "kserve" and bool(seed % 2))
+    machines = {GPUS[seed % len(GPUS)]: 1 + seed % 2} if target == "dynamo" else None
+    return random_case(seed, text=text, machines=machines, **how)
+
+
+def files_of(target: str, seed: int, **how: Any) -> tuple[Fleet, Mapping[str, str]]:
+    """A random plan's files; plans that the target has no words for are passed over."""
+    plan, inputs, written = case_of(target, seed, **how)
+    site = read_site(written)
+    fleet = choose(target, plan, groups(plan, inputs, site)).fleet
+    return fleet, render(target, fleet, site)
+
+
+def rendered(target: str, seed: int, **how: Any) -> tuple[Fleet, Mapping[str, str]]:
+    try:
+        return files_of(target, seed, **how)
+    except CannotRender as error:
+        pytest.skip(f"this target has no words for it: {error}")
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+@pytest.mark.parametrize("target", PLATFORMS)
+def test_files_read_back_as_the_groups_that_they_were_made_of(target: str, seeds: int) -> None:
+    said = 0
+    for seed in range(seeds):
+        try:
+            fleet, files = files_of(target, seed)
+        except CannotRender:
+            continue
+        said += 1
+        wanted = told(fleet)
+        for one in read(target, files):
+            share = one.pop("share", None)
+            group = next(group for group in fleet.groups if group.name == one["name"])
+            assert share is None or abs(share - group.share[group.app]) <= 0.002
+            assert one.items() <= wanted[one["name"]].items(), (seed, one)
+            wanted.pop(one["name"])
+        assert not wanted, seed
+    assert said > seeds / 4
+
+
+@pytest.mark.parametrize("target", PLATFORMS)
+def test_the_same_plan_gives_the_same_bytes_and_names_of_a_closed_list(target: str) -> None:
+    _, files = rendered(target, 1)
+    assert files == rendered(target, 1)[1]
+    assert all(text.startswith("# hetplan: shop, plan sha256:") for name, text in files.items() if ".env" not in name)
+    assert all("\x00" not in name and ".." not in name and not name.startswith("/") for name in files)
+    assert "hetplan" not in Counter(image.split("/")[0] for image in images(files))
+
+
+def images(files: Mapping[str, str]) -> list[str]:
+    return [
+        line.split(":", 1)[1].strip(' "') for text in files.values() for line in text.splitlines() if " image:" in line
+    ]
+
+
+@pytest.mark.quick_sample(6, 30)
+@pytest.mark.parametrize("target", OBJECTS)
+@pytest.mark.parametrize("seed", range(12))
+def test_objects_pass_kubernetes_own_schemas(target: str, seed: int) -> None:
+    _, files = rendered(target, seed)
+    objects = [one for name, text in files.items() if name.endswith(".yaml") for one in read_objects(text)]
+    for one in objects:
+        if one["apiVersion"] in BUILT_IN:
+            for version in ("1.31", "1.34"):
+                kubernetes_validate.validate(one, version, strict=True)
+    names = Counter((one["kind"], one["metadata"]["name"]) for one in objects)
+    assert max(names.values()) == 1
+
+
+@pytest.mark.skipif(not CHECKER.exists(), reason="no resource definitions of the platforms beside this project")
+@pytest.mark.parametrize("target", OBJECTS)
+def test_objects_pass_the_platforms_resource_definitions(target: str, tmp_path: Path) -> None:
+    paths = []
+    for seed, periods in ((0, False), (1, False), (2, True), (3, False)):
+        plan, inputs, written = case_of(target, seed, periods=periods)
+        site = read_site(written)
+        settings = {"nodes": "karpenter", "quota": "kueue"} if target == "kubernetes" else {}
+        try:
+            files = render(target, choose(target, plan, groups(plan, inputs, site)).fleet, site, **settings)
+        except InputError:
+            continue
+        for name, text in files.items():
+            if name.endswith(".yaml") and "values" not in name:
+                paths.append(tmp_path / f"{seed}-{name}")
+                paths[-1].write_text(text)
+    assert paths
+    ran = subprocess.run([sys.executable, CHECKER, CRDS, *paths], capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.skipif(shutil.which("haproxy") is None, reason="HAProxy is not installed")
+@pytest.mark.parametrize("rule", ["split", "weighted-least", "fewest-requests"])
+def test_haproxy_takes_its_configuration(rule: str, tmp_path: Path) -> None:
+    for seed in range(8):
+        plan, inputs, written = random_case(seed)
+        site = read_site(written)
+        fleet = choose("haproxy", plan, groups(plan, inputs, site), rule).fleet
+        path = tmp_path / "haproxy.cfg"
+        path.write_text(render("haproxy", fleet, site)["haproxy.cfg"])
+        ran = subprocess.run(["haproxy", "-c", "-f", path], capture_output=True, text=True, timeout=60)
+        assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_systemd_takes_its_units(tmp_path: Path) -> None:
+    for name, text in local_files("systemd").items():
+        path = tmp_path / name
+        path.write_text(text.replace("/opt/serve", "/bin/true").replace("haproxy -", "/bin/true -"))
+    units = [path for path in tmp_path.iterdir() if path.name.endswith("@.service")]
+    for unit in units:
+        unit.with_name(unit.name.replace("@.", "@0.")).write_text(unit.read_text())
+    named = [str(path) for path in tmp_path.glob("*@0.service")]
+    command = ["systemd-analyze", "verify", "--user", "--man=no", *named, str(tmp_path / "hetplan.target")]
+    environment = {"XDG_RUNTIME_DIR": str(tmp_path), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert ran.returncode == 0, ran.stderr
+    assert not [line for line in ran.stderr.splitlines() if "Unknown" in line or "Invalid" in line], ran.stderr
+
+
+@pytest.mark.skipif(
+    subprocess.run(["docker", "compose", "version"], capture_output=True).returncode != 0
+    if shutil.which("docker")
+    else True,
+    reason="Docker Compose is not installed",
+)
+def test_compose_takes_its_file(tmp_path: Path) -> None:
+    for name, text in local_files("compose").items():
+        (tmp_path / name).write_text(text)
+    ran = subprocess.run(
+        ["docker", "compose", "config", "-q"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+def local_files(target: str) -> Mapping[str, str]:
+    plan, inputs, written = random_case(4)
+    site = read_site({**written, "hardware": {name: {} for name in written["hardware"]}})
+    return render(target, choose(target, plan, groups(plan, inputs, site)).fleet, site)
+
+
+def test_containers_of_one_machine_have_gpus_of_their_own() -> None:
+    services = read_objects(local_files("compose")["compose.yaml"])[0]["services"]
+    taken = [
+        device
+        for one in services.values()
+        for asked in one.get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices", [])
+        for device in asked["device_ids"]
+    ]
+    assert taken
+    assert len(taken) == len(set(taken))
+    assert all(name in services["edge"]["depends_on"] for name in services if name != "edge")
+
+
+@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("target", PLATFORMS)
+def test_the_shipped_examples_are_rendered_or_refused_with_the_way_out(name: str, target: str) -> None:
+    if name in ("policy", "fleet") and target != "kubernetes":
+        pytest.skip("its plan takes a minute: one target is enough")
+    wish = example(name)
+    answer = solved_example(name, "fluid")
+    plan = read_plan(answer.plan, trust_digest=True)
+    inputs = load_inputs(wish.profile, wish.slo, measured=wish.measured)
+    if plan.parts is not None:
+        plan = of_period(plan, plan.periods[0]).model_copy(update={"digest": plan.digest})
+    site = site_of(plan, inputs)
+    fleet = groups(plan, inputs, site)
+    rules = {app.rule for app in fleet.apps.values()}
+    try:
+        render(target, choose(target, plan, fleet).fleet, site)
+        kept = rules == {"shares/1"} or (target == "dynamo" and rules == {"least-work/1"})
+    except CannotRender as error:
+        kept = target in ("llm-d", "dynamo", "skyserve") or rules != {"shares/1"}
+        by_rule = {fault.path for fault in error.faults} <= {f"$.dispatch.{app}" for app in fleet.apps}
+        kept = kept and all(("Ways out:" in fault.remedy) == by_rule for fault in error.faults)
+    assert kept
+    if rules & {"queue-slack/1", "path-shares/1", "chosen-plan/1"} or target not in ("kubernetes", "haproxy"):
+        return
+    files = render(target, choose(target, plan, fleet, "split").fleet, site)
+    assert {one["name"]: one["replicas"] for one in read(target, files)} == {g.name: g.count for g in fleet.groups}
+    priced = sum(group.count / group.per_machine * (group.price_per_hour or 0.0) for group in fleet.groups)
+    if plan.summary is not None and plan.summary.cost_per_hour is not None:
+        assert priced == pytest.approx(plan.summary.cost_per_hour)
+
+
+def site_of(plan: Any, inputs: Any) -> Site:
+    """A site for whatever a plan names."""
+    models = {load.variant or load.node for worker in plan.workers for load in worker.loads}
+    return read_site(
+        {
+            "name": "shop", "gateway": "gate",
+            "offers": {
+                name: {"offer": name} for name, one in inputs.profile.offers.items() if one.interruptions_per_hour
+            },
+            "models": {
+                name: {"image": "registry.example/m:1", "command": ["/opt/serve"], "model_uri": "hf://o/m",
+                       "deployment": "m.a:app"}
+                for name in models
+            },
+            "hardware": {
+                name: {"selector": {"pool": name}, "device": "example.com/gpu",
+                       "addresses": [f"10.{n}.0.{i}" for i in range(99)],
+                       **({} if "gpu" in one.provides or one.kind == "cpu" else {"gpus": 1})}
+                for n, (name, one) in enumerate(inputs.profile.hardware.items())
+            },
+        }
+    )  # fmt: skip
+
+
+def test_no_clock_network_or_process_is_imported_here() -> None:
+    """Rendering is a function of its arguments."""
+    code = (
+        "import sys\nfrom importlib import import_module\nfrom hetplan.executor.render import TARGETS\n"
+        "for name in TARGETS.values(): import_module(name)\n"
+        "print([name for name in sys.modules if name.startswith('hetplan.executor.')])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    allowed = (
+        "hetplan.executor.render",
+        "hetplan.executor.model_rules",
+        "hetplan.executor.hosts_file",
+        "hetplan.executor.units",
+    )
+    others = [name for name in eval(ran.stdout) if not name.startswith(allowed)]
+    assert not others
+    for file in (ROOT / "hetplan" / "executor" / "render").glob("*.py"):
+        text = file.read_text()
+        for word in (
+            "import socket",
+            "import subprocess",
+            "import time",
+            "from time",
+            "import os\nimport time",
+            "urllib.request",
+        ):
+            assert word not in text, file
+
+
+def deployments(seed: int, site: Site, fleet: Fleet, plan: Any) -> dict[str, Any]:
+    files = render("kubernetes", choose("kubernetes", plan, fleet).fleet, site)
+    objects = read_objects(files["kubernetes.yaml"])
+    return {one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in objects if one["kind"] == "Deployment"}
+
+
+def test_a_pod_of_a_gpu_has_a_gpu_and_the_nodes_of_its_machine_type() -> None:
+    for seed in range(20):
+        plan, inputs, written = random_case(seed)
+        site = read_site(written)
+        fleet = groups(plan, inputs, site)
+        pods = deployments(seed, site, fleet, plan)
+        for group in fleet.groups:
+            pod = pods[group.name]
+            gpus = pod["containers"][0]["resources"]["limits"].get("nvidia.com/gpu")
+            assert (gpus is not None) == (inputs.profile.hardware[group.hardware].kind == "gpu")
+            assert pod["nodeSelector"]["pool"] == group.hardware
