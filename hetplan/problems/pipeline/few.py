@@ -8,6 +8,7 @@ found is as good as the exact program's in most cases, and bounds nothing: the s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -34,16 +35,16 @@ from hetplan.problems.pipeline.tree import (
 )
 
 __all__ = [
-    "NONE",
     "best_of_all",
     "by_few_levels",
     "carrying_most",
     "choices",
-    "few_levels_answer",
 ]
 
 MOST = 64
 """With more choices of levels than this, the search for the best of them is a program of its own."""
+MOST_LOOKED_AT = 100_000
+"""Nor are those of a pipeline looked for among more levels of all but its last steps: that takes seconds."""
 SOLVED = 2
 """Choices that are solved with whole servers at most, the most promising first."""
 ALL = 1.0 - 1e-6
@@ -78,18 +79,12 @@ class _Choice:
         return variant_form("few levels", some, self.trees, self.problem.wish.fleet, asked)
 
 
-def by_few_levels(problem: Pipelines, ask: Ask, *, tight: bool = False) -> Solved | Infeasible | None:
-    """The best plan with one latency level per step; None where there are too many choices to answer.
-
-    `tight` asks of what could carry most whether it has a plan, however good the others would be: so it is of a room
-    that few choices leave.
-    """
+def by_few_levels(problem: Pipelines, ask: Ask) -> Solved | Infeasible | None:
+    """The best plan with one latency level per step; None where there are too many choices to answer."""
     goals = problem.levels
     chosen = _chosen(problem)
     if not chosen or goals[0] != "quality":
         return None
-    if tight:
-        return _of_most(problem, ask, chosen) or NONE
     parts = ask.all(
         [one.write(one.forest, problem.asked("quality", whole=False)).form for one in chosen],
         about="choices of latency levels, servers in parts",
@@ -116,11 +111,6 @@ def by_few_levels(problem: Pipelines, ask: Ask, *, tight: bool = False) -> Solve
     if reached is None and left:
         reached = _of_most(problem, ask, [chosen[n] for n in left])
     return NONE if reached is None else reached
-
-
-def few_levels_answer(problem: Pipelines) -> bool:
-    """Whether `by_few_levels` does."""
-    return problem.levels[0] == "quality" and bool(_chosen(problem))
 
 
 def _of_most(problem: Pipelines, ask: Ask, chosen: Sequence[_Choice]) -> Solved | None:
@@ -150,6 +140,10 @@ def carrying_most(problem: Pipelines, ask: Ask) -> Iterator[tuple[tuple[Tree, ..
 
 def _chosen(problem: Pipelines) -> list[_Choice] | None:
     """Every choice of levels that is worth a look; None where there are too many."""
+    inner = [[own.size for own, below in zip(all_levels(tree), tree.children, strict=True) if below]
+             for tree in problem.served]  # fmt: skip
+    if any(math.prod(sizes) > MOST_LOOKED_AT for sizes in inner):
+        return None
     several = [list(islice(choices(tree), MOST + 1)) for tree in problem.served]
     if np.prod([float(len(own)) for own in several]) > MOST:
         return None

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.planner.sizing_search import GOOD, LATE, Counts, Search
+from hetplan.planner.sizing_search import GOOD, LATE, Counts, Search, more_room
 from hetplan.problems.pipeline.dealt import Deal, deal_of, key_of, may_deal, of_most
 from hetplan.problems.pipeline.draft import draft
 from hetplan.problems.pipeline.exact import among_used
@@ -40,11 +40,12 @@ __all__ = ["better_apart", "estimated", "sized"]
 Way = Callable[..., Draft | Infeasible]
 Kind = Literal["spare", "headroom"]
 
-STEPS: Mapping[Kind, tuple[float, ...]] = {
-    "spare": (0.2, 0.34, 0.58, 0.98, 1.67, 2.84, 4.83, 8.2),
-    "headroom": (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8),
-}
-"""Servers that a group keeps free, and shares of capacity, on the way up."""
+SPARES = (0.2, 0.34, 0.58, 0.98, 1.67, 2.84, 4.83, 8.2)
+"""Servers that a group keeps free, on the way up."""
+LEAST = 0.05
+"""A share of capacity grows by so much at least."""
+MOST: Mapping[Kind, float] = {"spare": SPARES[-1], "headroom": 0.9}
+"""With more of it than this servers would do nothing."""
 WIDTH: Mapping[Kind, float] = {"spare": 0.06, "headroom": 0.025}
 """Between room that is too little and room that is enough, it is not worth looking further."""
 CLOSER = 1 / 3
@@ -181,6 +182,8 @@ def _made(p: Pipelines, ask: Ask, way: Way, room: Room) -> Draft | Infeasible:
     worth most with servers in parts; else by the formulation. It is compared with others, so no engine proves it."""
     roomy, quick = room.given_to(p), ask.untested()
     found = None
+    if roomy.form == "budget":
+        roomy = roomy.with_options(passes=1)
     if p.formulation in ("config", "paper") and not roomy.wish.joins:
         found = by_few_levels(roomy, quick)
         if found is None and roomy.form == "config" and roomy.levels[0] == "quality":
@@ -277,10 +280,9 @@ class _ForDeadline:
     def _more_room(self, divisor: float) -> Generator[Counts, float, None]:
         """More and more room, until there is no plan; then the servers that carry most."""
         least = getattr(self.stated, self.kind)
-        left = [step for step in STEPS[self.kind] if step > least]
-        while left and (counts := self._plan(self._room(self.kind, left[0], divisor))) is not None:
-            late = yield counts
-            left = left[2:] if late > FAR and len(left) > 2 else left[1:]
+        amount = max(least + LEAST, SPARES[0]) if self.kind == "spare" else least + LEAST
+        while amount <= MOST[self.kind] and (counts := self._plan(self._room(self.kind, amount, divisor))) is not None:
+            amount = _more(self.kind, amount, (yield counts))
         room = Room(0.0, 0.0, divisor)
         for deal in of_most(room.given_to(self.p), self.ask) if may_deal(self.p) else ():
             if (made := self._deal(room, deal)) is not None:
@@ -318,6 +320,8 @@ class _ForDeadline:
         if best.room == self.stated and not self.stated.is_none:
             return
         kind: Kind = "headroom" if best.room.headroom > self.stated.headroom else self.kind
+        if _is_large(self.p):  # there a program takes longer
+            yield from self._fewer(best)
         own, others = best.room.divisor, [SHORTER] if "slo_divisor" not in self.p.options.model_fields_set else []
         if best.late <= ENOUGH or self.is_close:
             yield from self._less_room(kind, own, best)
@@ -329,15 +333,20 @@ class _ForDeadline:
                 yield from self._less_room(kind, divisor, best)
                 if kind == "spare" and is_much:
                     yield from self._less_room("headroom", divisor, best)
-        if (deal := self._dealt(best)) is not None:
-            for fewer in deal.fewer(best.waiting):
-                if (made := self._deal(replace(best.room, spare=0.0, headroom=0.0), fewer)) is not None:
-                    yield from self._if_better([made], best)
+        if not _is_large(self.p):
+            yield from self._fewer(best)
+
+    def _fewer(self, best: _Candidate) -> Iterator[Counts]:
+        """A server less."""
+        deal = self._dealt(best)
+        for fewer in deal.fewer(best.waiting) if deal is not None else ():
+            if (made := self._deal(replace(best.room, spare=0.0, headroom=0.0), fewer)) is not None:
+                yield from self._if_better([made], best)
 
     def _less_room(self, kind: Kind, divisor: float, best: _Candidate) -> Iterator[Counts]:
         """Between room that is too little and room that leaves no better plan, by halves."""
         least, width = getattr(self.stated, kind), WIDTH[kind] * (CLOSER if self.is_close else 1.0)
-        first = getattr(best.room, kind) or (STEPS["spare"][0] if kind == "spare" else HALF)
+        first = getattr(best.room, kind) or (SPARES[0] if kind == "spare" else HALF)
         while self.may_go_on:
             low, high = least, inf
             for room, counts in self.planned.items():
@@ -349,11 +358,10 @@ class _ForDeadline:
                     low = max(low, amount)
             if high <= low + width + 1e-9:
                 return
-            amount = (
-                round((low + high) / 2, 4) if high < inf else next((s for s in (first, *STEPS[kind]) if s > low), inf)
-            )
+            up = first if first > low else _more(kind, low, LATE)
+            amount = round((low + high) / 2, 4) if high < inf else up
             room = self._room(kind, amount, divisor)
-            if amount == inf or room in self.planned:
+            if amount > MOST[kind] or room in self.planned:
                 return
             made = self._plan(room)
             if made is not None:
@@ -483,6 +491,18 @@ class _ForDeadline:
             known.pop(NEAREST, None)
         known[NEAREST] = [*known.get(NEAREST, ())[: MOST_KNOWN - 1], (room, nearest.draft.workers)]
         return replace(_bounded(self.p, self.ask, nearest.draft), target_missed=why, repairs=tuple(repairs))
+
+
+def _more(kind: Kind, amount: float, late: float) -> float:
+    """How much room comes after this, which was so late.
+
+    >>> _more("spare", 0.2, 5.0), _more("spare", 0.2, 50.0), round(_more("headroom", 0.5, 3.0), 3)
+    (0.34, 0.58, 0.567)
+    """
+    if kind == "headroom":
+        return round(max(amount + LEAST, 1.0 - (1.0 - amount) / more_room(late)), 4)
+    left = [step for step in SPARES if step > amount]
+    return inf if not left else left[1] if late > FAR and len(left) > 2 else left[0]
 
 
 def _divisors(p: Pipelines) -> tuple[float, ...]:

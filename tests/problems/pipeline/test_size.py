@@ -14,8 +14,7 @@ from benchmarks.datasets.loki_by_hand import tiny
 from hetplan.api.solve import choose, plan_for, pose
 from hetplan.errors import InputError
 from hetplan.planner.contract import Tools
-from hetplan.planner.draft import Draft
-from hetplan.problems.pipeline import kept
+from hetplan.problems.pipeline import size
 from hetplan.profiles.load import load_inputs
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "pipeline"
@@ -273,7 +272,7 @@ def test_estimated_simulates_nothing():
     outcome = hp.solve(*SHIPPED["posts"][:2], options={"size": "estimated"}, tools=Tools(simulate=simulate))
     assert outcome.exit_code == 0
     assert not asked
-    assert outcome.plan.method.options["spare"] == kept.ESTIMATE[0]
+    assert outcome.plan.method.options["spare"] == size.ESTIMATE[0]
     assert outcome.plan.claims[0].vouched == "certified"
     assert all(lost(outcome.plan, "posts", seed) <= 0.01 for seed in FRESH_SEEDS[:2])
 
@@ -318,33 +317,6 @@ def test_what_simulation_promised_holds_on_other_seeds():
     assert report.apps["cameras"].percentiles_ms[99].value <= 250.0
 
 
-def test_on_longer_paths_the_most_room_is_looked_for_where_shorter_ones_had_it(monkeypatch):
-    asked, most = [], 0.9
-
-    def made(p, ask, way, room, *, tight):
-        asked.append(room.spare)
-        return Draft(workers=()) if room.spare <= most else None
-
-    monkeypatch.setattr(kept, "_made", made)
-    search = SimpleNamespace(
-        p=None, way=None, ask=SimpleNamespace(remaining=1.0), seen=[], before={}, beyond={"spare": 5.0},
-        least=kept._Room(0.0, 0.0, 1.8), effort=kept.EFFORTS["auto"], _most=lambda _: 5.0, _played=lambda room, _: room,
-    )  # fmt: skip
-    (first,) = kept._Search._roomiest(search, "spare")
-    assert 0.85 <= first.spare <= 0.9
-    assert len(asked) > 4
-    asked.clear()
-    search.least, search.beyond = kept._Room(0.0, 0.0, 1.4), {"spare": 5.0}
-    (second,) = kept._Search._roomiest(search, "spare")
-    assert second.spare == first.spare
-    assert len(asked) == 2
-    asked.clear()
-    most, search.beyond = 1.15, {"spare": 5.0}
-    (third,) = kept._Search._roomiest(search, "spare")
-    assert 1.09 <= third.spare <= 1.15
-    assert len(asked) <= 6, "a little more first, then twice as much more"
-
-
 # Trials of repairs
 
 
@@ -367,7 +339,7 @@ def test_a_trial_ends_with_the_first_plan_that_is_confirmed():
 @pytest.mark.slow
 def test_a_trial_plays_the_servers_first_that_came_nearest_without_the_repair():
     first, _ = tried(lambda *_: 0.001)
-    left = {kept.NEAREST_DEALS: [(kept._Room(0.0, 0.0, 1.8), first.plan.workers)]}
+    left = {size.NEAREST: [(size.Room(0.0, 0.0, 1.8), first.plan.workers)]}
     outcome, seeds = tried(lambda spare, *_: 0.001 if spare == 0.0 else 0.05, **left)
     assert outcome.exit_code == 0
     assert seeds == [1, 2, 6]
@@ -375,11 +347,11 @@ def test_a_trial_plays_the_servers_first_that_came_nearest_without_the_repair():
 
 @pytest.mark.slow
 def test_what_is_refused_leaves_its_nearest_servers_for_trials():
-    room = kept._Room(0.0, 0.0, 1.8)
-    known = {kept.NEAREST_DEALS: [(room, ()), (room, ())]}
+    room = size.Room(0.0, 0.0, 1.8)
+    known = {size.NEAREST: [(room, ()), (room, ())]}
     simulate, _ = losing(lambda *_: 0.05)
     tools, options = Tools(simulate=simulate, trial=True, known=known), {"evaluations": 1, "slo_divisor": 1.8}
     outcome = plan_for(load_inputs(*SHIPPED["cameras"][:2]), options=options, tools=tools, try_repairs=False)
     assert outcome.exit_code == 3
-    (_, first), (_, last) = known[kept.NEAREST_DEALS]
+    (_, first), (_, last) = known[size.NEAREST]
     assert (first, last) == ((), outcome.plan.workers), "what the question itself left stays"
