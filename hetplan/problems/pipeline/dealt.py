@@ -14,7 +14,7 @@ import numpy as np
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft
-from hetplan.problems.pipeline.climb import Solved, evenly_filled
+from hetplan.problems.pipeline.climb import Solved, evenly_filled, polished
 from hetplan.problems.pipeline.draft import draft
 from hetplan.problems.pipeline.few import carrying_most
 from hetplan.problems.pipeline.letters import Pipelines
@@ -41,9 +41,14 @@ class Deal:
     trees: tuple[Tree, ...]
     counts: tuple[Places, ...]
 
-    def planned(self, ask: Ask) -> Draft | None:
-        """The plan of these servers; None where they break a limit, or do not carry the demand."""
-        shares = evenly_filled(ask, self.trees, self.counts, self.problem.wish.fleet, self.problem.asked("rate"))
+    def planned(self, ask: Ask, *, by_quality: bool = False) -> Draft | None:
+        """The plan of these servers, all equally full, or of the best accuracy; None where they break a limit, or do
+        not carry the demand."""
+        p, fleet = self.problem, self.problem.wish.fleet
+        if by_quality:
+            shares = polished(ask, self.trees, self.counts, fleet, fair=p.fair)
+        else:
+            shares = evenly_filled(ask, self.trees, self.counts, fleet, p.asked("rate"))
         return None if shares is None else draft(self.problem, Solved(*shares, mode="accuracy", reported=()))
 
     def moves(self, waiting: Mapping[tuple[str, str], float]) -> Iterator[Deal]:

@@ -24,8 +24,7 @@ from hetplan.planner.draft import Draft, Infeasible
 from hetplan.planner.sizing_search import GOOD, LATE, Counts, Search, more_room
 from hetplan.problems.pipeline.dealt import Deal, deal_of, key_of, may_deal, of_most
 from hetplan.problems.pipeline.draft import draft
-from hetplan.problems.pipeline.exact import among_used
-from hetplan.problems.pipeline.few import by_few_levels
+from hetplan.problems.pipeline.exact import MOST_USED, among_used
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.parts import in_parts, without_room
 from hetplan.problems.pipeline.tree import Tree
@@ -120,35 +119,24 @@ class Room:
         return p.with_options(**self.named)
 
 
-def estimated(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
+def estimated(p: Pipelines, ask: Ask, way: Way, *, explained: bool = True) -> Draft | Infeasible:
     """The plan with as much room as is mostly enough, or less of it where that is too much to ask for."""
     least = Room.stated(p)
     for spare in ESTIMATE:
         made = _made(p, ask, way, replace(least, spare=max(least.spare, spare)))
         if isinstance(made, Draft):
             return _bounded(p, ask, made)
-    made = way(least.given_to(p), ask, explained=True)
+    made = way(least.given_to(p), ask, explained=explained)
     return made if isinstance(made, Infeasible) else _bounded(p, ask, replace(made, chosen=least.named))
 
 
 def sized(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
     """The best plan found that simulation confirms; without one, why there is none."""
     check_simulator(p.tools, p.options.size)
-    ask.keep(lambda: _found_soon(p, ask, way))
+    ask.keep(lambda: estimated(p, ask, way, explained=False))
     sizing = _ForDeadline(p, ask, way)
     found = Search(sizing).cheapest(any_will_do=p.tools.trial)
     return found if found is not None else sizing.none_found()
-
-
-def _found_soon(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
-    """The plan with as much room as is mostly enough, or less of it, however good."""
-    least = Room.stated(p)
-    made: Draft | Infeasible = Infeasible(why=("the time was over before any plan was found",), proved=False)
-    for spare in (ESTIMATE[0], least.spare):
-        made = _made(p, ask, way, replace(least, spare=max(least.spare, spare)))
-        if isinstance(made, Draft):
-            return _bounded(p, ask, made)
-    return made
 
 
 def better_apart(
@@ -178,19 +166,19 @@ def _is_too_dear(p: Pipelines, made: Draft) -> bool:
 
 
 def _made(p: Pipelines, ask: Ask, way: Way, room: Room) -> Draft | Infeasible:
-    """The plan that keeps this room: by few latency levels where these answer; else among the configurations that are
-    worth most with servers in parts; else by the formulation. It is compared with others, so no engine proves it."""
+    """The plan that keeps this room; of whole servers those that are worth most where servers may be in parts.
+
+    That is as good as the exact program's in most cases, and found in milliseconds. Plans are compared by simulation,
+    so no engine proves them.
+    """
     roomy, quick = room.given_to(p), ask.untested()
-    found = None
     if roomy.form == "budget":
         roomy = roomy.with_options(passes=1)
-    if p.formulation in ("config", "paper") and not roomy.wish.joins:
-        found = by_few_levels(roomy, quick)
-        if found is None and roomy.form == "config" and roomy.levels[0] == "quality":
-            found = among_used(roomy, quick)
-    if isinstance(found, Infeasible):
-        return found
-    made = draft(roomy, found) if found is not None else way(roomy, ask, explained=False)
+    if p.formulation == "config" and roomy.form != "budget" and roomy.levels[0] in MOST_USED and not roomy.wish.joins:
+        found = among_used(roomy, quick) or Infeasible(why=("none of what is worth most has a plan",), proved=False)
+        made: Draft | Infeasible = found if isinstance(found, Infeasible) else draft(roomy, found)
+    else:
+        made = way(roomy, ask, explained=False)
     if isinstance(made, Draft) and made.target_missed:
         return Infeasible(why=(made.target_missed,), proved=False)
     return made if isinstance(made, Infeasible) else replace(made, chosen=room.named)
@@ -320,8 +308,9 @@ class _ForDeadline:
         if best.room == self.stated and not self.stated.is_none:
             return
         kind: Kind = "headroom" if best.room.headroom > self.stated.headroom else self.kind
-        if _is_large(self.p):  # there a program takes longer
+        if _is_large(self.p):  # there a program of whole servers takes seconds
             yield from self._fewer(best)
+            yield from self._other_routes(best)
         own, others = best.room.divisor, [SHORTER] if "slo_divisor" not in self.p.options.model_fields_set else []
         if best.late <= ENOUGH or self.is_close:
             yield from self._less_room(kind, own, best)
@@ -335,6 +324,15 @@ class _ForDeadline:
                     yield from self._less_room("headroom", divisor, best)
         if not _is_large(self.p):
             yield from self._fewer(best)
+
+    def _other_routes(self, best: _Candidate) -> Iterator[Counts]:
+        """The same servers, with routes that leave less room."""
+        amount = best.room.headroom if may_deal(self.p) else 0.0
+        while (amount := amount / 2.0) > WIDTH["headroom"]:
+            room = self._room("headroom", round(amount, 4), best.room.divisor)
+            deal = deal_of(room.given_to(self.p), best.draft.workers)
+            if deal is not None and (made := self._deal(room, deal, by_quality=True)) is not None:
+                yield from self._if_better([made], best)
 
     def _fewer(self, best: _Candidate) -> Iterator[Counts]:
         """A server less."""
@@ -382,9 +380,9 @@ class _ForDeadline:
             self.planned[room] = self._new(room, made) if isinstance(made, Draft) else None
         return self.planned[room]
 
-    def _deal(self, room: Room, deal: Deal) -> Counts | None:
+    def _deal(self, room: Room, deal: Deal, *, by_quality: bool = False) -> Counts | None:
         """The plan of these servers, where they carry the demand."""
-        made = deal.planned(self.ask)
+        made = deal.planned(self.ask, by_quality=by_quality)
         return None if made is None else self._new(room, replace(made, chosen=room.named))
 
     def _dealt(self, one: _Candidate) -> Deal | None:
