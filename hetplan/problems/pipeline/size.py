@@ -22,9 +22,11 @@ from typing import Any, Literal
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible
 from hetplan.planner.sizing_search import GOOD, LATE, Counts, Search, more_room
+from hetplan.problems.pipeline.climb import Solved
 from hetplan.problems.pipeline.dealt import Deal, deal_of, key_of, may_deal, of_most
 from hetplan.problems.pipeline.draft import draft
 from hetplan.problems.pipeline.exact import MOST_USED, among_used
+from hetplan.problems.pipeline.few import NONE, by_few_levels
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.parts import in_parts, without_room
 from hetplan.problems.pipeline.tree import Tree
@@ -166,17 +168,21 @@ def _is_too_dear(p: Pipelines, made: Draft) -> bool:
 
 
 def _made(p: Pipelines, ask: Ask, way: Way, room: Room) -> Draft | Infeasible:
-    """The plan that keeps this room; of whole servers those that are worth most where servers may be in parts.
+    """The plan that keeps this room: of one latency level per step, where choices of these are few; else, or where none
+    of them has one, among the configurations that are worth most where servers may be in parts.
 
-    That is as good as the exact program's in most cases, and found in milliseconds. Plans are compared by simulation,
-    so no engine proves them.
+    On the shipped cameras the second alone is worse by 1.2% of accuracy; on random trees both are as good. Plans are
+    compared by simulation, so no engine proves them.
     """
     roomy, quick = room.given_to(p), ask.untested()
     if roomy.form == "budget":
         roomy = roomy.with_options(passes=1)
     if p.formulation == "config" and roomy.form != "budget" and roomy.levels[0] in MOST_USED and not roomy.wish.joins:
-        found = among_used(roomy, quick) or Infeasible(why=("none of what is worth most has a plan",), proved=False)
-        made: Draft | Infeasible = found if isinstance(found, Infeasible) else draft(roomy, found)
+        found = by_few_levels(roomy, quick)
+        if not isinstance(found, Solved):
+            found = among_used(roomy, quick) or NONE
+        bare = found if isinstance(found, Infeasible) else replace(found, reported=(), levels_proved=True)
+        made = bare if isinstance(bare, Infeasible) else draft(roomy, bare)
     else:
         made = way(roomy, ask, explained=False)
     if isinstance(made, Draft) and made.target_missed:
