@@ -501,7 +501,7 @@ def _more(kind: Kind, amount: float, late: float) -> float:
     """How much room comes after this, which was so late.
 
     >>> _more("spare", 0.2, 5.0), _more("spare", 0.2, 50.0), round(_more("headroom", 0.5, 3.0), 3)
-    (0.34, 0.58, 0.567)
+    (0.34, 0.58, 0.568)
     """
     if kind == "headroom":
         return round(max(amount + LEAST, 1.0 - (1.0 - amount) / more_room(late)), 4)
