@@ -42,7 +42,7 @@ ODD: tuple[Any, ...] = (
 )  # fmt: skip
 LIMIT_S = 60
 """Of processor time for a case; ten times as long in all, for what waits without an end."""
-COMMANDS = ("check", "solve", "verify", "simulate", "show", "diff", "export")
+COMMANDS = ("check", "solve", "verify", "simulate", "show", "diff", "render")
 ALLOWED = {
     "check": {0, 2}, "solve": {0, 2, 3, 4, 5, 6}, "verify": {0, 2, 4, 6}, "simulate": {0, 2, 6}, "show": {0, 2},
     "diff": {0, 2, 8}, "export": {0, 2, 3},
@@ -89,7 +89,7 @@ def _inputs(files: dict[str, Path], further: tuple[str, ...] = ("state", "measur
     """The files as arguments of a command."""
     asked = [str(files["profile"]), str(files["slo"])]
     for name in further:
-        asked += [f"--{name}", str(files[name])] if name in files else []
+        asked += [str(files[name])] if name in files else []
     return asked
 
 
@@ -159,7 +159,7 @@ def case(seed: str, made: list[dict[str, Any]], folder: Path) -> tuple[str, list
     example, command = rng.choice(made), rng.choice(COMMANDS)
     documents, files = example["documents"], {}
     wanted = {"show": ["plan"], "diff": ["plan"]}.get(command, list(documents))
-    wanted = [name for name in wanted if name != "plan" or command not in ("check", "solve", "export")]
+    wanted = [name for name in wanted if name != "plan" or command not in ("check", "solve", "render")]
     victim = rng.choice(wanted)
     for name in documents:
         files[name] = folder / f"{name}.json"
@@ -168,13 +168,13 @@ def case(seed: str, made: list[dict[str, Any]], folder: Path) -> tuple[str, list
         )
     if "plan" in wanted and rng.random() < 0.7:
         _seal(files)
-    asked = _inputs(files, {"export": (), "check": ("state",)}.get(command, ("state", "measured")))
+    asked = _inputs(files, {"render": (), "check": ("state",)}.get(command, ("state", "measured")))
     if command in ("show", "diff"):
         whole = folder / "whole.json"
         whole.write_text(json.dumps(documents["plan"]))
         return command, [str(files["plan"]), *([str(whole)] if command == "diff" else [])]
     if command == "solve":
-        return command, [*asked, *example["set"], "--work-limit", "2000", "-o", str(folder / "new.json")]
+        return command, [*asked, *example["set"], "-o", str(folder / "new.json")]
     if command in ("verify", "simulate"):
         short = ["--seeds", "1", "--duration", "2", "--threads", "1"] if command == "simulate" else []
         return command, [str(files["plan"]), *asked, *short]

@@ -29,7 +29,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from hetplan.cli.load import TextLoad, text_load
+from hetplan.cli.loadtest import TextLoad, text_load
 from hetplan.executor.deployment import Deployment
 from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.kept_process import marked

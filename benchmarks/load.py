@@ -1,4 +1,4 @@
-"""How many requests per second `hetplan load` sends on time: against a server in another process that answers at once.
+"""How many requests per second `hetplan loadtest` sends on time, to a server in another process that answers at once.
 
     python benchmarks/load.py [--seconds 5] [--rates 500 3000 6000 9000]
 

@@ -3,8 +3,8 @@
     python benchmarks/pauses.py [--model small] [--seconds 4] [--rounds 2]
 
 One worker and its router serve a model of the end-to-end example on a core of its own. In turn it is asked one query
-after the other, as `hetplan profile` does, and by the open-loop sender of `hetplan load`, so often that the worker has
-something to do for a share of its time. All figures are medians, in milliseconds.
+after the other, as `hetplan profile` does, and by the open-loop sender of `hetplan loadtest`, so often that the worker
+has something to do for a share of its time. All figures are medians, in milliseconds.
 """
 
 from __future__ import annotations

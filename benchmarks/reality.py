@@ -112,7 +112,7 @@ class Workplace:
 
                 def once(load: str = load, files: Sequence[str] = files, how: Sequence[str] = how) -> Cell:
                     with StallWatch() as watch:
-                        words = ("load", *files, "--endpoint", endpoint, *how)
+                        words = ("loadtest", *files, "--endpoint", endpoint, *how)
                         sent = self.hetplan(*words, allow=(0, 6, 9), watch=watch)
                     return _cell(case, load, sent["report"], watch)
 
@@ -186,9 +186,9 @@ class Workplace:
         return self.last_line(command, watch=watch, cores=case.other_cores)
 
     def _learned(self, endpoint: str, case: Case) -> dict[str, Any]:
-        """The profile that an earlier load of the same rate, of other queries, teaches: `hetplan load --learn`."""
+        """The profile that an earlier load of the same rate, of other queries, teaches: `hetplan loadtest --learn`."""
         (self.folder / "through.json").unlink(missing_ok=True)
-        words = ["load", "plan.json", "profile.json", "load.json", "--endpoint", endpoint, "--arrivals", "poisson"]
+        words = ["loadtest", "plan.json", "profile.json", "load.json", "--endpoint", endpoint, "--arrivals", "poisson"]
         words += ["--duration", f"{self.seconds:g}", "--seed", "1", "--simulations", "1", "--learn", "through.json"]
         command = [str(Path(sys.executable).with_name("hetplan")), *words, "--json"]
         self.last_line(command, allow=(0, 6, 9), cores=case.other_cores)

@@ -31,7 +31,7 @@ class Case:
     hop_ms: float | None = None
     """What a query spends outside the router, where the profile says it."""
     load: Sequence[str] = ()
-    """More words for `hetplan load`."""
+    """More words for `hetplan loadtest`."""
 
     @property
     def deadline_ms(self) -> float:
@@ -211,7 +211,7 @@ def onnx(profile: dict[str, Any], *, shared: bool = False) -> Iterator[Case]:
 
 
 CHAIN = ("small", "medium", "large")
-"""The models that go the documented way, from `hetplan profile` to `hetplan load`."""
+"""The models that go the documented way, from `hetplan profile` to `hetplan loadtest`."""
 
 
 def chain(profiled: Callable[[str, float], dict[str, Any]]) -> Iterator[Case]:

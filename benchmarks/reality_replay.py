@@ -159,7 +159,7 @@ def _simulated(plan: Plan, inputs: Inputs, how: dict[str, Any], app: str) -> dic
 def reported_of(
     files: Sequence[str], endpoint: str, *, seconds: float, runs: int, hand_over_ms: float
 ) -> dict[str, Any]:
-    """Send, simulate, compare: a report as `hetplan load` makes it, the replays, and what times went into."""
+    """Send, simulate, compare: a report as `hetplan loadtest` makes it, the replays, and what times went into."""
     ask_for_short_turns()
     plan, alone = read_plan(Path(files[0])), load_inputs([files[1]], files[2])
     (demand,) = demands_of(plan, alone)

@@ -79,7 +79,7 @@ def run(tree: Path, code: str, *arguments: str) -> tuple[float, str, str]:
 
 def options(tree: Path) -> tuple[str, ...]:
     """The options that a checkout knows of those wanted."""
-    _, known, _ = run(tree, SOLVE, "options", "pool")
+    _, known, _ = run(tree, SOLVE, "list", "options", "pool")
     return OPTIONS if re.search(r"^ *size .*\bplanned\|", known, re.MULTILINE) else ()
 
 

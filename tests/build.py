@@ -136,7 +136,7 @@ class Files:
             if document is not None:
                 path = folder / f"{name}.json"
                 path.write_text(json.dumps(document))
-                paths += [f"--{name}", str(path)]
+                paths.append(str(path))
         return paths
 
     # -- what they say, for a simulator of the tests' own --------------------------------------------------------------

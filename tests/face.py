@@ -135,17 +135,16 @@ READING: Mapping[str, tuple[str, ...]] = {
     "simulate": ("plan", "profile", "slo"),
     "explain": ("plan", "profile", "slo"),
     "report": ("plan",),
-    "bill": ("plan",),
     "show": ("plan",),
     "diff": ("plan", "plan"),
     "solve": ("profile", "slo"),
     "check": ("profile", "slo"),
     "whatif": ("profile", "slo"),
-    "export": ("profile", "slo"),
+    "render": ("profile", "slo"),
     "compare": ("plan", "profile", "slo"),
 }
 """Commands and the files that they read, in order."""
-FLAGS: Mapping[str, tuple[str, ...]] = {"whatif": ("--vary", "rate=10:20")}
+FLAGS: Mapping[str, tuple[str, ...]] = {"whatif": ("--vary", "rate=10:20"), "render": ("--to", "lp")}
 """Flags without which a command does not begin."""
 
 SIZING = {"fluid": "planned", "formula": "estimated", "simulation": "auto", "long simulation": "simulated"}
@@ -643,7 +642,7 @@ class Engine:
 
 def engines() -> list[Engine]:
     """Every solver of every kind of program."""
-    said = [json.loads(line) for line in command("solvers", "--json").out.splitlines()]
+    said = [json.loads(line) for line in command("list", "solvers", "--json").out.splitlines()]
     return [Engine(one["solver"], one["form"], one["version"] is not None) for one in said if "solver" in one]
 
 
@@ -870,9 +869,11 @@ def page(*arguments: object) -> Page:
 
 
 def page_of_plan(plan: Json, wish: Files | None, folder: Path, how: str) -> Page:
-    """All tables of a plan as "show" prints them, or "bill"; or as "simulate" and "explain" do, from its files."""
+    """All tables of a plan as "show" prints them, or its "bill"; or as "simulate" and "explain" do, from its files."""
     path = folder / "plan.json"
     path.write_text(json.dumps(plan))
+    if how == "bill":
+        return page("show", path, "--view", "bill")
     return page(how, path, *(() if wish is None else wish.write(folder)), *(ALL if how == "show" else ()))
 
 
@@ -1126,7 +1127,7 @@ def written_programs(wish: Files, kind: str, formulation: str) -> list[str]:
         asked, found = wish.write(Path(folder)), []
         while len(found) < 20:
             ran = command(
-                "export", *asked, *FLUID, "--form", kind, "--ask", len(found) + 1, "--formulation", formulation
+                "render", *asked, *FLUID, "--to", kind, "--set", f"ask={len(found) + 1}", "--formulation", formulation
             )
             if ran.code != EXIT["ok"]:
                 break
@@ -1655,9 +1656,8 @@ def rendered(plan: Json, wish: Files, cluster: str, folder: Path) -> tuple[Ran, 
     (folder / "plan.json").write_text(json.dumps(plan))
     (folder / "site.toml").write_text(cluster)
     made = folder / "rendered"
-    ran = command(
-        "manifests", folder / "plan.json", "--hosts", folder / "site.toml", "--kubernetes", "1.32", "-o", made
-    )
+    cluster_of = ("--to", "kubernetes", "--hosts", folder / "site.toml", "--set", "version=1.32")
+    ran = command("render", folder / "plan.json", *cluster_of, "-o", made)
     if not (made / "objects.yaml").exists():
         return ran, []
     objects = [json.loads(one) for one in (made / "objects.yaml").read_text().split("---\n")[1:]]
@@ -1695,10 +1695,10 @@ class Option:
 
 def options() -> list[Option]:
     """Every option of every formulation of every problem."""
-    listed = [json.loads(line) for line in command("questions", "--json").out.splitlines()]
+    listed = [json.loads(line) for line in command("list", "problems", "--json").out.splitlines()]
     found = []
-    for problem in [one["question"] for one in listed if "question" in one]:
-        said = [json.loads(line) for line in command("options", problem, "--json").out.splitlines()]
+    for problem in [one["problem"] for one in listed if "problem" in one]:
+        said = [json.loads(line) for line in command("list", "options", problem, "--json").out.splitlines()]
         found += [
             Option(problem, one["formulation"], one["option"]["name"], one["option"]["takes"])
             for one in said

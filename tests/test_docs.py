@@ -57,15 +57,15 @@ NOT_RUN = {
     },
     "README": {"python3 -m venv": "continuous integration runs these two blocks as they stand"},
     "compound": {
-        "hetplan watch profile.json slo.json --hosts": "waits for live samples, and asks a reader's own evaluator",
+        "hetplan autoscale profile.json slo.json --hosts": "waits for live samples, and asks a reader's own evaluator",
     },
     "executor": {
-        "hetplan manifests": "the page has no cluster: docs/targets.md and tests/executor write manifests",
+        "hetplan render plan.json --to kubernetes": "the page has no cluster: tests/executor write files",
         "hetplan doctor --gpus": "needs an NVIDIA GPU",
     },
     "profiling": {
         "hetplan apply": ENDPOINT,
-        "hetplan load": ENDPOINT,
+        "hetplan loadtest": ENDPOINT,
         "hetplan solve learned.json": ENDPOINT,
         "hetplan profile measure.toml -o measured.json --on": "a reader's own cluster: tests/measure starts one",
     },
@@ -346,13 +346,14 @@ def test_commands_that_pages_show_are_run_or_listed_with_a_reason() -> None:
 
 def test_a_command_that_is_only_shown_and_an_entry_without_one_are_noticed(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("# A page\n\n```console\n$ hetplan questions\n$ hetplan check a.json b.json\n```\n")
+    page.write_text("# A page\n\n```console\n$ hetplan list problems\n$ hetplan check a.json b.json\n```\n")
     shown = {"page": only_shown(page)}
-    assert shown == {"page": ["hetplan questions", "hetplan check a.json b.json"]}
-    assert not not_as_listed(shown, {"page": {"hetplan questions": "why", "hetplan check": "why"}})
-    assert len(not_as_listed(shown, {"page": {"hetplan questions": "why"}})) == 1
+    assert shown == {"page": ["hetplan list problems", "hetplan check a.json b.json"]}
+    assert not not_as_listed(shown, {"page": {"hetplan list problems": "why", "hetplan check": "why"}})
+    assert len(not_as_listed(shown, {"page": {"hetplan list problems": "why"}})) == 1
     assert (
-        len(not_as_listed(shown, {"page": dict.fromkeys(("hetplan questions", "hetplan check", "curl"), "why")})) == 1
+        len(not_as_listed(shown, {"page": dict.fromkeys(("hetplan list problems", "hetplan check", "curl"), "why")}))
+        == 1
     )
 
 

@@ -78,7 +78,7 @@ def command_of(instance: Json) -> str:
     """The command that proves the instance again."""
     names = " ".join(str(path.relative_to(ROOT)) for path in list(files_of(instance).values())[:2])
     more = [f"--set {name}={value}" for name, value in instance["options"].items()]
-    more += [f"--state {instance['folder']}/state.json"] if instance.get("state") else []
+    more += [f"{instance['folder']}/state.json"] if instance.get("state") else []
     more += [f"--formulation {instance['formulation']}"] if instance.get("formulation") else []
     return " ".join(["hetplan solve", names, f"--question {instance['question']}", *more, "--require-proof"])
 

@@ -128,7 +128,16 @@ class Example:
         self, name: str, plan: str, slo: str, endpoint: str, *more: str, profiles: list[str] | None = None
     ) -> None:
         """Real load, beside promise and simulation."""
-        words = ["load", plan, *(profiles or PROFILES), slo, "--endpoint", endpoint, "--duration", f"{self.seconds:g}"]
+        words = [
+            "loadtest",
+            plan,
+            *(profiles or PROFILES),
+            slo,
+            "--endpoint",
+            endpoint,
+            "--duration",
+            f"{self.seconds:g}",
+        ]
         report = self.hetplan(*words, *more, allow=(0, 6, 9))[-1]["report"]
         self.rows += [(name, line) for line in report["lines"]]
 
@@ -173,9 +182,9 @@ def with_more_load(example: Example) -> None:
     with example.running(plan, "variants.slo.json") as endpoint:
         example.load("variants", plan, "variants.slo.json", endpoint)
         example.hetplan("status", "--hosts", "hosts.toml", "-o", "state.json", stream=False)
-        plan = example.plan("variants-more", "more.slo.json", "--state", "state.json")
+        plan = example.plan("variants-more", "more.slo.json", "state.json")
         endpoint = example.apply(plan)
-        example.load("variants, re-planned", plan, "more.slo.json", endpoint, "--state", "state.json")
+        example.load("variants, re-planned", plan, "more.slo.json", endpoint, "state.json")
 
 
 def two_tiers(example: Example) -> None:
@@ -186,7 +195,7 @@ def two_tiers(example: Example) -> None:
     slo, profiles = "two-tier.slo.json", ["two-tier.json"]
     plan = example.plan("two tiers", slo, *measuring, profiles=profiles)
     with example.running(plan, slo, profiles=profiles) as endpoint:
-        example.load("two tiers", plan, slo, endpoint, "--measured", "measured.jsonl", profiles=profiles)
+        example.load("two tiers", plan, slo, endpoint, "measured.jsonl", profiles=profiles)
 
 
 def main() -> None:

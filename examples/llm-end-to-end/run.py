@@ -1,8 +1,9 @@
 """From measuring to serving, on one machine without a GPU: profile, plan, apply, load, compare.
 
-Two engines keep the laws of truth.json without computing (`hetplan engine`). They are profiled as any server is, by
-streaming from them: what is planned with is what was measured, not what is true. The plan's fleet is started with these
-engines, gets its demand as streams, and what came is set beside promise and simulation. About three minutes.
+Two engines keep the laws of truth.json without computing (`python -m hetplan.executor.emulator`). They are profiled as
+any server is, by streaming from them: what is planned with is what was measured, not what is true. The plan's fleet is
+started with these engines, gets its demand as streams, and what came is set beside promise and simulation. About three
+minutes.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 HETPLAN = [sys.executable, "-m", "hetplan"]
+EMULATOR = [sys.executable, "-m", "hetplan.executor.emulator"]
 
 MEASURE = """
 format = "hetplan/measure/1.0"
@@ -72,7 +74,7 @@ gpus_per_worker = 0                 # nothing computes, so no GPU is asked for
 
 [[models]]
 kind = "openai"                     # a real fleet says "vllm serve ..." here
-command = ["{python}", "-m", "hetplan", "engine", "{{variant}}-{{hardware}}", "{truth}", "--port", "{{port}}",
+command = ["{python}", "-m", "hetplan.executor.emulator", "{{variant}}-{{hardware}}", "{truth}", "--port", "{{port}}",
            "--most-tokens", "{{most_tokens}}", "--most-seqs", "{{most_seqs}}"]
 """
 
@@ -83,9 +85,9 @@ def hetplan(*words: str | Path, folder: Path, show: bool = True) -> str:
     done = subprocess.run([*HETPLAN, *map(str, words)], cwd=folder, capture_output=True, text=True, check=False)
     if show:
         print(done.stdout, flush=True)
-    if done.returncode and words[0] != "load":
+    if done.returncode and words[0] != "loadtest":
         raise SystemExit(f"{done.stderr}\nhetplan {words[0]} ended with {done.returncode}")
-    if words[0] == "load":
+    if words[0] == "loadtest":
         print(f"(exit {done.returncode})\n{done.stderr[-500:]}")
     return done.stdout
 
@@ -96,7 +98,15 @@ def engines(folder: Path) -> Iterator[dict[str, int]]:
     started, ports = [], {}
     try:
         for name in ("small", "large"):
-            words = [*HETPLAN, "engine", f"talker-{name}", str(HERE / "truth.json"), "--port", "0"]
+            words = [
+                sys.executable,
+                "-m",
+                "hetplan.executor.emulator",
+                f"talker-{name}",
+                str(HERE / "truth.json"),
+                "--port",
+                "0",
+            ]
             process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, cwd=folder)
             started.append(process)
             assert process.stderr is not None
@@ -140,7 +150,7 @@ def run(folder: Path, *, quick: bool, seconds: float) -> None:
         assert found is not None
         served(found[0])
         files = ("plan.json", "measured.json", "prices.json", "slo.json")
-        hetplan("load", *files, "--endpoint", found[0], "--duration", str(seconds), folder=folder)
+        hetplan("loadtest", *files, "--endpoint", found[0], "--duration", str(seconds), folder=folder)
         hetplan("status", "--hosts", "hosts.toml", folder=folder)
     finally:
         hetplan("down", "--hosts", "hosts.toml", "--yes", folder=folder, show=False)

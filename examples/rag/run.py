@@ -77,7 +77,7 @@ class Example:
     def load(self, endpoint: str) -> None:
         """Send questions, and hold what comes back against promise and simulation."""
         seconds = "3" if self.quick else "20"
-        words = ["load", "plan.json", *FILES, "--measured", "measured.jsonl", "--endpoint", endpoint]
+        words = ["loadtest", "plan.json", *FILES, "measured.jsonl", "--endpoint", endpoint]
         report = self.hetplan(*words, "--duration", seconds, allow=(0, 6, 9))[-1]["report"]
         print(ROW.format("quantity", "promised", "simulated", "measured", "interval", "verdict"))
         for line in report["lines"]:
@@ -89,7 +89,7 @@ class Example:
                 print(ROW.format(name, *measured, f"{_number(low)} .. {_number(high)}", line["verdict"]))
 
     def serve(self, endpoint: str, *, first: int) -> None:
-        """Ask questions whose answers are known, and write down how they went, for `hetplan watch --live`."""
+        """Ask questions whose answers are known, and write down how they went, for `hetplan autoscale --live`."""
         right, count = 0, 250 if self.quick else 600
         with open(self.folder / "live.jsonl", "a") as live:
             for number in range(first, first + count):
@@ -105,7 +105,7 @@ class Example:
 
     def watched(self) -> None:
         """A look at the live answers; where they have drifted, settings are searched for anew and applied."""
-        words = ["watch", *FILES, *self.measuring, "--live", "live.jsonl", "--once", "--every", "0.2"]
+        words = ["autoscale", *FILES, *self.measuring, "--live", "live.jsonl", "--once", "--every", "0.2"]
         events = [line["event"] for line in self.hetplan(*words, allow=(0, 3)) if "event" in line]
         said = [event["text"] for event in events if event["what"] != "look"]
         print("  " + ("; ".join(said) or "nothing has drifted"))

@@ -74,7 +74,6 @@ def solve(
     options: Mapping[str, Any] | None = None,
     start: Source | Plan | None = None,
     solver: str | None = None,
-    recheck: str | None = None,
     limits: Limits | None = None,
     require_proof: bool = False,
     allow_unchecked: bool = False,
@@ -97,7 +96,7 @@ def solve(
     """
     return plan_for(
         load_inputs(profile, slo, state=state, measured=measured),
-        question=question, formulation=formulation, options=options, start=start, solver=solver, recheck=recheck,
+        question=question, formulation=formulation, options=options, start=start, solver=solver,
         limits=limits, require_proof=require_proof, allow_unchecked=allow_unchecked, tools=tools, on_event=on_event,
     )  # fmt: skip
 
@@ -152,7 +151,6 @@ def plan_for(
     options: Mapping[str, Any] | None = None,
     start: Source | Plan | None = None,
     solver: str | None = None,
-    recheck: str | None = None,
     limits: Limits | None = None,
     require_proof: bool = False,
     allow_unchecked: bool = False,
@@ -165,11 +163,10 @@ def plan_for(
     choice = choose(inputs, question=question, formulation=formulation, options=options)
     engines = registry.Engines()
     _known(engines, solver, "--solver")
-    _known(engines, recheck, "--recheck")
     limits = limits or Limits()
     # More threads than cores only cost memory, and an absurd number would take the machine down.
     limits = replace(limits, threads=max(1, min(limits.threads, os.cpu_count() or 1)))
-    ask = Asking(engines, limits, solver=solver, recheck=recheck, on_event=logged(on_event))
+    ask = Asking(engines, limits, solver=solver, on_event=logged(on_event))
     handed = replace(registry.tools_of(choice.problem.question, tools, ask.stop), repairs=try_repairs)
     ask = ask.unproved() if handed.trial else ask  # whether there is a plan, and not how good it is
     problem = pose(inputs, choice, tools=handed, start=previous)

@@ -1,4 +1,4 @@
-"""The loop of `hetplan watch`: look at what arrives, decide whether to plan anew, plan, apply, look again.
+"""The loop of `hetplan autoscale`: look at what arrives, decide whether to plan anew, plan, apply, look again.
 
 Everything it touches is handed in: a clock, what runs (`Running`), what plans (`Make`) and what simulates. When to plan
 is decided by `dispatch/replanning.py` alone, as it is in simulations. Whatever fails, what runs is kept: no plan, a

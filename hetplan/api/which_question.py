@@ -38,7 +38,7 @@ def further(inputs: Inputs) -> str:
         file=inputs.files.get(first.file, first.file),
         path=first.path,
         why=f"no question fits these files. The nearest is {nearest}, but {first.why}",
-        remedy=f"{first.remedy} `hetplan questions` lists the others.",
+        remedy=f"{first.remedy} `hetplan list problems` lists the others.",
     )
 
 
@@ -71,5 +71,5 @@ def formulation_meant(kind: type[Problem], name: str) -> str:
         path="formulation",
         value=name,
         why=f"the question {kind.question} has no such formulation",
-        remedy=f"Choose one of {', '.join(kind.formulations)}; `hetplan options {kind.question}` describes them.",
+        remedy=f"Choose one of {', '.join(kind.formulations)}; `hetplan list options {kind.question}` describes them.",
     )

@@ -30,37 +30,29 @@ class _Command:
 
 
 _COMMANDS = (
-    _Command("init", "init:init", "Inputs"),
+    _Command("init", "init:init", "Plan"),
+    _Command("check", "inputs:check", "Plan"),
     _Command("solve", "solve:solve", "Plan"),
     _Command("verify", "plans:verify", "Plan"),
     _Command("simulate", "simulate:simulate", "Plan"),
-    _Command("load", "load:load", "Plan"),
-    _Command("compare", "compare:compare", "Plan"),
-    _Command("bill", "fleet_page:bill", "Plan"),
-    _Command("explain", "explain:explain", "Plan"),
     _Command("whatif", "whatif:whatif", "Plan"),
-    _Command("show", "plans:show", "Plan"),
-    _Command("report", "report:report", "Plan"),
-    _Command("desk", "desk:desk", "Plan"),
-    _Command("serve", "desk:serve", "Plan"),
-    _Command("diff", "plans:diff", "Plan"),
-    _Command("apply", "hosts:apply", "Hosts"),
-    _Command("status", "hosts:status", "Hosts"),
-    _Command("watch", "watch:watch", "Hosts"),
-    _Command("keep", "hosts:keep", "Hosts"),
-    _Command("manifests", "manifests:manifests", "Hosts"),
-    _Command("keys", "keys:keys", "Hosts"),
-    _Command("down", "hosts:down", "Hosts"),
-    _Command("check", "inputs:check", "Inputs"),
-    _Command("profile", "profile:profile", "Inputs"),
-    _Command("engine", "engine:engine", "Hosts"),
-    _Command("import", "inputs:import_file", "Inputs"),
-    _Command("schema", "inputs:schema", "Inputs"),
-    _Command("export", "export:export", "Inputs"),
-    _Command("questions", "catalog:questions", "What there is"),
-    _Command("options", "catalog:options", "What there is"),
-    _Command("solvers", "catalog:solvers", "What there is"),
-    _Command("doctor", "doctor:doctor", "What there is"),
+    _Command("compare", "compare:compare", "Plan"),
+    _Command("show", "plans:show", "Look"),
+    _Command("explain", "explain:explain", "Look"),
+    _Command("report", "report:report", "Look"),
+    _Command("diff", "plans:diff", "Look"),
+    _Command("desk", "desk:desk", "Look"),
+    _Command("apply", "hosts:apply", "Run"),
+    _Command("status", "hosts:status", "Run"),
+    _Command("autoscale", "autoscale:autoscale", "Run"),
+    _Command("loadtest", "loadtest:loadtest", "Run"),
+    _Command("keys", "keys:keys", "Run"),
+    _Command("down", "hosts:down", "Run"),
+    _Command("profile", "profile:profile", "Files"),
+    _Command("import", "inputs:import_file", "Files"),
+    _Command("render", "render:render", "Files"),
+    _Command("list", "catalog:list_catalog", "Files"),
+    _Command("doctor", "doctor:doctor", "Files"),
 )
 
 
@@ -73,13 +65,7 @@ class _HelpfulCommand(TyperCommand):
             if text:
                 typer.echo(text)
             ctx.exit(0)
-        try:
-            return super().parse_args(ctx, args)
-        except typer.BadParameter as wrong:
-            if type(wrong).__name__ == "MissingParameter" and getattr(wrong.param, "metavar", None) == "PROFILE":
-                # A single file is read as the last argument; which of the two it is, nobody can tell.
-                wrong.message = "Give two files or more: what was measured (PROFILE), then what is wanted (SLO)."
-            raise
+        return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         from hetplan.cli.help_texts import EXAMPLES
@@ -103,10 +89,10 @@ def _welcome(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Proved, verified deployment plans for ML inference on mixed GPUs and CPUs.
+    """Which machines should serve my models? Plans ML inference on mixed GPUs and CPUs.
 
-    Reads what was measured (profiles) and what is wanted (an SLO), decides which models run where, how many and how
-    queries reach them, and writes a plan file with its proof.
+    A profile says what was measured, an SLO file says what you need. hetplan writes a plan: machines, models, batch
+    sizes, routing, cost and a bound on the cost. Every plan is verified and simulated before you see it.
     """
     if ctx.invoked_subcommand is None:
         from hetplan import __version__
@@ -128,6 +114,17 @@ class _Commands(TyperGroup):
             self.commands.update({command.name: _built(command) for command in _COMMANDS})
             return None
         return _built(found)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The commands in their groups; on a terminal rich draws these as panels."""
+        for panel in dict.fromkeys(command.panel for command in _COMMANDS):
+            rows = [
+                (one.name, self.get_command(ctx, one.name).get_short_help_str(formatter.width))
+                for one in _COMMANDS
+                if one.panel == panel
+            ]
+            with formatter.section(panel):
+                formatter.write_dl(rows)
 
 
 def _built(command: _Command) -> Any:

@@ -12,15 +12,12 @@ from hetplan.errors import Fault, InputError
 
 __all__ = [
     "AsJson",
+    "Files",
     "Formulation",
-    "Measured",
-    "MethodFile",
+    "PlanAndFiles",
     "PlanFile",
-    "Profiles",
     "Question",
     "Settings",
-    "SloFile",
-    "StateFile",
     "Unchecked",
     "file_option",
     "method_from",
@@ -45,28 +42,28 @@ def _questions() -> list[str]:
     return problem_names()
 
 
-Profiles = Annotated[
+Files = Annotated[
     list[Path],
-    typer.Argument(metavar="PROFILE", readable=False, help="Profile files: what was measured. Several are merged."),
+    typer.Argument(metavar="FILES...", readable=False, help="Profiles, SLO, state, measurements; or their folder."),
 ]
-SloFile = Annotated[Path, typer.Argument(metavar="SLO", readable=False, help="SLO file: what is wanted.")]
+PlanAndFiles = Annotated[
+    list[Path],
+    typer.Argument(metavar="FILES...", readable=False, help="A plan and what it was made from; or their folder."),
+]
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", readable=False, help="Plan file written by `hetplan solve`.")]
-StateFile = Annotated[Path | None, file_option("--state", "FILE", "State file: what runs now.")]
-Measured = Annotated[Path | None, file_option("--measured", "FILE", "Measurements that the question used.")]
 Question = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Which question the files ask; else the most specific that fits (see `hetplan questions`).",
+        help="Which question the files ask; else the most specific that fits (see `hetplan list problems`).",
         autocompletion=_questions,
     ),
 ]
 Formulation = Annotated[
-    str | None, typer.Option(metavar="NAME", help="How to answer it (see `hetplan options QUESTION`).")
+    str | None, typer.Option(metavar="NAME", help="How to answer it (see `hetplan list options PROBLEM`).")
 ]
-Settings = Annotated[list[str] | None, option("--set", "NAME=VALUE", "An option of the formulation; may be repeated.")]
-MethodFile = Annotated[
-    Path | None, file_option("--method", "FILE", "JSON with `formulation` and `options`; --set wins over it.")
+Settings = Annotated[
+    list[str] | None, option("--set", "NAME=VALUE", "An option of the formulation; repeatable; @FILE reads many.")
 ]
 Unchecked = Annotated[
     bool,
@@ -78,21 +75,26 @@ AsJson = Annotated[
 
 
 def method_from(
-    file: Path | None, settings: list[str] | None, *, question: str | None, formulation: str | None
+    settings: list[str] | None, *, question: str | None, formulation: str | None
 ) -> tuple[str | None, str | None, dict[str, Any]]:
-    """Question, formulation and options out of ``--method``, ``--set`` and the flags; the flags win, then --set.
+    """Question, formulation and options out of `--set` and the flags; `--set @FILE` names a file with any of these.
 
-    >>> method_from(None, ["latency-stat=p99", "derate=0.9"], question=None, formulation="fluid-lp")
+    What is said later wins, and flags win over files.
+
+    >>> method_from(["latency-stat=p99", "derate=0.9"], question=None, formulation="fluid-lp")
     (None, 'fluid-lp', {'latency_stat': 'p99', 'derate': 0.9})
     """
-    method: dict[str, Any] = {}
-    if file is not None:
+    options: dict[str, Any] = {}
+    for setting in settings or []:
+        if not setting.startswith("@"):
+            options |= read_settings([setting])
+            continue
         from hetplan.cli.given_files import read_method
 
-        method = read_method(file)
-    options = {name.replace("-", "_"): value for name, value in method.get("options", {}).items()}
-    options |= read_settings(settings or [])
-    return question or method.get("question"), formulation or method.get("formulation"), options
+        method = read_method(Path(setting[1:]))
+        options |= {name.replace("-", "_"): value for name, value in method.get("options", {}).items()}
+        question, formulation = question or method.get("question"), formulation or method.get("formulation")
+    return question, formulation, options
 
 
 def read_settings(settings: list[str]) -> dict[str, Any]:

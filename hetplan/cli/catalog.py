@@ -1,32 +1,82 @@
-"""What there is: `hetplan questions`, `hetplan options` and `hetplan solvers`."""
+"""What there is: `hetplan list problems`, `list options PROBLEM`, `list solvers`, `list laws`, `list formats`."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
 from hetplan.cli.arguments import AsJson
 from hetplan.cli.output import Output
+from hetplan.errors import InputError
 
-__all__ = ["options", "questions", "solvers"]
+__all__ = ["Catalog", "list_catalog", "option_rows", "takes"]
 
 
-def questions(as_json: AsJson = False) -> None:
-    """List what can be decided."""
-    with Output("questions", as_json=as_json) as out:
-        from hetplan.registry import problem, problem_names
+class Catalog(StrEnum):
+    """What can be listed."""
 
-        rows = []
-        for name in problem_names():
-            asked = problem(name)
-            formulations, aliases, about = list(asked.formulations), list(asked.aliases), _opening(asked)
-            rows.append((name, ", ".join(formulations), ", ".join(aliases) or "-", about))
-            out.send({"question": name, "formulations": formulations, "aliases": aliases, "about": about})
-        out.people.table(("question", "formulations (default first)", "also called", "decides"), rows)
-        out.people.line()
-        out.people.line("`hetplan options QUESTION` lists what can be set.")
+    PROBLEMS = "problems"
+    OPTIONS = "options"
+    SOLVERS = "solvers"
+    LAWS = "laws"
+    FORMATS = "formats"
+
+
+def _problems() -> list[str]:
+    from hetplan.registry import problem_names
+
+    return problem_names()
+
+
+def list_catalog(
+    what: Annotated[Catalog, typer.Argument(metavar="WHAT", help="problems, options, solvers, laws or formats.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[WORD...]",
+            help="A problem, of options; of laws a model, GPU, engine ...",
+            autocompletion=_problems,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List problems, options, solvers, laws of engines, formats.
+
+    A problem is what is decided. `hetplan solve` takes the most specific one that fits the files. Laws ship with
+    hetplan, each with where it comes from and how far it is off: `hetplan list laws llama h100`.
+    """
+    with Output("list", as_json=as_json) as out:
+        if what is Catalog.LAWS:
+            _list_laws(out, words or ())
+            return
+        if len(words or ()) != (what is Catalog.OPTIONS):
+            why = "the options of one problem" if what is Catalog.OPTIONS else f"{what.value} are listed all together"
+            remedy = f"Name one of {', '.join(_problems())}: hetplan list options pool."
+            remedy = remedy if what is Catalog.OPTIONS else "Leave it out."
+            raise InputError.one(file="WORD", value=" ".join(words or ()), why=why, remedy=remedy)
+        if words:
+            _list_options(out, words[0])
+        else:
+            listed = {Catalog.PROBLEMS: _list_problems, Catalog.SOLVERS: _list_solvers, Catalog.FORMATS: _list_formats}
+            listed[what](out)
+
+
+def _list_problems(out: Output) -> None:
+    from hetplan.registry import problem, problem_names
+
+    rows = []
+    for name in problem_names():
+        asked = problem(name)
+        formulations, aliases, about = list(asked.formulations), list(asked.aliases), _opening(asked)
+        rows.append((name, ", ".join(formulations), ", ".join(aliases) or "-", about))
+        out.send({"problem": name, "formulations": formulations, "aliases": aliases, "about": about})
+    out.people.table(("problem", "formulations (default first)", "also called", "decides"), rows)
+    out.people.line()
+    out.people.line("`hetplan list options PROBLEM` lists what can be set.")
 
 
 def _opening(question: type) -> str:
@@ -35,34 +85,21 @@ def _opening(question: type) -> str:
     return (sys.modules[package if room == "question" else question.__module__].__doc__ or "").strip().split("\n")[0]
 
 
-def _names() -> list[str]:
-    from hetplan.registry import problem_names
+def _list_options(out: Output, name: str) -> None:
+    from hetplan.registry import problem
 
-    return problem_names()
-
-
-def options(
-    question: Annotated[
-        str, typer.Argument(metavar="QUESTION", help="See `hetplan questions`.", autocompletion=_names)
-    ],
-    as_json: AsJson = False,
-) -> None:
-    """List what can be set about a question."""
-    with Output("options", as_json=as_json) as out:
-        from hetplan.registry import problem
-
-        asked = problem(question)
-        for position, (formulation, model) in enumerate(asked.formulations.items()):
-            rows = option_rows(model.model_json_schema())
-            default = " (the default)" if position == 0 else ""
-            like = f", like {asked.like[formulation]}" if formulation in asked.like else ""
-            out.people.line(f"{formulation}{default}{like}: {_summary(model)}")
-            out.people.table(("option", "default", "takes", "meaning"), rows)
-            out.people.line()
-            for name, default_text, takes, meaning in rows:
-                body = {"name": name, "default": default_text, "takes": takes, "meaning": meaning}
-                out.send({"formulation": formulation, "option": body})
-        out.people.line("Set one with --set NAME=VALUE; choose a formulation with --formulation NAME.")
+    asked = problem(name)
+    for position, (formulation, model) in enumerate(asked.formulations.items()):
+        rows = option_rows(model.model_json_schema())
+        default = " (the default)" if position == 0 else ""
+        like = f", like {asked.like[formulation]}" if formulation in asked.like else ""
+        out.people.line(f"{formulation}{default}{like}: {_summary(model)}")
+        out.people.table(("option", "default", "takes", "meaning"), rows)
+        out.people.line()
+        for option, default_text, accepted, meaning in rows:
+            body = {"name": option, "default": default_text, "takes": accepted, "meaning": meaning}
+            out.send({"formulation": formulation, "option": body})
+    out.people.line("Set one with --set NAME=VALUE; choose a formulation with --formulation NAME.")
 
 
 def option_rows(schema: dict[str, Any]) -> list[tuple[str, str, str, str]]:
@@ -110,17 +147,49 @@ def _summary(model: type) -> str:
     return text.split(": ", 1)[-1]
 
 
-def solvers(as_json: AsJson = False) -> None:
-    """List the engines, preferred ones first."""
-    with Output("solvers", as_json=as_json) as out:
-        from hetplan.registry import solvers as registered
+def _list_solvers(out: Output) -> None:
+    from hetplan.registry import solvers
 
-        rows = []
-        for engine in registered():
-            version = engine.version()
-            summary = (type(engine).__doc__ or "").strip().split("\n")[0]
-            rows.append((engine.name, engine.form, version or "not installed", summary))
-            out.send({"solver": engine.name, "form": engine.form, "version": version or None, "about": summary})
-        out.people.table(("solver", "form", "version", "what it is"), rows)
-        out.people.line()
-        out.people.line("`hetplan solve --solver NAME` picks one; `hetplan doctor` says how to install the others.")
+    rows = []
+    for engine in solvers():
+        version = engine.version()
+        summary = (type(engine).__doc__ or "").strip().split("\n")[0]
+        rows.append((engine.name, engine.form, version or "not installed", summary))
+        out.send({"solver": engine.name, "form": engine.form, "version": version or None, "about": summary})
+    out.people.table(("solver", "form", "version", "what it is"), rows)
+    out.people.line()
+    out.people.line("`hetplan solve --solver NAME` picks one; `hetplan doctor` says how to install the others.")
+
+
+def _list_formats(out: Output) -> None:
+    from hetplan.cli.inputs import Schema
+    from hetplan.registry import importers
+
+    rows = [(one.value, "an own file", f"hetplan check --schema {one.value}") for one in Schema]
+    rows += [(name, "another tool's file", f"hetplan import {name} FILE") for name in sorted(importers())]
+    for name, what, command in rows:
+        out.send({"format": name, "what": what, "command": command})
+    out.people.table(("format", "what it is", "command"), rows)
+
+
+def _list_laws(out: Output, words: Sequence[str]) -> None:
+    from hetplan.profiles.catalogue import known_laws
+
+    rows = []
+    for one in known_laws(words):
+        law, of = one.law, one.identity
+        out.send({"engine": of, "date": one.date, "law": law.model_dump(mode="json", exclude_defaults=True)})
+        card = f"{of['gpus']} x {of['gpu']} {of['parallel']}"
+        experts = f"{law.experts_ms:.3g}" if law.experts_ms else "-"
+        error, fit = (f"{100.0 * (value or 0.0):.1f}%" for value in (law.error_mean, (law.fit_error or (0.0,))[0]))
+        version = f"{of['engine']} {of['version']}".strip()
+        rows.append((of["model"], of["precision"], card, version, f"{law.base_ms:.3g}", experts, law.basis, error, fit))
+    if not rows:
+        raise InputError.one(
+            file="list", value=" ".join(words), why="no law is of all of these",
+            remedy="Leave a word out; `hetplan list laws` shows all.",
+        )  # fmt: skip
+    titles = ("model", "precision", "GPUs", "engine", "base ms", "experts ms", "basis", "off", "fit off")
+    out.people.table(titles, rows, right=("base ms", "experts ms", "off", "fit off"))
+    out.people.line()
+    out.people.line("`--json` shows each as a profile's engine has it (`law`); its KV room is the server's to say.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hetplan.cli.arguments import AsJson, option
+from hetplan.cli.given_files import GivenFiles, plan_from, sort_files
 from hetplan.cli.output import Exit, Output, Page, number
 from hetplan.cli.whatif import Jobs, JournalFile, On
 from hetplan.errors import InputError
@@ -76,23 +77,22 @@ def compare(
     journal: JournalFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set ways to serve one demand side by side, each at the cheapest setting that has as many queries in time.
+    """Compare ways to serve one demand at the same SLO attainment, or several plans.
 
     The plan, static peaks, Kubernetes' autoscaler, concurrency scaling, replanning and perfect foresight are played
     under the same queries. With several plan files, their figures are set side by side instead.
     """
     with Output("compare", as_json=as_json, quiet=str(csv) == "-") as out:
-        plans, others = _sorted(files)
-        if len(plans) > 1:
-            _plans(out, plans, others)
+        named = sort_files(files, "compare", plans=(1, len(files)), needs_inputs=False)
+        if len(named.plans) > 1:
+            _plans(out, named)
             return
-        if len(plans) != 1 or len(others) < 2:
-            named = ", ".join(map(str, plans)) or f"no plan among {', '.join(map(str, files))}"
+        if not named.has_inputs:
             raise InputError.one(
-                file="PLAN", value=named, why="a plan, its profiles and its SLO file are compared, or several plans",
+                file=str(named.plan), why="a plan, its profiles and its SLO file are compared, or several plans",
                 remedy="Write hetplan compare plan.json profile.json slo.json, or name two plans.",
             )  # fmt: skip
-        tried, inputs = _read(out, plans[0], others)
+        tried, inputs = plan_from(named.plan, warn=out.warn), named.inputs
         chosen = tuple(name.strip() for name in ways.split(";")) if ways is not None else None
         what = _what(inputs, demand, mean, hours, attain=attain, ways=chosen, seeds=seeds, seed=seed, noise=noise,
                      every_s=every, fresh=fresh)  # fmt: skip
@@ -106,39 +106,17 @@ def compare(
         out.end(Exit.OK, reason, comparison=found.as_dict())
 
 
-def _sorted(files: list[Path]) -> tuple[list[Path], list[Path]]:
-    """Plans, and the other files in the order given; a file says what it is."""
-    from hetplan.profiles.read_json import read_json
-
-    plans, others = list[Path](), list[Path]()
-    for file in files:
-        document = read_json(file, file=str(file))
-        said = str(document.get("format", "")) if isinstance(document, dict) else ""
-        is_plan = said.startswith("hetplan/plan/")
-        (plans if is_plan else others).append(file)
-    return plans, others
-
-
-def _read(out: Output, plan: Path, others: list[Path]) -> tuple[Plan, Inputs]:
-    from hetplan.cli.given_files import plan_from
-    from hetplan.profiles.load import load_inputs
-
-    return plan_from(plan, warn=out.warn), load_inputs(others[:-1], others[-1])
-
-
-def _plans(out: Output, plans: list[Path], others: list[Path]) -> None:
+def _plans(out: Output, named: GivenFiles) -> None:
     """Plan files beside one another; with the files that they were made from, at their prices."""
-    from hetplan.profiles.load import load_inputs
     from hetplan.studies.comparison import compare_plans
 
-    inputs = load_inputs(others[:-1], others[-1]) if len(others) > 1 else None
-    found = compare_plans(plans, inputs)
+    found = compare_plans(named.plans, named.inputs if named.has_inputs else None)
     for title, columns, rows in found.tables():
         out.people.heading(title)
         out.people.table(columns, [[number(cell) for cell in row] for row in rows])
     for note in found.notes:
         out.warn(note)
-    out.end(Exit.OK, f"{len(plans)} plans side by side", comparison=found.as_dict())
+    out.end(Exit.OK, f"{len(named.plans)} plans side by side", comparison=found.as_dict())
 
 
 def _what(

@@ -1,4 +1,4 @@
-"""`hetplan desk` and `hetplan serve`: a page to plan by hand, and planning for other programs over HTTP."""
+"""`hetplan desk`: a page to plan by hand, and planning for other programs over HTTP, by one server."""
 
 from __future__ import annotations
 
@@ -18,60 +18,52 @@ from hetplan.errors import InputError
 if TYPE_CHECKING:
     from hetplan.desk.work import Allowance
 
-__all__ = ["desk", "serve"]
+__all__ = ["desk"]
 
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="[PROFILE... SLO]", help="Files to begin with; others may be loaded."),
+    typer.Argument(metavar="[FILES...]", help="Profiles and SLO to begin with; others may be loaded."),
 ]
 HostName = Annotated[str, option("--host", "ADDRESS", "Address to listen on: this machine only.")]
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes any that is free.")]
-AtOnce = Annotated[int, typer.Option("--at-once", min=1, max=64, help="Requests worked on side by side.")]
-Waiting = Annotated[int, typer.Option("--waiting", min=0, help="Requests that may wait; more get 429.")]
-Seconds = Annotated[float, typer.Option("--seconds", min=0.1, help="The longest that one request may take.")]
-Megabytes = Annotated[float, typer.Option("--megabytes", min=0.001, help="The largest request.")]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, max=64, help="Requests worked on at the same time.")]
+Queue = Annotated[int, typer.Option("--queue", min=0, help="Requests that may wait; more get 429.")]
+Seconds = Annotated[
+    float, typer.Option("--time-limit", metavar="SECONDS", min=0.1, help="The longest that one request may take.")
+]
+MAX_REQUEST_BYTES = 8_000_000
+"""A profile of a thousand measured tables has some 4 MB."""
 
 
 def desk(
     files: Files = None,
     host: HostName = "127.0.0.1",
     port: Port = 8610,
-    at_once: AtOnce = 2,
-    waiting: Waiting = 16,
-    seconds: Seconds = 60.0,
-    megabytes: Megabytes = 8.0,
+    jobs: Jobs = 2,
+    queue: Queue = 16,
+    time_limit: Seconds = 60.0,
+    no_page: Annotated[bool, typer.Option("--no-page", help="Only the HTTP API, for other programs.")] = False,
 ) -> None:
-    """Open a page on this machine to plan by hand.
+    """Serve the planning page and the HTTP API on this machine.
 
-    Move budget, limits, rate and stock, pin machines: the plan follows at once with planned sizes, marked as not yet
-    confirmed, and the confirmed one replaces it. Needs the extra `desk`: pip install 'hetplan[desk]'.
-    """
-    with Output("desk") as out:
-        _serve(out, (host, port), _allowance(at_once, waiting, seconds, megabytes), page=True, begin=_documents(files))
-
-
-def serve(
-    host: HostName = "127.0.0.1",
-    port: Port = 8610,
-    at_once: AtOnce = 2,
-    waiting: Waiting = 16,
-    seconds: Seconds = 60.0,
-    megabytes: Megabytes = 8.0,
-) -> None:
-    """Answer POST /v1/solve, /v1/verify and /v1/simulate for other programs.
-
-    The contract is at /v1/openapi.json. The token is HETPLAN_TOKEN of the environment, else a new one that is shown.
+    On the page move budget, limits, rate and stock, pin machines: the plan follows at once with planned sizes, marked
+    as not yet confirmed, and the confirmed one replaces it. Programs POST to /v1/solve, /v1/verify and /v1/simulate;
+    the contract is at /v1/openapi.json. The token is HETPLAN_TOKEN of the environment, else a new one that is shown.
     Needs the extra `desk`: pip install 'hetplan[desk]'.
     """
-    with Output("serve") as out:
-        _serve(out, (host, port), _allowance(at_once, waiting, seconds, megabytes), page=False, begin=None)
+    with Output("desk") as out:
+        if no_page and files:
+            why = "files are what the page begins with"
+            raise InputError.one(file=str(files[0]), why=why, remedy="Leave them out, or --no-page.")
+        begin = _documents(files)
+        _serve(out, (host, port), _allowance(jobs, queue, time_limit), page=not no_page, begin=begin)
 
 
-def _allowance(at_once: int, waiting: int, seconds: float, megabytes: float) -> Allowance:
+def _allowance(jobs: int, queue: int, time_limit: float) -> Allowance:
     _check_installed()
     from hetplan.desk.work import Allowance
 
-    return Allowance(at_once=at_once, waiting=waiting, seconds=seconds, bytes=int(megabytes * 1e6))
+    return Allowance(at_once=jobs, waiting=queue, seconds=time_limit, bytes=MAX_REQUEST_BYTES)
 
 
 def _check_installed() -> None:
@@ -87,18 +79,18 @@ def _documents(files: list[Path] | None) -> tuple[Any, Any] | None:
     """The profile and the SLO as documents, checked as every command checks them."""
     if not files:
         return None
-    if len(files) < 2:
-        why = "a profile and an SLO file are needed, or neither"
-        raise InputError.one(file=str(files[0]), why=why, remedy="Name both: hetplan desk profile.json slo.json.")
-    from hetplan.profiles.load import load_inputs
+    from hetplan.cli.given_files import sort_files
     from hetplan.profiles.read_json import read_json
 
-    *profiles, slo = files
-    inputs = load_inputs(profiles, slo)
-    if len(profiles) == 1:
-        return read_json(profiles[0], file=str(profiles[0])), read_json(slo, file=str(slo))
+    named = sort_files(files, "desk")
+    if named.state is not None or named.measured is not None:
+        why = "the page begins with profiles and an SLO file"
+        raise InputError.one(file=str(named.state or named.measured), why=why, remedy="Leave it out.")
+    inputs, slo = named.inputs, read_json(named.slo, file=str(named.slo))
+    if len(named.profiles) == 1:
+        return read_json(named.profiles[0], file=str(named.profiles[0])), slo
     merged = inputs.profile.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return {"format": inputs.profile.format, **merged}, read_json(slo, file=str(slo))
+    return {"format": inputs.profile.format, **merged}, slo
 
 
 def _serve(

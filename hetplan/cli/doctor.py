@@ -40,7 +40,7 @@ _PACKAGES = (
     _Package("torch", "torch", "Bayesian optimisation", "bayes"),
     _Package("botorch", "botorch", "Bayesian optimisation", "bayes"),
     _Package("gpytorch", "gpytorch", "Bayesian optimisation", "bayes"),
-    _Package("starlette", "starlette", "the server of `hetplan desk` and `hetplan serve`", "desk"),
+    _Package("starlette", "starlette", "the server of `hetplan desk`", "desk"),
     _Package("uvicorn", "uvicorn", "the same", "desk"),
     _Package("onnxruntime", "onnxruntime", "the embedded model server", "serve"),
 )
@@ -61,7 +61,7 @@ def doctor(
     try_imports: TwoOf = False, compile_ahead: Compile = False, gpus: Gpus = False, record: Recorded = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """See what is installed and what clashes.
+    """Check this installation: what is there, and what clashes.
 
     Says how to mend it, and where compiled code is kept. Exit 1 when something needed is missing or clashes.
     """

@@ -11,10 +11,10 @@ code  meaning
 3     infeasible, or a stated target cannot be met; explained, with repairs; no plan file
 4     the plan is verified, but an explicit `--gap` or `--require-proof` was not reached before a limit
 5     a limit or a budget ended the work with no plan
-6     a check failed: verification, a `--recheck` that disagrees, a broken promise, a plugin without a check
+6     a check failed: verification, a broken promise, a problem without a check
 7     apply could not reach or keep the wanted state
 8     differences were found (`diff --exit-code`)
-9     simulation and measurement disagree (`load`)
+9     simulation and measurement disagree (`loadtest`)
 130   interrupted; the best plan so far is written where the method has one
 ====  ==========================================================================================================
 """

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hetplan.cli.arguments import AsJson, Measured, PlanFile, StateFile
-from hetplan.cli.given_files import plan_from
+from hetplan.cli.arguments import AsJson, PlanAndFiles
+from hetplan.cli.given_files import plan_from, sort_files
 from hetplan.cli.output import Exit, Output, number
 from hetplan.cli.whatif import Jobs, JournalFile, On
-from hetplan.errors import InputError
 
 if TYPE_CHECKING:
     from hetplan.profiles.plan import Plan
@@ -23,10 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["explain"]
 
-Files = Annotated[
-    list[Path] | None,
-    typer.Argument(metavar="[PROFILE... SLO]", readable=False, help="The plan's own files, to try others with."),
-]
 
 Seconds = Annotated[
     float | None,
@@ -35,10 +29,7 @@ Seconds = Annotated[
 
 
 def explain(
-    plan: PlanFile,
-    files: Files = None,
-    state: StateFile = None,
-    measured: Measured = None,
+    files: PlanAndFiles,
     jobs: Jobs = 1,
     on: On = None,
     journal: JournalFile = None,
@@ -48,25 +39,22 @@ def explain(
     time_limit: Seconds = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say why a plan has these machines, what would bring in others, what binds and what it costs.
+    """Say why these machines, what is binding, and the next best plans.
 
     With the plan's files each of these is tried by solving again. Without them, only what the plan says is shown.
     """
     with Output("explain", as_json=as_json) as out:
-        given = plan_from(plan, warn=out.warn)
-        if not files:
+        named = sort_files(files, "explain", plans=(1, 1), needs_inputs=False)
+        given = plan_from(named.plan, warn=out.warn)
+        if not named.has_inputs:
             _of_plan(out, given)
             return
-        if len(files) < 2:
-            remedy = "Name both: hetplan explain plan.json profile.json slo.json."
-            raise InputError.one(file=str(files[0]), why="a profile and an SLO file, or neither", remedy=remedy)
         from hetplan.cli.long_work import interruptible, progress, quiet_engines
         from hetplan.planner.spread import Spread
         from hetplan.planner.summary import summarize
-        from hetplan.profiles.load import load_inputs
         from hetplan.studies.explain import explain_for
 
-        inputs = load_inputs(files[:-1], files[-1], state=state, measured=measured)
+        inputs = named.inputs
         with quiet_engines(out), progress(out) as show:
 
             def work(cancel: threading.Event) -> Explanation:

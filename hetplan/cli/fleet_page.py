@@ -6,40 +6,19 @@ import csv
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from hetplan.cli.arguments import AsJson, PlanFile, option
-from hetplan.cli.given_files import plan_from
-from hetplan.cli.output import Exit, Output, Page, number
-from hetplan.errors import InputError
+from hetplan.cli.output import Output, Page, number
 
 if TYPE_CHECKING:
     from hetplan.planner.outcome import Outcome
     from hetplan.profiles.plan import Plan
     from hetplan.profiles.plan_parts import Bill, Lever
 
-__all__ = ["bill", "bill_csv", "show_bill", "show_offers", "write_ways"]
+__all__ = ["bill_csv", "show_bill", "show_offers", "totals", "write_ways"]
 
-CsvTo = Annotated[Path | None, option("--csv", "FILE", "Write its lines, totals and ways to buy here as CSV.")]
 COLUMNS = ("period", "offer", "app", "committed", "rented", "cost_per_hour", "starts_per_hour")
 OF_TOTALS = ("cost_per_day", "cost_per_month", "saves_per_hour", "verified", "kept")
-
-
-def bill(plan: PlanFile, csv_to: CsvTo = None, as_json: AsJson = False) -> None:
-    """What a plan with periods costs: per hour, day and month, per application and offer, and what each lever saves."""
-    with Output("bill", as_json=as_json) as out:
-        found = plan_from(plan, warn=out.warn)
-        if found.bill is None:
-            raise InputError.one(
-                file=str(plan), path="$.bill", why="the plan has no bill: only plans with periods have one",
-                remedy="Plan with the question fleet, or see the bill of one period: hetplan report.",
-            )  # fmt: skip
-        show_bill(found.bill, out.people)
-        if csv_to is not None:
-            csv_to.write_text(bill_csv(found.bill))
-            out.people.line(f"written to {csv_to}")
-        bill_of = found.bill.model_dump(mode="json", exclude_none=True)
-        out.end(Exit.OK, "done", bill=bill_of, totals=list(totals(found.bill)))
 
 
 def totals(bill: Bill) -> Iterator[dict[str, Any]]:
@@ -85,7 +64,7 @@ def write_ways(outcome: Outcome, out: Output, folder: Path) -> dict[str, str]:
     from hetplan.profiles.plan_file import write_plan
 
     if not outcome.ways:
-        out.warn("--ways: nothing is written: only a bill of several periods has levers, without --set levers=false")
+        out.warn("--alternatives: nothing is written: only a front, or a bill of several periods, has other plans")
         return {}
     folder.mkdir(exist_ok=True)
     written = {}

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetplan.cli.output import Page, number
-from hetplan.errors import InputError
 
 if TYPE_CHECKING:
     from hetplan.planner.front import FrontOf
@@ -61,9 +60,7 @@ def front_body(front: FrontOf[Outcome]) -> dict[str, Any]:
 
 def front_of(outcome: Outcome, page: Page, folder: Path | None) -> dict[str, Any]:
     """Show the front, write it where a folder is named, and say it as the last JSON object does."""
-    if outcome.front is None:
-        why = "the objective names one wish after the other, so there is one plan"
-        raise InputError.one(file="--front", why=why, remedy='Write "objective": [{"front": ["quality", "cost"]}].')
+    assert outcome.front is not None
     show_front(outcome.front, page)
     if folder is not None:
         page.line(f"  written to {folder}: {len(write_front(outcome.front, folder))} files")

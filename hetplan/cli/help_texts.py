@@ -19,51 +19,44 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hetplan simulate plan.json profile.json slo.json",
         "hetplan simulate plan.json profile.json slo.json --arrivals gamma:0.5 --baselines --svg plan.svg",
     ),
-    "load": (
-        "hetplan load plan.json profile.json slo.json --endpoint http://127.0.0.1:8600",
-        "hetplan load plan.json profile.json slo.json --endpoint http://127.0.0.1:8600 --arrivals gamma:0.5",
+    "loadtest": (
+        "hetplan loadtest plan.json profile.json slo.json --endpoint http://127.0.0.1:8600",
+        "hetplan loadtest plan.json profile.json slo.json --endpoint http://127.0.0.1:8600 --arrivals gamma:0.5",
     ),
     "compare": (
         "hetplan compare plan.json profile.json slo.json --demand rates.csv --hours 24:48 --svg money.svg",
         "hetplan compare now.json saving.json",
     ),
-    "bill": ("hetplan bill plan.json", "hetplan bill plan.json --csv bill.csv"),
     "explain": ("hetplan explain plan.json profile.json slo.json",),
     "whatif": ("hetplan whatif profile.json slo.json --vary budget=1:5",),
-    "show": ("hetplan show plan.json profile.json slo.json", "hetplan show plan.json --view hours"),
+    "show": ("hetplan show plan.json profile.json slo.json", "hetplan show plan.json --view bill --csv bill.csv"),
     "report": (
         "hetplan report plan.json profile.json slo.json -o report.html",
         "hetplan report plan.json -o report.html",
     ),
-    "desk": ("hetplan desk profile.json slo.json", "hetplan desk --port 0"),
-    "serve": ("HETPLAN_TOKEN=... hetplan serve --port 8610",),
+    "desk": ("hetplan desk profile.json slo.json", "HETPLAN_TOKEN=... hetplan desk --no-page --port 8610"),
     "diff": ("hetplan diff old.json new.json --exit-code", "hetplan diff plan.json --hosts hosts.toml --exit-code"),
     "apply": (
         "hetplan apply plan.json --hosts hosts.toml",
         "hetplan apply plan.json --hosts hosts.toml --yes",
         "hetplan apply --undo --hosts hosts.toml --yes",
+        "hetplan apply --restore --hosts hosts.toml --systemd /etc/systemd/system",
     ),
     "status": ("hetplan status --hosts hosts.toml", "hetplan status --hosts hosts.toml -o state.json --over 10"),
-    "watch": (
-        "hetplan watch profile.json slo.json --hosts hosts.toml",
-        "hetplan watch profile.json slo.json --hosts hosts.toml --once --dry-run",
-    ),
-    "keep": ("hetplan keep --hosts hosts.toml", "hetplan keep --hosts hosts.toml --systemd /etc/systemd/system"),
-    "manifests": (
-        "hetplan manifests plan.json --hosts hosts.toml --kubernetes 1.32 -o deploy",
-        "hetplan manifests plan.json --hosts hosts.toml --kubernetes 1.32 --scaling keda -o deploy",
+    "autoscale": (
+        "hetplan autoscale profile.json slo.json --hosts hosts.toml",
+        "hetplan autoscale profile.json slo.json --hosts hosts.toml --once --dry-run",
     ),
     "keys": ("hetplan keys --hosts hosts.toml",),
     "down": ("hetplan down --hosts hosts.toml --yes",),
-    "check": ("hetplan check profile.json slo.json", "hetplan check profile.json slo.json --strict"),
+    "check": ("hetplan check profile.json slo.json", "hetplan check --schema profile > profile.schema.json"),
     "profile": ("hetplan profile measure.toml -o profile.json",),
-    "engine": ("hetplan engine llama-8b-h100 profile.json --port 8000",),
     "import": ("hetplan import melange gpu_info.json -o imported",),
-    "schema": ("hetplan schema profile > profile.schema.json",),
-    "export": ("hetplan export profile.json slo.json --form mps -o pool.mps",),
-    "questions": ("hetplan questions",),
-    "options": ("hetplan options pool",),
-    "solvers": ("hetplan solvers",),
+    "render": (
+        "hetplan render plan.json --to kubernetes --hosts hosts.toml --set version=1.32 -o deploy",
+        "hetplan render profile.json slo.json --to mps -o pool.mps",
+    ),
+    "list": ("hetplan list problems", "hetplan list options pool", "hetplan list laws deepseek-v3 h200 vllm --json"),
     "doctor": ("hetplan doctor",),
 }
 """Command -> the examples at the end of its help."""
@@ -72,7 +65,7 @@ WELCOME = """hetplan {version} - proved, verified deployment plans for ML infere
 
 What to do next:
   hetplan init                                        begin with your own model, prices and latencies
-  hetplan questions                                   what it can decide
+  hetplan list problems                               what it can decide
   hetplan check profile.json slo.json                 look your files over
   hetplan solve profile.json slo.json -o plan.json    make a plan, proved and verified
   hetplan doctor                                      see what is installed

@@ -1,9 +1,10 @@
-"""The commands that touch hosts or look at what runs there: `hetplan apply`, `status`, `keep` and `down`."""
+"""The commands that touch hosts or look at what runs there: `hetplan apply`, `status` and `down`."""
 
 from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from hetplan.executor.units import Seen
     from hetplan.profiles.plan import Plan
 
-__all__ = ["apply", "down", "keep", "show_difference", "status"]
+__all__ = ["apply", "down", "show_difference", "status"]
 
 
 def apply(
@@ -35,19 +36,34 @@ def apply(
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Kubernetes: take fields that others set by hand.")
     ] = False,
+    restore: Annotated[
+        bool, typer.Option("--restore", help="Start again what was applied on this machine, after it was restarted.")
+    ] = False,
+    systemd: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="With --restore: write units for systemd that do it, and start nothing."),
+    ] = None,
     wait: Wait = 0.0,
     as_json: AsJson = False,
 ) -> None:
-    """Bring hosts to what a plan wants; without `--yes`, show what that would change.
+    """Start, change and stop replicas until the hosts match the plan.
 
-    What ran before runs again where the wanted state cannot be reached (exit 7). An apply that was killed is finished
-    by the next one, or undone by `--undo --yes`.
+    Without `--yes` it only shows what would change. What ran before runs again where the wanted state cannot be reached
+    (exit 7). An apply that was killed is finished by the next one, or undone by `--undo --yes`.
+
+    `--restore` acts at once: it starts the keepers of this machine where they are missing, and with them comes back all
+    that was applied.
     """
     with Output("apply", as_json=as_json) as out:
         from hetplan.executor.deployment import Deployment
         from hetplan.executor.hosts_file import read_hosts, with_setting
         from hetplan.registry import target
 
+        beside = {"--yes": yes, "--undo": undo, "--period": period, "--take-over": take_over, "--wait": wait}
+        _check_flags(plan, restore=restore, systemd=systemd, beside=beside)
+        if restore:
+            _restore(out, hosts, systemd)
+            return
         if (plan is None) != undo:
             why = "--undo goes back to what ran before; it takes no plan" if undo else "which plan?"
             raise InputError.one(path="PLAN", why=why, remedy="Write hetplan apply PLAN, or hetplan apply --undo.")
@@ -68,6 +84,44 @@ def apply(
             reason = f"{done} step{'' if done == 1 else 's'} done" if done else "nothing to do: all runs as wanted"
             out.people.line(f"{reason}; queries go to {applied.endpoint}{_path(deployment)}")
             out.end(Exit.OK, reason, endpoint=applied.endpoint)
+
+
+def _check_flags(plan: Path | None, *, restore: bool, systemd: Path | None, beside: Mapping[str, object]) -> None:
+    """`--restore` is an action of its own, and `--systemd` a way to do it."""
+    extra = [str(plan)] if plan is not None else [name for name, value in beside.items() if value]
+    if restore and extra:
+        why = "it starts at once what was applied before, and takes neither a plan nor what says how to apply one"
+        remedy = f"Leave {extra[0]} out: hetplan apply --restore --hosts hosts.toml."
+        raise InputError.one(file="--restore", value=extra[0], why=why, remedy=remedy)
+    if systemd is not None and not restore:
+        raise InputError.one(file="--systemd", why="units restore what was applied", remedy="Add --restore.")
+
+
+def _restore(out: Output, hosts: Path, systemd: Path | None) -> None:
+    """Start the keepers of this machine where they are missing, or write units for systemd that do so."""
+    from hetplan.executor.deployment import Deployment
+    from hetplan.executor.hosts_file import read_hosts
+    from hetplan.executor.local import Local
+    from hetplan.executor.systemd import unit_name, unit_text
+    from hetplan.profiles.plan_file import write_atomically
+    from hetplan.registry import target
+
+    read = read_hosts(hosts)
+    with Deployment(read, targets=target) as deployment:
+        local = {name: one for name, one in deployment.targets.items() if isinstance(one, Local)}
+        for name, one in local.items():
+            if systemd is None:
+                one.keep()
+                continue
+            systemd.mkdir(parents=True, exist_ok=True)
+            path = systemd / unit_name(read, name)
+            write_atomically(path, unit_text(read, one).encode())
+            out.send({"unit": str(path)})
+            out.people.line(f"written: {path}")
+        done = "units for systemd" if systemd is not None else "keepers run"
+        reason = f"{len(local)} {done}" if local else "no target of kind local: nothing to restore here"
+        out.people.line(reason)
+        out.end(Exit.OK, reason)
 
 
 def _path(deployment: Deployment) -> str:
@@ -123,8 +177,9 @@ def status(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write the state file to standard output.")] = False,
 ) -> None:
-    """Show what runs. The state file that `--json` or `-o` writes is what `hetplan solve --state` reads.
+    """Print what runs.
 
+    The state file that `--json` or `-o` writes is what `hetplan solve` reads.
     Exit 7 where something of the last apply should run and does not, with a line for each.
     """
     with Output("status", quiet=as_json) as out:
@@ -171,49 +226,13 @@ def status(
             out.end(Exit.APPLY_FAILED if missing else Exit.OK, reason)
 
 
-def keep(
-    hosts: HostsFileOption,
-    systemd: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Write units for systemd into this folder; start nothing.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Start the keepers of this machine where they are missing; with them comes back all that was applied.
-
-    With `--systemd` the machine's systemd does that from then on, also when it starts.
-    """
-    with Output("keep", as_json=as_json) as out:
-        from hetplan.executor.deployment import Deployment
-        from hetplan.executor.hosts_file import read_hosts
-        from hetplan.executor.local import Local
-        from hetplan.executor.systemd import unit_name, unit_text
-        from hetplan.profiles.plan_file import write_atomically
-        from hetplan.registry import target
-
-        read = read_hosts(hosts)
-        with Deployment(read, targets=target) as deployment:
-            kept = {name: one for name, one in deployment.targets.items() if isinstance(one, Local)}
-            for name, one in kept.items():
-                if systemd is None:
-                    one.keep()
-                    continue
-                path = systemd / unit_name(read, name)
-                write_atomically(path, unit_text(read, one).encode())
-                out.send({"unit": str(path)})
-                out.people.line(f"written: {path}")
-            done = "units for systemd" if systemd is not None else "keepers run"
-            reason = f"{len(kept)} {done}" if kept else "no target of kind local: nothing to keep here"
-            out.people.line(reason)
-            out.end(Exit.OK, reason)
-
-
 def down(
     hosts: HostsFileOption,
     yes: Annotated[bool, typer.Option("--yes", help="Act. Without it what would be stopped is shown.")] = False,
     wait: Wait = 0.0,
     as_json: AsJson = False,
 ) -> None:
-    """Stop the router, all workers and their keepers; no process of the deployment is left."""
+    """Stop all that runs: the router, all replicas and their keepers. No process of the deployment is left."""
     with Output("down", as_json=as_json) as out:
         from hetplan.executor.deployment import Deployment
         from hetplan.executor.hosts_file import read_hosts

@@ -96,7 +96,7 @@ def init(
     budget: Budget = None, folder: Folder = Path(), as_yaml: AsYaml = False, add: Add = False, force: Force = False,
     example: Example = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Write a first profile.json and slo.json.
+    """Write a first profile and SLO file from your numbers.
 
     Asks on a terminal for what was not given. Everything that is assumed is shown.
     """
@@ -168,7 +168,7 @@ def _copy(out: Output, example: str, folder: Path, *, force: bool) -> None:
         write_atomically(folder / path.name, path.read_bytes())
         out.people.line(f"written to {folder / path.name}")
     more = [name for name in ("state", "measured") if (folder / f"{name}.json").exists()]
-    given = [word for name in more for word in (f"--{name}", folder / f"{name}.json")]
+    given = [folder / f"{name}.json" for name in more]
     read = (folder / "profile.json", folder / "slo.json")
     command = next_command(out, ["solve", *read, *given, "-o", folder / "plan.json"])
     out.end(Exit.OK, "an example", next=command)
@@ -265,7 +265,7 @@ def _say(out: Output, folder: Path, names: Sequence[str], made: Made, inputs: In
     for text in made.assumed:
         out.people.line(f"  - {text}")
     files = [made.beside, folder / names[0] if made.profile is not None else None, folder / names[1]]
-    more = ["--measured", folder / "measured.json"] if made.measured is not None else []
+    more = [folder / "measured.json"] if made.measured is not None else []
     read = [path for path in files if path is not None]
     command = next_command(out, ["solve", *read, *more, "-o", folder / "plan.json"])
     out.end(Exit.OK, "files written", assumed=list(made.assumed), answered_by=answered_by, next=command)

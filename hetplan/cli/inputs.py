@@ -1,4 +1,4 @@
-"""The commands about input files: `hetplan check`, `hetplan import` and `hetplan schema`."""
+"""The commands about input files: `hetplan check` and `hetplan import`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson, Profiles, Settings, SloFile, StateFile, read_settings
+from hetplan.cli.arguments import AsJson, Settings, read_settings
+from hetplan.cli.given_files import sort_files
 from hetplan.cli.output import Exit, Output
 from hetplan.errors import Fault, InputError
 
@@ -20,27 +21,49 @@ if TYPE_CHECKING:
     from hetplan.profiles.profile import Profile
     from hetplan.profiles.tables import Table
 
-__all__ = ["Kind", "check", "import_file", "schema"]
+__all__ = ["Schema", "check", "import_file"]
+
+
+class Schema(StrEnum):
+    """The files that have a schema."""
+
+    PROFILE = "profile"
+    SLO = "slo"
+    PLAN = "plan"
+    STATE = "state"
 
 
 def check(
-    profiles: Profiles,
-    slo: SloFile,
-    state: StateFile = None,
+    context: typer.Context,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILES...]", readable=False, help="Profiles, SLO, state; or their folder."),
+    ] = None,
+    schema: Annotated[
+        Schema | None, typer.Option("--schema", help="Print the JSON Schema of a kind of file instead.")
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 2 when there is anything to say.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Look input files over before solving.
+    """Check input files.
 
-    Says which question they ask. Faults exit 2. Findings (odd units, dominated hardware, demand that the tables do
+    Says which problem they state. Faults exit 2. Findings (odd units, dominated hardware, demand that the tables do
     not cover) exit 0, and 2 with --strict.
     """
-    with Output("check", as_json=as_json) as out:
+    with Output("check", as_json=as_json and schema is None, quiet=schema is not None) as out:
+        if schema is not None:
+            if files or as_json or strict:
+                why = "it prints a schema, and looks at no file"
+                raise InputError.one(file="--schema", value=schema.value, why=why, remedy="Leave all else out.")
+            typer.echo(_schema_text(schema))
+            return
+        if not files and not as_json and not strict:
+            typer.echo(context.get_help())
+            return
         from hetplan.cli.which_question import asked
         from hetplan.profiles.lint import lint
-        from hetplan.profiles.load import load_inputs
 
-        inputs = load_inputs(profiles, slo, state=state)
+        inputs = sort_files(files or (), "check").inputs
         findings = [*inputs.warnings, *lint(inputs)]
         question = asked(inputs)
         for code, at, text in findings:
@@ -50,9 +73,19 @@ def check(
         apps, variants = len(inputs.slo.apps), len(inputs.profile.variants)
         out.people.line(
             f"{found}: {apps} application{'' if apps == 1 else 's'}, {variants} variant{'' if variants == 1 else 's'}, "
-            f"{len(inputs.profile.hardware)} hardware, {len(inputs.profile.tables)} tables; question {question}"
+            f"{len(inputs.profile.hardware)} hardware, {len(inputs.profile.tables)} tables; problem {question}"
         )
         out.end(Exit.BAD_INPUT if strict and findings else Exit.OK, found)
+
+
+def _schema_text(kind: Schema) -> str:
+    if kind is Schema.PLAN:
+        from hetplan.profiles.read_plan import plan_schema
+
+        return json.dumps(plan_schema(), indent=2, ensure_ascii=False)
+    from hetplan.profiles.schema import schema
+
+    return json.dumps(schema(kind.value), indent=2, ensure_ascii=False)
 
 
 def _kinds() -> list[str]:
@@ -72,7 +105,7 @@ def import_file(
     as_yaml: Annotated[bool, typer.Option("--yaml", help="Write YAML in place of JSON.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there already.")] = False,
 ) -> None:
-    """Convert another tool's file.
+    """Read benchmark results, traces and prices of other tools.
 
     Writes profile.json where the file says what was measured, and slo.json where it says what is wanted.
 
@@ -201,26 +234,3 @@ def _bytes(data: dict[str, Any], *, as_yaml: bool) -> bytes:
 
         return write_yaml(data).encode()
     return (json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
-
-
-class Kind(StrEnum):
-    """The files that have a schema."""
-
-    PROFILE = "profile"
-    SLO = "slo"
-    PLAN = "plan"
-    STATE = "state"
-
-
-def schema(kind: Annotated[Kind, typer.Argument(help="Which file.")]) -> None:
-    """Print the JSON Schema of a file."""
-    with Output("schema", quiet=True):
-        if kind is Kind.PLAN:
-            from hetplan.profiles.read_plan import plan_schema
-
-            text = plan_schema()
-        else:
-            from hetplan.profiles.schema import schema as input_schema
-
-            text = input_schema(kind.value)
-        typer.echo(json.dumps(text, indent=2, ensure_ascii=False))

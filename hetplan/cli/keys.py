@@ -11,8 +11,9 @@ __all__ = ["keys"]
 
 
 def keys(hosts: HostsFileOption, as_json: AsJson = False) -> None:
-    """Make the keys by which router and workers speak TLS, in the folder that hosts.toml names.
+    """Make the keys by which router and workers speak TLS.
 
+    They go into the folder that hosts.toml names.
     The authority is made once, the certificate each time, for the addresses in hosts.toml. Copy the folder without
     ca-key.pem to every other machine, and give clients ca.pem.
     """

@@ -115,11 +115,11 @@ class Measuring:
         if self.live is not None and self.journal is None:
             raise InputError.one(file="--live", why="samples are kept in a journal", remedy="Add --journal FILE.")
         if self.journal is not None and not self.evaluate and self.live is None:
-            remedy = "Add --evaluate NAME or --live FILE, or give the journal as --measured."
+            remedy = "Add --evaluate NAME or --live FILE, or name the journal among the files."
             raise InputError.one(file="--journal", value=self.journal, why="nothing would be written", remedy=remedy)
         if self.measured is not None and self.journal is not None:
             why = "the journal has the measurements"
-            raise InputError.one(file="--measured", why=why, remedy="Leave one of them out.")
+            raise InputError.one(file=str(self.measured), why=why, remedy="Leave one of them out.")
 
 
 @contextmanager

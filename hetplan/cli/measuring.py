@@ -3,7 +3,7 @@
 `--evaluate` names evaluators of the `--hosts` file. `--jobs` candidates are measured beside each other, in processes of
 this machine or (`--on`) of a Ray cluster. Every sample is in the `--journal` before it is used, so that
 Ctrl-C and kill -9 lose none, and the same command goes on where it stopped. The plan names the measurements that it
-was made from: `verify` and `simulate` read the journal as `--measured`.
+was made from: `verify` and `simulate` read the journal.
 """
 
 from __future__ import annotations

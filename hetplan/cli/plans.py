@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson, Measured, PlanFile, Profiles, SloFile, StateFile, Unchecked, option
-from hetplan.cli.given_files import plan_from
+from hetplan.cli.arguments import AsJson, PlanAndFiles, PlanFile, Unchecked, option
+from hetplan.cli.given_files import plan_from, sort_files
 from hetplan.cli.output import Exit, Output, number
 from hetplan.cli.plan_page import VIEWS, show_plan, show_view
 from hetplan.cli.policy_page import draw_policies, write_svg
@@ -19,22 +19,18 @@ from hetplan.errors import InputError
 
 if TYPE_CHECKING:
     from hetplan.planner.claims_again import ClaimAgain
-    from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
     from hetplan.verifier.promise_verdicts import Tried
 
 __all__ = ["diff", "differences", "has_unproved_bound", "show", "verify"]
 
-FilesOfPlan = Annotated[
-    list[Path] | None,
-    typer.Argument(metavar="[PROFILE... SLO]", readable=False, help="What the plan was made from."),
-]
 View = Annotated[
     str, option("--view", "NAME", "summary, machines, hours, routes, bill, policies, proof, warnings, changes or all.")
 ]
 Svg = Annotated[
     Path | None, option("--svg", "FILE", "Draw the plan (its fleet and flows, or its policies) into this file.")
 ]
+Csv = Annotated[Path | None, option("--csv", "FILE", "Write the bill here as CSV: its lines, totals and ways to buy.")]
 Load = Annotated[
     float | None, typer.Option("--load", metavar="QPS", min=0.0, help="Draw the policies that serve this load.")
 ]
@@ -51,33 +47,39 @@ MOST_SHOWN = 12
 
 
 def show(
-    plan: PlanFile,
-    files: FilesOfPlan = None,
+    files: PlanAndFiles,
     view: View = "summary",
+    csv: Csv = None,
     svg: Svg = None,
     load: Load = None,
-    state: StateFile = None,
-    measured: Measured = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a plan file: its summary, or by --view one of its tables.
+    """Print a plan: summary, machines, hours, routes, bill, proof.
 
     With the files that it was made from, limits, money and utilization are those of the files; without them, those that
     the plan states. --view all shows every table: what runs, what is promised, how good it is, what limits it, and the
     steps to it; of a policy (--view policies) also which model answers which queue. PLAN may be - for stdin.
     """
     with Output("show", as_json=as_json) as out:
+        from hetplan.cli.fleet_page import bill_csv
+        from hetplan.cli.fleet_page import totals as bill_totals
         from hetplan.planner.summary import summarize
+        from hetplan.profiles.plan_file import write_atomically
 
         _check_view(view)
-        found = plan_from(plan, warn=out.warn)
-        inputs = _inputs_of(plan, files, state, measured)
+        named = sort_files(files, "show", plans=(1, 1), needs_inputs=False)
+        plan, found = named.plan, plan_from(named.plan, warn=out.warn)
+        inputs = named.inputs if named.has_inputs else None
+        if csv is not None and found.bill is None:
+            why, remedy = "the plan has no bill: only plans with periods have one", "Leave --csv out: see the summary."
+            raise InputError.one(file=str(plan), path="$.bill", why=why, remedy=remedy)
         for kind, digest in (("profile", found.inputs.profile), ("slo", found.inputs.slo)):
             if inputs is not None and inputs.digests.get(kind) != digest:
                 out.warn(f"the plan was made from another {kind}: prices and limits are those of the files")
         summary = summarize(found, inputs)
         document = found.model_dump(mode="json", by_alias=True, exclude_none=True)
-        out.end(Exit.OK, "done", summary=asdict(summary), plan=document)
+        totals = list(bill_totals(found.bill)) if view == "bill" and found.bill is not None else None
+        out.end(Exit.OK, "done", summary=asdict(summary), plan=document, **({"totals": totals} if totals else {}))
         if view == "summary":
             closing = Closing(plan="PLAN" if str(plan) == "-" else str(plan))
             show_summary(summary, out.people, closing)
@@ -85,8 +87,13 @@ def show(
             show_plan(found, summary, out.people)
         else:
             show_view(view, found, summary, out.people)
+            if view == "bill" and found.bill is None:
+                out.people.line("The plan has no bill: only plans with periods have one. See the summary.")
         if view in ("policies", "all") or load is not None:
             draw_policies(found, out.people, load_qps=load)
+        if csv is not None and found.bill is not None:
+            write_atomically(csv, bill_csv(found.bill).encode())
+            out.people.line(f"written to {csv}")
         if svg is not None:
             write_svg(found, svg, load_qps=load)
             out.note("")
@@ -99,24 +106,8 @@ def _check_view(view: str) -> None:
         raise InputError.one(path="--view", value=view, why="there is no such view", remedy=remedy)
 
 
-def _inputs_of(plan: Path, files: list[Path] | None, state: Path | None, measured: Path | None) -> Inputs | None:
-    """What the plan was made from, where it is named."""
-    if not files:
-        return None
-    if len(files) < 2:
-        why, remedy = "a profile and an SLO file are needed, or neither", f"hetplan show {plan} profile.json slo.json"
-        raise InputError.one(file=str(files[0]), why=why, remedy=f"Name both: {remedy}.")
-    from hetplan.profiles.load import load_inputs
-
-    return load_inputs(files[:-1], files[-1], state=state, measured=measured)
-
-
 def verify(
-    plan: PlanFile,
-    profiles: Profiles,
-    slo: SloFile,
-    state: StateFile = None,
-    measured: Measured = None,
+    files: PlanAndFiles,
     prove: Prove = False,
     solver: AnewSolver = None,
     require_proof: RequireProof = False,
@@ -125,7 +116,7 @@ def verify(
     allow_unchecked: Unchecked = False,
     as_json: AsJson = False,
 ) -> None:
-    """Recompute a plan's promises from its inputs.
+    """Check a plan again: constraints, cost, bounds, SLOs by simulation.
 
     Separate code computes everything again from the files, and plays what is promised by simulation with seeds of its
     own, until it is clear. Exit 6 when a promise is broken, or when the plan's proof does not show a bound that it
@@ -145,12 +136,13 @@ def verify(
         from hetplan.cli.long_work import interruptible, progress, quiet_engines
         from hetplan.planner.status import UNDECIDED
 
-        given = plan_from(plan, warn=out.warn)
-        how: dict[str, Any] = {"state": state, "measured": measured, "simulate": not no_simulate, "solver": solver}
+        named = sort_files(files, "verify", plans=(1, 1))
+        given = plan_from(named.plan, warn=out.warn)
+        how: dict[str, Any] = {**named.beside, "simulate": not no_simulate, "solver": solver}
         how["prove"] = True if prove or require_proof or solver is not None else None
         with quiet_engines(out), progress(out) as show:
             report = interruptible(
-                lambda cancel: check_plan(given, profiles, slo, on_event=show, cancel=cancel, **how),
+                lambda cancel: check_plan(given, named.profiles, named.slo, on_event=show, cancel=cancel, **how),
                 say=out.note,
                 hurry=True,
             )
@@ -243,7 +235,7 @@ def diff(
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 8 where there are differences.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two plans, or a plan with what runs (`--hosts`); nothing is touched.
+    """Compare two plans, or a plan with what runs.
 
     Of two plans first what runs, then what is said about it. Workers, loads and routes are matched by name, not by
     position.

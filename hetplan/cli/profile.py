@@ -41,7 +41,7 @@ def profile(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure models on this machine, and write a profile.
+    """Measure models on this machine.
 
     Each cell is run until its figures are narrow enough, and kept in a journal: run the command again after a crash,
     and it goes on where it stopped. Ctrl-C writes what was found so far (exit 130). Prices go into another file.
@@ -194,19 +194,20 @@ def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 def _show_laws(out: Output, engines: MeasuredEngines) -> None:
     from hetplan.cli.output import number
 
-    names = ("base", "token", "kv token", "sequence", "pair")
+    names = ("base", "token", "kv token", "sequence", "pair", "experts", "chunk")
+    alone = ("base", "experts", "chunk")
     rows = [
         (
             name, place, *(number(float(f"{value:.4g}")) if value else "-" for value in row),
             f"{100 * one.law.error:.1f}%" if not place else "", len(one.iterations) if not place else "",
         )
         for name, one in engines.engines.items() if one.law is not None
-        for place, row in enumerate(one.law.pieces.tolist())
+        for place, row in enumerate(one.law.rows)
     ]  # fmt: skip
     titles = (
         "engine",
         "piece",
-        *(f"ms per {one}" if one != "base" else "base ms" for one in names),
+        *(f"{one} ms" if one in alone else f"ms per {one}" for one in names),
         "error",
         "iterations",
     )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson, Measured, PlanFile, StateFile, option
-from hetplan.cli.given_files import plan_from
+from hetplan.cli.arguments import AsJson, PlanAndFiles, option
+from hetplan.cli.given_files import GivenFiles, plan_from, sort_files
 from hetplan.cli.output import Exit, Output
 from hetplan.cli.plans import has_unproved_bound
 from hetplan.errors import InputError
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["report", "write_page"]
 
-Files = Annotated[
-    list[Path] | None,
-    typer.Argument(metavar="[PROFILE... SLO]", help="What the plan was made from: adds money and more."),
-]
 PageTo = Annotated[Path, option("-o --output", "FILE", "Write the page here.")]
 Simulation = Annotated[
     Path | None, option("--simulation", "FILE", "What `hetplan simulate --json` wrote; else it is played here.")
@@ -40,11 +36,8 @@ Baselines = Annotated[bool, typer.Option("--baselines", help="Also play what peo
 
 
 def report(
-    plan: PlanFile,
-    files: Files = None,
+    files: PlanAndFiles,
     output: PageTo = Path("report.html"),
-    state: StateFile = None,
-    measured: Measured = None,
     simulation: Simulation = None,
     whatif: Whatif = None,
     compared: Compared = None,
@@ -52,7 +45,7 @@ def report(
     no_simulation: NoPlay = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a plan as one page of HTML: no network, no script, light and dark, for screen, phone and paper.
+    """Write a plan as one web page.
 
     It begins with the summary. With the files that the plan was made from it also has a verification and a simulation.
     """
@@ -61,7 +54,8 @@ def report(
         from hetplan.planner.summary import summarize
         from hetplan.profiles.summary_words import summary_text
 
-        found = plan_from(plan, warn=out.warn)
+        named = sort_files(files, "report", plans=(1, 1), needs_inputs=False)
+        found = plan_from(named.plan, warn=out.warn)
         document = found.model_dump(mode="json", by_alias=True, exclude_none=True)
         told = summary_text(summarize(found))
         given = Documents(document, told, pictures=_policies(found))
@@ -73,9 +67,9 @@ def report(
         if compared is not None:
             ways = _last_object(compared, "comparison", "hetplan compare --json")
             given = replace(given, compared=ways["comparison"])
-        if files:
+        if named.has_inputs:
             play = simulation is None and not no_simulation
-            given = _with_files(out, found, given, files, state, measured, play=play, baselines=baselines)
+            given = _with_files(out, found, given, named, play=play, baselines=baselines)
         write_page(output, report_page(given))
         out.people.line(f"written to {output}")
         out.end(Exit.OK, "done", written=str(output))
@@ -85,27 +79,18 @@ def _with_files(
     out: Output,
     plan: Plan,
     given: Documents,
-    files: Sequence[Path],
-    state: Path | None,
-    measured: Path | None,
+    named: GivenFiles,
     *,
     play: bool,
     baselines: bool,
 ) -> Documents:
     """What the plan's own files add: limits, money, the verification, and a simulation where one is wanted."""
-    if len(files) < 2:
-        why = "a profile and an SLO file are needed, or neither"
-        raise InputError.one(
-            file=str(files[0]), why=why, remedy="Name both: hetplan report plan.json profile.json slo.json."
-        )
     from hetplan.api.judge import verify
     from hetplan.planner.summary import summarize
-    from hetplan.profiles.load import load_inputs
     from hetplan.profiles.summary_words import summary_text
 
-    *profiles, slo = files
-    inputs = load_inputs(profiles, slo, state=state, measured=measured)
-    checked = verify(plan, profiles, slo, state=state, measured=measured, prove=False)
+    inputs = named.inputs
+    checked = verify(plan, named.profiles, named.slo, state=named.state, measured=named.measured, prove=False)
     verified = {
         "reason": checked.reason,
         "violations": [str(one) for one in checked.violations],

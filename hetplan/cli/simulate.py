@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson, Measured, PlanFile, Profiles, SloFile, StateFile, file_option, option
-from hetplan.cli.given_files import plan_from, trace_from
+from hetplan.cli.arguments import AsJson, PlanAndFiles, file_option, option
+from hetplan.cli.given_files import GivenFiles, plan_from, sort_files, trace_from
 from hetplan.cli.output import Exit, Output, Page, number
 from hetplan.errors import InputError
 
@@ -51,7 +51,7 @@ Replan = Annotated[
     float | None,
     typer.Option(
         "--replan", min=0.1, metavar="S",
-        help="Look every S seconds whether to plan again, as `watch` does, under demand.series of the SLO file.",
+        help="Look every S seconds whether to plan again, as `autoscale` does, under demand.series of the SLO file.",
     ),
 ]  # fmt: skip
 Fail = Annotated[
@@ -77,11 +77,7 @@ On = Annotated[str | None, option("--on", "ray[:ADDRESS]", "Play runs on a Ray c
 
 
 def simulate(
-    plan: PlanFile,
-    profiles: Profiles,
-    slo: SloFile,
-    state: StateFile = None,
-    measured: Measured = None,
+    files: PlanAndFiles,
     trace: Trace = None,
     arrivals: Process = None,
     seeds: Seeds = 5,
@@ -100,7 +96,7 @@ def simulate(
     on: On = None,
     as_json: AsJson = False,
 ) -> None:
-    """Play a plan under its demand and set promised against simulated, line by line.
+    """Simulate a plan under its demand, with failures if asked.
 
     With --replan the plan and its successors are played under loads that change, and the wishes of the SLO file judged.
     A promise by a model without queueing is reported, not failed. A plan with periods is played hour by hour, with each
@@ -118,15 +114,15 @@ def simulate(
             how["misprediction"] = misprediction
         if svg is not None:
             _check_writable(svg)
-        tried = plan_from(plan, warn=out.warn)
+        named = sort_files(files, "simulate", plans=(1, 1))
+        tried = plan_from(named.plan, warn=out.warn)
         if tried.parts is not None and replan is None:
             others = {"--svg": svg, "--baselines": baselines, **beside}
-            simulate_day(out, tried, (profiles, slo, state), how, fail=fail, spot=spot, others=others)
+            simulate_day(out, tried, named, how, fail=fail, spot=spot, others=others)
             return
         spread = _spread(jobs, on, baselines=baselines)
         _refuse_of_days(fail, spot)
-        files = (profiles, slo, state, measured)
-        reports = _run(out, tried, files, how=how, baselines=baselines, replan=replan, spread=spread)
+        reports = _run(out, tried, named.inputs, how=how, baselines=baselines, replan=replan, spread=spread)
         report = reports["plan"]
         if svg is not None:
             _write_svg(svg, report)
@@ -160,7 +156,7 @@ def _refuse_of_days(fail: list[str] | None, spot: list[str] | None) -> None:
 def _run(
     out: Output,
     tried: Plan,
-    files: tuple[list[Path], Path, Path | None, Path | None],
+    inputs: Inputs,
     *,
     how: dict[str, Any],
     baselines: bool,
@@ -168,12 +164,8 @@ def _run(
     spread: Mapping[str, Any] | None,
 ) -> dict[str, SimulationReport]:
     from hetplan.cli.long_work import interruptible, progress
-    from hetplan.profiles.load import load_inputs
     from hetplan.simulator.baselines import beside, compare
     from hetplan.simulator.simulate import simulate as play
-
-    profiles, slo, state, measured = files
-    inputs = load_inputs(profiles, slo, state=state, measured=measured)
 
     def work(cancel: threading.Event) -> dict[str, SimulationReport]:
         if replan is not None and tried.parts is not None:
@@ -272,7 +264,7 @@ def refuse_beside(replan: float | None, given: Mapping[str, object]) -> None:
 def simulate_day(
     out: Output,
     plan: Plan,
-    files: tuple[list[Path], Path, Path | None],
+    named: GivenFiles,
     how: Mapping[str, Any],
     *,
     fail: list[str] | None,
@@ -281,7 +273,6 @@ def simulate_day(
 ) -> None:
     """Play the day, show it, and end the command: 6 where a promise is broken."""
     from hetplan.cli.long_work import interruptible, progress
-    from hetplan.profiles.load import load_inputs
     from hetplan.simulator.day import play_day
 
     for name, value in others.items():
@@ -289,8 +280,7 @@ def simulate_day(
             raise InputError.one(
                 file=name, value=str(value), why="not played of a plan with periods", remedy="Leave it out."
             )
-    profiles, slo, state = files
-    inputs = load_inputs(profiles, slo, state=state)
+    inputs = named.inputs
     played = _how(inputs, how, fail, spot)
 
     with progress(out) as show:

@@ -13,19 +13,16 @@ import typer
 
 from hetplan.cli.arguments import (
     AsJson,
+    Files,
     Formulation,
-    Measured,
-    MethodFile,
-    Profiles,
     Question,
     Settings,
-    SloFile,
-    StateFile,
     Unchecked,
     file_option,
     method_from,
     option,
 )
+from hetplan.cli.given_files import plan_from, sort_files
 from hetplan.cli.output import WRITES_A_PLAN, Output
 from hetplan.errors import InputError
 
@@ -47,19 +44,12 @@ PlanTo = Annotated[
 ]
 Start = Annotated[Path | None, file_option("--from", "PLAN", "A previous plan to start the search from.")]
 Engine = Annotated[str | None, typer.Option(metavar="NAME", help="The engine to use.", autocompletion=_solvers)]
-Recheck = Annotated[
-    str | None, typer.Option(metavar="NAME", help="A second engine that must agree.", autocompletion=_solvers)
-]
 Gap = Annotated[float | None, typer.Option(min=0.0, help="Stop at this relative gap; exit 4 where it is not reached.")]
 RequireProof = Annotated[
     bool, typer.Option("--require-proof", help="Exit 4 unless every bound is proved, and show only such.")
 ]
 Seconds = Annotated[float | None, typer.Option("--time-limit", min=0.0, help="Seconds for all of it.")]
-Work = Annotated[
-    int | None, typer.Option("--work-limit", min=1, help="Nodes or iterations per solve; unlike seconds, repeatable.")
-]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all that is random.")]
-Threads = Annotated[int, typer.Option(min=1, help="Threads an engine may use.")]
 Evaluators = Annotated[
     list[str] | None, option("--evaluate", "NAME", "Measure plans with this evaluator of --hosts; may be repeated.")
 ]
@@ -70,26 +60,22 @@ JournalFile = Annotated[
 History = Annotated[Path | None, file_option("--history", "FILE", "Measurements of earlier queries, to begin from.")]
 Jobs = Annotated[int, typer.Option(min=1, max=64, metavar="N", help="So many candidates are measured at once.")]
 On = Annotated[str | None, option("--on", "ray[:ADDRESS]", "Measure on a Ray cluster.")]
-FrontTo = Annotated[Path | None, option("--front", "FOLDER", "Write a front and its plans here.")]
-WaysTo = Annotated[Path | None, option("--ways", "FOLDER", "Write the plan of each way to buy in a bill here.")]
+Alternatives = Annotated[
+    Path | None, option("--alternatives", "FOLDER", "Write the other plans too: a front, or the ways to buy of a bill.")
+]
 ApplyRepair = Annotated[
     int | None,
     typer.Option("--apply-repair", metavar="N", min=1, help="Write what repair N changes into -o, and no plan."),
 ]
 Details = Annotated[bool, typer.Option("--details", help="Show all tables of the plan too, as `show --view all` does.")]
-Simulated = Annotated[bool, typer.Option("--simulate", help="Simulate the plan too; exit 6 if that breaks a promise.")]
 
 
 def solve(
-    profiles: Profiles,
-    slo: SloFile,
+    files: Files,
     output: PlanTo = None,
     question: Question = None,
     formulation: Formulation = None,
     settings: Settings = None,
-    method: MethodFile = None,
-    state: StateFile = None,
-    measured: Measured = None,
     start: Start = None,
     evaluate: Evaluators = None,
     hosts: Hosts = None,
@@ -98,22 +84,17 @@ def solve(
     jobs: Jobs = 1,
     on: On = None,
     solver: Engine = None,
-    recheck: Recheck = None,
     gap: Gap = None,
     require_proof: RequireProof = False,
     time_limit: Seconds = None,
-    work_limit: Work = None,
     seed: Seed = 0,
-    threads: Threads = 1,
     allow_unchecked: Unchecked = False,
-    simulated: Simulated = False,
     apply_repair: ApplyRepair = None,
-    front: FrontTo = None,
-    ways: WaysTo = None,
+    alternatives: Alternatives = None,
     details: Details = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a proved and verified plan.
+    """Make a plan.
 
     Proved as far as the method can, verified by independent arithmetic. Without -o the plan is only shown.
 
@@ -121,33 +102,30 @@ def solve(
     ended the work; 6: a check failed; 130: interrupted.
     """
     with Output("solve", as_json=as_json, quiet=output == "-") as out:
-        _ready(output, front, ways, as_json=as_json, repair=apply_repair)
-        question, formulation, options = method_from(method, settings, question=question, formulation=formulation)
-        outcome, backed = _solve(
+        _ready(output, alternatives, as_json=as_json, repair=apply_repair)
+        question, formulation, options = method_from(settings, question=question, formulation=formulation)
+        named = sort_files(files, "solve")
+        profiles, slo = list(named.profiles), named.slo
+        outcome = _solve(
             out, profiles, slo,
-            limits={"seconds": time_limit, "work": work_limit, "gap": gap, "seed": seed, "threads": threads},
+            limits={"seconds": time_limit, "gap": gap, "seed": seed},
             who={"names": evaluate, "hosts": hosts, "journal": journal, "history": history, "jobs": jobs - 1, "on": on},
-            state=state, measured=measured, question=question, formulation=formulation, options=options, start=start,
-            solver=solver, recheck=recheck, require_proof=require_proof, allow_unchecked=allow_unchecked,
+            **named.beside, question=question, formulation=formulation, options=options, start=start,
+            solver=solver, require_proof=require_proof, allow_unchecked=allow_unchecked,
         )  # fmt: skip
         if apply_repair is not None and output is not None:
             from hetplan.cli.solved import repaired
 
             repaired(out, outcome, apply_repair, slo, profiles, output)
             return
-        if simulated and outcome.plan is not None:
-            from hetplan.cli.solved import simulated_too
-
-            outcome = simulated_too(out, outcome, profiles, slo, state=state, measured=backed, seed=seed)
-        _show(out, outcome, output, front, ways, details=details)
+        _show(out, outcome, output, alternatives, details=details)
 
 
-def _ready(output: str | None, *folders: Path | None, as_json: bool, repair: int | None) -> None:
+def _ready(output: str | None, folder: Path | None, *, as_json: bool, repair: int | None) -> None:
     """Refuse a place where the plan cannot go before the work, not after it."""
-    for one in folders:
-        if one is not None and (one.is_file() or not one.parent.is_dir()):
-            why = "this is a file" if one.is_file() else "there is no folder for it"
-            raise InputError.one(file=str(one), why=why, remedy="Make a folder, or name another.")
+    if folder is not None and (folder.is_file() or not folder.parent.is_dir()):
+        why = "this is a file" if folder.is_file() else "there is no folder for it"
+        raise InputError.one(file=str(folder), why=why, remedy="Make a folder, or name another.")
     if repair is not None and output is None:
         why = "the changed file needs a name"
         raise InputError.one(file="--apply-repair", why=why, remedy="Add -o changed.json.")
@@ -158,20 +136,19 @@ def _ready(output: str | None, *folders: Path | None, as_json: bool, repair: int
             why = "--json writes to stdout as well"
             raise InputError.one(file="-o -", why=why, remedy="Give the plan a file: -o plan.json.")
         return
-    folder = Path(output).resolve().parent
-    if not folder.is_dir():
-        raise InputError.one(file=output, why=f"there is no folder {folder}", remedy="Make it, or name another.")
+    parent = Path(output).resolve().parent
+    if not parent.is_dir():
+        raise InputError.one(file=output, why=f"there is no folder {parent}", remedy="Make it, or name another.")
     if Path(output).is_dir() and repair is None:
         raise InputError.one(file=output, why="this is a folder", remedy=f"Name a file, such as {output}/plan.json.")
-    if not os.access(folder, os.W_OK):
-        why = f"the folder {folder} is read-only for you"
+    if not os.access(parent, os.W_OK):
+        why = f"the folder {parent} is read-only for you"
         raise InputError.one(file=output, why=why, remedy="Name another, or use -o - for stdout.")
 
 
 def _solve(
     out: Output, profiles: list[Path], slo: Path, *, limits: dict[str, Any], who: dict[str, Any], **how: Any
-) -> tuple[Outcome, Any]:
-    """The outcome, and the measurements that its plan was made from."""
+) -> Outcome:
     from hetplan.api.solve import solve as plan
     from hetplan.cli.long_work import interruptible, progress, quiet_engines
     from hetplan.planner.answer import Limits
@@ -182,8 +159,6 @@ def _solve(
         return outcome if measurer is None else measurer.signed(outcome, profiles, slo, how["state"])
 
     if how["start"] is not None:
-        from hetplan.cli.given_files import plan_from
-
         how["start"] = plan_from(how["start"])
     if any(who.values()):
         from hetplan.cli.measuring import at_once, measuring
@@ -193,11 +168,10 @@ def _solve(
     else:
         at_hand = nullcontext()
     with at_hand as measurer, quiet_engines(out), progress(out) as show:
-        outcome = interruptible(work, say=out.note)
-        return outcome, how["measured"] if measurer is None else measurer.journal.document()
+        return interruptible(work, say=out.note)
 
 
-def _show(out: Output, outcome: Outcome, output: str | None, *folders: Path | None, details: bool) -> None:
+def _show(out: Output, outcome: Outcome, output: str | None, folder: Path | None, *, details: bool) -> None:
     from hetplan.cli.plan_page import show_outcome
 
     written = None
@@ -212,10 +186,10 @@ def _show(out: Output, outcome: Outcome, output: str | None, *folders: Path | No
             written = output
     show_outcome(outcome, out.people, written=written, details=details)
     body = outcome.as_dict()
-    if outcome.front is not None or (any(folders) and outcome.plan is not None):
-        from hetplan.cli.solved import in_folders
+    if outcome.front is not None or (folder is not None and outcome.plan is not None):
+        from hetplan.cli.solved import write_alternatives
 
-        body |= in_folders(out, outcome, *folders)
+        body |= write_alternatives(out, outcome, folder)
     if output == "-":
         for line in (*outcome.why, *outcome.violations):
             out.warn(line, kind="note")

@@ -1,4 +1,4 @@
-"""What `hetplan solve` does with an outcome where that is asked for: simulate, write repairs, fronts, ways to buy."""
+"""What `hetplan solve` does with an outcome where that is asked for: write a repair, or the other plans."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hetplan.api.judge import simulate
-from hetplan.cli.long_work import interruptible, progress
 from hetplan.cli.output import WRITES_A_PLAN, Output
-from hetplan.cli.simulation_page import show_simulation
 from hetplan.errors import InputError
 from hetplan.planner.repairs import edited_files
 from hetplan.profiles.plan_file import write_atomically
@@ -17,32 +14,7 @@ from hetplan.profiles.plan_file import write_atomically
 if TYPE_CHECKING:
     from hetplan.planner.outcome import Outcome
 
-__all__ = ["in_folders", "repaired", "simulated_too"]
-
-
-def simulated_too(
-    out: Output,
-    outcome: Outcome,
-    profiles: list[Path],
-    slo: Path,
-    *,
-    state: Path | None,
-    measured: Any,
-    seed: int,
-) -> Outcome:
-    """The outcome with what simulation says of its plan; what it breaks fails the plan."""
-    assert outcome.plan is not None
-    made = outcome.plan
-    with progress(out) as show:
-        report = interruptible(
-            lambda cancel: simulate(
-                made, profiles, slo, state=state, measured=measured, seed=seed, on_event=show, cancel=cancel
-            ),
-            say=out.note,
-        )
-    out.send({"simulation": report.as_dict()})
-    show_simulation(report, out.people)
-    return outcome.tried(broken=tuple(str(line) for line in report.broken))
+__all__ = ["repaired", "write_alternatives"]
 
 
 def repaired(out: Output, outcome: Outcome, number: int, slo: Path, profiles: list[Path], output: str) -> None:
@@ -70,14 +42,13 @@ def repaired(out: Output, outcome: Outcome, number: int, slo: Path, profiles: li
     out.end(0, f"{files} changed", written=written[0] if len(written) == 1 else written or None, repair=number)
 
 
-def in_folders(out: Output, outcome: Outcome, front: Path | None, ways: Path | None) -> dict[str, Any]:
-    """Write the plans of a front, and of the ways to buy, where that is asked for: what the last JSON object says."""
+def write_alternatives(out: Output, outcome: Outcome, folder: Path | None) -> dict[str, Any]:
+    """Write the plans of a front, or of the ways to buy of a bill, into a folder: what the last JSON object says."""
     from hetplan.cli.fleet_page import write_ways
     from hetplan.cli.front_page import front_of
 
-    said: dict[str, Any] = {}
-    if outcome.front is not None or front is not None:
-        said["front"] = front_of(outcome, out.people, front)
-    if ways is not None and outcome.exit_code in WRITES_A_PLAN:
-        said["ways"] = write_ways(outcome, out, ways)
-    return said
+    if outcome.front is not None:
+        return {"front": front_of(outcome, out.people, folder)}
+    if folder is None or outcome.exit_code not in WRITES_A_PLAN:
+        return {}
+    return {"ways": write_ways(outcome, out, folder)}

@@ -16,21 +16,19 @@ import typer
 
 from hetplan.cli.arguments import (
     AsJson,
+    Files,
     Formulation,
-    Measured,
-    Profiles,
     Question,
     Settings,
-    SloFile,
-    StateFile,
-    file_option,
+    method_from,
     option,
-    read_settings,
 )
+from hetplan.cli.given_files import GivenFiles, plan_from, sort_files
 from hetplan.cli.output import Exit, Output, Page, number
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:
+    from hetplan.profiles.inputs import Inputs
     from hetplan.studies.robust import Box, InBox, Robustness
     from hetplan.studies.whatif import Segment, WhatIf
 
@@ -65,7 +63,6 @@ BoxOf = Annotated[
     ),
 ]
 Gamma = Annotated[int | None, typer.Option("--gamma", min=1, help="With --box: at most so many are off at once.")]
-OfPlan = Annotated[Path | None, file_option("--plan", "PLAN", "With --robust: the plan to look at.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, metavar="N", help="Processes that work side by side.")]
 On = Annotated[str | None, option("--on", "ray[:ADDRESS]", "Spread the work over a Ray cluster.")]
 JournalFile = Annotated[
@@ -74,11 +71,8 @@ JournalFile = Annotated[
 
 
 def whatif(
-    profiles: Profiles,
-    slo: SloFile,
+    files: Files,
     vary: Vary = None,
-    state: StateFile = None,
-    measured: Measured = None,
     question: Question = None,
     formulation: Formulation = None,
     settings: Settings = None,
@@ -89,27 +83,27 @@ def whatif(
     robust: Robust = False,
     box: BoxOf = None,
     gamma: Gamma = None,
-    plan: OfPlan = None,
     jobs: Jobs = 1,
     on: On = None,
     journal: JournalFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Plan along one or two ranges, and find where the fleet changes; or say how far numbers may be off (--robust)."""
+    """Plan over a range of prices, rates or limits; find the margin of a plan.
+
+    --vary plans along one or two ranges and finds where the fleet changes; --robust says how far numbers may be off.
+    """
     with Output("whatif", as_json=as_json, quiet=str(csv) == "-") as out:
         if robust == bool(vary):
             raise InputError.one(file="--vary", why="what varies, or --robust", remedy="Add --vary budget=1:5.")
-        how: dict[str, Any] = {
-            "question": question,
-            "formulation": formulation,
-            "options": read_settings(settings or []),
-        }
+        question, formulation, options = method_from(settings, question=question, formulation=formulation)
+        how: dict[str, Any] = {"question": question, "formulation": formulation, "options": options}
+        named = sort_files(files, "whatif", plans=(0, 1 if robust else 0))
         if robust:
-            robustness(out, profiles, slo, {"state": state, "measured": measured}, how, (box, gamma, plan),
+            robustness(out, named, how, (box, gamma),
                        {"jobs": jobs, "on": on, "journal": journal})  # fmt: skip
             return
-        found = _found(out, profiles, slo, vary or [], {"state": state, "measured": measured}, how, most=most,
-                       confirm=confirm, where={"jobs": jobs, "on": on, "journal": journal})  # fmt: skip
+        found = _found(out, named.inputs, vary or [], how, most=most, confirm=confirm,
+                       where={"jobs": jobs, "on": on, "journal": journal})  # fmt: skip
         for file, text in ((csv, found.csv), (svg, found.svg)):
             if file is not None:
                 _write(out, file, text())
@@ -120,15 +114,13 @@ def whatif(
 
 
 def _found(
-    out: Output, profiles: list[Path], slo: Path, vary: list[str], beside: Mapping[str, Path | None],
-    how: Mapping[str, Any], *, most: int, confirm: bool, where: Mapping[str, Any],
+    out: Output, inputs: Inputs, vary: list[str], how: Mapping[str, Any], *, most: int, confirm: bool,
+    where: Mapping[str, Any],
 ) -> WhatIf:  # fmt: skip
     from hetplan.cli.long_work import interruptible, progress, quiet_engines
     from hetplan.planner.spread import Spread
-    from hetplan.profiles.load import load_inputs
     from hetplan.studies.whatif import whatif_for
 
-    inputs = load_inputs(profiles, slo, **beside)
     with quiet_engines(out), progress(out) as show:
 
         def work(cancel: threading.Event) -> WhatIf:
@@ -227,20 +219,18 @@ def _changes(before: Mapping[str, int] | None, after: Mapping[str, int] | None) 
 
 
 def robustness(
-    out: Output, profiles: list[Path], slo: Path, beside: Mapping[str, Path | None], how: Mapping[str, Any],
-    asked: tuple[str | None, int | None, Path | None], where: Mapping[str, Any],
+    out: Output, named: GivenFiles, how: Mapping[str, Any], asked: tuple[str | None, int | None],
+    where: Mapping[str, Any],
 ) -> None:  # fmt: skip
-    """Look, show and end the command; `asked` are the box, gamma and the plan file."""
-    from hetplan.cli.given_files import plan_from
+    """Look, show and end the command; `asked` are the box and gamma."""
     from hetplan.cli.long_work import interruptible, progress, quiet_engines
     from hetplan.planner.spread import Spread
-    from hetplan.profiles.load import load_inputs
     from hetplan.studies.robust import robust_for
 
-    said, gamma, file = asked
+    said, gamma = asked
     box = _box(said, gamma)
-    plan = None if file is None else plan_from(file, warn=out.warn)
-    inputs = load_inputs(profiles, slo, **beside)
+    plan = plan_from(named.plan, warn=out.warn) if named.plans else None
+    inputs = named.inputs
     stated = {name: value for name, value in how.items() if value}
     with quiet_engines(out), progress(out) as show:
 

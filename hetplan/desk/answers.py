@@ -258,7 +258,7 @@ class Answers:
         choices = {name: asked[name] for name in ("question", "formulation") if asked.get(name) is not None}
         for name, value in choices.items():
             if not isinstance(value, str):
-                raise _wrong(name, value, "a text", "Name one that `hetplan questions` lists.")
+                raise _wrong(name, value, "a text", "Name one that `hetplan list problems` lists.")
         return self._planner(asked).plan(
             _file(asked, "slo"),
             **_beside(asked),

@@ -5,7 +5,7 @@
     with Deployment(read_hosts("hosts.toml")) as deployment:
         print(*deployment.difference(plan).lines())     # nothing is touched
         deployment.apply(plan)                          # ApplyFailed where it cannot be, after going back
-        state = deployment.state()                      # what `hetplan solve --state` reads
+        state = deployment.state()                      # what `hetplan solve` reads
         deployment.down()
 
 What runs is asked of the targets, never looked up; so an apply that was killed at any point is finished by the next
@@ -191,7 +191,7 @@ class Deployment:
         return "https" if self.hosts.security.tls and seen else "http"
 
     def state(self, *, over_s: float = 1.0) -> State:
-        """What runs, and what was observed of it during `over_s` seconds; the shape that `solve --state` reads."""
+        """What runs, and what was observed of it during `over_s` seconds; as a state file has it."""
         trust = client_context(tls_folder(self.hosts))
         found, endpoint, token = self.observe(), self.endpoint(), token_of(self.hosts)
         return observed_state(found, endpoint, over_s=over_s, token=token, trust=trust)

@@ -97,7 +97,7 @@ class Security(Model):
 
 
 class WatchSettings(Model):
-    """Where `hetplan watch` reads what arrives, if not of the router."""
+    """Where `hetplan autoscale` reads what arrives, if not of the router."""
 
     prometheus: str | None = Field(default=None, pattern=r"^https?://[^?#]+$", description="http://HOST:PORT")
     query: str = Field(

@@ -1,7 +1,7 @@
 """The journals of measurements: what was measured is on disk before anybody uses it, and is not measured again.
 
 Both are files of JSON lines (`hetplan.profiles.line_journal`). `Journal` holds batches of samples of configurations
-and what was concluded of them; it is what ``--measured`` reads. `CellJournal` holds the finished cells of a profile.
+and what was concluded of them; it is a file of measurements. `CellJournal` holds the finished cells of a profile.
 """
 
 from __future__ import annotations
@@ -185,13 +185,13 @@ class Journal:
         return bool(self._content.old)
 
     def document(self) -> dict[str, Any]:
-        """The document that ``--measured`` reads: per application what was concluded of each configuration."""
+        """The document of measurements: per application what was concluded of each configuration."""
         with self._lock:
             return document_of(self._content)
 
 
 def measured_document(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The ``--measured`` document of a journal file."""
+    """The document of measurements of a journal file."""
     return document_of(read_journal(Path(path).read_bytes(), file=str(path)))
 
 

@@ -1,4 +1,4 @@
-"""What a real load says of service times, written into a new profile: `hetplan load --learn`.
+"""What a real load says of service times, written into a new profile: `hetplan loadtest --learn`.
 
 For each step of a query the router's reply names which load served it and how long it waited in router and worker. It
 names how long its batch took, and how large that was. What is left of the query's time are hand-overs: a worker that
@@ -183,7 +183,7 @@ def _rewritten(
 ) -> Learned:
     made = copy.deepcopy(dict(document))
     changes, scaled = [], []
-    source: dict[str, Any] = {"kind": "measured", "tool": "hetplan load --learn"}
+    source: dict[str, Any] = {"kind": "measured", "tool": "hetplan loadtest --learn"}
     source["date"] = datetime.date.today().isoformat()
     name = f"learned-{digest({'note': note, 'of': [list(key) for key in found]})[7:15]}"
     for (variant, hardware, _), samples in found.items():

@@ -25,7 +25,7 @@ from hetplan.measure.profile_models import MeasurementFailed
 from hetplan.measure.profile_wish import MeasuredEngine, Wish
 from hetplan.planner.contract import Event
 from hetplan.profiles.canonical import digest
-from hetplan.profiles.engine_law import FittedLaw, Iteration, fit
+from hetplan.profiles.engine_law import FittedLaw, FittedNumbers, Iteration, nearest
 
 __all__ = ["MeasuredLaw", "engine_document", "measure_engines"]
 
@@ -48,7 +48,7 @@ class MeasuredLaw:
     """What was found of one engine: its iterations, and the law; `why` where it could not be measured."""
 
     iterations: list[Iteration] = field(default_factory=list)
-    law: FittedLaw | None = None
+    law: FittedLaw | FittedNumbers | None = None
     why: str = ""
 
 
@@ -110,7 +110,7 @@ def measure_engines(
                 text = f"{name}: {cell[0]} streams, prompts of {cell[1]} tokens"
                 on_event(Event("profile", text, done=found.cells / total, seconds=time.monotonic() - began))
         if len(mine.iterations) >= _LEAST and not mine.why:
-            mine.law = fit(mine.iterations)
+            mine.law = nearest(mine.iterations)
         elif not mine.why and found.complete:
             mine.why = (
                 "too few iterations were seen: name shorter input_tokens or fewer streams, of which more cells fit"
@@ -290,22 +290,21 @@ def _measured(found: MeasuredEngines) -> Iterator[tuple[str, MeasuredLaw]]:
 
 def _engine(engine: MeasuredEngine, mine: MeasuredLaw) -> dict[str, Any]:
     assert mine.law is not None
-    names = ("base_ms", "token_ms", "kv_token_ms", "sequence_ms", "pair_ms")
-    pieces = [
-        {name: _digits(value) for name, value in zip(names, row, strict=True) if value > 0.0}
-        for row in mine.law.pieces.tolist()
-    ]
-    said: dict[str, Any] = {
-        "pieces": pieces,
-        "overlap": "measured" if any(one.pairs and one.sequences for one in mine.iterations) else "assumed",
-        "fitted": {
-            "error": _digits(mine.law.error),
-            "tokens": int(max(one.tokens for one in mine.iterations)),
-            "kv_tokens": int(max(one.kv_tokens for one in mine.iterations)),
-            "sequences": int(max(one.sequences for one in mine.iterations)),
-        },
-        "source": "streams",
+    is_mixed = any(one.pairs and one.sequences for one in mine.iterations)
+    said: dict[str, Any] = {"source": "streams", "overlap": "measured" if is_mixed else "assumed"}
+    reach = {
+        name: int(max(getattr(one, name) for one in mine.iterations)) for name in ("tokens", "kv_tokens", "sequences")
     }
+    if isinstance(mine.law, FittedNumbers):
+        error = {"basis": "measured", "error_mean": _digits(mine.law.error), "range": reach}
+        said["law"] = {**mine.law.document, **error}
+    else:
+        names = ("base_ms", "token_ms", "kv_token_ms", "sequence_ms", "pair_ms")
+        said["pieces"] = [
+            {name: _digits(value) for name, value in zip(names, row, strict=True) if value > 0.0}
+            for row in mine.law.pieces.tolist()
+        ]
+        said["fitted"] = {"error": _digits(mine.law.error), **reach}
     return said | {key: value for key, value in engine.stated().items() if value is not None}
 
 

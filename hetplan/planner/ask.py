@@ -96,9 +96,6 @@ class Record:
     gap: float | None
     answers: list[Answer[Any]]
     certificates: list[Certificate]
-    recheck: str = ""
-    rechecked: bool = False
-    disagrees: bool = False
     refused: list[str] = field(default_factory=list)
 
 
@@ -106,8 +103,7 @@ class Asking:
     """The `Ask` that make_plan hands to a problem. One deadline covers the whole conversation.
 
     `engines` in order of preference (a list, or `Engines` that load themselves); `solver` names one to use for its kind
-    of form; `recheck` names a second one that must agree. An engine that fails, or whose answer is refuted, is passed
-    over for the next; a named one is not.
+    of form. An engine that fails, or whose answer is refuted, is passed over for the next; a named one is not.
     """
 
     def __init__(
@@ -116,7 +112,6 @@ class Asking:
         limits: Limits | None = None,
         *,
         solver: str | None = None,
-        recheck: str | None = None,
         on_event: OnEvent | None = None,
     ) -> None:
         self.limits = limits or Limits()
@@ -127,7 +122,7 @@ class Asking:
 
             engines = Listed(engines)
         self._engines: Engines = engines
-        self._solver, self._recheck, self._tests, self._proves = solver, recheck, True, True
+        self._solver, self._tests, self._proves = solver, True, True
         self._on_event = on_event
         self.deadline = Deadline(self.limits)
         self._incumbent = Incumbent()  # one for all copies of this conversation
@@ -251,16 +246,6 @@ class Asking:
                     return record, certificate
         return None
 
-    @property
-    def recheck_disagrees(self) -> bool:
-        """Whether a second engine contradicted any answer."""
-        return any(record.disagrees for record in self.records)
-
-    @property
-    def recheck_absent(self) -> bool:
-        """Whether a second engine was named and confirmed or contradicted nothing."""
-        return self._recheck is not None and not any(record.rechecked or record.disagrees for record in self.records)
-
     def _limits(self, gap: float | None) -> Limits:
         wanted = replace(self.limits, gap=self.limits.gap if self.limits.gap is not None else gap)
         kept = self._incumbent
@@ -328,7 +313,6 @@ class Asking:
                 record = Record(number, forms[0], engine.name, about, limits.gap, answers, certificates)
                 record.refused = refused
                 self.records.append(record)
-                self._check_again(record, forms, limits)
                 return record
             if was_named:
                 raise SolverFailed(engine.name, faults[0])
@@ -341,24 +325,10 @@ class Asking:
         certificate = certify(form, answer)
         unproved = answer.status is Status.INFEASIBLE and certificate.infeasible is not Vouched.CERTIFIED
         if self._tests and unproved and certificate.sound and isinstance(form, Milp):
-            from hetplan.planner.second_opinion import put_to_test
+            from hetplan.planner.check_infeasible import check_infeasible
 
-            return put_to_test(form, certificate, chain([engine], self._engines.of(form.kind)), limits)
+            return check_infeasible(form, certificate, chain([engine], self._engines.of(form.kind)), limits)
         return certificate
-
-    def _check_again(self, record: Record, forms: list[Form[Any]], limits: Limits) -> None:
-        """Ask the second engine the same, and write into the record what it said."""
-        second = None if self._recheck is None else self._engines.named(self._recheck, forms[0].kind)
-        if second is None:
-            return
-        if second.name == record.engine:
-            record.recheck = f"{second.name} gave the answer itself"
-            return
-        from hetplan.planner.second_opinion import second_opinion
-
-        record.recheck, record.rechecked, record.disagrees = second_opinion(
-            second, list(zip(forms, record.answers, record.certificates, strict=True)), limits
-        )
 
     def _outcome(self, record: Record) -> list[Answer[Any]]:
         for answer in record.answers:

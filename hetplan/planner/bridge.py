@@ -491,5 +491,7 @@ def named_apart(plan: Plan, whose: str, rates: Mapping[str, float], files: Input
     )  # fmt: skip
 
 
-KEPT = {"W-interruptions", "W-queueing", "W-extrapolated", "W-overlap", "W-statistic", "W-latency-unchecked"}
+KEPT = {
+    "W-interruptions", "W-queueing", "W-extrapolated", "W-overlap", "W-law", "W-statistic", "W-latency-unchecked",
+}  # fmt: skip
 """Warnings of a question's own plan that say something of the part; others are of how it was asked."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from hetplan.planner.request import read_request
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.workers import Worker
 from hetplan.serving.needs import needs_of
-from hetplan.serving.price import SLICES
 
 __all__ = ["idle_machines"]
 
@@ -18,7 +18,8 @@ _Needs = tuple[tuple[tuple[str, float], ...], ...]
 
 def idle_machines(inputs: Inputs, workers: Sequence[Worker]) -> Iterator[Notice]:
     """Groups of machines with room for one more of a load that they hold, or for one of each that another holds."""
-    whole = [worker for worker in workers if _paid_whole(inputs, worker)]
+    request = read_request(inputs)
+    whole = [worker for worker in workers if request.pays_whole(worker.hardware, worker.offer)]
     held = {_held(inputs, worker) for worker in whole}
     for worker in whole:
         provides = inputs.profile.hardware[worker.hardware].provides
@@ -52,11 +53,3 @@ def _fit(needs: Iterable[Mapping[str, float]], room: Mapping[str, float]) -> boo
     """Whether all of these fit in what is free."""
     total = sum(map(Counter, needs), Counter[str]())
     return all(amount <= room.get(name, 0.0) + 1e-9 for name, amount in total.items())
-
-
-def _paid_whole(inputs: Inputs, worker: Worker) -> bool:
-    """Whether its machines are paid whatever is on them: not by prices of runs, nor by the slice."""
-    profile = inputs.profile
-    runs = (run for one in profile.variants.values() for run in one.runs if run.hardware == worker.hardware)
-    by_slice = worker.offer is not None and profile.offers[worker.offer].per in SLICES
-    return not by_slice and all(run.price_per_hour is None for run in runs)

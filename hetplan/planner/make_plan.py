@@ -46,9 +46,7 @@ def make_plan(problem: Problem, inputs: Inputs, ask: Asking, *, method: Method, 
     solves = tuple(_solve(record, proofs=require_proof) for record in ask.records)
     if isinstance(result, Infeasible):
         found = Found.INFEASIBLE if result.proved else _not_found(ask)
-        finding = Finding(
-            found, interrupted=interrupted, recheck_disagrees=ask.recheck_disagrees, recheck_absent=ask.recheck_absent
-        )
+        finding = Finding(found, interrupted=interrupted)
         warnings = (*_notices(inputs, ask), *result.warnings)
         return Outcome(finding, why=result.why, repairs=result.repairs, solves=solves, warnings=warnings)
     made = partial(_planned, inputs=inputs, ask=ask, named=(problem.question, method), solves=solves,
@@ -136,8 +134,6 @@ def _planned(
         gap_reached=gap,
         proof_required=require_proof,
         proved=all_proved(claims),
-        recheck_disagrees=ask.recheck_disagrees,
-        recheck_absent=ask.recheck_absent,
     )
     why = (result.target_missed,) if result.target_missed else ()
     return Outcome(finding, plan, why, result.repairs, solves, plan.warnings, ways=result.ways)
@@ -260,7 +256,6 @@ def _solve(record: Record, *, proofs: bool = False) -> Solve:
         why_not_deterministic=why or None,
         proof=_proof(record, always=proofs),
         binding=_binding(record),
-        recheck=record.recheck or None,
     )
 
 
@@ -340,14 +335,13 @@ def _not_found(ask: Asking) -> Found:
 
 def _idle(inputs: Inputs, workers: Sequence[Worker]) -> Iterable[Notice]:
     """Machines with room for more; looked for where an operator is on one, or what needs half of it or less."""
-    profile, there = inputs.profile, {(load.variant, worker.hardware) for worker in workers for load in worker.loads}
-    small = any(load.variant is None for worker in workers for load in worker.loads)
+    there = {(load.variant, worker.hardware) for worker in workers for load in worker.loads}
+    small = any(name is None for name, _ in there)
+    known = read_request(inputs)
     for name, hardware in there:
-        provides = profile.hardware[hardware].provides
-        for run in profile.variants[name].runs if name in profile.variants else ():
-            needs = run.needs if run.hardware == hardware else {}
-            computed = ((resource, amount) for resource, amount in needs.items() if not resource.endswith("_gib"))
-            small |= any(2 * amount <= provides.get(resource, 0.0) for resource, amount in computed)
+        for one in known.choices(variants=[name or ""], hardware=hardware):
+            computed = ((resource, amount) for resource, amount in one.needs.items() if not resource.endswith("_gib"))
+            small |= any(2 * amount <= one.machine.provides.get(resource, 0.0) for resource, amount in computed)
     if small:
         from hetplan.planner.idle import idle_machines
 

@@ -1,29 +1,32 @@
-r"""The program over machines: what is rented, from whom and at which price, and what limits it.
+r"""The program over machines: what is rented, from whom, when and at which price.
 
 A sub-problem (a pool, an LLM fleet, ...) says how many machines of each type it takes to carry its queries, and knows
-neither prices nor limits. These are said here, once for all of them.
+neither prices nor limits. These are said here, once for all of them: for one period (`rent`), and for several
+(`rent_by_period`, `pay_starts`, `limit_moves`, `lose`).
 
 ==========  ======================================================================================
 letter      meaning
 ==========  ======================================================================================
-t, o        machine type; offer, a price at which machines of one type are rented
-N_o         machines rented under o, whole
-c_o         price of one of them per hour
-u_t         machines of type t that the sub-problems use, an expression in columns of their own
-a_tr        what a machine of type t provides of resource r
+t, o, p     machine type; offer, a price at which machines of one type are rented; period of l_p hours
+N_op        machines rented under o in p, whole
+R_o         machines of o committed: paid for ahead, and there in every period
+c_o, c'_o   price of a rented, of a committed machine per hour
+u_tp        machines of type t that the sub-problems use, an expression in columns of their own
+S_op        machines that start before p, each paid for the s_o hours that it takes
 ==========  ======================================================================================
 
 ::
 
-    min  sum_o c_o N_o                                or another objective of the sub-problems
-    (1)  u_t <= sum_{o of t} N_o                      every type: what is used is rented
-    (2)  N_o <= stock_o                               offers of one name draw on one stock
-    (3)  least_h <= sum_{o of h} N_o <= most_h        limits.instances, of each hardware
-    (4)  sum_o c_o N_o + fees <= budget               limits.cost_per_hour
-    (5)  sum_o a_tr N_o <= total_r                    limits.resources: of what is rented, used or not
-    (6)  sum_{o of T} N_o >= 1                        every set T of types of which a sub-problem needs some machine
+    min  sum_p l_p (sum_o c'_o R_o + c_o N_op) + sum_op s_o c_o S_op    or another objective of the sub-problems
+    (1)  u_tp <= sum_{o of t} R_o + N_op                   every type: what is used is rented
+    (2)-(5)  limits on R_o + N_op                          `machine_limits`: stock, counts, budget, resources, shares
+    (6)  sum_{o of T} N_o >= 1                             every set T of types of which somebody needs one
+    (7)  S_op >= N_op - N_o,p-1                            the first period follows the last, or what runs
+    (8)  sum_g new_g <= limits.moves,  new_g >= count_g - running_g         groups g: who runs what
+    (9)  lost = - min(k, sum of machines)                  k machines may fail: what is used is used of the others, too
 
-Where u_t is a count of whole machines, and nothing says that more must be there, it is N itself: no column, no row (1).
+One period has no R and no S: it is the special case with a direct way, `rent`. Where u_t is a count of whole machines,
+and nothing says that more must be there, it is N itself: no column, no row (1).
 
 Every row that a user stated is elastic and names its field: from these rows alone a refusal says what contradicts what.
 """
@@ -31,34 +34,36 @@ Every row that a user stated is elastic and names its field: from these rows alo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hetplan.planner.forms.milp import Builder, Elastic
+from hetplan.planner.machine_limits import PRICE_OF_SLACK, MachineLimit, machine_limits
 from hetplan.planner.request import PLENTY, MachineType, Offer, Request
 from hetplan.profiles.fields import NANO
 
 __all__ = [
     "NOTHING",
-    "PRICE_OF_SLACK",
     "Expression",
+    "Rented",
     "Uses",
     "bill",
-    "budget_in_whole_machines",
     "grant",
     "limit_moves",
+    "lose",
     "machines_rented",
+    "pay_starts",
     "rent",
+    "rent_by_period",
     "weighted",
 ]
 
 Columns = NDArray[np.int64]
-
-PRICE_OF_SLACK = 1.0
-"""What a unit of slack costs in a row that gives way: repairs are tried one by one, so only their order hangs on it."""
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,7 @@ def rent(m: Builder, request: Request, uses: Uses, *, priced: bool, slip: float 
     solver's tolerance let a plan through that is a hair too dear. Where machines need not be `whole` the program is a
     relaxation.
     """
-    offers = request.offers
+    offers, ones = request.offers, np.ones(len(request.offers))
     bought = _bought(request, uses)
     n = m.columns(
         "n",
@@ -121,10 +126,9 @@ def rent(m: Builder, request: Request, uses: Uses, *, priced: bool, slip: float 
     if priced:
         m.pay(spent.columns, spent.coefficients)
 
-    def add(row: int, places: Iterable[int], each: Sequence[float] | None = None) -> None:
+    def add(row: int, places: Iterable[int], each: Floats) -> None:
         for place in places:
-            one = rented[place]
-            m.add(row, one.columns, one.coefficients if each is None else np.multiply(one.coefficients, each[place]))
+            m.add(row, rented[place].columns, np.multiply(rented[place].coefficients, each[place]))
 
     of: dict[str, list[int]] = {kind.id: [] for kind in request.machines}
     for place, offer in enumerate(offers):
@@ -134,28 +138,94 @@ def rent(m: Builder, request: Request, uses: Uses, *, priced: bool, slip: float 
     rows = m.rows("capacity", list(used), lower=least, upper=0.0, unit="machines", equation="(1)")
     for row, (machine, one) in zip(rows, used.items(), strict=True):
         m.add(row, one.columns, one.coefficients)
-        add(row, of[machine], [-1.0] * len(offers))
-    _limit_counts(m, request, add)
-    if request.budget is not None:
-        elastic = Elastic(PRICE_OF_SLACK, "slo.limits.cost_per_hour", unit=request.currency)
-        fees = np.rint(np.ravel(uses.fees.coefficients) * NANO).astype(np.int64)
-        upper = budget_in_whole_machines(request, int(np.gcd.reduce(fees, initial=np.int64(0)))) / NANO * (1.0 - slip)
-        row = m.rows(
-            "budget", ["hour"], upper=upper, unit=f"{request.currency}/h", equation="(4)", elastic=elastic
-        )  # fmt: skip
-        m.add(row, spent.columns, spent.coefficients)
-    if request.resources:
-        elastic = Elastic(PRICE_OF_SLACK, "slo.limits.resources.{label}")
-        totals = list(request.resources.values())
-        rows = m.rows("resources", list(request.resources), upper=totals, equation="(5)", elastic=elastic)
-        for row, resource in zip(rows, request.resources, strict=True):
-            add(row, range(len(offers)), [request.of(offer.machine).provides.get(resource, 0.0) for offer in offers])
+        add(row, of[machine], -ones)
+    fees = np.rint(np.ravel(uses.fees.coefficients) * NANO).astype(np.int64)
+    limits = machine_limits(request, fees=int(np.gcd.reduce(fees, initial=np.int64(0))), slip=slip)
+    for row, limit in limit_rows(m, limits):
+        add(row, np.flatnonzero(limit.total).tolist(), limit.total)
+        if limit.name == "budget":
+            m.add(row, uses.fees.columns, uses.fees.coefficients)
     if uses.somebody:
         sets = [" or ".join(sorted(one)) for one in uses.somebody]
         rows = m.rows("somebody", sets, lower=1.0, unit="machines", equation="(6)")
         for row, wanted in zip(rows, uses.somebody, strict=True):
-            add(row, [place for machine in sorted(wanted) for place in of[machine]])
+            add(row, [place for machine in sorted(wanted) for place in of[machine]], ones)
     return n
+
+
+def limit_rows(m: Builder, limits: Iterable[MachineLimit], about: str = "") -> Iterator[tuple[int, MachineLimit]]:
+    """Add a row for each limit, those of one name together; who asked puts in what the machines are."""
+    for (name, elastic, equation), alike in groupby(limits, lambda one: (one.name, one.elastic, one.equation)):
+        several = list(alike)
+        rows = m.rows(
+            f"{name}{about}",
+            [one.label for one in several],
+            lower=[one.lower for one in several],
+            upper=[one.upper for one in several],
+            unit=elastic.unit if elastic is not None else "",
+            equation=equation,
+            elastic=elastic,
+        )
+        yield from zip(rows.tolist(), several, strict=True)
+
+
+@dataclass(frozen=True)
+class Rented:
+    """Columns of committed machines, and of each period those rented and the rows that cover what is in use."""
+
+    committed: Columns
+    hourly: Mapping[int, Columns]
+    cover: Mapping[int, Columns]
+
+
+def rent_by_period(
+    m: Builder,
+    offers: Sequence[Offer],
+    limits: Sequence[MachineLimit],
+    hours: Mapping[int, float],
+    *,
+    most: tuple[Floats, Floats],
+    whole: bool,
+) -> Rented:
+    """Add R and, of each period with its hours, N, what they cost, and every limit over both.
+
+    `most` of each offer may be committed, and rented. The rows of cover are R + N >= 0: who asked puts in, with a
+    minus, what applications use.
+    """
+    names, ones = [offer.name for offer in offers], np.ones(len(offers))
+    ahead = np.array([offer.committed or 0.0 for offer in offers]) * sum(hours.values())
+    committed = m.columns("committed", names, upper=most[0], cost=ahead, whole=whole, unit="machines")
+    hourly, cover = dict[int, Columns](), dict[int, Columns]()
+    for p, length in hours.items():
+        price = np.array([offer.price for offer in offers]) * length
+        hourly[p] = m.columns(f"rented in {p}", names, upper=most[1], cost=price, whole=whole, unit="machines")
+        cover[p] = m.rows(f"machines in {p}", names, lower=0.0, unit="machines")
+        m.add(cover[p], committed, ones)
+        m.add(cover[p], hourly[p], ones)
+        for row, limit in limit_rows(m, limits, f" in {p}"):
+            m.add(row, committed, limit.total + limit.ahead)
+            m.add(row, hourly[p], limit.total)
+    return Rented(committed, hourly, cover)
+
+
+def pay_starts(
+    m: Builder, offers: Sequence[Offer], counts: Expression, places: Columns, running: ArrayLike, *,
+    share: float, about: str,
+) -> None:  # fmt: skip
+    """Add that machines beyond those that run are paid while they start, that `share` of the times.
+
+    `places` has the offer of each column of `counts`.
+    """
+    each = np.array([share * offer.start_hours * offer.price for offer in offers])
+    started = m.columns(f"started {about}", [offer.name for offer in offers], cost=each)
+    _beyond(m, f"starts {about}", started, counts, places, running)
+
+
+def _beyond(m: Builder, name: str, new: Columns, counts: Expression, groups: Columns, running: ArrayLike) -> None:
+    """Add new >= counts - running, of each group."""
+    rows = m.rows(name, str, size=new.size, upper=np.asarray(running, dtype=float))
+    m.add(rows[groups], counts.columns, counts.coefficients)
+    m.add(rows, new, -1.0)
 
 
 def _bought(request: Request, uses: Uses) -> list[int]:
@@ -206,29 +276,35 @@ def grant(m: Builder, uses: Uses, machines: Mapping[str, float]) -> Columns:
     return rows
 
 
-def limit_moves(m: Builder, counts: Expression, groups: Columns, running: ArrayLike, most: float) -> Columns:
-    """Add that no more instances are new than may be: those of each group beyond what runs of it; returns the new ones.
+def limit_moves(
+    m: Builder, counts: Expression, groups: Columns, running: ArrayLike, most: float | None, *,
+    unit: str = "instances", cost: float = 0.0, about: str = "",
+) -> Columns:  # fmt: skip
+    """Add that no more is new than may be: what each group has beyond what runs of it; returns the new ones.
 
     `groups` has the group of each column of `counts`, from 0 on.
     """
     now = np.asarray(running, dtype=float)
-    new = m.columns("new", str, size=now.size, unit="instances")
+    new = m.columns(f"new{about}", str, size=now.size, unit=unit, cost=cost)
     elastic = Elastic(PRICE_OF_SLACK, "slo.limits.moves", unit="moves", whole=True)
-    m.add(m.rows("moves", ["all"], upper=most, elastic=elastic), new, 1.0)
-    rows = m.rows("new", str, size=now.size, upper=now)
-    m.add(rows[groups], counts.columns, counts.coefficients)
-    m.add(rows, new, -1.0)
+    top, elastic_too = (np.inf, None) if most is None else (most, elastic)
+    m.add(m.rows(f"moves{about}", ["all"], upper=top, elastic=elastic_too), new, 1.0)
+    _beyond(m, f"new{about}", new, counts, groups, now)
     return new
 
 
-def budget_in_whole_machines(request: Request, fees: int = 0) -> int:
-    """The budget, lowered to what whole machines can cost at all: a multiple of what all prices are multiples of.
-
-    That is far coarser than a solver's tolerance; so no plan that costs a hair too much passes the row. `fees` is what
-    all of these are multiples of.
-    """
-    budget, step = request.budget or 0, math.gcd(fees, *(offer.nanos for offer in request.offers))
-    return budget // step * step if step else budget
+def lose(m: Builder, machines: Columns, count: int, most: float, about: str) -> Columns:
+    """Add (9): a column of 0 or less, -min(count, machines) at the most, of at most so many machines."""
+    k = float(count)
+    lost = m.columns(f"lost of {about}", ["machines"], lower=-k, upper=0.0)
+    if count == 0:
+        return lost
+    many = m.columns(f"more than lost of {about}", ["yes"], upper=1.0, whole=True)
+    rows = m.rows(f"losing {about}", ["all k", "all there are", "few"], upper=[0.0, 0.0, k])
+    m.add(rows[0], [*lost, *many], [1.0, k])  # where there are more, k are lost
+    m.add(rows[1], [*lost, *machines, *many], [1.0, *np.ones(len(machines)), -most])  # else all
+    m.add(rows[2], [*machines, *many], [*np.ones(len(machines)), -most])
+    return lost
 
 
 def _most_of_use(request: Request, uses: Uses, place: int) -> float:
@@ -242,38 +318,3 @@ def _most_of_use(request: Request, uses: Uses, place: int) -> float:
     if request.budget is not None and offer.nanos > 0:
         return float(request.budget // offer.nanos)
     return min((float(one) for one in (offer.stock, request.of(offer.machine).most) if one < PLENTY), default=math.inf)
-
-
-def _limit_counts(m: Builder, request: Request, add: Callable[[int, Iterable[int]], None]) -> None:
-    """Rows (2) and (3), where they are stated."""
-    for hosts in (False, True):
-        stocked: dict[str, list[int]] = {}
-        for place, offer in enumerate(request.offers):
-            if offer.stock < PLENTY and bool(offer.hosts) == hosts:
-                stocked.setdefault(offer.name, []).append(place)
-        at = "profile.hosts (under {label})" if hosts else "profile.offers.{label}.stock"
-        elastic = Elastic(PRICE_OF_SLACK, at, unit="machines", whole=True)
-        stock = [float(request.offers[places[0]].stock) for places in stocked.values()]
-        rows = m.rows("hosts" if hosts else "stock", list(stocked), upper=stock, unit="machines", equation="(2)",
-                      elastic=elastic) if stocked else ()  # fmt: skip
-        for row, places in zip(rows, stocked.values(), strict=True):
-            add(row, places)
-    for name, verb, side in (("least", "lower", 0), ("most", "raise", 1)):
-        stated = {kind.hardware: kind for kind in request.machines
-                  if (kind.most < PLENTY if side else kind.least > 0)}  # fmt: skip
-        if not stated:
-            continue
-        limit = [float(kind.most if side else kind.least) for kind in stated.values()]
-        field_ = f"slo.limits.instances.{{label}}[{side}]"
-        rows = m.rows(
-            name,
-            list(stated),
-            lower=-np.inf if side else limit,
-            upper=limit if side else np.inf,
-            unit="machines",
-            equation="(3)",
-            elastic=Elastic(PRICE_OF_SLACK, field_, verb=verb, unit="machines", whole=True),
-        )
-        hardware = [request.of(offer.machine).hardware for offer in request.offers]
-        for row, one in zip(rows, stated, strict=True):
-            add(row, [place for place, name in enumerate(hardware) if name == one])

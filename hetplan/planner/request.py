@@ -6,30 +6,41 @@ so many" means the same wherever machines are counted.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
+from hetplan.planner.choices import Choice, Choices
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.operating_points import Limit, limits_of
-from hetplan.profiles.profile import Profile
+from hetplan.profiles.profile import Hardware, Profile
+from hetplan.profiles.profile import Offer as ProfileOffer
 from hetplan.profiles.slo import App, Change, Demand, Horizon, LatencyTarget, Survive, Traded
 from hetplan.serving.demand import Classes, Target, classes_of, response_targets, stated_qps
-from hetplan.serving.runs import machine_price, variants_of
+from hetplan.serving.loads import same_point
+from hetplan.serving.price import SLICES
+from hetplan.serving.runs import machine_price, times, variants_of
 from hetplan.serving.strictest import late_share, strictest, strictest_ms
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from hetplan.profiles.fleet_fields import OfferLimit
+    from hetplan.profiles.pipelines import Pipeline
     from hetplan.profiles.slo_sections import Candidate, Device
-    from hetplan.profiles.workers import Worker
+    from hetplan.profiles.workers import Load, Worker
 
-__all__ = ["PLENTY", "Application", "MachineType", "Offer", "Request", "cheapest_first", "read_request"]
+__all__ = [
+    "PLENTY",
+    "Application",
+    "Commitment",
+    "MachineType",
+    "Offer",
+    "Request",
+    "cheapest_first",
+    "read_request",
+]
 
 PLENTY = 10**9
 """Where nothing limits machines there are as many: more than any plan file may count in one group of machines."""
@@ -201,11 +212,26 @@ class Application:
 
 
 @dataclass(frozen=True)
+class Commitment:
+    """What a machine costs that is paid for ahead, for a term: per hour, and at its beginning, in counts of 1e-9."""
+
+    nanos: int
+    upfront: int = 0
+    term_s: float = 0.0
+
+    @property
+    def price(self) -> float:
+        """Per hour, in currency units, what is paid at the beginning spread over the term."""
+        return (self.nanos + (self.upfront * 3600.0 / self.term_s if self.upfront else 0.0)) / NANO
+
+
+@dataclass(frozen=True)
 class Offer:
     """A price at which one machine of a type is had (a count of 1e-9 per hour), and how many there are at it.
 
     Its id is None where the profile has no offers, or the run on it has a price of its own. `hosts` names its machines
-    where they are known one by one. Offers of one id draw on one stock.
+    where they are known one by one. Offers of one id draw on one stock. A spot machine may be taken away; one that is
+    `ahead` may be committed for the whole horizon; each is paid for the hours that it takes to start.
     """
 
     id: str | None
@@ -213,6 +239,10 @@ class Offer:
     nanos: int
     stock: int = PLENTY
     hosts: tuple[str, ...] = ()
+    zone: str | None = None
+    spot: bool = False
+    ahead: Commitment | None = None
+    start_hours: float = 0.0
 
     @property
     def name(self) -> str:
@@ -223,6 +253,11 @@ class Offer:
     def price(self) -> float:
         """Per hour, in currency units."""
         return self.nanos / NANO
+
+    @property
+    def committed(self) -> float | None:
+        """Per hour, where it is paid for ahead; None: not sold so."""
+        return self.ahead.price if self.ahead is not None else None
 
 
 def cheapest_first(count: int, stock: Sequence[int]) -> list[int]:
@@ -295,9 +330,10 @@ class Request:
     """The applications, the machine types that a plan may rent for them, and what limits all of these together.
 
     `budget` is a count of 1e-9 per hour; `resources` are totals of what rented machines provide, `instances` the least
-    and the most machines of each hardware (None: up to its stock), `moves` the most instances that may be new,
-    `capacity` totals of what runs, where machines are not counted. Over time: `horizon` has the periods, `shares` what
-    may be of each offer or way to buy, `survive` what may fail with the promises still kept, `change` what it costs to
+    and the most machines of each hardware (None: up to its stock), `quotas` what a zone gives of each resource, `moves`
+    the most instances that may be new, `capacity` totals of what runs, where machines are not counted. Over time:
+    `horizon` has the periods, `shares` what may be of each offer or way to buy, `survive` what may fail with the
+    promises still kept, `change` what it costs to
     load other models, and how much room a rate is given.
     """
 
@@ -322,32 +358,71 @@ class Request:
     """What runs now."""
     has_state: bool = False
     """Whether a state says what runs; it may be nothing."""
+    known: Choices = field(default_factory=lambda: Choices(Profile()), repr=False, compare=False)
+    """The runs of the profile, each read once."""
+    quotas: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    law_error: bool = True
+    """Whether laws of engines are slower by their stated error."""
+
+    @property
+    def profile(self) -> Profile:
+        """What was measured."""
+        return self.known.profile
+
+    def choices(
+        self, app: str | None = None, *, variants: Iterable[str] | None = None, hardware: str | None = None
+    ) -> tuple[Choice, ...]:
+        """Every way to serve an application (its steps, of a pipeline), or these variants; on one hardware, or any.
+
+        Without either, every way to run any variant of the profile.
+        """
+        if app is not None:
+            steps = self.steps(app).values()
+            variants = dict.fromkeys((*self.apps[app].variants, *(name for names in steps for name in names)))
+        found = self.known.every() if variants is None else (one for name in variants for one in self.known.of(name))
+        return tuple(one for one in found if hardware in (None, one.hardware))
+
+    def meant_by(self, load: Load, hardware: str) -> tuple[Choice, ...]:
+        """The choices that a load on a hardware can mean: one where it names its run, all where it does not."""
+        found = self.choices(variants=[load.variant or ""], hardware=hardware)
+        return tuple(one for one in found if load.at is None or same_point(one.at, load.at))
+
+    def pays_whole(self, hardware: str, offer: str | None) -> bool:
+        """Whether machines are paid whatever is on them: not by prices of runs, nor by the slice."""
+        by_slice = offer is not None and self.profile.offers[offer].per in SLICES
+        return not by_slice and not self.is_paid_by_run(hardware)
+
+    def is_paid_by_run(self, hardware: str) -> bool:
+        """Whether some run on a hardware has a price of its own."""
+        return any(one.own_price is not None for one in self.choices(hardware=hardware))
+
+    def is_sold_in_parts(self, hardware: str) -> bool:
+        """Whether an offer of a hardware is paid by the unit of a resource."""
+        return any(one.per is not None for one in self.profile.offers.values() if one.hardware == hardware)
+
+    def pipeline(self, app: str) -> Pipeline | None:
+        """The pipeline that an application runs."""
+        return self.profile.pipelines.get(self.apps[app].pipeline or "")
+
+    def steps(self, app: str) -> dict[str, tuple[str, ...]]:
+        """Of each step of an application's pipeline that is a task, the variants that may do it."""
+        pipeline = self.pipeline(app)
+        tasks = {name: node.task for name, node in pipeline.nodes.items() if node.task} if pipeline is not None else {}
+        return {name: self.known.of_task(task) for name, task in tasks.items()}
 
     @cached_property
     def offers(self) -> tuple[Offer, ...]:
         """All offers, those of one type after the other."""
         return tuple(offer for kind in self.machines for offer in kind.offers)
 
-    def allows(self, counts: Sequence[int] | NDArray[Any]) -> bool:
-        """Whether so many machines of each offer may be rented; money apart."""
-        of_type, of_hardware, of_offer = Counter[str](), Counter[str](), Counter[str]()
-        for offer, count in zip(self.offers, counts, strict=True):
-            of_type[offer.machine] += int(count)
-            of_hardware[self.of(offer.machine).hardware] += int(count)
-            of_offer[offer.name] += int(count)
-        total = {
-            resource: sum(kind.provides.get(resource, 0.0) * of_type[kind.id] for kind in self.machines)
-            for resource in self.resources
-        }
-        return (
-            all(of_offer[offer.name] <= offer.stock for offer in self.offers)
-            and all(kind.least <= of_hardware[kind.hardware] <= kind.most for kind in self.machines)
-            and all(total[resource] <= limit * (1 + 1e-12) for resource, limit in self.resources.items())
-        )
-
     def lists(self, hardware: str) -> bool:
         """Whether a hardware is not ruled out by the limits, which may list all that may be used."""
         return not self.only_listed or hardware in self.instances
+
+    def may_rent(self, hardware: str) -> bool:
+        """Whether the limits leave any machine of a hardware."""
+        _, most = self.instances.get(hardware, (0, None))
+        return most != 0 and self.lists(hardware)
 
     def of(self, machine: str) -> MachineType:
         """The type of this id."""
@@ -378,12 +453,7 @@ class Request:
                 offers = [Offer(None, name, own.get(name, NANO))]
             else:
                 offers = [
-                    Offer(
-                        id,
-                        name,
-                        0 if name in paid_by_run else machine_price(one, about),
-                        PLENTY if one.stock is None else one.stock,
-                    )
+                    self._offer(id, one, about, is_free=name in paid_by_run)
                     for id, one in profile.offers.items()
                     if one.hardware == name
                 ]
@@ -393,6 +463,26 @@ class Request:
                 most = PLENTY if most is None else most
                 found.append(MachineType(name, cheapest, about.provides, least, most))
         return replace(self, machines=tuple(found))
+
+    def _offer(self, id: str, offer: ProfileOffer, hardware: Hardware, *, is_free: bool) -> Offer:
+        """An offer of the profile."""
+        nanos = machine_price(offer, hardware)
+        sold, ahead = offer.commit, None
+        if sold is not None:
+            own = sold.price_per_hour
+            ahead = Commitment(
+                own if own is not None else times(nanos, 1.0 - (sold.discount or 0.0)), sold.upfront, sold.term_s
+            )
+        return Offer(
+            id,
+            offer.hardware,
+            0 if is_free else nanos,
+            PLENTY if offer.stock is None else offer.stock,
+            zone=offer.zone,
+            spot=offer.interruptions_per_hour is not None,
+            ahead=ahead,
+            start_hours=hardware.startup_s / 3600.0 if self.horizon.starts else 0.0,
+        )
 
     def with_plenty(self) -> Request:
         """The same with as many machines of each type and offer as are wanted."""
@@ -448,4 +538,7 @@ def read_request(inputs: Inputs) -> Request:
         slo.change,
         state.workers if state is not None else (),
         state is not None,
+        Choices(inputs.profile),
+        {zone: held.quota for zone, held in inputs.profile.zones.items()},
+        slo.robust.law,
     )

@@ -12,11 +12,9 @@ from hetplan.planner.request import Application, Request, read_request
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.multilinear import OffTable
 from hetplan.profiles.plan import Notice
-from hetplan.profiles.profile import Profile
 from hetplan.serving.demand import Classes, Target
 from hetplan.serving.distribution import PERCENTILES
 from hetplan.serving.law import Law
-from hetplan.serving.loads import law_of_run, run_of
 
 __all__ = ["LateAlone", "assumptions", "late_alone", "never_in_time"]
 
@@ -90,11 +88,11 @@ def _longer_than(law: Law, point: dict[str, float], size: int, limit_ms: float, 
 
 def late_alone(inputs: Inputs) -> Iterator[LateAlone]:
     """Every limit that no machine which may be used can keep, by the times that its tables state."""
-    request, profile = read_request(inputs), inputs.profile
+    request = read_request(inputs)
     for name, app in request.apps.items():
         targets = [one for one in app.targets if 0.0 < one.percentile < 100.0 and one.limit_ms() > 0.0]
-        for variants in _entries(profile, app) if targets and app.rate_qps != 0.0 else ():
-            laws = _laws(request, profile, variants)
+        for variants in _entries(request, app) if targets and app.rate_qps != 0.0 else ():
+            laws = _laws(request, variants)
             found = [LateAlone(name, target, laws, app.classes) for target in targets] if laws else []
             yield from (one for one in found if one.share > one.target.left * (1.0 + 1e-6))
 
@@ -107,35 +105,25 @@ def never_in_time(inputs: Inputs) -> Infeasible | None:
     return Infeasible(why=tuple(one.why for one in found), repairs=tuple(one.repair for one in found))
 
 
-def _entries(profile: Profile, app: Application) -> Iterator[Sequence[str]]:
+def _entries(request: Request, app: Application) -> Iterator[Sequence[str]]:
     """Of each step that every query goes through first, the variants that may serve it."""
-    pipeline = profile.pipelines.get(app.pipeline or "")
+    pipeline = request.pipeline(app.id)
     if pipeline is None:
         yield app.variants
         return
     inner = {edge.to for edge in pipeline.edges}
-    for name, node in pipeline.nodes.items():
-        if name not in inner and node.task is not None:
-            yield [one for one, variant in profile.variants.items() if variant.task == node.task]
+    yield from (variants for step, variants in request.steps(app.id).items() if step not in inner)
 
 
-def _laws(request: Request, profile: Profile, variants: Sequence[str]) -> tuple[Law, ...]:
+def _laws(request: Request, variants: Sequence[str]) -> tuple[Law, ...]:
     """The laws of all runs on machines that the wish allows; none where a run is not timed by its latency."""
-    laws = []
-    for name in variants:
-        for run in profile.variants[name].runs:
-            _, most = request.instances.get(run.hardware, (0, None))
-            if most == 0 or not request.lists(run.hardware):
-                continue
-            if run.latency is None:
-                return ()
-            laws.append(law_of_run(profile, name, run))
-    return tuple(laws)
+    may = [one for one in request.choices(variants=variants) if request.may_rent(one.hardware)]
+    return tuple(one.law for one in may) if all(one.is_timed for one in may) else ()
 
 
 def assumptions(inputs: Inputs, draft: Draft) -> Iterator[Notice]:
     """Of each application the highest percentile shown in simulation that no measured time supports."""
-    apps, shown = read_request(inputs).apps, dict[str, float]()
+    request, shown = read_request(inputs), dict[str, float]()
     for one in draft.promises:
         if one.app is not None and one.percentile is not None and one.model.startswith("simulation"):
             shown[one.app] = max(shown.get(one.app, 0.0), one.percentile)
@@ -145,14 +133,13 @@ def assumptions(inputs: Inputs, draft: Draft) -> Iterator[Notice]:
             for load in worker.loads:
                 if load.app not in (None, name) or load.variant is None:
                     continue
-                run = run_of(inputs.profile, load, worker.hardware)
-                if run.latency is None:
+                (choice,) = request.meant_by(load, worker.hardware)
+                if not choice.is_timed:
                     continue
-                law = law_of_run(inputs.profile, load.variant, run)
-                if _is_constant(law, apps[name], load.serve.max_batch):
-                    constant.add(run.latency)
-                elif percentile > HIGHEST and "max" not in law.statistics:
-                    beyond.add(run.latency)
+                if _is_constant(choice.law, request.apps[name], load.serve.max_batch):
+                    constant.add(choice.table_id)
+                elif percentile > HIGHEST and "max" not in choice.law.statistics:
+                    beyond.add(choice.table_id)
         going_on = f"go on beyond p{HIGHEST:g} as they do below"
         for code, tables, what in (
             ("W-mean-times", constant, "do not vary"),

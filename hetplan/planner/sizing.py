@@ -105,11 +105,21 @@ class ErrorBudget:
 
     seed: int
     spent: int = 0
+    alpha: float = ALPHA
 
     def spend(self) -> tuple[float, int]:
         """The chance of an error that the next plan may take up, and where its seeds begin."""
         self.spent += 1
-        return ALPHA * 0.5**self.spent, self.seed + FRESH + LOOKS[-1] * self.spent
+        return self.alpha * 0.5**self.spent, self.seed + FRESH + LOOKS[-1] * self.spent
+
+    def parts(self, count: int) -> list[ErrorBudget]:
+        """What the next plan may take up, in equal parts for that of it which is put to the test apart.
+
+        >>> [part.spend() for part in ErrorBudget(seed=7).parts(2)] == [(ALPHA / 4, ErrorBudget(seed=7).spend()[1])] * 2
+        True
+        """
+        alpha, seed = self.spend()
+        return [ErrorBudget(seed - FRESH - LOOKS[-1], alpha=2.0 * alpha / count) for _ in range(count)]
 
 
 @dataclass(frozen=True)

@@ -69,9 +69,6 @@ class Finding:
     violations: int = 0
     unchecked: bool = False
     unchecked_allowed: bool = False
-    recheck_disagrees: bool = False
-    recheck_absent: bool = False
-    """A second engine was named and checked nothing."""
     promise_broken: bool = False
     undecided: bool = False
     """Some limit on times is neither kept nor broken by what was measured."""
@@ -95,12 +92,9 @@ def verdict(finding: Finding) -> Verdict:
     """
     if finding.found is Found.PLAN:
         return _with_plan(finding)
-    nothing, infeasible = finding.found is Found.NOTHING, finding.found is Found.INFEASIBLE
     return _first(
         (finding.interrupted, Exit.INTERRUPTED, "interrupted before a plan was found"),
-        (finding.recheck_disagrees, Exit.CHECK_FAILED, "a second engine disagrees that no plan can exist"),
-        (finding.recheck_absent and not nothing, Exit.CHECK_FAILED, "the second engine that was named took no part"),
-        (infeasible, Exit.INFEASIBLE, "no plan can keep the whole wish"),
+        (finding.found is Found.INFEASIBLE, Exit.INFEASIBLE, "no plan can keep the whole wish"),
         (finding.found is Found.NOT_FOUND, Exit.INFEASIBLE, "no plan that meets the targets was found"),
         (True, Exit.LIMIT, "a limit ended the work before a plan was found"),
     )
@@ -114,10 +108,8 @@ def _with_plan(finding: Finding) -> Verdict:
     count = finding.violations
     return _first(
         (count > 0, Exit.CHECK_FAILED, f"the plan fails its verification ({count} violations)"),
-        (finding.recheck_disagrees, Exit.CHECK_FAILED, "a second engine disagrees"),
-        (finding.recheck_absent, Exit.CHECK_FAILED, "the second engine that was named took no part"),
         (finding.promise_broken, Exit.CHECK_FAILED, "simulation or measurement breaks a promise"),
-        (unchecked, Exit.CHECK_FAILED, "the question has no check of its own; --allow-unchecked accepts the plan"),
+        (unchecked, Exit.CHECK_FAILED, "the question has no check of its own"),
         (finding.interrupted, Exit.INTERRUPTED, "interrupted; this is the best plan so far"),
         (finding.target_missed, Exit.INFEASIBLE, "a stated target cannot be met"),
         (finding.proof_required and not finding.proved, Exit.GAP_NOT_REACHED,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hetplan.planner.choices import Choices
 from hetplan.planner.promised import Estimate, Verdict, judge
 from hetplan.planner.tolerances import SLIP
 from hetplan.profiles.inputs import Inputs
@@ -89,8 +90,8 @@ def _least_quality(plan: Plan, app: str, inputs: Inputs | None) -> float | None:
     if inputs is None:
         return None
     loads = [load for worker in plan.workers for load in worker.loads if app in _apps_of(plan, load)]
-    models = [inputs.profile.variants.get(load.variant or "") for load in loads]
-    found = [one.quality.value for one in models if one is not None and one.quality is not None]
+    known = Choices(inputs.profile)
+    found = [one for load in loads if (one := known.quality(load.variant or "")) is not None]
     whole = len(found) == len(loads) and not any(load.node for load in loads)
     return min(found, default=None) if whole else None
 

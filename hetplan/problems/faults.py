@@ -15,7 +15,6 @@ from hetplan.profiles.slo import Slo
 
 if TYPE_CHECKING:
     from hetplan.planner.request import Application, Request
-    from hetplan.profiles.profile import Profile
 
 __all__ = ["CAPACITY", "Faults", "refuse_not_provided", "refused"]
 
@@ -139,12 +138,12 @@ def _sections(held: Any, steps: list[str], at: str) -> Iterator[tuple[BaseModel,
             yield from _sections(one, steps[1:], f"{at}[{number}]")
 
 
-def refuse_not_provided(profile: Profile, request: Request, faults: Faults) -> None:
+def refuse_not_provided(request: Request, faults: Faults) -> None:
     """Name every limit on what machines provide, of which some machines do not say how much that is.
 
     Hardware that lists anything has nothing of what it does not list.
     """
-    mine = {name: one for name, one in profile.hardware.items() if request.lists(name)}
+    mine = {name: one for name, one in request.profile.hardware.items() if request.lists(name)}
     known = sorted({resource for one in mine.values() for resource in one.provides})
     silent = [name for name, one in sorted(mine.items()) if not one.provides]
     for resource in sorted(request.resources):

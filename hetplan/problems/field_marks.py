@@ -67,9 +67,12 @@ _OWN = (
     "latency.*.of", "latency.*.percentile", "latency.*.max_ms", "quality.min", "quality.max", "violations", "goodput",
     "late", "balancing", "network_ms_per_hop", "network_ms_once", "demand.arrivals", "demand.mix",
 )  # fmt: skip
-_PART = ("change.offline_below", *(f"apps.*.{one}" for one in _OWN))
+_PART = ("change.offline_below", "robust.law", *(f"apps.*.{one}" for one in _OWN))
 """What a fleet leaves to the questions of its applications."""
-_HOLDS = {"limits.only_listed": "policy", "apps.*.violations": "pool pipeline variants compound"}
+_HOLDS = {
+    "limits.only_listed": "policy", "apps.*.violations": "pool pipeline variants compound",
+    "robust.law": "pool pipeline variants policy compound",  # they have no laws of engines
+}  # fmt: skip
 _ASIDE = {"format": ALL, "requires": ALL, "extensions": ALL}
 
 

@@ -22,7 +22,6 @@ from hetplan.planner.terms import Obstacle
 
 if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs
-    from hetplan.profiles.profile import Profile
 
 __all__ = ["LADDER", "compound", "fleet", "is_ruled_out", "llm", "pipeline", "policy", "pool", "variants"]
 
@@ -38,8 +37,9 @@ def llm(inputs: Inputs) -> tuple[Obstacle, ...]:
     return tuple(obstacles(read_request(inputs), inputs.profile))
 
 
-def _beside(request: Request, profile: Profile) -> Iterator[Obstacle]:
+def _beside(request: Request) -> Iterator[Obstacle]:
     """What only fleets are planned with, and only the question of text."""
+    profile = request.profile
     for name, zone in profile.zones.items():
         if zone.quota:
             text = "quotas of zones are kept by the question fleet"
@@ -52,8 +52,8 @@ def _beside(request: Request, profile: Profile) -> Iterator[Obstacle]:
 
 def _in_its_room(question: str, inputs: Inputs) -> tuple[Obstacle, ...]:
     obstacles = import_module(f"hetplan.problems.{question}.fits").obstacles
-    request, profile = read_request(inputs), inputs.profile
-    return (*_beside(request, profile), *obstacles(request, profile))
+    request = read_request(inputs)
+    return (*_beside(request), *obstacles(request))
 
 
 compound, pipeline, policy, variants, pool = (
@@ -70,7 +70,7 @@ def fleet(inputs: Inputs) -> tuple[Obstacle, ...]:
     if over_time or any(named):
         from hetplan.problems.fleet.fits import obstacles
 
-        return tuple(obstacles(request, inputs.profile))
+        return tuple(obstacles(request))
     text = "there is one period and nothing that may fail, so each application is a question for itself"
     one = Obstacle(text, "$.horizon.periods", "Name a question.", essential=True, ambiguous=True)
     return (one,) * len(LADDER)  # any other question is nearer

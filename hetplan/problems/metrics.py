@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from hetplan.planner.request import Request
 from hetplan.problems.faults import Faults
-from hetplan.profiles.profile import Profile
 
 __all__ = ["higher_is_better"]
 
 
-def higher_is_better(profile: Profile, request: Request, faults: Faults) -> None:
+def higher_is_better(request: Request, faults: Faults) -> None:
     """Name every metric that is better when lower, for questions that look for the highest accuracy."""
-    tasks = {profile.variants[name].task for app in request.apps.values() for name in app.variants}
-    whole = set[str | None]()
-    for app in request.apps.values():
-        pipeline = profile.pipelines.get(app.pipeline or "")
-        tasks |= {node.task or "" for node in pipeline.nodes.values()} if pipeline is not None else set()
-        whole |= {pipeline.metric} if pipeline is not None else set()
-    named = whole | {profile.tasks[task].metric for task in tasks if task in profile.tasks}
-    for name in sorted(name for name in named if name is not None and profile.metrics[name].better == "lower"):
+    profile = request.profile
+    named = set(request.known.metrics(name for app in request.apps.values() for name in app.variants))
+    for pipeline in filter(None, map(request.pipeline, request.apps)):
+        tasks = (profile.tasks.get(node.task or "") for node in pipeline.nodes.values())
+        named |= {str(one.metric) for one in (pipeline, *tasks) if one is not None}
+    for name in sorted(name for name in named & profile.metrics.keys() if profile.metrics[name].better == "lower"):
         why = "the highest accuracy is looked for, and of this metric less is better"
         faults.in_profile(f"$.metrics.{name}.better", why, "State 1 - the error, or another metric.", value="lower")

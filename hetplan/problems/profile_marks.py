@@ -107,6 +107,8 @@ _OF_PROFILE = {
     "engines.*.schedule": "uuuuupo",
     "engines.*.precision": "-------",
     "engines.*.source": "-------",
+    "engines.*.law.form": "-------",
+    "engines.*.law.fit_error": "-------",
     "pipelines.": "uuuukuu",
     "pipelines.*.nodes.*.task": "ukuuuuo",
     "pipelines.*.nodes.*.device": "uruukuo",

@@ -115,6 +115,19 @@ class Played:
         """Whether the plan may be chosen."""
         return self.worst <= GOOD
 
+    def of(self, names: Iterable[str]) -> Played:
+        """What was shown of these applications, where none is late."""
+        mine = set(names)
+        return Played(
+            self.worst,
+            (),
+            tuple(promise for promise in self.promises if promise.app in mine),
+            {name: times for name, times in self.over.items() if name in mine},
+            tuple(name for name in self.unsure if name in mine),
+            tuple(name for name in self.unjudged if name in mine),
+            {name: worst for name, worst in self.each.items() if name in mine},
+        )
+
 
 def is_hopeful(shown: Played) -> bool:
     """Whether longer runs may still show that a plan meets its SLO."""
@@ -377,7 +390,8 @@ def together(played: Iterable[Played]) -> Played:
         tuple(promise for one in every for promise in one.promises),
         {name: times for one in every for name, times in one.over.items()},
         tuple(app for one in every for app in one.unsure),
-        each={name: worst for one in every for name, worst in one.each.items()},
+        tuple(app for one in every for app in one.unjudged),
+        {name: worst for one in every for name, worst in one.each.items()},
     )
 
 

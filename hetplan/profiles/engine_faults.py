@@ -5,10 +5,11 @@ Read only where a profile has engines.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from hetplan.profiles.dangling import Dangling
-from hetplan.profiles.engines import Engine, Piece
+from hetplan.profiles.engines import Engine, IterationLaw, Piece
 
 __all__ = ["EngineFault", "check_engine", "faults_of_engine", "suspicions_of_engine"]
 
@@ -20,6 +21,7 @@ SHORTEST_MS, LONGEST_MS = 0.05, 60_000.0
 
 USUAL_MS = (0.5, 1000.0)
 _SLOPES = ("token_ms", "kv_token_ms", "sequence_ms", "pair_ms")
+_ADDED = ("chunk_ms", "experts_ms", "experts_rate")
 
 
 def check_engine(found: Dangling, name: str, engine: Engine) -> None:
@@ -30,20 +32,27 @@ def check_engine(found: Dangling, name: str, engine: Engine) -> None:
 
 
 def _emptiest_ms(engine: Engine) -> float:
-    return max(piece.base_ms + piece.token_ms + piece.sequence_ms + piece.kv_token_ms for piece in engine.pieces)
+    most, rate = engine.experts
+    return max(sum(row[:4]) for row in engine.rows) - most * math.expm1(-rate)
 
 
 def faults_of_engine(engine: Engine) -> Iterator[EngineFault]:
     """Every reason why an engine cannot be planned with."""
     for number, piece in enumerate(engine.pieces):
         yield from _falling(piece, ("pieces", number))
+    law, at = engine.law, ("pieces",) if engine.law is None else ("law",)
+    if law is not None:
+        yield from _falling(law, at)
+        if (law.experts_ms > 0) != (law.experts_rate > 0):
+            why = "experts take a time and have a rate, or neither"
+            yield (*at, "experts_rate"), law.experts_rate, why, "Write both, or 0 for a dense model."
     emptiest = _emptiest_ms(engine)
     if emptiest < SHORTEST_MS:
         remedy = f"Are these seconds? Write milliseconds: {1000 * emptiest:g} in its place."
-        yield ("pieces",), emptiest, "one token takes at least 0.05 ms on any machine", remedy
+        yield at, emptiest, "one token takes at least 0.05 ms on any machine", remedy
     elif emptiest > LONGEST_MS:
         remedy = f"Are these microseconds? Write milliseconds: {emptiest / 1000:g} in its place."
-        yield ("pieces",), emptiest, "one token takes at most a minute", remedy
+        yield at, emptiest, "one token takes at most a minute", remedy
     if engine.most_seqs > engine.most_tokens:
         why = f"each running sequence takes a token of the batch, which has {engine.most_tokens} at most"
         yield ("most_seqs",), engine.most_seqs, why, f"Write {engine.most_tokens}, or raise most_tokens."
@@ -52,9 +61,9 @@ def faults_of_engine(engine: Engine) -> Iterator[EngineFault]:
         yield ("context_tokens",), engine.context_tokens, why, f"Write {engine.kv_tokens}, or measure kv_tokens again."
 
 
-def _falling(piece: Piece, at: tuple[str | int, ...]) -> Iterator[EngineFault]:
+def _falling(piece: Piece | IterationLaw, at: tuple[str | int, ...]) -> Iterator[EngineFault]:
     """A longer batch never takes less time."""
-    for name in ("base_ms", *_SLOPES):
+    for name in ("base_ms", *_SLOPES, *(_ADDED if isinstance(piece, IterationLaw) else ())):
         value = getattr(piece, name)
         if value < 0:
             why = "a law never falls: more work never makes an iteration shorter"
@@ -65,13 +74,11 @@ def _falling(piece: Piece, at: tuple[str | int, ...]) -> Iterator[EngineFault]:
 
 def suspicions_of_engine(engine: Engine) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """What is possible and unusual."""
-    emptiest, (low, high) = _emptiest_ms(engine), USUAL_MS
+    emptiest, (low, high), where = _emptiest_ms(engine), USUAL_MS, ("pieces",) if engine.law is None else ("law",)
     if SHORTEST_MS <= emptiest < low:
-        yield ("pieces",), f"one token takes {emptiest:g} ms: are these seconds, or hundredths of them?"
+        yield where, f"one token takes {emptiest:g} ms: are these seconds, or hundredths of them?"
     if high < emptiest <= LONGEST_MS:
-        yield ("pieces",), f"one token takes {emptiest:g} ms: are these microseconds?"
-    if engine.fitted.error > 1.0:
-        yield (
-            ("fitted", "error"),
-            f"{engine.fitted.error:g} is unusual: is this percent? Write {engine.fitted.error / 100:g}",
-        )
+        yield where, f"one token takes {emptiest:g} ms: are these microseconds?"
+    if engine.error > 1.0:
+        at = ("fitted", "error") if engine.law is None else ("law", "error_mean")
+        yield at, f"{engine.error:g} is unusual: is this percent? Write {engine.error / 100:g}"

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from hetplan.profiles.fields import Amount, Id, Key, Model, PositiveAmount, PositiveCount, Real
+from hetplan.profiles.fields import Amount, Count, Id, Key, Model, PositiveAmount, PositiveCount, Real, wrong
 
-__all__ = ["Engine", "Fitted", "Piece"]
+__all__ = ["Engine", "Fitted", "IterationLaw", "Piece"]
 
 
 class Piece(Model):
@@ -28,19 +28,59 @@ class Piece(Model):
     pair_ms: Real = 0.0
 
 
-class Fitted(Model):
-    """What a law was fitted to: its mean relative error, and the largest iterations among what was measured."""
+class _Reach(Model):
+    """The largest iterations among what a law was fitted to."""
 
-    error: Amount = 0.0
     tokens: PositiveCount | None = None
     kv_tokens: PositiveCount | None = None
     sequences: PositiveCount | None = None
 
 
-class Engine(Model):
-    """How a model is served on a type of GPU: an iteration takes as long as the longest of its pieces."""
+class Fitted(_Reach):
+    """What a law was fitted to: its mean relative error, and the largest iterations among what was measured."""
 
-    pieces: tuple[Piece, ...] = Field(min_length=1)
+    error: Amount = 0.0
+
+
+class IterationLaw(Model):
+    """An iteration takes base + chunk (if a prompt is in it) + experts (1 - exp(-rate n)) + token max(0, n - from)
+    + sequence s + kv_token v + pair q milliseconds; n, s, v and q as for pieces.
+
+    With its numbers: where they come from, and by how much they are off the engine they are of.
+    """  # fmt: skip
+
+    form: Literal["iteration/2"]
+    base_ms: Real = 0.0
+    chunk_ms: Real = 0.0
+    experts_ms: Real = Field(default=0.0, description="what reading all experts takes; 0 for a dense model")
+    experts_rate: Real = Field(default=0.0, description="how soon more tokens touch all experts")
+    token_ms: Real = 0.0
+    tokens_from: Count = Field(default=0, description="tokens that are computed while weights are read")
+    sequence_ms: Real = 0.0
+    kv_token_ms: Real = 0.0
+    pair_ms: Real = 0.0
+    basis: Literal["measured", "grid", "sibling", "efficiencies", "datasheet", "other engine"] | None = None
+    error_mean: Amount | None = Field(default=None, description="how far the law is from its engine, on the mean")
+    fit_error: tuple[Amount, Amount] | None = Field(default=None, description="mean and worst error of the fit itself")
+    range: _Reach = Field(default_factory=_Reach)
+    source: str | None = None
+
+    @property
+    def rows(self) -> tuple[_Row, ...]:
+        """What is convex, as rows like those of pieces: tokens are free below `tokens_from`, or they are not."""
+        rest = (self.kv_token_ms, self.sequence_ms, self.pair_ms)
+        paid = (self.base_ms - self.token_ms * self.tokens_from, self.token_ms, *rest)
+        return ((self.base_ms, 0.0, *rest), paid) if self.tokens_from else (paid,)
+
+
+_Row = tuple[float, float, float, float, float]
+
+
+class Engine(Model):
+    """How a model is served on a type of GPU: its law of iterations, or pieces of which the longest counts."""
+
+    law: IterationLaw | None = None
+    pieces: tuple[Piece, ...] = ()
     overlap: Literal["measured", "assumed"] = Field(
         default="assumed", description="whether iterations with prefill beside decodes were measured"
     )
@@ -56,7 +96,42 @@ class Engine(Model):
     role: Literal["mixed", "prefill", "decode"] = "mixed"
     schedule: Literal["chunked", "prefill-first"] = "chunked"
     reserves: bool = Field(default=False, description="KV for the whole output is kept free when a request starts")
+    request_ms: Amount = Field(default=0.0, description="what a request waits before its first iteration")
     source: Id | None = None
+
+    @model_validator(mode="after")
+    def _has_one_law(self) -> Engine:
+        if (self.law is None) == (not self.pieces):
+            why = "an engine has one law: nine numbers, or pieces"
+            raise wrong(why, 'Keep "law", or "pieces".', at=("pieces",) if self.pieces else ())
+        return self
+
+    @property
+    def rows(self) -> tuple[_Row, ...]:
+        """What is convex of an iteration: the longest of (base, per token, per KV token, per sequence, per pair)."""
+        if self.law is not None:
+            return self.law.rows
+        return tuple((p.base_ms, p.token_ms, p.kv_token_ms, p.sequence_ms, p.pair_ms) for p in self.pieces)
+
+    @property
+    def experts(self) -> tuple[float, float]:
+        """What reading all experts takes, and how soon more tokens touch all."""
+        return (self.law.experts_ms, self.law.experts_rate) if self.law is not None else (0.0, 0.0)
+
+    @property
+    def chunk_ms(self) -> float:
+        """What an iteration takes longer if a prompt is in it."""
+        return self.law.chunk_ms if self.law is not None else 0.0
+
+    @property
+    def error(self) -> float:
+        """How far the law is off on the mean."""
+        return self.fitted.error if self.law is None else self.law.error_mean or 0.0
+
+    @property
+    def reach(self) -> _Reach:
+        """The largest iterations among what the law was fitted to."""
+        return self.fitted if self.law is None else self.law.range
 
     @property
     def gpus(self) -> int:

@@ -2,7 +2,7 @@
 
 Columns that end in `_ms` are steps, in their order, and say how long each takes for one query; `quality` says how good
 the answers are; `samples` and `quality_se` how sure that is. Every other column is a knob. The lines become
-measurements, as `--measured` reads them.
+measurements, as every command reads them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reading a journal of measurements (`hetplan.profiles.line_journal`) as the document of ``--measured``.
+"""Reading a journal of measurements (`hetplan.profiles.line_journal`) as the document of measurements.
 
 It is written while measuring (`hetplan.measure.journal`).
 """
@@ -128,7 +128,7 @@ def _live_batch(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def document_of(content: JournalContent) -> dict[str, Any]:
-    """The document that ``--measured`` reads: per application what was concluded of each configuration."""
+    """The document of measurements: per application what was concluded of each configuration."""
     apps: dict[str, Any] = {}
     for (app, _), plan in content.plans.items():
         apps.setdefault(app, []).append(plan)

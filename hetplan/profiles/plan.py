@@ -123,7 +123,6 @@ class Solve(Remark):
     why_not_deterministic: str | None = None
     proof: dict[str, Any] | None = None
     binding: tuple[Binding, ...] = ()
-    recheck: str | None = None
 
 
 class Unserved(Remark):

@@ -90,7 +90,7 @@ tables.*.points[].at.* tables.*.points[].rate_qps tables.*.points[].given.*
 solves[].id solves[].form solves[].about solves[].count solves[].rows solves[].columns solves[].size.* solves[].solver
 solves[].status solves[].stop solves[].value solves[].bound solves[].vouched solves[].certified_bound
 solves[].deterministic solves[].why_not_deterministic solves[].proof.* solves[].binding[].block
-solves[].binding[].label solves[].binding[].price solves[].binding[].unit solves[].recheck
+solves[].binding[].label solves[].binding[].price solves[].binding[].unit
 alternatives[].* attachments.* extensions.*
 summary.slo[].note summary.warnings[][] summary.next
 """

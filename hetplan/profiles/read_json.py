@@ -106,7 +106,7 @@ def _decoded(data: bytes, file: str) -> str:
         why = f"text in UTF-8; byte {error.start} is none"
         raise InputError.one(file=file, value=f"0x{data[error.start]:02x}", why=why, remedy=remedy) from None
     if not text.strip():
-        remedy = "`hetplan init` writes a first profile and SLO; `hetplan schema` says what may be there."
+        remedy = "`hetplan init` writes a first profile and SLO; `hetplan check --schema` says what may be there."
         raise InputError.one(file=file, why="a JSON object; the file is empty", remedy=remedy)
     return text
 

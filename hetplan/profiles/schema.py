@@ -1,4 +1,4 @@
-"""JSON Schemas of the files, for editors and for other tools' checks (`hetplan schema`).
+"""JSON Schemas of the files, for editors and for other tools' checks (`hetplan check --schema`).
 
 A schema says shapes, types and ranges. What only the loader can check (references, shares that sum to 1, tables of the
 right shape, axes that grow) is in the descriptions.

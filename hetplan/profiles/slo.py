@@ -124,6 +124,12 @@ class Change(Model):
     offline_below: Fraction = 0.4
 
 
+class Robust(Model):
+    """What may turn out worse than it is stated."""
+
+    law: bool = Field(default=True, description="whether laws of engines are slower by their stated error")
+
+
 class Horizon(Model):
     """Periods planned ahead."""
 
@@ -339,6 +345,7 @@ class Slo(Model):
     objective: tuple[Objective, ...] = ()
     limits: WishLimits = Field(default_factory=WishLimits)
     change: Change = Field(default_factory=Change)
+    robust: Robust = Field(default_factory=Robust)
     horizon: Horizon = Field(default_factory=Horizon)
     apps: Named[App] = Field(default_factory=dict)
     extensions: dict[str, Any] = Field(default_factory=dict)

@@ -55,7 +55,7 @@ def read_yaml(text: str, *, file: str) -> Any:
     except RecursionError:
         too_deep(file)
     if node is None:
-        remedy = "Start with format: hetplan/profile/1.0; `hetplan schema` says what may be there."
+        remedy = "Start with format: hetplan/profile/1.0; `hetplan check --schema` says what may be there."
         raise InputError.one(file=file, why="an object; the file is empty", remedy=remedy)
     return _value(node, (), file, set())
 

@@ -189,7 +189,7 @@ def problem(name: str) -> type[Problem]:
     wanted = ALIASES.get(wanted, wanted)
     found = find_part(PROBLEMS, "problems", wanted)
     if found is None:
-        remedy = f"Choose one of {', '.join(problem_names())}; `hetplan questions` says what each decides."
+        remedy = f"Choose one of {', '.join(problem_names())}; `hetplan list problems` says what each decides."
         raise InputError.one(path="question", value=name, why="there is no such question", remedy=remedy)
     kind: type[Problem] = found
     return kind

@@ -18,15 +18,8 @@ what runs?                      `system`: groups of workers, loads with their la
 what follows what, and where?   `steps`: stages, edges, outcomes; `choice`: which route holds. The router's table too
 ==============================  =======================================================================================
 
-In short, for a question that reads a wish::
-
-    run = runs_on(profile, "m", "gpu")[0]              # runs.py; every run is a choice of its own
-    law = law_of_run(profile, "m", run)                # loads.py; runs that differ by batch alone are one table
-    law.ms({"tokens": 512}, size=8)                    # law.py; milliseconds of a batch of eight such queries
-    price = price_of(profile, run, "gpu-od")           # price.py; whole 1e-9 per hour, and the slice that is paid
-    limits = response_targets(app)                     # demand.py; limits[-1].limit_ms(steps=2)
-    classes = classes_of(app.demand.mix).coming()      # demand.py; classes.points, classes.shares
-    Load(id="w1.a", variant="m", at=at_of(run), ...)   # what the plan says of it
+Questions that read a wish are handed all this by `planner.request`: applications with their targets and classes, and
+each run as a choice, with its law, price and machine.
 
 `law` and `reading` load neither NumPy nor pydantic: a worker's process reads the same law as the simulator.
 """

@@ -30,6 +30,7 @@ __all__ = [
     "offer_of",
     "run_of",
     "same_point",
+    "slowdown_of",
     "table_of",
     "worker_price",
     "written",
@@ -220,3 +221,20 @@ def law_of_load(profile: Profile, load: Load, hardware: str, *, path: str = "", 
     """The law of a load of a plan."""
     run = run_of(profile, load, hardware, path=path)
     return law_of_run(profile, load.variant or "", run, knobs=load.knobs, extend=extend)
+
+
+def slowdown_of(
+    profile: Profile, variant: str, run: Run, batch: int, *, knobs: Mapping[str, Any] | None = None
+) -> tuple[float, ...]:
+    """By how much an instance is slower beside 0, 1, 2, ... other busy ones; () where nothing is known.
+
+    The other axes of the table are read where the load is (`reading`, order of precedence).
+    """
+    table = profile.tables.get(run.slowdown or "")
+    axis = table.axes.get("co_load") if table is not None else None
+    if table is None or axis is None:
+        return ()
+    settings = settings_of(knobs=knobs or {}, at=run.at, variant_knobs=profile.variants[variant].knobs)
+    settings.setdefault("batch", float(batch))
+    points = [{**settings, "co_load": float(beside)} for beside in range(int(max(axis)) + 1)]
+    return tuple(float(value) for value in table.read(points).values)

@@ -204,7 +204,7 @@ def measured_of(plan: Plan, inputs: Inputs, app_id: str) -> Mapping[str, Any]:
     knobs = dict(getattr(plan.dispatch.get(app_id), "knobs", {}))
     if inputs.measured is None:
         raise InputError.one(
-            file="--measured", why=f"the times of {app_id}'s operators are in its measurements",
+            file="measured", why=f"the times of {app_id}'s operators are in its measurements",
             remedy="Give the journal, or the document, that the plan was made from.",
         )  # fmt: skip
     plans = inputs.measured.get("apps", {}).get(app_id, ())

@@ -20,10 +20,10 @@ from hetplan.profiles.workers import Load as PlannedLoad
 from hetplan.profiles.workers import Worker
 from hetplan.serving.dangling import refuse_dangling
 from hetplan.serving.demand import points_of
-from hetplan.serving.loads import run_of, worker_price
+from hetplan.serving.loads import run_of, slowdown_of, worker_price
 from hetplan.serving.operators import Operator, input_bytes, is_operator, operators_of, samples_of, times_of
 from hetplan.serving.routes import routes_of
-from hetplan.serving.service import NoiseName, service_of, slowdown_of
+from hetplan.serving.service import NoiseName, service_of
 from hetplan.serving.steps import combine_of, late_of, outcomes_of, stages_of, weight_of
 from hetplan.serving.strictest import strictest_ms
 from hetplan.serving.system import LATE_POLICIES, App, Edge, Group, Late, Link, Load, PolicyTable, Service, System
@@ -243,7 +243,7 @@ def _load(reading: _Reading, worker: Worker, load: PlannedLoad, at: str) -> tupl
     made = Load(
         services={app: _service(reading, worker, load, run, app) for app in apps},
         quality=quality * weight_of(inputs.profile, served[apps[0]], load.node),
-        slowdown=slowdown_of(inputs.profile, load, run),
+        slowdown=slowdown_of(inputs.profile, load.variant or "", run, load.serve.max_batch, knobs=load.knobs),
         fanout={edge.to: edge.sent_by(load.variant) for edge in _edges_from(inputs, served[apps[0]], load.node)},
         outcomes=outcomes_of(inputs.profile, served[apps[0]], load),
         **shared,

@@ -28,7 +28,7 @@ def machine_price(offer: Offer, hardware: Hardware) -> int:
     return times(offer.price_per_hour, hardware.provides[offer.per])
 
 
-def instances_on(run: Run, hardware: Hardware) -> int:
+def instances_on(run: Run, hardware: Hardware, *, times_as_large: int = 1) -> int:
     """How many instances of a run one machine holds, side by side: one, unless resources say that there is room.
 
     More than one are only where all needs are listed, a GPU among them where the machine has one, and something to
@@ -39,7 +39,8 @@ def instances_on(run: Run, hardware: Hardware) -> int:
     idle_gpu = provides.get("gpu", 0.0) > 0 and "gpu" not in needs
     if not computes or idle_gpu or run.price_per_hour is not None or not needs.keys() <= provides.keys():
         return 1
-    return max(1, min(MOST_ON_ONE, *(int(provides[name] / amount + 1e-9) for name, amount in needs.items())))
+    room = (int(times_as_large * provides[name] / amount + 1e-9) for name, amount in needs.items())
+    return max(1, min(MOST_ON_ONE, *room))
 
 
 def times(nanos: int, amount: float) -> int:

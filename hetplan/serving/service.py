@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["NOISES", "NoiseName", "noise_of", "service_of", "slowdown_of"]
+__all__ = ["NOISES", "NoiseName", "noise_of", "service_of"]
 
 NoiseName = Literal["table", "mean", "lognormal", "exponential", "p50", "p90", "p95", "p99", "max"]
 NOISES: tuple[NoiseName, ...] = ("table", "mean", "lognormal", "exponential", "p50", "p90", "p95", "p99", "max")
@@ -108,18 +108,3 @@ def _pieces(law: Law, points: Sequence[dict[str, float]], most: int) -> NDArray[
                 pieces[i, j, : len(one.pieces)] = one.pieces
                 pieces[i, j, len(one.pieces) :] = one.pieces[-1]
     return pieces
-
-
-def slowdown_of(profile: Profile, load: PlannedLoad, run: Run) -> tuple[float, ...]:
-    """By how much a load is slower beside 0, 1, 2, ... other busy servers of its worker; () where nothing is known.
-
-    The other axes of the table are read where the load is (`reading`, order of precedence).
-    """
-    table = profile.tables.get(run.slowdown or "")
-    axis = table.axes.get("co_load") if table is not None else None
-    if table is None or axis is None:
-        return ()
-    settings = settings_of(knobs=load.knobs, at=run.at, variant_knobs=profile.variants[load.variant or ""].knobs)
-    settings.setdefault("batch", float(load.serve.max_batch))
-    points = [{**settings, "co_load": float(beside)} for beside in range(int(max(axis)) + 1)]
-    return tuple(float(value) for value in table.read(points).values)

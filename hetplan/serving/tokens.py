@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -107,11 +108,18 @@ class Work:
 
 @dataclass(frozen=True)
 class TokenLaw:
-    """The law of one engine: rows of (base, per token, per KV token, per sequence, per pair), in milliseconds.
+    """The law of one engine, in milliseconds: the longest of its pieces, and what experts and prompts add to it.
+
+    Pieces are rows of (base, per token, per KV token, per sequence, per pair). Few tokens touch few experts, so more of
+    them add less and less (`experts_ms`, `experts_rate`); a prompt, however short, adds `chunk_ms`. Before its first
+    iteration a request waits `request_ms`.
 
     >>> law = TokenLaw(np.array([[2.0, 0.1, 0.0, 0.0, 0.0], [10.0, 0.0, 0.001, 0.0, 0.0]]), 10_000)
     >>> float(law.iteration_ms(8, 1000, 8)), float(law.iteration_ms(500, 0, 0))
     (11.0, 52.0)
+    >>> law = TokenLaw(np.array([[2.0, 0.0, 0.0, 0.0, 0.0]]), 10_000, experts_ms=8.0, experts_rate=0.1, chunk_ms=1.0)
+    >>> [round(law.iteration_ms(n, 0, s), 3) for n, s in ((1, 1), (100, 100), (101, 100))]
+    [2.761, 10.0, 11.0]
     """
 
     pieces: Floats
@@ -123,14 +131,53 @@ class TokenLaw:
     prefill_first: bool = False
     reserves: bool = False
     kv_bytes_per_token: float = 0.0
+    experts_ms: float = 0.0
+    experts_rate: float = 0.0
+    chunk_ms: float = 0.0
+    request_ms: float = 0.0
+
+    def experts(self, tokens: Floats | float) -> Floats:
+        """What reading the experts of so many tokens takes: concave, so no piece says it."""
+        return np.asarray(-self.experts_ms * np.expm1(-self.experts_rate * np.asarray(tokens, dtype=np.float64)))
+
+    @cached_property
+    def prices(self) -> Floats:
+        """The pieces, each with what prompts add, in as long chunks as may be: no schedule takes less of any."""
+        added = np.zeros(self.pieces.shape[1])
+        added[1], added[3] = self.chunk_ms / self.most_tokens, -self.chunk_ms / self.most_tokens
+        if self.role == "prefill":  # else batches of decodes say what experts take (`batches`)
+            added[1] += float(self.experts(self.most_tokens)) / self.most_tokens
+        return self.pieces + added if self.chunk_ms or self.experts_ms else self.pieces
+
+    @cached_property
+    def least(self) -> Floats:
+        """Prices of work whatever the batches. A base below 0 is made up for by the first piece, whose base is not."""
+        rows = self.prices.copy()
+        for row in rows[rows[:, 0] < 0.0]:
+            rows = np.vstack([rows, (rows[0, 0] * row - row[0] * rows[0]) / (rows[0, 0] - row[0])])
+        rows = rows[rows[:, 0] >= 0.0, 1:]
+        if self.experts_ms and self.role != "prefill":
+            rows[:, 0] += float(self.experts(self.most_tokens)) / self.most_tokens
+        return rows
+
+    @property
+    def batches(self) -> tuple[Floats, Floats]:
+        """The least and the most sequences of each class of batches: of one size to 256, then each a tenth longer."""
+        high = list(range(1, min(self.most_seqs, 256) + 1))
+        while high[-1] < self.most_seqs:
+            high.append(min(self.most_seqs, int(high[-1] * 1.1)))
+        return np.array([0, *high[:-1]], dtype=np.float64) + 1.0, np.array(high, dtype=np.float64)
 
     def iteration_ms(self, tokens: float, kv_tokens: float = 0.0, sequences: float = 0.0, pairs: float = 0.0) -> float:
         """How long one iteration takes."""
-        return float((self.pieces @ np.array([1.0, tokens, kv_tokens, sequences, pairs])).max())
+        longest = float((self.pieces @ np.array([1.0, tokens, kv_tokens, sequences, pairs])).max())
+        return longest + float(self.experts(tokens)) + (self.chunk_ms if tokens > sequences else 0.0)
 
     def slower(self, share: float) -> TokenLaw:
         """The law with every iteration longer by this share: what its error allows."""
-        return replace(self, pieces=self.pieces * (1.0 + share))
+        times = 1.0 + share
+        experts, chunk = self.experts_ms * times, self.chunk_ms * times
+        return replace(self, pieces=self.pieces * times, experts_ms=experts, chunk_ms=chunk)
 
     def limited(self, most_tokens: int, most_seqs: int) -> TokenLaw:
         """With a shorter chunk and fewer sequences."""
@@ -149,13 +196,13 @@ class TokenLaw:
         [12.0, 6.0]
         """
         size = chunk or self.most_tokens
-        start, total = requests.cached.astype(np.float64), np.zeros(len(requests))
+        start, total = requests.cached.astype(np.float64), np.full(len(requests), self.request_ms)
         end = requests.input.astype(np.float64)
         while (left := end > start).any():
             stop = np.minimum(start + size, end)
             taken, pairs = stop - start, (stop * stop - start * start) / 2.0
             ms = self.pieces[:, :1] + self.pieces[:, 1:2] * taken + self.pieces[:, 4:5] * pairs
-            total += np.where(left, ms.max(axis=0), 0.0)
+            total += np.where(left, ms.max(axis=0) + self.experts(taken) + self.chunk_ms, 0.0)
             start = stop
         return total
 
@@ -195,8 +242,8 @@ class TokenLaw:
         alone = np.where(self.holds(requests), self.prefill_ms(requests), np.inf)
         prefill = np.stack([i - cached, none, none, (i * i - cached * cached) / 2.0])
         decode = np.stack([steps + none, steps * (i + taken / 2.0), steps + none, none])
-        sooner = (self.pieces[:, 1:] @ prefill).max(axis=0) if self.role != "decode" else none
-        later = (self.pieces[:, 1:] @ decode).max(axis=0) if self.role != "prefill" else none
+        sooner = (self.least @ prefill).max(axis=0) if self.role != "decode" else none
+        later = (self.least @ decode).max(axis=0) if self.role != "prefill" else none
         return alone, sooner, later
 
     def as_dict(self) -> dict[str, Any]:
@@ -216,14 +263,14 @@ class TokenLaw:
     def busy_ms(self, work: Work) -> Floats:
         """The time that work keeps a machine busy at least, whatever its batches: the dearest piece."""
         loads = np.stack([work.tokens, work.kv_tokens, work.sequences, work.pairs])
-        return np.asarray((self.pieces[:, 1:] @ loads).max(axis=0))
+        return np.asarray((self.least @ loads).max(axis=0))
 
 
 def law_of_engine(engine: Engine, *, error: float = 0.0) -> TokenLaw:
     """The law as a profile states it, slower by this share."""
-    rows = [(p.base_ms, p.token_ms, p.kv_token_ms, p.sequence_ms, p.pair_ms) for p in engine.pieces]
+    (experts_ms, experts_rate), times = engine.experts, 1.0 + error
     return TokenLaw(
-        pieces=np.array(rows, dtype=np.float64) * (1.0 + error),
+        pieces=np.array(engine.rows, dtype=np.float64) * times,
         kv_tokens=engine.kv_tokens,
         most_tokens=engine.most_tokens,
         most_seqs=engine.most_seqs,
@@ -232,6 +279,10 @@ def law_of_engine(engine: Engine, *, error: float = 0.0) -> TokenLaw:
         prefill_first=engine.schedule == "prefill-first",
         reserves=engine.reserves,
         kv_bytes_per_token=engine.kv_bytes_per_token or 0.0,
+        experts_ms=experts_ms * times,
+        experts_rate=experts_rate,
+        chunk_ms=engine.chunk_ms * times,
+        request_ms=engine.request_ms,
     )
 
 

@@ -80,7 +80,7 @@ def autoscale(
 ) -> SimulationReport:
     """Play a plan and its successors under loads given as rates of successive periods.
 
-    The planner is asked where and for which rates `replanning` says so, as `hetplan watch` asks it. Figures in the
+    The planner is asked where and for which rates `replanning` says so, as `hetplan autoscale` asks it. Figures in the
     report are those of the queries (late and dropped ones are violations), its lines the wishes of the SLO file over
     the whole time; its cost counts workers while they are paid for, loading included.
     """

@@ -1,9 +1,9 @@
 """Systems that follow demand: the simulated world of `hetplan.dispatch.replanning`, and going over in time.
 
-When to plan and for which rates is decided as `hetplan watch` decides it: `look_every` hands its decider the counters
-of a run. What would run is handed in (`Plans`: a planner's systems, a table's). `follow` goes over as plans replace
-plans: what is added serves first, then routes change, then what is left over goes. `scheduled` does the same by the
-clock, ahead of each hour.
+When to plan and for which rates is decided as `hetplan autoscale` decides it: `look_every` hands its decider the
+counters of a run. What would run is handed in (`Plans`: a planner's systems, a table's). `follow` goes over as plans
+replace plans: what is added serves first, then routes change, then what is left over goes. `scheduled` does the same
+by the clock, ahead of each hour.
 """
 
 from __future__ import annotations

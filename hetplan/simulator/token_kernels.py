@@ -15,6 +15,7 @@ machines come and go (`token_run`); `hand_on` empties the queue of one that goes
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ UNTIL, TICKED, BUSY, LINK, IDLE = range(5)
 # Types.
 ROOM, CHUNK, SEQS, PREFILL_FIRST, RESERVES, ROLE = range(6)
 MIXED, PREFILL, DECODE = range(3)
+EXPERTS, RATE, PROMPT_MS, REQUEST = range(4)
 # How far a play is: requests served and come, the size of the heap, iterations, the machine of the last request.
 SERVED, COMING, ON_LINKS, ITERATIONS, TURN = range(5)
 
@@ -52,6 +54,8 @@ class World(NamedTuple):
     work: Floats
     """Milliseconds outstanding at each machine, as the router counts them."""
     law: Floats
+    more: Floats
+    """Of each type what is beside the pieces of its law."""
     room: Integers
     link_ms: Floats
     sooner: Floats
@@ -91,15 +95,17 @@ class Rules(NamedTuple):
 
 
 @part
-def iteration_ms(law: Floats, kind: int, n: int, v: int, s: int, q: float) -> float:
-    """How long an iteration takes: the longest piece of the law."""
+def iteration_ms(law: Floats, more: Floats, kind: int, n: int, v: int, s: int, q: float) -> float:
+    """How long an iteration takes: the longest piece of the law, what experts add, and a prompt."""
     longest = 0.0
     for piece in range(law.shape[1]):
         ms = law[kind, piece, 0] + law[kind, piece, 1] * n + law[kind, piece, 2] * v
         ms += law[kind, piece, 3] * s + law[kind, piece, 4] * q
         if ms > longest:
             longest = ms
-    return longest
+    if more[kind, EXPERTS] > 0.0:
+        longest -= more[kind, EXPERTS] * math.expm1(-more[kind, RATE] * n)
+    return longest + (more[kind, PROMPT_MS] if n > s else 0.0)
 
 
 @part
@@ -291,7 +297,9 @@ def begin_iteration(world: World, j: int, now: float) -> None:
         clock[j, UNTIL] = np.inf
         clock[j, IDLE] = now
         return
-    ms = iteration_ms(world.law, kind, n + decodes, state[j, READ] + decodes if decodes > 0 else 0, decodes, q)
+    ms = iteration_ms(
+        world.law, world.more, kind, n + decodes, state[j, READ] + decodes if decodes > 0 else 0, decodes, q
+    )
     if n + decodes == 0:
         ms = 0.0
     else:

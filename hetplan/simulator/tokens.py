@@ -146,7 +146,7 @@ class Coming:
         """Of each size the emptiest prefill, and the work until and after the first token, as the router counts it."""
         key = (
             law.pieces.tobytes(), law.kv_tokens, law.most_tokens, law.most_seqs, law.context_tokens, law.prefill_first,
-            law.role,
+            law.role, law.experts_ms, law.experts_rate, law.chunk_ms, law.request_ms,
         )  # fmt: skip
         if key not in self._columns:
             self._columns[key] = law.outstanding_ms(self.sizes[0], self.output_tokens)
@@ -256,9 +256,16 @@ def rows_of(kind: Integers, coming: Coming, *, gaps: bool) -> dict[str, Any]:
 
 def kinds_of(groups: Sequence[Group], coming: Coming, link_ms: float) -> dict[str, Any]:
     """What machines of each kind can do, and the work that each size of request is to them."""
-    law, room = _laws(groups)
+    law, more, room = _laws(groups)
     sooner, later = (np.stack([coming.columns(group.law)[n] for group in groups], axis=1) for n in (1, 2))
-    return {"law": law, "room": room, "link_ms": np.full(len(groups), link_ms), "sooner": sooner, "later": later}
+    return {
+        "law": law,
+        "more": more,
+        "room": room,
+        "link_ms": np.full(len(groups), link_ms),
+        "sooner": sooner,
+        "later": later,
+    }
 
 
 def rules_of(fleet: TokenFleet, groups: Sequence[Group], kind: Integers, coming: Coming, *, seed: int) -> Rules:
@@ -285,6 +292,9 @@ def played_of(world: World, coming: Coming, alone: Floats, *, whole: bool = Fals
     served, arrival_ms = int(world.progress[k.SERVED]), coming.arrival_ms
     end_ms = float(np.nanmax(done)) if served else 0.0
     own, size = asked[:, [k.MACHINE, k.SIZE]].T
+    # What a request waits before its first iteration keeps no machine.
+    before = np.where(own >= 0, world.more[kind[own], k.REQUEST], 0.0)
+    first, done = first + before, done + before
     waited = np.where(own >= 0, first - arrival_ms - alone[size, kind[own]], np.nan)
     return Played(
         arrival_ms=arrival_ms,
@@ -338,15 +348,22 @@ def _queued_until_ms(begun_ms: Floats, gap_ms: Floats, end_ms: float) -> float:
     return float((begun_ms + np.maximum(gap_ms - np.median(gap_ms), 0.0)).max()) if len(begun_ms) else 0.0
 
 
-def _laws(groups: Sequence[Group]) -> tuple[Floats, Integers]:
-    """The laws with equally many pieces each, and the limits of each type."""
+def _laws(groups: Sequence[Group]) -> tuple[Floats, Floats, Integers]:
+    """The laws with equally many pieces each, what is beside them, and the limits of each type."""
     pieces = max(len(group.law.pieces) for group in groups)
     law = np.stack([group.law.pieces[np.minimum(np.arange(pieces), len(group.law.pieces) - 1)] for group in groups])
     room = [
         (one.kv_tokens, one.most_tokens, one.most_seqs, one.prefill_first, one.reserves, _ROLES[one.role])
         for one in (group.law for group in groups)
     ]
-    return np.ascontiguousarray(law), np.array(room, dtype=np.int64)
+    laws = [group.law for group in groups]
+    # Who comes over a link waited where the prompt was computed.
+    handed_ms = max((one.request_ms for one in laws if one.role == "prefill"), default=0.0)
+    more = [
+        (one.experts_ms, one.experts_rate, one.chunk_ms, handed_ms if one.role == "decode" else one.request_ms)
+        for one in laws
+    ]
+    return np.ascontiguousarray(law), np.array(more, dtype=np.float64), np.array(room, dtype=np.int64)
 
 
 def _takes(groups: Sequence[Group]) -> Integers:

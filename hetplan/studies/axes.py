@@ -398,8 +398,8 @@ def _slower(profile: dict[str, Any], hardware: str, value: float) -> None:
                     table[statistic] = _times(table[statistic], by)
     for name, engine in profile.get("engines", {}).items():
         if name in used or not hardware:
-            for piece in engine["pieces"]:
-                piece.update({law: _times(number, value) for law, number in piece.items()})
+            for law in (*engine.get("pieces", ()), *([engine["law"]] if engine.get("law") else ())):
+                law.update({name: _times(number, value) for name, number in law.items() if name.endswith("_ms")})
 
 
 def _times(grid: Any, by: float) -> Any:

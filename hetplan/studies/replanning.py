@@ -37,7 +37,7 @@ PLAYED = ("pool", "pipeline", "policy", "variants", "llm")
 
 
 def play_replanned(plan: Plan, inputs: Inputs, *, every_s: float, **how: Any) -> SimulationReport:
-    """The planner asked as `hetplan watch --every` asks it, by the plan's own formulation and options.
+    """The planner asked as `hetplan autoscale --every` asks it, by the plan's own formulation and options.
 
     Loads are `demand.series` of the SLO file, its wishes are judged over the whole time, and `how` is
     `hetplan.simulator.autoscale.autoscale`'s (for variants), else `hetplan.simulator.simulate.simulate_system`'s.
@@ -46,7 +46,7 @@ def play_replanned(plan: Plan, inputs: Inputs, *, every_s: float, **how: Any) ->
         raise InputError.one(
             file="plan", path="$.question", value=plan.question,
             why=f"plans of {', '.join(PLAYED)} are played with re-planning",
-            remedy="Simulate it as it is; `hetplan watch` re-plans what runs.",
+            remedy="Simulate it as it is; `hetplan autoscale` re-plans what runs.",
         )  # fmt: skip
     recipes, series = Recipes(plan, inputs, noise=how.get("noise", "table")), _series(inputs.slo)
     if plan.question == STATEFUL:
@@ -62,7 +62,7 @@ def play_replanned(plan: Plan, inputs: Inputs, *, every_s: float, **how: Any) ->
 def replanned_fleet(
     plan: Plan, inputs: Inputs, *, every_s: float, beside: Callable[..., Any] | None = None, **how: Any
 ) -> dict[str, SimulationReport]:
-    """Fleets planned anew as `hetplan watch --every` does it, with what they start and end; loads are the series'.
+    """Fleets planned anew as `hetplan autoscale --every` does it, with what they start and end; loads are the series'.
 
     They rent by the hour, on demand and spot, and survive what the plan does; what it paid for ahead is not used.
     `beside` plays the baselines, of machines on demand.

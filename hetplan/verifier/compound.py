@@ -228,7 +228,7 @@ def _promised(plan: Plan, inputs: Inputs, name: str, about: str) -> float:
 # direct link.
 # A percentile is promised of the samples' own latencies: at most the order statistic below which, with the confidence
 # of the options, the percentile lies. Of N streams each has every operator for itself.
-# Without measurements (``--measured``) only what the plan promises is compared with what is wished for.
+# Without measurements only what the plan promises is compared with what is wished for.
 
 
 def check_found(plan: Plan, inputs: Inputs, name: str, rule: ChosenPlanDispatch) -> Iterator[Violation]:

@@ -144,7 +144,6 @@ def test_a_warm_start_and_a_named_engine_change_no_answer(slo: dict) -> None:
         ({"question": "teleport"}, "no such question"),
         ({"formulation": "teleport"}, "no such formulation"),
         ({"solver": "teleport"}, "no such solver"),
-        ({"recheck": "teleport"}, "no such solver"),
         ({"options": {"derat": 0.5}}, "derate"),
         ({"options": {"derate": 80}}, "derate"),
     ],
@@ -177,8 +176,7 @@ def test_an_engine_for_another_kind_of_form_is_not_silently_left_out(slo: dict) 
     pytest.importorskip("ortools")
     with pytest.raises(hp.NoSolver, match="another kind of form"):
         hp.solve(PROFILE, slo, solver="genetic", options=PLANNED)
-    assert hp.solve(PROFILE, slo, recheck="genetic", options=PLANNED).exit_code == 6
-    assert hp.solve(PROFILE, slo, recheck="mathopt-scip", options=PLANNED).exit_code == 0
+    assert hp.solve(PROFILE, slo, solver="mathopt-scip", options=PLANNED).exit_code == 0
 
 
 def test_a_plan_of_another_question_does_not_verify(slo: dict) -> None:

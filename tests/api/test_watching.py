@@ -1,4 +1,4 @@
-"""The loop of `hetplan watch` with a clock, a demand and a deployment of the test's own."""
+"""The loop of `hetplan autoscale` with a clock, a demand and a deployment of the test's own."""
 
 from __future__ import annotations
 

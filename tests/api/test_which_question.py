@@ -255,7 +255,7 @@ def test_a_solve_does_not_look_for_other_packages(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(entry_points, "plugins", never)
     monkeypatch.setattr(registry, "plugins", never)
-    outcome = hp.solve(*files("pool/"), solver="highs", recheck="mathopt-scip", options={"size": "planned"})
+    outcome = hp.solve(*files("pool/"), solver="mathopt-scip", options={"size": "planned"})
     assert outcome.exit_code == 0
 
 

@@ -48,6 +48,32 @@ SLO: dict[str, Any] = {
 }
 
 
+QWEN: dict[str, Any] = {
+    "form": "iteration/2", "base_ms": 3.4461, "chunk_ms": 3.8594, "experts_ms": 10.975, "experts_rate": 0.064539,
+    "token_ms": 0.0096954, "tokens_from": 16, "sequence_ms": 0.017702, "kv_token_ms": 2.2961e-5, "pair_ms": 1.3123e-6,
+    "basis": "grid", "error_mean": 0.12, "fit_error": [0.028, 0.083], "source": "aiconfigurator 0.12.0",
+}  # fmt: skip
+"""Qwen3-30B-A3B, bf16, on an H200, vLLM."""
+DEEPSEEK: dict[str, Any] = {
+    "form": "iteration/2", "base_ms": 14.47, "chunk_ms": 10.768, "experts_ms": 20.22, "experts_rate": 0.022224,
+    "token_ms": 0.04262, "tokens_from": 128, "sequence_ms": 0.0089159, "kv_token_ms": 1.1685e-5, "pair_ms": 5.445e-7,
+    "basis": "grid", "error_mean": 0.12, "fit_error": [0.016, 0.055], "source": "aiconfigurator 0.12.0",
+}  # fmt: skip
+"""DeepSeek-V3, fp8, on 8 H200, vLLM."""
+
+
+def experts(law: dict[str, Any], kv_tokens: int, gpus: int = 1) -> dict[str, Any]:
+    """A profile of one mixture of experts on machines of so many H200."""
+    made = {key: copy.deepcopy(PROFILE[key]) for key in ("format", "sources", "tasks")}
+    engine = {"law": copy.deepcopy(law), "request_ms": 35, "kv_tokens": kv_tokens, "tensor": gpus, "source": "made-up"}
+    return {
+        **made, "hardware": {"h200": {"kind": "gpu", "provides": {"gpu": gpus}}},
+        "offers": {"h200-od": {"hardware": "h200", "price_per_hour": f"{4 * gpus}"}},
+        "variants": {"m": {"task": "chat", "runs": [{"hardware": "h200", "engine": "moe"}]}},
+        "engines": {"moe": engine},
+    }  # fmt: skip
+
+
 def profile() -> dict[str, Any]:
     """A profile of two types of one model, to change."""
     return copy.deepcopy(PROFILE)

@@ -160,9 +160,9 @@ def test_status_names_what_is_missing_and_keep_brings_it_back(folder: Path) -> N
     assert ran.returncode == 7
     assert "does not run" in ran.stderr
     assert "no keeper watches it" in ran.stderr
-    assert hetplan("keep", folder=folder).returncode == 0
+    assert hetplan("apply", "--restore", folder=folder).returncode == 0
     wait_for(lambda: hetplan("status", "--over", "0", folder=folder).returncode == 0)
-    units = hetplan("keep", "--systemd", str(folder), "--json", folder=folder)
+    units = hetplan("apply", "--restore", "--systemd", str(folder), "--json", folder=folder)
     assert units.returncode == 0
     written = folder / "hetplan-hetplan-here.service"
     assert str(written) in units.stdout

@@ -25,7 +25,7 @@ from hetplan.planner.contract import Event
 from hetplan.registry import IMPORTERS
 
 NAMES = sorted(get_command(build_app()).list_commands(None))  # type: ignore[attr-defined]
-ALONE = {"desk", "doctor", "init", "questions", "serve", "solvers"}
+ALONE = {"check", "desk", "doctor", "init"}
 """They do something where nothing is named."""
 NEED_ARGUMENTS = [name for name in NAMES if name not in ALONE]
 
@@ -62,28 +62,40 @@ def test_the_version(run: Callable[..., Any]) -> None:
     assert run("--version").out.strip() == f"hetplan {__version__}"
 
 
-def test_questions(run: Callable[..., Any]) -> None:
-    ran = run("questions")
+def test_problems(run: Callable[..., Any]) -> None:
+    ran = run("list", "problems")
     assert ran.code == 0
     assert "fluid-milp" in ran.out
-    assert any(line.get("question") == "pool" for line in run("questions", "--json").lines)
+    assert any(line.get("problem") == "pool" for line in run("list", "problems", "--json").lines)
 
 
 def test_options(run: Callable[..., Any]) -> None:
-    ran = run("options", "pool")
+    ran = run("list", "options", "pool")
     assert ran.code == 0
     assert "derate" in ran.out
-    assert run("options", "kairos").out == ran.out, "the paper's name is an alias"
-    said = [line["option"] for line in run("options", "pool", "--json").lines if "option" in line]
+    assert run("list", "options", "kairos").out == ran.out, "the paper's name is an alias"
+    said = [line["option"] for line in run("list", "options", "pool", "--json").lines if "option" in line]
     assert all(option["meaning"] for option in said)
 
 
 def test_solvers(run: Callable[..., Any]) -> None:
-    ran = run("solvers")
+    ran = run("list", "solvers")
     assert ran.code == 0
     assert "highs" in ran.out
-    engines = [line["solver"] for line in run("solvers", "--json").lines if "solver" in line]
+    engines = [line["solver"] for line in run("list", "solvers", "--json").lines if "solver" in line]
     assert engines[0] == "highs"
+
+
+def test_formats(run: Callable[..., Any]) -> None:
+    """Each with the command that reads it."""
+    listed = {line["format"]: line["command"] for line in run("list", "formats", "--json").lines if "format" in line}
+    assert listed.keys() >= {"profile", "slo", "plan", "state", "vllm"}
+    assert json.loads(run(*listed["slo"].split()[1:]).out)["type"] == "object"
+
+
+def test_help_has_the_commands_in_four_groups(run: Callable[..., Any]) -> None:
+    found = [line.rstrip(":") for line in run("--help").out.splitlines() if line.endswith(":") and line[0] != " "]
+    assert found[-4:] == ["Plan", "Look", "Run", "Files"]
 
 
 def test_doctor_finds_this_installation_in_order(run: Callable[..., Any]) -> None:
@@ -152,7 +164,7 @@ def test_doctor_knows_what_clashes() -> None:
 
 @pytest.mark.parametrize("kind", ["profile", "slo", "plan", "state"])
 def test_schemas_are_json(kind: str, run: Callable[..., Any]) -> None:
-    ran = run("schema", kind)
+    ran = run("check", "--schema", kind)
     assert ran.code == 0
     assert json.loads(ran.out)["type"] == "object"
 
@@ -272,13 +284,13 @@ def test_differences_of_plain_values() -> None:
 
 
 @pytest.mark.parametrize("form", ["lp", "mps"])
-def test_an_exported_program_reads_back_with_the_same_optimum(
+def test_a_rendered_program_reads_back_with_the_same_optimum(
     form: str, files: Any, run: Callable[..., Any], tmp_path: Path
 ) -> None:
     import highspy
 
     path = tmp_path / f"pool.{form}"
-    assert run("export", files.profile, files.slo, "--form", form, "-o", path).code == 0
+    assert run("render", files.profile, files.slo, "--to", form, "-o", path).code == 0
     engine = highspy.Highs()
     engine.setOptionValue("output_flag", False)
     assert engine.readModel(str(path)) == highspy.HighsStatus.kOk
@@ -286,12 +298,12 @@ def test_an_exported_program_reads_back_with_the_same_optimum(
     assert engine.getInfo().objective_function_value == pytest.approx(160, rel=1e-6)
     text = path.read_text()
     assert "base" in text
-    assert run("export", files.profile, files.slo, "--form", form).out == text
+    assert run("render", files.profile, files.slo, "--to", form).out == text
 
 
 @pytest.mark.slow
-def test_export_counts_the_forms_of_a_conversation(files: Any, run: Callable[..., Any]) -> None:
-    ran = run("export", files.profile, files.slo, "--ask", "99")
+def test_the_programs_of_a_problem_are_counted(files: Any, run: Callable[..., Any]) -> None:
+    ran = run("render", files.profile, files.slo, "--to", "lp", "--set", "ask=99")
     assert ran.code == 2
     assert "Choose a number from 1 to" in ran.err
 
@@ -338,9 +350,9 @@ def test_the_shell_completes_commands_and_engines(monkeypatch: pytest.MonkeyPatc
         code = "import sys; sys.argv = ['hetplan']; from hetplan.cli import main; main()"
         return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split())
 
-    assert complete("hetplan so") == {"solve", "solvers"}
+    assert complete("hetplan so") == {"solve"}
     assert "mathopt-scip" in complete("hetplan solve p.json s.json --solver m")
-    assert complete("hetplan options poo") == {"pool"}
+    assert complete("hetplan list options poo") == {"pool"}
 
 
 def test_a_muted_page_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
@@ -359,3 +371,15 @@ def test_control_characters_never_reach_a_terminal() -> None:
 def test_help_names_every_kind(run: Callable[..., Any]) -> None:
     said = run("import", "--help").out.replace(",", " ").split()
     assert set(IMPORTERS) <= set(said)
+
+
+def test_laws_are_listed_by_words(run: Callable[..., Any]) -> None:
+    ran = run("list", "laws", "qwen3-30b-a3b", "h200", "vllm", "bf16", "--json")
+    assert ran.code == 0
+    said = [json.loads(line) for line in ran.out.splitlines()]
+    laws = [one for one in said if "law" in one]
+    assert {one["engine"]["gpus"] for one in laws} == {"1", "2", "4", "8"}
+    assert all(one["law"]["experts_ms"] > 1.0 for one in laws)
+    none = run("list", "laws", "qwen9")
+    assert none.code == 2
+    assert "no law is of all of these" in none.err

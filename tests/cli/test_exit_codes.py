@@ -39,8 +39,14 @@ def test_1_an_engine_that_breaks(files: Any, run: Callable[..., Any]) -> None:
         ["solve", "only-one.json"],
         ["solve", "--no-such-option"],
         ["no-such-command"],
-        ["options", "no-such-question"],
-        ["schema", "no-such-kind"],
+        ["list", "options", "no-such-problem"],
+        ["check", "--schema", "no-such-kind"],
+        ["list", "options"],
+        ["list", "solvers", "pool"],
+        ["render", "plan.json", "--to", "kubernetes"],
+        ["render", "profile.json", "--to", "lp"],
+        ["apply", "--restore", "--undo", "--hosts", "hosts.toml"],
+        ["apply", "plan.json", "--systemd", "units", "--hosts", "hosts.toml"],
         ["import", "no-such-kind", "file.json"],
         ["show", "nowhere.json"],
     ],
@@ -148,7 +154,11 @@ def test_a_closed_pipe_is_left_to_the_system() -> None:
     assert ending_of(BrokenPipeError(32, "Broken pipe")) is None
 
 
-def test_a_single_file_is_answered_by_which_two_are_needed(run: Callable[..., Any]) -> None:
+def test_a_single_file_is_answered_by_which_two_are_needed(run: Callable[..., Any], tmp_path: Path) -> None:
     ran = run("solve", "profile.json")
     assert ran.code == 2
-    assert "what was measured (PROFILE), then what is wanted (SLO)" in " ".join(ran.err.split())
+    assert "there is no such file" in ran.err
+    (tmp_path / "mine.json").write_text('{"format": "hetplan/profile/1.0"}')
+    ran = run("solve", tmp_path / "mine.json")
+    assert ran.code == 2
+    assert "a profile and an SLO file are needed" in " ".join(ran.err.split())

@@ -33,7 +33,7 @@ def test_show_as_json_is_the_plan(run: Callable[..., Any], tmp_path: Path) -> No
 
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&- <&-"])
-@pytest.mark.parametrize("command", ["questions", f"solve {' '.join(FILES)}"])
+@pytest.mark.parametrize("command", ["list problems", f"solve {' '.join(FILES)}"])
 def test_closed_streams_are_no_fault(closed: str, command: str) -> None:
     line = f'"{sys.executable}" -m hetplan {command} {closed}'
     ran = subprocess.run(["sh", "-c", line], capture_output=True, check=False)

@@ -82,10 +82,10 @@ def plans_in(journal: Path) -> list[dict[str, Any]]:
 def test_plans_are_measured_and_the_journal_backs_them(
     asked: Callable[..., list[object]], run: Callable[..., Any], tmp_path: Path
 ) -> None:
-    ran = run(*asked(), "--simulate")
+    ran = run(*asked())
     assert ran.code == 0, ran.out + ran.err
     assert "samples, kept in" in ran.err
-    files = (EXAMPLE / "profile.json", tmp_path / "slo.json", "--measured", tmp_path / "journal.jsonl")
+    files = (EXAMPLE / "profile.json", tmp_path / "slo.json", tmp_path / "journal.jsonl")
     assert run("verify", tmp_path / "plan.json", *files).code == 0
     again = run("solve", *files, "-o", tmp_path / "again.json")
     assert again.code == 0
@@ -148,7 +148,7 @@ def test_several_at_once_give_the_same_bytes_wherever_they_are_and_whoever_is_fi
     assert first == second
     assert (tmp_path / "first.json").read_bytes() == (tmp_path / "second.json").read_bytes()
     assert not list(tmp_path.glob("*.waiting"))
-    ran = run("verify", tmp_path / "first.json", EXAMPLE / "profile.json", tmp_path / "slo.json", "--measured",
+    ran = run("verify", tmp_path / "first.json", EXAMPLE / "profile.json", tmp_path / "slo.json",
               tmp_path / "first.jsonl")  # fmt: skip
     assert ran.code == 0, ran.out + ran.err
 
@@ -336,7 +336,7 @@ def test_measurements_of_other_knobs_are_refused(
     (pipeline,) = profile["pipelines"].values()
     pipeline["knobs"]["size"].append(2560)
     (tmp_path / "more.json").write_text(json.dumps(profile))
-    files = (tmp_path / "slo.json", "--measured", tmp_path / "journal.jsonl")
+    files = (tmp_path / "slo.json", tmp_path / "journal.jsonl")
     assert run("solve", tmp_path / "faster.json", *files, "-o", tmp_path / "new.json").code == 0
     for command in (("solve",), ("verify", tmp_path / "plan.json"), ("simulate", tmp_path / "plan.json")):
         ran = run(*command, tmp_path / "more.json", *files)

@@ -77,15 +77,6 @@ def test_more_than_the_pool_carries_breaks_the_promise_and_exits_6(plan: str, tm
     assert "slo" in [line["by"] for line in broken]
 
 
-@pytest.mark.slow
-def test_solve_and_simulate_in_one(tmp_path: Path) -> None:
-    target = tmp_path / "plan.json"
-    result = run("solve", PROFILE, SLO, "--set", "size=planned", "--simulate", "-o", str(target))
-    assert result.exit_code == 0, result.output
-    assert "Promised and simulated" in result.output
-    assert target.exists()
-
-
 def test_baselines_stand_beside_the_plan(plan: str) -> None:
     result = run("simulate", plan, PROFILE, SLO, *SHORT, "--baselines")
     assert result.exit_code == 0, result.output
@@ -152,13 +143,13 @@ def test_the_way_from_a_state_is_played_and_reported(plan: str, tmp_path: Path) 
     (first, *_rest) = json.loads(Path(plan).read_text())["workers"]
     state, target = tmp_path / "state.json", tmp_path / "next.json"
     state.write_text(json.dumps({"format": "hetplan/state/1.0", "workers": [{**first, "count": 2}]}))
-    planned = ("--set", "size=planned", "--state", str(state))
+    planned = ("--set", "size=planned", str(state))
     assert run("solve", PROFILE, SLO, *planned, "-o", str(target)).exit_code == 0
-    result = run("simulate", str(target), PROFILE, SLO, *SHORT, "--state", str(state))
+    result = run("simulate", str(target), PROFILE, SLO, *SHORT, str(state))
     assert result.exit_code == 0, result.output
     assert "On the way to the plan" in result.output
     assert "W-transition" in result.output
-    way = last(run("simulate", str(target), PROFILE, SLO, *SHORT, "--state", str(state), "--json").stdout)
+    way = last(run("simulate", str(target), PROFILE, SLO, *SHORT, str(state), "--json").stdout)
     assert way["report"]["transition"]["seconds"] == 51.0
     without = run("simulate", str(target), PROFILE, SLO, *SHORT)
     assert "On the way" not in without.output

@@ -139,7 +139,7 @@ def test_a_fleet_follows_its_demand(tmp_path: Path) -> None:
 def test_plans_of_other_questions_are_refused(tmp_path: Path) -> None:
     compound, plan = EXAMPLE.parent / "compound", tmp_path / "compound.json"
     files = (str(compound / "profile.json"), str(compound / "slo.json"))
-    measured = ("--measured", str(compound / "measured.json"))
+    measured = (str(compound / "measured.json"),)
     made = run("solve", *files, *measured, "-o", str(plan))
     assert made.exit_code == 0, made.output
     result = run("simulate", str(plan), *files, *measured, "--replan", "2")

@@ -172,7 +172,7 @@ def test_settings_reach_the_plan_and_win_over_the_method_file(
 ) -> None:
     method = tmp_path / "method.json"
     method.write_text(json.dumps({"formulation": "fluid-milp", "options": {"derate": 0.7, "xi": 0.9}}))
-    ran = run("solve", files.profile, files.slo, "--method", method, "--set", "derate=0.9", "-o", files.plan)
+    ran = run("solve", files.profile, files.slo, "--set", f"@{method}", "--set", "derate=0.9", "-o", files.plan)
     assert ran.code == 0, ran.err
     options = json.loads(files.plan.read_text())["method"]["options"]
     assert (options["derate"], options["xi"]) == (0.9, 0.9)
@@ -183,7 +183,7 @@ def test_the_method_of_a_plan_is_a_method_file(files: Any, run: Callable[..., An
     method = tmp_path / "method.json"
     method.write_text(json.dumps(json.loads(files.plan.read_text())["method"]))
     again = tmp_path / "again.json"
-    assert run("solve", files.profile, files.slo, "--method", method, "-o", again).code == 0
+    assert run("solve", files.profile, files.slo, "--set", f"@{method}", "-o", again).code == 0
     assert again.read_bytes() == files.plan.read_bytes()
 
 
@@ -196,11 +196,10 @@ def test_the_method_of_a_plan_is_a_method_file(files: Any, run: Callable[..., An
         (["--formulation", "nonsense"], "fluid-milp"),
         (["--question", "nonsense"], "pool"),
         (["--solver", "nonsense"], "highs"),
-        (["--recheck", "nonsense"], "highs"),
         (["--gap", "-1"], "gap"),
-        (["--method", "nowhere.json"], "nowhere.json"),
+        (["--set", "@nowhere.json"], "nowhere.json"),
         (["--from", "nowhere.json"], "nowhere.json"),
-        (["--state", "nowhere.json"], "nowhere.json"),
+        (["nowhere.json"], "nowhere.json"),
     ],
 )
 def test_a_wrong_flag_is_bad_input_with_a_remedy(
@@ -217,19 +216,9 @@ def test_a_wrong_flag_is_bad_input_with_a_remedy(
 def test_a_wrong_method_file_is_bad_input(method: str, files: Any, run: Callable[..., Any], tmp_path: Path) -> None:
     path = tmp_path / "method.json"
     path.write_text(method)
-    ran = run("solve", files.profile, files.slo, "--method", path)
+    ran = run("solve", files.profile, files.slo, "--set", f"@{path}")
     assert ran.code == 2
     assert "method.json" in ran.err
-
-
-@pytest.mark.slow
-def test_a_second_engine_agrees(files: Any, run: Callable[..., Any]) -> None:
-    pytest.importorskip("ortools")
-    ran = run("solve", files.profile, files.slo, "--recheck", "mathopt-scip", "-o", files.plan)
-    assert ran.code == 0, ran.err
-    assert any(
-        "mathopt-scip agrees" in solve.get("recheck", "") for solve in json.loads(files.plan.read_text())["solves"]
-    )
 
 
 def test_a_previous_plan_starts_the_search_and_changes_nothing(files: Any, run: Callable[..., Any]) -> None:

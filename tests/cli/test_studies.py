@@ -55,7 +55,7 @@ QUESTIONS = {
     "variants": Varied.of_app("faces", "rate=170:190:2", "quality=0.7,0.74"),
     "llm": Varied("price:a10g-od=0.8:1.4:2", "rate:assistant=20,25",
                   (("profile", "offers", "a10g-od", "price_per_hour"), RATE)),
-    "compound": Varied.of_app("gate", "p50=220:240:2", "quality=0.7,0.72", more=("--measured", str(MEASURED))),
+    "compound": Varied.of_app("gate", "p50=220:240:2", "quality=0.7,0.72", more=(str(MEASURED),)),
     "pipeline": Varied.of_app("cameras", "p99=270:290:2", "quality=0.8"),
     "policy": Varied.of_app("images", "p99=100,200", "rate=100", changes=False),
     # A fleet's search stops within its gap, so twice the prices may buy other machines for .01% less.

@@ -1,4 +1,4 @@
-"""`hetplan solve --ways`: the plan behind each lever of a bill, that anybody may verify and play."""
+"""`hetplan solve --alternatives`: the plan behind each lever of a bill, that anybody may verify and play."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_each_way_is_a_file_that_verifies_and_costs_what_the_bill_says(
 ) -> None:
     """A file that was changed by hand does not."""
     ways = tmp_path / "ways"
-    made = run("solve", *files, *QUICK, "-o", tmp_path / "plan.json", "--ways", ways, "--json")
+    made = run("solve", *files, *QUICK, "-o", tmp_path / "plan.json", "--alternatives", ways, "--json")
     assert made.code == 0, made.err
     levers = json.loads((tmp_path / "plan.json").read_text())["bill"]["levers"][:-1]
     assert made.lines[-1]["ways"] == {
@@ -51,16 +51,16 @@ def test_a_plan_without_other_ways_says_so(
 ) -> None:
     files[1].write_text(json.dumps(wish(app(rates), periods=len(rates))))
     without = ("--set", "levers=false") if len(rates) > 1 else ()
-    ran = run("solve", *files, *QUICK, *without, "--ways", tmp_path / "ways")
+    ran = run("solve", *files, *QUICK, *without, "--alternatives", tmp_path / "ways")
     assert ran.code == 0, ran.err
-    assert "--ways: nothing is written" in ran.err
+    assert "--alternatives: nothing is written" in ran.err
     assert not (tmp_path / "ways").exists()
 
 
 def test_a_folder_that_cannot_be_is_refused_before_the_work(
     files: tuple[Path, Path], run: Callable[..., Any], tmp_path: Path
 ) -> None:
-    ran = run("solve", *files, "--ways", tmp_path / "none" / "ways")
+    ran = run("solve", *files, "--alternatives", tmp_path / "none" / "ways")
     assert ran.code == 2
     assert "there is no folder for it" in ran.err
 
@@ -68,6 +68,6 @@ def test_a_folder_that_cannot_be_is_refused_before_the_work(
 def test_a_file_in_place_of_the_folder_is_refused_before_the_work(
     files: tuple[Path, Path], run: Callable[..., Any]
 ) -> None:
-    ran = run("solve", *files, "--ways", files[0])
+    ran = run("solve", *files, "--alternatives", files[0])
     assert ran.code == 2
     assert "this is a file" in ran.err

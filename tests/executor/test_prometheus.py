@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from cases.deployments import make_hosts
 
-from hetplan.cli.watch import _Deployed
+from hetplan.cli.autoscale import _Deployed
 from hetplan.errors import InputError
 from hetplan.executor.prometheus import arrived_by_prometheus
 

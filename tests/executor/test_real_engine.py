@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import hetplan
-from hetplan.cli.load import TextLoad, text_load
+from hetplan.cli.loadtest import TextLoad, text_load
 from hetplan.executor.deployment import Deployment
 from hetplan.measure.profile_engine import engine_document, measure_engines
 from hetplan.measure.profile_wish import Wish

@@ -18,7 +18,7 @@ import pytest
 from cases.deployments import Client, make_hosts, make_plan, processes_of, wait_for
 
 import hetplan
-from hetplan.cli.load import TextLoad, text_load
+from hetplan.cli.loadtest import TextLoad, text_load
 from hetplan.errors import InputError
 from hetplan.executor.deployment import Deployment
 from hetplan.executor.kept_process import marked

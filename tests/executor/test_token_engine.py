@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from hetplan.executor.serving.embedded_engine import EmbeddedEngines
+from hetplan.executor.serving.openai_words import COMPLETIONS, read_asked
 from hetplan.executor.serving.token_engine import Sequence, TokenEngine
 from hetplan.serving.tokens import Group, Requests, TokenFleet, TokenLaw
 from hetplan.simulator.tokens import Coming, play
@@ -15,6 +19,8 @@ from hetplan.simulator.tokens import Coming, play
 LAW = TokenLaw(
     np.array([[4.0, 0.05, 0.0, 0.1, 1e-5], [9.0, 0.0, 0.002, 0.0, 0.0]]), kv_tokens=2500, most_tokens=96, most_seqs=12
 )
+
+EXPERTS = replace(LAW, experts_ms=6.0, experts_rate=0.1, chunk_ms=1.5)
 
 
 def engine_times(law: TokenLaw, arrival_ms: np.ndarray, requests: Requests) -> tuple[np.ndarray, np.ndarray, int]:
@@ -46,8 +52,8 @@ def engine_times(law: TokenLaw, arrival_ms: np.ndarray, requests: Requests) -> t
 
 @pytest.mark.parametrize(
     "law",
-    [LAW, replace(LAW, reserves=True), replace(LAW, prefill_first=True), replace(LAW, kv_tokens=900)],
-    ids=["chunked", "reserves", "prefill-first", "little-room"],
+    [LAW, replace(LAW, reserves=True), replace(LAW, prefill_first=True), replace(LAW, kv_tokens=900), EXPERTS],
+    ids=["chunked", "reserves", "prefill-first", "little-room", "experts"],
 )
 def test_it_makes_every_token_when_the_simulator_does(law: TokenLaw) -> None:
     random = np.random.default_rng(7)
@@ -114,6 +120,24 @@ def disaggregated_times(
             until[side] = now + took if took is not None else np.inf
     assert all((one.held, one.read, len(one.running)) == (0, 0, 0) for one in engines)
     return first, last, gap, sum(one.lost for one in number)
+
+
+def test_who_hangs_up_before_the_first_iteration_is_not_begun() -> None:
+    calls: list[tuple[Any, ...]] = []
+    timer = SimpleNamespace(call_at=lambda _at, *call: calls.append(call))
+    engines = EmbeddedEngines({"law": replace(LAW, request_ms=30.0).as_dict(), "times": 1.0}, 1, timer, "e")  # type: ignore[arg-type]
+    left, stays = (SimpleNamespace(headers={}, on_gone=None) for _ in range(2))
+    asked = read_asked(COMPLETIONS, b'{"prompt": [1, 2, 3], "max_tokens": 5, "stream": true}')
+    for exchange in (left, stays):
+        engines.stream(exchange, COMPLETIONS, asked, 0, lambda _well: None)  # type: ignore[arg-type]
+    left.on_gone()  # type: ignore[misc]
+    assert engines.open == 1
+    assert len(calls) == 2, "nothing runs yet"
+    (seen, *first), (_, *second) = calls
+    seen(*first)
+    assert len(calls) == 2
+    seen(*second)
+    assert len(calls) == 3, "the first iteration, of the one that is there"
 
 
 def test_what_is_cancelled_leaves_nothing_behind_wherever_it_is() -> None:

@@ -38,10 +38,10 @@ def _commands(folder: Path) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "show", _run("show", plan)
     yield "explain", _run("explain", plan, *given["pool"])
     yield "report", _run("report", plan, *given["pool"], "-o", str(folder / "report.html"))
-    yield "bill", _run("bill", str(folder / "fleet.plan"))
+    yield "bill", _run("show", str(folder / "fleet.plan"), "--view", "bill")
     yield "check", _run("check", *given["pool"])
     yield "whatif", _run("whatif", *given["variants"], "--vary", "rate=300:600:3", *FLUID)
-    yield "export", _run("export", *given["pool"])
+    yield "render", _run("render", *given["pool"], "--to", "lp")
     yield "diff", _run("diff", plan, plan)
 
 

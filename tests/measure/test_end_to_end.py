@@ -49,7 +49,7 @@ def test_a_question_answerer_from_search_to_drift(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-2000:]
     rows = ran.stdout.splitlines()
     assert any(row.startswith("response_ms p95") for row in rows)
-    first, second = (number for number, row in enumerate(rows) if row.startswith("$ hetplan watch"))
+    first, second = (number for number, row in enumerate(rows) if row.startswith("$ hetplan autoscale"))
     assert "nothing has drifted" in rows[first + 1]
     assert "accuracy of ask has drifted" in "".join(rows[second:])
     assert not list((tmp_path / "running").glob("**/*.pid"))

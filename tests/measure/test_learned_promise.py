@@ -71,7 +71,7 @@ def test_what_was_learned_is_planned_with_and_then_the_promise_holds(
         code, said = run("apply", "plan.json", "--hosts", "hosts.toml", "--yes")
         assert code == 0, said
         how = ("--endpoint", said["endpoint"], "--duration", "8", "--tolerance", "40")
-        code, said = run("load", "plan.json", profile, "slo.json", *how, *more)
+        code, said = run("loadtest", "plan.json", profile, "slo.json", *how, *more)
         return code, said["report"], machines
 
     try:
@@ -85,7 +85,7 @@ def test_what_was_learned_is_planned_with_and_then_the_promise_holds(
         code, report, second = loaded("learned.json")
         assert (code, report["ok"], report["disagreeing"]) == (0, True, [])
         assert second > first
-        assert run("load", "plan.json", "learned.json", "slo.json", "--endpoint", "http://127.0.0.1:9",
+        assert run("loadtest", "plan.json", "learned.json", "slo.json", "--endpoint", "http://127.0.0.1:9",
                    "--learn", "learned.json")[0] == 2  # fmt: skip
     finally:
         run("down", "--hosts", "hosts.toml", "--yes")

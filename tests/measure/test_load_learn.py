@@ -82,7 +82,7 @@ def test_cells_that_were_seen_are_replaced_and_the_others_are_scaled() -> None:
     assert table.std[0] == pytest.approx(0.5, rel=0.01)
     assert run.saturation_qps == pytest.approx(100 / times, rel=1e-4)
     source = profile.sources[table.source or ""]
-    assert (source.kind, source.tool) == ("measured", "hetplan load --learn")
+    assert (source.kind, source.tool) == ("measured", "hetplan loadtest --learn")
     assert source.note == f"by a test; 1 cells of m-cpu-learned are those of t times {times:.3g}"
     assert found.document["tables"]["t"] == PROFILE["tables"]["t"]
 

@@ -1,4 +1,4 @@
-"""`hetplan profile` and `hetplan load` as a user calls them."""
+"""`hetplan profile` and `hetplan loadtest` as a user calls them."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def load_words(folder: Path, router: str, *more: object) -> list[object]:
     files = [folder / name for name in ("plan.json", "profile.json", "slo.json")]
-    return ["load", *files, "--endpoint", router, "--duration", "1", "--json", *more]
+    return ["loadtest", *files, "--endpoint", router, "--duration", "1", "--json", *more]
 
 
 @pytest.mark.slow
@@ -296,7 +296,7 @@ def test_nobody_there(planned: Path) -> None:
 
 def test_queries_like_measured_samples_are_sent_alike() -> None:
     """A simulated query is like one of the samples; what is sent has one body."""
-    from hetplan.cli.load import _targets
+    from hetplan.cli.loadtest import _targets
     from hetplan.profiles.slo import Arrivals
     from hetplan.simulator.demand import AppDemand
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import http.client
 import http.server
 import json
+import math
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +21,12 @@ import pytest
 
 from hetplan.errors import InputError
 from hetplan.measure.journal import CellJournal
-from hetplan.measure.profile_engine import cells_of, engine_document, measure_engines
+from hetplan.measure.profile_engine import MeasuredEngines, MeasuredLaw, cells_of, engine_document, measure_engines
 from hetplan.measure.profile_wish import Wish
-from hetplan.profiles.engine_law import Iteration, fit
+from hetplan.profiles.engine_law import FittedLaw, FittedNumbers, Iteration, fit, nearest
 from hetplan.profiles.load_one import load_profile
 from hetplan.profiles.validate import validate
+from hetplan.serving.tokens import law_of_engine
 
 TRUE = np.array([[3.0, 0.05, 0.0, 0.0, 1e-5], [12.0, 0.0, 0.002, 0.0, 0.0]])
 
@@ -52,6 +58,19 @@ def test_a_law_whose_parts_add_up_is_one_piece() -> None:
     assert len(fit(iterations(TRUE, 0.0)).pieces) == 2
 
 
+def test_what_experts_take_is_found_where_pieces_do_not_say_it() -> None:
+    dense = iterations(np.array([[4.0, 0.01, 1e-4, 0.0, 1e-6]]), 0.0)
+    mixed = [replace(one, ms=one.ms + 11.0 * (1.0 - math.exp(-0.067 * one.tokens))) for one in dense]
+    law = nearest(mixed)
+    assert isinstance(law, FittedNumbers)
+    assert law.numbers["experts_ms"] == pytest.approx(11.0, rel=0.05)
+    assert isinstance(nearest(dense), FittedLaw)
+    read = load_profile(engine_document(wish(1), MeasuredEngines({"e": MeasuredLaw(mixed, law)}))).engines["e"]
+    assert read.law is not None
+    assert (read.law.basis, read.experts[0]) == ("measured", law.document["experts_ms"])
+    assert (read.error, read.reach.tokens) == (pytest.approx(law.error, rel=1e-5), 1816)
+
+
 def wish(port: int, **engine: Any) -> Wish:
     said = {
         "url": f"http://127.0.0.1:{port}/v1/completions", "model": "m", "variant": "talker", "hardware": "small",
@@ -66,17 +85,36 @@ def wish(port: int, **engine: Any) -> Wish:
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
     """An embedded engine, as a command starts it."""
-    engine = {
-        "pieces": [{"base_ms": 8.0, "token_ms": 0.03}, {"base_ms": 10.0, "kv_token_ms": 0.001}],
-        "kv_tokens": 4000,
-    }
+    pieces = [{"base_ms": 8.0, "token_ms": 0.03}, {"base_ms": 10.0, "kv_token_ms": 0.001}]
+    with started(tmp_path, {"pieces": pieces, "kv_tokens": 4000}) as port:
+        yield port
+
+
+@contextmanager
+def started(tmp_path: Path, engine: dict[str, Any]) -> Iterator[int]:
+    """The port of an engine that runs as long as this does."""
     said = {"format": "hetplan/profile/1.2", "engines": {"e": {**engine, "most_tokens": 600, "most_seqs": 8}}}
     (tmp_path / "profile.json").write_text(json.dumps(said))
-    words = [sys.executable, "-m", "hetplan", "engine", "e", str(tmp_path / "profile.json"), "--port", "0"]
+    words = [sys.executable, "-m", "hetplan.executor.emulator", "e", str(tmp_path / "profile.json"), "--port", "0"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
         assert process.stderr is not None
         yield int(process.stderr.readline().rsplit(":", 1)[1])
         process.terminate()
+
+
+@pytest.mark.slow
+def test_an_engine_of_nine_numbers_takes_its_time_after_what_a_request_waits(tmp_path: Path) -> None:
+    law = {"form": "iteration/2", "base_ms": 5.0, "chunk_ms": 5.0, "experts_ms": 30.0, "experts_rate": 0.5}
+    with started(tmp_path, {"law": law, "request_ms": 400.0, "kv_tokens": 4000}) as port:
+        # 10 tokens in take 5 + 5 + 30 ms; each of 4 more 5 + 12 ms.
+        began, client = time.monotonic(), http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        client.request("POST", "/v1/completions", json.dumps(ASKED))
+        assert client.getresponse().read().count(b'"text"') == 5
+        took_ms = 1000.0 * (time.monotonic() - began)
+        assert 400.0 + 39.7 + 4 * 16.8 - 1.0 <= took_ms < 900.0
+
+
+ASKED = {"model": "e", "prompt": [1] * 10, "max_tokens": 5, "stream": True, "ignore_eos": True}
 
 
 @pytest.mark.slow
@@ -90,9 +128,9 @@ def test_a_server_is_measured_by_its_streams_and_what_is_known_is_not_measured_a
     document = engine_document(asked, found)
     engine = load_profile(document).engines["e"]
     assert engine.overlap == "measured"
-    assert (engine.fitted.tokens, engine.fitted.sequences, engine.most_tokens) == (303, 3, 600)
+    assert (engine.reach.tokens, engine.reach.sequences, engine.most_tokens) == (303, 3, 600)
     # A busy machine makes single iterations late.
-    alone = float((mine.law.pieces @ np.array([1.0, 1.0, 320.0, 1.0, 0.0])).max())
+    alone = law_of_engine(engine).iteration_ms(1.0, 320.0, 1.0)
     assert alone == pytest.approx(10.3, rel=0.3)
     journal.close()
     again = CellJournal(tmp_path / "journal")

@@ -134,24 +134,6 @@ def test_a_crashing_engine_is_passed_over(reference) -> None:
         Asking([Liar(reference, crash)])(form())
 
 
-def test_recheck_agrees_or_disagrees(reference) -> None:
-    second = Liar(reference, lambda form, a: a, name="second")
-    ask = Asking([reference, second], recheck="second")
-    ask(form(whole=True))
-    assert ask.records[0].recheck == "second agrees"
-    worse = Liar(reference, lambda form, a: Answer(Status.INFEASIBLE, ray=None), name="second")
-    ask = Asking([reference, worse], recheck="second")
-    ask(form(whole=True))
-    assert ask.recheck_disagrees
-    # An optimum that the second engine beats is a false optimum, though its bound was only claimed.
-    poor = np.array([1.0, 2.0])
-    blunder = Liar(reference, lambda form, a: replace(a, point=poor, value=5.0, bound=5.0), name="first")
-    ask = Asking([blunder, reference], recheck="reference")
-    ask(form(whole=True))
-    assert ask.recheck_disagrees
-    assert "beyond the bound" in ask.records[0].recheck
-
-
 def test_a_family_is_one_record(reference) -> None:
     ask = Asking([reference])
     answers = ask.all([form(demand=d) for d in (1.0, 2.0, 3.0)], about="three")
@@ -245,25 +227,6 @@ def test_the_grace_is_short(reference) -> None:
         now[0] = moment
         ask(form())
     assert given == [10.0, 0.5, 0.125, *[0.1] * 6, 0.0]
-
-
-def test_a_recheck_that_took_no_part_does_not_count(reference) -> None:
-    silent = Liar(reference, lambda form, a: Answer(Status.NO_ANSWER, stop=Stop.TIME), name="second")
-    ask = Asking([reference, silent], recheck="second")
-    ask(form())
-    assert ask.records[0].recheck == "second gave no answer (time)"
-    assert ask.recheck_absent
-    wrong = Liar(reference, lambda form, a: replace(a, value=a.value + 1.0), name="second")
-    ask = Asking([reference, wrong], recheck="second")
-    ask(form())
-    assert "its form refutes" in ask.records[0].recheck
-    assert ask.recheck_absent
-    ask = Asking([reference], recheck="reference")
-    ask(form())
-    assert ask.recheck_absent
-    agreeing = Asking([reference, Liar(reference, lambda form, a: a, name="second")], recheck="second")
-    agreeing(form())
-    assert not agreeing.recheck_absent
 
 
 def test_an_engine_that_cannot_even_refuse_is_passed_over(reference) -> None:

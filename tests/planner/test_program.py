@@ -15,8 +15,10 @@ from hetplan.planner.answer import Limits, Status
 from hetplan.planner.ask import Asking
 from hetplan.planner.elastic import explain
 from hetplan.planner.forms.milp import Builder
-from hetplan.planner.program import Expression, Uses, budget_in_whole_machines, limit_moves, rent
-from hetplan.planner.request import PLENTY, MachineType, Offer, Request
+from hetplan.planner.machine_limits import budget_in_whole_machines, floors_of, keeps, machine_limits
+from hetplan.planner.program import Expression, Uses, limit_moves, lose, pay_starts, rent, rent_by_period, weighted
+from hetplan.planner.request import PLENTY, Commitment, MachineType, Offer, Request
+from hetplan.profiles.fleet_fields import OfferLimit
 
 NANO = 10**9
 MOST = 4
@@ -153,9 +155,9 @@ def test_offers_of_one_name_draw_on_one_stock_and_types_of_one_hardware_are_limi
     whole = MachineType("a", (Offer("a", "a", NANO, 3),), {"watts": 300.0}, 0, 4)
     dear = MachineType("a-dear", (Offer("a-dear", "a-dear", 2 * NANO),), {"watts": 300.0}, 0, 4, "a")
     request = Request((whole, dear, own))
-    assert request.allows([1, 1, 2])
-    assert not request.allows([2, 0, 2])
-    assert not request.allows([3, 2, 0])
+    assert keeps(machine_limits(request), [1, 1, 2])
+    assert not keeps(machine_limits(request), [2, 0, 2])
+    assert not keeps(machine_limits(request), [3, 2, 0])
 
     def asked(own_used: float, most: int) -> tuple[Status, list[float]]:
         limited = replace(request, machines=tuple(replace(kind, most=most) for kind in request.machines))
@@ -197,3 +199,115 @@ def test_new_instances_are_limited_by_group_and_the_limit_says_what_would_do() -
     assert new.size == 2
     assert ask(form).status is Status.INFEASIBLE
     assert [(one.field, one.to) for one in explain(form, ask).repairs] == [("slo.limits.moves", 3)]
+
+
+def over_time(seed: int) -> tuple[Request, dict[int, float], list[int]]:
+    """A type sold on demand and as spot in two zones, one of them for the whole horizon too; hours and what is used."""
+    rng = random.Random(seed)
+    ahead = rng.choice([None, Commitment(rng.randint(2, 6) * NANO // 10), Commitment(NANO // 10, NANO, 36_000.0)])
+    offers = (
+        Offer("a-east", "a", NANO, rng.choice([1, 2, PLENTY]), zone="east", ahead=ahead, start_hours=0.25),
+        Offer("a-spot", "a", rng.randint(2, 7) * NANO // 10, 2, zone="west", spot=True, start_hours=0.25),
+    )
+    shares = {"spot": OfferLimit(share=(0.0, rng.choice([0.4, 0.5, 1.0])))} if rng.random() < 0.7 else {}
+    if rng.random() < 0.3:
+        shares["committed"] = OfferLimit(most=1)
+    return (
+        Request(
+            (MachineType("a", offers, {"gpu": 2.0}),),
+            rng.choice([None, 2 * NANO]),
+            shares=shares,
+            quotas={"west": {"gpu": rng.choice([2.0, 4.0])}},
+        ),
+        {0: 1.0, 1: rng.choice([1.0, 3.0])},
+        [rng.randint(0, 3), rng.randint(0, 3)],
+    )
+
+
+def kept_by_hand(request: Request, ahead: tuple[int, int], rented: tuple[int, int]) -> bool:
+    """Whether stock, the quota of the west, shares and the budget allow machines on demand and spot in a period."""
+    east, spot = request.offers
+    firm, taken, paid = ahead[0] + rented[0], ahead[1] + rented[1], east.ahead
+    cost = rented[0] * east.nanos + taken * spot.nanos + (ahead[0] * paid.price * NANO if paid else 0.0)
+    shares = request.shares
+    return (
+        firm <= east.stock
+        and taken <= spot.stock
+        and 2.0 * taken <= request.quotas["west"]["gpu"]
+        and ("spot" not in shares or taken <= shares["spot"].share[1] * (firm + taken) + 1e-9)
+        and ("committed" not in shares or sum(ahead) <= 1)
+        and (request.budget is None or cost <= request.budget + 1)
+    )
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_over_time_the_cheapest_machines_are_those_of_all_counts(seed: int) -> None:
+    """Committed ones are there in all periods; who starts is paid while it does; the first follows the last."""
+    request, hours, used = over_time(seed)
+    offers, most = request.offers, 3
+    sold = np.array([float(most * (one.ahead is not None)) for one in offers])
+    m, none = Builder("min"), np.zeros(2)
+    limits = list(machine_limits(request, commits=True))
+    machines = rent_by_period(m, offers, limits, hours, most=(sold, np.full(2, most)), whole=True)
+    for p, count in enumerate(used):
+        row = m.rows(f"used in {p}", ["a"], lower=float(count))
+        m.add(row, [*machines.committed, *machines.hourly[p]], 1.0)
+        more = weighted([(Expression(machines.hourly[p]), 1.0), (Expression(machines.hourly[1 - p]), -1.0)])
+        pay_starts(m, offers, more, np.array([0, 1, 0, 1]), none, share=1.0, about=f"before {p}")
+    answer = Asking(registry.solvers("milp"), Limits())(m.build(), gap=0.0)
+
+    each, costs = range(most + 1), list[float]()
+    for ahead in [(n, 0) for n in (each if offers[0].ahead else [0])]:
+        for hourly in itertools.product(itertools.product(each, each), repeat=2):
+            enough = all(sum(ahead) + sum(own) >= count for own, count in zip(hourly, used, strict=True))
+            by_hand = [kept_by_hand(request, ahead, own) for own in hourly]
+            assert by_hand == [keeps(limits, np.add(ahead, own), np.array(ahead)) for own in hourly]
+            if not enough or not all(by_hand):
+                continue
+            cost = ahead[0] * (offers[0].committed or 0.0) * sum(hours.values())
+            for p, own in enumerate(hourly):
+                cost += sum(n * one.price * hours[p] for n, one in zip(own, offers, strict=True))
+                new = np.maximum(np.subtract(own, hourly[1 - p]), 0)
+                cost += sum(n * one.price * one.start_hours for n, one in zip(new, offers, strict=True))
+            costs.append(float(cost))
+    if costs:
+        assert answer.value == pytest.approx(min(costs), abs=1e-6)
+    else:
+        assert answer.status is Status.INFEASIBLE
+
+
+@pytest.mark.parametrize(("count", "left"), [(0, 3.0), (2, 1.0), (5, 0.0)])
+def test_no_more_machines_are_lost_than_there_are(count: int, left: float) -> None:
+    m = Builder("min")
+    x = m.columns("x", ["a", "b"], lower=[1.0, 2.0], upper=[1.0, 2.0], whole=True)
+    there = m.columns("there", ["all"], cost=-1.0)
+    row = m.rows("there", ["all"], lower=0.0)
+    m.add(row, [*x, *lose(m, x, count, 9.0, "any")], 1.0)
+    m.add(row, there, -1.0)
+    answer = Asking(registry.solvers("milp"), Limits())(m.build())
+    assert answer.value == pytest.approx(-left)
+
+
+def test_what_must_be_there_of_a_hardware_is_so_of_all_its_types_together() -> None:
+    """Also where the last of its types states none; and of a hardware that nobody sells there is none."""
+    whole = MachineType("a", (Offer("a", "a", NANO),), least=2, most=4)
+    own = MachineType("a!", (Offer("a", "a!", 0),), most=4, hardware="a")
+    limits = list(machine_limits(Request((whole, own))))
+    assert [(one.name, one.label, one.lower, one.upper) for one in limits] == [
+        ("least", "a", 2.0, math.inf),
+        ("most", "a", -math.inf, 4.0),
+    ]
+    assert [keeps(limits, counts) for counts in ([1, 0], [1, 1], [3, 2])] == [False, True, False]
+    unsold = list(machine_limits(Request((whole,), instances={"a": (2, 4), "b": (1, None)})))
+    assert [(one.name, one.label) for one in unsold] == [("least", "b"), ("least", "a"), ("most", "a")]
+    assert not keeps(unsold, [3])
+
+
+def test_a_share_names_the_number_that_is_stated() -> None:
+    """Also where every offer is of that kind: what would do is looked for from there."""
+    request = replace(FREE, shares={"on-demand": OfferLimit(share=(0.0, 0.5))})
+    (share,) = [one for one in machine_limits(request) if one.name == "share"]
+    (floor,) = floors_of(share)
+    assert (floor.verb, floor.stated) == ("raise", 0.5)
+    assert keeps([floor.at(1.0)], [0, 3])
+    assert not keeps([share], [0, 3])

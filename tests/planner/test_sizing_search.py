@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 
 import pytest
 
-from hetplan.planner.sizing_search import GOOD, LATE, UNLIKELY, Belief, Counts, Search, more_room, neighbours
+from hetplan.planner.sizing_search import (
+    GOOD,
+    LATE,
+    UNLIKELY,
+    Belief,
+    Counts,
+    Refused,
+    Search,
+    Together,
+    more_room,
+    neighbours,
+)  # fmt: skip
 
 PRICES = (50, 22, 9)
 CARRIES = (10.0, 4.0, 1.5)
@@ -17,7 +28,7 @@ RATE = 30.0
 
 
 @dataclass
-class MadeUp:
+class MadeUp(Together):
     """Machines of three kinds: `late` says how late they are, a formula of what they carry takes no notice of it."""
 
     late: Callable[[Counts], float]
@@ -34,35 +45,38 @@ class MadeUp:
     def candidates(self) -> Generator[Counts, float, None]:
         want = RATE
         for turn in range(40):
-            every = (one for one in product(range(MOST + 1), repeat=3) if self.room(one) * RATE >= want)
+            every = (one for one in product(range(MOST + 1), repeat=3) if self.carries(one) >= want)
             counts = min(every, key=self.price, default=None)
             if counts is None:
                 return
             self.told.append((yield counts))
             want *= more_room(self.told[-1], turn)
 
-    def neighbours(self, counts: Counts) -> Iterator[Counts]:
+    def neighbours(self, counts: Counts, station: Hashable = "") -> Iterator[Counts]:
         return (one for one in neighbours(counts, PRICES) if any(one) and max(one) <= MOST)
 
     def price(self, counts: Counts) -> int:
         return sum(count * price for count, price in zip(counts, PRICES, strict=True))
 
-    def room(self, counts: Counts) -> float:
-        return sum(count * rate for count, rate in zip(counts, CARRIES, strict=True)) / RATE
+    def carries(self, counts: Counts) -> float:
+        return sum(count * rate for count, rate in zip(counts, CARRIES, strict=True))
 
-    def look(self, counts: Counts) -> float:
+    def room(self, station: Hashable, counts: Counts) -> float:
+        return self.carries(counts) / RATE
+
+    def look(self, counts: Counts, stations: Collection[Hashable]) -> Mapping[Hashable, float]:
         assert self.may_go_on
         self.looked.append(counts)
-        return self.late(counts)
+        return dict.fromkeys(stations, self.late(counts))
 
-    def confirm(self, counts: Counts) -> Counts | None:
+    def confirm(self, counts: Counts) -> Counts | Refused:
         self.tested.append(counts)
-        return counts if self.is_confirmed(counts) else None
+        return counts if self.is_confirmed(counts) else Refused(("",))
 
 
 def by_room(needed: float) -> Callable[[Counts], float]:
     """Late by how much less there is than so many times what the formula asks for."""
-    return lambda counts: (needed / max(MadeUp(lambda _: 0.0).room(counts), 1e-9)) ** 12 * LATE
+    return lambda counts: (needed / max(MadeUp(lambda _: 0.0).carries(counts) / RATE, 1e-9)) ** 12 * LATE
 
 
 def of_fast(counts: Counts) -> float:
@@ -110,7 +124,7 @@ def test_where_nothing_is_confirmed_there_is_no_plan_and_losers_are_kept() -> No
     search = Search(MadeUp(by_room(1.2), is_confirmed=lambda counts: False))
     assert search.cheapest() is None
     assert search.refused
-    assert all(search.looks[one] <= LATE for one in search.refused)
+    assert all(search.looks[one] == pytest.approx(LATE) for one in search.refused)
     assert any(late > LATE for late in search.looks.values())
 
 
@@ -148,15 +162,15 @@ def test_a_belief_learns_for_plans_that_are_alike_and_in_part_for_all() -> None:
 class Hopeless(MadeUp):
     """Its formula gives no cheaper candidate a chance."""
 
-    def room(self, counts: Counts) -> float:
-        room = super().room(counts)
+    def room(self, station: Hashable, counts: Counts) -> float:
+        room = super().room(station, counts)
         return room if room >= 1.0 else 0.01
 
 
 class OnlyOne(MadeUp):
     """Its program makes one candidate, and its formula tells none from another."""
 
-    def room(self, counts: Counts) -> float:
+    def room(self, station: Hashable, counts: Counts) -> float:
         return 1.2
 
     def candidates(self) -> Generator[Counts, float, None]:
@@ -175,8 +189,8 @@ def test_neighbours_that_are_late_one_after_another_teach_to_look_no_further() -
     top = (4, 4, 4)
     asked = OnlyOne(lambda counts: 0.3 if counts == top else 3.0)
     assert Search(asked).cheapest() == top
-    belief = Belief([(top, asked.room(top), 0.3)])
-    worth = [one for one in asked.neighbours(top) if belief.chance(one, asked.room(one)) >= UNLIKELY]
+    belief = Belief([(top, asked.room("", top), 0.3)])
+    worth = [one for one in asked.neighbours(top) if belief.chance(one, asked.room("", one)) >= UNLIKELY]
     assert len(asked.looked) - 1 < len(worth)
 
 

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from hetplan.problems.field_marks import QUESTIONS
+from hetplan.problems.profile_marks import fields_of_file
 from hetplan.profiles.plan_periods import of_period
 from tests.problems.compound import test_calls
 from tests.problems.test_fields import Files, files_of, put, seen
@@ -242,6 +243,18 @@ def _in_two_roles(files: Files) -> None:
     del files.profile["variants"]["llama-8b"]["runs"][0]
 
 
+def _of_experts(files: Files) -> None:
+    """Engines with laws of nine numbers."""
+    for engine in files.profile["engines"].values():
+        for name in ("pieces", "fitted", "overlap"):
+            engine.pop(name, None)
+        engine["law"] = {
+            "form": "iteration/2", "base_ms": 6.0, "chunk_ms": 1.0, "experts_ms": 9.0, "experts_rate": 0.05,
+            "token_ms": 0.02, "tokens_from": 100, "sequence_ms": 0.01, "kv_token_ms": 4e-5, "pair_ms": 1e-6,
+            "basis": "grid", "error_mean": 0.1, "range": {},
+        }  # fmt: skip
+
+
 def _calling(files: Files) -> None:
     """An operator that is a call of an API for one of its models, whose answers are wanted."""
     files.profile.clear()
@@ -351,6 +364,7 @@ OF_QUESTION: dict[tuple[str, str], Scene] = {
     ("variants", "variants.*.knobs"): _zoomed,
     ("pipeline", "tables.*.std"): _only("mean"),
     ("pipeline", "pipelines.*.quality.rule"): _multiplied,
+    **{("llm", field): _of_experts for field in fields_of_file("profile") if field.startswith("engines.*.law.")},
     ("llm", "engines.*.tensor"): _two_cards,
     ("llm", "engines.*.pipeline"): _two_cards,
     ("compound", "tables.*.quantity"): _batched,

@@ -112,7 +112,8 @@ def _slower_engine(old: Any, section: Json, profile: Json) -> Any:
     if old is None:
         return old
     engine = copy.deepcopy(profile["engines"][old])
-    engine["pieces"] = _scaled(engine["pieces"], 1.5)
+    of = "law" if engine.get("law") else "pieces"
+    engine[of] = _scaled(engine[of], 1.5) if of == "pieces" else engine[of] | {"base_ms": 1.5 * engine[of]["base_ms"]}
     profile["engines"][f"{old}-slow"] = engine
     return f"{old}-slow"
 
@@ -219,6 +220,21 @@ OF_PROFILE: dict[str, Try] = {
         f"engines.*.pieces.*.{name}": _times(2.0, 0.001)
         for name in ("base_ms", "token_ms", "kv_token_ms", "sequence_ms", "pair_ms")
     },
+    **{
+        f"engines.*.law.{name}": _times(20.0, 0.01)
+        for name in ("base_ms", "chunk_ms", "experts_ms", "token_ms", "sequence_ms", "kv_token_ms", "pair_ms")
+    },
+    "engines.*.law.form": _to("iteration/2"),
+    "engines.*.law.experts_rate": _times(20.0, 0.2),
+    "engines.*.law.tokens_from": _to(7000),
+    "engines.*.law.basis": _to("datasheet"),
+    "engines.*.law.error_mean": _to(0.4),
+    "engines.*.law.fit_error": _to([0.4, 0.5]),
+    "engines.*.law.range.tokens": _to(16),
+    "engines.*.law.range.kv_tokens": _to(500),
+    "engines.*.law.range.sequences": _to(2),
+    "engines.*.law.source": _to("a guess"),
+    "engines.*.request_ms": _to(200.0),
     "engines.*.overlap": lambda old, s, p: "assumed" if old == "measured" else "measured",
     "engines.*.fitted.error": _to(0.4),
     "engines.*.fitted.tokens": _to(16),

@@ -262,6 +262,7 @@ SLO_TRIES: dict[str, Try] = {
     f"{TRACE}.file": _recorded,
     f"{TRACE}.period_s": lambda files: _recorded(files, period_s=60.0),
     f"{TRACE}.percentile": lambda files: _recorded(files, percentile=95.0),
+    "robust.law": _slo("robust", {"law": False}),
     "change.slack": _slo("change.slack", 1.9),
     "change.slack_qps": _slo("change.slack_qps", 25.0),
     "change.load_weight_per_s": _slo("change.load_weight_per_s", 5.0),

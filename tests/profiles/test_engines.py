@@ -10,6 +10,7 @@ import pytest
 import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.profiles.load import load_inputs
+from hetplan.serving.tokens import law_of_engine
 from tests.cases import texts
 
 
@@ -18,6 +19,20 @@ def test_a_profile_with_engines_is_read() -> None:
     assert not inputs.warnings
     engine = inputs.profile.engines["fast"]
     assert (engine.gpus, engine.role, engine.pieces[1].base_ms) == (1, "mixed", 8.0)
+
+
+DENSE = {"form": "iteration/2", "base_ms": 8.0, "token_ms": 0.02, "tokens_from": 300}
+
+
+def test_nine_numbers_are_a_law_as_pieces_are() -> None:
+    profile = texts.profile()
+    profile["engines"]["fast"] = {"law": {**DENSE, "error_mean": 0.1}, "kv_tokens": 200_000, "most_tokens": 4096}
+    inputs = load_inputs(profile, texts.slo())
+    assert not inputs.warnings
+    engine = inputs.profile.engines["fast"]
+    assert (engine.error, engine.experts) == (0.1, (0.0, 0.0))
+    law = law_of_engine(engine)
+    assert [law.iteration_ms(n) for n in (100, 300, 500)] == [8.0, 8.0, pytest.approx(8.0 + 0.02 * 200)]
 
 
 def engine_of(profile: dict[str, Any], **changed: Any) -> None:
@@ -36,6 +51,22 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any], dict[str, Any]], object], str,
         "Are these seconds",
     ),
     "empty piece": (lambda p, s: engine_of(p, pieces=[{}, {"base_ms": 9}]), "$.engines.fast.pieces[0]", "says nothing"),
+    "two laws": (lambda p, s: engine_of(p, law=DENSE), "$.engines.fast.pieces", "one law"),
+    "a law that falls": (
+        lambda p, s: engine_of(p, pieces=[], law={**DENSE, "experts_ms": -1, "experts_rate": 0.1}),
+        "$.engines.fast.law.experts_ms",
+        "never falls",
+    ),
+    "a law in seconds": (
+        lambda p, s: engine_of(p, pieces=[], law={**DENSE, "base_ms": 0.008, "token_ms": 2e-5}),
+        "$.engines.fast.law",
+        "Are these seconds",
+    ),
+    "experts without a rate": (
+        lambda p, s: engine_of(p, pieces=[], law={**DENSE, "experts_ms": 9}),
+        "$.engines.fast.law.experts_rate",
+        "Write both",
+    ),
     "role": (lambda p, s: engine_of(p, role="both"), "$.engines.fast.role", "mixed"),
     "sequences": (lambda p, s: engine_of(p, most_seqs=5000), "$.engines.fast.most_seqs", "takes a token"),
     "context": (lambda p, s: engine_of(p, context_tokens=300_000), "$.engines.fast.context_tokens", "does not fit"),

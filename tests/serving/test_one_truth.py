@@ -28,9 +28,8 @@ from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import InputHashes, Method, Notice, Plan, Route
 from hetplan.profiles.workers import Load, Serve, Share, Worker
 from hetplan.serving import demand
-from hetplan.serving.loads import same_point, table_of, worker_price
+from hetplan.serving.loads import worker_price
 from hetplan.serving.planned_system import planned_systems
-from hetplan.serving.runs import runs_on
 from hetplan.simulator.simulate import demands_of
 from hetplan.verifier import resources
 from hetplan.verifier.demand import classes_of, response_targets, wanted_rate
@@ -101,7 +100,7 @@ class Sought:
         points = [tuple(point.values()) for point in pool.wish.points]
         known = [tuple(size) for size in (app.demand.mix.bins if app.demand.mix else ((),))]
         for offer, t in zip(pool.offers, pool.of, strict=True):
-            load = self._worker(pool.wish.variant, pool.types[t].run, offer.id, 1, offer.nanos, None)
+            load = self._worker(pool.wish.variant, pool.types[t], offer.id, 1, offer.nanos, None)
             for s, point in enumerate(points):
                 self._say(load, known.index(point), 1, "mean", float(pool.L[s, t]))
         for target in pool.wish.app.targets:
@@ -123,12 +122,11 @@ class Sought:
         app = self.inputs.slo.apps["a"]
         for task in tree.tasks:
             for c in range(task.size):
-                variant, hardware = task.variants[task.variant[c]], fleet.hardware[task.hardware[c]]
-                run = self.inputs.profile.variants[variant].runs[task.run[c]]
-                fee, batch = fleet.fee_of(run), int(task.batch[c])
+                choice, hardware = task.choice(c), fleet.hardware[task.hardware[c]]
+                fee, batch = fleet.fee_of(choice), int(task.batch[c])
                 for offer in fleet.request.of(hardware).offers:
                     nanos = offer.nanos + fee.nanos
-                    load = self._worker(variant, run, offer.id, batch, nanos, fee.share, node=task.id)
+                    load = self._worker(choice.variant, choice, offer.id, batch, nanos, fee.share, node=task.id)
                     assert self.workers[-1].hardware == hardware
                     self._say(load, 0, batch, "mean", float(task.ms[c]))
         for sink, limit in tree.limit_ms.items():
@@ -146,15 +144,14 @@ class Sought:
         self.figures["rate"] = v.asked[0].load_qps
         for one in v.serves:
             kind = v.kinds[one.kind]
-            run = self.inputs.profile.variants[kind.variant].runs[kind.run]
             load = self._worker(
                 kind.variant,
-                run,
+                kind.choice,
                 v.types[kind.type].offers[0].id,
                 kind.batch,
                 kind.price,
                 kind.share,
-                knobs=dict(kind.knobs),
+                knobs=dict(kind.choice.knobs),
             )
             self.figures["worst_ms", load, kind.batch] = one.latency_ms
             assert v.asked[one.app].limit_ms() == pytest.approx(
@@ -170,14 +167,13 @@ class Sought:
         self.options = {"percentile": statistic}
         self.policies = {"a": ()}
         faults = Faults.of(self.inputs)
-        models = read_models(self.inputs, read_request(self.inputs).apps["a"], "g", options, faults)
+        request = read_request(self.inputs)
+        models = read_models(request, request.apps["a"], "g", options, faults)
         faults.settle()
         assert models is not None
-        for m, name in enumerate(models.names):
-            runs = runs_on(self.inputs.profile, name, "g")
-            run = next(run for run in runs if same_point(run.at, models.ats[m]))
-            load = self._worker(name, run, None, 8, None, None)
-            for batch in table_of(self.inputs.profile, name, run).axes["batch"]:
+        for m, choice in enumerate(models.choices):
+            load = self._worker(choice.variant, choice, None, 8, None, None)
+            for batch in choice.table.axes["batch"]:
                 self._say(load, 0, int(batch), statistic, 1000.0 * float(models.latency_s[m, int(batch) - 1]))
 
 
@@ -445,8 +441,8 @@ FAULTS: dict[str, tuple[str, Any]] = {
     "verifier: the run's own table alone": ("hetplan.verifier.readings_beside.along_batches", _own_table),
     "verifier: no share is paid": ("hetplan.verifier.slices._slices", lambda *_: None),
     "solver, pool: the first run": (
-        "hetplan.problems.pool.reading._run_on",
-        lambda profile, variant, hardware, faults: profile.variants[variant].runs[0],
+        "hetplan.problems.pool.reading._alone_on",
+        lambda request, variant, *_: min(request.choices(variants=[variant]), key=lambda one: one.place),
     ),
     "solver, variants: knobs before the run's point": ("hetplan.serving.loads.settings_of", _knobs_first),
 }

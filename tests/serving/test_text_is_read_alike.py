@@ -85,8 +85,14 @@ def _engine(random: Random, role: str, gpus: int) -> Json:
          "sequence_ms": random.uniform(0, 0.1), "pair_ms": random.uniform(0, 1e-6)}
         for _ in range(random.choice((1, 2, 3)))
     ]  # fmt: skip
+    experts, rate = random.choice(((0, 0), (random.uniform(1, 30), random.uniform(0.01, 0.1))))
+    numbers = {
+        "form": "iteration/2", **pieces[0], "tokens_from": random.choice((0, 90)), "experts_ms": experts,
+        "experts_rate": rate, "chunk_ms": random.choice((0, 2)),
+    }  # fmt: skip
+    law: Json = random.choice(({"pieces": pieces}, {"law": numbers, "request_ms": random.choice((0, 30))}))
     return {
-        "pieces": pieces, "kv_tokens": random.randint(20_000, 90_000), "most_tokens": random.choice((300, 2048, 8192)),
+        **law, "kv_tokens": random.randint(20_000, 90_000), "most_tokens": random.choice((300, 2048, 8192)),
         "most_seqs": random.choice((16, 128)), "tensor": random.choice((1, gpus)), "role": role,
         "kv_bytes_per_token": 1e5, "reserves": random.random() < 0.3,
         "context_tokens": random.choice((None, 5000)),
@@ -119,7 +125,14 @@ def of_law(name: str, law: TokenLaw, requests: Requests, weight: Any) -> Figures
     """What a law says of requests: each alone, and what all take of each of its rows on the mean."""
     work = law.work(requests).means(weight)
     loads = np.stack([work.tokens, work.kv_tokens, work.sequences, work.pairs])[:, 0]
-    rows = [*(law.pieces[:, 1:] @ loads / 1000.0), work.room[0], work.tokens[0], work.sequences[0]]
+    low, high = law.batches
+    experts = float((law.experts(low) / high).min()) if law.role != "prefill" else 0.0
+    rows = [
+        *((law.prices[:, 1:] @ loads + experts * work.sequences[0]) / 1000.0),
+        work.room[0],
+        work.tokens[0],
+        work.sequences[0],
+    ]
     alone = np.where(law.holds(requests), law.prefill_ms(requests), np.inf)
     return {("alone", name, r): float(ms) for r, ms in enumerate(alone)} | {
         ("row", name, k): float(load) for k, load in enumerate(rows)

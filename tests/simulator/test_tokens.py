@@ -31,6 +31,19 @@ def test_one_request_alone_takes_what_the_law_says() -> None:
     assert found.ttft_ms[0] == pytest.approx(law.prefill_ms(Requests.of([(100, 10)]))[0])
 
 
+def test_experts_and_prompts_add_to_iterations_and_a_request_waits_before_its_first() -> None:
+    law = law_of(TWO_PIECES, most_tokens=64, experts_ms=7.0, experts_rate=0.05, chunk_ms=2.0, request_ms=30.0)
+    requests = Requests.of([(100, 10)])
+    found = played(TokenFleet((Group(law, 1),), 10), np.array([5.0]), requests)
+    prompt = max(2 + 0.05 * 64 + 2e-6 * 64**2 / 2, 8) + max(2 + 0.05 * 36 + 2e-6 * (100**2 - 64**2) / 2, 8)
+    prompt += 2 * 2.0 + 7 * (2 - math.exp(-0.05 * 64) - math.exp(-0.05 * 36))
+    steps = [8 + 0.001 * (100 + k) + 7 * (1 - math.exp(-0.05)) for k in range(1, 10)]
+    assert found.ttft_ms[0] == pytest.approx(30.0 + prompt) == law.prefill_ms(requests)[0]
+    assert found.tpot_ms[0] == pytest.approx(sum(steps) / 9)
+    assert found.response_ms[0] == pytest.approx(30.0 + prompt + sum(steps))
+    assert found.busy[0] == pytest.approx(prompt + sum(steps)), "no machine is kept by what waits before it"
+
+
 def test_requests_one_at_a_time_queue_as_in_lindleys_equation() -> None:
     """A machine of one sequence is a queue with one server: each waits for the one before."""
     law, rng = law_of(TWO_PIECES, most_seqs=1, most_tokens=512), np.random.default_rng(1)

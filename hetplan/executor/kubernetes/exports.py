@@ -89,7 +89,7 @@ def _version(written: str) -> tuple[int, int]:
     major, minor = (int(found[1]), int(found[2])) if found else (0, 0)
     if (major, minor) < _OLDEST:
         raise InputError.one(
-            file="--kubernetes", value=written, why="the objects are of Kubernetes 1.25 and newer",
+            file="--set", path="version", value=written, why="the objects are of Kubernetes 1.25 and newer",
             remedy="Name the version of the cluster, as 1.32. hetplan apply serves clusters from 1.20 on.",
         )  # fmt: skip
     return major, minor
@@ -110,12 +110,12 @@ def _checked(objects: Sequence[Json], version: str, number: tuple[int, int]) -> 
             tool.validate(one, f"{number[0]}.{number[1]}", strict=True)
         except tool.utils.VersionNotSupportedError:
             raise InputError.one(
-                file="--kubernetes", value=version, why="there are no schemas of this version here",
+                file="--set", path="version", value=version, why="there are no schemas of this version here",
                 remedy="Name one that kubernetes-validate knows, or upgrade it.",
             ) from None  # fmt: skip
         except tool.utils.ValidationError as error:
             raise InputError.one(
-                file="--kubernetes", value=version, path=f"{one['kind']} {one['metadata']['name']}",
+                file="--set version", value=version, path=f"{one['kind']} {one['metadata']['name']}",
                 why=f"Kubernetes {version} does not take it: {error.message}", remedy="Name a version that does.",
             ) from None  # fmt: skip
     if others:
@@ -202,7 +202,7 @@ class _Whole:
             if not most:
                 raise InputError.one(
                     file="plan", path=f"$.valid.rate_qps.{app}", why="the plan does not say up to which rate it holds",
-                    remedy="Export it without autoscalers (--scaling none), or plan with hetplan solve.",
+                    remedy="Export it without autoscalers (--set scaling=none), or plan with hetplan solve.",
                 )  # fmt: skip
             rates[app] = most / self.counts[busiest][name]
         return rates
@@ -261,7 +261,7 @@ class _Whole:
             raise InputError.one(
                 file="plan", path="$.periods", value=end if end is not None else "no end",
                 why="cron repeats by the day or by the week, and these periods last otherwise",
-                remedy="Plan for a horizon of a day or of a week; or keep the schedule with hetplan watch --plan.",
+                remedy="Plan for a horizon of a day or of a week; or keep the schedule with hetplan autoscale.",
             )  # fmt: skip
         minutes = int(moment_s % end // 60)
         day = "*" if end == _DAY_S else str((1 + minutes // 1440) % 7)

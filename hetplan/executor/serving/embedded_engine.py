@@ -8,6 +8,7 @@ An engine of role `decode` takes requests with that field, and makes the other t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from time import monotonic
 from typing import Any
@@ -37,7 +38,7 @@ class EmbeddedEngines:
     def __init__(self, made: Mapping[str, Any], instances: int, timer: PreciseTimer, name: str) -> None:
         law = TokenLaw.from_dict(made["law"])
         times = made["times"]
-        self._law = law if times == 1.0 else law.slower(times - 1.0)
+        self._law = law if times == 1.0 else replace(law.slower(times - 1.0), request_ms=times * law.request_ms)
         link_s = times * made.get("link_ms_per_token", 0.0) / 1e3
         self._machines = [_Machine(self._law, timer, link_s) for _ in range(instances)]
         self._numbers, self._name = count(), name
@@ -121,9 +122,19 @@ class _Machine:
         self._link_s, self._link_free_s = link_s, 0.0
 
     def put(self, tokens: Tokens, answer: _Answer) -> None:
-        """A request comes: an idle machine begins at once."""
+        """A request comes, and is seen a little later: an idle machine begins at once then."""
         self.answers[tokens] = answer
         answer.exchange.on_gone = lambda: self._gone(tokens)
+        if tokens.handed or not self.engine.law.request_ms:
+            self._seen(tokens)
+        else:
+            tokens.state = "coming"
+            self._timer.call_at(monotonic() + self.engine.law.request_ms / 1000.0, self._seen, tokens)
+
+    def _seen(self, tokens: Tokens) -> None:
+        if tokens.state == "done":
+            return  # the client hung up
+        tokens.state = "waiting"
         self.engine.put(tokens)
         if not self._busy:
             self._begin(monotonic())

@@ -9,6 +9,7 @@ has no clock, so that it can be held against the simulator request by request; `
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -79,7 +80,9 @@ class TokenEngine:
         if n + decodes == 0:
             return 0.0 if self._ready else None
         v = self.read + decodes if decodes else 0
-        return max(a + b * (n + decodes) + c * v + d * decodes + e * q for a, b, c, d, e in self._pieces)
+        ms = max(a + b * (n + decodes) + c * v + d * decodes + e * q for a, b, c, d, e in self._pieces)
+        ms -= law.experts_ms * math.expm1(-law.experts_rate * (n + decodes))
+        return ms + (law.chunk_ms if n else 0.0)
 
     def end(self) -> list[Sequence]:
         """The iteration is over: the sequences that made a token in it, in their order."""

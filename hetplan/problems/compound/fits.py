@@ -10,22 +10,21 @@ from hetplan.problems.fitting import outcomes
 
 if TYPE_CHECKING:
     from hetplan.planner.request import Request
-    from hetplan.profiles.profile import Profile
 
 __all__ = ["obstacles"]
 
 
-def obstacles(request: Request, profile: Profile) -> Iterator[Obstacle]:
+def obstacles(request: Request) -> Iterator[Obstacle]:
     """What keeps these files from asking for compound plans."""
     for name, app in request.apps.items():
         if app.candidates:
             continue
         at = f"$.apps.{name}"
-        found = profile.pipelines.get(app.pipeline or "")
+        found = request.pipeline(name)
         if found is None:
             text = f"{name} has neither candidate plans nor a pipeline"
             yield Obstacle(text, at, 'Write "candidates", or "runs": {"pipeline": "..."}.', essential=True)
         elif not any(node.device for node in found.nodes.values()):
             text = f"the pipeline of {name} has tasks with variants, no operators on devices"
             yield Obstacle(text, f"{at}.runs.pipeline", "Name a pipeline of operators.", essential=True)
-        yield from outcomes(profile, app.pipeline, "compound plans")
+        yield from outcomes(request.profile, app.pipeline, "compound plans")

@@ -70,7 +70,9 @@ class CompoundOptions(Options):
     history_models: int = Field(default=10, ge=0, description="models of past queries that a warm start uses")
     hard_votes: bool = Field(default=False, description="each model of the past votes for one plan only")
     drift: float = Field(
-        default=0.0, ge=0, description="by how much accuracies may have moved since --measured, where both are given"
+        default=0.0,
+        ge=0,
+        description="by how much accuracies may have moved since they were measured, where they are given",
     )
     size: Size = Field(
         default="auto",

@@ -75,7 +75,7 @@ def _one(asked: Asked, ask: Ask, tools: Tools, sought: Sought, past: Any) -> Sta
         raise InputError.one(
             file=asked.inputs.files.get("profile", "profile"), path=f"$.pipelines.{sought.pipeline_id}.evaluator",
             value=sought.pipeline.evaluator or "", why=f"plans of {sought.app_id} have to be measured",
-            remedy="Name who measures with --evaluate, or give measurements with --measured.",
+            remedy="Name who measures with --evaluate, or name a file of measurements.",
         )  # fmt: skip
     if evaluate is None:
         journal = {found.configuration: found for found in known}
@@ -310,7 +310,7 @@ def _why(form: BlackBox, sought: Sought) -> tuple[str, tuple[Repair, ...]]:
 
 
 def recorded(sought: Sought, document: Any, file: str) -> list[Measured]:
-    """Measurements of this query from a document of `--measured`, without those that the rules of knobs forbid."""
+    """Measurements of this query from a document of measurements, without those that the rules of knobs forbid."""
     if document is None:
         return []
     apps = document.get("apps", {}) if isinstance(document, Mapping) else {}

@@ -35,8 +35,8 @@ way, counts as free in the bound (`together.who_may_share`).
 
 The files, in the order in which they are used: `asks` (who plans what), `question` (the door), `wish` (reading),
 `alike` (zones and periods that are alike), `menus` (the cheapest machines of one application), `listed` (the same from
-lists, where zones are alike), `zoned` (and by a quicker program, where lists are too long), `master` (limits and
-prices), `search` (prices, menus and the bound), `descent` and `whole` (whole machines), `ways` (the conversation),
+lists, where zones are alike), `zoned` (and by a quicker program, where lists are too long), `search` (prices, menus
+and the bound), `descent` and `whole` (whole machines), `ways` (the conversation),
 `slices` and `together` (machines that are shared), `bill`, `draft` (the plan), `why` (no plan, and what would give
 one). One period alone: `once` (exactly), `between` (other wishes than the cost).
 """

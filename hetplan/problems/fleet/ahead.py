@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from hetplan.planner.bridge import Part
+from hetplan.planner.request import Request
 from hetplan.problems.fleet.menus import left_of
 from hetplan.problems.fleet.ways import Found
 from hetplan.profiles.plan_parts import Part as PlanPart
-from hetplan.profiles.profile import Profile
 from hetplan.profiles.workers import Load, Worker
 
 __all__ = ["SOON_S", "filled", "held_ahead", "loaded_anew_s"]
@@ -57,13 +57,13 @@ def filled(part: PlanPart, after: Sequence[PlanPart]) -> PlanPart:
     return part.model_copy(update={"workers": tuple(workers)})
 
 
-def loaded_anew_s(profile: Profile, part: PlanPart, after: PlanPart) -> float:
+def loaded_anew_s(request: Request, part: PlanPart, after: PlanPart) -> float:
     """The longest that a machine loads after a failure, because it held something else."""
     new = _holding(after.workers) - _holding(part.workers)
-    loads = (load for worker in after.workers if _content(worker) in new for load in worker.loads)
-    runs = (run for load in loads if load.variant is not None for run in profile.variants[load.variant].runs)
-    hardware = {worker.hardware for worker in after.workers if _content(worker) in new}
-    return max((run.load_s for run in runs if run.hardware in hardware), default=0.0)
+    others = [worker for worker in after.workers if _content(worker) in new]
+    hardware = {worker.hardware for worker in others}
+    runs = request.choices(variants={load.variant or "" for worker in others for load in worker.loads})
+    return max((one.load_s for one in runs if one.hardware in hardware), default=0.0)
 
 
 def _copies(

@@ -9,7 +9,8 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.problems.fleet.wish import Bought, Wish
+from hetplan.planner.request import Offer
+from hetplan.problems.fleet.wish import Wish
 
 __all__ = ["grouped", "groups_of", "zone_classes", "zone_orders"]
 
@@ -23,15 +24,15 @@ def _zones(wish: Wish) -> list[list[Index]]:
     named = set(wish.request.shares)
 
     def sold(place: int) -> tuple[object, ...]:
-        o: Bought = wish.offers[place]
-        return (o.hardware, o.spot, o.price, o.stock, o.committed or -1.0, o.start_hours, o.term_s, o.upfront)
+        o: Offer = wish.offers[place]
+        ahead = (-1, 0, 0.0) if o.ahead is None else (o.ahead.nanos, o.ahead.upfront, o.ahead.term_s)
+        return (o.machine, o.spot, o.nanos, o.stock, ahead, o.start_hours)
 
     groups: dict[object, list[Index]] = {}
     for zone in dict.fromkeys(offer.zone for offer in wish.offers):
         places = [n for n, offer in enumerate(wish.offers) if offer.zone == zone]
         places.sort(key=sold)
-        held = wish.inputs.profile.zones.get(zone or "")
-        quota = tuple(sorted(held.quota.items())) if held is not None else ()
+        quota = tuple(sorted(wish.request.quotas.get(zone or "", {}).items()))
         apart = zone if zone is None or any(wish.offers[n].name in named for n in places) else ""
         key = (apart, quota, tuple(sold(n) for n in places))
         groups.setdefault(key, []).append(np.array(places, dtype=np.int64))

@@ -24,7 +24,7 @@ BETWEEN = {"rate", "quality", "cost", "moves"}
 def between(inputs: Inputs) -> Iterator[Obstacle]:
     """What keeps files of one period, which no question's own program answers, from being a fleet."""
     request = read_request(inputs)
-    yield from obstacles(request, inputs.profile)
+    yield from obstacles(request)
     if not inputs.profile.offers:
         yield Obstacle("no offers: a fleet says what to buy", "$.offers", "Add offers with their prices.")
     if not request.apps or not BETWEEN.issuperset(request.goals):

@@ -166,8 +166,8 @@ def answered(wish: Wish, part_of: PartOf, ask: Ask) -> tuple[Found, Mapping[str,
 
 def _qualities(wish: Wish, app: Application) -> dict[str, float | None]:
     """The variants that may serve an application by its files, the quality asked for included, each with its own."""
-    asked, variants = wish.request.apps[app.name], wish.inputs.profile.variants
-    known = {name: None if (said := variants[name].quality) is None else said.value for name in asked.variants}
+    asked = wish.request.apps[app.name]
+    known = {name: wish.request.known.quality(name) for name in asked.variants}
     if not asked.has_quality_limit:
         return known
     return {name: one for name, one in known.items() if one is not None and asked.meets_quality(one, slip=1e-12)}
@@ -191,11 +191,11 @@ def _levels(wish: Wish, app: Application) -> list[Level]:
 
 def _of_pipeline(wish: Wish, app: Application) -> list[Level]:
     """Floors from the best quality that its steps have down to the floor of the files, or to the worst."""
-    profile, asked = wish.inputs.profile, wish.request.apps[app.name]
-    pipeline = profile.pipelines[asked.pipeline or ""]
+    request = wish.request
+    asked, pipeline = request.apps[app.name], request.profile.pipelines[request.apps[app.name].pipeline or ""]
     best = worst = 1.0
-    for node in pipeline.nodes.values():
-        known = [one.quality.value for one in profile.variants.values() if one.task == node.task and one.quality]
+    for names in request.steps(app.name).values():
+        known = [one for name in names if (one := request.known.quality(name)) is not None]
         best, worst = best * max(known, default=1.0), worst * min(known, default=1.0)
     if pipeline.quality.rule != "product":
         best, worst = 1.0, 0.0
@@ -228,7 +228,7 @@ def is_alone(search: Search) -> bool:
     wish, asked = search.wish, search.wish.request
     (part, *others) = search.menus.parts.values()
     limited = asked.shares or asked.resources or asked.instances or asked.only_listed or wish.stated
-    quotas = any(zone.quota for zone in wish.inputs.profile.zones.values())
+    quotas = any(asked.quotas.values())
     bought = any(offer.committed is not None for offer in wish.offers)
     return isinstance(part, Table) and not (others or limited or quotas or bought) and len(wish.situations) == 1
 
@@ -357,8 +357,7 @@ def _best_quality(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeas
 
 def quality_of(found: Found) -> float:
     """The mean quality that the parts of a fleet of one period have, by the rates of its applications."""
-    wish, profile = found.wish, found.wish.inputs.profile
-    qualities: list[float | None] = []
+    wish, qualities = found.wish, list[float | None]()
     for app in wish.apps:
         part = found.parts.get((app.name, 0))
         qualities.append(None)
@@ -369,9 +368,9 @@ def quality_of(found: Found) -> float:
             qualities[-1] = min(said, default=None)
         elif part.question in ("pool", "variants"):
             used = {load.variant for worker in part.workers for load in worker.loads if load.app in (app.name, None)}
-            known = [profile.variants[name].quality for name in used if name in profile.variants]
-            if known and all(one is not None for one in known):
-                qualities[-1] = min(one.value for one in known if one is not None)
+            known = [wish.request.known.quality(name) for name in used if name is not None]
+            if None not in known:
+                qualities[-1] = min((one for one in known if one is not None), default=None)
     return _mean(wish, qualities)
 
 

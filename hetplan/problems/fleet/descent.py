@@ -15,6 +15,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.planner.machine_limits import keeps
 from hetplan.problems.fleet.alike import zone_orders
 from hetplan.problems.fleet.menus import Choice
 from hetplan.problems.fleet.search import Fleet, Search, is_over
@@ -192,7 +193,7 @@ class Descent:
 
     def _near(self, committed: Floats) -> Iterator[Floats]:
         sold = np.flatnonzero(np.isfinite(self.pay))
-        stock = np.array([offer.stock for offer in self.search.wish.offers])
+        stock = self.search.wish.stock
         steps = np.eye(len(committed))
         for i in sold:
             if committed[i] > 0:
@@ -222,9 +223,5 @@ class Descent:
 def keeps_limits(search: Search, committed: Sequence[float] | Floats, rented: Sequence[Sequence[float]]) -> bool:
     """Whether machines that are committed, and rented in each period, keep every limit."""
     ahead = np.array(committed, dtype=float)
-    for more in dict.fromkeys(tuple(one) for one in rented):
-        for limit in search.limits:
-            used = float(limit.total @ (ahead + np.array(more)) + limit.committed @ ahead)
-            if not limit.lower - SLACK <= used <= limit.upper + SLACK:
-                return False
-    return True
+    each = dict.fromkeys(tuple(one) for one in rented)
+    return all(keeps(search.limits, ahead + np.array(more), ahead) for more in each)

@@ -112,11 +112,11 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
     note = _about_the_bound(found)
     commitments = tuple(
         Commitment.model_validate(
-            {"offer": offer.name, "count": count, "term_s": offer.term_s, "upfront": money_text(offer.upfront),
-             "price_per_hour": money_text(offer.ahead)}
+            {"offer": offer.name, "count": count, "term_s": offer.ahead.term_s,
+             "upfront": money_text(offer.ahead.upfront), "price_per_hour": money_text(offer.ahead.nanos)}
         )
         for offer, count in zip(wish.offers, found.fleet.committed, strict=True)
-        if count
+        if count and offer.ahead is not None
     )  # fmt: skip
     sections: dict[str, Any] = {
         "periods": tuple(periods),
@@ -292,7 +292,7 @@ def _loading(wish: Wish, periods: Sequence[Period], parts: Mapping[str, PlanPart
         for name in (name for names in (period.failures or {}).values() for name in names):
             now = before.get(_whose(parts[name]))
             if now is not None and now.question in ("pipeline", "variants"):
-                late.setdefault(_whose(now), []).append(loaded_anew_s(wish.inputs.profile, now, parts[name]))
+                late.setdefault(_whose(now), []).append(loaded_anew_s(wish.request, now, parts[name]))
     for name, seconds in late.items():
         slow = [one for one in seconds if one > SOON_S]
         if slow:

@@ -44,7 +44,7 @@ def keep_first(wish: Wish, tools: Tools, ask: Ask) -> None:
     if wish.options.size != "planned":
         wish = replace(wish, options=wish.options.model_copy(update={"size": "estimated"}))
     parts = {app.name: table_of(wish, app, tools) for app in wish.apps}
-    left = Counter({offer.name: offer.stock for offer in wish.offers})
+    left = Counter(dict(zip(wish.place, wish.stock.tolist(), strict=True)))
     machines, settled = dict[str, Counter[str]](), dict[str, Settled]()
     for app in wish.apps:
         ask.note(Event("fleet", detail=f"a first plan of {app.name}"))

@@ -6,15 +6,14 @@ from collections.abc import Iterator
 
 from hetplan.planner.contract import Obstacle
 from hetplan.planner.request import Request
-from hetplan.profiles.profile import Profile
 
 __all__ = ["obstacles"]
 
 
-def obstacles(request: Request, profile: Profile) -> Iterator[Obstacle]:
+def obstacles(request: Request) -> Iterator[Obstacle]:
     """Applications that can be no part of a fleet."""
     for name, app in request.apps.items():
-        pipeline = profile.pipelines.get(app.pipeline or "")
+        pipeline = request.pipeline(name)
         device = pipeline is not None and any(node.device for node in pipeline.nodes.values())
         said = {"candidates": app.candidates, "demand.streams": app.demand.streams is not None, "runs.pipeline": device}
         for field in [one for one, stated in said.items() if stated][:1]:

@@ -66,11 +66,7 @@ def is_slow(part: Part) -> bool:
     """Whether it is a pipeline with models that take long to load."""
     if part.question != "pipeline":
         return False
-    profile = part.inputs.profile
-    pipeline = profile.pipelines.get(read_request(part.inputs).apps[part.app].pipeline or "")
-    tasks = {node.task for node in pipeline.nodes.values()} if pipeline is not None else set()
-    variants = (variant for variant in profile.variants.values() if variant.task in tasks)
-    return any(run.load_s > SOON_S for variant in variants for run in variant.runs)
+    return any(one.load_s > SOON_S for one in read_request(part.inputs).choices(part.app))
 
 
 def with_slow_pipelines(found: Found, parts: Mapping[str, Part]) -> Found:
@@ -142,15 +138,15 @@ def _like(fewest: Needs, model: Situation) -> Needs:
 
 def _with_failures(wish: Wish, part: Part, machines: Counts, rate: float, now: PlanPart) -> GoingOn | None:
     """The same with a plan after each failure; None where one loads."""
-    after, profile = dict[str, PlanPart](), part.inputs.profile
+    after, request = dict[str, PlanPart](), read_request(part.inputs)
     for situation in wish.situations[1:]:
         left, wanted = left_of(wish, part, machines, situation), rate * situation.keep
         if not left or wanted <= 0:
             continue
         found = part.settle(left, wanted).part
-        if found is None or loaded_anew_s(profile, now, found) > SOON_S:
+        if found is None or loaded_anew_s(request, now, found) > SOON_S:
             found = part.settle_holding(_surviving(now, left), wanted).part
-        if found is None or loaded_anew_s(profile, now, found) > SOON_S:
+        if found is None or loaded_anew_s(request, now, found) > SOON_S:
             return None
         after[situation.name] = found
     return GoingOn(now, after)
@@ -174,7 +170,7 @@ def _content(worker: Worker) -> Content:
 
 def _deal(wish: Wish, part: Part, machines: Counts, needs: Needs) -> Counter[tuple[Content, str]] | None:
     """What the machines of each offer hold, so that nobody misses anything; None where that is not found."""
-    offers = {one.name: (one.hardware, count) for one, count in zip(wish.offers, machines, strict=True) if count}
+    offers = {one.name: (one.machine, count) for one, count in zip(wish.offers, machines, strict=True) if count}
     offers = {name: one for name, one in offers.items() if one[0] in part.hardware}
     held = Counter[tuple[Content, str]]()
     for hardware in dict.fromkeys(one for one, _ in offers.values()):

@@ -23,6 +23,7 @@ from hetplan.planner.answer import Status
 from hetplan.planner.bridge import Cone, Part
 from hetplan.planner.contract import Ask
 from hetplan.planner.forms.milp import Builder, Milp
+from hetplan.planner.program import lose
 from hetplan.problems.fleet.listed import Lists
 from hetplan.problems.fleet.wish import Application, Situation, Wish
 from hetplan.problems.fleet.zoned import Zoned
@@ -57,7 +58,7 @@ def surviving(wish: Wish, part: Part, machines: Sequence[int], situation: Situat
     left = dict.fromkeys(part.hardware, 0)
     for offer, count in zip(wish.offers, machines, strict=True):
         if count and offer.name not in situation.gone:
-            left[offer.hardware] = left.get(offer.hardware, 0) + count
+            left[offer.machine] = left.get(offer.machine, 0) + count
     if situation.hardware in left:
         left[situation.hardware] = max(0, left[situation.hardware] - wish.lost(part.app, situation))
     return tuple(left[hardware] for hardware in part.hardware)
@@ -73,9 +74,9 @@ def left_of(wish: Wish, part: Part, machines: Sequence[int], situation: Situatio
     """What is left to a part of each offer; of a hardware that loses machines, the first offers lose them."""
     left, lost = dict[str, int](), wish.lost(part.app, situation)
     for offer, count in zip(wish.offers, machines, strict=True):
-        if not count or offer.name in situation.gone or offer.hardware not in part.hardware:
+        if not count or offer.name in situation.gone or offer.machine not in part.hardware:
             continue
-        if offer.hardware == situation.hardware:
+        if offer.machine == situation.hardware:
             taken = min(lost, count)
             lost, count = lost - taken, count - taken
         if count:
@@ -102,7 +103,7 @@ def add_part(
             place = part.hardware.index(situation.hardware)
             count, there = wish.lost(part.app, situation), sum(most[n] for n in wish.on(situation.hardware))
             if there > count:
-                lost = _lost(m, machines[place], count, float(there), f"{part.app} {situation.name}")
+                lost = lose(m, machines[place], count, float(there), f"{part.app} {situation.name}")
                 machines[place] = np.concatenate([machines[place], lost])
             else:  # none is left, however many of them there are
                 machines[place] = machines[place][:0]
@@ -121,20 +122,6 @@ def _worth(m: Builder, machines: NDArray[np.int64], room: float, name: str) -> N
     m.add(row, machines, 1.0)
     m.add(row, one, -room)
     return one
-
-
-def _lost(m: Builder, machines: NDArray[np.int64], count: int, most: float, name: str) -> NDArray[np.int64]:
-    """A column of 0 or less: at most -min(k, machines), of at most so many machines."""
-    k = float(count)
-    lost = m.columns(f"lost of {name}", ["machines"], lower=-k, upper=0.0)
-    if count == 0:
-        return lost
-    many = m.columns(f"more than lost of {name}", ["yes"], upper=1.0, whole=True)
-    rows = m.rows(f"losing {name}", ["all k", "all there are", "few"], upper=[0.0, 0.0, k])
-    m.add(rows[0], [*lost, *many], [1.0, k])  # where there are more, k are lost
-    m.add(rows[1], [*lost, *machines, *many], [1.0, *np.ones(len(machines)), -most])  # else all
-    m.add(rows[2], [*machines, *many], [*np.ones(len(machines)), -most])
-    return lost
 
 
 @dataclass(frozen=True)
@@ -239,8 +226,8 @@ class Menus:
     def _stock(self, app: Application) -> list[int]:
         """How many there are to have of each offer."""
         return [
-            min(offer.stock * each, LARGEST)
-            for offer, each in zip(self.wish.offers, self.wish.each(app.name), strict=True)
+            min(int(stock) * each, LARGEST)
+            for stock, each in zip(self.wish.stock, self.wish.each(app.name), strict=True)
         ]
 
     def _looked(self, app: Application, rate: float, grid: Counts) -> bool:
@@ -282,7 +269,7 @@ class Menus:
                 m = Builder("min", name=f"more machines of {app.name}")
                 x = self.columns(m, app)
                 names = [offer.name for offer in self.wish.offers]
-                more = m.columns("more", names, upper=[offer.stock for offer in self.wish.offers], cost=prices)
+                more = m.columns("more", names, upper=self.wish.stock, cost=prices)
                 row = m.rows("beyond", names, lower=-np.array(free))
                 m.add(row, more, 1.0)
                 m.add(row, x, -1.0 / each)
@@ -326,11 +313,11 @@ class Menus:
         """How many of each offer an application may take."""
         hardware = self.hardware(app)
         stock = self._stock(app) if stocked else [LARGEST] * len(self.wish.offers)
-        return [n if offer.hardware in hardware else 0 for offer, n in zip(self.wish.offers, stock, strict=True)]
+        return [n if offer.machine in hardware else 0 for offer, n in zip(self.wish.offers, stock, strict=True)]
 
     def hardware(self, app: Application) -> Sequence[str]:
         """What an application may use, of what is sold."""
-        only, sold = self.wish.only.get(app.name), {offer.hardware for offer in self.wish.offers}
+        only, sold = self.wish.only.get(app.name), {offer.machine for offer in self.wish.offers}
         return [one for one in self.parts[app.name].hardware if only in (None, one) and one in sold]
 
     def holds(self, app: Application, rate: float, machines: Counts) -> bool:

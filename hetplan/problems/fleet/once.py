@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.answer import Answer, Status
-from hetplan.planner.forms.milp import Builder, Elastic, Milp
-from hetplan.problems.fleet.master import add_machines
+from hetplan.planner.forms.milp import Builder, Milp
+from hetplan.planner.program import Expression, Rented, limit_moves
 from hetplan.problems.fleet.menus import Choice, add_part
-from hetplan.problems.fleet.search import Fleet, Search
+from hetplan.problems.fleet.search import Fleet, Search, add_machines
 from hetplan.problems.fleet.wish import Wish
 
 __all__ = ["Once", "asked_of", "asked_once", "cheapest_once", "moves_of"]
@@ -43,8 +43,7 @@ class Once:
 
 @dataclass(frozen=True)
 class _Columns:
-    committed: NDArray[np.int64]
-    rented: Mapping[int, NDArray[np.int64]]
+    machines: Rented
     apps: Mapping[tuple[str, int], NDArray[np.int64]]
 
 
@@ -86,8 +85,8 @@ def _asked(search: Search, periods: Sequence[int], form_of: Callable[[], tuple[M
         held = [search.menus.holds(app, wish.rate(app, p), taken[app.name, p]) for p in periods for app in wish.apps]
         if all(held):  # each is asked, so that each says what its rows lacked
             choices = {key: Choice(machines, wish.each(key[0])) for key, machines in taken.items()}
-            rented = tuple(_whole(answer.point[columns.rented[p]]) for p in periods)
-            return Once(form, answer, Fleet(_whole(answer.point[columns.committed]), choices, rented))
+            hourly = tuple(_whole(answer.point[columns.machines.hourly[p]]) for p in periods)
+            return Once(form, answer, Fleet(_whole(answer.point[columns.machines.committed]), choices, hourly))
 
 
 def cheapest_once(search: Search) -> Once:
@@ -124,15 +123,15 @@ def _form(
     only: Sequence[bool] | None = None,
 ) -> tuple[Milp, _Columns]:
     wish, m = search.wish, Builder("min", name=f"period p{periods[0]}")
-    committed, rented, cover = add_machines(m, wish, search.limits, periods, whole=True, stocked=stocked)
+    machines = add_machines(m, wish, search.limits, periods, whole=True, stocked=stocked)
     columns = dict[tuple[str, int], NDArray[np.int64]]()
     if ahead is not None:
         row = m.rows("committed before", [offer.name for offer in wish.offers], lower=ahead, upper=ahead)
-        m.add(row, committed, 1.0)
+        m.add(row, machines.committed, 1.0)
     for p in periods:
         for app in wish.apps:
             x = search.menus.columns(m, app, stocked=stocked, only=only)
-            m.add(cover[p], x, -1.0 / np.array(wish.each(app.name)))
+            m.add(machines.cover[p], x, -1.0 / np.array(wish.each(app.name)))
             there = search.menus.most(app, stocked=stocked)
             add_part(m, wish, search.menus.parts[app.name], x, wish.rate(app, p), there)
             columns[app.name, p] = x
@@ -141,24 +140,18 @@ def _form(
     if most < np.inf:
         pay = np.where(np.isfinite(wish.committed), wish.committed, 0.0)
         row = m.rows("what the cheapest cost", ["all"], upper=most)
-        m.add(row, committed, pay)
-        m.add(row, rented[periods[0]], wish.prices)
-    return m.build(), _Columns(committed, rented, columns)
+        m.add(row, machines.committed, pay)
+        m.add(row, machines.hourly[periods[0]], wish.prices)
+    return m.build(), _Columns(machines, columns)
 
 
 def _moved(m: Builder, search: Search, columns: Mapping[str, NDArray[np.int64]], cost: float) -> None:
-    """Columns for what each application gets anew, and the row of how much that may be."""
-    wish, limit = search.wish, search.wish.request.moves
-    names = [offer.name for offer in wish.offers]
-    give = Elastic(1.0, "slo.limits.moves", whole=True, unit="machines")
-    top = np.inf if limit is None else float(limit)
-    moved = m.rows("moves", ["all"], upper=top, elastic=None if limit is None else give)
-    for app, x in columns.items():
-        anew = m.columns(f"new machines of {app}", names, cost=cost)
-        m.add(moved, anew, 1.0)
-        row = m.rows(f"moving {app}", names, lower=-wish.runs(app))
-        m.add(row, anew, 1.0)
-        m.add(row, x, -1.0)
+    """What each application gets anew of each offer, and how much that may be."""
+    wish, (names, each) = search.wish, (list(columns), list(columns.values()))
+    running = np.concatenate([wish.runs(name) for name in names])
+    groups = np.arange(running.size)
+    anew = Expression(np.concatenate(each))
+    limit_moves(m, anew, groups, running, wish.request.moves, unit="machines", cost=cost)
 
 
 def _whole(counts: NDArray[np.float64]) -> tuple[int, ...]:

@@ -360,7 +360,7 @@ def _has_room(wish: Wish, careful: Cone | Table, offers: Mapping[str, int], want
         return careful.settle(offers, wanted).part is not None
     machines = dict.fromkeys(careful.hardware, 0)
     for name, count in offers.items():
-        machines[wish.offers[wish.place[name]].hardware] += count
+        machines[wish.offers[wish.place[name]].machine] += count
     return careful.has_room(list(machines.values()), wanted)
 
 

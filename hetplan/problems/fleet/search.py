@@ -20,12 +20,13 @@ from hetplan.planner.answer import Status
 from hetplan.planner.bridge import Part
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.forms.milp import Builder, Milp
+from hetplan.planner.machine_limits import MachineLimit, machine_limits
+from hetplan.planner.program import Rented, rent_by_period
 from hetplan.problems.fleet.alike import grouped, groups_of, zone_classes, zone_orders
-from hetplan.problems.fleet.master import Limit, add_machines, limits_of
 from hetplan.problems.fleet.menus import Choice, Menus, on_grid
-from hetplan.problems.fleet.wish import Application, Wish
+from hetplan.problems.fleet.wish import HUGE, Application, Wish
 
-__all__ = ["FEW", "REFINED", "Fleet", "Relaxed", "Search", "is_over"]
+__all__ = ["FEW", "REFINED", "Fleet", "Relaxed", "Search", "add_machines", "is_over"]
 
 Floats = NDArray[np.float64]
 
@@ -51,6 +52,19 @@ MIXED = 0.5
 def is_over(ask: Ask) -> bool:
     """Whether a plan is to be made of what is known: the work was interrupted, or its time is nearly over."""
     return ask.is_over(RESERVED)
+
+
+def add_machines(
+    m: Builder, wish: Wish, limits: Sequence[MachineLimit], periods: Sequence[int], *, whole: bool, stocked: bool = True
+) -> Rented:
+    """Columns of what is committed and rented in these periods, with every limit; not `stocked`: as many as wanted."""
+    stock = wish.stock if stocked else np.full(len(wish.offers), HUGE)
+    barred = np.array([offer.spot and not wish.spot for offer in wish.offers])
+    most = (
+        np.where(np.isfinite(wish.committed) & wish.commits, stock, 0).astype(float),
+        np.where(barred, 0, stock).astype(float),
+    )
+    return rent_by_period(m, wish.offers, limits, {p: wish.length(p) for p in periods}, most=most, whole=whole)
 
 
 @dataclass(frozen=True)
@@ -84,7 +98,7 @@ class Search:
     menus: Menus
     bound: float = 0.0
     rounds: int = 0
-    limits: Sequence[Limit] = ()
+    limits: Sequence[MachineLimit] = ()
     impossible: list[tuple[Application, int]] = field(default_factory=list)
     best: Floats | None = None
     """The prices of rows that gave the best bound."""
@@ -96,7 +110,7 @@ class Search:
     @classmethod
     def of(cls, wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Search:
         """An empty search."""
-        return cls(wish, ask, Menus(wish, parts), limits=tuple(limits_of(wish)))
+        return cls(wish, ask, Menus(wish, parts), limits=tuple(machine_limits(wish.request, wish.offers, commits=True)))
 
     @cached_property
     def pairs(self) -> list[tuple[Application, int]]:
@@ -162,7 +176,7 @@ class Search:
                 return False
         return True
 
-    def contradictions(self, limits: Sequence[Limit] | None = None) -> Milp | None:
+    def contradictions(self, limits: Sequence[MachineLimit] | None = None) -> Milp | None:
         """These limits (all) of a period, where no machines at all keep them; None where some do."""
         m = Builder("min", name="fleet, limits")
         add_machines(m, self.wish, self.limits if limits is None else limits, [0], whole=False)
@@ -195,8 +209,9 @@ class Search:
     def relaxed(self) -> Relaxed:
         """The cheapest mixture of the choices known, machines in parts allowed."""
         wish, m = self.wish, Builder("min", name="fleet, relaxed")
-        committed, rented, cover = add_machines(m, wish, self.limits, range(wish.periods), whole=False)
-        bought = int(rented[wish.periods - 1][-1]) + 1
+        machines = add_machines(m, wish, self.limits, range(wish.periods), whole=False)
+        cover = machines.cover
+        bought = int(machines.hourly[wish.periods - 1][-1]) + 1
         priced = int(cover[wish.periods - 1][-1]) + 1 + len(self.limits)
         pairs = self.pairs
         each = m.rows("each", str, size=len(pairs), lower=1.0, upper=1.0)
@@ -218,7 +233,7 @@ class Search:
         return Relaxed(
             value=float(answer.value or 0.0), missing=float(answer.point[missing].sum()),
             duals=self.evened_rows(form, answer.row_duals[:priced]),
-            committed=answer.point[committed], form=form, cover=cover, bought=bought,
+            committed=answer.point[machines.committed], form=form, cover=cover, bought=bought,
         )  # fmt: skip
 
     def cheap(self, app: Application, p: int) -> list[Choice]:
@@ -353,11 +368,11 @@ class Search:
     def bare(self) -> Relaxed:
         """The rows of the relaxed fleet without any choice."""
         wish, m = self.wish, Builder("min", name="fleet, rows")
-        committed, rented, cover = add_machines(m, wish, self.limits, range(wish.periods), whole=False)
+        machines = add_machines(m, wish, self.limits, range(wish.periods), whole=False)
         form = m.build()
-        bought = int(rented[wish.periods - 1][-1]) + 1
+        bought = int(machines.hourly[wish.periods - 1][-1]) + 1
         none = np.zeros(len(form.row_lower))
-        return Relaxed(0.0, 0.0, none, np.zeros(len(committed)), form, cover, bought)
+        return Relaxed(0.0, 0.0, none, np.zeros(len(wish.offers)), form, machines.cover, bought)
 
     def rows_of(self, found: Relaxed, period: int) -> NDArray[np.int64]:
         """Rows of a period: its machines, then its limits."""

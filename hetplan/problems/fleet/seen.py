@@ -17,7 +17,7 @@ import numpy as np
 from hetplan.planner.bridge import Cone, Table
 from hetplan.problems.fleet.menus import surviving
 from hetplan.problems.fleet.ways import Found
-from hetplan.problems.fleet.wish import Application, Wish
+from hetplan.problems.fleet.wish import HUGE, Application, Wish
 
 __all__ = ["Seen", "seen", "seen_on_stock"]
 
@@ -119,7 +119,7 @@ def _dearest(found: Found, parts: Mapping[str, Cone | Table]) -> list[tuple[Appl
 
 def _fewest(wish: Wish, part: Cone | Table, rate: float) -> Machines | None:
     """The machines that its own question takes for a rate."""
-    stock = {offer.name: offer.stock for offer in wish.offers if offer.hardware in part.hardware}
+    stock = {one.name: min(one.stock, HUGE) for one in wish.offers if one.machine in part.hardware}
     plan = part.fewest(stock, rate)
     if plan is None:
         return None

@@ -312,7 +312,7 @@ def _held(wish: Wish, slices: Offered, machines: Mapping[str, int]) -> Held:
     """Slices on machines."""
     found = dict[str, list[tuple[Mapping[str, int], int]]]()
     for offer, taken in slices.items():
-        hardware = wish.offers[wish.place[offer]].hardware
+        hardware = wish.offers[wish.place[offer]].machine
         whole = [({name: 1}, count) for name, count in taken.items() if hardware not in wish.slices[name]]
         counts = {name: count for name, count in taken.items() if hardware in wish.slices[name]}
         each = {name: _size(wish, offer, name)[0] for name in counts}
@@ -335,7 +335,7 @@ def _left(wish: Wish, held: Held, situation: Situation) -> Held:
         left = list[tuple[Mapping[str, int], int]]()
         for holds, count in reversed(kinds if offer not in situation.gone else ()):
             whose = "" if mixed else question[next(iter(holds))]
-            gone = min(lost[whose], count) if wish.offers[wish.place[offer]].hardware == situation.hardware else 0
+            gone = min(lost[whose], count) if wish.offers[wish.place[offer]].machine == situation.hardware else 0
             lost[whose] -= gone
             left += [(holds, count - gone)] if count > gone else []
         found[offer] = left[::-1]
@@ -344,7 +344,7 @@ def _left(wish: Wish, held: Held, situation: Situation) -> Held:
 
 def _size(wish: Wish, offer: str, name: str) -> tuple[int, int]:
     """The places that an application's slice takes on a machine of an offer, and how many there are."""
-    hardware = wish.offers[wish.place[offer]].hardware
+    hardware = wish.offers[wish.place[offer]].machine
     places = wish.places.get(hardware, 1)
     return places // wish.slices[name].get(hardware, 1), places
 
@@ -385,7 +385,7 @@ def _joined(wish: Wish, own: Mapping[str, PlanPart], held: Held) -> dict[str, Pl
     apps, turns = {app.name for app in wish.apps}, {name for name, plan in own.items() if plan.question in BESIDE}
     others = {short_name(f"{app.name}-{offer}") for app in wish.apps for offer in wish.place}
     for offer, kinds in held.items():
-        hardware, names = wish.offers[wish.place[offer]].hardware, {name for holds, _ in kinds for name in holds}
+        hardware, names = wish.offers[wish.place[offer]].machine, {name for holds, _ in kinds for name in holds}
         mine = {name: [one for one in plan.workers if one.offer == offer] for name, plan in own.items()}
         alone = {name: mine[name] for name in own if name in names and hardware in wish.slices[name]}
         workers += (one for name in own if name in names - alone.keys() for one in mine[name])

@@ -21,6 +21,7 @@ from itertools import combinations, product
 import numpy as np
 
 from hetplan.planner.bridge import Part, Table
+from hetplan.planner.request import read_request
 from hetplan.problems.fleet.ahead import SOON_S, filled, loaded_anew_s
 from hetplan.problems.fleet.menus import left_of
 from hetplan.problems.fleet.search import Fleet
@@ -134,13 +135,9 @@ def _sharers(wish: Wish, parts: Mapping[str, Part]) -> list[Application]:
 
 def _may_fit(wish: Wish, apps: Sequence[Application], parts: Mapping[str, Part]) -> bool:
     """Whether two instances may be on one machine, or one after another, as far as a look at their needs tells."""
-    profile = wish.inputs.profile
     hardware = {name for app in apps for name in parts[app.name].hardware}
-    runs = (run for one in profile.variants.values() for run in one.runs if run.hardware in hardware and run.needs)
-    halves = (
-        all(2.0 * need <= profile.hardware[run.hardware].provides.get(name, 0.0) for name, need in run.needs.items())
-        for run in runs
-    )
+    runs = (one for name in hardware for one in wish.request.choices(hardware=name) if one.needs)
+    halves = (all(2.0 * need <= r.machine.provides.get(name, 0.0) for name, need in r.needs.items()) for r in runs)
     return len(wish.situations) > 1 or any(halves)
 
 
@@ -185,7 +182,8 @@ def _settled(wish: Wish, part: Table, machines: Counts) -> tuple[PlanPart, dict[
             return None
         plans[situation.name] = plan
     before = filled(plans.pop(wish.situations[0].name), list(plans.values()))
-    late = any(loaded_anew_s(part.inputs.profile, before, after) > SOON_S for after in plans.values())
+    request = read_request(part.inputs)
+    late = any(loaded_anew_s(request, before, after) > SOON_S for after in plans.values())
     return None if late else (before, plans)
 
 

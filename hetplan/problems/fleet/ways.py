@@ -12,6 +12,7 @@ import numpy as np
 
 from hetplan.errors import Cancelled, InputError
 from hetplan.planner.bridge import Cone, Part, Table
+from hetplan.planner.choices import Choice
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Infeasible, Repair, Reported
 from hetplan.problems.fleet.descent import Descent
@@ -21,8 +22,6 @@ from hetplan.problems.fleet.whole import FEW_PAIRS, best_fleet, cost_of, polishe
 from hetplan.problems.fleet.wish import PLAYED, Application, Wish
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.plan_parts import Part as PlanPart
-from hetplan.profiles.profile import Profile, Run
-from hetplan.serving.runs import instances_on
 
 __all__ = [
     "AUTO",
@@ -176,14 +175,14 @@ def table_of(wish: Wish, app: Application, tools: Tools) -> Table:
             file="options", path="size", why="a fleet asks the questions of its parts, and no way to ask was handed in",
             remedy='Hand in Tools(extra={"plan_for": hetplan.api.solve.plan_for}).',
         )  # fmt: skip
-    sold = {offer.hardware for offer in wish.offers}
-    runs = _runs(wish, app)
-    hardware = tuple(name for name in sorted({run.hardware for run in runs}) if name in sold)
+    sold = {offer.machine for offer in wish.offers}
+    runs = wish.request.choices(app.name)
+    hardware = tuple(name for name in sorted({one.hardware for one in runs}) if name in sold)
     table = Table(app.name, app.question, hardware, inputs, planned, solve, recipes=options.recipes)
     if app.question in BESIDE and planned.get("machines", "shared") == "shared":
-        own = {run.hardware: run for run in runs if _takes_alike(inputs.profile, run, runs)}
-        table.needs = {name: _needs(inputs.profile, run) for name, run in own.items()}
-        table.alone = {name: instances_on(run, inputs.profile.hardware[name]) for name, run in own.items()}
+        alike = {one.hardware: one for one in runs if _takes_alike(wish, one, runs)}
+        table.needs = {name: one.takes for name, one in alike.items()}
+        table.alone = {name: one.per_machine for name, one in alike.items()}
     return table
 
 
@@ -197,7 +196,7 @@ def _several(wish: Wish, app: Application) -> bool:
     """Whether a hardware may run more than one variant of the application."""
     seen: set[str] = set()
     for name in wish.request.apps[app.name].variants:
-        own = {run.hardware for run in wish.inputs.profile.variants[name].runs}
+        own = {one.hardware for one in wish.request.choices(variants=[name])}
         if own & seen:
             return True
         seen |= own
@@ -206,48 +205,17 @@ def _several(wish: Wish, app: Application) -> bool:
 
 def needs_on(wish: Wish, app: Application, hardware: str) -> list[Mapping[str, float]]:
     """What an instance of an application takes of a machine, by each run that says so; policies have whole machines."""
-    profile = wish.inputs.profile
-    runs = [run for run in _runs(wish, app) if run.hardware == hardware and _says_all(profile, run)]
-    return [_needs(profile, run) for run in runs] if app.question != "policy" else []
+    runs = wish.request.choices(app.name, hardware=hardware) if app.question != "policy" else ()
+    return [one.takes for one in runs if one.says_all]
 
 
-def _takes_alike(profile: Profile, run: Run, runs: Sequence[Run]) -> bool:
-    """Whether an instance takes as much of a machine as one of any other run there, and no neighbour slows it down.
-
-    It says what it computes with: what has room in memory beside others need not be as fast beside them.
-    """
-    others = [one for one in runs if one.hardware == run.hardware]
-    paid = any(one.per is not None for one in profile.offers.values() if one.hardware == run.hardware)
-    apart = any(one.slowdown is not None or one.price_per_hour is not None or one.latency is None for one in others)
-    needs = _needs(profile, run)
-    computes = {name for name in needs if not name.endswith("_gib")}
-    computes -= {"cpu_cores"} if any(name.startswith("gpu") for name in needs) else set()
-    alike = all(_needs(profile, one) == needs for one in others)
-    return alike and not (paid or apart) and bool(computes) and _says_all(profile, run)
-
-
-def _says_all(profile: Profile, run: Run) -> bool:
-    """Whether a run says all that it takes of a machine: no less than decides how many instances fit on one."""
-    provides, needs = profile.hardware[run.hardware].provides, _needs(profile, run)
-    idle_gpu = provides.get("gpu", 0.0) > 0 and "gpu" not in needs
-    return any(not name.endswith("_gib") for name in needs) and needs.keys() <= provides.keys() and not idle_gpu
-
-
-def _needs(profile: Profile, run: Run) -> dict[str, float]:
-    """What an instance takes of a machine; an engine has its cards for itself."""
-    engine = profile.engines.get(run.engine or "")
-    cards = {} if engine is None else {"gpu": float(engine.tensor * engine.pipeline)}
-    return {name: amount for name, amount in {**run.needs, **cards}.items() if amount > 0}
-
-
-def _runs(wish: Wish, app: Application) -> list[Run]:
-    """How any variant of the application may run."""
-    profile, asked = wish.inputs.profile, wish.request.apps[app.name]
-    names, pipeline = list(asked.variants), profile.pipelines.get(asked.pipeline or "")
-    if pipeline is not None:
-        tasks = {node.task for node in pipeline.nodes.values()}
-        names += [name for name, variant in profile.variants.items() if variant.task in tasks]
-    return [run for name in names for run in profile.variants[name].runs]
+def _takes_alike(wish: Wish, choice: Choice, runs: Sequence[Choice]) -> bool:
+    """Whether an instance takes as much of a machine as one of any other run there, and no neighbour slows it down."""
+    others = [one for one in runs if one.hardware == choice.hardware]
+    paid = wish.request.is_sold_in_parts(choice.hardware)
+    apart = any(one.run.slowdown is not None or one.own_price is not None or not one.is_timed for one in others)
+    alike = all(one.takes == choice.takes for one in others)
+    return alike and not (paid or apart) and bool(choice.computes) and choice.says_all
 
 
 def searched(

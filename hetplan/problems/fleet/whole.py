@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,12 @@ from hetplan.errors import Cancelled
 from hetplan.planner.bridge import Cone
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.milp import Builder, Milp
+from hetplan.planner.program import Expression, Rented, limit_moves, pay_starts, weighted
 from hetplan.problems.fleet.alike import zone_orders
 from hetplan.problems.fleet.descent import Descent, whole_up
-from hetplan.problems.fleet.master import add_machines
 from hetplan.problems.fleet.menus import Choice
 from hetplan.problems.fleet.once import asked_of
-from hetplan.problems.fleet.search import Fleet, Relaxed, Search, is_over
+from hetplan.problems.fleet.search import Fleet, Relaxed, Search, add_machines, is_over
 from hetplan.problems.fleet.wish import Wish
 
 __all__ = ["FEW_PAIRS", "best_fleet", "cost_of", "polished", "refined", "starts_of"]
@@ -241,7 +242,7 @@ def _tries_of(search: Search, relaxed: Relaxed) -> list[Floats]:
     found: list[Floats] = []
     for shift in (0.5, 0.25, 0.75, 0.0):
         counts = np.floor(relaxed.committed + shift + 1e-6)
-        counts = np.minimum(counts, [offer.stock for offer in search.wish.offers])
+        counts = np.minimum(counts, search.wish.stock)
         if not any(np.array_equal(counts, one) for one in found):
             found.append(counts)
     return found[:TRIES]
@@ -256,14 +257,14 @@ def _hours(search: Search, committed: Floats) -> Fleet | None:
     if any(form is None for form in forms):
         return None
     answers = search.ask.all(
-        [form[0] for form in forms if form], gap=wish.options.gap / 3, about="periods by themselves"
+        [form.form for form in forms if form], gap=wish.options.gap / 3, about="periods by themselves"
     )
     for p, (form, answer) in enumerate(zip(forms, answers, strict=True)):
         if answer.point is None or form is None:
             return None
-        rented.append(_rounded(answer.point[form[1][p]]))
+        rented.append(_rounded(answer.point[form.machines.hourly[p]]))
         for app in wish.apps:
-            choices[app.name, p] = _chosen(search, app.name, p, answer.point[form[2][app.name, p]])
+            choices[app.name, p] = _chosen(search, app.name, p, answer.point[form.taken[app.name, p]])
     return _tight(wish, Fleet(_rounded(committed), choices, tuple(rented)))
 
 
@@ -273,13 +274,12 @@ def _together(search: Search) -> Fleet | None:
     made = _program(search, list(range(wish.periods)), committed=None)
     if made is None:
         return None
-    form, rented, taken, committed = made
-    answer = search.ask(form, gap=wish.options.gap, about="all periods together")
+    answer = search.ask(made.form, gap=wish.options.gap, about="all periods together")
     if answer.point is None:
         return None
-    choices = {key: _chosen(search, *key, answer.point[columns]) for key, columns in taken.items()}
-    counts = tuple(_rounded(answer.point[rented[p]]) for p in range(wish.periods))
-    return _tight(wish, Fleet(_rounded(answer.point[committed]), choices, counts))
+    choices = {key: _chosen(search, *key, answer.point[columns]) for key, columns in made.taken.items()}
+    counts = tuple(_rounded(answer.point[made.machines.hourly[p]]) for p in range(wish.periods))
+    return _tight(wish, Fleet(_rounded(answer.point[made.machines.committed]), choices, counts))
 
 
 def _tight(wish: Wish, fleet: Fleet) -> Fleet:
@@ -303,19 +303,23 @@ def _chosen(search: Search, name: str, period: int, y: Floats) -> Choice:
     return search.menus.of(app, period)[int(np.argmax(y))]
 
 
-Made = tuple[
-    Milp, Mapping[int, NDArray[np.int64]], dict[tuple[str, int], NDArray[np.int64]], NDArray[np.int64]
-]  # fmt: skip
+@dataclass(frozen=True)
+class _Made:
+    """A program of whole machines, and the columns of what is rented, and of the choice of each application."""
+
+    form: Milp
+    machines: Rented
+    taken: Mapping[tuple[str, int], NDArray[np.int64]]
 
 
-def _program(search: Search, periods: Sequence[int], *, committed: Floats | None) -> Made | None:
+def _program(search: Search, periods: Sequence[int], *, committed: Floats | None) -> _Made | None:
     """Whole machines and one choice each in these periods; where nothing is committed yet, with starts and moves."""
     wish, m = search.wish, Builder("min", name="fleet")
-    fixed, rented, cover = add_machines(m, wish, search.limits, periods, whole=True)
+    machines = add_machines(m, wish, search.limits, periods, whole=True)
     taken: dict[tuple[str, int], NDArray[np.int64]] = {}
     if committed is not None:
         row = m.rows("committed before", [offer.name for offer in wish.offers], lower=committed, upper=committed)
-        m.add(row, fixed, 1.0)
+        m.add(row, machines.committed, 1.0)
     for p in periods:
         for app in wish.apps:
             choices = search.menus.of(app, p)
@@ -325,68 +329,51 @@ def _program(search: Search, periods: Sequence[int], *, committed: Floats | None
             m.add(m.rows(f"one for {app.name} in {p}", ["all"], lower=1.0, upper=1.0), y, 1.0)
             for column, choice in zip(y, choices, strict=True):
                 used = np.flatnonzero(choice.machines)
-                m.add(cover[p][used], column, -choice.array[used])
+                m.add(machines.cover[p][used], column, -choice.array[used])
             taken[app.name, p] = y
     if committed is None and wish.periods > 1:
-        _couple(m, search, fixed, rented, taken)
-    return m.build(), rented, taken, fixed
+        _couple(m, search, machines, taken)
+    return _Made(m.build(), machines, taken)
 
 
-def _couple(
-    m: Builder,
-    search: Search,
-    committed: NDArray[np.int64],
-    rented: Mapping[int, NDArray[np.int64]],
-    taken: Mapping[tuple[str, int], NDArray[np.int64]],
-) -> None:
+def _couple(m: Builder, search: Search, machines: Rented, taken: Mapping[tuple[str, int], NDArray[np.int64]]) -> None:
     """What starts from one period to the next is paid while it starts; no more machines change than may."""
-    wish = search.wish
+    wish, offers = search.wish, np.arange(len(search.wish.offers))
     for p in range(wish.periods):
-        before = (p - 1) % wish.periods
-        again = wish.again if p == 0 else 1.0
-        if again:
-            row = _started(m, wish, f"before {p}", rented[p], again)
-            m.add(row, rented[before], 1.0)
-            _changed(m, search, f"before {p}", taken, [(p, -1.0), (before, 1.0)])
+        before, share = (p - 1) % wish.periods, wish.again if p == 0 else 1.0
+        if share:
+            more = weighted([(Expression(machines.hourly[p]), 1.0), (Expression(machines.hourly[before]), -1.0)])
+            none = np.zeros(len(wish.offers))
+            pay_starts(m, wish.offers, more, np.tile(offers, 2), none, share=share, about=f"before {p}")
+            _limit_changes(m, search, f" before {p}", taken, [(p, 1.0), (before, -1.0)])
     if wish.stated:
-        row = _started(m, wish, "at first", rented[0], 1.0 - wish.again, lower=-wish.all_running)
-        m.add(row, committed, -1.0)
-        _changed(m, search, "at first", taken, [(0, -1.0)], running=True)
+        there = weighted([(Expression(machines.hourly[0]), 1.0), (Expression(machines.committed), 1.0)])
+        share, running = 1.0 - wish.again, wish.all_running
+        pay_starts(m, wish.offers, there, np.tile(offers, 2), running, share=share, about="at first")
+        running = np.concatenate([wish.runs(app.name) for app in wish.apps])
+        _limit_changes(m, search, " at first", taken, [(0, 1.0)], running)
 
 
-def _started(
-    m: Builder, wish: Wish, when: str, rented: NDArray[np.int64], share: float, lower: Floats | float = 0.0
-) -> NDArray[np.int64]:
-    """Rows of what starts: columns that are paid for the hours it takes, as often as that share of the times."""
-    names = [offer.name for offer in wish.offers]
-    hours = np.array([offer.start_hours for offer in wish.offers])
-    start = m.columns(f"started {when}", names, cost=share * hours * wish.prices)
-    row = m.rows(f"starts {when}", names, lower=lower)
-    m.add(row, start, 1.0)
-    m.add(row, rented, -1.0)
-    return row
-
-
-def _changed(
+def _limit_changes(
     m: Builder,
     search: Search,
     when: str,
     taken: Mapping[tuple[str, int], NDArray[np.int64]],
     sides: Sequence[tuple[int, float]],
-    *,
-    running: bool = False,
+    running: Floats | float = 0.0,
 ) -> None:
-    """No more machines get to other applications, or start, than may; `running`: besides those that run already."""
-    wish, names = search.wish, [offer.name for offer in search.wish.offers]
+    """No more machines get to other applications, or start, than may: those of the first side beyond the others."""
+    wish, offers = search.wish, len(search.wish.offers)
     if wish.request.moves is None:
         return
-    moved = m.rows(f"moves {when}", ["all"], upper=float(wish.request.moves))
-    for app in wish.apps:
-        change = m.columns(f"moved {app.name} {when}", names)
-        m.add(moved, change, 1.0)
-        row = m.rows(f"moving {app.name} {when}", names, lower=-wish.runs(app.name) if running else 0.0)
-        m.add(row, change, 1.0)
+    columns, counts, groups = list[int](), list[float](), list[int]()
+    for number, app in enumerate(wish.apps):
         for p, sign in sides:
             for column, choice in zip(taken[app.name, p], search.menus.of(app, p), strict=True):
                 used = np.flatnonzero(choice.machines)
-                m.add(row[used], column, sign * choice.array[used])
+                columns += [int(column)] * len(used)
+                counts += (sign * choice.array[used]).tolist()
+                groups += (number * offers + used).tolist()
+    changed = Expression(np.array(columns, dtype=np.int64), np.array(counts))
+    there = np.broadcast_to(running, len(wish.apps) * offers)
+    limit_moves(m, changed, np.array(groups), there, wish.request.moves, unit="machines", about=when)

@@ -15,8 +15,9 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Edit, Infeasible, Repair
 from hetplan.planner.elastic import explain, knobs
 from hetplan.planner.forms.milp import Milp
+from hetplan.planner.machine_limits import Floor, MachineLimit, floors_of, machine_limits
+from hetplan.planner.request import PLENTY
 from hetplan.problems.fleet.descent import whole_up
-from hetplan.problems.fleet.master import Floor, Limit, floors_of, limits_of
 from hetplan.problems.fleet.menus import Choice, Menus
 from hetplan.problems.fleet.once import asked_once
 from hetplan.problems.fleet.search import Search
@@ -44,25 +45,25 @@ def contradicted(search: Search, form: Milp) -> Infeasible:
     floors = [floor for limit in kept for floor in floors_of(limit)]
     repairs = [*explain(form, search.ask).repairs]
 
-    def can(limits: Sequence[Limit]) -> bool:
+    def can(limits: Sequence[MachineLimit]) -> bool:
         return search.contradictions(limits) is None
 
     repairs += [one for floor in floors if (one := _loosened(search, floor, can)) is not None]
     stated = [f"{floor.field} ({floor.stated:g})" for floor in floors]
-    stated += [limit.elastic.field for limit in kept if limit.elastic is not None]
+    stated += [limit.elastic.field.format(label=limit.label) for limit in kept if limit.elastic is not None]
     *others, last = dict.fromkeys(stated)
     together = f"{', '.join(others)} and {last} cannot hold together" if others else f"{last} cannot be kept"
     return Infeasible(why=("the limits on machines contradict one another", together), repairs=tuple(repairs))
 
 
-def _loosened(search: Search, floor: Floor, can: Callable[[Sequence[Limit]], bool]) -> Repair | None:
+def _loosened(search: Search, floor: Floor, can: Callable[[Sequence[MachineLimit]], bool]) -> Repair | None:
     """The least change of a floor, or of a share, with which there are machines; None where none does."""
     step, end = (1.0, 0.0) if floor.whole else (1e-3, 0.0 if floor.verb == "lower" else 1.0)
 
     def does(steps: int) -> bool:
         to = floor.stated + steps * step * (1 if end > floor.stated else -1)
         others = [one for one in search.limits if one is not floor.limit]
-        return can([*others, floor.at(search.wish, to)])
+        return can([*others, floor.at(to)])
 
     few, enough = 0, round(abs(end - floor.stated) / step)
     if not enough or not does(enough):
@@ -157,10 +158,10 @@ def by_its_own(said: Infeasible, wish: Wish, parts: Mapping[str, Part]) -> Infea
 
 def _stocks(wish: Wish, search: Search, app: Application) -> Iterator[str]:
     hardware = search.menus.parts[app.name].hardware
-    sold = [offer for offer in wish.offers if offer.hardware in hardware]
+    sold = [offer for offer in wish.offers if offer.machine in hardware]
     if not sold:
         yield f"no offer sells {', '.join(hardware) or 'hardware that it runs on'}"
-    elif limited := [f"{o.name} has {o.stock}" for o in sold if wish.inputs.profile.offers[o.name].stock is not None]:
+    elif limited := [f"{o.name} has {o.stock}" for o in sold if o.stock < PLENTY]:
         yield f"in stock: {', '.join(limited)}"
 
 
@@ -176,9 +177,9 @@ def _repairs(search: Search, app: Application, p: int, more: float = 1.0) -> Ite
         return choice
 
     for place, offer in enumerate(wish.offers):
-        if wish.inputs.profile.offers[offer.name].stock is not None:
+        if offer.stock < PLENTY:
             rest = wish.offers[:place], wish.offers[place + 1 :]
-            plenty = replace(wish, offers=(*rest[0], replace(offer, stock=10**6), *rest[1]))
+            plenty = replace(wish, offers=(*rest[0], replace(offer, stock=PLENTY), *rest[1]))
             cost = np.full(len(wish.offers), 1e-6)
             cost[place] = 1.0
             if (choice := choice_of(plenty, rate, cost)) is not None:
@@ -261,8 +262,8 @@ def _of_period(search: Search, p: int) -> Iterator[Repair]:
     """What no slack of the program of a period says: floors and shares, and less that may fail or is asked for."""
     wish = search.wish
 
-    def can(tried: Wish, limits: Sequence[Limit] | None = None) -> bool:
-        limits = tuple(limits_of(tried)) if limits is None else limits
+    def can(tried: Wish, limits: Sequence[MachineLimit] | None = None) -> bool:
+        limits = tuple(machine_limits(tried.request, tried.offers, commits=True)) if limits is None else limits
         other = Search(tried, search.ask, Menus(tried, search.menus.parts), limits=limits)
         return asked_once(other, p, gap=0.01).fleet is not None
 

@@ -15,14 +15,12 @@ from numpy.typing import NDArray
 from hetplan.errors import Fault
 from hetplan.planner.bridge import Cone, Part
 from hetplan.planner.contract import Obstacle
-from hetplan.planner.request import Request, read_request
+from hetplan.planner.request import Offer, Request, read_request
 from hetplan.problems.faults import CAPACITY, Faults, refuse_not_provided
 from hetplan.problems.fleet.asks import PARTS, hindrance, question_of
 from hetplan.problems.fleet.options import FleetOptions
 from hetplan.problems.metrics import higher_is_better
-from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
-from hetplan.serving.runs import machine_price, times
 
 if TYPE_CHECKING:
     from hetplan.profiles.slo import Horizon, Survive
@@ -35,7 +33,6 @@ __all__ = [
     "PLAYED",
     "REFUSED",
     "Application",
-    "Bought",
     "Owned",
     "Situation",
     "Wish",
@@ -74,25 +71,6 @@ Owned = tuple[tuple[str, ...], str]
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Bought:
-    """One offer: a machine of a hardware in a zone; prices per hour in currency units."""
-
-    name: str
-    hardware: str
-    zone: str | None
-    price: float
-    spot: bool
-    stock: int
-    committed: float | None
-    """What a machine costs per hour that is paid for ahead, its upfront spread over the term; None: not sold so."""
-    start_hours: float
-    term_s: float = 0.0
-    upfront: int = 0
-    ahead: int = 0
-    """What a committed machine costs per hour besides its upfront, a count of 1e-9."""
-
-
 FEWEST_QPS = 1e-4
 """Fewer are a machine's part below the tolerance of engines."""
 
@@ -124,7 +102,7 @@ class Wish:
     inputs: Inputs
     options: FleetOptions
     apps: tuple[Application, ...]
-    offers: tuple[Bought, ...]
+    offers: tuple[Offer, ...]
     situations: tuple[Situation, ...]
     hours: float
     """How long a period is."""
@@ -160,7 +138,8 @@ class Wish:
     @cached_property
     def request(self) -> Request:
         """What the files ask for: those of the wish, also where it is another's with other files."""
-        return read_request(self.inputs)
+        sold = dict.fromkeys(offer.machine for offer in self.offers)
+        return read_request(self.inputs).renting(self.inputs.profile, sold)
 
     @property
     def periods(self) -> int:
@@ -177,6 +156,11 @@ class Wish:
     def place(self) -> Mapping[str, int]:
         """Where an offer is in the list."""
         return {offer.name: number for number, offer in enumerate(self.offers)}
+
+    @cached_property
+    def stock(self) -> NDArray[np.int64]:
+        """How many there are of each offer; of those that nothing limits more than anybody asks for."""
+        return np.array([min(offer.stock, HUGE) for offer in self.offers], dtype=np.int64)
 
     @cached_property
     def prices(self) -> Floats:
@@ -213,7 +197,7 @@ class Wish:
     def each(self, name: str) -> tuple[int, ...]:
         """How many of what an application takes one machine of each offer is."""
         own = self.slices.get(name, {})
-        return tuple(own.get(offer.hardware, 1) for offer in self.offers)
+        return tuple(own.get(offer.machine, 1) for offer in self.offers)
 
     def lost(self, name: str, situation: Situation) -> int:
         """How many of what an application takes are lost at most with single machines: all slices of each of them."""
@@ -221,7 +205,7 @@ class Wish:
 
     def on(self, hardware: str) -> NDArray[np.int64]:
         """The offers of a hardware."""
-        return np.array([n for n, offer in enumerate(self.offers) if offer.hardware == hardware], dtype=np.int64)
+        return np.array([n for n, offer in enumerate(self.offers) if offer.machine == hardware], dtype=np.int64)
 
     def rate(self, app: Application, period: int) -> float:
         """The rate that is planned for, with headroom and room to wait."""
@@ -259,9 +243,9 @@ def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
     horizon, survive = request.horizon, request.survive
     goal, most = _goal(inputs, request, faults)
     running = _running(inputs, request, goal, faults)
-    _without_use(inputs, request, faults)
+    _without_use(request, faults)
     apps = tuple(_application(inputs, request, name, faults) for name in request.apps)
-    offers = tuple(_offers(inputs, request, faults))
+    offers = _offers(request, faults)
     if request.only_listed and inputs.profile.offers and not offers:
         why = "only hardware that is listed may be used, and limits.instances lists none that applications run on"
         faults.in_slo("$.limits.only_listed", why, 'List hardware under "instances", or leave this out.')
@@ -284,9 +268,9 @@ def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
     )
 
 
-def _without_use(inputs: Inputs, request: Request, faults: Faults) -> None:
+def _without_use(request: Request, faults: Faults) -> None:
     """What is stated, and would change nothing."""
-    refuse_not_provided(inputs.profile, request, faults)
+    refuse_not_provided(request, faults)
     survive = request.survive
     if survive.keep != 1 and not survive.hosts and not survive.zones and survive.spot == "none":
         why = "a share that is kept after a failure, and nothing may fail"
@@ -331,7 +315,7 @@ def _goal(inputs: Inputs, request: Request, faults: Faults) -> tuple[Goal, str |
     if wanted and request.budget is None:
         _bounded(inputs, request, wanted[0], faults)
     if goal == "quality":
-        higher_is_better(inputs.profile, request, faults)
+        higher_is_better(request, faults)
     return goal, next(iter(wanted), None)
 
 
@@ -341,7 +325,7 @@ def _running(inputs: Inputs, request: Request, goal: Goal, faults: Faults) -> di
     if not request.has_state:
         if "moves" in goal:
             why = "the fewest moves are wanted, and nothing says what runs"
-            faults.in_slo("$.objective", why, "Name a state, as --state STATE.json.")
+            faults.in_slo("$.objective", why, "Name a state file too.")
         return found
     state = inputs.files.get("state", "state.json")
     counted = "moves" in goal or request.moves is not None
@@ -437,37 +421,21 @@ def _rates_of_trace(
     return tuple(float(np.percentile(rates[period == p], percentile)) for p in range(horizon.periods))
 
 
-def _offers(inputs: Inputs, request: Request, faults: Faults) -> Iterator[Bought]:
-    profile, used = inputs.profile, set[str]()
-    for variant in profile.variants.values():
-        for run in variant.runs:
-            used.add(run.hardware)
-    for name, variant in profile.variants.items():
-        for number, run in enumerate(variant.runs):
-            if run.price_per_hour is not None:
-                why = "a price of its own, where whole machines are bought"
-                faults.in_profile(f"$.variants.{name}.runs[{number}].price_per_hour", why, "Give offers the price.")
+def _offers(request: Request, faults: Faults) -> tuple[Offer, ...]:
+    """What is sold of the hardware that something runs on, as the profile lists it."""
+    profile, runs = request.profile, request.choices()
+    used = {one.hardware for one in runs}
+    for one in (one for one in runs if one.own_price is not None):
+        why = "a price of its own, where whole machines are bought"
+        faults.in_profile(f"$.{one.path}.price_per_hour", why, "Give offers the price.")
     if not profile.offers:
         faults.in_profile("$.offers", "no offers: a fleet says what to buy", "Add offers with their prices.")
-    for name, offer in profile.offers.items():
-        if offer.hardware not in used or not request.lists(offer.hardware):
-            continue
-        hardware = profile.hardware[offer.hardware]
-        nanos = machine_price(offer, hardware)
-        committed, term_s, upfront, ahead = None, 0.0, 0, 0
-        if offer.commit is not None:
-            own, term_s, upfront = offer.commit.price_per_hour, offer.commit.term_s, offer.commit.upfront
-            ahead = own if own is not None else times(nanos, 1.0 - (offer.commit.discount or 0.0))
-            committed = (ahead + upfront * 3600.0 / term_s) / NANO
-        spot = offer.interruptions_per_hour is not None
-        stock = HUGE if offer.stock is None else offer.stock
-        starts = hardware.startup_s / 3600.0 if request.horizon.starts else 0.0
-        yield Bought(
-            name, offer.hardware, offer.zone, nanos / NANO, spot, stock, committed, starts, term_s, upfront, ahead
-        )
+        return ()
+    sold = {offer.name: offer for offer in request.renting(profile, sorted(used)).offers}
+    return tuple(sold[name] for name in profile.offers if name in sold)
 
 
-def situations_of(survive: Survive, offers: Sequence[Bought]) -> Iterator[Situation]:
+def situations_of(survive: Survive, offers: Sequence[Offer]) -> Iterator[Situation]:
     """Nothing failed, then all that may fail at once."""
     zones = sorted({offer.zone for offer in offers if offer.zone is not None})
     yield Situation("nothing failed", 1.0)
@@ -482,6 +450,6 @@ def situations_of(survive: Survive, offers: Sequence[Bought]) -> Iterator[Situat
             if gone:
                 yield Situation(f"spot of {zone or 'everywhere'} gone", survive.keep, gone)
     if survive.hosts:
-        for hardware in dict.fromkeys(offer.hardware for offer in offers):
+        for hardware in dict.fromkeys(offer.machine for offer in offers):
             name = f"{survive.hosts} {hardware} lost"
             yield Situation(name, survive.keep, hardware=hardware, count=survive.hosts)

@@ -30,14 +30,14 @@ class Places:
     @classmethod
     def of(cls, wish: Wish, hardware: Sequence[str]) -> Places | None:
         """None where zones are not alike, something else may fail, or nothing is sold."""
-        mine = [n for n, offer in enumerate(wish.offers) if offer.hardware in hardware]
+        mine = [n for n, offer in enumerate(wish.offers) if offer.machine in hardware]
         if not mine:
             return None
         zones = list(dict.fromkeys(wish.offers[n].zone for n in mine))
         found = {spot: np.full((len(hardware), len(zones)), -1, dtype=np.int64) for spot in (False, True)}
         for n in mine:
             offer = wish.offers[n]
-            place = hardware.index(offer.hardware), zones.index(offer.zone)
+            place = hardware.index(offer.machine), zones.index(offer.zone)
             if found[offer.spot][place] >= 0:
                 return None
             found[offer.spot][place] = n

@@ -15,6 +15,7 @@ from hetplan.problems.llm.form import Carried, Rows, program
 from hetplan.problems.llm.judge import Shown
 from hetplan.problems.llm.size import Sized, Tried
 from hetplan.problems.llm.wish import Kind, Wish
+from hetplan.profiles.engines import IterationLaw
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Action, Notice, Promise, Route, Valid
 from hetplan.profiles.plan_dispatch_further import LeastWorkDispatch, RoundRobinDispatch
@@ -150,13 +151,13 @@ def _shown(wish: Wish, shown: Shown) -> list[Promise]:
 
 def _with_headroom(wish: Wish, room: float) -> Promise:
     """What machines carry where nothing waits, which is more than the rate that they are for."""
-    basis = f"headroom {room:.6g}" + (", laws slower by 1.5 times their error" if wish.options.law_error else "")
+    basis = f"headroom {room:.6g}" + (", laws slower by 1.5 times their error" if wish.law_error else "")
     rate = wish.rate_qps * (1.0 + room)
     return Promise(app=wish.app.id, quantity="fluid_rate_qps", relation=">=", value=rate, model="fluid", basis=basis)
 
 
 def _basis(wish: Wish) -> str:
-    slower = max((kind.engine.fitted.error for kind in wish.kinds), default=0.0) if wish.options.law_error else 0.0
+    slower = max((kind.engine.error for kind in wish.kinds), default=0.0) if wish.law_error else 0.0
     return "token by token, laws as stated" + (f" and slower by their error, {slower:.3g} at most" if slower else "")
 
 
@@ -178,12 +179,14 @@ def _warnings(wish: Wish, found: Sized) -> list[Notice]:
         if not count:
             continue
         at = f"engines.{kind.run.engine}"
-        if kind.engine.overlap == "assumed":
+        if kind.engine.law is not None:
+            notices.append(Notice(code="W-law", at=at, text=_law_said(wish, kind, kind.engine.law)))
+        elif kind.engine.overlap == "assumed":
             text = (
                 f"{kind.name}: no iteration with prefill beside decodes was measured; how they overlap is an assumption"
             )
             notices.append(Notice(code="W-overlap", at=at, text=text))
-        fitted, used = kind.engine.fitted, []
+        fitted, used = kind.engine.reach, []
         for name, most, reached in (
             ("tokens", fitted.tokens, law.most_tokens),
             ("sequences", fitted.sequences, law.most_seqs),
@@ -195,6 +198,16 @@ def _warnings(wish: Wish, found: Sized) -> list[Notice]:
             text = f"{kind.name}: its law is used beyond what it was fitted to: {', '.join(used)}"
             notices.append(Notice(code="W-extrapolated", at=at, text=text))
     return notices
+
+
+def _law_said(wish: Wish, kind: Kind, law: IterationLaw) -> str:
+    """What a law rests on, and whether the fleet has room for its error."""
+    basis = f"{law.basis or 'unknown'}" + (f", {law.source}" if law.source else "")
+    text = f"{kind.name}: the basis of its law is {basis}"
+    if not law.error_mean:
+        return f"{text}; how far it is off is not stated, so the fleet has no room for that"
+    sized = "sized as if it were so much slower" if wish.law_error else "not sized for that, as robust.law says"
+    return f"{text}; {law.error_mean:.3g} off on the mean: {sized}"
 
 
 def _note(tried: Tried | None) -> str:

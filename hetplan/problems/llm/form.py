@@ -11,13 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.forms.milp import Builder, Elastic, Milp
-from hetplan.planner.program import PRICE_OF_SLACK, Expression, Uses, rent
+from hetplan.planner.machine_limits import PRICE_OF_SLACK
+from hetplan.planner.program import Expression, Uses, rent
 from hetplan.problems.llm.wish import Wish
 from hetplan.serving.tokens import TokenLaw, Work
 
 __all__ = ["Carried", "Classes", "Program", "Rows", "classes_of", "program"]
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 Truths = NDArray[np.bool_]
 
 
@@ -93,7 +95,7 @@ class Program:
         return classes_of(self.wish, self.laws)
 
     @cached_property
-    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def pairs(self) -> tuple[Integers, Integers]:
         """Type and class of each column x."""
         allowed = self.classes.fits.copy()
         if not self.sacrifice:
@@ -103,7 +105,7 @@ class Program:
 
     def seconds(self, kind: int) -> tuple[Floats, Floats]:
         """Of a type: base seconds of each piece, and per class the seconds of each piece."""
-        pieces, work = self.laws[kind].pieces / 1000.0, self.classes.work[kind]
+        pieces, work = self.laws[kind].prices / 1000.0, self.classes.work[kind]
         loads = np.stack([work.tokens, work.kv_tokens, work.sequences, work.pairs])
         return pieces[:, 0], pieces[:, 1:] @ loads
 
@@ -124,7 +126,7 @@ class Program:
         rent(m, self.wish.request, Uses(used, most=most, idle=False), priced=True)
         return m.build()
 
-    def flows(self, m: Builder, *, rate: float | None = None) -> NDArray[np.int64]:
+    def flows(self, m: Builder, *, rate: float | None = None) -> Integers:
         """Columns and rows of what machines of each type do; returns the columns of these machines.
 
         The rate is the last column.
@@ -138,13 +140,63 @@ class Program:
         wanted = wish.rate_qps if rate is None else rate
         at = f"slo.apps.{wish.app.id}"
         lower = Elastic(PRICE_OF_SLACK, field=f"{at}.demand.rate_qps", verb="lower")
+        batches = [self._batches(m, t) for t in range(len(kinds))]
         total = m.columns("rate", ["all"], lower=wanted, upper=wanted, unit="qps", elastic=lower)
-        self._capacity(m, n, rounds, x)
+        self._capacity(m, n, rounds, x, batches)
         self._served(m, x, total)
+        late = [columns[1] for columns in batches if len(columns) > 1]
+        if late:
+            row = m.rows("late tokens", ["all"], upper=0, equation="(7)")
+            m.add(row, np.concatenate(late), 1.0)
+            m.add(row, total[0], -self._late_tokens())
         return n
 
-    def _capacity(self, m: Builder, n: NDArray[np.int64], rounds: NDArray[np.int64], x: NDArray[np.int64]) -> None:
-        """Rows (1) to (5) of each type."""
+    def _batches(self, m: Builder, t: int) -> tuple[Integers, ...]:
+        """Columns of a type with experts: tokens decoded in batches of each size, in time and, with a limit, late."""
+        law, name = self.laws[t], self.wish.kinds[t].name
+        if not law.experts_ms or law.role == "prefill":
+            return ()
+        each = [f"{name} in batches of {size:g}" for size in law.batches[1]]
+        blocks = ("decoded", "decoded late") if np.isfinite(self.wish.limit_ms("tpot")) else ("decoded",)
+        return tuple(m.columns(block, each, unit="tokens per second") for block in blocks)
+
+    def _experts(
+        self, m: Builder, t: int, at: tuple[Integers, Integers, Integers], batches: tuple[Integers, ...]
+    ) -> None:  # fmt: skip
+        """Rows (7): what experts take is concave in the batch, so iterations are told apart by their batches.
+
+        Tokens that keep the limit are made in iterations that keep it on the mean over these tokens.
+        """
+        busy, rounds, x = at
+        law, name, (low, high) = self.laws[t], self.wish.kinds[t].name, self.laws[t].batches
+        count, decoded = (m.rows(block, [name], lower=0, equation="(7)") for block in ("rounds", "decoded"))
+        m.add(count, rounds, 1.0)
+        m.add(decoded, x, -self.classes.work[t].sequences[self.pairs[1][self.pairs[0] == t]])
+        for tokens in batches:
+            m.add(busy[:, None], tokens, -law.experts(low) / high / 1000.0)
+            m.add(count, tokens, -1.0 / high)
+            m.add(decoded, tokens, 1.0)
+        if len(batches) > 1:
+            reads = low * (float(self.wish.demand.requests.input.min()) + 1.0)
+            ms = [law.iteration_ms(s, v, s) for s, v in zip(low, reads, strict=True)]
+            row = m.rows("in time", [name], upper=0, equation="(7)")
+            m.add(row, batches[0], np.array(ms) - self.wish.limit_ms("tpot"))
+
+    def _late_tokens(self) -> float:
+        """The most tokens per request that are late by right: those of the longest answers."""
+        demand = self.wish.demand
+        steps = np.asarray(demand.requests.output - 1, dtype=np.float64)
+        order = np.argsort(-steps, kind="stable")
+        weight = demand.weight[order] / demand.weight.sum()
+        tightest = self.wish.limit_ms("tpot")
+        left = min(one.left for one in self.wish.limits if (one.of, one.max_ms) == ("tpot", tightest))
+        taken = np.minimum(weight, np.maximum(left - (np.cumsum(weight) - weight), 0.0))
+        return float(taken @ steps[order])
+
+    def _capacity(
+        self, m: Builder, n: Integers, rounds: Integers, x: Integers, batches: Sequence[tuple[Integers, ...]]
+    ) -> None:  # fmt: skip
+        """Rows (1) to (5) of each type, and (7) of those with experts."""
         wish, (of_kind, of_class) = self.wish, self.pairs
         for t, (kind, law) in enumerate(zip(wish.kinds, self.laws, strict=True)):
             base, seconds = self.seconds(t)
@@ -154,6 +206,8 @@ class Program:
             m.add(busy, n[t], float(kind.instances))
             m.add(busy, rounds[t], -base)
             m.add(busy[:, None], x[mine], -seconds[:, served])
+            if batches[t]:
+                self._experts(m, t, (busy, rounds[t : t + 1], x[mine]), batches[t])
             for name, number, most, takes in (
                 ("room", "(2)", law.kv_tokens, work.room),
                 ("batch", "(3)", law.most_tokens, work.tokens),
@@ -172,7 +226,7 @@ class Program:
                 m.add(row, n[t], float(kind.instances))
                 m.add(row, x[mine], -self.classes.input[served] * wish.link_ms_per_token / 1000.0)
 
-    def _served(self, m: Builder, x: NDArray[np.int64], total: NDArray[np.int64]) -> None:
+    def _served(self, m: Builder, x: Integers, total: Integers) -> None:
         """Rows (6): every class is served, its first tokens and those after; few enough are late."""
         of_kind, of_class = self.pairs
         classes, roles = self.classes, np.array([law.role for law in self.laws])

@@ -36,10 +36,8 @@ def cone(part: Cone, at_capacities: AtCapacities) -> Cone:
     """The part, with its rate. Types of one hardware are taken together: the best of them counts."""
     options = validate(LlmOptions, {**part.options, "size": "planned"}, file="options")
     wish = read_wish(part.any_number(), options)
-    slower = [kind.law.slower(1.5 * kind.engine.fitted.error * options.law_error) for kind in wish.kinds]
-    rows = Rows.of(
-        program(wish, mean_tpot=options.mean_tpot, sacrifice=options.sacrifice, laws=slower), iterations=True
-    )
+    what = program(wish, mean_tpot=options.mean_tpot, sacrifice=options.sacrifice, laws=wish.slower(1.5))
+    rows = Rows.of(what, iterations=True)
     part.run_on(
         (kind.hardware, {**kind.run.needs, "gpu": float(kind.engine.gpus)}, kind.instances) for kind in wish.kinds
     )

@@ -130,7 +130,7 @@ class LlmQuestion:
                 bounds[name] = ask(self._bounding(name), gap=1e-6, about=f"least cost of {name}")
         wish = self.wish
         room = room_at_once(wish) if wish.options.size == "estimated" else wish.options.rate_headroom
-        slower = [kind.law.slower(1.5 * kind.engine.fitted.error * wish.options.law_error) for kind in wish.kinds]
+        slower = wish.slower(1.5)
         with_room = wish.with_rate(wish.rate_qps * (1.0 + room))
         what = program(with_room, mean_tpot=wish.options.mean_tpot, sacrifice=wish.options.sacrifice, laws=slower)
         form = what.build()

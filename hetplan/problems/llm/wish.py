@@ -110,11 +110,19 @@ class Wish:
         """The least limit of a kind; infinite where none is stated."""
         return min((limit.max_ms for limit in self.limits if limit.of == of), default=np.inf)
 
+    @property
+    def law_error(self) -> bool:
+        """Whether laws are taken to be slower by their stated error."""
+        return self.options.law_error and self.request.law_error
+
     @cached_property
     def laws(self) -> tuple[TokenLaw, ...]:
         """The laws by which a fleet is sized: slower by their stated error."""
-        error = self.options.law_error
-        return tuple(one.law.slower(one.engine.fitted.error) if error else one.law for one in self.kinds)
+        return self.slower(1.0)
+
+    def slower(self, errors: float) -> tuple[TokenLaw, ...]:
+        """The laws, slower by so many times their stated error."""
+        return tuple(one.law.slower(errors * one.engine.error) if self.law_error else one.law for one in self.kinds)
 
     def first_token_ms(self, laws: Sequence[TokenLaw], requests: Requests) -> Floats:
         """Per type and request: the time to the first token on an empty machine; infinite where it does not fit."""

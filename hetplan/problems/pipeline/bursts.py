@@ -33,7 +33,6 @@ from hetplan.planner.forms.milp import Builder
 from hetplan.planner.tolerances import SLIP
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.tree import Level, Places, Task, Tree, Vector
-from hetplan.serving.loads import law_of_run
 from hetplan.serving.reading import answering
 from hetplan.serving.window import Window, busiest, least_work, time_after
 
@@ -123,7 +122,7 @@ def bursts_of(problem: Pipelines, stated: Pipelines) -> list[Burst]:
             limit = target.limit_ms(steps)
             if limit <= 0.0 or app.demand.arrivals.process not in ("mmpp", "gamma"):
                 continue
-            works = [_works(problem, task, limit) for task in tree.tasks]
+            works = [_works(task, limit) for task in tree.tasks]
             after_ms = time_after(limit, varies=any(varies.any() for _, varies in works))
             window = busiest(app.demand.arrivals, comes.demand, after_ms / 1000.0, target.left)
             while window is not None and window.count.size * size > MOST_COLUMNS:
@@ -137,15 +136,14 @@ def bursts_of(problem: Pipelines, stated: Pipelines) -> list[Burst]:
     return found
 
 
-def _works(problem: Pipelines, task: Task, limit_ms: float) -> tuple[Vector, Vector]:
+def _works(task: Task, limit_ms: float) -> tuple[Vector, Vector]:
     """What a job takes of a server of each configuration, ms, infinite where it is late; and where times vary."""
-    profile, works, varies = problem.inputs.profile, np.full(task.size, np.inf), np.zeros(task.size, dtype=bool)
+    works, varies = np.full(task.size, np.inf), np.zeros(task.size, dtype=bool)
     for y in range(task.size):
-        name, most = task.variants[task.variant[y]], int(task.batch[y])
-        run = profile.variants[name].runs[task.run[y]]
-        law = law_of_run(profile, name, run)
+        choice, most = task.choice(y), int(task.batch[y])
+        law = choice.law
         varies[y], statistic = law.has_spread, answering(law.statistics, "mean")
-        sizes = [int(size) for size in law.axes.get("batch", ()) if size <= most] if "batch" not in run.at else []
+        sizes = [int(size) for size in law.axes.get("batch", ()) if size <= most] if "batch" not in choice.at else []
         for size in {*sizes, most}:
             times, least = law.distribution({}, size) if law.has_spread else None, law.ms({}, size, statistic)
             if times is not None:

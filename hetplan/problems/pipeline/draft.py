@@ -22,7 +22,6 @@ from hetplan.profiles.plan import Action, Dispatch, Notice, Promise, Route, Unse
 from hetplan.profiles.plan_dispatch_further import BackupEntry, MostAccurateFirstDispatch, PathSharesDispatch
 from hetplan.profiles.workers import Load, Serve, Worker
 from hetplan.serving.loads import worker_price
-from hetplan.serving.runs import at_of
 
 __all__ = ["NO_SHARE", "draft", "loads_of", "nothing_to_do"]
 
@@ -237,20 +236,9 @@ def _evenly(problem: Pipelines, found: Solved, room: Mapping[tuple[int, str | No
 def _load(problem: Pipelines, tree: Tree, t: int, c: int) -> Load:
     """What one server of a configuration runs."""
     task = tree.tasks[t]
-    name = task.variants[task.variant[c]]
-    variant = problem.inputs.profile.variants[name]
-    run = variant.runs[task.run[c]]
-    return Load(
-        id="any",
-        app=tree.app,
-        node=task.id,
-        variant=name,
-        at=at_of(run),
-        artifact=variant.weights,
-        instances=int(task.k[c]),
-        share=problem.wish.fleet.fee_of(run).share,
-        serve=Serve(max_batch=int(task.batch[c])),
-    )
+    choice = task.choice(c)
+    serve, share = Serve(max_batch=int(task.batch[c])), problem.wish.fleet.fee_of(choice).share
+    return choice.load(app=tree.app, node=task.id, instances=int(task.k[c]), share=share, serve=serve)
 
 
 def _place(worker: Worker) -> tuple[object, ...]:

@@ -10,12 +10,11 @@ from hetplan.problems.fitting import ANOTHER, no_application, outcomes
 
 if TYPE_CHECKING:
     from hetplan.planner.request import Request
-    from hetplan.profiles.profile import Profile
 
 __all__ = ["obstacles"]
 
 
-def obstacles(request: Request, profile: Profile) -> Iterator[Obstacle]:
+def obstacles(request: Request) -> Iterator[Obstacle]:
     """What keeps these files from asking for pipelines."""
     if not request.apps:
         yield no_application()
@@ -29,14 +28,15 @@ def obstacles(request: Request, profile: Profile) -> Iterator[Obstacle]:
             text = f"{name} runs no pipeline"
             yield Obstacle(text, f"{at}.runs", 'Write "runs": {"pipeline": "..."}.', essential=True)
             continue
-        found = profile.pipelines.get(app.pipeline)
+        found = request.pipeline(name)
         if found is None or any(node.task is None for node in found.nodes.values()):
             text = f"the steps of {app.pipeline} are operators with knobs, not tasks with variants"
             yield Obstacle(text, f"{at}.runs.pipeline", "Name a pipeline of tasks.", essential=True)
-        yield from outcomes(profile, app.pipeline, "plans of pipelines")
+        yield from outcomes(request.profile, app.pipeline, "plans of pipelines")
         if app.demand.streams is not None:
             text = f"{name} comes in streams, not at a rate"
             yield Obstacle(text, f"{at}.demand.streams", 'Write "rate_qps" in its place.')
         if app.wants_most:
-            sold = "" if profile.offers else ' Or give the profile "offers": the question fleet finds the most rate.'
+            more = ' Or give the profile "offers": the question fleet finds the most rate.'
+            sold = "" if request.profile.offers else more
             yield Obstacle("pipelines are planned for a rate", f"{at}.demand.rate_qps", f"Write a number.{sold}")

@@ -8,7 +8,7 @@ server is settled at the end (`draft`). Where places do not say what fits, or se
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -16,17 +16,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.planner.choices import Choice
 from hetplan.planner.request import PLENTY, Request
 from hetplan.problems.faults import Faults, refuse_not_provided
 from hetplan.problems.places import fit_together, places_for
-from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.pipelines import Pipeline
-from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Worker
-from hetplan.serving.price import SLICES, Price, price_of
-from hetplan.serving.runs import instances_on
+from hetplan.serving.price import Price
 
-__all__ = ["Fleet", "pipelines_of", "placed", "read_fleet"]
+__all__ = ["Fleet", "placed", "read_fleet"]
 
 Placed = tuple[str | None, str | None, str | None, str]
 """(application, step, variant, hardware)."""
@@ -47,7 +44,6 @@ class Fleet:
     paid_by_run: frozenset[str]
     priced: bool
     running: Counter[Placed]
-    inputs: Inputs
 
     @cached_property
     def hardware(self) -> tuple[str, ...]:
@@ -79,93 +75,74 @@ class Fleet:
         """
         found: Apart = ""
         for name, places in zip(self.hardware, self.places, strict=True):
-            if places == 1 and _fit_together(self.inputs, self.request, name):
-                alike = _places_on(self.inputs, name, _tasks_of(self.inputs, self.request)) > 1 and found != "unlike"
+            if places == 1 and _fit_together(self.request, name):
+                alike = _places_on(self.request, name) > 1 and found != "unlike"
                 found = "whole" if alike else "unlike"
         return found
 
-    def fee_of(self, run: Run) -> Price:
+    def fee_of(self, choice: Choice) -> Price:
         """What one server with this run costs beside the price of the server."""
-        if run.hardware not in self.paid_by_run:
+        if choice.hardware not in self.paid_by_run:
             return Price(0)
-        return price_of(self.inputs.profile, run, self.request.of(run.hardware).offers[0].id)
+        return choice.price(self.request.of(choice.hardware).offers[0].id)
 
-    def instances_of(self, run: Run) -> int:
+    def instances_of(self, choice: Choice) -> int:
         """How many instances of a run are counted as one: all on a server; one where it is shared or sold by slices."""
-        alone = self.places[self.hardware.index(run.hardware)] == 1 and self.fee_of(run).share is None
-        return instances_on(run, self.inputs.profile.hardware[run.hardware]) if alone else 1
+        alone = self._places_on(choice) == 1 and self.fee_of(choice).share is None
+        return choice.per_machine if alone else 1
 
-    def places_of(self, run: Run) -> int:
+    def places_of(self, choice: Choice) -> int:
         """How many places these take."""
-        places = self.places[self.hardware.index(run.hardware)]
-        return places // instances_on(run, self.inputs.profile.hardware[run.hardware]) if places > 1 else 1
+        places = self._places_on(choice)
+        return places // choice.per_machine if places > 1 else 1
 
-    def too_large(self, run: Run) -> str:
-        """Why one server cannot hold a run ("" when it can)."""
-        provides = self.inputs.profile.hardware[run.hardware].provides
-        for resource, amount in run.needs.items():
-            if provides and amount > provides.get(resource, 0.0) * (1 + 1e-9):
-                return f"it needs {amount:g} {resource}, one {run.hardware} provides {provides.get(resource, 0.0):g}"
-        return ""
+    def _places_on(self, choice: Choice) -> int:
+        return self.places[self.hardware.index(choice.hardware)]
 
 
-def _places_on(inputs: Inputs, hardware: str, tasks: Set[str]) -> int:
+def _of_steps(request: Request, hardware: str) -> list[Choice]:
+    """The runs on a hardware that are timed, of every step that is asked for."""
+    steps = [names for app in request.apps for names in request.steps(app).values()]
+    found = (one for names in steps for one in request.choices(variants=names, hardware=hardware))
+    return [one for one in found if one.is_timed]
+
+
+def _places_on(request: Request, hardware: str) -> int:
     """How many places there are on a server that steps share (`places_for`).
 
     One where it is sold by the slice, or a run of its own price is on it.
     """
-    profile = inputs.profile
-    if any(offer.per is not None for offer in profile.offers.values() if offer.hardware == hardware):
+    runs = _of_steps(request, hardware)
+    if request.is_sold_in_parts(hardware) or any(one.own_price is not None for one in runs):
         return 1
-    runs = [
-        run
-        for variant in profile.variants.values()
-        for run in variant.runs
-        if variant.task in tasks and run.hardware == hardware and run.latency is not None
-    ]
-    if any(run.price_per_hour is not None for run in runs):
-        return 1
-    alone = [instances_on(run, profile.hardware[hardware]) for run in runs]
-    return places_for(profile.hardware[hardware].provides, [run.needs for run in runs], alone)
+    provides = request.profile.hardware[hardware].provides
+    return places_for(provides, [one.needs for one in runs], [one.per_machine for one in runs])
 
 
-def _fit_together(inputs: Inputs, request: Request, hardware: str) -> bool:
+def _fit_together(request: Request, hardware: str) -> bool:
     """Whether instances of two steps, or of two runs of one, fit on one server and are not paid by themselves."""
-    profile = inputs.profile
-    if any(offer.per is not None for offer in profile.offers.values() if offer.hardware == hardware):
-        return False
-    steps = [node.task for one in pipelines_of(inputs, request) for node in one.nodes.values() if node.task is not None]
-    runs = [run for task in steps for variant in profile.variants.values() if variant.task == task
-            for run in variant.runs if run.hardware == hardware and run.latency is not None]  # fmt: skip
-    # Of which two fit in twice the room, the needs say what fits beside them.
-    provides = profile.hardware[hardware].provides
-    twice = profile.hardware[hardware].model_copy(
-        update={"provides": {one: 2 * all_ for one, all_ in provides.items()}}
-    )
-    return fit_together(provides, [run.needs for run in runs if instances_on(run, twice) > 1])
+    provides, runs = request.profile.hardware[hardware].provides, _of_steps(request, hardware)
+    return not request.is_sold_in_parts(hardware) and fit_together(provides, [r.needs for r in runs if r.fits_twice])
 
 
-def read_fleet(inputs: Inputs, request: Request, faults: Faults, *, shared: bool = False) -> Fleet:
+def read_fleet(request: Request, faults: Faults, *, shared: bool = False) -> Fleet:
     """The servers of the files; hardware that no variant runs on is left out. `shared`: steps may share a server."""
-    profile = inputs.profile
-    runs = [run for variant in profile.variants.values() for run in variant.runs]
-    run_on, sold = {run.hardware for run in runs}, {offer.hardware for offer in profile.offers.values()}
-    refuse_not_provided(inputs.profile, request, faults)
+    profile, runs = request.profile, request.choices()
+    run_on, sold = {one.hardware for one in runs}, {offer.hardware for offer in profile.offers.values()}
+    refuse_not_provided(request, faults)
     unpriced = {name: 0 for name in profile.hardware if name not in sold}
-    paid_by_run = frozenset(run.hardware for run in runs if _is_paid(inputs, run))
+    paid_by_run = frozenset(one.hardware for one in runs if one.is_paid)
     wanted = (name for name in profile.hardware if name in run_on)
     request = request.renting(profile, wanted, own_price=unpriced, paid_by_run=paid_by_run)
     names = [kind.id for kind in request.machines]
     for name in names:
-        _check_offers(inputs, request, name, faults)
-    tasks = _tasks_of(inputs, request) if shared else set[str]()
+        _check_offers(request, name, faults)
     fleet = Fleet(
         request=request,
-        places=tuple(_places_on(inputs, name, tasks) if shared else 1 for name in names),
+        places=tuple(_places_on(request, name) if shared else 1 for name in names),
         paid_by_run=paid_by_run,
         priced=bool(names) and all(name in sold for name in names),
         running=placed(request.running),
-        inputs=inputs,
     )
     if not np.isfinite(fleet.most).all() and request.budget is None:
         free = [name for name, limit in zip(names, fleet.most, strict=True) if not np.isfinite(limit)]
@@ -179,23 +156,6 @@ def read_fleet(inputs: Inputs, request: Request, faults: Faults, *, shared: bool
     return fleet
 
 
-def _is_paid(inputs: Inputs, run: Run) -> bool:
-    """Whether a run has a price by itself: its own, or that of the slice that it needs."""
-    per = {offer.per for offer in inputs.profile.offers.values() if offer.hardware == run.hardware}
-    return run.price_per_hour is not None or any(one in SLICES and one in run.needs for one in per)
-
-
-def _tasks_of(inputs: Inputs, request: Request) -> set[str]:
-    """The tasks of all steps that are asked for."""
-    return {node.task for one in pipelines_of(inputs, request) for node in one.nodes.values() if node.task is not None}
-
-
-def pipelines_of(inputs: Inputs, request: Request) -> list[Pipeline]:
-    """The pipeline of each application, in turn."""
-    known = inputs.profile.pipelines
-    return [known[app.pipeline] for app in request.apps.values() if app.pipeline in known]
-
-
 def placed(workers: Iterable[Worker]) -> Counter[Placed]:
     """How many servers run what where; what is more in a later plan is a move."""
     found = Counter[Placed]()
@@ -205,17 +165,11 @@ def placed(workers: Iterable[Worker]) -> Counter[Placed]:
     return found
 
 
-def _check_offers(inputs: Inputs, request: Request, name: str, faults: Faults) -> None:
-    profile = inputs.profile
-    offers = [offer for offer in profile.offers.values() if offer.hardware == name]
+def _check_offers(request: Request, name: str, faults: Faults) -> None:
+    offers = sum(offer.hardware == name for offer in request.profile.offers.values())
     if request.budget is not None and not offers:
         faults.in_profile("$.offers", f"{name} has no price, yet the cost is limited", "Add an offer for it.")
-    own = any(
-        run.price_per_hour is not None and run.hardware == name
-        for variant in profile.variants.values()
-        for run in variant.runs
-    )
-    if len(offers) > 1 and (own or any(offer.per for offer in offers)):
+    if offers > 1 and (request.is_paid_by_run(name) or request.is_sold_in_parts(name)):
         faults.in_profile(
             "$.offers",
             f"{name} has several offers, and prices per run or per resource besides",

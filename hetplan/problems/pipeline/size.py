@@ -14,14 +14,14 @@ confirms (`planner.sizing_search`):
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf, log
 from typing import Any, Literal
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.planner.sizing_search import GOOD, LATE, Counts, Search, more_room
+from hetplan.planner.sizing_search import GOOD, LATE, Counts, Refused, Search, Together, more_room
 from hetplan.problems.pipeline.climb import Solved
 from hetplan.problems.pipeline.dealt import Deal, deal_of, key_of, may_deal, of_most
 from hetplan.problems.pipeline.draft import draft
@@ -34,7 +34,6 @@ from hetplan.problems.simulated import Played, Simulations, check_simulator, pla
 from hetplan.problems.waiting import waiting_ms
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Dispatch, Plan
-from hetplan.serving.times import law_of_table
 
 __all__ = ["better_apart", "estimated", "sized"]
 
@@ -210,7 +209,7 @@ class _Candidate:
 
 
 @dataclass
-class _ForDeadline:
+class _ForDeadline(Together):
     """Pipelines as the sizing search asks for them.
 
     Counts are the servers of each configuration, and last which of the routes that were made for them.
@@ -308,8 +307,9 @@ class _ForDeadline:
 
     # Down
 
-    def neighbours(self, counts: Counts) -> Iterator[Counts]:
+    def neighbours(self, counts: Counts, station: Hashable) -> Iterator[Counts]:
         """Better plans: with less room, with paths of other lengths, with another kind of room; with a server less."""
+        del station
         best = self.known[counts]
         if best.room == self.stated and not self.stated.is_none:
             return
@@ -422,11 +422,12 @@ class _ForDeadline:
         """How good it is by the objective, less is better."""
         return self.known[counts].price
 
-    def room(self, counts: Counts) -> float:
+    def room(self, station: Hashable, counts: Counts) -> float:
         """How many times the rate comes before the longest way through, with its waits, takes all of the deadline."""
+        del station
         return self.known[counts].carries
 
-    def look(self, counts: Counts) -> float:
+    def look(self, counts: Counts, stations: Collection[Hashable]) -> Mapping[Hashable, float]:
         """How late a few queries are, over what may be."""
         one = self.known[counts]
         runs = [(count, _length_s(self.p, queries)) for count, queries in (FIRST, (2, self.queries))]
@@ -438,7 +439,7 @@ class _ForDeadline:
                 waiting[load.app or "", load.node or ""] += report.groups[worker.id].waiting.value
         self.known[counts] = one = replace(one, shown=shown, waiting=waiting)
         self._keep(counts, one)
-        return shown.worst
+        return dict.fromkeys(stations, shown.worst)
 
     def _keep(self, counts: Counts, one: _Candidate) -> None:
         """Keep a plan that was looked at: those that meet the SLO by their objective, others by how near they come."""
@@ -452,7 +453,7 @@ class _ForDeadline:
         rank = (1, *(-value for value in worth)) if one.late <= LATE else (0, -one.late)
         self.ask.keep(made, rank=rank, value=abs(worth[0]) if worth else None)
 
-    def confirm(self, counts: Counts) -> Draft | None:
+    def confirm(self, counts: Counts) -> Draft | Refused:
         """The plan, if fresh seeds show that it meets the SLO."""
         made = self.known[counts].draft
         length_s = _length_s(self.p, FIRST[1] if not self.is_close else self.queries, LONGEST_CONFIRMED)
@@ -462,7 +463,7 @@ class _ForDeadline:
             return _bounded(self.p, self.ask, with_shown(made, self.last))
         if self.ask.remaining > 0:
             self.refused.add(counts)
-        return None
+        return Refused(self.stations(counts))
 
     def _plan_of(self, made: Draft) -> Plan:
         return plan_to_simulate("pipeline", self.p.formulation, made, made.chosen)
@@ -602,11 +603,5 @@ def _length_s(p: Pipelines, queries: int, longest: float = LONGEST_CYCLES) -> fl
 
 def _has_constant_times(p: Pipelines, tree: Tree) -> bool:
     """Whether simulation plays some step's times as constants, because their table says no more of them."""
-    profile = p.inputs.profile
-    tables = (
-        profile.tables.get(run.latency or "")
-        for task in tree.tasks
-        for name in task.variants
-        for run in profile.variants[name].runs
-    )
-    return any(table is not None and not law_of_table(table).has_spread for table in tables)
+    runs = p.request.choices(variants=(name for task in tree.tasks for name in task.variants))
+    return any(one.is_timed and not one.law.has_spread for one in runs)

@@ -13,6 +13,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.planner.choices import Choice
+
 __all__ = [
     "ON_LIMIT_MS",
     "Level",
@@ -61,8 +63,9 @@ class Task:
     variant: Places
     hardware: Places
     batch: Places
+    choices: tuple[Choice, ...]
     run: Places
-    """Which of its variant's runs each configuration is."""
+    """Which of these each configuration is, at one batch."""
     ms: Vector
     k: Places
     """Instances on one server: as many as its resources have room for."""
@@ -85,6 +88,10 @@ class Task:
             for name in ("variant", "hardware", "batch", "run", "ms", "k", "qps", "fee", "places")
         }
         return replace(self, **cut)
+
+    def choice(self, place: int) -> Choice:
+        """The run of a configuration."""
+        return self.choices[int(self.run[place])]
 
     def label(self, place: int, hardware: Sequence[str]) -> str:
         """A configuration in words: step/variant@hardware x batch."""

@@ -11,11 +11,12 @@ import numpy as np
 
 from hetplan.dispatch.monitors import forecast
 from hetplan.errors import InputError
+from hetplan.planner.choices import Choice
 from hetplan.planner.request import Application, Request, read_request
 from hetplan.problems import ladder
 from hetplan.problems.faults import Faults, refused
 from hetplan.problems.metrics import higher_is_better
-from hetplan.problems.pipeline.fleet import Fleet, pipelines_of, read_fleet
+from hetplan.problems.pipeline.fleet import Fleet, read_fleet
 from hetplan.problems.pipeline.options import PipelineOptions
 from hetplan.problems.pipeline.rows import Goal
 from hetplan.problems.pipeline.tree import Task, Tree
@@ -23,11 +24,8 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Pipeline
 from hetplan.profiles.plan import Notice
-from hetplan.profiles.profile import Run, Variant
 from hetplan.profiles.slo import RateRange
 from hetplan.serving.law import OffTable
-from hetplan.serving.loads import law_of_run, table_of
-from hetplan.serving.reading import statistic_of
 
 __all__ = ["REFUSED", "Wish", "order_of", "read_wish"]
 
@@ -45,8 +43,8 @@ REFUSED = {
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""
 
-_Row = tuple[int, int, int, int, float, float, int, int]
-"""A configuration: variant, hardware, batch, the place of its run, milliseconds, fee, instances, places."""
+_Row = tuple[int, int, int, Choice, float, float, int, int]
+"""A configuration: variant, hardware, batch, its run, milliseconds, fee, instances, places."""
 
 MOST_TOLD = 8
 
@@ -72,13 +70,13 @@ def read_wish(inputs: Inputs, options: PipelineOptions) -> Wish:
     faults.obstacles(ladder.pipeline(inputs))
     faults.refuse(REFUSED)
     request = read_request(inputs)
-    _judged(inputs, request, faults)
-    fleet = read_fleet(inputs, request, faults, shared=_may_share(inputs, request, options))
+    _judged(request, faults)
+    fleet = read_fleet(request, faults, shared=_may_share(request, options))
     rates = {name: _rate(app, options, faults) for name, app in request.apps.items()}
     weights = _weights(request, rates, faults)
     trees, joins = [], {}
     for name, app in request.apps.items():
-        reader = _Reader(inputs, app, options, fleet, faults, notices)
+        reader = _Reader(fleet.request, app, options, fleet, faults, notices)
         tree = reader.tree(rates[name], weights[name])
         trees.append(tree)
         if (edges := reader.joined()) is not None:
@@ -87,13 +85,13 @@ def read_wish(inputs: Inputs, options: PipelineOptions) -> Wish:
     return Wish(tuple(trees), fleet, _goals(fleet, faults), joins, tuple(notices))
 
 
-def _may_share(inputs: Inputs, request: Request, options: PipelineOptions) -> bool:
+def _may_share(request: Request, options: PipelineOptions) -> bool:
     """Whether steps may share servers.
 
     Not where branches meet again, nor where each offer gets its part of a step, nor where moves count: what a server
     holds changes with any of its steps.
     """
-    edges = [[edge.to for edge in one.edges] for one in pipelines_of(inputs, request)]
+    edges = [[edge.to for edge in one.edges] for one in filter(None, map(request.pipeline, request.apps))]
     joined = any(len(set(to)) < len(to) for to in edges)
     moves = request.moves is not None or "moves" in request.goals
     return options.machines == "shared" and options.offers == "in-turn" and not joined and not moves
@@ -119,13 +117,13 @@ def _goals(fleet: Fleet, faults: Faults) -> tuple[Goal, ...]:
     return ("quality", least) if stated in ((), ("quality",)) else cast(tuple[Goal, ...], stated)
 
 
-def _judged(inputs: Inputs, request: Request, faults: Faults) -> None:
+def _judged(request: Request, faults: Faults) -> None:
     """Every application says how long a response may take; accuracies multiply, so more of them is better."""
     for name, app in request.apps.items():
         if app.strictest is None:
             at = f"$.apps.{name}.latency"
             faults.in_slo(at, "no limit on the response time", 'Add {"percentile": 99, "max_ms": 250}.')
-    higher_is_better(inputs.profile, request, faults)
+    higher_is_better(request, faults)
 
 
 def _rate(app: Application, options: PipelineOptions, faults: Faults) -> float:
@@ -164,7 +162,7 @@ def order_of(pipeline: Pipeline) -> list[str]:
 class _Reader:
     """Reads one application's pipeline."""
 
-    inputs: Inputs
+    request: Request
     app: Application
     options: PipelineOptions
     fleet: Fleet
@@ -178,7 +176,7 @@ class _Reader:
 
     @property
     def pipeline(self) -> Pipeline:
-        return self.inputs.profile.pipelines[self.pipeline_id]
+        return self.request.profile.pipelines[self.pipeline_id]
 
     def joined(self) -> tuple[tuple[int, int], ...] | None:
         """All edges, where some step has several before it."""
@@ -226,13 +224,11 @@ class _Reader:
         return left / self.options.slo_divisor
 
     def _task(self, node: str, place: Mapping[str, int], parent: int) -> Task:
-        profile = self.inputs.profile
         wanted = self.pipeline.nodes[node].task
-        names = [name for name, variant in profile.variants.items() if variant.task == wanted]
         usable: list[str] = []
         rows: list[_Row] = []
-        for name in names:
-            found = list(self._configurations(name, profile.variants[name], len(usable)))
+        for name in self.request.steps(self.app.id).get(node, ()):
+            found = list(self._configurations(name, len(usable)))
             if found:
                 usable.append(name)
                 rows += found
@@ -246,6 +242,7 @@ class _Reader:
         columns = list(zip(*rows, strict=True)) if rows else [()] * 8
         ms, batch = np.array(columns[4], dtype=float), np.array(columns[2], dtype=np.int64)
         instances = np.array(columns[6], dtype=np.int64)
+        choices = {choice: number for number, choice in enumerate(dict.fromkeys(columns[3]))}
         return Task(
             id=node,
             parent=parent,
@@ -255,7 +252,8 @@ class _Reader:
             variant=np.array(columns[0], dtype=np.int64),
             hardware=np.array(columns[1], dtype=np.int64),
             batch=batch,
-            run=np.array(columns[3], dtype=np.int64),
+            choices=tuple(choices),
+            run=np.array([choices[choice] for choice in columns[3]], dtype=np.int64),
             ms=ms,
             k=instances,
             qps=(1.0 - self.options.headroom) * 1000.0 * instances * batch / ms,
@@ -263,66 +261,58 @@ class _Reader:
             places=np.array(columns[7], dtype=np.int64),
         )
 
-    def _configurations(self, name: str, variant: Variant, number: int) -> Iterator[_Row]:
+    def _configurations(self, name: str, number: int) -> Iterator[_Row]:
         """Every way to run a variant."""
-        on = [(listed, run) for listed, run in variant.in_order if run.hardware in self.fleet.hardware]
-        timed = [(listed, run) for listed, run in on if run.latency is not None]
+        on = [one for one in self.request.choices(variants=[name]) if one.hardware in self.fleet.hardware]
+        timed = [one for one in on if one.is_timed]
         if not timed:
             why = "its runs state rates, not latencies" if on else "it has no run on hardware that may be used"
             self.notices.append(Notice(code="W-no-latency", at=f"variants.{name}", text=f"left out: {why}"))
-        for listed, run in timed:
-            if reason := self.fleet.too_large(run):
-                self.notices.append(Notice(code="W-too-large", at=f"variants.{name}", text=f"left out: {reason}"))
+        for one in timed:
+            for resource, room in list(one.lacking.items())[:1]:
+                why = f"it needs {one.needs[resource]:g} {resource}, one {one.hardware} provides {room:g}"
+                self.notices.append(Notice(code="W-too-large", at=f"variants.{name}", text=f"left out: {why}"))
+            if one.lacking:
                 continue
-            place = self.fleet.hardware.index(run.hardware)
-            fee = self.fleet.fee_of(run).nanos / NANO
-            counted = self.fleet.instances_of(run), self.fleet.places_of(run)
-            for batch, ms in self._times(name, run):
-                yield number, place, batch, listed, ms, fee, *counted
+            place = self.fleet.hardware.index(one.hardware)
+            fee = self.fleet.fee_of(one).nanos / NANO
+            counted = self.fleet.instances_of(one), self.fleet.places_of(one)
+            for batch, ms in self._times(one):
+                yield number, place, batch, one, ms, fee, *counted
 
-    def _times(self, name: str, run: Run) -> Iterator[tuple[int, float]]:
+    def _times(self, choice: Choice) -> Iterator[tuple[int, float]]:
         """Milliseconds per batch, at every batch size that was measured."""
-        table = table_of(self.inputs.profile, name, run)
-        law = law_of_run(self.inputs.profile, name, run)
-        missing = [axis for axis in table.axes if axis != "batch" and axis not in law.settings]
+        missing = [axis for axis in choice.table.axes if axis != "batch" and axis not in choice.settings]
         if missing:
             self.faults.in_profile(
-                f"$.tables.{run.latency}.axes",
-                f"the table has the axis {missing[0]}, and the files do not say where on it {name} runs",
+                f"$.tables.{choice.table_id}.axes",
+                f"the table has the axis {missing[0]}, and the files do not say where on it {choice.variant} runs",
                 "Add it to the run's \"at\" or the variant's knobs.",
                 value=missing[0],
             )
             return
         try:
-            statistic, unlike = statistic_of(
-                table, self.options.quantile, named=self._named, at=f"tables.{run.latency}"
-            )
+            statistic, unlike = choice.statistic(self.options, "quantile")
         except InputError as error:
             self.faults.also(error)
             return
         self.notices += [notice for notice in unlike if notice not in self.notices]
-        for size in (run.at["batch"],) if "batch" in run.at else table.axes.get("batch", (1.0,)):
+        for size in choice.measured_batches:
             try:
-                ms = law.ms({}, int(size), statistic)
+                ms = choice.law.ms({}, int(size), statistic)
             except OffTable:
                 continue  # a cell that was never measured is a batch size that is not used
-            yield (int(size) if "batch" in table.axes else 1), ms
-
-    @property
-    def _named(self) -> str:
-        """The option by which the user named a statistic; "" where the default counts."""
-        return "quantile" if "quantile" in self.options.model_fields_set else ""
+            yield (int(size) if "batch" in choice.table.axes else 1), ms
 
     def _quality(self, name: str, node: str) -> float:
-        variant = self.inputs.profile.variants[name]
-        if variant.quality is None:
+        value = self.request.known.quality(name)
+        if value is None:
             if self.pipeline.quality.rule == "table":
                 return 1.0
             self.faults.in_profile(
                 f"$.variants.{name}.quality", f"step {node} needs to know how good it is", 'Add {"value": 0.9}.'
             )
             return 1.0
-        value = variant.quality.value
         if not 0.0 <= value <= 1.0:
             percent = f" Is this percent? Write {value / 100:g}." if 1.0 < value <= 100.0 else ""
             self.faults.in_profile(
@@ -340,7 +330,7 @@ class _Reader:
                 continue
             fanout = edge.fanout
             if isinstance(fanout, dict):
-                unknown = sorted(set(fanout) - {"*"} - set(self.inputs.profile.variants))
+                unknown = sorted(set(fanout) - {"*"} - self.request.known.variants)
                 if unknown:
                     self.faults.in_profile(
                         f"$.pipelines.{self.pipeline_id}.edges[{number}].fanout",
@@ -375,7 +365,7 @@ class _Reader:
             self.faults.in_profile(
                 at, f"not all paths are measured: {listed}", 'Measure them, or set "rule": "product".'
             )
-        known = set(self.inputs.profile.variants)
+        known = self.request.known.variants
         for key, value in quality.paths.items():
             steps = [step.partition("=") for step in key.split("/")]
             strange = [name for node, _, name in steps if node not in self.pipeline.nodes or name not in known]

@@ -15,11 +15,10 @@ from hetplan.problems.policy.form import Asked, Group, Solved
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.problems.policy.why import overload_notice
 from hetplan.problems.policy.wish import bought
-from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice, Promise, Route, Valid
 from hetplan.profiles.plan_dispatch_further import Estimate, QueueSlackDispatch
 from hetplan.profiles.plan_policy import Expected, Otherwise, PolicyTable
-from hetplan.profiles.workers import Load, Serve, Worker
+from hetplan.profiles.workers import Serve, Worker
 
 __all__ = ["draft"]
 
@@ -45,7 +44,7 @@ def draft(
     for several in groups:
         group, app = several[0].group, several[0].group.wish.app.id
         for offer, count in _offers(asked, group, discipline):
-            worker = _worker(inputs, len(workers) + 1, group, offer, count)
+            worker = _worker(len(workers) + 1, group, offer, count)
             worker = names.named(worker) if running else worker
             workers.append(worker)
             part = count / group.workers
@@ -70,20 +69,10 @@ def draft(
     )
 
 
-def _worker(inputs: Inputs, number: int, group: Group, offer: str | None, count: int) -> Worker:
-    profile, models = inputs.profile, group.models
-    loads = []
-    for k, (name, at) in enumerate(zip(models.names, models.ats, strict=True), start=1):
-        loads.append(
-            Load(
-                id=f"w{number}.{k}",
-                app=group.wish.app.id,
-                variant=name,
-                at=dict(at),
-                artifact=profile.variants[name].weights,
-                serve=Serve(max_batch=int(models.latency_s.shape[1])),
-            )
-        )
+def _worker(number: int, group: Group, offer: str | None, count: int) -> Worker:
+    models, app = group.models, group.wish.app.id
+    serve = Serve(max_batch=int(models.latency_s.shape[1]))
+    loads = [one.load(id=f"w{number}.{k}", app=app, serve=serve) for k, one in enumerate(models.choices, start=1)]
     return Worker(
         id=f"w{number}",
         hardware=models.hardware,

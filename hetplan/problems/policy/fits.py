@@ -11,14 +11,13 @@ from hetplan.profiles.slo import RateRange
 
 if TYPE_CHECKING:
     from hetplan.planner.request import Application, Request
-    from hetplan.profiles.profile import Profile
 
 __all__ = ["obstacles"]
 
 POLICY_OBJECTIVES = {"quality", "goodput", "violations", "servers"}
 
 
-def obstacles(request: Request, profile: Profile) -> Iterator[Obstacle]:
+def obstacles(request: Request) -> Iterator[Obstacle]:
     """What keeps these files from asking for a policy."""
     terms = set(request.goals)
     if foreign := sorted(terms - POLICY_OBJECTIVES):
@@ -28,7 +27,7 @@ def obstacles(request: Request, profile: Profile) -> Iterator[Obstacle]:
     if not own and request.change != type(request.change)():
         text = "a policy is for given workers, and plans no change of them"
         yield Obstacle(text, "$.change", "Leave it out, or name the question.", essential=True)
-    if not own and _is_of_lone_sizes(profile):
+    if not own and _is_of_lone_sizes(request):
         text = "every run states its saturation_qps for one batch size, and a policy decides how large a batch is"
         yield Obstacle(text, "$.tables", "Measure each run at two batch sizes.", essential=True, file="profile")
     if request.budget is not None:
@@ -60,15 +59,14 @@ def _is_of_a_policy(app: Application) -> bool:
     return isinstance(app.demand.rate_qps, RateRange) or app.balancing is not None or app.max_violation_rate is not None
 
 
-def _is_of_lone_sizes(profile: Profile) -> bool:
+def _is_of_lone_sizes(request: Request) -> bool:
     """Whether every run has a highest rate, and was measured at one batch size."""
-    runs = [run for variant in profile.variants.values() for run in variant.runs]
-    tables = [profile.tables.get(run.latency or "") for run in runs]
+    runs = request.choices()
     return bool(runs) and all(
-        run.saturation_qps is not None
-        and table is not None
-        and ("batch" in run.at or len(table.axes.get("batch", (1,))) < 2)
-        for run, table in zip(runs, tables, strict=True)
+        one.saturation_qps is not None
+        and one.is_timed
+        and ("batch" not in one.open_axes or len(one.own_table.axes["batch"]) < 2)
+        for one in runs
     )
 
 

@@ -283,7 +283,7 @@ def read_asked(
     models: dict[tuple[str, str], Models] = {}
     for app in request.apps.values():
         for group in workers:
-            found = read_models(inputs, app, group.hardware, options, faults)
+            found = read_models(request, app, group.hardware, options, faults)
             if found is not None:
                 models[app.id, group.hardware] = found
     asked = Asked(inputs, options, formulation, apps, workers, models, request, start)

@@ -13,19 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
+from hetplan.planner.choices import Choice
 from hetplan.planner.request import Application, Request
 from hetplan.problems.faults import Faults, refused
 from hetplan.problems.metrics import higher_is_better
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
-from hetplan.profiles.profile import Run
 from hetplan.profiles.slo import Arrivals, RateRange
-from hetplan.profiles.tables import Table
 from hetplan.serving.law import Law, OffTable
-from hetplan.serving.loads import law_of_run, table_of, written
-from hetplan.serving.reading import answering, statistic_of
-from hetplan.serving.runs import at_of, runs_on
+from hetplan.serving.loads import written
+from hetplan.serving.reading import answering
 
 __all__ = [
     "REFUSED",
@@ -141,9 +139,8 @@ class Models:
     """What one kind of worker runs, fastest first: `latency_s[m, b - 1]` for b = 1..N + 1."""
 
     hardware: str
-    names: tuple[str, ...]
-    ats: tuple[Mapping[str, float], ...]
-    """Which run of each."""
+    choices: tuple[Choice, ...]
+    """The run of each."""
     latency_s: Floats
     accuracy: Floats
     notices: tuple[Notice, ...] = ()
@@ -156,12 +153,16 @@ class Models:
         places = list(kept)
         return replace(
             self,
-            names=tuple(self.names[i] for i in places),
-            ats=tuple(self.ats[i] for i in places),
+            choices=tuple(self.choices[i] for i in places),
             latency_s=self.latency_s[places],
             accuracy=self.accuracy[places],
             sets=(),
         )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The models themselves."""
+        return tuple(one.variant for one in self.choices)
 
     @property
     def fastest_s(self) -> float:
@@ -305,7 +306,7 @@ def bought(
 def read_apps(inputs: Inputs, request: Request, faults: Faults) -> tuple[AppWish, ...]:
     """Every application that is asked for."""
     faults.refuse(REFUSED)
-    higher_is_better(inputs.profile, request, faults)
+    higher_is_better(request, faults)
     wishes = (_read_app(inputs, app, faults) for app in request.apps.values())
     return tuple(wish for wish in wishes if wish is not None)
 
@@ -426,14 +427,15 @@ def dispersion(times_s: Floats, window_s: float) -> float:
 
 
 def read_models(
-    inputs: Inputs, app: Application, hardware: str, options: PolicyOptions, faults: Faults
+    request: Request, app: Application, hardware: str, options: PolicyOptions, faults: Faults
 ) -> Models | None:
     """The models that an application may run on some hardware; None where a fault was found."""
-    before, reading = len(faults.found), _Reading(inputs, hardware, options, faults)
+    before, reading = len(faults.found), _Reading(options, faults)
     rows = []
     for name in app.variants:
+        runs = request.choices(variants=[name], hardware=hardware)
         try:
-            row = reading.model(name) if runs_on(inputs.profile, name, hardware) else None
+            row = reading.model(runs) if runs else None
         except InputError as error:
             faults.also(error)
         else:
@@ -444,21 +446,16 @@ def read_models(
         why = f"no variant that it may run has a run on {hardware}"
         faults.in_slo(f"$.apps.{app.id}.runs", why, "Profile one, or name others.")
         return None
-    rows.sort(key=lambda row: (row.latency_s[0], -row.accuracy, row.name))
-    models = Models(
-        hardware,
-        tuple(row.name for row in rows),
-        tuple(row.at for row in rows),
-        np.stack([row.latency_s for row in rows]),
-        np.array([row.accuracy for row in rows]),
-        tuple(reading.notices),
-    )
+    rows.sort(key=lambda row: (row[1][0], -(row[0].quality or 0.0), row[0].variant))
+    accuracy = np.array([choice.quality or 0.0 for choice, _ in rows])
+    choices, latencies = zip(*rows, strict=True)
+    models = Models(hardware, choices, np.stack(latencies), accuracy, tuple(reading.notices))
     best = pareto(models.latency_s[:, 0], models.accuracy) if options.pareto else list(range(len(rows)))
-    provides = inputs.profile.hardware[hardware].provides
-    if fitting_sets([rows[place].needs for place in best], provides)[0] == [tuple(range(len(best)))]:
+    provides, needs = request.profile.hardware[hardware].provides, [choice.needs for choice in choices]
+    if fitting_sets([needs[place] for place in best], provides)[0] == [tuple(range(len(best)))]:
         return models.only(best)
     # A model that another one beats may be the one that there is room for.
-    sets, every = fitting_sets([row.needs for row in rows], provides)
+    sets, every = fitting_sets(needs, provides)
     if not sets:
         why = f"no model that it may run fits a worker of {hardware}"
         faults.in_slo(f"$.apps.{app.id}.runs", why, "Name smaller ones, or let the hardware provide more.")
@@ -466,45 +463,30 @@ def read_models(
     return replace(models, sets=tuple(sets), all_sets=every)
 
 
-@dataclass(frozen=True)
-class _Row:
-    """One model."""
-
-    name: str
-    at: Mapping[str, float]
-    accuracy: float
-    latency_s: Floats
-    needs: Mapping[str, float]
-
-
 @dataclass
 class _Reading:
     """Reads the models of one hardware; faults and notices are collected."""
 
-    inputs: Inputs
-    hardware: str
     options: PolicyOptions
     faults: Faults
     notices: list[Notice] = field(default_factory=list)
 
-    def model(self, name: str) -> _Row | None:
-        """A model with its latencies; None where a fault was found, which is kept."""
-        variant, options = self.inputs.profile.variants[name], self.options
-        accuracy = variant.quality.value if variant.quality is not None else None
+    def model(self, runs: Sequence[Choice]) -> tuple[Choice, Floats] | None:
+        """The run of a model that workers hold, and its latencies; None where a fault was found, which is kept."""
+        name, accuracy, options = runs[0].variant, runs[0].quality, self.options
         if accuracy is None or not 0 <= accuracy <= 1:
             hint = "is this a percentage? Write a fraction." if accuracy is not None and 1 < accuracy <= 100 else ""
             why = "a policy weighs models by accuracy, a fraction"
             self.faults.in_profile(f"$.variants.{name}.quality", why, hint or "Add it.", value=accuracy)
-        chosen = self._chosen(name)
-        if chosen is None:
+        choice = self._chosen([one for one in runs if one.is_timed])
+        if choice is None:
             why, remedy = "a policy needs a latency table", "Give the run a table of latency_ms."
             self.faults.in_profile(f"$.variants.{name}.runs", why, remedy)
             return None
-        run, table = chosen
-        at = f"tables.{table.name}"
-        statistic = self._statistic(table)
-        law = law_of_run(self.inputs.profile, name, run)
-        measured = self._measured(law, statistic, f"$.{at}")
+        at = f"tables.{choice.table.name}"
+        statistic, unlike = choice.statistic(options, "percentile")
+        self.notices += unlike
+        measured = self._measured(choice.law, statistic, f"$.{at}")
         if measured is None:
             return None
         batches, times_ms = measured
@@ -518,34 +500,23 @@ class _Reading:
         if options.queue_max > batches.max():
             text = f"batches above {batches.max():g}, the largest measured, are extrapolated"
             self.notices.append(Notice(code="W-extrapolated", at=at, text=text))
-        return _Row(name, at_of(run), float(accuracy or 0.0), latency_ms / 1000.0, run.needs)
+        return choice, latency_ms / 1000.0
 
-    def _chosen(self, name: str) -> tuple[Run, Table] | None:
-        """The run that a worker holds, with its table: of several the fastest with one query, whatever their order."""
-        profile = self.inputs.profile
-        runs = [run for run in runs_on(profile, name, self.hardware) if run.latency is not None]
-        tables = [(run, table_of(profile, name, run)) for run in sorted(runs, key=lambda run: written(run.at))]
-        if len({table.name for _, table in tables}) > 1:
-            tables.sort(key=lambda pair: self._alone_ms(name, *pair))
-            text = (
-                f"{name} has several runs on {self.hardware}: workers hold the fastest, at {written(tables[0][0].at)}"
-            )
+    def _chosen(self, runs: Sequence[Choice]) -> Choice | None:
+        """The run that a worker holds: of several the fastest with one query, whatever their order."""
+        runs = sorted(runs, key=lambda one: written(one.at))
+        if len({one.table.name for one in runs}) > 1:
+            runs.sort(key=self._alone_ms)
+            name, held = runs[0].variant, written(runs[0].at)
+            text = f"{name} has several runs on {runs[0].hardware}: workers hold the fastest, at {held}"
             self.notices.append(Notice(code="W-run", at=f"variants.{name}.runs", text=text))
-        return tables[0] if tables else None
+        return runs[0] if runs else None
 
-    def _alone_ms(self, name: str, run: Run, table: Table) -> float:
+    def _alone_ms(self, choice: Choice) -> float:
         try:
-            statistic = answering(table.statistics, self.options.percentile)
-            return law_of_run(self.inputs.profile, name, run).ms({}, 1, statistic)
+            return choice.law.ms({}, 1, answering(choice.law.statistics, self.options.percentile))
         except OffTable:
             return np.inf
-
-    def _statistic(self, table: Table) -> str:
-        """The statistic that is planned with; one that the options name has to be there."""
-        named = "percentile" if "percentile" in self.options.model_fields_set else ""
-        found, notices = statistic_of(table, self.options.percentile, named=named, at=f"tables.{table.name}")
-        self.notices += notices
-        return found
 
     def _measured(self, law: Law, statistic: str, place: str) -> tuple[Floats, Floats] | None:
         """Batches and milliseconds that were measured at the run's settings."""

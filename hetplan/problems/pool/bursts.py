@@ -26,8 +26,6 @@ from numpy.typing import NDArray
 from hetplan.planner.forms.milp import Builder
 from hetplan.planner.tolerances import SLIP
 from hetplan.problems.pool.letters import Counts, Matrix, Pool, Vector
-from hetplan.serving.reading import settings_of
-from hetplan.serving.times import law_of_table
 from hetplan.serving.window import Window, busiest, least_work, time_after
 
 __all__ = ["Burst", "bursts_of"]
@@ -80,7 +78,7 @@ def bursts_of(pool: Pool) -> Sequence[Burst]:
     """The bursts that ask for more machines than the rate does; none where it is not known when queries come."""
     arrivals, rate = pool.wish.app.demand.arrivals, pool.wish.rate_qps
     found = list[Burst]()
-    for target in pool.wish.app.targets if rate and not any(kind.is_rate for kind in pool.types) else ():
+    for target in pool.wish.app.targets if rate and all(kind.is_timed for kind in pool.types) else ():
         limit = target.limit_ms()
         window = busiest(arrivals, rate or 0.0, limit / 1000.0, target.left) if limit > 0.0 else None
         while window is not None and window.count.size * pool.L.size > MOST_COLUMNS:
@@ -97,12 +95,9 @@ def _works(pool: Pool, limit_ms: float) -> tuple[Matrix, NDArray[np.bool_]]:
     """What queries take of an instance of each type; and of which types times vary."""
     varies = np.zeros(len(pool.types), dtype=bool)
     works = np.where(limit_ms * (1 + SLIP) >= pool.L, pool.L, np.inf)
-    knobs = pool.inputs.profile.variants[pool.wish.variant].knobs
     for t, kind in enumerate(pool.types):
-        settings = settings_of(knobs={}, at=kind.run.at, variant_knobs=knobs)
-        law = law_of_table(pool.inputs.profile.tables[kind.table_id], at=settings)
-        varies[t] = law.has_spread
-        for s, point in enumerate(pool.wish.points) if law.has_spread else ():
-            times = law.distribution(point)
+        varies[t] = kind.law.has_spread
+        for s, point in enumerate(pool.wish.points) if varies[t] else ():
+            times = kind.law.distribution(point)
             works[s, t] = works[s, t] if times is None else min(works[s, t], least_work(times, limit_ms))
     return works, varies

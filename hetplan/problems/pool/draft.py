@@ -15,9 +15,8 @@ from hetplan.problems.pool.rates import Chosen, Rated
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Valid
 from hetplan.profiles.tables import Table
-from hetplan.profiles.workers import Load, Worker
+from hetplan.profiles.workers import Worker
 from hetplan.serving.reading import answering
-from hetplan.serving.runs import at_of
 
 if TYPE_CHECKING:
     from hetplan.problems.pool.rates import Simulated
@@ -48,15 +47,15 @@ def draft(pool: Pool, chosen: Chosen, reported: Sequence[Reported], *, threshold
     fluid = Promise(
         app=app, quantity="fluid_rate_qps", relation=">=", value=rated.lam, model="fluid", extrapolated=extrapolated
     )
-    tables = {pool.types[t].table_id: pool.types[t].table_id for t in used}
-    single = not any(pool.types[t].is_rate for t in used)
+    tables = {pool.types[t].table_id: pool.types[t].own_table for t in used}
+    single = all(pool.types[t].is_timed for t in used)
     dispatch = _dispatch(pool, counts, single, threshold)
     notices = (*_read(pool, used), *_warnings(pool, used, counts, single, chosen.simulated is not None))
     return Draft(
         workers=workers,
         routing={app: _routes(pool, counts, rated.share, groups)},
         dispatch={app: dispatch},
-        tables={name: _needed(pool.inputs.profile.tables[name], pool) for name in tables}
+        tables={name: _needed(table, pool) for name, table in tables.items()}
         if dispatch.rule == "matching/1" or dispatch.rule == "earliest/1"
         else {},
         actions=transition(pool.request.running, workers, offers=pool.inputs.profile.offers),
@@ -100,15 +99,16 @@ def _missed(pool: Pool, planned: float) -> dict[str, Any]:
 
 def worker_groups(pool: Pool, counts: Counts) -> list[tuple[int, Worker]]:
     """(offer, worker group) of every offer in use."""
-    names, weights = Names(pool.request.running), pool.inputs.profile.variants[pool.wish.variant].weights
+    names = Names(pool.request.running)
     groups: list[tuple[int, Worker]] = []
     for o in np.flatnonzero(counts):
         offer, t = pool.offers[int(o)], int(pool.of[o])
-        run = pool.types[t].run
-        named = {"app": pool.wish.app.id, "variant": pool.wish.variant, "artifact": weights, "at": at_of(run)}
-        loads = (Load.model_validate({"id": "any", **named}),) * pool.k[t]
+        kind = pool.types[t]
+        loads = (kind.load(app=pool.wish.app.id),) * pool.k[t]
         queue: Literal["shared", "per-load"] = "per-load" if len(loads) > 1 else "shared"
-        worker = Worker(id="any", hardware=run.hardware, offer=offer.id, count=int(counts[o]), queue=queue, loads=loads)
+        worker = Worker(
+            id="any", hardware=kind.hardware, offer=offer.id, count=int(counts[o]), queue=queue, loads=loads
+        )
         groups.append((int(o), names.named(worker)))
     return groups
 

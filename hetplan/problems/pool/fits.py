@@ -10,12 +10,11 @@ from hetplan.profiles.slo import RateRange
 
 if TYPE_CHECKING:
     from hetplan.planner.request import Application, Request
-    from hetplan.profiles.profile import Profile
 
 __all__ = ["obstacles"]
 
 
-def obstacles(request: Request, profile: Profile) -> Iterator[Obstacle]:
+def obstacles(request: Request) -> Iterator[Obstacle]:
     """What keeps these files from asking for a pool."""
     if len(request.apps) != 1:
         text = f"a pool serves one application; the SLO has {len(request.apps)}"
@@ -49,7 +48,7 @@ def obstacles(request: Request, profile: Profile) -> Iterator[Obstacle]:
         if (field := _over_time(request, app)) is not None:
             text = "a pool is sized for one period with a rate in queries per second"
             yield Obstacle(text, field, 'Write "rate_qps" in its place.')
-        if demand.mix is None and any(_varies(profile, one) for one in names[:1]):
+        if demand.mix is None and any(one.open_axes for one in request.choices(variants=names[:1])):
             text = "a pool needs demand.mix, the sizes of queries and their shares"
             remedy = 'Write {"axes": ["batch"], "bins": [[16], [64]], "share": [0.7, 0.3]}.'
             yield Obstacle(text, f"{at}.demand.mix", remedy)
@@ -62,9 +61,3 @@ def _over_time(request: Request, app: Application) -> str | None:
     if app.demand.series is not None:
         return f"$.apps.{app.id}.demand.series"
     return "$.horizon.periods" if request.horizon.periods > 1 else None
-
-
-def _varies(profile: Profile, variant: str) -> bool:
-    """Whether any table of the variant has an axis that its run leaves open."""
-    tables = [(run, profile.tables.get(run.latency or run.rate or "")) for run in profile.variants[variant].runs]
-    return any(table is not None and not run.at.keys() >= table.axes.keys() for run, table in tables)

@@ -190,17 +190,16 @@ def counted(pool: Pool, counts: Counts) -> str:
 
 def too_poor(pool: Pool) -> Infeasible | None:
     """The one variant against the quality that is asked for."""
-    app = pool.wish.app
-    quality = pool.inputs.profile.variants[pool.wish.variant].quality
+    app, quality = pool.wish.app, pool.types[0].quality
     if not app.has_quality_limit:
         return None
     at = f"slo.apps.{app.id}.quality"
     if quality is None:
         return Infeasible(why=(f"{pool.wish.variant} states no quality, and {at} asks for one",))
     for side, bound in (("min", app.floor), ("max", app.ceiling)):
-        if bound is not None and (quality.value < bound if side == "min" else quality.value > bound):
-            repair = change(f"{at}.{side}", bound, quality.value, more=", or run another variant")
-            return Infeasible(why=(f"{pool.wish.variant} has quality {quality.value:g}",), repairs=(repair,))
+        if bound is not None and (quality < bound if side == "min" else quality > bound):
+            repair = change(f"{at}.{side}", bound, quality, more=", or run another variant")
+            return Infeasible(why=(f"{pool.wish.variant} has quality {quality:g}",), repairs=(repair,))
     return None
 
 

@@ -39,20 +39,21 @@ those in time.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.planner.choices import Choice
+from hetplan.planner.machine_limits import MachineLimit, keeps, machine_limits
 from hetplan.planner.request import Application, Offer, Request, cheapest_first
 from hetplan.planner.terms import Tools
 from hetplan.problems.pool.options import PoolOptions
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
-from hetplan.profiles.profile import Run
 
-__all__ = ["Counts", "Matrix", "Pool", "Times", "Type", "Vector", "Wish"]
+__all__ = ["Counts", "Matrix", "Pool", "Times", "Vector", "Wish"]
 
 
 Matrix = NDArray[np.float64]
@@ -78,29 +79,6 @@ class Wish:
     def max_ms(self) -> float | None:
         """The latency target as the file states it (None where there is none)."""
         return self.app.targets[-1].max_ms if self.app.targets else None
-
-
-@dataclass(frozen=True)
-class Type:
-    """A machine type that runs the variant; `Pool.request` has what it costs and how many there are."""
-
-    run: Run
-    per_machine: int = 1
-
-    @property
-    def hardware(self) -> str:
-        """Its hardware's id."""
-        return self.run.hardware
-
-    @property
-    def is_rate(self) -> bool:
-        """Whether its table gives requests per second, several being served at once, and not times of single ones."""
-        return self.run.latency is None
-
-    @property
-    def table_id(self) -> str:
-        """The table of its times or rates."""
-        return self.run.latency or self.run.rate or ""
 
 
 @dataclass(frozen=True)
@@ -133,7 +111,7 @@ class Pool:
 
     inputs: Inputs
     wish: Wish
-    types: tuple[Type, ...]
+    types: tuple[Choice, ...]
     request: Request
     """Its machine types are those of `types`, in the same order."""
     times: Times
@@ -244,6 +222,14 @@ class Pool:
     def rentable(self) -> list[int]:
         """Types of which at least one instance may be had."""
         return [t for t, kind in enumerate(self.request.machines) if kind.available > 0]
+
+    def allows(self, counts: Sequence[int] | Counts) -> bool:
+        """Whether so many machines of each offer may be rented; money apart."""
+        return keeps(self._limits, np.asarray(counts, dtype=float))
+
+    @cached_property
+    def _limits(self) -> tuple[MachineLimit, ...]:
+        return tuple(machine_limits(replace(self.request, budget=None)))
 
     def missed(self, there: NDArray[np.bool_]) -> NDArray[np.int64]:
         """The classes that no type of those that are `there` may serve."""

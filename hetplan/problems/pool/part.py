@@ -40,7 +40,7 @@ def cone(part: Cone, at_capacities: AtCapacities, *, simulate: Callable[..., Any
     """
     options = validate(FluidOptions, {**part.options, "size": "planned"}, file="options")
     pool = PoolQuestion.from_inputs(part.any_number(), options, formulation="fluid-milp", tools=Tools())
-    part.run_on((kind.hardware, kind.run.needs, kind.per_machine) for kind in pool.types)
+    part.run_on((kind.hardware, kind.needs, kind.per_machine) for kind in pool.types)
     none = np.zeros(len(pool.types))
     # Where nothing is left free, no dispatcher carries more: one may let as many be late as percentiles allow. A fleet
     # is also searched by it, so that dropped queries are answered there; one who drops them may do with less.

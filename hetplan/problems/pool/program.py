@@ -14,7 +14,8 @@ import numpy as np
 
 from hetplan.planner.answer import Answer
 from hetplan.planner.forms.milp import Builder, Elastic, Milp
-from hetplan.planner.program import PRICE_OF_SLACK, Expression, Uses, grant, rent
+from hetplan.planner.machine_limits import PRICE_OF_SLACK
+from hetplan.planner.program import Expression, Uses, grant, rent
 from hetplan.problems.pool.letters import Counts, Matrix, Pool, Vector
 
 if TYPE_CHECKING:

@@ -74,9 +74,9 @@ class PoolQuestion(Pool):
         chosen = cast(PoolOptions, options)
         faults, notices = Faults.of(inputs), list[Notice]()
         request = read_request(inputs)
-        wish = read_wish(inputs, request, faults)
-        types, request = read_types(inputs, request, wish, faults, notices)
-        times = read_columns(inputs, wish, types, chosen, faults, notices)
+        wish = read_wish(request, faults)
+        types, request = read_types(request, wish, faults, notices)
+        times = read_columns(wish, types, chosen, faults, notices)
         if wish.rate_qps is not None or inputs.measured is not None or chosen.model_fields_set & _TO_AGREE:
             from hetplan.problems.pool.reading import check_all
 

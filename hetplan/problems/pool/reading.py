@@ -8,19 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from hetplan.errors import Fault, InputError
+from hetplan.planner.choices import Choice
 from hetplan.planner.request import PLENTY, Application, Request
 from hetplan.problems.faults import Faults, refuse_not_provided, refused
-from hetplan.problems.pool.letters import Matrix, Times, Type, Vector, Wish
+from hetplan.problems.pool.letters import Matrix, Times, Vector, Wish
 from hetplan.problems.pool.options import LatencyStat, PoolOptions
 from hetplan.profiles.fields import money_text
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.operating_points import Limit, Verdict, judge, nearest
 from hetplan.profiles.plan import Notice
-from hetplan.profiles.profile import Hardware, Profile, Run, Variant
 from hetplan.profiles.slo import RateRange
 from hetplan.profiles.tables import Statistic, Table
-from hetplan.serving.reading import point_of, settings_of, statistic_of
-from hetplan.serving.runs import instances_on, runs_on
+from hetplan.serving.reading import point_of, statistic_of
 
 __all__ = [
     "REFUSED",
@@ -49,23 +48,22 @@ REFUSED = {
 """Fields of the SLO that this question does not keep: why, and what to write instead."""
 
 
-def read_wish(inputs: Inputs, request: Request, faults: Faults) -> Wish:
+def read_wish(request: Request, faults: Faults) -> Wish:
     """Which pool is asked for; raises with every fault when that cannot be read at all."""
-    profile = inputs.profile
     if len(request.apps) != 1:
         why = f"a pool serves one application, and the file has {len(request.apps)}"
         faults.in_slo("$.apps", why, "Give one app per file.")
         faults.settle()
     (app,) = request.apps.values()
     names = app.variants
-    if len(names) != 1 or names[0] not in profile.variants:
+    if len(names) != 1 or names[0] not in request.known.variants:
         why, found = "a pool runs one variant of the profile", ", ".join(names) or "none"
-        remedy = f'Write {{"variants": ["..."]}} with one of {", ".join(sorted(profile.variants)[:8])}.'
+        remedy = f'Write {{"variants": ["..."]}} with one of {", ".join(sorted(request.known.variants)[:8])}.'
         faults.in_slo(f"$.apps.{app.id}.runs", why, remedy, value=found)
         faults.settle()
     p = np.array(app.classes.shares, dtype=float)
     faults.refuse(REFUSED)
-    refuse_not_provided(inputs.profile, request, faults)
+    refuse_not_provided(request, faults)
     rate, then_cheapest = _objective(request, app, faults)
     faults.refuse_all_network(app)
     return Wish(app, names[0], app.classes.points, p / p.sum(), rate, then_cheapest)
@@ -111,29 +109,22 @@ NOISY = 0.1
 """Above this std/mean the mean says too little about the 99th percentile."""
 
 
-def read_types(
-    inputs: Inputs, request: Request, wish: Wish, faults: Faults, notices: list[Notice]
-) -> tuple[list[Type], Request]:
-    """The types that can be rented for the variant, and what they cost."""
-    profile = inputs.profile
-    variant = profile.variants[wish.variant]
-    types: list[Type] = []
-    own_price: dict[str, int] = {}
+def read_types(request: Request, wish: Wish, faults: Faults, notices: list[Notice]) -> tuple[list[Choice], Request]:
+    """The ways to run the variant, one on each hardware that can be rented; and what machines cost."""
+    types = list[Choice]()
     without: dict[str, str] = {}
-    for name in dict.fromkeys(run.hardware for run in variant.runs):
-        hardware = profile.hardware.get(name)
-        if hardware is None or not request.lists(name):
+    as_listed = sorted(request.choices(variants=[wish.variant]), key=lambda one: one.place)
+    for name in dict.fromkeys(one.hardware for one in as_listed if request.lists(one.hardware)):
+        kind = _alone_on(request, wish.variant, name, faults)
+        if kind is None:
             continue
-        run = _run_on(profile, wish.variant, name, faults)
-        if run is None:
-            continue
-        if _too_small(run, hardware, notices):
+        if kind.lacking:
+            notices.append(Notice(code="W-too-small", at=f"hardware.{name}", text=_too_small(kind)))
             without[name] = "it is too small for the variant"
             continue
-        if run.price_per_hour is not None:
-            own_price[name] = run.price_per_hour
-        types.append(Type(run, instances_on(run, hardware)))
-    request = request.renting(profile, (kind.hardware for kind in types), own_price=own_price)
+        types.append(kind)
+    own_price = {kind.hardware: kind.own_price for kind in types if kind.own_price is not None}
+    request = request.renting(request.profile, (kind.hardware for kind in types), own_price=own_price)
     offered = {kind.id for kind in request.machines}
     for kind in types:
         if kind.hardware not in offered:
@@ -142,67 +133,57 @@ def read_types(
     types = [kind for kind in types if kind.hardware in offered]
     free = min((offer.nanos for offer in request.offers), default=0) * PLENTY <= (request.budget or 0)
     if request.instances or free:
-        check_types(inputs, wish, request, without, faults, notices)
+        check_types(wish, request, without, faults, notices)
     return types, request
 
 
-def _too_small(run: Run, hardware: Hardware, notices: list[Notice]) -> bool:
-    """Whether the run needs what its hardware does not provide: hardware that lists anything lists all it has."""
-    provides = hardware.provides
-    if not provides:
-        return False
+def _too_small(kind: Choice) -> str:
+    """Why a machine does not hold an instance."""
+    provides = kind.machine.provides
     short = [
-        f"{need:g} {resource}, which hardware.{run.hardware}.provides does not list"
-        if resource not in provides
-        else f"{need:g} {resource} of {provides[resource]:g}"
-        for resource, need in run.needs.items()
-        if need > provides.get(resource, 0.0)
+        f"{kind.needs[resource]:g} {resource}"
+        + (f" of {room:g}" if resource in provides else f", which hardware.{kind.hardware}.provides does not list")
+        for resource, room in kind.lacking.items()
     ]
-    if short:
-        text = f"left out, the variant needs {' and '.join(short)}"
-        notices.append(Notice(code="W-too-small", at=f"hardware.{run.hardware}", text=text))
-    return bool(short)
+    return f"left out, the variant needs {' and '.join(short)}"
 
 
-def _run_on(profile: Profile, variant: str, hardware: str, faults: Faults) -> Run | None:
+def _alone_on(request: Request, variant: str, hardware: str, faults: Faults) -> Choice | None:
     """The run on a hardware; of several, the one measured with one query at a time at the variant's own settings."""
-    runs = runs_on(profile, variant, hardware)
-    settings = {**profile.variants[variant].knobs, "batch": 1}
-    fitting = [run for run in runs if all(settings.get(name) == value for name, value in run.at.items())]
+    runs = request.choices(variants=[variant], hardware=hardware)
+    fitting = [one for one in runs if one.is_alone]
     if len(runs) > 1 and not fitting:
         why = f"several runs on {hardware}, and none says how long a single query takes"
         faults.in_profile(f"$.variants.{variant}.runs", why, 'Add one at {"batch": 1}, or keep one without `at`.')
         return None
-    return max(fitting or runs, key=lambda run: len(run.at))
+    return max(fitting or runs, key=lambda one: len(one.at))
 
 
 def read_columns(
-    inputs: Inputs, wish: Wish, types: Sequence[Type], options: PoolOptions, faults: Faults, notices: list[Notice]
+    wish: Wish, types: Sequence[Choice], options: PoolOptions, faults: Faults, notices: list[Notice]
 ) -> Times:
     """Service times of every class on every type."""
     shape = (len(wish.points), len(types))
     mean, compared = np.full(shape, np.inf), np.full(shape, np.inf)
     std, largest = np.full(shape, np.nan), np.full(shape, np.nan)
     extrapolated = np.zeros(shape, dtype=bool)
-    knobs = inputs.profile.variants[wish.variant].knobs
     named = "latency_stat" if "latency_stat" in options.model_fields_set else ""
     refuted: list[str] = []
     for j, kind in enumerate(types):
-        table, at = inputs.profile.tables[kind.table_id], f"tables.{kind.table_id}"
-        settings = settings_of(knobs={}, at=kind.run.at, variant_knobs=knobs)
-        if not _covers(table, {**settings, **wish.points[0]}, kind, wish, faults):
+        table, at = kind.own_table, f"tables.{kind.table_id}"
+        if not _covers(kind, wish, faults):
             continue
-        points = [point_of(table.axes, settings, point) for point in wish.points]
+        points = [point_of(table.axes, kind.settings, point) for point in wish.points]
         try:
             held, unlike = statistic_of(table, "mean", at=at)
             read = table.read(points, held)
             extrapolated[:, j] = read.extrapolated
-            if kind.is_rate:
-                rates = rates_under(table, points, read.values, kind, wish, refuted, notices)
+            if not kind.is_timed:
+                rates = rates_under(points, read.values, kind, wish, refuted, notices)
                 serves = rates > 0
                 mean[serves, j] = 1000.0 / rates[serves]
                 compared[serves, j] = 0.0
-                check_given(table, kind, wish, faults, notices)
+                check_given(kind, wish, faults, notices)
                 _check_size(kind, mean[:, j], faults)
                 continue
             mean[:, j] = read.values
@@ -241,13 +222,13 @@ def _if_known(values: Matrix) -> Matrix | None:
     return None if np.isnan(values).any() else values
 
 
-def _covers(table: Table, point: dict[str, float], kind: Type, wish: Wish, faults: Faults) -> bool:
-    wanted = "requests_per_s" if kind.is_rate else "latency_ms"
+def _covers(kind: Choice, wish: Wish, faults: Faults) -> bool:
+    table, wanted = kind.own_table, "latency_ms" if kind.is_timed else "requests_per_s"
     if table.quantity != wanted:
         at = f"$.tables.{kind.table_id}.quantity"
         faults.in_profile(at, f"{wanted} is needed here", "Name another table.", value=table.quantity)
         return False
-    missing = [axis for axis in table.axes if axis != "batch" and axis not in point]
+    missing = [axis for axis in table.axes if axis not in {"batch", *kind.settings, *wish.points[0]}]
     if missing:
         why = f"table {kind.table_id} varies with {', '.join(missing)}, which the mix does not name"
         remedy = "Add the axis to the mix, or fix it in the run's `at`."
@@ -255,7 +236,7 @@ def _covers(table: Table, point: dict[str, float], kind: Type, wish: Wish, fault
     return not missing
 
 
-def _check_size(kind: Type, mean: Matrix, faults: Faults) -> None:
+def _check_size(kind: Choice, mean: Matrix, faults: Faults) -> None:
     absurd = mean[np.isfinite(mean) & ((mean < LEAST_MS) | (mean > MOST_MS))]
     if absurd.size:
         why, remedy = (
@@ -265,14 +246,14 @@ def _check_size(kind: Type, mean: Matrix, faults: Faults) -> None:
         faults.in_profile(f"$.tables.{kind.table_id}", why, remedy, value=f"{absurd[0]:g} ms")
 
 
-def _check_target(types: Sequence[Type], wish: Wish, faults: Faults) -> None:
-    if not wish.app.targets and any(not kind.is_rate for kind in types):
+def _check_target(types: Sequence[Choice], wish: Wish, faults: Faults) -> None:
+    if not wish.app.targets and any(kind.is_timed for kind in types):
         why = "tables of latency need a latency target to be compared with"
         remedy = 'Add {"of": "response", "percentile": 99, "max_ms": ...}.'
         faults.in_slo(f"$.apps.{wish.app.id}.latency", why, remedy)
 
 
-def _doubts(wish: Wish, types: Sequence[Type], statistic: LatencyStat, std: Matrix, times: Times) -> Iterator[Notice]:
+def _doubts(wish: Wish, types: Sequence[Choice], statistic: LatencyStat, std: Matrix, times: Times) -> Iterator[Notice]:
     """What is odd about tables that were read without a fault."""
     one_axis = len(wish.points[0]) == 1
     by_size = np.argsort([next(iter(point.values()), 0.0) for point in wish.points])
@@ -281,7 +262,7 @@ def _doubts(wish: Wish, types: Sequence[Type], statistic: LatencyStat, std: Matr
         if times.extrapolated[:, j].any():
             n = int(times.extrapolated[:, j].sum())
             yield Notice(code="W-extrapolated", at=at, text=f"{n} of {len(mean)} bins are outside the table")
-        if kind.is_rate or np.isinf(mean).any():
+        if not kind.is_timed or np.isinf(mean).any():
             continue
         noise = 0.0 if statistic != "mean" or np.isnan(std[:, j]).any() else float((std[:, j] / mean).max())
         if noise > NOISY:
@@ -298,8 +279,9 @@ def _doubts(wish: Wish, types: Sequence[Type], statistic: LatencyStat, std: Matr
 UNCHECKED = "W-latency-unchecked"
 
 
-def check_given(table: Table, kind: Type, wish: Wish, faults: Faults, notices: list[Notice]) -> None:
+def check_given(kind: Choice, wish: Wish, faults: Faults, notices: list[Notice]) -> None:
     """A table of rates without runs holds under conditions; the limits must follow from them."""
+    table = kind.own_table
     for i, limit in enumerate(wish.app.limits if not table.points else ()):
         verdict = judge(table.given, [limit])
         if verdict is Verdict.UNCHECKED:
@@ -313,14 +295,14 @@ def check_given(table: Table, kind: Type, wish: Wish, faults: Faults, notices: l
 
 
 def rates_under(
-    table: Table, points: Sequence[Mapping[str, float]], free: Vector, kind: Type, wish: Wish, refuted: list[str],
+    points: Sequence[Mapping[str, float]], free: Vector, kind: Choice, wish: Wish, refuted: list[str],
     notices: list[Notice],
 ) -> Vector:  # fmt: skip
     """Requests per second of each class (`free`: without limits), 0 where every run of its size breaks a limit.
 
     What is refuted is added to `refuted`, what no run says to the notices.
     """
-    limits = wish.app.limits
+    table, limits = kind.own_table, wish.app.limits
     held = table.under(limits)
     if held is table:
         return free
@@ -363,7 +345,6 @@ def _nearest(table: Table, point: Mapping[str, float], limits: Sequence[Limit]) 
 
 
 def check_types(
-    inputs: Inputs,
     wish: Wish,
     request: Request,
     without: Mapping[str, str],
@@ -373,8 +354,7 @@ def check_types(
     """What is demanded and is not there (`without` says why), what nothing limits; and whether anything is there."""
     for hardware, why in without.items():
         _absent(request, hardware, why, faults)
-    variant: Variant = inputs.profile.variants[wish.variant]
-    known = {run.hardware for run in variant.runs}
+    known = {one.hardware for one in request.choices(variants=[wish.variant])}
     for hardware, (least, _) in request.instances.items():
         if hardware not in known and least > 0:
             _absent(request, hardware, f"{wish.variant} has no run on it", faults)
@@ -432,7 +412,7 @@ def _absent(request: Request, hardware: str, why: str, faults: Faults) -> None:
 
 
 def check_all(
-    inputs: Inputs, wish: Wish, types: Sequence[Type], times: Times, options: PoolOptions, faults: Faults
+    inputs: Inputs, wish: Wish, types: Sequence[Choice], times: Times, options: PoolOptions, faults: Faults
 ) -> None:
     """What the files, each sound by itself, may not ask for together with the options of a pool.
 
@@ -462,12 +442,12 @@ def _check_tolerance(wish: Wish, options: PoolOptions, faults: Faults) -> None:
         )
 
 
-def _check_dispatch(wish: Wish, types: Sequence[Type], options: PoolOptions, faults: Faults) -> None:
+def _check_dispatch(wish: Wish, types: Sequence[Choice], options: PoolOptions, faults: Faults) -> None:
     """A rule other than matching is for single queries, a threshold for queries of one size."""
     if options.dispatch == "matching":
         return
     why = remedy = ""
-    if any(kind.is_rate for kind in types):
+    if not all(kind.is_timed for kind in types):
         why, remedy = "runs that state rates serve several queries at once", "Leave it out: their shares decide."
     elif options.dispatch == "threshold" and len(wish.points[0]) != 1:
         why, remedy = "a threshold parts queries of one size, so of one axis", 'Take "earliest", or leave it out.'
@@ -480,7 +460,7 @@ def _check_measured(inputs: Inputs, faults: Faults) -> None:
     if inputs.measured is not None:
         name = inputs.files.get("measured", "measured")
         why = "the question pool reads no measurements beside the profile"
-        remedy = "Leave it out (--measured); what was measured goes into the profile's tables."
+        remedy = "Leave that file out; what was measured goes into the profile's tables."
         faults.found.append(Fault(name, "$", "", why, remedy))
 
 

@@ -16,7 +16,7 @@ name ``threshold/1``, with ``threshold="climb"`` or ``"sweep"`` for how to look 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
@@ -28,7 +28,7 @@ from hetplan.errors import Cancelled, InputError
 from hetplan.planner.answer import Answer
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Draft, Infeasible, Reported
-from hetplan.planner.sizing_search import LEAST_MORE, MOST_MORE, Counts, Search, counts_of
+from hetplan.planner.sizing_search import LEAST_MORE, MOST_MORE, Counts, Search, Together, counts_of
 from hetplan.planner.tolerances import BOUND_SLIP
 from hetplan.problems.pool.bursts import bursts_of
 from hetplan.problems.pool.infeasible import less_rate
@@ -49,7 +49,7 @@ def check_can_simulate(pool: Pool) -> None:
     """Raise where a pool cannot be simulated: nobody to do it, rates instead of times, noise without its numbers."""
     file = pool.inputs.files.get("profile", "profile.json")
     check_simulator(pool.tools)
-    if not pool.served.all() or any(kind.is_rate for kind in pool.types):
+    if not pool.served.all() or not all(kind.is_timed for kind in pool.types):
         raise InputError.one(
             file=file,
             path=f"$.variants.{pool.wish.variant}.runs",
@@ -200,7 +200,7 @@ def smallest(
 
 
 @dataclass
-class _ForRate(RatedPools):
+class _ForRate(RatedPools, Together):
     """A pool whose simulated rate is enough, as the sizing search asks for it: what is looked at is confirmed."""
 
     drafted: Callable[[Pool, Ask, Chosen], Draft | Infeasible]
@@ -230,8 +230,9 @@ class _ForRate(RatedPools):
             # Above the fluid rate of this pool, so that the next is another one.
             want = max(want * min(max(missing, LEAST_MORE), MOST_MORE), self.rated(counts).lam * LEAST_MORE)
 
-    def neighbours(self, counts: Counts) -> Iterator[Counts]:
+    def neighbours(self, counts: Counts, station: Hashable) -> Iterator[Counts]:
         """Every cheaper configuration whose fluid bound reaches the rate, the roomiest first."""
+        del station
         if self.listed is None:
             self.listed = self._list(self.price(counts))
         most = self.price(counts)
@@ -250,12 +251,16 @@ class _ForRate(RatedPools):
         at, bounds = at[bounds >= self.rate], bounds[bounds >= self.rate]
         return [counts_of(pool.by_offer(found.row(int(i)))) for i in at[np.argsort(-bounds, kind="stable")]]
 
-    def room(self, counts: Counts) -> float:
+    def room(self, station: Hashable, counts: Counts) -> float:
         """No formula says what they carry in simulation."""
+        del station
         return math.inf if self.rated(counts).lam > 0 else 0.0
 
-    def look(self, counts: Counts) -> float:
+    def look(self, counts: Counts, stations: Collection[Hashable]) -> Mapping[Hashable, float]:
         """How much more it would have to carry; 0 where it is enough."""
+        return dict.fromkeys(stations, self._missing(counts))
+
+    def _missing(self, counts: Counts) -> float:
         rated = self.rated(counts)
         shown = simulate(self.pool, self.pool.of_type(rated.counts), rated.lam, first_seed=self.ask.limits.seed)
         self.tried[counts] = shown = replace(shown, at_most=rated.lam)

@@ -17,7 +17,7 @@ first. What is handed out is confirmed by seeds that chose nothing. Plans and qu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -29,7 +29,17 @@ from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.request import PLENTY
 from hetplan.planner.sizing import ErrorBudget
-from hetplan.planner.sizing_search import GOOD, LEAST_MORE, Counts, Search, counts_of, more_room, neighbours
+from hetplan.planner.sizing_search import (
+    GOOD,
+    LEAST_MORE,
+    Counts,
+    Refused,
+    Search,
+    Together,
+    counts_of,
+    more_room,
+    neighbours,
+)
 from hetplan.problems.pool.draft import draft
 from hetplan.problems.pool.infeasible import less_rate
 from hetplan.problems.pool.letters import Pool
@@ -158,7 +168,7 @@ def _given(pool: Pool) -> np.ndarray | None:
     """The only counts that there may be; None where stock and limits leave a choice, or none at all."""
     counts = np.array([offer.stock for offer in pool.offers], dtype=np.int64)
     is_all = bool((counts < PLENTY).all()) and np.array_equal(pool.of_type(counts), pool.least)
-    return counts if is_all and counts.any() and pool.request.allows(counts) else None
+    return counts if is_all and counts.any() and pool.allows(counts) else None
 
 
 def _rated_of(pool: Pool, ask: Ask, made: Draft) -> Rated:
@@ -394,7 +404,7 @@ def _kept_at(pool: Pool, rated: Rated, bound: Reported) -> Reported:
 
 
 @dataclass
-class _ForRate(RatedPools):
+class _ForRate(RatedPools, Together):
     """A pool for a stated rate, as the sizing search asks for it."""
 
     bound: Reported
@@ -418,7 +428,7 @@ class _ForRate(RatedPools):
         """Pools of the fluid program, each for a rate raised after the last was late; then machines are added."""
         pool, last, late_in_turn = self.pool, None, 0
         given = _given(pool)
-        if given is not None and self.room(only := counts_of(given)) > 0.0 and is_playable(pool, self.rated(only)):
+        if given is not None and self._room(only := counts_of(given)) > 0.0 and is_playable(pool, self.rated(only)):
             self.only = only
             yield only
             return
@@ -445,10 +455,10 @@ class _ForRate(RatedPools):
         while last is not None and not self._is_far(last):
             # No pool has a higher fluid rate. One machine more may still be the room that queues need.
             rows = [counts_of(row) for row in last.counts + np.eye(len(last.counts), dtype=np.int64)]
-            larger = [row for row in rows if pool.request.allows(row)]
+            larger = [row for row in rows if pool.allows(row)]
             if not larger:
                 return
-            counts = max(larger, key=lambda row: (self.room(row), -self.price(row)))
+            counts = max(larger, key=lambda row: (self._room(row), -self.price(row)))
             if not is_playable(pool, last := self.rated(counts)):
                 return
             yield counts
@@ -464,10 +474,11 @@ class _ForRate(RatedPools):
             want = self.rate / use
         return want
 
-    def neighbours(self, counts: Counts) -> Iterator[Counts]:
+    def neighbours(self, counts: Counts, station: Hashable) -> Iterator[Counts]:
         """Cheaper pools of which no bound says that they cannot carry the rate."""
+        del station
         pool = self.pool
-        rows = (row for row in neighbours(counts, pool.c.tolist()) if any(row) and pool.request.allows(row))
+        rows = (row for row in neighbours(counts, pool.c.tolist()) if any(row) and pool.allows(row))
         near = list(islice((row for row in rows if self.may_carry.get(row, True)), MOST_CHEAPER))
         if new := [row for row in near if row not in self.may_carry]:
             per_type = np.array([pool.of_type(np.array(row)) for row in new])
@@ -476,13 +487,20 @@ class _ForRate(RatedPools):
                 self.may_carry[row] = answer.value is None or answer.value >= self.rate
         yield from (row for row in near if self.may_carry[row])
 
-    def room(self, counts: Counts) -> float:
+    def room(self, station: Hashable, counts: Counts) -> float:
         """What the formula has them carry, over the rate; 0 where not even the fluid rate is enough."""
+        del station
+        return self._room(counts)
+
+    def _room(self, counts: Counts) -> float:
         rated = self.rated(counts)
         return rated.lam * estimated_use(self.pool, rated) / self.rate if rated.lam >= self.rate else 0.0
 
-    def look(self, counts: Counts) -> float:
+    def look(self, counts: Counts, stations: Collection[Hashable]) -> Mapping[Hashable, float]:
         """How late a few queries are; of the only pool there may be, whether it is hopeless: there is no choice."""
+        return dict.fromkeys(stations, self._look(counts))
+
+    def _look(self, counts: Counts) -> float:
         if counts == self.only:
             late = _played(self.pool, self.rated(counts), self.rate, FIRST, self.ask.limits.seed).worst
             return late if late > HOPELESS else 0.0
@@ -491,14 +509,14 @@ class _ForRate(RatedPools):
             _keep(self.pool, self.ask, self.rated(counts), self.bound, good=True)
         return late
 
-    def confirm(self, counts: Counts) -> Draft | None:
+    def confirm(self, counts: Counts) -> Draft | Refused:
         """The plan, if fresh seeds confirm it."""
         rated = self.rated(counts)
         found = self.trial.confirmed(rated, self.rate, (_kept_at(self.pool, rated, self.bound),))
         if not found.target_missed:
             return found
         self.missed = self.missed or found
-        return None
+        return Refused(self.stations(counts))
 
     def _is_far(self, rated: Rated) -> bool:
         """Whether a pool costs so much more than any must that a repair is the better answer."""

@@ -12,7 +12,7 @@ v           `items`                a way to run a variant on a type of machine (
                                    one application
 C_v         `C`                    cost of an instance, currency units per hour
 T_bv, Q_bv  `serves`               latency (ms) and saturation rate (queries/s) for the queries of b
-Tl_v        `Kind.load_s`          seconds to load it
+Tl_v        `Choice.load_s`        seconds to load it
 N_g         `N`                    instances of group g that run now (a variant wherever it runs)
 R_v         `Kind.needs`           what an instance takes of each resource
 lambda      `weight`               1/s, what a second of loading weighs against a second of serving: 1 / horizon, or

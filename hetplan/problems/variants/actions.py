@@ -16,7 +16,6 @@ from hetplan.problems.variants.places import Placed
 from hetplan.problems.variants.wish import Snapshot
 from hetplan.profiles.plan import Action, Notice
 from hetplan.profiles.workers import Load, Worker
-from hetplan.serving.loads import fitting_runs
 
 __all__ = ["Steps", "steps"]
 
@@ -181,30 +180,27 @@ def _changes(v: Snapshot, placed: Placed, found: Steps) -> tuple[list[_Change], 
 
 def _of_kind(v: Snapshot, worker: Worker, load: Load, kind: int | None) -> _Change:
     apps = frozenset(s.app for s in v.serving_of.get(kind if kind is not None else -1, ()))
-    needs = v.kinds[kind].needs if kind is not None else _needs_of_unknown(v, worker, load)
+    # What serves nobody here takes what its run needs, until it is gone.
+    unknown = next((one.needs for one in v.wanted.meant_by(load, worker.hardware)), {})
+    needs = v.kinds[kind].needs if kind is not None else unknown
     return _Change(worker, load, 0, whole=False, apps=apps, needs=needs)
-
-
-def _needs_of_unknown(v: Snapshot, worker: Worker, load: Load) -> Mapping[str, float]:
-    """What an instance takes that serves nobody here, until it is gone."""
-    return next((run.needs for run in fitting_runs(v.inputs.profile, load, worker.hardware)), {})
 
 
 def _name_them(v: Snapshot, ups: list[_Change]) -> None:
     """replicate, upgrade, downgrade or load, by what runs of the same architecture and what it costs."""
     running: Counter[str] = Counter()
     dearest: dict[str, int] = {}
-    variants = v.inputs.profile.variants
+    family_of = v.wanted.known.family
     for slot in v.slots:
         if slot.kind is not None:
             kind = v.kinds[slot.kind]
             running[kind.variant] += slot.instances
-            family = variants[kind.variant].family or kind.variant
+            family = family_of(kind.variant)
             dearest[family] = max(dearest.get(family, 0), kind.price)
     price = {(kind.variant, kind.hardware, kind.batch): kind.price for kind in v.kinds}
     for change in ups:
         name = change.load.variant or ""
-        family = variants[name].family or name
+        family = family_of(name)
         if running[name]:
             change.do = "replicate"
         elif family in dearest:

@@ -14,7 +14,6 @@ from functools import cached_property
 from hetplan.problems.variants.wish import Serves, Snapshot
 from hetplan.serving.demand import Target
 from hetplan.serving.law import Law
-from hetplan.serving.loads import law_of_run
 from hetplan.serving.reading import answering
 
 __all__ = ["without_hopeless"]
@@ -60,9 +59,7 @@ class _Alone:
 
     @cached_property
     def _law(self) -> Law:
-        kind = self.v.kinds[self.pair.kind]
-        profile = self.v.inputs.profile
-        return law_of_run(profile, kind.variant, profile.variants[kind.variant].runs[kind.run])
+        return self.v.kinds[self.pair.kind].choice.law
 
     @cached_property
     def _sizes(self) -> range:

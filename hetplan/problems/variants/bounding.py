@@ -8,9 +8,9 @@ from dataclasses import replace
 from hetplan.planner.certify import Bounding
 from hetplan.planner.next_state import USED
 from hetplan.problems.variants.bursts import answering_fewest, in_bursts
+from hetplan.problems.variants.busy import leaving_room_to_wait
 from hetplan.problems.variants.draft import aim
 from hetplan.problems.variants.form import columns, program, why_no_columns
-from hetplan.problems.variants.size import leaving_room_to_wait
 from hetplan.problems.variants.wish import Snapshot
 from hetplan.profiles.plan import Claim, Plan
 

@@ -21,8 +21,6 @@ import numpy as np
 
 from hetplan.planner.tolerances import SLIP
 from hetplan.problems.variants.wish import Serves, Snapshot
-from hetplan.serving.law import Law
-from hetplan.serving.loads import law_of_run
 from hetplan.serving.reading import answering
 from hetplan.serving.window import busiest, least_work, time_after
 
@@ -61,7 +59,7 @@ def in_bursts(v: Snapshot) -> Snapshot:
             some = any(_most_there(v, pair) > 1.0 - one.least_in_time for pair in slow.get(b, ()))
             if not mine or limit <= 0.0 or some:  # some queries of a burst may be in time on slower instances, too
                 continue
-            after_ms = time_after(limit, varies=any(_law_of(v, pair).has_spread for pair in mine))
+            after_ms = time_after(limit, varies=any(v.kinds[s.kind].choice.law.has_spread for s in mine))
             window = busiest(one.demand.arrivals, one.load_qps, after_ms / 1000.0, target.left)
             if window is not None:
                 factor = max(factor, window.factor * min(_part_of_the_fastest(v, pair, limit) for pair in mine))
@@ -82,8 +80,8 @@ def _too_slow(v: Snapshot) -> dict[int, list[Serves]]:
     """The pairs of each application that are good enough, and too slow for some of its queries."""
     slow: dict[int, list[Serves]] = {}
     for pair in v.serves:
-        kind, one = v.kinds[pair.kind], v.asked[pair.app]
-        poor = one.has_quality_limit and (kind.quality is None or not one.meets_quality(kind.quality))
+        quality, one = v.kinds[pair.kind].choice.quality, v.asked[pair.app]
+        poor = one.has_quality_limit and (quality is None or not one.meets_quality(quality))
         if pair.late and not poor:
             slow.setdefault(pair.app, []).append(pair)
     return slow
@@ -96,7 +94,7 @@ def _part_in_time(v: Snapshot, slow: Sequence[Serves]) -> float:
 
 def _most_there(v: Snapshot, pair: Serves) -> float:
     """The largest share of the queries that an instance may have: first those that it seldom answers late."""
-    one, kind, law = v.asked[pair.app], v.kinds[pair.kind], _law_of(v, pair)
+    one, kind, law = v.asked[pair.app], v.kinds[pair.kind], v.kinds[pair.kind].choice.law
     limit, left, most = one.limit_ms(), 1.0 - one.least_in_time, 0.0
     classes = []
     for point, share in zip(one.classes.points, one.classes.shares, strict=True):
@@ -110,15 +108,9 @@ def _most_there(v: Snapshot, pair: Serves) -> float:
     return min(most, 1.0 - LEAST_ASKED)
 
 
-def _law_of(v: Snapshot, pair: Serves) -> Law:
-    """The service law of an instance."""
-    kind = v.kinds[pair.kind]
-    return law_of_run(v.inputs.profile, kind.variant, v.inputs.profile.variants[kind.variant].runs[kind.run])
-
-
 def _part_answered(v: Snapshot, pair: Serves) -> float:
     """Of what all queries of its application take of an instance, what those take that must be answered, at least."""
-    one, law = v.asked[pair.app], _law_of(v, pair)
+    one, law = v.asked[pair.app], v.kinds[pair.kind].choice.law
     if (least := one.least_answered) == 1.0:
         return 1.0
     batch, statistic = v.kinds[pair.kind].batch, answering(law.statistics, "mean")
@@ -134,7 +126,8 @@ def _part_of_the_fastest(v: Snapshot, pair: Serves, limit_ms: float) -> float:
 
     0 where that is not known, or where late queries are served too.
     """
-    kind, (point,), law = v.kinds[pair.kind], v.asked[pair.app].classes.points, _law_of(v, pair)
+    kind, (point,) = v.kinds[pair.kind], v.asked[pair.app].classes.points
+    law = kind.choice.law
     if law.is_rate or pair.late:
         return 0.0
     statistic, fastest = answering(law.statistics, "mean"), 0.0

@@ -11,20 +11,18 @@ from hetplan.profiles.slo import RateRange
 
 if TYPE_CHECKING:
     from hetplan.planner.request import Request
-    from hetplan.profiles.profile import Profile
 
 __all__ = ["obstacles"]
 
 
-def obstacles(request: Request, profile: Profile) -> Iterator[Obstacle]:
+def obstacles(request: Request) -> Iterator[Obstacle]:
     """What keeps these files from asking for variants."""
     if not request.apps:
         yield no_application()
     if request.goals not in ((), ("cost",)):
         text = "variants are scaled at least cost, and the objective says otherwise"
         yield Obstacle(text, "$.objective", 'Write [{"min": "cost"}], or leave it out.', essential=True)
-    runs = [run for variant in profile.variants.values() for run in variant.runs]
-    if not (any(run.saturation_qps is not None for run in runs) or _batched(request, profile)):
+    if not (any(one.saturation_qps is not None for one in request.choices()) or _batched(request)):
         text = "no run states its saturation_qps"
         remedy = "Measure the highest rate of each run; or name the question, and batch / latency is taken."
         yield Obstacle(text, "$.variants", remedy, essential=True, ambiguous=True, file="profile")
@@ -43,16 +41,9 @@ def obstacles(request: Request, profile: Profile) -> Iterator[Obstacle]:
             yield Obstacle(f"{name} comes in streams, or under a balancing policy", f"{at}.{field}", ANOTHER)
 
 
-def _batched(request: Request, profile: Profile) -> bool:
+def _batched(request: Request) -> bool:
     """Whether batches are put together by the server: every application's models were measured over batches."""
-    apps, variants = request.apps.values(), profile.variants
-    names = [name for app in apps for name in app.variants]
-    tables = [
-        (run, profile.tables.get(run.latency or "")) for name in names
-        for run in variants[name].runs
-    ]  # fmt: skip
-    return (
-        bool(tables)
-        and all(app.demand.mix is None for app in apps)
-        and all(table is not None and "batch" in table.axes.keys() - run.at.keys() for run, table in tables)
-    )
+    apps = request.apps.values()
+    runs = request.choices(variants=(name for app in apps for name in app.variants))
+    sized = any(app.demand.mix is not None for app in apps)
+    return bool(runs) and not sized and all(one.is_timed and "batch" in one.open_axes for one in runs)

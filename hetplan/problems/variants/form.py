@@ -12,8 +12,9 @@ from hetplan.planner.answer import Answer
 from hetplan.planner.contract import Ask
 from hetplan.planner.forms.columns import Columns
 from hetplan.planner.forms.milp import Builder, Elastic, Milp
+from hetplan.planner.machine_limits import PRICE_OF_SLACK
 from hetplan.planner.placing import Sharing, in_total, place
-from hetplan.planner.program import PRICE_OF_SLACK, Expression, Uses, limit_moves, rent
+from hetplan.planner.program import Expression, Uses, limit_moves, rent
 from hetplan.planner.request import PLENTY
 from hetplan.planner.tolerances import SLIP
 from hetplan.problems.variants.kinds import OWN, count_of

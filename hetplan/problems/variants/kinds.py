@@ -6,16 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from hetplan.planner.choices import Choice
 from hetplan.planner.request import PLENTY, MachineType, Offer, Request
 from hetplan.problems.faults import Faults
 from hetplan.profiles.fields import NANO
-from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
-from hetplan.profiles.profile import Profile, Run, Variant
 from hetplan.profiles.workers import Load, Share, Worker
-from hetplan.serving.loads import fitting_runs, offer_of, same_point
-from hetplan.serving.price import SLICES, Price, price_of
-from hetplan.serving.runs import at_of, machine_price
+from hetplan.serving.loads import offer_of, same_point
+from hetplan.serving.price import Price
+from hetplan.serving.runs import machine_price
 
 __all__ = [
     "OWN",
@@ -24,7 +23,6 @@ __all__ = [
     "Slot",
     "check_least",
     "count_of",
-    "part_of",
     "read_kinds",
     "read_slots",
     "read_types",
@@ -52,22 +50,17 @@ def room_of(kind: MachineType, resource: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One way to run a variant: a run of its profile on one type of machine; the unit whose instances are counted.
+    """A choice on one type of machine, at one batch: the unit whose instances are counted.
 
-    `price` is a count of 1e-9 per hour. `run` is the place among the variant's runs.
+    `price` is a count of 1e-9 per hour.
     """
 
+    choice: Choice
     variant: str
     type: int
-    run: int
     hardware: str
-    at: Mapping[str, float]
     batch: int
-    knobs: Mapping[str, float]
     price: int
-    load_s: float
-    saturation_qps: float | None
-    quality: float | None
     needs: Mapping[str, float]
     slowdown: tuple[float, ...] = ()
     share: Share | None = None
@@ -79,7 +72,7 @@ class Kind:
     @property
     def id(self) -> str:
         """What distinguishes it from the other ways to run the variant on this hardware."""
-        settings = "".join(f",{name}={value:g}" for name, value in self.knobs.items())
+        settings = "".join(f",{name}={value:g}" for name, value in self.choice.knobs.items())
         return f"{self.variant}@{self.hardware}/{self.batch}{settings}"
 
     @property
@@ -108,9 +101,9 @@ class Slot:
         return self.worker.count * self.load.instances
 
 
-def read_types(profile: Profile, request: Request) -> tuple[MachineType, ...]:
+def read_types(request: Request) -> tuple[MachineType, ...]:
     """Every hardware under each of its offers (or none), in the order of hardware and of the ids of offers."""
-    found: list[MachineType] = []
+    profile, found = request.profile, list[MachineType]()
     for hardware, about in profile.hardware.items():
         least, most = request.instances.get(hardware, (0, 0 if request.only_listed else None))
         names = sorted(name for name, offer in profile.offers.items() if offer.hardware == hardware)
@@ -138,7 +131,6 @@ def renting(wanted: Request, rented: Iterable[MachineType], used_up: Iterable[Ma
 
 @dataclass
 class _Reading:
-    inputs: Inputs
     request: Request
     types: Sequence[MachineType]
     faults: Faults
@@ -150,13 +142,12 @@ class _Reading:
 
     @cached_property
     def sized(self) -> bool:
-        """Whether queries come in sizes along the axis `batch`."""
+        """Whether queries come in sizes along the axis `batch`: where they do, no other batches are chosen."""
         mixes = (app.demand.mix for app in self.request.apps.values())
         return any(mix is not None and "batch" in mix.axes for mix in mixes)
 
 
 def read_kinds(
-    inputs: Inputs,
     request: Request,
     types: tuple[MachineType, ...],
     names: list[str],
@@ -166,16 +157,18 @@ def read_kinds(
     shared: bool,
 ) -> tuple[Kind, ...]:
     """Every way to run these variants; `shared` says whether instances may share machines that are paid whole."""
-    reading = _Reading(inputs, request, types, faults, notices)
+    reading = _Reading(request, types, faults, notices)
     if shared:
-        reading.shared = {number for number, kind in enumerate(types) if _paid_whole(inputs, kind)}
+        reading.shared = {
+            number for number, kind in enumerate(types) if request.pays_whole(kind.hardware, kind.offers[0].id)
+        }
     for number, kind in enumerate(types):
         reading.of_hardware.setdefault(kind.hardware, []).append(number)
-    found = [kind for name in names for kind in _kinds_of(reading, name)]
+    found = [kind for choice in request.choices(variants=names) for kind in _kinds_of(reading, choice)]
     for hardware in sorted(reading.unpriced):
         text = f"neither runs nor offers have a price on {hardware}: a machine costs 1 per hour"
         notices.append(Notice(code="W-no-price", at=f"hardware.{hardware}", text=text))
-    without = sorted({k.variant for k in found if _is_gpu(inputs, k) and not {"gpu", "gpu_share"} & k.needs.keys()})
+    without = sorted({k.variant for k in found if _is_gpu(k) and not {"gpu", "gpu_share"} & k.needs.keys()})
     if without:
         text = (
             f"{len(without)} variants ({', '.join(without[:5])}) take no gpu_share: a card is planned with as many "
@@ -185,119 +178,66 @@ def read_kinds(
     return tuple(found)
 
 
-def _is_gpu(inputs: Inputs, kind: Kind) -> bool:
-    if inputs.profile.hardware[kind.hardware].kind != "gpu" or WHOLE in kind.needs:
+def _is_gpu(kind: Kind) -> bool:
+    if kind.choice.machine.kind != "gpu" or WHOLE in kind.needs:
         return False
     # What takes nothing of the card runs on its host.
     return not kind.needs or any(resource.startswith("gpu") for resource in kind.needs)
 
 
-def _kinds_of(reading: _Reading, name: str) -> Iterator[Kind]:
-    variant = reading.inputs.profile.variants[name]
-    quality = variant.quality.value if variant.quality is not None else None
-    for place, run in variant.in_order:
-        at = f"$.variants.{name}.runs[{place}]"
-        if run.latency is None:
-            text = "a run with a table of rates has no latency to compare with the SLO: left out"
-            reading.notices.append(Notice(code="W-no-latency", at=at[2:], text=text))
+def _kinds_of(reading: _Reading, choice: Choice) -> Iterator[Kind]:
+    if not choice.is_timed:
+        text = "a run with a table of rates has no latency to compare with the SLO: left out"
+        reading.notices.append(Notice(code="W-no-latency", at=choice.path, text=text))
+        return
+    batches = (choice.at.get("batch", 1.0),) if reading.sized else choice.batches
+    if batches[0] != int(batches[0]):
+        reading.faults.in_profile(
+            f"$.{choice.path}.at.batch", "a batch is a whole number", "Write 1, 2, 4, ...", value=batches[0]
+        )
+        return
+    for number in reading.of_hardware.get(choice.hardware, []):
+        kind = reading.types[number]
+        price, whole = _price(choice, kind)
+        if kind.offers[0].id is None and choice.own_price is None:
+            reading.unpriced.add(kind.hardware)
+        part = choice.part if whole and number in reading.shared else None
+        needs = {**choice.needs, WHOLE: 1.0} if whole and part is None else choice.needs
+        nanos = price.nanos if part is None else round(price.nanos * part)
+        none_there = count_of(kind) == 0 and not (whole or kind.provides)
+        if none_there or not _fits(reading, choice):
             continue
-        batches = _batches(reading, variant, run)
-        if batches[0] != int(batches[0]):
-            text = "a batch is a whole number"
-            reading.faults.in_profile(f"{at}.at.batch", text, "Write 1, 2, 4, ...", value=batches[0])
-            continue
-        knobs = _knobs(run)
-        slowdown = _slowdown(reading, run)
-        for number in reading.of_hardware.get(run.hardware, []):
-            kind = reading.types[number]
-            price, whole = _price(reading.inputs.profile, run, kind)
-            if kind.offers[0].id is None and run.price_per_hour is None:
-                reading.unpriced.add(kind.hardware)
-            part = part_of(run.needs, kind) if whole and number in reading.shared else None
-            needs = {**run.needs, WHOLE: 1.0} if whole and part is None else run.needs
-            nanos = price.nanos if part is None else round(price.nanos * part)
-            none_there = count_of(kind) == 0 and not (whole or kind.provides)
-            if none_there or not _fits(reading, needs, number, at):
-                continue
-            for batch in batches:
-                yield Kind(
-                    name, number, place, run.hardware, at_of(run), int(batch), knobs, nanos, run.load_s,
-                    run.saturation_qps, quality, needs, slowdown, price.share, part,
-                )  # fmt: skip
+        for batch in map(int, batches):
+            yield Kind(
+                choice, choice.variant, number, choice.hardware, batch, nanos, needs, choice.slowdown(batch),
+                price.share, part,
+            )  # fmt: skip
 
 
-def _knobs(run: Run) -> dict[str, float]:
-    return {axis: value for axis, value in run.at.items() if axis != "batch"}
-
-
-def _batches(reading: _Reading, variant: Variant, run: Run) -> list[float]:
-    """The batch sizes to choose from: the run's own; where neither it nor a sibling says one, each that was measured.
-
-    A stated saturation holds at one batch, and where queries come in sizes the axis `batch` is that size.
-    """
-    alike = [one for one in variant.runs if one.hardware == run.hardware and _knobs(one) == _knobs(run)]
-    if "batch" in run.at or run.saturation_qps is not None or reading.sized or len(alike) > 1:
-        return [run.at.get("batch", 1.0)]
-    measured = reading.inputs.profile.tables[run.latency or ""].axes.get("batch", ())
-    return [batch for batch in measured if batch == int(batch) >= 1] or [1.0]
-
-
-def _slowdown(reading: _Reading, run: Run) -> tuple[float, ...]:
-    """By how much an instance is slower beside 0, 1, 2, ... others."""
-    if run.slowdown is None:
-        return ()
-    table = reading.inputs.profile.tables[run.slowdown]
-    axis = table.axes.get("co_load")
-    if axis is None:
-        return ()
-    points = [{**run.at, "co_load": float(beside)} for beside in range(int(max(axis)) + 1)]
-    return tuple(float(one) for one in table.read([{a: p[a] for a in table.axes} for p in points]).values)
-
-
-def _price(profile: Profile, run: Run, kind: MachineType) -> tuple[Price, bool]:
+def _price(choice: Choice, kind: MachineType) -> tuple[Price, bool]:
     """The price of an instance, and whether it is that of a whole machine; where nothing has one, that costs 1."""
     offer = kind.offers[0].id
-    if offer is None and run.price_per_hour is None:
+    if offer is None and choice.own_price is None:
         return Price(NANO), True
-    price = price_of(profile, run, offer)
-    return price, run.price_per_hour is None and price.share is None
+    price = choice.price(offer)
+    return price, choice.own_price is None and price.share is None
 
 
-def _paid_whole(inputs: Inputs, kind: MachineType) -> bool:
-    """Whether every run on a type of machine pays for the machine: none has a price of its own, or pays a slice."""
-    profile, offer = inputs.profile, kind.offers[0].id
-    if offer is not None and profile.offers[offer].per in SLICES:
-        return False
-    runs = (run for variant in profile.variants.values() for run in variant.runs)
-    return all(run.price_per_hour is None for run in runs if run.hardware == kind.hardware)
-
-
-def part_of(needs: Mapping[str, float], kind: MachineType) -> float | None:
-    """The largest share of a resource of the machine that is needed; None where nothing says what is computed with.
-
-    Memory alone does not say it: what has room beside others need not be as fast beside them.
-    """
-    taken = {name: amount / kind.provides[name] for name, amount in needs.items() if kind.provides.get(name)}
-    computes = {name for name in taken if not name.endswith("_gib") and needs[name] > 0}
-    on_card = any(name.startswith("gpu") for name in needs)
-    return max(taken.values()) if computes - ({"cpu_cores"} if on_card else set()) else None
-
-
-def _fits(reading: _Reading, needs: Mapping[str, float], number: int, at: str) -> bool:
-    kind, totals = reading.types[number], reading.request.capacity
-    for resource, amount in needs.items():
-        room = room_of(kind, resource)
-        if room is None or (resource in totals and resource not in kind.provides):
-            continue
-        if amount > room * (1 + 1e-9) + 1e-12:
-            text = f"needs {amount:g} {resource}, one {kind.hardware} provides {room:g}: it fits nowhere there"
-            reading.notices.append(Notice(code="W-too-large", at=at[2:], text=text))
+def _fits(reading: _Reading, choice: Choice) -> bool:
+    """Whether one machine holds an instance; what is limited in all may be listed by no machine."""
+    provides, totals = choice.machine.provides, reading.request.capacity
+    for resource, room in choice.lacking.items():
+        if resource in provides or resource not in totals:
+            text = (
+                f"needs {choice.needs[resource]:g} {resource}, one {choice.hardware} provides {room:g}: "
+                "it fits nowhere there"
+            )
+            reading.notices.append(Notice(code="W-too-large", at=choice.path, text=text))
             return False
     return True
 
 
 def read_slots(
-    profile: Profile,
     request: Request,
     types: tuple[MachineType, ...],
     kinds: tuple[Kind, ...],
@@ -309,29 +249,28 @@ def read_slots(
         by_place.setdefault((kind.variant, kind.hardware), []).append(number)
     found: list[Slot] = []
     for worker in request.running:
-        offer = offer_of(profile, worker)
+        offer = offer_of(request.profile, worker)
         for load in worker.loads:
             settings = {**load.knobs, "batch": load.serve.max_batch}
             exact = [
                 k for k in by_place.get((load.variant or "", worker.hardware), [])
                 if (offer is None or types[kinds[k].type].offers[0].id in (None, offer))
-                and same_point(load.at or {}, kinds[k].at)
-                and all(settings.get(a) == v for a, v in {**kinds[k].knobs, "batch": kinds[k].batch}.items())
+                and same_point(load.at or {}, kinds[k].choice.at)
+                and all(settings.get(a) == v for a, v in {**kinds[k].choice.knobs, "batch": kinds[k].batch}.items())
             ]  # fmt: skip
             if not exact:
                 text = f"{load.variant or load.node or 'it'} matches no run of these applications: it is stopped"
                 notices.append(Notice(code="W-unknown-running", at=f"state.workers.{worker.id}.{load.id}", text=text))
-            price = kinds[exact[0]].price if exact else _price_of_unknown(profile, types, worker, load)
+            price = kinds[exact[0]].price if exact else _price_of_unknown(request, types, worker, load)
             found.append(Slot(worker, load, exact[0] if exact else None, price))
     return tuple(found)
 
 
-def _price_of_unknown(profile: Profile, types: tuple[MachineType, ...], worker: Worker, load: Load) -> int:
+def _price_of_unknown(request: Request, types: tuple[MachineType, ...], worker: Worker, load: Load) -> int:
     """What an instance costs that serves nobody here."""
-    runs = fitting_runs(profile, load, worker.hardware)
-    if not runs:
-        return 0
-    return _price(profile, runs[0], next(kind for kind in types if kind.hardware == worker.hardware))[0].nanos
+    kind = next((kind for kind in types if kind.hardware == worker.hardware), None)
+    found = request.meant_by(load, worker.hardware)
+    return _price(found[0], kind)[0].nanos if found and kind is not None else 0
 
 
 def check_least(request: Request, types: tuple[MachineType, ...], faults: Faults) -> None:

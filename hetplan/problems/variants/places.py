@@ -439,10 +439,8 @@ def _load(v: Snapshot, i: int, name: str, instances: int) -> Load:
     item = v.items[i]
     kind = v.kinds[item.kind]
     app = v.asked[item.app].id if item.app is not None else None
-    return Load(
-        id=name, app=app, variant=kind.variant, at=dict(kind.at), knobs=dict(kind.knobs), instances=instances,
-        serve=_serve(v, i), share=kind.share, artifact=v.inputs.profile.variants[kind.variant].weights,
-    )  # fmt: skip
+    given = {"knobs": kind.choice.knobs, "instances": instances, "serve": _serve(v, i), "share": kind.share}
+    return kind.choice.load(id=name, app=app, **given)
 
 
 def _serve(v: Snapshot, i: int) -> Serve:
@@ -468,8 +466,8 @@ def _going_on(v: Snapshot, i: int, load: Load, instances: int) -> Load:
         # A load that changes its application would count as moved.
         own = load.app
     kind = v.kinds[item.kind]
-    changes = {"instances": instances, "app": own, "at": dict(kind.at), "share": kind.share or load.share}
-    changes |= {"artifact": v.inputs.profile.variants[kind.variant].weights, "node": None, "outcomes": None}
+    changes = {"instances": instances, "app": own, "at": kind.choice.at, "share": kind.share or load.share}
+    changes |= {"artifact": kind.choice.weights, "node": None, "outcomes": None}
     return load.model_copy(update={**changes, "serve": _serve(v, i)})
 
 

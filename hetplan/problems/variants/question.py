@@ -86,7 +86,7 @@ class Variants:
             from hetplan.problems.variants.ways import WAYS
         way = WAYS[self.formulation]
         if v.options.size != "planned":
-            from hetplan.problems.variants.size import leaving_room_to_wait
+            from hetplan.problems.variants.busy import leaving_room_to_wait
             from hetplan.problems.variants.ways import by_cheapest
 
             half = replace(v, serves=tuple(replace(pair, qps=0.5 * pair.qps, busy=0.5) for pair in v.serves))

@@ -53,7 +53,7 @@ def _nearest(v: Snapshot, b: int, near: list[Serves]) -> tuple[str, list[Repair]
     repairs, said = list[Repair](), list[str]()
 
     def good(s: Serves) -> bool:
-        value = v.kinds[s.kind].quality
+        value = v.kinds[s.kind].choice.quality
         return value is None or one.meets_quality(value)
 
     fine = [s for s in near if good(s)]
@@ -69,8 +69,8 @@ def _nearest(v: Snapshot, b: int, near: list[Serves]) -> tuple[str, list[Repair]
     if quick:
         side, stated = ("min", one.floor) if one.floor is not None else ("max", one.ceiling)
         sign = 1.0 if side == "min" else -1.0
-        best = max(quick, key=lambda s: (sign * (v.kinds[s.kind].quality or 0.0), v.kinds[s.kind].variant))
-        value = v.kinds[best.kind].quality or 0.0
+        best = max(quick, key=lambda s: (sign * (v.kinds[s.kind].choice.quality or 0.0), v.kinds[s.kind].variant))
+        value = v.kinds[best.kind].choice.quality or 0.0
         at = f"slo.apps.{one.id}.quality.{side}"
         said.append(f"the best that is fast enough is {v.kinds[best.kind].variant} of quality {value:g}")
         repairs.append(change(at, stated or 0.0, value))

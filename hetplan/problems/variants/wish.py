@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import Fault, InputError
+from hetplan.planner.machine_limits import MachineLimit, keeps, machine_limits
 from hetplan.planner.placing import Sharing
 from hetplan.planner.request import PLENTY, Application, MachineType, Request, read_request
 from hetplan.problems.faults import Faults, refuse_not_provided, refused
@@ -32,9 +33,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.validate import collector_at_rest
 from hetplan.profiles.workers import Worker
-from hetplan.serving.law import Law, OffTable
-from hetplan.serving.loads import law_of_run, table_of
-from hetplan.serving.reading import statistic_of
+from hetplan.serving.law import OffTable
 
 __all__ = ["CEILING", "REFUSED", "Asked", "Item", "Serves", "Snapshot", "read_snapshot"]
 
@@ -134,8 +133,8 @@ class Snapshot:
     def change_s(self, kind: Kind) -> float:
         """Seconds that an instance more costs: to load it, and to start the machine that it takes (or a part of)."""
         if self.weighted or (WHOLE not in kind.needs and kind.part is None):
-            return kind.load_s
-        return kind.load_s + self.inputs.profile.hardware[kind.hardware].startup_s
+            return kind.choice.load_s
+        return kind.choice.load_s + kind.choice.machine.startup_s
 
     @cached_property
     def running(self) -> Integers:
@@ -285,7 +284,11 @@ class Snapshot:
     def may_rent(self, machines: Mapping[int, int]) -> bool:
         """Whether so many machines of each type may be rented; money apart."""
         of = {kind.id: machines.get(t, 0) for t, kind in enumerate(self.types)}
-        return self.request.allows([of.get(offer.machine, 0) for offer in self.request.offers])
+        return keeps(self._limits, [of.get(offer.machine, 0) for offer in self.request.offers])
+
+    @cached_property
+    def _limits(self) -> tuple[MachineLimit, ...]:
+        return tuple(machine_limits(replace(self.request, budget=None)))
 
     @cached_property
     def group_of_kind(self) -> Integers:
@@ -295,7 +298,7 @@ class Snapshot:
         found = []
         for number, kind in enumerate(self.kinds):
             where = number if kind.variant in placed else -1
-            knobs = tuple(sorted(kind.knobs.items()))
+            knobs = tuple(sorted(kind.choice.knobs.items()))
             key = (kind.variant, kind.batch, knobs, kind.price, self.change_s(kind), where)
             found.append(keys.setdefault(key, len(keys)))
         return np.array(found, dtype=np.int64)
@@ -407,23 +410,23 @@ def read_snapshot(inputs: Inputs, options: VariantsOptions) -> Snapshot:
     """Read the files; raises `InputError` with every fault found."""
     faults, notices = Faults.of(inputs), list[Notice]()
     request = read_request(inputs)
-    asked = _read_asked(inputs, request, options, faults)
-    types = read_types(inputs.profile, request)
+    asked = _read_asked(request, options, faults)
+    types = read_types(request)
     running = {load.variant or "" for worker in request.running for load in worker.loads}
     for number, worker in enumerate(request.running):
         if worker.standby:
             why, at = "here all machines that run serve", f"$.workers[{number}].standby"
             file = inputs.files.get("state", "state.json")
             faults.found.append(Fault(file, at, str(worker.standby), why, 'Add them to "count".'))
-    names = sorted({name for one in asked for name in one.variants} | (running & inputs.profile.variants.keys()))
+    names = sorted({name for one in asked for name in one.variants} | (running & request.known.variants))
     shared = options.machines == "shared" and options.level != "aggregate"
-    kinds = read_kinds(inputs, request, types, names, faults, notices, shared=shared)
-    slots = read_slots(inputs.profile, request, types, kinds, notices)
+    kinds = read_kinds(request, types, names, faults, notices, shared=shared)
+    slots = read_slots(request, types, kinds, notices)
     known = _known_machines(types) or any(kind.part is not None for kind in kinds)
     alone = options.level == "aggregate" or (options.level == "auto" and not known)
-    serves = _Pairs(inputs, options, kinds, faults, notices, alone=alone).of(asked)
+    serves = _Pairs(options, kinds, faults, notices, alone=alone).of(asked)
     check_least(request, types, faults)
-    refuse_not_provided(inputs.profile, request, faults)
+    refuse_not_provided(request, faults)
     if request.resources and any(kind.part is None and WHOLE not in kind.needs for kind in kinds):
         why = "runs that are paid by themselves, or by the slice, do not say on how many machines they are"
         remedy = "Let offers give the prices of whole machines, or limit what runs take: capacity."
@@ -436,7 +439,7 @@ def _known_machines(types: tuple[MachineType, ...]) -> bool:
     return any(count_of(kind) is not None and kind.provides for kind in types)
 
 
-def _read_asked(inputs: Inputs, request: Request, options: VariantsOptions, faults: Faults) -> tuple[Asked, ...]:
+def _read_asked(request: Request, options: VariantsOptions, faults: Faults) -> tuple[Asked, ...]:
     """Every application, in the order of their ids."""
     change = request.change
     faults.refuse(REFUSED)
@@ -457,17 +460,14 @@ def _read_asked(inputs: Inputs, request: Request, options: VariantsOptions, faul
         need = load + (change.slack_qps or 0.0) if additive else load * change.slack
         found.append(Asked(name, app.stated, app.variants, load, need if load > 0 else 0.0))
         faults.refuse_all_network(app)
-    _comparable(inputs, found, faults)
+    _comparable(request, found, faults)
     return tuple(found)
 
 
-def _comparable(inputs: Inputs, asked: list[Asked], faults: Faults) -> None:
+def _comparable(request: Request, asked: list[Asked], faults: Faults) -> None:
     """A floor speaks of one metric."""
-    profile = inputs.profile
     for one in asked:
-        if not one.has_quality_limit:
-            continue
-        metrics = sorted({str(profile.tasks[profile.variants[name].task].metric) for name in one.variants})
+        metrics = request.known.metrics(one.variants) if one.has_quality_limit else []
         if len(metrics) > 1:
             faults.in_slo(
                 f"$.apps.{one.id}.quality", f"its variants are of several metrics ({', '.join(metrics)})",
@@ -479,7 +479,6 @@ def _comparable(inputs: Inputs, asked: list[Asked], faults: Faults) -> None:
 class _Pairs:
     """Finds which kind serves which application, and how; those that are late or too poor are kept, and marked."""
 
-    inputs: Inputs
     options: VariantsOptions
     kinds: tuple[Kind, ...]
     faults: Faults
@@ -488,8 +487,6 @@ class _Pairs:
     """Nothing is known of machines: an instance is taken to have its machine to itself."""
     derived: set[str] = field(default_factory=set)
     """Kinds whose saturation rate is worked out from their latency."""
-    laws: dict[tuple[str, int], tuple[Law, str]] = field(default_factory=dict)
-    """By variant and run: its service law, and the statistic that is read of it."""
 
     def of(self, asked: tuple[Asked, ...]) -> tuple[Serves, ...]:
         """The pairs of all applications."""
@@ -505,7 +502,7 @@ class _Pairs:
                 except InputError as error:
                     self.faults.also(error)
                 except OffTable as error:
-                    table = self.inputs.profile.variants[self.kinds[c].variant].runs[self.kinds[c].run].latency
+                    table = self.kinds[c].choice.table_id
                     self.faults.in_profile(f"$.tables.{table}", error.why, error.remedy)
             least = min((one.need_qps / s.qps for s in found[before:] if not s.late), default=0.0)
             if least > HUGE:
@@ -519,27 +516,15 @@ class _Pairs:
             self.notices.append(Notice(code="W-derived-qps", at="variants", text=text))
         return tuple(found)
 
-    def _law(self, kind: Kind) -> tuple[Law, str]:
-        found = self.laws.get((kind.variant, kind.run))
-        if found is None:
-            profile, stat = self.inputs.profile, str(self.options.latency_stat)
-            run = profile.variants[kind.variant].runs[kind.run]
-            law = law_of_run(profile, kind.variant, run)
-            if stat not in law.statistics:
-                named = "latency_stat" if "latency_stat" in self.options.model_fields_set else ""
-                table = table_of(profile, kind.variant, run)
-                stat, notices = statistic_of(table, self.options.latency_stat, named=named, at=f"tables.{table.name}")
-                self.notices += [notice for notice in notices if notice not in self.notices]
-            found = self.laws[kind.variant, kind.run] = law, stat
-        return found
-
     def _pair(self, one: Asked, b: int, c: int) -> Iterator[Serves]:
         kind = self.kinds[c]
-        law, stat = self._law(kind)
+        choice, law = kind.choice, kind.choice.law
+        stat, unlike = choice.statistic(self.options, "latency_stat")
+        self.notices += [notice for notice in unlike if notice not in self.notices]
         times = [law.ms(point, kind.batch, stat) for point in one.classes.points]
-        qps = kind.saturation_qps
+        qps = choice.saturation_qps
         if qps is None:
-            if "batch" in kind.at or "batch" not in law.axes:
+            if "batch" in choice.at or "batch" not in law.axes:
                 self.derived.add(kind.id)
             mean = "mean" if "mean" in law.statistics else stat
             means = times if stat == mean else [law.ms(point, kind.batch, mean) for point in one.classes.points]
@@ -547,13 +532,13 @@ class _Pairs:
             qps = 1000.0 * together / sum(s * t for s, t in zip(one.classes.shares, means, strict=True))
         poor = False
         if one.has_quality_limit:
-            if kind.quality is None:
+            if choice.quality is None:
                 self.faults.in_profile(
                     f"$.variants.{kind.variant}.quality", f"{one.id} asks for a quality, and this variant states none",
                     f"State it, or leave the variant out of apps.{one.id}.runs.",
                 )  # fmt: skip
                 return
-            poor = not one.meets_quality(kind.quality, slip=1e-12 * abs(kind.quality))
+            poor = not one.meets_quality(choice.quality, slip=1e-12 * abs(choice.quality))
         beside, factor = _company(kind, max(times), one.limit_ms(), self.alone)
         worst = max(times) * factor
         yield Serves(b, c, worst, qps / factor, late=poor or worst > one.limit_ms() * (1 + 1e-9), beside=beside)

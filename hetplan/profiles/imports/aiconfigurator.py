@@ -6,10 +6,11 @@ The file is JSON::
      "gpus": {"h100": {"system": "h100_sxm", "backend": "vllm", "price_per_hour": "6.88"}}}
 
 A GPU may say `version` of its backend (by default the current one of the database), `gpus` (1, over which each layer is
-split) and `memory` (0.9, the share for weights and KV). The file may say `most_tokens` (8192) and `most_seqs` (256).
-For each pair aiconfigurator is asked for iterations that only decode, and for such with a prompt beside them, up to
-these sizes. It adds up kernels that were measured alone, so `overlap` stays `assumed`; `fitted.error` is the mean
-distance of the law from its answers, not from an engine.
+split), `parallel` (`tp`; `ep`: the experts of a mixture are divided among the GPUs, not split) and `memory` (0.9, the
+share for weights and KV). The file may say `most_tokens` (8192) and `most_seqs` (256). For each pair aiconfigurator is
+asked for iterations that only decode, and for such with a prompt beside them, up to these sizes. It adds up kernels
+that were measured alone: `fit_error` is the distance of the law from its answers, `error_mean` that of such answers
+from the engine, as far as runs of it are known.
 """
 
 from __future__ import annotations
@@ -19,15 +20,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from hetplan.errors import InputError
-from hetplan.profiles.engine_law import Iteration, fit
+from hetplan.profiles.engine_law import Iteration, fit_numbers
+from hetplan.profiles.imports.cards import CARDS
 from hetplan.profiles.imports.words import above_0, ill_written, section
 from hetplan.profiles.read_json import read_json
 
-__all__ = ["convert"]
+__all__ = ["REALITY", "convert"]
 
 _SEQUENCES, _READ, _PROMPTS = (1, 4, 16, 64, 128, 256), (128, 1024, 4096), (64, 256, 512, 1024, 2048, 4096, 8192)
 _BESIDE = (0, 4, 16, 64)
-_NAMES = ("base_ms", "token_ms", "kv_token_ms", "sequence_ms", "pair_ms")
+REALITY = {"vllm": 0.12, "sglang": 0.24, "trtllm": 0.37}
+"""How far answers are from the time per token of an engine, on the mean: 0.12 against 1,408 published runs."""
+_REQUEST_MS = {"vllm": 35.0}
+"""What a request waits before its first iteration: the median of 11 published sweeps is 38."""
+_WINDOWED = 0.5
+"""Layers with a window read less KV than a sequence has: models have them in up to half of their layers."""
 
 
 def convert(path: str | os.PathLike[str]) -> tuple[dict[str, Any], None]:
@@ -53,8 +60,10 @@ def convert(path: str | os.PathLike[str]) -> tuple[dict[str, Any], None]:
             asked = _Asked(
                 _text(model, "path", f"$.models.{name}", file), _text(card, "system", at, file),
                 _text(card, "backend", at, file), card.get("version"), count,
-                above_0(card, "memory", at, file, 0.9, most=1e9),
+                above_0(card, "memory", at, file, 0.9, most=1e9), card.get("parallel", "tp"),
             )  # fmt: skip
+            if asked.parallel not in ("tp", "ep"):
+                raise ill_written(file, f"{at}.parallel", asked.parallel, '"tp" or "ep"')
             engine = asked.engine(most, file=file, at=at)
             if engine is not None:
                 key = f"{name}-{gpu}"
@@ -66,14 +75,18 @@ def convert(path: str | os.PathLike[str]) -> tuple[dict[str, Any], None]:
     return document, None
 
 
+_REACH = ("tokens", "kv_tokens", "sequences")
 _MOST = {"most_tokens": 8192.0, "most_seqs": 256.0}
 
 
 class _Asked:
     """One model on one GPU, as aiconfigurator is asked for it."""
 
-    def __init__(self, path: str, system: str, backend: str, version: Any, count: int, memory: float) -> None:
+    def __init__(
+        self, path: str, system: str, backend: str, version: Any, count: int, memory: float, parallel: object
+    ) -> None:  # fmt: skip
         self.path, self.system, self.backend, self.count, self.memory = path, system, backend, count, memory
+        self.parallel = parallel
         self.version = None if version is None else str(version)
 
     def engine(self, most: Mapping[str, int], *, file: str, at: str) -> dict[str, Any] | None:
@@ -89,10 +102,11 @@ class _Asked:
                 file=file, path="$", value="aiconfigurator", why=f"it is not installed here: {error}",
                 remedy="pip install aiconfigurator (0.12 or later) beside hetplan, or import a data sheet.",
             ) from None  # fmt: skip
+        # As many GPUs hold the experts as hold the rest; models without experts take no notice.
+        split = {"tp_size": self.count, "moe_ep_size" if self.parallel == "ep" else "moe_tp_size": self.count}
         try:
             self.version = self.version or get_latest_database_version(self.system, self.backend)
-            handle = EngineHandle.compile(self.path, self.system, self.backend, backend_version=self.version,
-                                          tp_size=self.count)  # fmt: skip
+            handle = EngineHandle.compile(self.path, self.system, self.backend, backend_version=self.version, **split)
             iterations = _iterations(handle, **most)
         except Exception as error:
             raise InputError.one(
@@ -103,27 +117,24 @@ class _Asked:
         try:
             room = estimate_kv_cache(
                 self.path, self.system, self.backend, self.version, max_num_tokens=most["most_tokens"],
-                max_batch_size=most["most_seqs"], tp_size=self.count, memory_fraction_value=self.memory,
-                memory_fraction_kind="of_free" if self.backend == "trtllm" else "of_total",
+                max_batch_size=most["most_seqs"], memory_fraction_value=self.memory,
+                memory_fraction_kind="of_free" if self.backend == "trtllm" else "of_total", **split,
             )  # fmt: skip
         except ValueError:
             return None
-        law = fit(iterations)
-        pieces = [
-            {name: float(f"{value:.6g}") for name, value in zip(_NAMES, row, strict=True) if value > 0.0}
-            for row in law.pieces.tolist()
-        ]
-        fitted = {
-            "error": round(law.error, 6),
-            **{
-                name: int(max(getattr(one, name) for one in iterations))
-                for name in ("tokens", "kv_tokens", "sequences")
-            },
-        }
+        each, card = float(room["kv_size_per_token_bytes"]), CARDS.get(self.system.partition("_")[0])
+        least = {"kv_token_ms": _WINDOWED * each / card[1] / 1e6} if card is not None else {}
+        reach = {name: int(max(getattr(one, name) for one in iterations)) for name in _REACH}
+        law = {
+            **fit_numbers(iterations, least=least).document, "basis": "grid", "range": reach,
+            "error_mean": REALITY.get(self.backend, max(REALITY.values())),
+            "source": f"aiconfigurator, {self.backend} {self.version}",
+        }  # fmt: skip
         return {
-            "pieces": pieces, "overlap": "assumed", "fitted": fitted, "kv_tokens": int(room["total_kv_size_tokens"]),
+            "law": law, "request_ms": _REQUEST_MS.get(self.backend, 0.0),
+            "kv_tokens": int(room["total_kv_size_tokens"]),
             # Of one GPU; a machine that is split over several holds a part of each token's KV on each.
-            "kv_bytes_per_token": float(room["kv_size_per_token_bytes"]) * self.count, "tensor": self.count, **most,
+            "kv_bytes_per_token": each * self.count, "tensor": self.count, **most,
         }  # fmt: skip
 
     def source(self) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def test_keda_and_bounds_follow_the_day_too() -> None:
     [
         (one_period(), {"version": "1.20"}, "1.25 and newer"),
         (one_period(), {"version": "1.99"}, "no schemas of this version"),
-        (one_period(), {"version": "new"}, "--kubernetes"),
+        (one_period(), {"version": "new"}, "--set"),
         (one_period(None), {"version": "1.32", "scaling": "hpa"}, "up to which rate"),
         (a_day(90000.0), {"version": "1.32"}, "by the day or by the week"),
     ],

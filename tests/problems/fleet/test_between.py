@@ -230,7 +230,7 @@ def test_fewest_moves_from_what_runs_are_those_of_brute_force(runs: tuple[int, .
 
 def test_of_moves_nothing_is_said_without_a_state_and_not_by_the_plan_alone() -> None:
     slo = {**wish(one(150.0)), "objective": [{"min": "moves"}]}
-    with pytest.raises(hp.InputError, match="--state"):
+    with pytest.raises(hp.InputError, match="state file"):
         hp.solve(PROFILE, slo)
     unknown = running(1, 0, 0, 0)
     del unknown["workers"][0]["offer"]

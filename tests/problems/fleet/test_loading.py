@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import hetplan as hp
+from hetplan.planner.request import read_request
 from hetplan.problems.fleet.ahead import loaded_anew_s
 from hetplan.problems.pipeline.evenly import Need, evenly
 from hetplan.profiles.load import load_inputs
@@ -53,9 +54,9 @@ def _loads_s(plan: Plan, files: tuple[Json, Json]) -> float:
     """The longest that machines load after any failure."""
     (period,), parts = plan.periods, plan.parts or {}
     (name,) = period.parts or ()
-    profile = load_inputs(*files).profile
+    request = read_request(load_inputs(*files))
     after = [parts[one] for names in (period.failures or {}).values() for one in names]
-    return max(loaded_anew_s(profile, parts[name], one) for one in after)
+    return max(loaded_anew_s(request, parts[name], one) for one in after)
 
 
 @pytest.mark.quick_cases(1)

@@ -14,6 +14,7 @@ import pytest
 import hetplan as hp
 from hetplan.api.solve import choose, pose
 from hetplan.planner.answer import Limits
+from hetplan.planner.choices import Choice
 from hetplan.planner.request import read_request
 from hetplan.problems.faults import Faults
 from hetplan.problems.pipeline.fleet import Fleet, read_fleet
@@ -22,7 +23,6 @@ from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.levels import priced_form
 from hetplan.problems.pipeline.tree import all_levels, merged, prefixes
 from hetplan.problems.places import on_servers
-from hetplan.profiles.profile import Run
 from hetplan.solvers.highs import Highs
 from hetplan.solvers.priced_columns import PricedColumns
 from hetplan.verifier.facts import gather
@@ -242,7 +242,7 @@ def test_half_as_large_places_change_no_value(goal: Any) -> None:
 # Places say what fits
 
 
-def _random_fleet(chance: random.Random, plan: hp.Plan) -> tuple[Fleet, list[Run], dict[str, float]]:
+def _random_fleet(chance: random.Random, plan: hp.Plan) -> tuple[Fleet, list[Choice], dict[str, float]]:
     cards = chance.choice([4, 6, 8, 9])
     profile, slo = documents(cards=cards)
     provides: dict[str, float] = {"gpu": cards, "gpu_mem_gib": 24.0 * cards}
@@ -256,20 +256,20 @@ def _random_fleet(chance: random.Random, plan: hp.Plan) -> tuple[Fleet, list[Run
             needs["gpu_mem_gib"] = min(gpu * chance.choice([10.0, 24.0, 30.0]), provides["gpu_mem_gib"])
         profile["variants"][f"{step}-m"]["runs"][0]["needs"] = needs
     inputs = hp.load_inputs(profile, slo)
-    runs = [variant.runs[0] for variant in inputs.profile.variants.values()]
-    fleet = read_fleet(inputs, read_request(inputs), Faults.of(inputs), shared=True)
+    fleet = read_fleet(read_request(inputs), Faults.of(inputs), shared=True)
+    runs = list(fleet.request.choices())
     assert places_on(gather(plan, inputs), "node") == fleet.places[0], "the check counts as the plan does"
     return fleet, runs, provides
 
 
-def _fits(counts: Sequence[int], runs: Sequence[Run], provides: dict[str, float]) -> bool:
+def _fits(counts: Sequence[int], runs: Sequence[Choice], provides: dict[str, float]) -> bool:
     return all(
         sum(count * run.needs.get(name, 0.0) for count, run in zip(counts, runs, strict=True)) <= room * (1 + 1e-9)
         for name, room in provides.items()
     )
 
 
-def _fewest(items: list[int], runs: Sequence[Run], provides: dict[str, float]) -> int:
+def _fewest(items: list[int], runs: Sequence[Choice], provides: dict[str, float]) -> int:
     """Servers that hold these, by trying all ways to put one after the other."""
     best = len(items)
 

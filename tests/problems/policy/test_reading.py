@@ -113,7 +113,7 @@ def test_the_verifier_reads_the_same_latencies() -> None:
 def test_models_stand_fastest_first_and_keep_their_tables() -> None:
     (models,) = pose(*files()).asked.models.values()
     assert models.names == ("fast", "middle", "slow")
-    assert models.ats == ({}, {}, {})
+    assert [one.at for one in models.choices] == [{}, {}, {}]
     assert models.latency_s[:, 0] == pytest.approx([0.006, 0.013, 0.027])
     assert capacity_qps(models, 0, 0.010) == pytest.approx(3 / 0.010)
     assert capacity_qps(models, 2, 0.010) == 0.0
@@ -438,7 +438,7 @@ def test_of_two_runs_on_one_hardware_the_fastest_is_held_in_any_order(turned: bo
     profile["variants"]["fast"]["runs"] = both[::-1] if turned else both
     (models,) = pose(profile, slo).asked.models.values()
     assert models.latency_s[0, 0] == pytest.approx(0.006)
-    assert models.ats[0] == {"size": 320.0}
+    assert models.choices[0].at == {"size": 320.0}
     assert any(notice.code == "W-run" for notice in models.notices)
 
 

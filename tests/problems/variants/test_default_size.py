@@ -11,7 +11,6 @@ import hetplan as hp
 from benchmarks.kept import is_kept
 from benchmarks.kept import variants as random_variants
 from hetplan.planner.contract import Tools
-from hetplan.problems.variants.size import BUSIER
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import with_digest
 from hetplan.simulator.figures import Together, responses_of
@@ -25,14 +24,6 @@ def shown(plan):
     return {one.app: one for one in plan.promises if one.model == "simulation/1" and one.quantity == "response_ms"}
 
 
-def late_report(plan):
-    late = SimpleNamespace(value=1.0, low=1.0, high=1.0)
-    one = SimpleNamespace(
-        figures={"violations": late}, percentiles_ms={99.0: SimpleNamespace(value=1e9, low=1e9, high=1e9)}
-    )
-    return SimpleNamespace(apps=dict.fromkeys(plan.routing, one))
-
-
 CONFIRMING = 2 * 10**6
 """From this seed on a plan is put to the test."""
 
@@ -40,8 +31,7 @@ CONFIRMING = 2 * 10**6
 class Simulator:
     """Shows so much for each plan in turn (the last again and again), and keeps how it was asked.
 
-    A look at a plan near by (one run) finds all queries late, and is not kept. What puts a plan to the test shows what
-    was shown of it before; `refused` plans are late then.
+    What puts a plan to the test shows what a look showed of it; the first `refused` plans are late then.
     """
 
     def __init__(self, *values, refused=0):
@@ -50,21 +40,26 @@ class Simulator:
     def __call__(self, plan, inputs, *, seeds, seed, **how):
         if seed >= CONFIRMING and seeds > 1:
             return self.test(plan, inputs, seeds, how)
-        if seeds == 1:
-            return late_report(plan)
-        value = self.values[min(len(self.asked), len(self.values) - 1)]
         self.asked.append((plan, seed, how))
+        value = self.shown_of(plan)
         held, apps = SimpleNamespace(value=value, low=value - 1, high=value + 1), {}
         for app in plan.routing:
             late = SimpleNamespace(value=float(value > inputs.slo.apps[app].latency[0].max_ms))
             apps[app] = SimpleNamespace(percentiles_ms={99.0: held}, figures={"violations": late})
         return SimpleNamespace(apps=apps)
 
+    @property
+    def plans(self):
+        """What was looked at, each once."""
+        plans = [plan.workers for plan, _, _ in self.asked]
+        return [one for place, one in enumerate(plans) if one not in plans[:place]]
+
+    def shown_of(self, plan):
+        return self.values[min(self.plans.index(plan.workers), len(self.values) - 1)]
+
     def test(self, plan, inputs, seeds, how):
         self.tested += [plan.workers] if plan.workers not in self.tested else []
-        asked = next(place for place, (one, _, _) in enumerate(self.asked) if one.workers == plan.workers)
-        value = self.values[min(asked, len(self.values) - 1)]
-        value = 1e4 if self.tested.index(plan.workers) < self.refused else value
+        value = 1e4 if self.tested.index(plan.workers) < self.refused else self.shown_of(plan)
         apps = {}
         for app in plan.routing:
             rate = inputs.slo.apps[app].demand.rate_qps
@@ -106,7 +101,7 @@ def test_the_shipped_example_keeps_its_wish_under_fresh_seeds():
 def test_what_is_confirmed_at_once_is_handed_out_where_nothing_cheaper_is_in_time():
     found, tools = default(table2(90.0, 100.0), 80.0, 120.0)
     assert (found.exit_code, found.status) == (0, "best-of-measured")
-    assert 1 < len(tools.asked) <= 1 + BUSIER
+    assert len(tools.asked) > 1
     # 40 of a hundred times as many may be late, 90 in a second.
     assert all(how["duration_s"] == pytest.approx(4000 / 90) for _, _, how in tools.asked)
     assert counts(found) == counts(solve(table2(90.0, 100.0), size="estimated"))
@@ -206,9 +201,9 @@ def test_what_is_never_in_time_is_said_and_not_promised():
     assert "late in simulation" in found.why[0]
     assert not shown(found.plan)
     assert len(tools.asked) >= 3
-    # 120 ms are shown at any rate: of what may help, only more time does.
+    # 120 ms are shown at any rate: of what may help, only as much time does.
     assert [one.text for one in found.repairs] == [
-        "raise slo.apps.images.latency[0].max_ms from 100 to 121 ms (fails at 120)"
+        "raise slo.apps.images.latency[0].max_ms from 100 to 120 ms (fails at 119.1)"
     ]
 
 
@@ -256,7 +251,7 @@ def test_bursts_are_played_as_long_as_they_need():
         "process": "mmpp", "relative_rates": [0.5, 1.5], "stay_s": [10, 10],
     }  # fmt: skip
     _, tools = default(documents, 80.0)
-    assert all(how == {} for _, _, how in tools.asked)
+    assert all(how["duration_s"] >= 10 * 20 for _, _, how in tools.asked), "ten times through all states"
 
 
 def test_the_papers_formulations_are_as_printed():
@@ -280,8 +275,7 @@ def test_a_short_run_with_an_open_interval_calls_no_plan_late():
     tools = OpenWhenShort(80.0, 80.0, 120.0)
     found = hp.solve(profile, slo, state=state, question="variants", tools=Tools(simulate=tools))
     assert found.exit_code == 0
-    assert ["duration_s" in how for _, _, how in tools.asked[:3]] == [True, False, True]
-    assert counts(found) == counts(default(table2(90.0, 100.0), 80.0, 120.0)[0])
+    assert counts(found) == counts(default(table2(90.0, 100.0), 80.0, 80.0, 120.0)[0])
 
 
 def served_by(table, rate, limit_ms):
@@ -358,9 +352,8 @@ def test_instances_that_pay_for_themselves_are_looked_for_near_by():
 
 
 @pytest.mark.slow
-def test_who_is_late_goes_back_and_the_others_keep_what_they_need(monkeypatch):
-    """One application is late at each of the loads between; the other is in time with a tenth of its machines."""
-    monkeypatch.setattr("hetplan.problems.variants.size.why_none", lambda v: "nothing is looked for near by")
+def test_who_is_late_keeps_nobody_else_from_what_it_needs():
+    """One application is in time with a tenth of the machines that queues of their own would take; another is late."""
     asked = random_variants(3001)
     found = hp.solve(asked.profile, asked.slo)
     assert 3600 * money(found, BILL) < 40  # 260 before
@@ -381,7 +374,7 @@ def test_a_target_that_no_plan_keeps_is_counted_over_all_that_were_played():
     profile["offers"]["gpu"]["stock"] = 6
     found = hp.solve(profile, wish)
     assert found.exit_code == 3
-    assert "in each of 3 plans" in found.why[0]
+    assert "in each of 2 plans" in found.why[0]
 
 
 def test_a_batch_that_is_not_full_takes_less():

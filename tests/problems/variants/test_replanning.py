@@ -1,7 +1,6 @@
 """Planning again over what a plan left running: names stay, machines are not over-full, idle ones are counted."""
 
 import random
-from types import SimpleNamespace
 
 import pytest
 from cases.random_variants import random_snapshot
@@ -9,9 +8,6 @@ from cases.variants import counts, machines, money, solve
 
 from hetplan.errors import InputError
 from hetplan.planner.next_state import next_state
-from hetplan.problems.variants.actions import _needs_of_unknown
-from hetplan.profiles.profile import Profile
-from hetplan.profiles.workers import Load, Worker
 
 
 def changes(found):
@@ -153,16 +149,3 @@ def test_whole_machines_that_must_be_there_are_used(formulation):
         assert found.status == "optimal"
         costs.append(money(found, "cost_per_hour") * 3600)
     assert costs == [pytest.approx(2), pytest.approx(3), pytest.approx(4)]
-
-
-@pytest.mark.parametrize("turned", [False, True])
-def test_what_runs_and_serves_nobody_takes_what_its_own_run_needs(turned):
-    runs = [
-        {"hardware": "g", "rate": "t", "at": {"batch": b}, "needs": {"gpu_mem_gib": gib}} for b, gib in ((1, 2), (8, 6))
-    ]
-    profile = Profile.model_validate({"variants": {"m": {"task": "x", "runs": runs[::-1] if turned else runs}}})
-    seen = SimpleNamespace(inputs=SimpleNamespace(profile=profile))
-    worker = Worker(id="w", hardware="g", loads=())
-    for at, gib in (({"batch": 1}, 2), ({"batch": 8}, 6)):
-        assert _needs_of_unknown(seen, worker, Load(id="w.a", app="a", variant="m", at=at)) == {"gpu_mem_gib": gib}
-    assert _needs_of_unknown(seen, worker, Load(id="w.a", app="a", variant="gone")) == {}

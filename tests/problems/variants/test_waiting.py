@@ -8,8 +8,9 @@ from cases.variants import counts, money, solve, table2
 
 import hetplan as hp
 from hetplan.planner.contract import Tools
+from hetplan.problems.batch_queue import busy_limit_of_law
+from hetplan.problems.variants.busy import busy_limit, leaving_room_to_wait
 from hetplan.problems.variants.options import VariantsOptions
-from hetplan.problems.variants.size import busy_limit, busy_limit_of_law, leaving_room_to_wait
 from hetplan.problems.variants.wish import read_snapshot
 from hetplan.profiles.load import load_inputs
 from hetplan.simulator.figures import Together, responses_of
@@ -100,16 +101,16 @@ def test_every_way_leaves_room(formulation):
 
 
 class Shown:
-    """A simulator that shows the same response time whatever is planned, and counts how often it was asked."""
+    """A simulator that shows the same whatever is planned, violation rates in turn, and counts its calls."""
 
-    def __init__(self, value, low, high):
-        self.held, self.asked = SimpleNamespace(value=value, low=low, high=high), 0
+    def __init__(self, *rates):
+        self.held, self.rates, self.asked = SimpleNamespace(value=80.0, low=70.0, high=99.0), rates, 0
 
-    def __call__(self, plan, inputs, *, seeds, seed):
+    def __call__(self, plan, inputs, *, seeds, seed, duration_s=1e3):
         self.asked += 1
         one = SimpleNamespace(
             percentiles_ms={99.0: self.held}, figures={"violations": SimpleNamespace(value=0.002)}, spans=1e9,
-            by_run=({"violations": 0.002},) * seeds, queries_per_seed=1e5,
+            by_run=tuple({"violations": self.rates[k % len(self.rates)]} for k in range(seeds)), queries_per_seed=1e5,
             responses={"response": Together([responses_of([self.held.value] * 100)] * seeds)},
         )  # fmt: skip
         return SimpleNamespace(apps=dict.fromkeys(plan.routing, one), duration_s=1e3, seeds=range(seeds))
@@ -122,7 +123,7 @@ def simulated(shown):
 
 
 def test_what_may_be_late_on_other_seeds_is_not_promised():
-    sure, unsure = Shown(80.0, 70.0, 99.0), Shown(80.0, 50.0, 110.0)
+    sure, unsure = Shown(0.002), Shown(0.0, 0.018)
     times, share = [one for one in simulated(sure).require().promises if one.model == "simulation/1"]
     assert (times.value, times.interval, times.confidence) == (100.0, (80.0, 80.0), 0.975)
     assert (share.quantity, share.value) == ("violations", 0.01)

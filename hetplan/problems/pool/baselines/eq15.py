@@ -153,7 +153,7 @@ def from_pool(pool: Pool) -> Eq15:
 
 def _sizes(pool: Pool) -> Vector:
     axes = list(pool.wish.points[0])
-    if len(axes) != 1 or any(kind.is_rate for kind in pool.types):
+    if len(axes) != 1 or not all(kind.is_timed for kind in pool.types):
         raise InputError.one(
             file=pool.inputs.files.get("slo", "slo.json"),
             path=f"$.apps.{pool.wish.app.id}.demand.mix.axes",

@@ -154,7 +154,7 @@ class _Scaler:
                     self.counters[slot.load.id] = 0
                 continue
             before = max((self._counter(s.load.id) for s in slots), default=0)
-            wanted = max(1, math.ceil(self.v.kinds[kind].load_s / slot_s))
+            wanted = max(1, math.ceil(self.v.kinds[kind].choice.load_s / slot_s))
             acts = before + 1 >= wanted or need <= 0
             for slot in slots:
                 self.counters[slot.load.id] = 0 if acts else before + 1

@@ -1,4 +1,4 @@
-"""`hetplan watch`: follow the demand of what runs; plan anew and apply where it has moved."""
+"""`hetplan autoscale`: follow the demand of what runs; plan anew and apply where it has moved."""
 
 from __future__ import annotations
 
@@ -14,18 +14,14 @@ import typer
 
 from hetplan.cli.arguments import (
     AsJson,
+    Files,
     Formulation,
-    Measured,
-    MethodFile,
-    Profiles,
     Question,
     Settings,
-    SloFile,
-    file_option,
     method_from,
     option,
 )
-from hetplan.cli.given_files import KEPT_PLAN, HostsFileOption, Wait, keep_plan
+from hetplan.cli.given_files import KEPT_PLAN, HostsFileOption, Wait, keep_plan, sort_files
 from hetplan.cli.knowing import Known, Measuring, knowing
 from hetplan.cli.output import Output
 from hetplan.cli.solve import Evaluators, JournalFile
@@ -41,7 +37,7 @@ if TYPE_CHECKING:
     from hetplan.profiles.slo import Slo
     from hetplan.profiles.state import State
 
-__all__ = ["watch"]
+__all__ = ["autoscale"]
 
 Every = Annotated[float, typer.Option(min=0.1, metavar="S", help="Seconds between two looks at what arrives.")]
 Period = Annotated[float, typer.Option(min=1.0, metavar="S", help="Plan again after so long even if nothing changed.")]
@@ -56,17 +52,15 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Plan and show the steps
 Live = Annotated[
     Path | None, option("--live", "FILE", "Samples from service, as JSON lines; after a drift it plans again.")
 ]
-ScheduleFile = Annotated[Path | None, file_option("--plan", "FILE", "Keep the schedule of this plan with periods.")]
 Begins = Annotated[
     str | None,
-    option("--begins", "TIME", "With --plan: when its first period began, 2026-11-23T00:00 (UTC); else today."),
+    option("--begins", "TIME", "When a plan's first period began, 2026-11-23T00:00 (UTC); else today."),
 ]
 Seconds = Annotated[float | None, typer.Option("--time-limit", min=0.0, metavar="S", help="Seconds for each plan.")]
 
 
-def watch(
-    profiles: Profiles,
-    slo: SloFile,
+def autoscale(
+    files: Files,
     hosts: HostsFileOption = Path("hosts.toml"),
     every: Every = 5.0,
     period: Period = 60.0,
@@ -81,25 +75,22 @@ def watch(
     question: Question = None,
     formulation: Formulation = None,
     settings: Settings = None,
-    method: MethodFile = None,
     time_limit: Seconds = None,
-    measured: Measured = None,
     evaluate: Evaluators = None,
     journal: JournalFile = None,
     live: Live = None,
-    plan: ScheduleFile = None,
     begins: Begins = None,
     wait: Wait = 0.0,
     as_json: AsJson = False,
 ) -> None:
-    """Keep what runs fit for what arrives.
+    """Replan when the demand changes, and apply the plan.
 
     Reads the router's counters and forecasts demand. If demand has moved, it plans and applies again. A rise counts at
     once, a fall when it has lasted (so --once lets capacity go only with --hold 0). If something fails, what runs is
     kept, and the next try comes later.
 
-    With --plan, the schedule of a plan with periods is kept: machines start ahead of their hour. If demand exceeds what
-    a period is planned for, plans are made until the schedule is enough again.
+    If a plan with periods is among the files, its schedule is kept: machines start ahead of their hour. If demand
+    exceeds what a period is planned for, plans are made until the schedule is enough again.
 
     With --live and --journal, samples from service are tested. If accuracy or latency has drifted, plans are measured
     (--evaluate) or chosen again from what is known.
@@ -113,16 +104,21 @@ def watch(
     from hetplan.dispatch.replanning import Replanning
     from hetplan.planner.answer import Limits
 
-    with Output("watch", as_json=as_json) as out:
-        question, formulation, options = method_from(method, settings, question=question, formulation=formulation)
+    with Output("autoscale", as_json=as_json) as out:
+        question, formulation, options = method_from(settings, question=question, formulation=formulation)
         how = {"question": question, "formulation": formulation, "options": options}
         trigger = Replanning(
             every_s=every, period_s=period, change=change, hold_s=hold, settle_s=settle, headroom=headroom,
             floor_qps=floor, com=com,
         )  # fmt: skip
-        measuring = Measuring(measured, evaluate, journal, live)
+        named = sort_files(files, "autoscale", plans=(0, 1), takes_state=False)
+        if named.state is not None:
+            why = "what runs is what the hosts say"
+            raise InputError.one(file=str(named.state), why=why, remedy="Leave the state out.")
+        profiles, slo = list(named.profiles), named.slo
+        measuring = Measuring(named.measured, evaluate, journal, live)
         with knowing(out, profiles, slo, hosts, measuring) as known:
-            kept = _schedule(out, plan, begins)
+            kept = _schedule(out, named.plan if named.plans else None, begins)
             planner = Planner(profiles, limits=Limits(seconds=time_limit))
             make = _making(out, planner, slo, kept, how, known)
             ended = _run(
@@ -171,7 +167,9 @@ def _schedule(out: Output, plan: Path | None, begins: str | None) -> Schedule | 
 
     if plan is None:
         if begins is not None:
-            raise InputError.one(file="--begins", value=begins, why="nothing begins", remedy="Add --plan FILE.")
+            raise InputError.one(
+                file="--begins", value=begins, why="nothing begins", remedy="Name a plan with periods too."
+            )
         return None
     held = Schedule(plan_from(plan, warn=out.warn))
     try:

@@ -1,4 +1,4 @@
-"""`hetplan watch`: what it says and how it ends; and once for real, with workers that sleep and a demand that moves."""
+"""`hetplan autoscale`: what it says and how it ends; once for real, with workers that sleep and a demand that moves."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def free_port() -> int:
 
 def arguments(folder: Path, *more: str) -> list[str]:
     files = [str(folder / name) for name in ("profile.json", "slo.json")]
-    return ["watch", *files, "--hosts", str(folder / "hosts.toml"), *more]
+    return ["autoscale", *files, "--hosts", str(folder / "hosts.toml"), *more]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""`hetplan load`: send a plan its demand for real, and set promise, simulation and measurement side by side.
+"""`hetplan loadtest`: send a plan its demand for real, and set promise, simulation and measurement side by side.
 
 Requests for text are sent by streaming.
 """
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson, PlanFile, Profiles, SloFile, StateFile, file_option, option
-from hetplan.cli.given_files import plan_from, trace_from
+from hetplan.cli.arguments import AsJson, PlanAndFiles, file_option, option
+from hetplan.cli.given_files import plan_from, sort_files, trace_from
 from hetplan.cli.output import Exit, Output, Page, number
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hetplan.simulator.demand import AppDemand
     from hetplan.simulator.report import SimulationReport
 
-__all__ = ["TextLoad", "load", "show_load", "text_load"]
+__all__ = ["TextLoad", "loadtest", "show_load", "text_load"]
 
 
 Endpoint = Annotated[
@@ -69,16 +69,11 @@ LabelledFile = Annotated[
 Scorer = Annotated[
     str, typer.Option(metavar="SCORER", help="With --labelled: top1, module:function beside it, or a command.")
 ]
-Measured = Annotated[Path | None, file_option("--measured", "FILE", "Measurements that the plan used.")]
 
 
-def load(
-    plan: PlanFile,
-    profiles: Profiles,
-    slo: SloFile,
+def loadtest(
+    files: PlanAndFiles,
     endpoint: Endpoint,
-    state: StateFile = None,
-    measured: Measured = None,
     trace: Trace = None,
     arrivals: Process = None,
     seed: Seed = 0,
@@ -93,7 +88,7 @@ def load(
     scorer: Scorer = "top1",
     as_json: AsJson = False,
 ) -> None:
-    """Send a plan its demand for real: promise, simulation and measurement, line by line.
+    """Send the demand to real replicas: promised, simulated, measured.
 
     Requests go out when they are due, even if earlier ones are late, and response times count from then. The
     simulation beside it plays the same queries, in every run. Exit 6 when the measurement breaks a wish of the SLO file
@@ -101,14 +96,13 @@ def load(
     `--tolerance`, or violations by more than a point. `--learn` writes what was measured into a new profile, to plan
     with again. `--labelled` sends labelled inputs and measures how good the answers are.
     """
-    with Output("load", as_json=as_json) as out:
-        from hetplan.profiles.load import load_inputs
+    with Output("loadtest", as_json=as_json) as out:
         from hetplan.serving.planned_system import planned_systems
         from hetplan.simulator.runs import seed_of
         from hetplan.simulator.simulate import demands_of
 
-        tried = plan_from(plan, warn=out.warn)
-        inputs = load_inputs(profiles, slo, state=state, measured=measured)
+        named = sort_files(files, "loadtest", plans=(1, 1))
+        tried, inputs = plan_from(named.plan, warn=out.warn), named.inputs
         recorded = trace_from(trace)
         if tried.question == "llm":
             asked = TextLoad(
@@ -121,7 +115,7 @@ def load(
             return
         demands = demands_of(tried, inputs, arrivals=arrivals, trace=recorded)
         targets = _targets(demands, endpoint, duration, seed, _template(body), _fields(header or ()))
-        asking = _asking(demands, targets, _Wanted(profiles, learn, labelled, scorer, seed))
+        asking = _asking(demands, targets, _Wanted(named.profiles, learn, labelled, scorer, seed))
         if simulations:
             # What cannot be simulated is said before minutes of load, not after.
             planned_systems(tried, inputs)
@@ -265,7 +259,7 @@ def _targets(
 class _Wanted:
     """What the command line wants besides the comparison."""
 
-    profiles: list[Path]
+    profiles: tuple[Path, ...]
     learn: Path | None
     labelled: Path | None
     scorer: str
@@ -346,7 +340,7 @@ def _asking(demands: Sequence[AppDemand], targets: list[Target], wanted: _Wanted
             raise InputError.one(file=str(wanted.learn), why=why, remedy=remedy)
         sampled = [demand.app for demand in demands if demand.samples]
         if sampled:
-            why, remedy = "its operators are measured by an evaluator", "Leave --learn out; see `hetplan watch`."
+            why, remedy = "its operators are measured by an evaluator", "Leave --learn out; see `hetplan autoscale`."
             raise InputError.one(file="--learn", value=sampled[0], why=why, remedy=remedy)
         brief = ("hetplan-reply", "brief")
         without = [tuple(field for field in target.headers if field != brief) for target in targets]

@@ -1,4 +1,4 @@
-"""`hetplan watch --plan`: a schedule with machines paid for ahead, and more queries than its hour is planned for."""
+"""`hetplan autoscale --plan`: a schedule with machines paid for ahead, and more queries than its hour expects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hetplan.cli.watch import _Deployed
+from hetplan.cli.autoscale import _Deployed
 from hetplan.planner.next_state import next_state
 from hetplan.planner.status import Exit
 from hetplan.profiles.plan import Plan
@@ -119,8 +119,8 @@ def test_beyond_the_schedule_it_plans_with_what_is_paid_for_ahead(
     assert paid == {"big-a": 4}, "a term is twice as long as a period, and what is paid for ahead is cheaper"
     busy = Busy(plan, {"shop": 200.0, "news": 60.0}, monkeypatch)
     hosts = path.with_name("hosts.toml")
-    words = ("--hosts", hosts, "--plan", path, "--dry-run", "--every", "0.2", "--headroom", "0", "--json")
-    ran = run("watch", *files, *words)
+    words = ("--hosts", hosts, path, "--dry-run", "--every", "0.2", "--headroom", "0", "--json")
+    ran = run("autoscale", *files, *words)
     said = [line["event"]["text"] for line in ran.lines if "event" in line and line["event"]["what"] != "look"]
     assert ran.code == Exit.INTERRUPTED, ran.err
     assert any("the schedule is left" in text for text in said)

@@ -1,0 +1,410 @@
+"""What a sizing search of variants counts: machines, each with all that it holds, and plans with others in their place.
+
+A plan is counted in *units*: machines that are shared and paid whole, each with all that it holds; and instances that
+pay for themselves. Near a plan are those with
+
+- one unit less, or 2, 4, ... alike; two replaced by one; one, or two, replaced by one or two others;
+- all units of an application, or all alike, replaced by so many of another;
+- applications that share units on units of their own: no queue has queries that may wait for long before others;
+- another batch in all places, and one unit less.
+
+What is free on a machine is filled up, since it costs nothing, but where moves are limited.
+
+Applications whose loads share instances are one *station*; others wait apart, whatever machines they are on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations_with_replacement, product
+
+import numpy as np
+
+from hetplan.planner.draft import Draft
+from hetplan.planner.placing import IN_TOTAL, Filling
+from hetplan.planner.sizing_search import Counts
+from hetplan.problems.variants.form import TAKEN, Room, rooms_of
+from hetplan.problems.variants.wish import Integers, Snapshot
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.workers import Load, Worker
+
+__all__ = ["Apps", "Near", "Units"]
+
+Holds = tuple[tuple[int, int], ...]
+"""Items, and instances of each."""
+Unit = tuple[int, Holds]
+"""A type of machine, and what it holds."""
+Units = tuple[tuple[Unit, int], ...]
+"""How many there are of each."""
+Apps = tuple[int, ...]
+"""Applications that share instances, or one that shares none: a station."""
+
+MORE = 1.05
+"""Numbers of units alike that are thought of are so much apart, or one: less shows no difference."""
+CHEAPER = 1e-9
+MOST_WAYS, TIMES = 3, (0.9, 1.0, 1.1, 1.25, 1.5)
+"""Units of which each application may have its own, and how many, in those that a formula says to be enough."""
+MANY = 10**6
+"""Of each type of machine: who may rent these may rent any."""
+
+
+@dataclass(frozen=True)
+class _Change:
+    """Units that go, others in their place, and how much dearer that is."""
+
+    dearer: float
+    gone: Counter[Unit]
+    more: Counter[Unit]
+
+
+@dataclass
+class Near:
+    """The plans of a snapshot, counted in units, and what is near each of them."""
+
+    v: Snapshot
+    """At saturation."""
+    pooled: Snapshot
+    """Each choice as if it carried a load alone, in one queue (`busy`)."""
+    _waiting: dict[Units, Mapping[Apps, Counts]] = field(default_factory=dict)
+    _costs: dict[Units, float] = field(default_factory=dict)
+    _filling: dict[Unit, Holds] = field(default_factory=dict)
+
+    # --- a plan -------------------------------------------------------------------------------------------------------
+
+    def units_of(self, made: Draft) -> Units:
+        """The units of a plan."""
+        found = Counter[Unit]()
+        for worker in made.workers:
+            held = Counter[int]()
+            for load in worker.loads:
+                i = next((i for i in range(len(self.v.items)) if self._is(i, worker, load)), None)
+                if i is not None:
+                    held[i] += load.instances
+            holds = tuple(sorted(held.items()))
+            if not holds:
+                continue
+            t = self.v.kinds[self.v.items[holds[0][0]].kind].type
+            if self._is_machine(t, holds):
+                found[t, holds] += worker.count
+            else:
+                for i, n in holds:
+                    found[t, ((i, 1),)] += n * worker.count
+        return tuple(sorted(found.items()))
+
+    def _is(self, i: int, worker: Worker, load: Load) -> bool:
+        """Whether a load is of an item."""
+        kind = self.v.kinds[self.v.items[i].kind]
+        type_ = self.v.types[kind.type]
+        offer = type_.offers[0]
+        here = (worker.hardware, worker.offer or (offer.id if worker.host in offer.hosts else None))
+        settings = (load.variant, load.serve.max_batch, dict(load.at or {}), dict(load.knobs))
+        mine = (kind.variant, kind.batch, dict(kind.choice.at), dict(kind.choice.knobs))
+        of_app = load.app in (None, *(self.v.asked[b].id for b in self._serving[i]))
+        return here == (type_.hardware, offer.id) and settings == mine and of_app
+
+    def fillings(self, units: Units) -> list[Filling]:
+        """What is on the machines that are shared."""
+        return [Filling(self.v.types[t].id, dict(holds), n) for (t, holds), n in units if self._is_machine(t, holds)]
+
+    def counts(self, units: Units) -> Integers:
+        """Instances of each item."""
+        x = np.zeros(len(self.v.items), dtype=np.int64)
+        for (_, holds), n in units:
+            for i, instances in holds:
+                x[i] += n * instances
+        return x
+
+    def cost(self, units: Units) -> float:
+        """What the plan costs: units, what is loaded for them, and what must be there beside them."""
+        if units not in self._costs:
+            v, used = self.v, Counter[int]()
+            for (t, holds), n in units:
+                used[t] += n if self._is_paid_whole(t, holds) else 0
+            beside = v.changes(self.counts(units)) + v.idle_nanos(used) / NANO
+            self._costs[units] = self._sum(dict(units)) + beside
+        return self._costs[units]
+
+    def stations(self, units: Units) -> Mapping[Apps, Counts]:
+        """The applications that have a load, those together that share instances; and the instances of each item."""
+        if units not in self._waiting:
+            x = self.counts(units).tolist()
+            self._waiting[units] = {apps: tuple(x[i] for i in self.items_of(apps)) for apps in self._together(x)}
+        return self._waiting[units]
+
+    def items_of(self, apps: Apps) -> tuple[int, ...]:
+        """The items that may serve one of these applications."""
+        if apps not in self._items:
+            self._items[apps] = tuple(i for i, mine in enumerate(self._serving) if not mine.isdisjoint(apps))
+        return self._items[apps]
+
+    _items: dict[Apps, tuple[int, ...]] = field(default_factory=dict)
+
+    def of_station(self, units: Units, apps: Apps) -> Units:
+        """What serves these applications, and nothing else."""
+        found = Counter[Unit]()
+        for (t, holds), n in units:
+            if mine := tuple((i, count) for i, count in holds if not self._serving[i].isdisjoint(apps)):
+                found[t, mine] += n
+        return tuple(sorted(found.items()))
+
+    def may_be(self, units: Units) -> bool:
+        """Whether stocks, rooms and the budget allow it."""
+        if self._is_free:
+            return True
+        v, used = self.v, Counter[int]()
+        for (t, holds), n in units:
+            used[t] += n if self._is_paid_whole(t, holds) else 0
+        x, budget = self.counts(units), v.request.budget
+        if not v.may_move(x) or not v.may_rent(used + Counter(v.idle_counts(used))):
+            return False
+        if budget is not None and self.cost(units) - v.changes(x) > budget / NANO * (1.0 + CHEAPER):
+            return False
+        return all(float(room.use @ x) <= room.size * (1.0 + CHEAPER) for room in self._rooms)
+
+    def filled(self, counts: Mapping[Unit, int]) -> Units:
+        """The same machines, what is free on them taken by more of what they hold."""
+        found = Counter[Unit]()
+        for (t, holds), n in counts.items():
+            found[t, self._full_of(t, holds)] += n
+        return tuple(sorted((unit, n) for unit, n in found.items() if n > 0))
+
+    def is_one_less(self, units: Units, than: Units) -> bool:
+        """Whether one unit is gone, and no other in its place."""
+        then, now = Counter(dict(than)), Counter(dict(units))
+        return (then - now).total() == 1 and not now - then
+
+    # --- what is near -------------------------------------------------------------------------------------------------
+
+    def around(self, units: Units, apps: Apps) -> Iterator[Units]:
+        """The plans with other units for these applications that may be and cost less, the cheapest first."""
+        now, cost = dict(units), self.cost(units)
+        own = Counter({unit: n for unit, n in units if not self._served_by_one(unit).isdisjoint(apps)})
+        seen, machines, most = {units}, self._sum(now), cost * (1.0 - CHEAPER)
+        for change in sorted(self._changes(own, apps), key=lambda change: change.dearer):
+            # What is loaded, or must be there beside, only adds to it.
+            if machines + change.dearer >= most:
+                return
+            one = self._changed(now, change)
+            if one in seen:
+                continue
+            seen.add(one)
+            if self._is_plain:
+                self._costs.setdefault(one, cost + change.dearer)
+            if self.cost(one) < most and self.may_be(one):
+                self._note_station(units, one, change, apps)
+                yield one
+
+    def _changed(self, now: Mapping[Unit, int], change: _Change) -> Units:
+        after = dict(now)
+        for unit, n in change.gone.items():
+            after[unit] -= n
+        for (t, holds), n in change.more.items():
+            unit = t, self._full_of(t, holds)
+            after[unit] = after.get(unit, 0) + n
+        return tuple(sorted((unit, n) for unit, n in after.items() if n > 0))
+
+    def _note_station(self, units: Units, one: Units, change: _Change, apps: Apps) -> None:
+        """What waits together, where it is the same: of a long plan only what changed is counted."""
+        changed = [(t, self._full_of(t, holds)) for t, holds in (*change.gone, *change.more)]
+        if one in self._waiting or any(
+            self._shared_by(unit) or not self._served_by_one(unit) <= {*apps} for unit in changed
+        ):
+            return
+        items = self.items_of(apps)
+        x, place = list(self.stations(units)[apps]), {i: k for k, i in enumerate(items)}
+        for sign, some in ((-1, change.gone), (1, change.more)):
+            for (t, holds), n in some.items():
+                for i, count in self._full_of(t, holds):
+                    x[place[i]] += sign * n * count
+        self._waiting[one] = {**self._waiting[units], apps: tuple(x)}
+
+    def _shared_by(self, unit: Unit) -> bool:
+        """Whether several applications may have a part in one of its instances."""
+        return any(len(self._serving[i]) > 1 for i, _ in unit[1])
+
+    def _served_by_one(self, unit: Unit) -> frozenset[int]:
+        if unit not in self._served:
+            self._served[unit] = frozenset(b for i, _ in unit[1] for b in self._serving[i])
+        return self._served[unit]
+
+    _served: dict[Unit, frozenset[int]] = field(default_factory=dict)
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        """Whether a plan costs what its units do."""
+        return self.v.weight == 0.0 and not any(kind.least for kind in self.v.types)
+
+    @cached_property
+    def _is_free(self) -> bool:
+        """Whether nothing limits the machines."""
+        v = self.v
+        plenty = v.may_rent(dict.fromkeys(range(len(v.types)), MANY))
+        return plenty and self._is_plain and v.wanted.moves is None and v.request.budget is None and not self._rooms
+
+    def _changes(self, own: Counter[Unit], apps: Apps) -> Iterator[_Change]:
+        yield from self._fewer(own)
+        for first, second in combinations_with_replacement(sorted(own), 2):
+            yield from self._replaced(Counter([first]) if first == second else Counter([first, second]))
+            if first == second and own[first] > 1:
+                yield from self._replaced(Counter({first: 2}))
+        alone = Counter({unit: n for unit, n in own.items() if self._served_by([unit]) <= {*apps}})
+        for gone in [alone, *(Counter({unit: n}) for unit, n in alone.items() if len(alone) > 1)]:
+            yield from self._served_otherwise(gone)
+        yield from self._apart(alone, apps)
+        for other in self._batched(own):
+            for fewer in self._fewer(other):
+                yield self._change(own, other - fewer.gone)
+
+    def _change(self, gone: Counter[Unit], more: Counter[Unit] | None = None) -> _Change:
+        after = more or Counter[Unit]()
+        return _Change(self._sum(after) - self._sum(gone), gone, after)
+
+    def _fewer(self, now: Counter[Unit]) -> Iterator[_Change]:
+        for one, n in sorted(now.items()):
+            k = 1
+            while k <= n:
+                yield self._change(Counter({one: k}))
+                k *= 2
+
+    def _replaced(self, gone: Counter[Unit]) -> Iterator[_Change]:
+        """One or two others that serve nobody else, and cost less, in the place of these units."""
+        price, apps = self._sum(gone), self._served_by(gone)
+        for unit, cost in self._full.items():
+            if all(self._serving[i] & apps for i, _ in unit[1]):
+                yield from (self._change(gone, Counter({unit: n})) for n in (1, 2) if n * cost < price)
+
+    def _served_otherwise(self, gone: Counter[Unit]) -> Iterator[_Change]:
+        """These units replaced by others, all alike, for less."""
+        price, apps = self._sum(gone), self._served_by(gone)
+        for unit, cost in self._full.items() if gone else ():
+            if cost > 0 and all(self._serving[i] & apps for i, _ in unit[1]):
+                n = 1
+                while n * cost < price:
+                    yield self._change(gone, Counter({unit: n}))
+                    n = max(n + 1, int(n * MORE))
+
+    def _apart(self, gone: Counter[Unit], apps: Apps) -> Iterator[_Change]:
+        """All applications that share instances on units of their own: as many alike as carry each, or some more."""
+        if len(apps) == 1 or self._served_by(gone) < {*apps}:
+            return
+        ways = list[list[tuple[Unit, float]]]()
+        for b in apps:
+            rates = {s.kind: s.qps for item in self.pooled.items for s in item.serves if s.app == b}
+            found = list[tuple[float, Unit, float]]()
+            for unit, cost in self._full.items():
+                carries = sum(n * rates.get(self.v.items[i].kind, 0.0) for i, n in unit[1] if b in self._serving[i])
+                if carries > 0:
+                    number = self.v.asked[b].need_qps / carries
+                    found.append((math.ceil(number) * cost, unit, number))
+            ways.append([(unit, number) for _, unit, number in sorted(found)[:MOST_WAYS]])
+        for chosen in product(*ways):
+            for times in TIMES:
+                more = Counter[Unit]()
+                for unit, number in chosen:
+                    more[unit] += math.ceil(times * number)
+                yield self._change(gone, more)
+
+    def _batched(self, now: Counter[Unit]) -> Iterator[Counter[Unit]]:
+        """Another batch of one item wherever it runs, on machines that cost the same."""
+        kinds = [self.v.kinds[item.kind] for item in self.v.items]
+        shared = {i for (t, holds) in now if self._is_machine(t, holds) for i, _ in holds}
+        for i in sorted(shared):
+            for j, kind in enumerate(kinds):
+                alike = (kind.variant, kind.type, kind.needs) == (kinds[i].variant, kinds[i].type, kinds[i].needs)
+                if j != i and alike and self._serving[j] & self._serving[i]:
+                    changed = Counter[Unit]()
+                    for (t, holds), n in now.items():
+                        held = Counter[int]()
+                        for k, count in holds:
+                            held[j if k == i else k] += count
+                        changed[t, tuple(sorted(held.items()))] += n
+                    yield changed
+
+    def _full_of(self, t: int, holds: Holds) -> Holds:
+        if not self._is_machine(t, holds) or self.v.wanted.moves is not None:
+            return holds
+        if (t, holds) not in self._filling:
+            held = dict(holds)
+            for i in sorted(held, key=lambda i: (max(self.v.kinds[self.v.items[i].kind].needs.values()), i)):
+                held[i] += self.v.sharing[t].most(i, held)
+            self._filling[t, holds] = tuple(sorted(held.items()))
+        return self._filling[t, holds]
+
+    @cached_property
+    def _full(self) -> dict[Unit, float]:
+        """Machines full of one item, or of two; and instances that pay for themselves; each with its price."""
+        found: list[Unit] = []
+        for i, item in enumerate(self.v.items):
+            t = self.v.kinds[item.kind].type
+            if not self._is_machine(t, ((i, 1),)):
+                found.append((t, ((i, 1),)))
+        for t, sharing in self.v.sharing.items():
+            for i in sharing.things:
+                most = sharing.most(i)
+                if most:
+                    found.append((t, ((i, most),)))
+                for j in sharing.things:
+                    for n in range(1, most if j > i else 0):
+                        if more := sharing.most(j, {i: n}):
+                            found.append((t, ((i, n), (j, more))))
+        return {unit: self._price(unit) for unit in found}
+
+    def _sum(self, units: Mapping[Unit, int]) -> float:
+        return sum(self._price(unit) * n for unit, n in units.items())
+
+    def _price(self, unit: Unit) -> float:
+        if unit not in self._prices:
+            t, holds = unit
+            alone = sum(float(self.v.paid[i]) * n for i, n in holds)
+            self._prices[unit] = self.v.types[t].offers[0].price if self._is_machine(t, holds) else alone
+        return self._prices[unit]
+
+    _prices: dict[Unit, float] = field(default_factory=dict)
+
+    # --- who is served ------------------------------------------------------------------------------------------------
+
+    def _together(self, x: list[int]) -> tuple[Apps, ...]:
+        """The applications that have a load, those together that share instances."""
+        shared = frozenset(i for i in self._shared if x[i])
+        if shared not in self._joined:
+            found = [{b} for b, one in enumerate(self.v.asked) if one.load_qps > 0]
+            for i in sorted(shared):
+                joined = [apps for apps in found if apps & self._serving[i]]
+                found = [apps for apps in found if not apps & self._serving[i]] + [set[int]().union(*joined)]
+            self._joined[shared] = tuple(sorted(tuple(sorted(apps)) for apps in found if apps))
+        return self._joined[shared]
+
+    @property
+    def widest(self) -> tuple[Apps, ...]:
+        """The stations where all is in use that may be shared."""
+        return self._together([1] * len(self.v.items))
+
+    _joined: dict[frozenset[int], tuple[Apps, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def _shared(self) -> tuple[int, ...]:
+        """The items that may serve several applications."""
+        return tuple(i for i, mine in enumerate(self._serving) if len(mine) > 1)
+
+    @cached_property
+    def _serving(self) -> tuple[frozenset[int], ...]:
+        """The applications of each item that have a load."""
+        loaded = {b for b, one in enumerate(self.v.asked) if one.load_qps > 0}
+        return tuple(frozenset(s.app for s in item.serves) & loaded for item in self.v.items)
+
+    @cached_property
+    def _rooms(self) -> list[Room]:
+        return [room for room in rooms_of(self.v) if room.block in (TAKEN, IN_TOTAL)]
+
+    def _served_by(self, units: Iterable[Unit]) -> frozenset[int]:
+        return frozenset().union(*map(self._served_by_one, units))
+
+    def _is_machine(self, t: int, holds: Holds) -> bool:
+        return t in self.v.sharing and holds[0][0] in self.v.sharing[t].things
+
+    def _is_paid_whole(self, t: int, holds: Holds) -> bool:
+        return self._is_machine(t, holds) or holds[0][0] in self.v.whole.get(t, ())
