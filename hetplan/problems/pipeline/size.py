@@ -6,8 +6,8 @@ of all capacity (`headroom`). How long paths may be is the third part of a margi
 margin that is mostly enough, and simulates nothing. `auto` and `simulated` look for the best plan that simulation
 confirms (`planner.sizing_search`):
 
-- **Up** come plans of the program with ever more room, on ever longer paths; then the servers that carry most; then
-  what came nearest, with servers moved to where its queries wait.
+- **Up** come plans of the program with ever more room, then the most that there is a plan for, and the servers that
+  carry most: all on ever longer paths. Then comes what came nearest, with servers moved to where queries wait.
 - **Down** come plans with less room, by halves, and with paths of other lengths; then one server less.
 """
 
@@ -48,6 +48,9 @@ MOST: Mapping[Kind, float] = {"spare": SPARES[-1], "headroom": 0.9}
 """With more of it than this servers would do nothing."""
 WIDTH: Mapping[Kind, float] = {"spare": 0.06, "headroom": 0.025}
 """Between room that is too little and room that is enough, it is not worth looking further."""
+NEAR = 0.1
+"""The most room that there is a plan for is found up to this part of it: less of it moves lateness by no more than a
+machine does."""
 CLOSER = 1 / 3
 """Size `simulated` looks so much closer."""
 ESTIMATE = (0.34, 0.2, 0.1)
@@ -253,13 +256,14 @@ class _ForDeadline(Together):
     # Up
 
     def candidates(self) -> Generator[Counts, float, None]:
-        """What is stated; more and more room on longer and longer paths; servers that carry most, and moves of them."""
+        """What is stated; more and more room, and the servers that carry most, on longer and longer paths; moves."""
         if not self.stated.is_none and (counts := self._plan(self.stated)) is not None:
             yield counts
         if self.p.tools.trial:
             yield from self._left_by_others()
         for divisor in self.divisors:
             yield from self._more_room(divisor)
+            yield from self._of_most(divisor)
         if not self.known:
             # Is it what is asked for that has no plan, or only what we keep free?
             fluid = self.way(self.stated.given_to(self.p), self.ask, explained=True)
@@ -271,11 +275,31 @@ class _ForDeadline(Together):
             yield from self._moved()
 
     def _more_room(self, divisor: float) -> Generator[Counts, float, None]:
-        """More and more room, until there is no plan; then the servers that carry most."""
-        least = getattr(self.stated, self.kind)
-        amount = max(least + LEAST, SPARES[0]) if self.kind == "spare" else least + LEAST
-        while amount <= MOST[self.kind] and (counts := self._plan(self._room(self.kind, amount, divisor))) is not None:
-            amount = _more(self.kind, amount, (yield counts))
+        """More and more room, until there is no plan; then the most that there is a plan for, if that may be enough."""
+        kind, late = self.kind, inf
+        last = getattr(self.stated, kind)
+        amount = max(last + LEAST, SPARES[0]) if kind == "spare" else last + LEAST
+        while amount <= MOST[kind] and (counts := self._plan(self._room(kind, amount, divisor))) is not None:
+            last, late = amount, (yield counts)
+            amount = _more(kind, amount, late)
+        if late > FAR or self.p.tools.trial:
+            return
+        yield from self._roomiest(kind, divisor, last, min(amount, MOST[kind]))
+        if kind == "spare":  # whole servers fit small groups badly
+            yield from self._roomiest("headroom", divisor, self.stated.headroom, MOST["headroom"])
+
+    def _roomiest(self, kind: Kind, divisor: float, low: float, high: float) -> Iterator[Counts]:
+        """The plan with the most room between these, found by programs alone."""
+        made: Counts | None = None
+        while high - low > max(WIDTH[kind], NEAR * high) and self.ask.remaining > 0:
+            middle = round((low + high) / 2.0, 4)
+            found = self._plan(self._room(kind, middle, divisor))
+            low, high, made = (low, middle, made) if found is None else (middle, high, found)
+        if made is not None:
+            yield made
+
+    def _of_most(self, divisor: float) -> Iterator[Counts]:
+        """The servers that carry most."""
         room = Room(0.0, 0.0, divisor)
         for deal in of_most(room.given_to(self.p), self.ask) if may_deal(self.p) else ():
             if (made := self._deal(room, deal)) is not None:
