@@ -30,6 +30,7 @@ from hetplan.problems.pipeline.rows import Asked, Forest, Goal, Written, flows_f
 from hetplan.problems.pipeline.tree import Level, Mask, Tree, Vector, merged, prefixes
 
 __all__ = [
+    "MOST_USED",
     "among_used",
     "at_best",
     "best_in_time",

@@ -92,7 +92,7 @@ def by_levels(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
         return closed
     tables = by_tables(problem, ask)
     if tables is not None and (wanted is None or ask.limits.seconds is not None):
-        return _bounded(problem, ask, *tables)
+        return _bounded(problem, ask, *tables) if problem.options.size == "planned" else tables[0]
     soon = tables[0] if tables is not None else None
     if soon is None and ask.limits.seconds is not None:
         soon = first_plan(problem, ask)
@@ -291,8 +291,8 @@ def _whole_servers(
                 return best
         for lost in LOST:
             best = _better(problem, best, _whole_at(problem, ask, _in_use(problem, ask, trees, lost), gap))
-        if best is not None and len(trees) > 1:
-            return best
+        if best is not None and (len(trees) > 1 or problem.options.size != "planned"):
+            return best  # simulation looks at many plans, and moves single servers after that
     found = _whole_at(problem, ask, trees, gap)
     return _better(problem, best, found) or found
 

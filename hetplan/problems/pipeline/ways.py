@@ -27,7 +27,7 @@ def planned(problem: Pipelines, ask: Ask) -> Draft | Infeasible:
     exact = problem.options.size == "planned" and problem.form != "budget"
     if exact or not problem.wish.fleet.is_shared or not problem.asked_for or ask.remaining <= 0:
         return made
-    from hetplan.problems.pipeline.kept import better_apart
+    from hetplan.problems.pipeline.size import better_apart
 
     if isinstance(made, Draft) and not made.target_missed:
         ask.keep(lambda: made, simulated=True)
@@ -39,9 +39,9 @@ def _answered(problem: Pipelines, ask: Ask) -> Draft | Infeasible:
     size = problem.options.size
     if size == "planned" or not problem.asked_for:
         return _said_of_own_servers(problem, _planned(problem, ask))
-    from hetplan.problems.pipeline.kept import estimated, kept
+    from hetplan.problems.pipeline.size import estimated, sized
 
-    made = estimated(problem, ask, _planned) if size == "estimated" else kept(problem, ask, _planned)
+    made = estimated(problem, ask, _planned) if size == "estimated" else sized(problem, ask, _planned)
     return _said_of_own_servers(problem, made)
 
 

@@ -48,12 +48,12 @@ def test_what_no_room_keeps_is_kept_by_the_deal_that_carries_most():
     outcome, dealt = solved(files, share, **options)
     assert outcome.exit_code == 0
     assert dealt
-    assert servers(outcome.plan)["t2", "h"] == 1
+    assert servers(outcome.plan)["t2", "h"] >= 1
     assert outcome.plan.method.options["spare"] == 0.0
     assert hp.verify(outcome.plan, *files, simulate=False).ok  # its simulator is made up
     quality = outcome.plan.claims[0]
     assert (quality.about, quality.scope, quality.vouched) == ("quality", "relaxation", "certified")
-    assert quality.value < quality.bound
+    assert quality.value <= quality.bound
     assert outcome.plan.status == "best-of-measured"
 
 
