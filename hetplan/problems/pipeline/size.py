@@ -305,22 +305,24 @@ class _ForDeadline(Together):
             if (made := self._deal(room, deal)) is not None:
                 yield made
 
-    def _moved(self) -> Generator[Counts, float, None]:
-        """Of what came nearest servers moved, as long as that helps."""
-        tried, best = 0, self._nearest()
-        while best is not None:
-            start, best = best, None
-            deal = self._dealt(start)
-            for move in deal.moves(start.waiting) if deal is not None else ():
+    def _moved(self, above: float = inf) -> Generator[Counts, float, None]:
+        """Of what came nearest, at less than this price, servers moved and batches changed, as long as that helps."""
+        tried, start = 0, self._nearest(above)
+        while start is not None and start.late > GOOD:
+            best, start = start, None
+            room = Room(0.0, 0.0, self.divisors[-1])  # simulation says what is too long
+            deal = deal_of(room.given_to(self.p), best.draft.workers) if may_deal(self.p) else None
+            for move in deal.moves(best.waiting) if deal is not None else ():
                 if tried == MOST_DEALT or not self.may_go_on:
                     return
-                made = self._deal(replace(start.room, spare=0.0, headroom=0.0), move)
-                if made is not None and self.known[made].shown is None:
-                    tried += 1
-                    yield made
-                    if self.known[made].late < start.late:
-                        best = self.known[made]
-                        break
+                made = self._deal(room, move)
+                if made is None or self.known[made].shown is not None or self.known[made].price >= above:
+                    continue
+                tried += 1
+                yield made
+                if self.known[made].late < best.late:
+                    start = self.known[made]
+                    break
 
     def _left_by_others(self) -> Generator[Counts, float, None]:
         """The servers that came nearest before a repair was tried: they may meet the SLO with it."""
@@ -354,6 +356,8 @@ class _ForDeadline(Together):
                     yield from self._less_room("headroom", divisor, best)
         if not _is_large(self.p):
             yield from self._fewer(best)
+        if may_deal(self.p):
+            yield from self._moved(best.price)
 
     def _other_routes(self, best: _Candidate) -> Iterator[Counts]:
         """The same servers, with routes that leave less room."""
@@ -492,9 +496,9 @@ class _ForDeadline(Together):
     def _plan_of(self, made: Draft) -> Plan:
         return plan_to_simulate("pipeline", self.p.formulation, made, made.chosen)
 
-    def _nearest(self) -> _Candidate | None:
-        """Of what was looked at the least late."""
-        seen = [one for one in self.known.values() if one.shown is not None]
+    def _nearest(self, above: float = inf) -> _Candidate | None:
+        """Of what was looked at, at less than this price, the least late."""
+        seen = [one for one in self.known.values() if one.shown is not None and one.price < above]
         return min(seen, key=lambda one: one.late, default=None)
 
     def none_found(self) -> Draft | Infeasible:
