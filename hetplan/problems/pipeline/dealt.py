@@ -51,6 +51,10 @@ class Deal:
             shares = evenly_filled(ask, self.trees, self.counts, fleet, p.asked("rate"))
         return None if shares is None else draft(self.problem, Solved(*shares, mode="accuracy", reported=()))
 
+    def asked_of(self, problem: Pipelines) -> Deal:
+        """The same servers where something else is asked for, such as longer paths."""
+        return replace(self, problem=problem, trees=problem.considered)
+
     def moves(self, waiting: Mapping[tuple[str, str], float]) -> Iterator[Deal]:
         """A server more, first where queries wait longest; one there from where they wait least; exchanges; batches.
 

@@ -22,11 +22,9 @@ from typing import Any, Literal
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible
 from hetplan.planner.sizing_search import GOOD, LATE, Counts, Refused, Search, Together, more_room
-from hetplan.problems.pipeline.climb import Solved
 from hetplan.problems.pipeline.dealt import Deal, deal_of, key_of, may_deal, of_most
 from hetplan.problems.pipeline.draft import draft
-from hetplan.problems.pipeline.exact import MOST_USED, among_used
-from hetplan.problems.pipeline.few import NONE, by_few_levels
+from hetplan.problems.pipeline.exact import among_used, may_be_soon
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.parts import in_parts, without_room
 from hetplan.problems.pipeline.tree import Tree
@@ -86,6 +84,7 @@ MOST_DEALT = 24
 DEALT = "servers dealt anew"
 CONSTANT = "service times that do not vary: tables of one statistic"
 """What a promise by simulation rests on where no spread was measured."""
+NONE = Infeasible(why=("none of the configurations that are worth most has a plan",), proved=False)
 UNIT, NEXT = 10**9, 10**18
 """Goals are compared in billionths; and each before all that come after it."""
 
@@ -170,19 +169,15 @@ def _is_too_dear(p: Pipelines, made: Draft) -> bool:
 
 
 def _made(p: Pipelines, ask: Ask, way: Way, room: Room) -> Draft | Infeasible:
-    """The plan that keeps this room: of one latency level per step, where choices of these are few; else, or where none
-    of them has one, among the configurations that are worth most where servers may be in parts.
+    """The plan that keeps this room; where there is an exact program, among the configurations that are worth most.
 
-    On the shipped cameras the second alone is worse by 1.2% of accuracy; on random trees both are as good. Plans are
-    compared by simulation, so no engine proves them.
+    Plans are compared by simulation, so no engine proves them.
     """
     roomy, quick = room.given_to(p), ask.untested()
     if roomy.form == "budget":
         roomy = roomy.with_options(passes=1)
-    if p.formulation == "config" and roomy.form != "budget" and roomy.levels[0] in MOST_USED and not roomy.wish.joins:
-        found = by_few_levels(roomy, quick)
-        if not isinstance(found, Solved):
-            found = among_used(roomy, quick) or NONE
+    if p.formulation == "config" and roomy.form != "budget" and may_be_soon(roomy):
+        found = among_used(roomy, quick) or NONE
         bare = found if isinstance(found, Infeasible) else replace(found, reported=(), levels_proved=True)
         made = bare if isinstance(bare, Infeasible) else draft(roomy, bare)
     else:
@@ -233,6 +228,7 @@ class _ForDeadline(Together):
     def __post_init__(self) -> None:
         options = self.p.options
         self.stated, self.divisors = Room.stated(self.p), _divisors(self.p)
+        self.widest = Room(0.0, 0.0, self.divisors[-1])
         self.kind: Kind = "headroom" if _is_large(self.p) else "spare"
         self.is_close = options.size == "simulated"
         self.queries = 60_000 if self.is_close else 30_000
@@ -309,13 +305,11 @@ class _ForDeadline(Together):
         """Of what came nearest, at less than this price, servers moved and batches changed, as long as that helps."""
         tried, start = 0, self._nearest(above)
         while start is not None and start.late > GOOD:
-            best, start = start, None
-            room = Room(0.0, 0.0, self.divisors[-1])  # simulation says what is too long
-            deal = deal_of(room.given_to(self.p), best.draft.workers) if may_deal(self.p) else None
+            best, start, deal = start, None, self._dealt(start)
             for move in deal.moves(best.waiting) if deal is not None else ():
                 if tried == MOST_DEALT or not self.may_go_on:
                     return
-                made = self._deal(room, move)
+                made = self._deal(self.widest, move)
                 if made is None or self.known[made].shown is not None or self.known[made].price >= above:
                     continue
                 tried += 1
@@ -372,7 +366,7 @@ class _ForDeadline(Together):
         """A server less."""
         deal = self._dealt(best)
         for fewer in deal.fewer(best.waiting) if deal is not None else ():
-            if (made := self._deal(replace(best.room, spare=0.0, headroom=0.0), fewer)) is not None:
+            if (made := self._deal(self.widest, fewer)) is not None:
                 yield from self._if_better([made], best)
 
     def _less_room(self, kind: Kind, divisor: float, best: _Candidate) -> Iterator[Counts]:
@@ -420,9 +414,8 @@ class _ForDeadline(Together):
         return None if made is None else self._new(room, replace(made, chosen=room.named))
 
     def _dealt(self, one: _Candidate) -> Deal | None:
-        """Its servers, where they can be dealt one by one."""
-        room = replace(one.room, spare=0.0, headroom=0.0)
-        return deal_of(room.given_to(self.p), one.draft.workers) if may_deal(self.p) else None
+        """Its servers, where they can be dealt one by one; simulation says which paths are too long."""
+        return deal_of(self.widest.given_to(self.p), one.draft.workers) if may_deal(self.p) else None
 
     def _new(self, room: Room, made: Draft) -> Counts:
         """The counts of a plan."""
