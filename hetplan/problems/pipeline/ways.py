@@ -76,7 +76,7 @@ def _planned(problem: Pipelines, ask: Ask, *, explained: bool = True) -> Draft |
     if few is not None:
         return few
     if way in (by_config, by_paper) and ask.limits.seconds is not None and not problem.fair:
-        from hetplan.problems.pipeline.crowded import at_least
+        from hetplan.problems.pipeline.levels import at_least
 
         found = at_least(problem, ask, way)
     else:
