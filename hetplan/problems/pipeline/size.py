@@ -227,7 +227,7 @@ class _ForDeadline(Together):
 
     def __post_init__(self) -> None:
         options = self.p.options
-        self.stated, self.divisors = Room.stated(self.p), _divisors(self.p)
+        self.wanted, self.divisors = Room.stated(self.p), _divisors(self.p)
         self.widest = Room(0.0, 0.0, self.divisors[-1])
         self.kind: Kind = "headroom" if _is_large(self.p) else "spare"
         self.is_close = options.size == "simulated"
@@ -253,7 +253,7 @@ class _ForDeadline(Together):
 
     def candidates(self) -> Generator[Counts, float, None]:
         """What is stated; more and more room, and the servers that carry most, on longer and longer paths; moves."""
-        if not self.stated.is_none and (counts := self._plan(self.stated)) is not None:
+        if not self.wanted.is_none and (counts := self._plan(self.wanted)) is not None:
             yield counts
         if self.p.tools.trial:
             yield from self._left_by_others()
@@ -262,18 +262,18 @@ class _ForDeadline(Together):
             yield from self._of_most(divisor)
         if not self.known:
             # Is it what is asked for that has no plan, or only what we keep free?
-            fluid = self.way(self.stated.given_to(self.p), self.ask, explained=True)
+            fluid = self.way(self.wanted.given_to(self.p), self.ask, explained=True)
             if isinstance(fluid, Infeasible) or fluid.target_missed:
                 self.never = fluid if isinstance(fluid, Infeasible) else Infeasible(why=(fluid.target_missed,))
                 return
-            yield self._new(self.stated, replace(fluid, chosen=self.stated.named))
+            yield self._new(self.wanted, replace(fluid, chosen=self.wanted.named))
         if may_deal(self.p):
             yield from self._moved()
 
     def _more_room(self, divisor: float) -> Generator[Counts, float, None]:
         """More and more room, until there is no plan; then the most that there is a plan for, if that may be enough."""
         kind, late = self.kind, inf
-        last = getattr(self.stated, kind)
+        last = getattr(self.wanted, kind)
         amount = max(last + LEAST, SPARES[0]) if kind == "spare" else last + LEAST
         while amount <= MOST[kind] and (counts := self._plan(self._room(kind, amount, divisor))) is not None:
             last, late = amount, (yield counts)
@@ -282,7 +282,7 @@ class _ForDeadline(Together):
             return
         yield from self._roomiest(kind, divisor, last, min(amount, MOST[kind]))
         if kind == "spare":  # whole servers fit small groups badly
-            yield from self._roomiest("headroom", divisor, self.stated.headroom, MOST["headroom"])
+            yield from self._roomiest("headroom", divisor, self.wanted.headroom, MOST["headroom"])
 
     def _roomiest(self, kind: Kind, divisor: float, low: float, high: float) -> Iterator[Counts]:
         """The plan with the most room between these, found by programs alone."""
@@ -305,7 +305,7 @@ class _ForDeadline(Together):
         """Of what came nearest, at less than this price, servers moved and batches changed, as long as that helps."""
         tried, start = 0, self._nearest(above)
         while start is not None and start.late > GOOD:
-            best, start, deal = start, None, self._dealt(start)
+            best, deal, start = start, self._dealt(start), None
             for move in deal.moves(best.waiting) if deal is not None else ():
                 if tried == MOST_DEALT or not self.may_go_on:
                     return
@@ -331,9 +331,9 @@ class _ForDeadline(Together):
         """Better plans: with less room, with paths of other lengths, with another kind of room; with a server less."""
         del station
         best = self.known[counts]
-        if best.room == self.stated and not self.stated.is_none:
+        if best.room == self.wanted and not self.wanted.is_none:
             return
-        kind: Kind = "headroom" if best.room.headroom > self.stated.headroom else self.kind
+        kind: Kind = "headroom" if best.room.headroom > self.wanted.headroom else self.kind
         if _is_large(self.p):  # there a program of whole servers takes seconds
             yield from self._fewer(best)
             yield from self._other_routes(best)
@@ -371,7 +371,7 @@ class _ForDeadline(Together):
 
     def _less_room(self, kind: Kind, divisor: float, best: _Candidate) -> Iterator[Counts]:
         """Between room that is too little and room that leaves no better plan, by halves."""
-        least, width = getattr(self.stated, kind), WIDTH[kind] * (CLOSER if self.is_close else 1.0)
+        least, width = getattr(self.wanted, kind), WIDTH[kind] * (CLOSER if self.is_close else 1.0)
         first = getattr(best.room, kind) or (SPARES[0] if kind == "spare" else HALF)
         while self.may_go_on:
             low, high = least, inf
@@ -399,7 +399,7 @@ class _ForDeadline(Together):
     # Each
 
     def _room(self, kind: Kind, amount: float, divisor: float) -> Room:
-        return replace(self.stated, **{kind: amount}, divisor=divisor)
+        return replace(self.wanted, **{kind: amount}, divisor=divisor)
 
     def _plan(self, room: Room) -> Counts | None:
         """The plan that keeps this room."""

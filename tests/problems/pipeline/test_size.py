@@ -267,6 +267,18 @@ def test_simulated_looks_closer():
     assert max(round(length * 589.6, -2) for *_, length in asked) == 60_000
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("asked_for", "kinds"), [("simulated", {True, False}), ("auto", {False})])
+def test_simulated_tries_both_kinds_of_room(asked_for, kinds):
+    """Any share of all capacity would do, and costs less accuracy than a fifth of a server in every group."""
+    outcome, asked = played(
+        lambda spare, headroom, _: 0.005 if spare >= 0.2 or headroom > 0.0 else 0.05, size=asked_for, slo_divisor=1.8
+    )
+    assert outcome.exit_code == 0
+    assert {headroom > 0.0 for _, headroom, *_ in asked} == kinds
+    assert (room(outcome)[1] > 0.0) == (asked_for == "simulated")
+
+
 def test_estimated_simulates_nothing():
     simulate, asked = losing(lambda *_: 1.0)
     outcome = hp.solve(*SHIPPED["posts"][:2], options={"size": "estimated"}, tools=Tools(simulate=simulate))
