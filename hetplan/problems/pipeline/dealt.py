@@ -14,7 +14,7 @@ import numpy as np
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft
-from hetplan.problems.pipeline.climb import Solved, evenly_filled, polished
+from hetplan.problems.pipeline.climb import Solved, evenly_filled
 from hetplan.problems.pipeline.draft import draft
 from hetplan.problems.pipeline.few import carrying_most
 from hetplan.problems.pipeline.letters import Pipelines
@@ -41,19 +41,11 @@ class Deal:
     trees: tuple[Tree, ...]
     counts: tuple[Places, ...]
 
-    def planned(self, ask: Ask, *, by_quality: bool = False) -> Draft | None:
-        """The plan of these servers, all equally full, or of the best accuracy; None where they break a limit, or do
-        not carry the demand."""
+    def planned(self, ask: Ask) -> Draft | None:
+        """The plan of these servers, all equally full; None where they break a limit, or do not carry the demand."""
         p, fleet = self.problem, self.problem.wish.fleet
-        if by_quality:
-            shares = polished(ask, self.trees, self.counts, fleet, fair=p.fair)
-        else:
-            shares = evenly_filled(ask, self.trees, self.counts, fleet, p.asked("rate"))
+        shares = evenly_filled(ask, self.trees, self.counts, fleet, p.asked("rate"))
         return None if shares is None else draft(self.problem, Solved(*shares, mode="accuracy", reported=()))
-
-    def asked_of(self, problem: Pipelines) -> Deal:
-        """The same servers where something else is asked for, such as longer paths."""
-        return replace(self, problem=problem, trees=problem.considered)
 
     def moves(self, waiting: Mapping[tuple[str, str], float]) -> Iterator[Deal]:
         """A server more, first where queries wait longest; one there from where they wait least; exchanges; batches.

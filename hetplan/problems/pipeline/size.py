@@ -14,7 +14,7 @@ confirms (`planner.sizing_search`):
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf, log
 from typing import Any, Literal
@@ -310,13 +310,12 @@ class _ForDeadline(Together):
                 if tried == MOST_DEALT or not self.may_go_on:
                     return
                 made = self._deal(self.widest, move)
-                if made is None or self.known[made].shown is not None or self.known[made].price >= above:
-                    continue
-                tried += 1
-                yield made
-                if self.known[made].late < best.late:
-                    start = self.known[made]
-                    break
+                if made is not None and self.known[made].shown is None and self.known[made].price < above:
+                    tried += 1
+                    yield made
+                    if self.known[made].late < best.late:
+                        start = self.known[made]
+                        break
 
     def _left_by_others(self) -> Generator[Counts, float, None]:
         """The servers that came nearest before a repair was tried: they may meet the SLO with it."""
@@ -334,40 +333,28 @@ class _ForDeadline(Together):
         if best.room == self.wanted and not self.wanted.is_none:
             return
         kind: Kind = "headroom" if best.room.headroom > self.wanted.headroom else self.kind
-        if _is_large(self.p):  # there a program of whole servers takes seconds
-            yield from self._fewer(best)
-            yield from self._other_routes(best)
         own, others = best.room.divisor, [SHORTER] if "slo_divisor" not in self.p.options.model_fields_set else []
         if best.late <= ENOUGH or self.is_close:
             yield from self._less_room(kind, own, best)
         is_much = best.room.is_none or best.room.spare >= LARGE or self.is_close
         if kind == "spare" and is_much:
             yield from self._less_room("headroom", own, best)
+        # On a large cluster a program of whole servers takes seconds.
         for divisor in () if _is_large(self.p) else (*self.divisors, *others):
             if divisor != own:
                 yield from self._less_room(kind, divisor, best)
                 if kind == "spare" and is_much:
                     yield from self._less_room("headroom", divisor, best)
-        if not _is_large(self.p):
-            yield from self._fewer(best)
         if may_deal(self.p):
+            yield from self._fewer(best)
             yield from self._moved(best.price)
-
-    def _other_routes(self, best: _Candidate) -> Iterator[Counts]:
-        """The same servers, with routes that leave less room."""
-        amount = best.room.headroom if may_deal(self.p) else 0.0
-        while (amount := amount / 2.0) > WIDTH["headroom"]:
-            room = self._room("headroom", round(amount, 4), best.room.divisor)
-            deal = deal_of(room.given_to(self.p), best.draft.workers)
-            if deal is not None and (made := self._deal(room, deal, by_quality=True)) is not None:
-                yield from self._if_better([made], best)
 
     def _fewer(self, best: _Candidate) -> Iterator[Counts]:
         """A server less."""
         deal = self._dealt(best)
         for fewer in deal.fewer(best.waiting) if deal is not None else ():
-            if (made := self._deal(self.widest, fewer)) is not None:
-                yield from self._if_better([made], best)
+            if (made := self._deal(self.widest, fewer)) is not None and self._is_better(made, best):
+                yield made
 
     def _less_room(self, kind: Kind, divisor: float, best: _Candidate) -> Iterator[Counts]:
         """Between room that is too little and room that leaves no better plan, by halves."""
@@ -390,11 +377,12 @@ class _ForDeadline(Together):
             if amount > MOST[kind] or room in self.planned:
                 return
             made = self._plan(room)
-            if made is not None:
-                yield from self._if_better([made], best)
+            if made is not None and self._is_better(made, best):
+                yield made
 
-    def _if_better(self, some: Iterable[Counts], best: _Candidate) -> Iterator[Counts]:
-        return (one for one in some if self.known[one].price < best.price and self.known[one].shown is None)
+    def _is_better(self, counts: Counts, best: _Candidate) -> bool:
+        """Whether it would be, and was not looked at."""
+        return self.known[counts].price < best.price and self.known[counts].shown is None
 
     # Each
 
@@ -408,14 +396,14 @@ class _ForDeadline(Together):
             self.planned[room] = self._new(room, made) if isinstance(made, Draft) else None
         return self.planned[room]
 
-    def _deal(self, room: Room, deal: Deal, *, by_quality: bool = False) -> Counts | None:
+    def _deal(self, room: Room, deal: Deal) -> Counts | None:
         """The plan of these servers, where they carry the demand."""
-        made = deal.planned(self.ask, by_quality=by_quality)
+        made = deal.planned(self.ask)
         return None if made is None else self._new(room, replace(made, chosen=room.named))
 
     def _dealt(self, one: _Candidate) -> Deal | None:
-        """Its servers, where they can be dealt one by one; simulation says which paths are too long."""
-        return deal_of(self.widest.given_to(self.p), one.draft.workers) if may_deal(self.p) else None
+        """Its servers, to be dealt one by one; simulation says which paths are too long."""
+        return deal_of(self.widest.given_to(self.p), one.draft.workers)
 
     def _new(self, room: Room, made: Draft) -> Counts:
         """The counts of a plan."""
