@@ -111,5 +111,5 @@ def part_answered(wish: Wish, part: Table) -> float:
         return float(least.asked[0].need_qps / v.asked[0].need_qps)
     options = validate(says.ConfigOptions, {**part.options, **BARE["pipeline"]}, file="options")
     (tree,) = import_module(f"{room}.wish").read_wish(files, options).trees
-    part_of = import_module(f"{room}.few").part_answered
+    part_of = import_module(f"{room}.parts").part_answered
     return max(float(part_of(wish.request.apps[part.app], tree)), NEXT_TO_NONE)

@@ -15,17 +15,32 @@ solved again as a linear program. The work depends on the question alone, never 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from hetplan.planner.contract import Ask
+from hetplan.planner.draft import Reported
+from hetplan.problems.pipeline.climb import KEPT, Solved, best_quality, polished
+from hetplan.problems.pipeline.exact import tidied
 from hetplan.problems.pipeline.letters import Pipelines
-from hetplan.problems.pipeline.tree import ON_LIMIT_MS, Places, Tree, Vector, all_levels, at_levels, best_at, thinned
+from hetplan.problems.pipeline.tree import (
+    ON_LIMIT_MS,
+    Places,
+    Tree,
+    Vector,
+    all_levels,
+    at_levels,
+    best_at,
+    merged,
+    prefixes,
+    thinned,
+)
 
-__all__ = ["whole_servers"]
+__all__ = ["by_tables", "is_crowded"]
 
 MOST_STATES = 1_000
 """Numbers of servers by hardware that a table may have."""
@@ -35,7 +50,7 @@ LEVELS = 8
 """Latency levels per step that is not a last one."""
 LARGEST = 5
 """Servers of one step at most, where two variants share it."""
-KEPT = 2
+MIXES = 2
 """Mixes that are kept per servers and load: the most accurate one, and ones that send less on."""
 
 NONE = -1e9
@@ -43,6 +58,9 @@ NONE = -1e9
 
 LESS = 0.02
 """How much less the next of them sends on at least."""
+
+PER_STEP = 3
+"""Up to so many servers per step tables are made."""
 
 Servers = tuple[int, ...]
 Table = Any
@@ -58,7 +76,38 @@ class _Found:
     """What it sends on, of what the most sending variant would."""
 
 
-def whole_servers(problem: Pipelines) -> tuple[list[Tree], list[Places]] | None:
+def is_crowded(problem: Pipelines, trees: Sequence[Tree]) -> bool:
+    """Whether there are more configurations than servers."""
+    return bool(sum(task.size for tree in trees for task in tree.tasks) > problem.wish.fleet.most.sum())
+
+
+def by_tables(problem: Pipelines, ask: Ask) -> tuple[Solved, list[Tree]] | None:
+    """Whole servers by tables of qualities, their shares solved again, and the configurations at the levels
+    that they chose; None where tables do not fit.
+
+    Nor where the best accuracy is kept: the fewest servers are then another search. Nor for one chain, or with more
+    servers per step: programs found better plans there.
+    """
+    trees = problem.served
+    bushy = len(trees) > 1 or any(len(below) > 1 for tree in trees for below in tree.children)
+    steps = sum(len(tree.tasks) for tree in trees)
+    if problem.fair or not bushy or problem.wish.fleet.most.sum() > PER_STEP * steps or not is_crowded(problem, trees):
+        return None
+    chosen = _whole_servers(problem)
+    shares = polished(ask, *chosen, problem.wish.fleet) if chosen is not None else None
+    if chosen is None or shares is None:
+        return None
+    found = Solved(*shares, mode="accuracy", reported=())
+    best = sum(tree.weight * best_quality(one, prefixes(one))[0] for tree, one in
+               ((tree, merged(tree)) for tree in problem.served))  # fmt: skip
+    if found.quality >= best - KEPT:
+        return None
+    found = tidied(problem, ask, found, problem.levels[1:])
+    claim = found.valued(Reported("quality", "max", "restriction", value=0.0))
+    return replace(found, reported=(claim, *found.reported)), chosen[0]
+
+
+def _whole_servers(problem: Pipelines) -> tuple[list[Tree], list[Places]] | None:
     """Trees at the levels chosen, and whole servers of their configurations; None where tables do not fit."""
     if not _fits(problem):
         return None
@@ -251,7 +300,7 @@ class _Tables:
             quality = np.where(ok, part * task.quality[a] + (1 - part) * task.quality[b], NONE)
             sends = part * passes[a] + (1 - part) * passes[b]
             places, lowest = np.arange(loads.size), np.full(loads.size, np.inf)
-            for _ in range(KEPT if self.tree.children[t] else 1):
+            for _ in range(MIXES if self.tree.children[t] else 1):
                 worth = np.where(sends <= lowest - LESS, quality, NONE)
                 at = worth.argmax(axis=0)
                 if (worth[at, places] < 0).all():

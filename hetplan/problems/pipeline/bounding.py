@@ -9,11 +9,10 @@ from hetplan.planner.certify import Bounding
 from hetplan.planner.forms.milp import Milp
 from hetplan.problems.pipeline.climb import CLAIMED, KEPT, best_quality, keeping
 from hetplan.problems.pipeline.exact import at_best, best_in_time, exact_of, paper_of
-from hetplan.problems.pipeline.few import at_the_most, bursts_in_parts, parts_form
 from hetplan.problems.pipeline.form import config_form
 from hetplan.problems.pipeline.joins import in_room, steps_form
-from hetplan.problems.pipeline.kept import without_room
 from hetplan.problems.pipeline.letters import Pipelines
+from hetplan.problems.pipeline.parts import at_the_most, bursts_in_parts, parts_form, without_room
 from hetplan.problems.pipeline.rows import Asked, Goal, Written
 from hetplan.problems.pipeline.tree import count_prefixes, prefixes
 from hetplan.profiles.plan import Claim, Plan

@@ -21,7 +21,7 @@ from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.tree import Places, Task, Tree
 from hetplan.profiles.workers import Worker
 
-__all__ = ["Deal", "deal_of", "may_deal", "of_most"]
+__all__ = ["Deal", "deal_of", "key_of", "may_deal", "of_most"]
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,9 @@ class Deal:
     counts: tuple[Places, ...]
 
     def planned(self, ask: Ask) -> Draft | None:
-        """The plan of these servers; None where they break a limit, or do not carry the demand."""
-        shares = evenly_filled(ask, self.trees, self.counts, self.problem.wish.fleet, self.problem.asked("rate"))
+        """The plan of these servers, all equally full; None where they break a limit, or do not carry the demand."""
+        p, fleet = self.problem, self.problem.wish.fleet
+        shares = evenly_filled(ask, self.trees, self.counts, fleet, p.asked("rate"))
         return None if shares is None else draft(self.problem, Solved(*shares, mode="accuracy", reported=()))
 
     def moves(self, waiting: Mapping[tuple[str, str], float]) -> Iterator[Deal]:
@@ -142,7 +143,7 @@ def deal_of(problem: Pipelines, workers: Sequence[Worker]) -> Deal | None:
     counts = [np.zeros(sum(task.size for task in tree.tasks), np.int64) for tree in trees]
     deal = Deal(problem, trees, tuple(counts))
     at = {
-        _key(problem, trees[step.i], step.task, c): (step.i, step.own.start + c)
+        key_of(problem, trees[step.i], step.task, c): (step.i, step.own.start + c)
         for step in deal._steps()
         for c in range(step.task.size)
     }
@@ -156,6 +157,7 @@ def deal_of(problem: Pipelines, workers: Sequence[Worker]) -> Deal | None:
     return deal
 
 
-def _key(problem: Pipelines, tree: Tree, task: Task, c: int) -> tuple[object, ...]:
+def key_of(problem: Pipelines, tree: Tree, task: Task, c: int) -> tuple[object, ...]:
+    """Application, step, variant, hardware, batch and instances: what a worker says of its configuration."""
     variant, hardware = task.variants[task.variant[c]], problem.wish.fleet.hardware[task.hardware[c]]
     return tree.app, task.id, variant, hardware, int(task.batch[c]), int(task.k[c])

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from hetplan.planner.contract import Tools
 from hetplan.planner.draft import Scope
@@ -35,7 +36,7 @@ from hetplan.planner.request import Request
 from hetplan.problems.pipeline.options import ConfigOptions, PipelineOptions
 from hetplan.problems.pipeline.rows import Asked, Goal
 from hetplan.problems.pipeline.tree import Tree, count_prefixes, top_variants, with_least_loads, without_dominated
-from hetplan.problems.pipeline.wish import Wish
+from hetplan.problems.pipeline.wish import Wish, read_wish
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 
@@ -56,6 +57,13 @@ class Pipelines:
     """The trees looked at, where a formulation has narrowed them down already."""
     of: tuple[Tree, ...] | None = None
     """The trees to be served, where a formulation has narrowed them down already."""
+
+    def with_options(self, **changed: Any) -> Pipelines:
+        """The same question, with some options changed."""
+        options = self.options.model_copy(update=changed)
+        return Pipelines(
+            self.inputs, read_wish(self.inputs, options), options, self.formulation, self.start, self.tools
+        )
 
     @cached_property
     def asked_for(self) -> tuple[Tree, ...]:

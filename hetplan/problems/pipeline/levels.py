@@ -11,7 +11,7 @@ oracle proves the bound again). The levels that the mixture uses are the only on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,8 +21,8 @@ from hetplan.planner.answer import Answer, Status, relative_gap
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Reported
 from hetplan.planner.forms.priced import Menu, Mixture, Options, Priced
+from hetplan.problems.pipeline.apart import by_tables, is_crowded
 from hetplan.problems.pipeline.climb import KEPT, Solved, best_quality, kept_best
-from hetplan.problems.pipeline.crowded import by_tables, exchanged, first_plan, is_crowded
 from hetplan.problems.pipeline.exact import by_config, by_programs
 from hetplan.problems.pipeline.few import best_of_all
 from hetplan.problems.pipeline.form import levels_form, variant_form
@@ -42,7 +42,7 @@ from hetplan.problems.pipeline.tree import (
     thinned,
 )
 
-__all__ = ["by_levels", "priced_form"]
+__all__ = ["at_least", "by_levels", "priced_form"]
 
 GAP = 5e-4
 """The gap of whole servers in stage 2, on a large cluster."""
@@ -68,8 +68,8 @@ NEAR = 5e-3
 LOST = ((0.0,), (0.0, 0.15, 0.3))
 """Shares of capacity that whole servers may cost on a small cluster, by which configurations are chosen, in turn."""
 
-MANY = 600
-"""Of more configurations than these no servers are exchanged: it took longer and found nothing better."""
+ANY = 0.5
+"""The gap at which a first plan will do."""
 
 MOST_STATES = 12_000_000
 """Above so many states of one pipeline the oracle would take longer than the program it spares."""
@@ -92,10 +92,10 @@ def by_levels(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
         return closed
     tables = by_tables(problem, ask)
     if tables is not None and (wanted is None or ask.limits.seconds is not None):
-        return _bounded(problem, ask, *tables)
+        return _bounded(problem, ask, *tables) if problem.options.size == "planned" else tables[0]
     soon = tables[0] if tables is not None else None
     if soon is None and ask.limits.seconds is not None:
-        soon = first_plan(problem, ask)
+        soon = _first_plan(problem, ask)
     made = [_by_so_many(replace(problem, options=problem.options.model_copy(update={"levels": count})), ask)
             for count in _counts(problem)]  # fmt: skip
     found = [one for one in [*made, soon] if isinstance(one, Solved)]
@@ -104,6 +104,41 @@ def by_levels(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
         assert best is not None
         best = one if _is_better(problem, one, best) else best
     return made[0] if best is None else best
+
+
+def at_least(problem: Pipelines, ask: Ask, way: Callable[[Pipelines, Ask], Solved | Infeasible]) -> Solved | Infeasible:
+    """What a program finds within its seconds; where that is nothing, or worse, the plan that was found before it."""
+    tables = by_tables(problem, ask)
+    soon = tables[0] if tables is not None else _first_plan(problem, ask)
+    found = way(problem, ask)
+    if soon is None or (isinstance(found, Infeasible) and found.proved):
+        return found
+    if isinstance(found, Infeasible):
+        return soon
+    if problem.levels[0] != "quality" or soon.quality <= found.quality + KEPT:
+        return found
+    bounds = [replace(one, value=soon.quality) for one in found.reported if one.about == "quality"]
+    return replace(soon, reported=(*bounds, *(one for one in soon.reported if one.about != "quality")))
+
+
+def _first_plan(problem: Pipelines, ask: Ask) -> Solved | None:
+    """Some plan, soon: every step takes as much of the time as its fastest variant needs of the fastest path."""
+    trees = [at_levels(tree, _in_proportion(tree)) for tree in problem.served]
+    if not is_crowded(problem, trees) or not all(task.size for tree in trees for task in tree.tasks):
+        return None
+    found = _whole_at(problem, ask, trees, ANY)
+    return None if isinstance(found, Infeasible) else found
+
+
+def _in_proportion(tree: Tree) -> list[float]:
+    """Levels in proportion to what each step needs at least, as long as the tightest path through it allows."""
+    least = np.array([task.ms.min() for task in tree.tasks])
+    factor = np.full(least.size, np.inf)
+    for sink in tree.sinks:
+        path = list(tree.path(sink))
+        factor[path] = np.minimum(factor[path], tree.limit_ms[sink] / least[path].sum())
+    allowed: Vector = least * factor + ON_LIMIT_MS
+    return [float(own[own <= most][-1]) for own, most in zip(all_levels(tree), allowed, strict=True)]
 
 
 def _bounded(problem: Pipelines, ask: Ask, found: Solved, trees: Sequence[Tree]) -> Solved:
@@ -284,15 +319,10 @@ def _whole_servers(
     best: Solved | None = None
     if is_crowded(problem, trees):
         # With more configurations than servers most are not in use, and an engine spends its time on which.
-        few = sum(task.size for tree in trees for task in tree.tasks) <= MANY
-        if few and (len(trees) > 1 or ask.limits.seconds is not None):
-            best = exchanged(problem, ask, trees)
-            if best is not None and best.mode == "accuracy" and (len(trees) > 1 or ask.remaining == 0.0):
-                return best
         for lost in LOST:
             best = _better(problem, best, _whole_at(problem, ask, _in_use(problem, ask, trees, lost), gap))
-        if best is not None and len(trees) > 1:
-            return best
+        if best is not None and (len(trees) > 1 or problem.options.size != "planned"):
+            return best  # simulation looks at many plans, and moves single servers after that
     found = _whole_at(problem, ask, trees, gap)
     return _better(problem, best, found) or found
 

@@ -27,7 +27,7 @@ def planned(problem: Pipelines, ask: Ask) -> Draft | Infeasible:
     exact = problem.options.size == "planned" and problem.form != "budget"
     if exact or not problem.wish.fleet.is_shared or not problem.asked_for or ask.remaining <= 0:
         return made
-    from hetplan.problems.pipeline.kept import better_apart
+    from hetplan.problems.pipeline.size import better_apart
 
     if isinstance(made, Draft) and not made.target_missed:
         ask.keep(lambda: made, simulated=True)
@@ -39,9 +39,9 @@ def _answered(problem: Pipelines, ask: Ask) -> Draft | Infeasible:
     size = problem.options.size
     if size == "planned" or not problem.asked_for:
         return _said_of_own_servers(problem, _planned(problem, ask))
-    from hetplan.problems.pipeline.kept import estimated, kept
+    from hetplan.problems.pipeline.size import estimated, sized
 
-    made = estimated(problem, ask, _planned) if size == "estimated" else kept(problem, ask, _planned)
+    made = estimated(problem, ask, _planned) if size == "estimated" else sized(problem, ask, _planned)
     return _said_of_own_servers(problem, made)
 
 
@@ -76,7 +76,7 @@ def _planned(problem: Pipelines, ask: Ask, *, explained: bool = True) -> Draft |
     if few is not None:
         return few
     if way in (by_config, by_paper) and ask.limits.seconds is not None and not problem.fair:
-        from hetplan.problems.pipeline.crowded import at_least
+        from hetplan.problems.pipeline.levels import at_least
 
         found = at_least(problem, ask, way)
     else:

@@ -1,0 +1,616 @@
+"""Plans that meet their SLO while queries wait: the sizes `auto`, `simulated` and `estimated`.
+
+What a group of alike servers needs free, so that its queries need not wait long, is nearly a constant number of
+servers, whatever its size: `spare`, inside the program. On large clusters, where that is lost among many, it is a share
+of all capacity (`headroom`). How long paths may be is the third part of a margin (`slo_divisor`). `estimated` takes a
+margin that is mostly enough, and simulates nothing. `auto` and `simulated` look for the best plan that simulation
+confirms (`planner.sizing_search`):
+
+- **Up** come plans of the program with ever more room, then the most that there is a plan for, and the servers that
+  carry most: all on ever longer paths. Then comes what came nearest, with servers moved to where queries wait.
+- **Down** come plans with less room, by halves, and with paths of other lengths; then one server less.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf, log
+from typing import Any, Literal
+
+from hetplan.planner.contract import Ask
+from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.sizing_search import GOOD, LATE, Counts, Refused, Search, Together, more_room
+from hetplan.problems.pipeline.dealt import Deal, deal_of, key_of, may_deal, of_most
+from hetplan.problems.pipeline.draft import draft
+from hetplan.problems.pipeline.exact import among_used, may_be_soon
+from hetplan.problems.pipeline.letters import Pipelines
+from hetplan.problems.pipeline.parts import in_parts, without_room
+from hetplan.problems.pipeline.tree import Tree
+from hetplan.problems.simulated import Played, Simulations, check_simulator, plan_to_simulate, where_late, with_shown
+from hetplan.problems.waiting import waiting_ms
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.plan import Dispatch, Plan
+
+__all__ = ["better_apart", "estimated", "sized"]
+
+Way = Callable[..., Draft | Infeasible]
+Kind = Literal["spare", "headroom"]
+
+SPARES = (0.2, 0.34, 0.58, 0.98, 1.67, 2.84, 4.83, 8.2)
+"""Servers that a group keeps free, on the way up."""
+LEAST = 0.05
+"""A share of capacity grows by so much at least."""
+MOST: Mapping[Kind, float] = {"spare": SPARES[-1], "headroom": 0.9}
+"""With more of it than this servers would do nothing."""
+WIDTH: Mapping[Kind, float] = {"spare": 0.06, "headroom": 0.025}
+"""Between room that is too little and room that is enough, it is not worth looking further."""
+NEAR = 0.1
+"""The most room that there is a plan for is found up to this part of it: less of it moves lateness by no more than a
+machine does."""
+CLOSER = 1 / 3
+"""Size `simulated` looks so much closer."""
+ESTIMATE = (0.34, 0.2, 0.1)
+"""Servers that `estimated` keeps free in each group, or fewer where that is too much to ask for."""
+DIVISORS = (1.8, 1.4, 1.15)
+"""`slo_divisor` where none is asked for: with room to wait, paths may be a little longer than Loki's; and longer still,
+with nearly idle servers, where the deadline is tight."""
+SHORTER = 2.2
+"""The divisor by which a plan that was found may be bettered: smaller batches take more servers, and wait less."""
+ENOUGH = 0.4
+"""A plan that uses up more than this part of what may be late has no room to spare: less is not looked for."""
+FAR = 10.0
+"""What is late so many times over is followed by twice as much room."""
+HALF, LARGE = 0.5, 0.9
+"""So many spare servers of each group are much: whole ones fit small groups badly. A share is tried too, this first."""
+LEAST_SHARE = 1e-4
+"""Waits that fewer than this exceed are not looked for by a formula."""
+MOST_QUERIES = 10
+"""Of several applications the busiest is simulated for no more than so many times the queries that are counted."""
+CYCLES = 40.0
+"""A run of arrivals that come in bursts sees so many of their cycles, if it need not be too long for that."""
+LONGEST_CYCLES, LONGEST_CONFIRMED = 4, 20
+"""It is never longer for that than so many times the queries of a usual run; and where it confirms a plan."""
+LATE_QUERIES = 100
+"""In a run, at least so many queries may be late: where fewer may be, more are run, up to `LONGEST` times."""
+LONGEST = 10
+FIRST = (1, 10_000)
+"""Runs, and queries in each, that show what is hopeless."""
+NEAREST, MOST_KNOWN = "nearest servers of pipelines", 2
+"""The name under which a refused question leaves what came nearest, and of how many questions."""
+MOST_DEALT = 24
+"""So many moves of servers are simulated at most; never more than `evaluations` leaves."""
+DEALT = "servers dealt anew"
+CONSTANT = "service times that do not vary: tables of one statistic"
+"""What a promise by simulation rests on where no spread was measured."""
+NONE = Infeasible(why=("none of the configurations that are worth most has a plan",), proved=False)
+UNIT, NEXT = 10**9, 10**18
+"""Goals are compared in billionths; and each before all that come after it."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """A margin: servers of every group in use and a share of all capacity kept free; part of the deadline for waits."""
+
+    spare: float
+    headroom: float
+    divisor: float
+
+    @staticmethod
+    def stated(p: Pipelines) -> Room:
+        """What is asked for, with the first of the divisors that may be tried."""
+        return Room(p.options.spare, p.options.headroom, _divisors(p)[0])
+
+    def __str__(self) -> str:
+        if not self.spare and not self.headroom:
+            return DEALT
+        return f"headroom {self.headroom:g}" if not self.spare else f"spare {self.spare:g}"
+
+    @property
+    def is_none(self) -> bool:
+        """Whether nothing is kept free."""
+        return not self.spare and not self.headroom
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """The options from which the same is found again at once."""
+        return {"spare": self.spare, "headroom": self.headroom, "slo_divisor": self.divisor}
+
+    def given_to(self, p: Pipelines) -> Pipelines:
+        """The same question with this room."""
+        return p.with_options(**self.named)
+
+
+def estimated(p: Pipelines, ask: Ask, way: Way, *, explained: bool = True) -> Draft | Infeasible:
+    """The plan with as much room as is mostly enough, or less of it where that is too much to ask for."""
+    least = Room.stated(p)
+    for spare in ESTIMATE:
+        made = _made(p, ask, way, replace(least, spare=max(least.spare, spare)))
+        if isinstance(made, Draft):
+            return _bounded(p, ask, made)
+    made = way(least.given_to(p), ask, explained=explained)
+    return made if isinstance(made, Infeasible) else _bounded(p, ask, replace(made, chosen=least.named))
+
+
+def sized(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
+    """The best plan found that simulation confirms; without one, why there is none."""
+    check_simulator(p.tools, p.options.size)
+    ask.keep(lambda: estimated(p, ask, way, explained=False))
+    sizing = _ForDeadline(p, ask, way)
+    found = Search(sizing).cheapest(any_will_do=p.tools.trial)
+    return found if found is not None else sizing.none_found()
+
+
+def better_apart(
+    p: Pipelines, shared: Draft | Infeasible, answered: Callable[[Pipelines], Draft | Infeasible]
+) -> Draft | Infeasible:
+    """The plan on shared servers, if it is better than one with servers of each step's own; else that one.
+
+    Places of a step on unlike servers wait apart, and so need more room than as many on alike ones.
+    """
+    whole = p.with_options(machines="whole")
+    if whole.wish.fleet.most.sum() < sum(len(tree.tasks) for tree in whole.served):
+        return shared
+    apart = answered(whole)
+    if not isinstance(apart, Draft) or apart.target_missed:
+        return shared
+    missed = not isinstance(shared, Draft) or bool(shared.target_missed) or _is_too_dear(p, shared)
+    if not missed and isinstance(shared, Draft) and _price(p, shared) < _price(p, apart):
+        return shared
+    return replace(apart, chosen={**apart.chosen, "machines": "whole"})
+
+
+def _is_too_dear(p: Pipelines, made: Draft) -> bool:
+    """Whether whole servers cost more than they may: latency levels count them in parts."""
+    cost = next((one.value for one in made.promises if one.quantity == "cost_per_hour"), 0.0)
+    budget = p.wish.fleet.request.budget
+    return budget is not None and cost * NANO > budget * (1.0 + 1e-9)
+
+
+def _made(p: Pipelines, ask: Ask, way: Way, room: Room) -> Draft | Infeasible:
+    """The plan that keeps this room; where there is an exact program, among the configurations that are worth most.
+
+    Plans are compared by simulation, so no engine proves them.
+    """
+    roomy, quick = room.given_to(p), ask.untested()
+    if roomy.form == "budget":
+        roomy = roomy.with_options(passes=1)
+    if p.formulation == "config" and roomy.form != "budget" and may_be_soon(roomy):
+        found = among_used(roomy, quick) or NONE
+        bare = found if isinstance(found, Infeasible) else replace(found, reported=(), levels_proved=True)
+        made = bare if isinstance(bare, Infeasible) else draft(roomy, bare)
+    else:
+        made = way(roomy, ask, explained=False)
+    if isinstance(made, Draft) and made.target_missed:
+        return Infeasible(why=(made.target_missed,), proved=False)
+    return made if isinstance(made, Infeasible) else replace(made, chosen=room.named)
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A plan, the room that it keeps, its price, and what a look showed of it."""
+
+    room: Room
+    draft: Draft
+    price: int
+    carries: float
+    """Of what is asked for, as a formula of waits has it."""
+    shown: Played | None = None
+    waiting: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """Queries that wait, by application and step."""
+
+    @property
+    def late(self) -> float:
+        """How late a look showed it to be; what was not looked at is taken to be late."""
+        return inf if self.shown is None else self.shown.worst
+
+
+@dataclass
+class _ForDeadline(Together):
+    """Pipelines as the sizing search asks for them.
+
+    Counts are the servers of each configuration, and last which of the routes that were made for them.
+    """
+
+    p: Pipelines
+    ask: Ask
+    way: Way
+    known: dict[Counts, _Candidate] = field(default_factory=dict)
+    planned: dict[Room, Counts | None] = field(default_factory=dict)
+    """By room, the plan that keeps it."""
+    refused: set[Counts] = field(default_factory=set)
+    last: Played | None = None
+    """What was shown of the last that was put to the test."""
+    never: Infeasible | None = None
+    """Why there is no plan at all."""
+
+    def __post_init__(self) -> None:
+        options = self.p.options
+        self.wanted, self.divisors = Room.stated(self.p), _divisors(self.p)
+        self.widest = Room(0.0, 0.0, self.divisors[-1])
+        self.kind: Kind = "headroom" if _is_large(self.p) else "spare"
+        self.is_close = options.size == "simulated"
+        self.queries = 60_000 if self.is_close else 30_000
+        assert self.p.tools.simulate is not None
+        self.simulations = Simulations(
+            self.p.tools.simulate, self.p.inputs, self.ask, options.evaluations, self.ask.limits.seed
+        )
+        self.apps = [tree.app for tree in self.p.asked_for]
+        self.floors = {tree.app: tree.floor for tree in self.p.asked_for if tree.floor is not None}
+        places = (
+            key_of(self.p, tree, task, c) for tree in self.p.considered for task in tree.tasks for c in range(task.size)
+        )
+        self.place = {key: at for at, key in enumerate(places)}
+        self.routes: dict[Counts, list[tuple[Any, Any, Any]]] = {}
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether there is time, and another plan may be simulated."""
+        return self.simulations.may_go_on
+
+    # Up
+
+    def candidates(self) -> Generator[Counts, float, None]:
+        """What is stated; more and more room, and the servers that carry most, on longer and longer paths; moves."""
+        if not self.wanted.is_none and (counts := self._plan(self.wanted)) is not None:
+            yield counts
+        if self.p.tools.trial:
+            yield from self._left_by_others()
+        for divisor in self.divisors:
+            yield from self._more_room(divisor)
+            yield from self._of_most(divisor)
+        if not self.known:
+            # Is it what is asked for that has no plan, or only what we keep free?
+            fluid = self.way(self.wanted.given_to(self.p), self.ask, explained=True)
+            if isinstance(fluid, Infeasible) or fluid.target_missed:
+                self.never = fluid if isinstance(fluid, Infeasible) else Infeasible(why=(fluid.target_missed,))
+                return
+            yield self._new(self.wanted, replace(fluid, chosen=self.wanted.named))
+        if may_deal(self.p):
+            yield from self._moved()
+
+    def _more_room(self, divisor: float) -> Generator[Counts, float, None]:
+        """More and more room, until there is no plan; then the most that there is a plan for, if that may be enough."""
+        kind, late = self.kind, inf
+        last = getattr(self.wanted, kind)
+        amount = max(last + LEAST, SPARES[0]) if kind == "spare" else last + LEAST
+        while amount <= MOST[kind] and (counts := self._plan(self._room(kind, amount, divisor))) is not None:
+            last, late = amount, (yield counts)
+            amount = _more(kind, amount, late)
+        if late > FAR or self.p.tools.trial:
+            return
+        yield from self._roomiest(kind, divisor, last, min(amount, MOST[kind]))
+        if kind == "spare":  # whole servers fit small groups badly
+            yield from self._roomiest("headroom", divisor, self.wanted.headroom, MOST["headroom"])
+
+    def _roomiest(self, kind: Kind, divisor: float, low: float, high: float) -> Iterator[Counts]:
+        """The plan with the most room between these, found by programs alone."""
+        made: Counts | None = None
+        while high - low > max(WIDTH[kind], NEAR * high) and self.ask.remaining > 0:
+            middle = round((low + high) / 2.0, 4)
+            found = self._plan(self._room(kind, middle, divisor))
+            low, high, made = (low, middle, made) if found is None else (middle, high, found)
+        if made is not None:
+            yield made
+
+    def _of_most(self, divisor: float) -> Iterator[Counts]:
+        """The servers that carry most."""
+        room = Room(0.0, 0.0, divisor)
+        for deal in of_most(room.given_to(self.p), self.ask) if may_deal(self.p) else ():
+            if (made := self._deal(room, deal)) is not None:
+                yield made
+
+    def _moved(self, above: float = inf) -> Generator[Counts, float, None]:
+        """Of what came nearest, at less than this price, servers moved and batches changed, as long as that helps."""
+        tried, start = 0, self._nearest(above)
+        while start is not None and start.late > GOOD:
+            best, deal, start = start, self._dealt(start), None
+            for move in deal.moves(best.waiting) if deal is not None else ():
+                if tried == MOST_DEALT or not self.may_go_on:
+                    return
+                made = self._deal(self.widest, move)
+                if made is not None and self.known[made].shown is None and self.known[made].price < above:
+                    tried += 1
+                    yield made
+                    if self.known[made].late < best.late:
+                        start = self.known[made]
+                        break
+
+    def _left_by_others(self) -> Generator[Counts, float, None]:
+        """The servers that came nearest before a repair was tried: they may meet the SLO with it."""
+        for room, workers in self.p.tools.known.get(NEAREST, ()) if may_deal(self.p) else ():
+            deal = deal_of(room.given_to(self.p), workers)
+            if deal is not None and (made := self._deal(room, deal)) is not None:
+                yield made
+
+    # Down
+
+    def neighbours(self, counts: Counts, station: Hashable) -> Iterator[Counts]:
+        """Better plans: with less room, with paths of other lengths, with another kind of room; with a server less."""
+        del station
+        best = self.known[counts]
+        if best.room == self.wanted and not self.wanted.is_none:
+            return
+        kind: Kind = "headroom" if best.room.headroom > self.wanted.headroom else self.kind
+        own, others = best.room.divisor, [SHORTER] if "slo_divisor" not in self.p.options.model_fields_set else []
+        if best.late <= ENOUGH or self.is_close:
+            yield from self._less_room(kind, own, best)
+        is_much = best.room.is_none or best.room.spare >= LARGE or self.is_close
+        if kind == "spare" and is_much:
+            yield from self._less_room("headroom", own, best)
+        # On a large cluster a program of whole servers takes seconds.
+        for divisor in () if _is_large(self.p) else (*self.divisors, *others):
+            if divisor != own:
+                yield from self._less_room(kind, divisor, best)
+                if kind == "spare" and is_much:
+                    yield from self._less_room("headroom", divisor, best)
+        if may_deal(self.p):
+            yield from self._fewer(best)
+            yield from self._moved(best.price)
+
+    def _fewer(self, best: _Candidate) -> Iterator[Counts]:
+        """A server less."""
+        deal = self._dealt(best)
+        for fewer in deal.fewer(best.waiting) if deal is not None else ():
+            if (made := self._deal(self.widest, fewer)) is not None and self._is_better(made, best):
+                yield made
+
+    def _less_room(self, kind: Kind, divisor: float, best: _Candidate) -> Iterator[Counts]:
+        """Between room that is too little and room that leaves no better plan, by halves."""
+        least, width = getattr(self.wanted, kind), WIDTH[kind] * (CLOSER if self.is_close else 1.0)
+        first = getattr(best.room, kind) or (SPARES[0] if kind == "spare" else HALF)
+        while self.may_go_on:
+            low, high = least, inf
+            for room, counts in self.planned.items():
+                if room != self._room(kind, amount := getattr(room, kind), divisor):
+                    continue
+                if counts is None or self.known[counts].price >= best.price:
+                    high = min(high, amount)
+                elif self.known[counts].late > GOOD or counts in self.refused:
+                    low = max(low, amount)
+            if high <= low + width + 1e-9:
+                return
+            up = first if first > low else _more(kind, low, LATE)
+            amount = round((low + high) / 2, 4) if high < inf else up
+            room = self._room(kind, amount, divisor)
+            if amount > MOST[kind] or room in self.planned:
+                return
+            made = self._plan(room)
+            if made is not None and self._is_better(made, best):
+                yield made
+
+    def _is_better(self, counts: Counts, best: _Candidate) -> bool:
+        """Whether it would be, and was not looked at."""
+        return self.known[counts].price < best.price and self.known[counts].shown is None
+
+    # Each
+
+    def _room(self, kind: Kind, amount: float, divisor: float) -> Room:
+        return replace(self.wanted, **{kind: amount}, divisor=divisor)
+
+    def _plan(self, room: Room) -> Counts | None:
+        """The plan that keeps this room."""
+        if room not in self.planned:
+            made = _made(self.p, self.ask, self.way, room)
+            self.planned[room] = self._new(room, made) if isinstance(made, Draft) else None
+        return self.planned[room]
+
+    def _deal(self, room: Room, deal: Deal) -> Counts | None:
+        """The plan of these servers, where they carry the demand."""
+        made = deal.planned(self.ask)
+        return None if made is None else self._new(room, replace(made, chosen=room.named))
+
+    def _dealt(self, one: _Candidate) -> Deal | None:
+        """Its servers, to be dealt one by one; simulation says which paths are too long."""
+        return deal_of(self.widest.given_to(self.p), one.draft.workers)
+
+    def _new(self, room: Room, made: Draft) -> Counts:
+        """The counts of a plan."""
+        made, servers = replace(made, searched=True), [0] * len(self.place)
+        for worker in made.workers:
+            for load in worker.loads:
+                batch = load.serve.max_batch if load.serve is not None else None
+                key = load.app, load.node, load.variant, worker.hardware, batch, load.instances
+                servers[self.place.setdefault(key, len(servers))] += worker.count
+        routes = self.routes.setdefault(tuple(servers), [])
+        played = made.workers, made.routing, {app: _that_counts(one) for app, one in made.dispatch.items()}
+        if played not in routes:
+            routes.append(played)
+        counts = (*servers, routes.index(played))
+        if not self.known:
+            self.ask.keep(lambda: _bounded(self.p, self.ask, made), rank=(0, -inf))
+        self.known.setdefault(counts, _Candidate(room, made, _price(self.p, made), self._carried(made)))
+        return counts
+
+    def _carried(self, made: Draft) -> float:
+        """By how much all rates may grow until some way through takes all of its deadline, as a formula has it."""
+        return min((_carried(self.p, tree, made) for tree in self.p.asked_for), default=inf)
+
+    def price(self, counts: Counts) -> int:
+        """How good it is by the objective, less is better."""
+        return self.known[counts].price
+
+    def room(self, station: Hashable, counts: Counts) -> float:
+        """How many times the rate comes before the longest way through, with its waits, takes all of the deadline."""
+        del station
+        return self.known[counts].carries
+
+    def look(self, counts: Counts, stations: Collection[Hashable]) -> Mapping[Hashable, float]:
+        """How late a few queries are, over what may be."""
+        one = self.known[counts]
+        runs = [(count, _length_s(self.p, queries)) for count, queries in (FIRST, (2, self.queries))]
+        plan = self._plan_of(one.draft)
+        shown, report = self.simulations.look(plan, self.apps, *runs, about=str(one.room), floors=self.floors)
+        waiting = Counter[tuple[str, str]]()
+        for worker in one.draft.workers:
+            for load in worker.loads:
+                waiting[load.app or "", load.node or ""] += report.groups[worker.id].waiting.value
+        self.known[counts] = one = replace(one, shown=shown, waiting=waiting)
+        self._keep(counts, one)
+        return dict.fromkeys(stations, shown.worst)
+
+    def _keep(self, counts: Counts, one: _Candidate) -> None:
+        """Keep a plan that was looked at: those that meet the SLO by their objective, others by how near they come."""
+
+        def made() -> Draft | Infeasible:
+            if counts in self.refused:
+                return Infeasible(why=("fresh seeds did not confirm it",), proved=False)
+            return _bounded(self.p, self.ask, one.draft)
+
+        worth = _worth(self.p, one.draft)
+        rank = (1, *(-value for value in worth)) if one.late <= LATE else (0, -one.late)
+        self.ask.keep(made, rank=rank, value=abs(worth[0]) if worth else None)
+
+    def confirm(self, counts: Counts) -> Draft | Refused:
+        """The plan, if fresh seeds show that it meets the SLO."""
+        made = self.known[counts].draft
+        length_s = _length_s(self.p, FIRST[1] if not self.is_close else self.queries, LONGEST_CONFIRMED)
+        bases = {tree.app: CONSTANT for tree in self.p.asked_for if _has_constant_times(self.p, tree)}
+        self.last = self.simulations.test(self._plan_of(made), self.apps, length_s, floors=self.floors, bases=bases)
+        if not self.last.late:
+            return _bounded(self.p, self.ask, with_shown(made, self.last))
+        if self.ask.remaining > 0:
+            self.refused.add(counts)
+        return Refused(self.stations(counts))
+
+    def _plan_of(self, made: Draft) -> Plan:
+        return plan_to_simulate("pipeline", self.p.formulation, made, made.chosen)
+
+    def _nearest(self, above: float = inf) -> _Candidate | None:
+        """Of what was looked at, at less than this price, the least late."""
+        seen = [one for one in self.known.values() if one.shown is not None and one.price < above]
+        return min(seen, key=lambda one: one.late, default=None)
+
+    def none_found(self) -> Draft | Infeasible:
+        """The plan that came nearest, with why it is not enough: never one that is late in silence."""
+        nearest = self._nearest()
+        if nearest is None or nearest.shown is None:
+            return self.never or Infeasible(why=("the time was over before any plan was simulated",), proved=False)
+        late = (self.last.late if self.last is not None else ()) or nearest.shown.late or tuple(self.p.request.apps)
+        if self.ask.remaining <= 0:
+            why = "not confirmed: time ended before fresh seeds could say whether the plan keeps the wish"
+        else:
+            ended = "more room was not tried" if not self.may_go_on else "more room leaves no plan, or does not help"
+            unsure = ", and fresh seeds do not confirm that" if nearest.late <= LATE else ""
+            why = (
+                f"not kept: in simulation {', '.join(late[:5])} lose {nearest.late:.2g} times what is allowed{unsure}, "
+                f"even with {nearest.room}; {ended}"
+            )
+        apps, rates = self.p.request.apps, {tree.app: tree.demand for tree in self.p.asked_for}
+        over = nearest.shown.over
+        repairs = [one for a in late[:2] for one in where_late(apps[a], rates.get(a), over.get(a, 1.0))]
+        known, room = self.p.tools.known, replace(nearest.room, spare=0.0, headroom=0.0)
+        if not self.p.tools.trial:
+            known.pop(NEAREST, None)
+        known[NEAREST] = [*known.get(NEAREST, ())[: MOST_KNOWN - 1], (room, nearest.draft.workers)]
+        return replace(_bounded(self.p, self.ask, nearest.draft), target_missed=why, repairs=tuple(repairs))
+
+
+def _more(kind: Kind, amount: float, late: float) -> float:
+    """How much room comes after this, which was so late.
+
+    >>> _more("spare", 0.2, 5.0), _more("spare", 0.2, 50.0), round(_more("headroom", 0.5, 3.0), 3)
+    (0.34, 0.58, 0.568)
+    """
+    if kind == "headroom":
+        return round(max(amount + LEAST, 1.0 - (1.0 - amount) / more_room(late)), 4)
+    left = [step for step in SPARES if step > amount]
+    return inf if not left else left[1] if late > FAR and len(left) > 2 else left[0]
+
+
+def _divisors(p: Pipelines) -> tuple[float, ...]:
+    """How much of the deadline paths may take, in turn; or as stated."""
+    return (p.options.slo_divisor,) if "slo_divisor" in p.options.model_fields_set else DIVISORS
+
+
+def _bounded(p: Pipelines, ask: Ask, made: Draft) -> Draft:
+    """The draft with its claims: what it reaches, beside what servers in parts would, filled to the brim."""
+    if made.reported and p.formulation not in ("config", "paper", "budget"):
+        return made
+    return replace(made, reported=in_parts(without_room(p, float(made.chosen["slo_divisor"])), ask, made))
+
+
+def _is_large(p: Pipelines) -> bool:
+    """Whether the program is one of latency levels on a large cluster, where spare servers are lost among many."""
+    return p.form == "budget" or bool(p.wish.joins)
+
+
+def _worth(p: Pipelines, made: Draft) -> tuple[float, ...]:
+    """How good a plan is by the objective, first things first; less is better."""
+    of_plan = {one.quantity: one.value for one in made.promises if one.app is None}
+    quality = {one.app: one.value for one in made.promises if one.quantity == "quality"}
+    found = {
+        "quality": -sum(tree.weight * quality.get(tree.app, 0.0) for tree in p.asked_for),
+        "fairest": -min(quality.values(), default=0.0),
+        "cost": of_plan.get("cost_per_hour", 0.0),
+        **{name: of_plan.get(name, 0.0) for name in ("servers", "moves")},
+    }
+    return tuple(found[goal] for goal in p.levels if goal in found)
+
+
+def _price(p: Pipelines, made: Draft) -> int:
+    """The same as one number."""
+    price = 0
+    for value in _worth(p, made):
+        price = price * NEXT + round(value * UNIT)
+    return price
+
+
+def _that_counts(dispatch: Dispatch) -> Dispatch:
+    """What a run heeds of a dispatch: where no late query is dropped before its last step, or sent elsewhere, neither
+    budgets nor backups."""
+    heeded = getattr(dispatch, "late", None) not in ("serve", "drop-last-task")
+    return dispatch if heeded else dispatch.model_copy(update={"budget_ms": {}, "backup": ()})
+
+
+def _carried(p: Pipelines, tree: Tree, made: Draft) -> float:
+    """By how much the rate may grow until the longest way through takes all of its deadline.
+
+    At each step it takes the slowest servers, and waits `waiting_ms` times as long as few exceed.
+    """
+    left = {entry.to: entry.left_qps for entry in getattr(made.dispatch[tree.app], "backup", ())}
+    few = log(1.0 / max(p.request.apps[tree.app].late_share, LEAST_SHARE))
+    ms = {key_of(p, tree, task, c): float(task.ms[c]) for task in tree.tasks for c in range(task.size)}
+    at = dict[str, list[tuple[float, float, float]]]()
+    for worker in made.workers:
+        for load in worker.loads:
+            batch = load.serve.max_batch if load.serve is not None else None
+            key = load.app, load.node, load.variant, worker.hardware, batch, load.instances
+            if key in ms:
+                servers = float(worker.count * load.instances)
+                use = 1.0 - left.get(load.id, 0.0) * ms[key] / (1000.0 * float(batch or 1) * servers)
+                at.setdefault(load.node or "", []).append((ms[key], max(use, 0.0), servers))
+
+    def is_in_time(times: float) -> bool:
+        longest = [
+            max((own + few * waiting_ms(own, times * use, n) for own, use, n in at.get(task.id, ())), default=0.0)
+            for task in tree.tasks
+        ]
+        return all(
+            sum(longest[t] for t in tree.path(sink)) <= tree.limit_ms[sink] * p.options.slo_divisor
+            for sink in tree.sinks
+        )
+
+    low, high = 0.0, 1.0 / max((use for loads in at.values() for _, use, _ in loads), default=1.0)
+    while high - low > 1e-3 * high:
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if is_in_time(middle) else (low, middle)
+    return low
+
+
+def _length_s(p: Pipelines, queries: int, longest: float = LONGEST_CYCLES) -> float:
+    """How long a run of so many queries of each application is; of more of them, where few may be late."""
+    rates = [tree.demand for tree in p.asked_for]
+    strictest = min(p.request.apps[tree.app].late_share for tree in p.asked_for)
+    queries = round(queries * min(max(1.0, LATE_QUERIES / (10_000 * max(strictest, 1e-9))), LONGEST))
+    # A burst that comes seldom is seen, too.
+    cycle_s = max(sum(p.request.apps[tree.app].demand.arrivals.stay_s or ()) for tree in p.asked_for)
+    cycles_s = min(CYCLES * cycle_s, longest * queries / sum(rates))
+    return max(cycles_s, min(queries / min(rates), MOST_QUERIES * queries / sum(rates)))
+
+
+def _has_constant_times(p: Pipelines, tree: Tree) -> bool:
+    """Whether simulation plays some step's times as constants, because their table says no more of them."""
+    runs = p.request.choices(variants=(name for task in tree.tasks for name in task.variants))
+    return any(one.is_timed and not one.law.has_spread for one in runs)
