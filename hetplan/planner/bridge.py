@@ -67,8 +67,8 @@ OBJECTIVES: Mapping[str, tuple[Objective, ...]] = {
 """By what a question is asked for the fewest machines, where it has no default that does."""
 
 
-BRIEFLY = Tools(trial=True, explains=False)
-"""Whether there is a plan is asked many times: nothing is proved of one, nor is said why there is none."""
+BRIEFLY = Tools(explains=False)
+"""Parts are asked many times: it takes long to say what would help where there is no plan."""
 
 COSTS = ("cost_per_hour", "gross_cost_per_hour", "net_cost_per_hour")
 """What a part says of its price: nothing runs before it, so all three are that of its machines."""
@@ -161,8 +161,8 @@ class Part(ABC):
         """The rate of each application that is served."""
         return {name: rate * one for name, one in self.members.items()} or {self.app: rate}
 
-    def asked(self, files: Inputs, *, tools: Tools | None = None, **options: Any) -> Plan | str:
-        """The question's own plan, or why there is none; with further options."""
+    def asked(self, files: Inputs, *, tools: Tools = BRIEFLY, **options: Any) -> Plan | str:
+        """The question's own plan, or why there is none, in brief; with further options."""
         asked = {**self.options, **options}
         try:
             found = self.solve(files, question=self.question, options=asked, try_repairs=False, tools=tools)
@@ -374,7 +374,7 @@ class Table(Part):
         limits = {
             h: (n if self.question == "policy" else 0, n) for h, n in zip(self.hardware, wanted, strict=True) if n
         }
-        found = not isinstance(self.asked(self._bare(self.files(rate, limits, None)), tools=BRIEFLY), str)
+        found = not isinstance(self.asked(self._bare(self.files(rate, limits, None)), tools=replace(BRIEFLY, trial=True)), str)
         self.answers.add(wanted, rate, is_kept=found)
         return found
 

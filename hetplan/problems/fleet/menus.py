@@ -161,9 +161,9 @@ class Menus:
         return self.counted[0]
 
     def of(self, app: Application, period: int, *, wide: bool = False) -> list[Choice]:
-        """The choices known for an application in a period; where moves are limited, or `wide`, of higher rates too."""
+        """The choices known for an application in a period; `wide`: those of higher rates too."""
         rate = self.wish.rate(app, period)
-        if not wide and self.wish.request.moves is None:
+        if not wide:
             return list(self.found.get((app.name, rate), {}).values())
         held = {
             choice.machines: choice
@@ -180,7 +180,7 @@ class Menus:
         """Forget a choice that its own question does not settle."""
         app = next(app for app in self.wish.apps if app.name == name)
         self.refused.add((name, self.wish.rate(app, period), choice.machines))
-        self.found[name, self.wish.rate(app, period)].pop(choice.machines, None)
+        self.found.get((name, self.wish.rate(app, period)), {}).pop(choice.machines, None)
         self.add(app, self.wish.rate(app, period), choice.machines)
 
     def add(self, app: Application, rate: float, machines: Counts) -> Choice:

@@ -59,7 +59,7 @@ class FleetQuestion:
 
         del formulation, start
         wish = read_wish(inputs, cast(FleetOptions, options), Faults.of(inputs))
-        return cls(replace(wish, explains=tools.explains or not tools.trial), tools)
+        return cls(replace(wish, explains=tools.explains), tools)
 
     def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding]:
         """What bounds a claim of such a plan."""

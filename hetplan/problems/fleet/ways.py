@@ -317,7 +317,7 @@ def searched(
 def is_one_program(wish: Wish) -> bool:
     """Whether one program says at once which fleet is cheapest: all parts are its rows, and they are few."""
     are_written = all(_is_written(wish, app) for app in wish.apps)
-    return are_written and wish.periods * len(wish.apps) * len(wish.situations) <= FEW_AT_ONCE
+    return are_written and is_small(wish) and wish.periods * len(wish.apps) * len(wish.situations) <= FEW_AT_ONCE
 
 
 def _at_once(search: Search, *, settle: bool) -> Found | None:

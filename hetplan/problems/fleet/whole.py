@@ -114,17 +114,21 @@ def _hour_by_hour(search: Search, committed: Sequence[int], beside: Fleet | None
             return beside and fleet
         search.ask.note(Event("fleet", detail=f"machines of p{same[0]}", bound=search.hourly_bound))
         hour = planned(each, [n], gap=HOUR_GAP, committed=committed, only=used).fleet
-        if hour is None and beside is None:
+        other = None if hour is None else _of_all(search, hour, {n: same}, fleet)
+        if other is None and beside is None:
             return None
-        if hour is not None:
-            other = _of_all(search, hour, {n: same}, fleet)
-            better = fleet is None or beside is None or cost_of(wish, other) < cost_of(wish, fleet)
-            fleet = other if better else fleet
+        if other is not None and (fleet is None or beside is None or cost_of(wish, other) < cost_of(wish, fleet)):
+            fleet = other
     return fleet
 
 
-def _of_all(search: Search, hours: Fleet, groups: Mapping[int, Sequence[int]], beside: Fleet | None = None) -> Fleet:
-    """What is rented in some hours, each of them so many periods; its choices are in the menus from then on."""
+def _of_all(
+    search: Search, hours: Fleet, groups: Mapping[int, Sequence[int]], beside: Fleet | None = None
+) -> Fleet | None:
+    """What is rented in some hours, each of them so many periods; its choices are in the menus from then on.
+
+    None where a question did not settle one of them.
+    """
     wish = search.wish
     choices = dict(beside.choices) if beside is not None else {}
     rented = list[tuple[int, ...]](beside.rented if beside is not None else [()] * wish.periods)
@@ -132,7 +136,10 @@ def _of_all(search: Search, hours: Fleet, groups: Mapping[int, Sequence[int]], b
         for p in same:
             rented[p] = counts
             for app in wish.apps:
-                choices[app.name, p] = search.menus.add(app, wish.rate(app, p), hours.choices[app.name, n].machines)
+                machines = hours.choices[app.name, n].machines
+                if (app.name, wish.rate(app, p), machines) in search.menus.refused:
+                    return None
+                choices[app.name, p] = search.menus.add(app, wish.rate(app, p), machines)
     return _tight(wish, Fleet(hours.committed, choices, tuple(rented)))
 
 
