@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import InputError
 from hetplan.planner.answer import Status
-from hetplan.planner.contract import Ask
+from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.forms.milp import Builder
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
@@ -66,6 +66,9 @@ OBJECTIVES: Mapping[str, tuple[Objective, ...]] = {
 }
 """By what a question is asked for the fewest machines, where it has no default that does."""
 
+
+BRIEFLY = Tools(explains=False)
+"""Parts are asked many times: it takes long to say what would help where there is no plan."""
 
 COSTS = ("cost_per_hour", "gross_cost_per_hour", "net_cost_per_hour")
 """What a part says of its price: nothing runs before it, so all three are that of its machines."""
@@ -158,11 +161,11 @@ class Part(ABC):
         """The rate of each application that is served."""
         return {name: rate * one for name, one in self.members.items()} or {self.app: rate}
 
-    def asked(self, files: Inputs, **options: Any) -> Plan | str:
-        """The question's own plan, or why there is none; with further options."""
+    def asked(self, files: Inputs, *, tools: Tools = BRIEFLY, **options: Any) -> Plan | str:
+        """The question's own plan, or why there is none, in brief; with further options."""
         asked = {**self.options, **options}
         try:
-            found = self.solve(files, question=self.question, options=asked, try_repairs=False)
+            found = self.solve(files, question=self.question, options=asked, try_repairs=False, tools=tools)
         except InputError as error:
             return str(error)
         if found.plan is None or found.exit_code not in (0, 1, 4):
@@ -255,9 +258,12 @@ class Cone(Part):
     """
 
     most: Callable[[Sequence[float]], tuple[float, NDArray[np.float64]]] | None = None
+    anew: Callable[[Sequence[float]], tuple[float, NDArray[np.float64]]] | None = None
+    """The same, whatever was asked before: rows are made of it, so that they are found again."""
     kept: Callable[[Sequence[float]], float] | None = None
     """The most that whole machines carry where queries need room to wait, of those who have a formula for it."""
-    cuts: list[NDArray[np.float64]] = field(default_factory=list)
+    cuts: dict[tuple[float, ...], NDArray[np.float64]] = field(default_factory=dict)
+    """Prices that are rows, by the machines of which they were found."""
     known: dict[tuple[float, ...], float] = field(default_factory=dict)
     roomy: dict[tuple[float, ...], float] = field(default_factory=dict)
     late: Callable[[Sequence[int], float], float] | None = None
@@ -290,11 +296,20 @@ class Cone(Part):
         key = tuple(float(count) for count in machines)
         if key not in self.known:
             assert self.most is not None
-            self.known[key], weights = self.most(key)
-            weights = np.where(weights > SAME * weights.max(initial=0.0), weights, 0.0)
-            if not any(np.allclose(weights, cut, rtol=1e-9, atol=1e-12) for cut in self.cuts):
-                self.cuts.append(weights)
+            self.known[key], prices = self.most(key)
+            if self._is_new(prices) and self._is_new(found := (self.anew or self.most)(key)[1]):
+                self.cuts[key] = _without_rounding(found)
         return self.known[key]
+
+    def know(self, machines: Iterable[Sequence[float]]) -> None:
+        """Make rows of what these machines carry, and of no others."""
+        assert self.anew is not None
+        every = [tuple(float(count) for count in one) for one in machines]
+        self.cuts = {key: _without_rounding(self.anew(key)[1]) for key in every}
+
+    def _is_new(self, prices: NDArray[np.float64]) -> bool:
+        weights = _without_rounding(prices)
+        return not any(np.allclose(weights, cut, rtol=1e-9, atol=1e-12) for cut in self.cuts.values())
 
     def carries(self, machines: Sequence[float], rate: float) -> bool:
         """Whether the program says so."""
@@ -319,7 +334,7 @@ class Cone(Part):
             for number in range(count):
                 self.carried([int(number == other) for other in range(count)])
             self.carried([1] * count)
-        return np.array(self.cuts)
+        return np.array([*self.cuts.values()])
 
     def rows(self, m: Builder, machines: Sequence[NDArray[np.int64]], rate: float, about: str) -> None:
         """One row per price found so far."""
@@ -359,7 +374,7 @@ class Table(Part):
         limits = {
             h: (n if self.question == "policy" else 0, n) for h, n in zip(self.hardware, wanted, strict=True) if n
         }
-        found = not isinstance(self.asked(self._bare(self.files(rate, limits, None))), str)
+        found = not isinstance(self.asked(self._bare(self.files(rate, limits, None)), tools=replace(BRIEFLY, trial=True)), str)
         self.answers.add(wanted, rate, is_kept=found)
         return found
 
@@ -432,6 +447,10 @@ def _in_time(app: App) -> App:
     if app.violations is not None or target is None:
         return app
     return app.model_copy(update={"violations": Violations(max=round(target.left, 12))})
+
+
+def _without_rounding(prices: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(prices > SAME * prices.max(initial=0.0), prices, 0.0)
 
 
 def _below(one: Sequence[int], other: Sequence[int]) -> bool:

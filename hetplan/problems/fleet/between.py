@@ -28,9 +28,9 @@ from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Infeasible, Reported
 from hetplan.problems.fleet.asks import of_one_variant
 from hetplan.problems.fleet.menus import Choice, Menus, surviving
-from hetplan.problems.fleet.once import cheapest_once, moves_of
+from hetplan.problems.fleet.program import cheapest_of_one, hourly_cost, moves_of
 from hetplan.problems.fleet.search import Fleet, Search
-from hetplan.problems.fleet.ways import Found, settled_by
+from hetplan.problems.fleet.ways import Bound, Found, settled_by
 from hetplan.problems.fleet.why import explained
 from hetplan.problems.fleet.wish import HUGE, Application, Wish
 from hetplan.profiles.fields import NANO
@@ -214,13 +214,13 @@ def _found(search: Search) -> tuple[Found | None, str]:
     """The cheapest fleet of a search with all its parts settled, or why there is none."""
     if is_alone(search):
         return _alone(search)
-    once = cheapest_once(search)
+    once = cheapest_of_one(search)
     if once.fleet is None:
         return None, "" if once.impossible else "the engine found no machines in its time"
     parts, refused = settled_by(search, once.fleet)
     if refused:
         return None, next(iter(refused.values()))
-    return Found(search.wish, once.fleet, parts, once.answer.bound or 0.0, 1), ""
+    return Found(search.wish, once.fleet, parts, Bound(once.answer.bound or 0.0)), ""
 
 
 def is_alone(search: Search) -> bool:
@@ -265,7 +265,7 @@ def _alone(search: Search) -> tuple[Found | None, str]:
     parts, refused = settled_by(search, fleet)
     if refused:
         return None, next(iter(refused.values()))
-    return Found(wish, fleet, parts, min(least, default=0.0) * wish.length(0), 1), ""
+    return Found(wish, fleet, parts, Bound(min(least, default=0.0) * wish.length(0))), ""
 
 
 def _least_cost(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasible:
@@ -280,14 +280,14 @@ def _least_cost(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasib
             break
         search = between.search(choice)
         found, why = _found(search)
-        least = min(least, found.bound if found is not None else bounds[choice] if why else float("inf"))
+        least = min(least, found.shown.value if found is not None else bounds[choice] if why else float("inf"))
         if found is not None:
             cost = _hourly(found) * between.wish.length(0)
             if best is None or cost < best[0] - 1e-9:
                 best = cost, found, search
     if best is None:
         return explained(_begun(between.search(order[0])))
-    return replace(best[1], bound=min(least, best[0]), rounds=len(order)), best[2].menus.parts
+    return replace(best[1], shown=Bound(min(least, best[0]))), best[2].menus.parts
 
 
 def _fewest_moves(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasible:
@@ -305,13 +305,11 @@ def _fewest_moves(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeas
     fewest, _, found, search = best
     note = "machines that an application gets new, beside those that run: by the program of one period"
     goal = Reported("moves", "min", "problem", value=fewest, bound=fewest, vouched="claimed", note=note)
-    return replace(found, goal=goal, bound=0.0), search.menus.parts
+    return replace(found, goal=goal, shown=Bound()), search.menus.parts
 
 
 def _hourly(found: Found) -> float:
-    wish, fleet = found.wish, found.fleet
-    ahead = sum(n * (o.committed or 0.0) for n, o in zip(fleet.committed, wish.offers, strict=True) if n)
-    return ahead + sum(n * o.price for n, o in zip(fleet.rented[0], wish.offers, strict=True))
+    return hourly_cost(found.wish, found.fleet)
 
 
 def _begun(search: Search) -> Search:

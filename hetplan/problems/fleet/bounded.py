@@ -66,16 +66,15 @@ def bounded(best: Answered, wish: Wish, parts: Mapping[str, Part], ask: Ask) -> 
     and those who drop are free.
     """
     mine, drop = sized_by_formula(wish), missing(wish)
-    found, served = replace(best[0], formula=mine), best[0].served
-    free = replace(found, bound=max(found.bound - sum(served.get(name, found.bound) for name in drop), 0.0))
+    found = replace(best[0], formula=mine)
+    free = replace(found, shown=found.shown.without(drop))
     if (mine or drop) and parts and not is_over(ask):
         bare = {name: _bare(part) if name in mine else part for name, part in parts.items()}
         bare |= {name: _dropping(wish, part) for name, part in bare.items() if name in drop}
         with suppress(Cancelled):
             least = searched(wish, bare, ask, settle=False, foresee=False)
             if isinstance(least, Found) and not is_over(ask):
-                bound = min(found.bound or least.bound, least.bound)  # 0: nothing is known yet
-                free = replace(found, bound=bound, prices=least.prices, served=least.served, formula=())
+                free = replace(found, shown=least.shown.no_more_than(found.shown), formula=())
     return free, best[1]
 
 

@@ -1,4 +1,7 @@
-r"""What no fleet costs less than: the prices that a plan carries, put to the fleet's own programs.
+r"""What no fleet costs less than, by what a plan carries: the one program's own proof, or prices put to small programs.
+
+Of a small fleet (`ways.is_one_program`) that is the program of all periods, written again with the rows that the plan
+names by the machines of which they are. Of others it carries prices.
 
 Machines of an offer are paid for ahead (R) or rented in a period (N). For any prices pi >= 0 of a machine in a period,
 and any prices of the limits, a fleet costs no less than
@@ -30,7 +33,8 @@ from hetplan.planner.contract import Tools
 from hetplan.planner.safe_bound import dual_bound
 from hetplan.planner.tolerances import SLIP
 from hetplan.problems.fleet.bounded import BARE, missing, part_answered
-from hetplan.problems.fleet.draft import PRICES
+from hetplan.problems.fleet.draft import PRICES, ROWS
+from hetplan.problems.fleet.program import form_of
 from hetplan.problems.fleet.search import MISSING, Search
 from hetplan.problems.fleet.slices import in_slices
 from hetplan.problems.fleet.together import who_may_share
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
     from hetplan.planner.ask import Asking
     from hetplan.planner.bridge import Part
     from hetplan.planner.contract import Ask
+    from hetplan.planner.forms.milp import Milp
     from hetplan.profiles.plan import Claim, Plan
     from hetplan.profiles.plan_parts import Part as PlanPart
     from hetplan.profiles.workers import Worker
@@ -66,6 +71,9 @@ def bounding(wish: Wish, tools: Tools, claim: Claim, plan: Plan) -> Sequence[Bou
     if claim.bound is not None and claim.bound <= 0.0:  # no prices are needed: nothing costs less than none
         return [Bounding(split=Split(lambda _: 0.0, lambda _: 0.0))]
     priced_by = _Priced(wish, tools, plan)
+    rows = plan.extensions.get(ROWS)
+    if isinstance(rows, Mapping):
+        return [Bounding(form=priced_by.program(rows), scale=1.0 / (wish.hours * wish.periods))]
     return [Bounding(split=Split(priced_by.carried, priced_by.anew))]
 
 
@@ -111,6 +119,15 @@ class _Priced:
             raise ValueError("the plan carries no prices")
         return self.shown(prices, ask)
 
+    def program(self, rows: Mapping[str, Any]) -> Milp:
+        """The one program of all periods, with the rows that the plan names by their machines."""
+        self._check_kept()
+        search = self._search(None)
+        for name, part in search.menus.parts.items():
+            assert isinstance(part, Cone)
+            part.know(one for one in rows.get(name, ()) if len(one) == len(part.hardware) and min(one) >= 0)
+        return form_of(search)
+
     def anew(self, ask: Asking) -> float:
         """What prices show that are found anew."""
         search = self._search(ask)
@@ -141,7 +158,7 @@ class _Priced:
             raise ValueError("its prices bound nothing")
         return max(total, 0.0) / (wish.hours * wish.periods) * (1.0 - SLIP)  # nothing costs less than none
 
-    def _search(self, ask: Asking) -> Search:
+    def _search(self, ask: Asking | None) -> Search:
         """The programs of those whose machines have prices; refused where nobody's have."""
         if not self.wish.apps:
             free = ", ".join(app.name for app in self.asked.apps)
@@ -153,7 +170,7 @@ class _Priced:
         parts = {
             name: getattr(one, "dropping", None) or one if name in drop else one for name, one in self.parts.items()
         }
-        return Search.of(self.wish, parts, ask)
+        return Search.of(self.wish, parts, cast("Ask", ask))
 
     def _hourly(self, prices: Sequence[Any], search: Search) -> Iterator[NDArray[np.float64]]:
         """Of each period the prices per hour of machines of each offer, and of each limit."""

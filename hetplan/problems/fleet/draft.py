@@ -13,7 +13,7 @@ from hetplan.problems.fleet.ahead import SOON_S, loaded_anew_s
 from hetplan.problems.fleet.bill import billed
 from hetplan.problems.fleet.bounded import missing, sized_by_formula
 from hetplan.problems.fleet.menus import left_of
-from hetplan.problems.fleet.ways import Found
+from hetplan.problems.fleet.ways import Bound, Found
 from hetplan.problems.fleet.whole import cost_of
 from hetplan.problems.fleet.wish import Situation, Wish, owners
 from hetplan.profiles.fields import money_text
@@ -25,7 +25,7 @@ from hetplan.profiles.plan_periods import machines_with_users
 
 __all__ = ["drafted"]
 
-PRICES = "hetplan.prices"
+PRICES, ROWS = "hetplan.prices", "hetplan.rows"
 """Where a plan carries the prices that show its bound, among its extensions."""
 
 FULL = "of plans in which a single machine that is lost counts as full of each of them"
@@ -108,7 +108,7 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
         )
     mean = cost_of(wish, found.fleet) / (wish.hours * wish.periods)
     promises.append(Promise(quantity="cost_per_hour", relation="=", value=mean, model="no-queueing"))
-    bound = min(found.bound / (wish.hours * wish.periods), mean)
+    bound = min(found.shown.value / (wish.hours * wish.periods), mean)
     note = _about_the_bound(found)
     commitments = tuple(
         Commitment.model_validate(
@@ -135,8 +135,15 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
         repairs=found.repairs,
         warnings=(*_warnings(wish, kept.kept), *found.notices, *_loading(wish, periods, kept.kept)),
         sections=sections,
-        extensions={PRICES: list(found.prices)} if found.prices else {},
+        extensions=_carried(found.shown),
     )
+
+
+def _carried(shown: Bound) -> dict[str, Any]:
+    """What a plan carries by which its bound is shown again."""
+    if shown.answer is not None:
+        return {ROWS: {name: [[float(n) for n in one] for one in rows] for name, rows in shown.rows.items()}}
+    return {PRICES: list(shown.prices)} if shown.prices else {}
 
 
 def _about_the_bound(found: Found) -> str:
@@ -144,8 +151,10 @@ def _about_the_bound(found: Found) -> str:
     own = of.slices
     whole = f"whole machines, shared by {', '.join(own)} alone" if own else "whole machines, none of them shared"
     note = (
-        f"bound of {found.rounds} rounds of prices, without the costs of starting: {whole}, which stay with their "
-        "application after a failure"
+        f"bound of the program of all periods: {whole}, which stay with their application after a failure"
+        if found.shown.answer is not None
+        else f"bound of {found.shown.rounds} rounds of prices, without the costs of starting: {whole}, which stay with "
+        "their application after a failure"
     )
     note = f"{note}; {FULL}" if _counts_full(of) else note
     sharers = ", ".join(found.may_share)
@@ -184,6 +193,9 @@ def _reported(found: Found, mean: float, bound: float, note: str) -> tuple[Repor
     narrow = bool(found.formula or policies) or _counts_full(found.bounded or found.wish)
     scope = "restriction" if narrow else scope
     cost = Reported("cost_per_hour", "min", scope, value=mean, bound=bound, vouched="claimed", note=note)
+    if found.shown.answer is not None:
+        per_hour = 1.0 / (found.wish.hours * found.wish.periods)
+        cost = replace(cost, answer=found.shown.answer, scale=per_hour, bound=None, vouched=None)
     if found.goal is None:
         return (cost,)
     goal = replace(found.goal, scope="restriction") if found.formula or policies else found.goal

@@ -114,4 +114,4 @@ def _as_draft(wish: Wish, fleet: Fleet, settled: Mapping[str, Settled], parts: M
     periods = range(wish.periods)
     own = {(app, p): one[first] for app, one in settled.items() for p in periods if first in one}
     after = {(app, p, name): part for app, one in settled.items() for name, part in one.items() for p in periods}
-    return without_bound(drafted(Found(wish, fleet, own, 0.0, 0, after=after), (), parts))
+    return without_bound(drafted(Found(wish, fleet, own, after=after), (), parts))

@@ -85,7 +85,14 @@ def left_of(wish: Wish, part: Part, machines: Sequence[int], situation: Situatio
 
 
 def add_part(
-    m: Builder, wish: Wish, part: Part, x: NDArray[np.int64], rate: float, most: Sequence[int] | None = None
+    m: Builder,
+    wish: Wish,
+    part: Part,
+    x: NDArray[np.int64],
+    rate: float,
+    most: Sequence[int] | None = None,
+    *,
+    when: str = "",
 ) -> None:
     """Rows of a part over its machines x per offer, in every situation; `most`: more of each are not to be had."""
     most = [LARGEST] * len(wish.offers) if most is None else most
@@ -103,14 +110,14 @@ def add_part(
             place = part.hardware.index(situation.hardware)
             count, there = wish.lost(part.app, situation), sum(most[n] for n in wish.on(situation.hardware))
             if there > count:
-                lost = lose(m, machines[place], count, float(there), f"{part.app} {situation.name}")
+                lost = lose(m, machines[place], count, float(there), f"{part.app} {situation.name}{when}")
                 machines[place] = np.concatenate([machines[place], lost])
             else:  # none is left, however many of them there are
                 machines[place] = machines[place][:0]
         for hardware, room in wish.rooms.get((part.app, rate), {}).items():
             place = part.hardware.index(hardware)
-            machines[place] = _worth(m, machines[place], room, f"{part.app} {hardware} {situation.name}")
-        wish.planned_by(part, rate).rows(m, machines, wanted, situation.name)
+            machines[place] = _worth(m, machines[place], room, f"{part.app} {hardware} {situation.name}{when}")
+        wish.planned_by(part, rate).rows(m, machines, wanted, f"{situation.name}{when}")
 
 
 def _worth(m: Builder, machines: NDArray[np.int64], room: float, name: str) -> NDArray[np.int64]:
@@ -154,9 +161,9 @@ class Menus:
         return self.counted[0]
 
     def of(self, app: Application, period: int, *, wide: bool = False) -> list[Choice]:
-        """The choices known for an application in a period; where moves are limited, or `wide`, of higher rates too."""
+        """The choices known for an application in a period; `wide`: those of higher rates too."""
         rate = self.wish.rate(app, period)
-        if not wide and self.wish.request.moves is None:
+        if not wide:
             return list(self.found.get((app.name, rate), {}).values())
         held = {
             choice.machines: choice
@@ -173,7 +180,7 @@ class Menus:
         """Forget a choice that its own question does not settle."""
         app = next(app for app in self.wish.apps if app.name == name)
         self.refused.add((name, self.wish.rate(app, period), choice.machines))
-        self.found[name, self.wish.rate(app, period)].pop(choice.machines, None)
+        self.found.get((name, self.wish.rate(app, period)), {}).pop(choice.machines, None)
         self.add(app, self.wish.rate(app, period), choice.machines)
 
     def add(self, app: Application, rate: float, machines: Counts) -> Choice:
@@ -302,12 +309,13 @@ class Menus:
         cost: Floats | float = 0.0,
         stocked: bool = True,
         only: Sequence[bool] | None = None,
+        when: str = "",
     ) -> NDArray[np.int64]:
         """Columns for the machines of an application, per offer; `only`: the offers that it may use."""
         most = self.most(app, stocked=stocked)
         most = [count * may for count, may in zip(most, only, strict=True)] if only is not None else most
         names = [offer.name for offer in self.wish.offers]
-        return m.columns(f"machines of {app.name}", names, upper=most, cost=cost, whole=True, unit="machines")
+        return m.columns(f"machines of {app.name}{when}", names, upper=most, cost=cost, whole=True, unit="machines")
 
     def most(self, app: Application, *, stocked: bool = True) -> list[int]:
         """How many of each offer an application may take."""

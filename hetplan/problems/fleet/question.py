@@ -59,7 +59,7 @@ class FleetQuestion:
 
         del formulation, start
         wish = read_wish(inputs, cast(FleetOptions, options), Faults.of(inputs))
-        return cls(replace(wish, explains=tools.explains or not tools.trial), tools)
+        return cls(replace(wish, explains=tools.explains), tools)
 
     def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding]:
         """What bounds a claim of such a plan."""
@@ -89,6 +89,7 @@ class FleetQuestion:
         from hetplan.problems.fleet.slices import ALONE, in_slices, is_unseen, on_machines, or_apart, with_fewer_slices
         from hetplan.problems.fleet.together import bounding_less, with_sharing
         from hetplan.problems.fleet.ways import (
+            is_one_program,
             is_quick,
             is_small,
             part_of,
@@ -102,7 +103,8 @@ class FleetQuestion:
         from hetplan.problems.fleet.why import by_its_own
 
         between = is_between(self.wish)
-        if self.wish.goal == "cost" and not self.tools.trial:
+        is_at_once = not between and is_one_program(self.wish)
+        if self.wish.goal == "cost" and not (self.tools.trial or is_at_once):
             keep_first(self.wish, self.tools, ask)
         whole = {} if between else parts_of(self.wish, self.tools)
         asked, parts = in_slices(self.wish, whole, self.tools, self.sharing)

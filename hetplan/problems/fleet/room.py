@@ -26,6 +26,7 @@ from hetplan.problems.fleet.ways import (
     MORE,
     SAYS_SIZE,
     SIZED,
+    Bound,
     Found,
     beyond,
     has_formula,
@@ -119,7 +120,7 @@ def with_room(
             goal = replace(
                 goal, bound=first[0].goal.bound, scope="relaxation", note=f"{goal.note}; it leaves out waiting"
             )
-        found = replace(found, bound=first[0].bound, goal=goal, prices=first[0].prices, served=first[0].served)
+        found = replace(found, shown=first[0].shown, goal=goal)
     return (found, best[1]) if hurried else _as_played(found, best[1], answers)
 
 
@@ -185,7 +186,7 @@ def with_own_machines(
     found, own = best
     if any(_short(found, own, answers)) or (settled := settled_anew(found, _settling(wish, own, answers))) is None:
         return said
-    return _as_played(replace(_with_warnings(settled, own, answers, None), bound=0.0), own, answers)
+    return _as_played(replace(_with_warnings(settled, own, answers, None), shown=Bound()), own, answers)
 
 
 def _is_text(wish: Wish, part: Cone) -> bool:
@@ -407,7 +408,7 @@ def _as_planned(wish: Wish, careful: Cone, rate: float) -> Cone:
     by = wish.planned_by(careful, rate)
     if by is careful or not isinstance(by, Cone):
         return careful
-    return replace(careful, most=by.most, known=by.known, cuts=by.cuts)
+    return replace(careful, most=by.most, anew=by.anew, known=by.known, cuts=by.cuts)
 
 
 def _rooms(found: Found, careful: Cone, late: _Late) -> dict[str, float]:
@@ -466,7 +467,7 @@ def _careful(wish: Wish, app: Application, part: Part, answers: Answers) -> Cone
             options["sacrifice"] = part.options["sacrifice"]
         return replace(part, options={**options, **own, "size": "auto"}, settled=before)
     if isinstance(part, Cone) and has_formula(wish, part):
-        return replace(part, options={**part.options, "size": "estimated"}, settled=before, known={}, cuts=[])
+        return replace(part, options={**part.options, "size": "estimated"}, settled=before, known={}, cuts={})
     return None
 
 

@@ -180,7 +180,7 @@ def or_apart(
 
     cost = costs(best)
     first = searched(wish, parts, ask, settle=is_small(wish))
-    if isinstance(first, Infeasible) or (bounding_less(first, parts) if otherwise else first).bound >= cost:
+    if isinstance(first, Infeasible) or (bounding_less(first, parts) if otherwise else first).shown.value >= cost:
         return best
 
     def answer(other: Wish, last: Found | None) -> Answered | Infeasible:
@@ -193,9 +193,8 @@ def or_apart(
     if isinstance(apart, Infeasible) or costs(apart) >= cost:
         return best
     found, own = apart
-    least = min(best[0], found, key=lambda one: one.bound)
-    of = best[0].bounded or best[0].wish
-    return replace(found, bounded=of, bound=least.bound, served=least.served, prices=least.prices), own
+    least = min(best[0], found, key=lambda one: one.shown.value)
+    return replace(found, bounded=best[0].bounded or best[0].wish, shown=least.shown), own
 
 
 def _some_of(questions: Iterable[str]) -> list[tuple[str, ...]]:

@@ -68,8 +68,7 @@ def bounding_less(found: Found, parts: Mapping[str, Part]) -> Found:
     for one in (one for some in found.together.values() for one in some):
         own |= {name for name in one.part.rate_qps if len(one.part.rate_qps) > 1 and name not in found.wish.slices}
     free = tuple(app.name for app in found.wish.apps if app.name in own)
-    less = sum(found.served.get(name, found.bound) for name in free)
-    return replace(found, bound=max(found.bound - less, 0.0), may_share=free)
+    return replace(found, shown=found.shown.without(free), may_share=free)
 
 
 def used_in(found: Found, p: int) -> dict[str, list[float]]:

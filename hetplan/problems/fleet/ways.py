@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 
 from hetplan.errors import Cancelled, InputError
+from hetplan.planner.answer import Answer
 from hetplan.planner.bridge import Cone, Part, Table
 from hetplan.planner.choices import Choice
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Infeasible, Repair, Reported
 from hetplan.problems.fleet.descent import Descent
 from hetplan.problems.fleet.menus import left_of, surviving
+from hetplan.problems.fleet.program import Planned, planned
 from hetplan.problems.fleet.search import FEW, REFINED, Fleet, Relaxed, Search, is_over
-from hetplan.problems.fleet.whole import FEW_PAIRS, best_fleet, cost_of, polished, refined
+from hetplan.problems.fleet.whole import FEW_PAIRS, best_fleet, cost_of, is_few, polished, refined
 from hetplan.problems.fleet.wish import PLAYED, Application, Wish
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.plan_parts import Part as PlanPart
@@ -28,11 +30,13 @@ __all__ = [
     "BESIDE",
     "SAYS_SIZE",
     "SIZED",
+    "Bound",
     "Found",
     "Together",
     "beyond",
     "foreseen",
     "has_formula",
+    "is_one_program",
     "is_quick",
     "is_small",
     "needs_on",
@@ -47,6 +51,8 @@ __all__ = [
     "with_margins",
 ]
 
+FEW_AT_ONCE = 72
+"""Up to so many applications times periods times situations are one program: HiGHS takes a second of most of these."""
 FEW_OF_TEXT = 16
 """Machines of text whose requests are played within seconds."""
 CONES = {"pool": "hetplan.problems.pool.part", "llm": "hetplan.problems.llm.part"}
@@ -101,14 +107,44 @@ class Together:
 
 
 @dataclass(frozen=True)
+class Bound:
+    """What no fleet costs less than, over the horizon, and what shows it: prices, or the one program's answer."""
+
+    value: float = 0.0
+    rounds: int = 0
+    prices: tuple[Mapping[str, Any], ...] = ()
+    """As a plan carries them."""
+    served: Mapping[str, float] = field(default_factory=dict)
+    """How much of it each application is, by these prices."""
+    answer: Answer[Any] | None = None
+    rows: Mapping[str, Any] = field(default_factory=dict)
+    """Of which machines each application's rows in that program are."""
+    search: Search | None = field(default=None, repr=False, compare=False)
+    """Who asked it."""
+
+    def without(self, names: Iterable[str]) -> Bound:
+        """The same where these applications count as free."""
+        free = {*names} & {app.name for app in self.search.wish.apps} if self.search is not None else {*names}
+        if not free:
+            return self
+        if self.search is None:
+            return replace(self, value=max(self.value - sum(self.served.get(name, self.value) for name in free), 0.0))
+        left = tuple(app for app in self.search.wish.apps if app.name not in free)
+        return shown_at_once(replace(self.search, wish=replace(self.search.wish, apps=left))) if left else Bound()
+
+    def no_more_than(self, other: Bound) -> Bound:
+        """The same, or no more than what was shown of fewer fleets, where anything was."""
+        return replace(self, value=other.value, answer=None) if 0.0 < other.value < self.value else self
+
+
+@dataclass(frozen=True)
 class Found:
     """A whole fleet, its settled parts by application and period, and the bound that the search proved."""
 
     wish: Wish
     fleet: Fleet
     parts: Mapping[tuple[str, int], PlanPart]
-    bound: float
-    rounds: int
+    shown: Bound = field(default_factory=Bound)
     goal: Reported | None = None
     """What is best in place of the least cost, where that was wished."""
     notices: tuple[Notice, ...] = ()
@@ -117,10 +153,6 @@ class Found:
     missed: str = ""
     """Who was played, and has fewer machines than its queues need."""
     repairs: tuple[Repair, ...] = ()
-    prices: tuple[Mapping[str, Any], ...] = ()
-    """Prices that show the bound, as a plan carries them."""
-    served: Mapping[str, float] = field(default_factory=dict)
-    """How much of the bound each application is, over the horizon."""
     together: Mapping[int, tuple[Together, ...]] = field(default_factory=dict)
     """What applications run on machines that they share, by period: of each question that may."""
     may_share: tuple[str, ...] = ()
@@ -152,7 +184,7 @@ def parts_of(wish: Wish, tools: Tools) -> dict[str, Part]:
 def part_of(wish: Wish, app: Application, tools: Tools) -> Part:
     """An application as a part, by its question: by its program where that says what machines carry."""
     table = table_of(wish, app, tools)
-    if table.options.get("size") != "planned" or app.question not in CONES or _several(wish, app):
+    if not _is_written(wish, app):
         return table
     module = import_module(CONES[app.question])
     played = SIZES.get(wish.options.size) is AUTO and not wish.options.parts.get(app.name, {}).keys() & SAYS_SIZE
@@ -164,11 +196,7 @@ def part_of(wish: Wish, app: Application, tools: Tools) -> Part:
 
 def table_of(wish: Wish, app: Application, tools: Tools) -> Table:
     """An application as a part of which its question alone says what machines carry."""
-    inputs, options = wish.inputs, wish.options
-    own = dict(options.parts.get(app.name, {}))
-    sizes: Mapping[str, Mapping[str, Any]] = SIZES.get(options.size, {})
-    sizes = PLANNED if app.question == "llm" and own.keys() & SAYS_SIZE and sizes is AUTO else sizes
-    planned = {**sizes.get(app.question, {}), **own}
+    inputs, options, asked = wish.inputs, wish.options, _asked(wish, app)
     solve = tools.extra.get("plan_for")
     if solve is None:
         raise InputError.one(
@@ -178,12 +206,24 @@ def table_of(wish: Wish, app: Application, tools: Tools) -> Table:
     sold = {offer.machine for offer in wish.offers}
     runs = wish.request.choices(app.name)
     hardware = tuple(name for name in sorted({one.hardware for one in runs}) if name in sold)
-    table = Table(app.name, app.question, hardware, inputs, planned, solve, recipes=options.recipes)
-    if app.question in BESIDE and planned.get("machines", "shared") == "shared":
+    table = Table(app.name, app.question, hardware, inputs, asked, solve, recipes=options.recipes)
+    if app.question in BESIDE and asked.get("machines", "shared") == "shared":
         alike = {one.hardware: one for one in runs if _takes_alike(wish, one, runs)}
         table.needs = {name: one.takes for name, one in alike.items()}
         table.alone = {name: one.per_machine for name, one in alike.items()}
     return table
+
+
+def _asked(wish: Wish, app: Application) -> Mapping[str, Any]:
+    """The options with which the question of an application is asked while machines are looked for."""
+    own, sizes = dict(wish.options.parts.get(app.name, {})), SIZES.get(wish.options.size, {})
+    sizes = PLANNED if app.question == "llm" and own.keys() & SAYS_SIZE and sizes is AUTO else sizes
+    return {**sizes.get(app.question, {}), **own}
+
+
+def _is_written(wish: Wish, app: Application) -> bool:
+    """Whether its program says what machines carry of an application."""
+    return _asked(wish, app).get("size") == "planned" and app.question in CONES and not _several(wish, app)
 
 
 def with_margins(wish: Wish, parts: Mapping[str, Part]) -> Wish:
@@ -230,6 +270,8 @@ def searched(
     search = Search.of(wish, parts, ask)
     if (limits := search.contradictions()) is not None:
         return contradicted(search, limits)
+    if is_one_program(wish) and (found := _at_once(search, settle=settle)) is not None:
+        return found
     each = search.over(search.same)
     like = each.over(each.groups)
     if not like.begin():
@@ -239,12 +281,11 @@ def searched(
         return explained(search)
     relaxed = priced(search, each, like)
     search.bound, search.rounds = each.bound, each.rounds
-    forced = refined(search, None) if relaxed.missing > FEW and not is_over(ask) else None
+    forced = refined(search, None) if relaxed.missing > FEW and is_few(search) and not is_over(ask) else None
     if relaxed.missing > FEW and forced is None:
         return OVER if is_over(ask) else explained(search)
     prices = tuple(each.said(search.same if each is not search else [[p] for p in range(wish.periods)]))
-    served = each.served() if each.best is not None else {}
-    bound, rounds = search.bound, search.rounds
+    shown = Bound(search.bound, search.rounds, prices, each.served() if each.best is not None else {})
     stated, roomy = wish, wish if forced or not foresee or is_over(ask) else foreseen(search, each)
     if roomy.room != wish.room:
         other = Search(roomy, ask, search.menus.roomier(roomy), limits=search.limits)
@@ -254,12 +295,12 @@ def searched(
             each, like, relaxed = anew
     refused: dict[tuple[str, int], str] = {}
     for _ in range(MOST_RETRIES):
-        fleet, forced = forced or refined(search, best_fleet(search, each, like, relaxed)), None
+        fleet, forced = forced or best_fleet(search, each, like, relaxed), None
         if fleet is None and wish is not stated and not is_over(ask):
             return searched(stated, parts, ask, settle=settle, foresee=False)
         if fleet is None:
             return OVER if is_over(ask) else explained(search, refused)
-        found = Found(wish, fleet, {}, bound, rounds, prices=prices, served=served, search=each, unsettled=search)
+        found = Found(wish, fleet, {}, shown, search=each, unsettled=search)
         if not settle:
             return found
         settled, refused = settled_by(search, fleet)
@@ -271,6 +312,38 @@ def searched(
         relaxed = priced(search, each, like)
     why = ("machines that carry the rates by their rows do not settle into plans", *dict.fromkeys(refused.values()))
     return Infeasible(why=why, proved=False)
+
+
+def is_one_program(wish: Wish) -> bool:
+    """Whether one program says at once which fleet is cheapest: all parts are its rows, and they are few."""
+    are_written = all(_is_written(wish, app) for app in wish.apps)
+    return are_written and is_small(wish) and wish.periods * len(wish.apps) * len(wish.situations) <= FEW_AT_ONCE
+
+
+def _at_once(search: Search, *, settle: bool) -> Found | None:
+    """The fleet of the one program; None where it gives none whose parts settle."""
+    wish = search.wish
+    program = planned(search, gap=wish.options.gap)
+    if program.fleet is None:
+        return None
+    found = Found(wish, program.fleet, {}, _shown(search, program))
+    if not settle:
+        return found
+    settled, refused = settled_by(search, program.fleet)
+    for name, p in refused:
+        search.menus.drop(name, p, program.fleet.choices[name, p])
+    return None if refused else replace(found, parts=settled)
+
+
+def shown_at_once(search: Search) -> Bound:
+    """What the one program shows that no fleet costs less than."""
+    return _shown(search, planned(search, gap=search.wish.options.gap))
+
+
+def _shown(search: Search, program: Planned) -> Bound:
+    parts = search.menus.parts.items()
+    rows = {name: [*part.cuts] for name, part in parts if isinstance(part, Cone)}
+    return Bound(program.answer.bound or 0.0, answer=program.answer, rows=rows, search=search)
 
 
 def priced(search: Search, each: Search, like: Search) -> Relaxed:

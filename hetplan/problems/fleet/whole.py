@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,23 +11,19 @@ from numpy.typing import NDArray
 from hetplan.errors import Cancelled
 from hetplan.planner.bridge import Cone
 from hetplan.planner.contract import Event
-from hetplan.planner.forms.milp import Builder, Milp
-from hetplan.planner.program import Expression, Rented, limit_moves, pay_starts, weighted
-from hetplan.problems.fleet.alike import zone_orders
 from hetplan.problems.fleet.descent import Descent, whole_up
-from hetplan.problems.fleet.menus import Choice
-from hetplan.problems.fleet.once import asked_of
-from hetplan.problems.fleet.search import Fleet, Relaxed, Search, add_machines, is_over
+from hetplan.problems.fleet.program import planned
+from hetplan.problems.fleet.search import Fleet, Relaxed, Search, is_over
 from hetplan.problems.fleet.wish import Wish
 
-__all__ = ["FEW_PAIRS", "best_fleet", "cost_of", "polished", "refined", "starts_of"]
+__all__ = ["FEW_PAIRS", "best_fleet", "cost_of", "is_few", "polished", "refined", "starts_of"]
 
 Floats = NDArray[np.float64]
 TRIES = 4
 FEW_PAIRS = 72
-"""Up to so many applications and periods programs over whole menus are asked, too."""
+"""Up to so many applications and periods hours are looked at alone, too, and what their machines leave."""
 FEW_TOGETHER = 24
-"""Up to so many of them are one program, where slices share machines."""
+"""Up to so many of them are one program."""
 FEW_TYPES = 2
 """Of so many types the fewest machines are found by halving, one search for each number of machines of the first."""
 HOUR_GAP = 0.01
@@ -66,105 +60,101 @@ def starts_of(wish: Wish, fleet: Fleet) -> list[Floats]:
     return found
 
 
-MOST_ORDERED = 250
-"""Choices of an application in a period that are made in all orders of zones, at most."""
-
-
 def best_fleet(search: Search, each: Search, like: Search, relaxed: Relaxed) -> Fleet | None:
-    """The cheapest whole fleet found from the menus: by descent, then by programs where that is not near the bound.
+    """The cheapest whole fleet found: by descent, then by the program, where that is not near the bound.
 
-    `each` has every rate once, `like` is the search over groups of periods that set the first prices. Where moves
-    are limited, all hours are one program; where that is too large, a fleet found by descent
-    is kept if it moves so few, beside one that has the same machines in all hours.
+    `each` has every rate once, `like` is the search over groups of periods that set the first prices. Where moves are
+    limited, a fleet found by descent is kept if it moves so few, beside one that has the same machines in all hours.
     """
-    wish, best, best_cost = search.wish, None, np.inf
+    wish = search.wish
+    found = list(_descents(search, each, like, relaxed))
     if wish.request.moves is not None and wish.periods > 1:
-        if len(search.pairs) <= FEW_PAIRS:
-            return _together(search)
-        few = [one for one in _descents(search, each, like, relaxed) if _moves_of(wish, one) <= wish.request.moves]
         still = _still(search)
-        few += [still] if still is not None and _moves_of(wish, still) <= wish.request.moves else []
-        return min(few, key=lambda one: cost_of(wish, one), default=None)
-    for found in _descents(search, each, like, relaxed):
-        cost = cost_of(wish, found)
-        if cost < best_cost - 1e-9:
-            best, best_cost = found, cost
-
-    def near() -> bool:
-        return best is not None and best_cost - search.bound <= wish.options.gap * best_cost
-
-    if near() or (best is not None and (len(search.pairs) > FEW_PAIRS or is_over(search.ask))):
-        return best
-    if best is None:
-        _in_all_orders(search)
-    with suppress(Cancelled):
-        for committed in _tries_of(search, relaxed):
-            tried = _hours(search, committed)
-            if tried is not None and cost_of(wish, tried) < best_cost - 1e-9:
-                best, best_cost = tried, cost_of(wish, tried)
-        if not near() and len(search.pairs) <= FEW_PAIRS:
-            together = _together(search)
-            if together is not None and cost_of(wish, together) < best_cost - 1e-9:
-                best = together
-    return best
+        found = [one for one in (*found, still) if one is not None and _moves_of(wish, one) <= wish.request.moves]
+    best = min(found, key=lambda one: cost_of(wish, one), default=None)
+    for committed in _tries_of(search, relaxed) if best is None and not is_few(search) else ():
+        best = best or _hour_by_hour(search, _rounded(committed))
+    return refined(search, best)
 
 
-def _in_all_orders(search: Search) -> None:
-    """Makes the cheapest choices known in all orders of zones that are alike: by programs stock is kept, too."""
-    wish, orders = search.wish, zone_orders(search.wish)
-    for app, p in search.pairs:
-        choices = sorted(search.menus.of(app, p), key=lambda one: float(one.array @ wish.prices))
-        for choice in choices[: MOST_ORDERED // len(orders)]:
-            for order in orders:
-                search.menus.add(app, wish.rate(app, p), tuple(choice.machines[n] for n in order))
+def is_few(search: Search) -> bool:
+    """Whether all periods are one program."""
+    return len(search.pairs) <= FEW_TOGETHER
 
 
 def refined(search: Search, fleet: Fleet | None) -> Fleet | None:
-    """The same by all rows of its parts, where slices share machines: menus know few ways to fill one.
+    """The same, or a cheaper one by all rows of its parts, where it is not near its bound, or slices share machines.
 
-    Where there are few applications and periods, in one program of all of them; else hour by hour, beside what is
-    committed, of the offers that are used. Such a program is also asked where the fleet is not near its bound: menus
-    have no machines that are the cheapest at no prices, such as some of each of two offers where a share is limited.
+    Menus have few ways to fill a machine, and none of the machines that are the cheapest at no prices, such as some of
+    each of two offers of which one is limited.
     """
-    wish, each = search.wish, search.over(search.same)
-    together = len(each.pairs) <= FEW_TOGETHER
-    if not (wish.places or (together and _is_far(search, fleet))) or (fleet is None and not together):
+    wish, found = search.wish, list[Fleet | None]([fleet])
+    if fleet is not None and not wish.places and not _is_far(search, fleet):
         return fleet
-    used = [any(counts) for counts in zip(fleet.committed, *fleet.rented, strict=True)] if fleet else []
-    for group in [[*range(each.wish.periods)]] if together else [[n] for n in range(each.wish.periods)]:
+    with suppress(Cancelled):
+        if is_few(search):
+            every = planned(search, gap=wish.options.gap / 3).fleet
+            found.append(every and _of_all(search, every, {p: [p] for p in range(wish.periods)}))
+        elif fleet is not None:
+            found.append(_hour_by_hour(search, fleet.committed, fleet))
+    return min([one for one in found if one is not None], key=lambda one: cost_of(wish, one), default=None)
+
+
+def _hour_by_hour(search: Search, committed: Sequence[int], beside: Fleet | None = None) -> Fleet | None:
+    """Periods alone, given what is committed: those that are cheaper than `beside`, on the offers that are used there.
+
+    None where one of them has no fleet.
+    """
+    wish, each, fleet = search.wish, search.over(search.same), beside
+    used = [any(counts) for counts in zip(committed, *beside.rented, strict=True)] if beside is not None else None
+    if wish.request.moves is not None and wish.periods > 1:
+        return None
+    for n, same in enumerate(search.same):
         if is_over(search.ask):
-            break
-        search.ask.note(Event("fleet", detail=f"shared machines of {len(group)} hours", bound=search.hourly_bound))
-        with suppress(Cancelled):
-            how: dict[str, Any] = {"committed": fleet.committed, "only": used} if fleet and not together else {}
-            found = asked_of(each, group, gap=wish.options.gap / 3 if together else HOUR_GAP, **how).fleet
-            if found is None:
-                continue
-            choices = dict(fleet.choices) if fleet else {}
-            rented: list[tuple[int, ...]] = list(fleet.rented) if fleet else [()] * wish.periods
-            for n, counts in zip(group, found.rented, strict=True):
-                for p in search.same[n]:
-                    rented[p] = counts
-                    for app in wish.apps:
-                        taken = found.choices[app.name, n].machines
-                        choices[app.name, p] = search.menus.add(app, wish.rate(app, p), taken)
-            other = _tight(wish, Fleet(found.committed, choices, tuple(rented)))
-            fleet = min([one for one in (fleet, other) if one], key=lambda one: cost_of(wish, one))
+            return beside and fleet
+        search.ask.note(Event("fleet", detail=f"machines of p{same[0]}", bound=search.hourly_bound))
+        hour = planned(each, [n], gap=HOUR_GAP, committed=committed, only=used).fleet
+        other = None if hour is None else _of_all(search, hour, {n: same}, fleet)
+        if other is None and beside is None:
+            return None
+        if other is not None and (fleet is None or beside is None or cost_of(wish, other) < cost_of(wish, fleet)):
+            fleet = other
     return fleet
 
 
-def _is_far(search: Search, fleet: Fleet | None) -> bool:
+def _of_all(
+    search: Search, hours: Fleet, groups: Mapping[int, Sequence[int]], beside: Fleet | None = None
+) -> Fleet | None:
+    """What is rented in some hours, each of them so many periods; its choices are in the menus from then on.
+
+    None where a question did not settle one of them.
+    """
+    wish = search.wish
+    choices = dict(beside.choices) if beside is not None else {}
+    rented = list[tuple[int, ...]](beside.rented if beside is not None else [()] * wish.periods)
+    for (n, same), counts in zip(groups.items(), hours.rented, strict=True):
+        for p in same:
+            rented[p] = counts
+            for app in wish.apps:
+                machines = hours.choices[app.name, n].machines
+                if (app.name, wish.rate(app, p), machines) in search.menus.refused:
+                    return None
+                choices[app.name, p] = search.menus.add(app, wish.rate(app, p), machines)
+    return _tight(wish, Fleet(hours.committed, choices, tuple(rented)))
+
+
+def _is_far(search: Search, fleet: Fleet) -> bool:
     """Whether a fleet costs more than its bound by more than is asked for, and its parts have rows that are soon made.
 
     A question that has no linear program is asked for each least number of machines, so it may run on few types. Where
     parts are played, rows do not say how much room their queues need.
     """
     wish = search.wish
-    if fleet is None or wish.options.size != "planned" or wish.request.moves is not None:
+    if wish.options.size != "planned":
         return False
     cost, parts = cost_of(wish, fleet), search.menus.parts.values()
     soon = all(isinstance(part, Cone) or len(part.hardware) <= FEW_TYPES for part in parts)
-    return soon and cost - search.bound > wish.options.gap * cost
+    return soon and len(search.pairs) <= FEW_PAIRS and cost - search.bound > wish.options.gap * cost
 
 
 def _descents(search: Search, each: Search, like: Search, relaxed: Relaxed) -> Iterator[Fleet]:
@@ -248,46 +238,15 @@ def _tries_of(search: Search, relaxed: Relaxed) -> list[Floats]:
     return found[:TRIES]
 
 
-def _hours(search: Search, committed: Floats) -> Fleet | None:
-    """Each period by itself, where so much is committed."""
-    wish = search.wish
-    rented: list[tuple[int, ...]] = []
-    choices: dict[tuple[str, int], Choice] = {}
-    forms = [_program(search, [p], committed=committed) for p in range(wish.periods)]
-    if any(form is None for form in forms):
-        return None
-    answers = search.ask.all(
-        [form.form for form in forms if form], gap=wish.options.gap / 3, about="periods by themselves"
-    )
-    for p, (form, answer) in enumerate(zip(forms, answers, strict=True)):
-        if answer.point is None or form is None:
-            return None
-        rented.append(_rounded(answer.point[form.machines.hourly[p]]))
-        for app in wish.apps:
-            choices[app.name, p] = _chosen(search, app.name, p, answer.point[form.taken[app.name, p]])
-    return _tight(wish, Fleet(_rounded(committed), choices, tuple(rented)))
-
-
-def _together(search: Search) -> Fleet | None:
-    """All periods in one program, with starts and moves."""
-    wish = search.wish
-    made = _program(search, list(range(wish.periods)), committed=None)
-    if made is None:
-        return None
-    answer = search.ask(made.form, gap=wish.options.gap, about="all periods together")
-    if answer.point is None:
-        return None
-    choices = {key: _chosen(search, *key, answer.point[columns]) for key, columns in made.taken.items()}
-    counts = tuple(_rounded(answer.point[made.machines.hourly[p]]) for p in range(wish.periods))
-    return _tight(wish, Fleet(_rounded(answer.point[made.machines.committed]), choices, counts))
-
-
 def _tight(wish: Wish, fleet: Fleet) -> Fleet:
     """The same without rented machines that nobody takes, unless a limit asks for them."""
     if wish.request.shares or any(least for least, _ in wish.request.instances.values()):
         return fleet
     rented = []
     for p, counts in enumerate(fleet.rented):
+        if not counts:
+            rented.append(counts)
+            continue
         taken = sum((fleet.choices[app.name, p].array for app in wish.apps), np.zeros(len(wish.offers)))
         needed = whole_up(np.maximum(taken - np.array(fleet.committed), 0.0))
         rented.append(_rounded(np.minimum(needed, np.array(counts, dtype=float))))
@@ -296,84 +255,3 @@ def _tight(wish: Wish, fleet: Fleet) -> Fleet:
 
 def _rounded(counts: Floats) -> tuple[int, ...]:
     return tuple(int(n) for n in np.rint(counts))
-
-
-def _chosen(search: Search, name: str, period: int, y: Floats) -> Choice:
-    app = next(app for app in search.wish.apps if app.name == name)
-    return search.menus.of(app, period)[int(np.argmax(y))]
-
-
-@dataclass(frozen=True)
-class _Made:
-    """A program of whole machines, and the columns of what is rented, and of the choice of each application."""
-
-    form: Milp
-    machines: Rented
-    taken: Mapping[tuple[str, int], NDArray[np.int64]]
-
-
-def _program(search: Search, periods: Sequence[int], *, committed: Floats | None) -> _Made | None:
-    """Whole machines and one choice each in these periods; where nothing is committed yet, with starts and moves."""
-    wish, m = search.wish, Builder("min", name="fleet")
-    machines = add_machines(m, wish, search.limits, periods, whole=True)
-    taken: dict[tuple[str, int], NDArray[np.int64]] = {}
-    if committed is not None:
-        row = m.rows("committed before", [offer.name for offer in wish.offers], lower=committed, upper=committed)
-        m.add(row, machines.committed, 1.0)
-    for p in periods:
-        for app in wish.apps:
-            choices = search.menus.of(app, p)
-            if not choices:
-                return None
-            y = m.columns(f"{app.name} in {p}", str, size=len(choices), upper=1.0, whole=True)
-            m.add(m.rows(f"one for {app.name} in {p}", ["all"], lower=1.0, upper=1.0), y, 1.0)
-            for column, choice in zip(y, choices, strict=True):
-                used = np.flatnonzero(choice.machines)
-                m.add(machines.cover[p][used], column, -choice.array[used])
-            taken[app.name, p] = y
-    if committed is None and wish.periods > 1:
-        _couple(m, search, machines, taken)
-    return _Made(m.build(), machines, taken)
-
-
-def _couple(m: Builder, search: Search, machines: Rented, taken: Mapping[tuple[str, int], NDArray[np.int64]]) -> None:
-    """What starts from one period to the next is paid while it starts; no more machines change than may."""
-    wish, offers = search.wish, np.arange(len(search.wish.offers))
-    for p in range(wish.periods):
-        before, share = (p - 1) % wish.periods, wish.again if p == 0 else 1.0
-        if share:
-            more = weighted([(Expression(machines.hourly[p]), 1.0), (Expression(machines.hourly[before]), -1.0)])
-            none = np.zeros(len(wish.offers))
-            pay_starts(m, wish.offers, more, np.tile(offers, 2), none, share=share, about=f"before {p}")
-            _limit_changes(m, search, f" before {p}", taken, [(p, 1.0), (before, -1.0)])
-    if wish.stated:
-        there = weighted([(Expression(machines.hourly[0]), 1.0), (Expression(machines.committed), 1.0)])
-        share, running = 1.0 - wish.again, wish.all_running
-        pay_starts(m, wish.offers, there, np.tile(offers, 2), running, share=share, about="at first")
-        running = np.concatenate([wish.runs(app.name) for app in wish.apps])
-        _limit_changes(m, search, " at first", taken, [(0, 1.0)], running)
-
-
-def _limit_changes(
-    m: Builder,
-    search: Search,
-    when: str,
-    taken: Mapping[tuple[str, int], NDArray[np.int64]],
-    sides: Sequence[tuple[int, float]],
-    running: Floats | float = 0.0,
-) -> None:
-    """No more machines get to other applications, or start, than may: those of the first side beyond the others."""
-    wish, offers = search.wish, len(search.wish.offers)
-    if wish.request.moves is None:
-        return
-    columns, counts, groups = list[int](), list[float](), list[int]()
-    for number, app in enumerate(wish.apps):
-        for p, sign in sides:
-            for column, choice in zip(taken[app.name, p], search.menus.of(app, p), strict=True):
-                used = np.flatnonzero(choice.machines)
-                columns += [int(column)] * len(used)
-                counts += (sign * choice.array[used]).tolist()
-                groups += (number * offers + used).tolist()
-    changed = Expression(np.array(columns, dtype=np.int64), np.array(counts))
-    there = np.broadcast_to(running, len(wish.apps) * offers)
-    limit_moves(m, changed, np.array(groups), there, wish.request.moves, unit="machines", about=when)

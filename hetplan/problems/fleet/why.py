@@ -19,7 +19,7 @@ from hetplan.planner.machine_limits import Floor, MachineLimit, floors_of, machi
 from hetplan.planner.request import PLENTY
 from hetplan.problems.fleet.descent import whole_up
 from hetplan.problems.fleet.menus import Choice, Menus
-from hetplan.problems.fleet.once import asked_once
+from hetplan.problems.fleet.program import planned
 from hetplan.problems.fleet.search import Search
 from hetplan.problems.fleet.wish import Application, Wish, situations_of
 from hetplan.profiles.slo import Survive
@@ -244,7 +244,7 @@ def _most(can: Callable[[float], bool]) -> float:
 def _period(search: Search, p: int) -> Infeasible | None:
     """One period with all its applications: None where it has a fleet."""
     wish = search.wish
-    once = asked_once(search, p, stocked=False, gap=0.01)
+    once = planned(search, [p], stocked=False, gap=0.01)
     if not once.impossible:
         return None
     quick = replace(search, ask=cast(Ask, Unproved(search.ask)))
@@ -265,7 +265,7 @@ def _of_period(search: Search, p: int) -> Iterator[Repair]:
     def can(tried: Wish, limits: Sequence[MachineLimit] | None = None) -> bool:
         limits = tuple(machine_limits(tried.request, tried.offers, commits=True)) if limits is None else limits
         other = Search(tried, search.ask, Menus(tried, search.menus.parts), limits=limits)
-        return asked_once(other, p, gap=0.01).fleet is not None
+        return planned(other, [p], gap=0.01).fleet is not None
 
     for limit in search.limits:
         for floor in floors_of(limit):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,13 +53,17 @@ def cone(part: Cone, at_capacities: AtCapacities) -> Cone:
     # Machines that have nothing to do need no iteration in time: of those that there are, n are used.
     m.add(m.rows("used", [kind.name for kind in wish.kinds], unit="machines"), n, 1.0)
     form, room = m.build(), 1.0 + options.rate_headroom
-    at = at_capacities(form, form.rows[-1], warm=True)
 
-    def most(machines: Sequence[float]) -> tuple[float, NDArray[np.float64]]:
-        value, _, prices = at([machines[place] for place in of])
-        weights = np.zeros(len(part.hardware))
-        np.maximum.at(weights, of, prices)
-        return value / room, weights / room
+    def most_of(*, warm: bool) -> Callable[[Sequence[float]], tuple[float, NDArray[np.float64]]]:
+        at = at_capacities(form, form.rows[-1], warm=warm)
 
-    part.most = most
+        def most(machines: Sequence[float]) -> tuple[float, NDArray[np.float64]]:
+            value, _, prices = at([machines[place] for place in of])
+            weights = np.zeros(len(part.hardware))
+            np.maximum.at(weights, of, prices)
+            return value / room, weights / room
+
+        return most
+
+    part.most, part.anew = most_of(warm=True), most_of(warm=False)
     return part

@@ -82,7 +82,7 @@ def _planned(problem: Pipelines, ask: Ask, *, explained: bool = True) -> Draft |
     else:
         found = way(problem, ask)
     if isinstance(found, Infeasible):
-        is_brief = not explained or (problem.tools.trial and not problem.tools.explains)
+        is_brief = not (explained and problem.tools.explains)
         return found if found.why or is_brief else explain(problem, ask, proved=found.proved)
     return draft(problem, found)
 

@@ -53,11 +53,11 @@ def cone(part: Cone, at_capacities: AtCapacities, *, simulate: Callable[..., Any
     cold = at(fluid_at(pool, none), warm=False)
     first = [int(np.flatnonzero(pool.of == number)[0]) for number in range(len(pool.types))]
 
-    def most_of(loose: Pool) -> Callable[[Sequence[float]], tuple[float, Floats]]:
-        warm = at(fluid_at(loose, none), warm=True)
+    def most_of(loose: Pool, *, warm: bool = True) -> Callable[[Sequence[float]], tuple[float, Floats]]:
+        solved = at(fluid_at(loose, none), warm=warm)
 
         def most(machines: Sequence[float]) -> tuple[float, Floats]:
-            value, _, prices = warm(machines)
+            value, _, prices = solved(machines)
             return value * options.derate, prices * options.derate
 
         return most
@@ -83,7 +83,8 @@ def cone(part: Cone, at_capacities: AtCapacities, *, simulate: Callable[..., Any
         return looked_at(playing, found, rate, SEED, open_yet=OPEN).worst
 
     if loose.may_drop:
-        part.dropping = Cone.of(part, most=most_of(loose))
-    part.most, part.kept = most_of(replace(loose, may_drop=False)), kept
+        part.dropping = Cone.of(part, most=most_of(loose), anew=most_of(loose, warm=False))
+    loose = replace(loose, may_drop=False)
+    part.most, part.anew, part.kept = most_of(loose), most_of(loose, warm=False), kept
     part.late = late if simulate is not None else None
     return part

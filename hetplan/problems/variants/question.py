@@ -52,7 +52,7 @@ class Variants:
 
         del start
         snapshot = read_snapshot(inputs, cast(VariantsOptions, options))
-        snapshot = replace(snapshot, repairs=tools.says_what_helps, explains=tools.explains or not tools.trial)
+        snapshot = replace(snapshot, repairs=tools.says_what_helps, explains=tools.explains)
         return cls(snapshot, formulation, tools)
 
     def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:

@@ -329,9 +329,13 @@ def test_a_forged_plan_is_caught(forge: Callable[[Json], None]) -> None:
     assert not hp.verify(forged, *files).ok
 
 
-def test_a_bound_that_no_slices_show_is_not_believed() -> None:
-    """Three instances of half a card: a card and a half is shown, and no more."""
+def test_a_bound_that_no_slices_show_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three instances of half a card: by prices a card and a half is shown, and no more; by one program two are."""
     files = _files({"faces": [80.0], "plates": [30.0]}, zones="a")
+    at_once = solved(files, levers=False).require()
+    assert at_once.claims[0].bound == pytest.approx(2.0)
+    assert [one.word for one in hp.verify(at_once, *files).claims] == [Word.PROVED]
+    monkeypatch.setattr("hetplan.problems.fleet.ways.FEW_AT_ONCE", 0)
     plan = solved(files, levers=False).require()
     assert plan.claims[0].value == pytest.approx(2.0)
     assert plan.claims[0].bound == pytest.approx(1.5, rel=1e-6)

@@ -1,0 +1,187 @@
+"""The one program of a fleet: machines of all offers, applications, failures, starts and moves of its periods.
+
+With the letters of the package: (1), (3) and the bill are those of `planner/program`; (2) are the rows of each part, of
+every situation (`menus.add_part`); the first period follows the last, or what runs. Where rows allow machines that do
+not carry the rate, the part says why, and the program is asked again with what it said.
+
+Periods without those beside them, machines committed before, or stock that is a row, so that what is in the way is
+named, are the same program with less in it. Machines that an application gets anew are its *moves*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hetplan.planner.answer import Answer, Status
+from hetplan.planner.forms.milp import Builder, Milp
+from hetplan.planner.program import Expression, Rented, limit_moves, pay_starts, weighted
+from hetplan.problems.fleet.menus import Choice, add_part
+from hetplan.problems.fleet.search import Fleet, Search, add_machines
+from hetplan.problems.fleet.wish import Wish
+
+__all__ = ["Planned", "cheapest_of_one", "form_of", "hourly_cost", "moves_of", "planned"]
+
+Columns = NDArray[np.int64]
+MOVE = 1e5
+"""What a move weighs beside a cost per hour, where the fewest are wanted: more than any fleet's cost."""
+SAME = 1e-9
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The program, its answer, and the fleet that it gives: None where there is none."""
+
+    form: Milp
+    answer: Answer[NDArray[np.float64]]
+    fleet: Fleet | None
+
+    @property
+    def impossible(self) -> bool:
+        """Whether the engine says that there is no such fleet."""
+        return self.answer.status is Status.INFEASIBLE
+
+
+@dataclass(frozen=True)
+class _Less:
+    """What a program has less, or more, than all there is."""
+
+    stocked: bool = True
+    """Whether stock ends columns; else it is a row."""
+    still: bool = False
+    """Whether the fewest moves come first."""
+    most: float = np.inf
+    """What it may cost per hour."""
+    committed: Sequence[int] | None = None
+    only: Sequence[bool] | None = None
+    """The offers that are looked at, else all."""
+
+
+@dataclass(frozen=True)
+class _Written:
+    form: Milp
+    machines: Rented
+    apps: Mapping[tuple[str, int], Columns]
+
+
+def planned(
+    search: Search,
+    periods: Iterable[int] | None = None,
+    *,
+    gap: float = 0.0,
+    stocked: bool = True,
+    still: bool = False,
+    most: float = np.inf,
+    committed: Sequence[int] | None = None,
+    only: Sequence[bool] | None = None,
+) -> Planned:
+    """The cheapest machines of these periods, of all as a rule: then starts and moves between them count.
+
+    `stocked`, `still`, `most`, `committed` (else it is chosen) and `only`: see `_Less`.
+    """
+    wish, less = search.wish, _Less(stocked, still, most, committed, only)
+    wanted = list(range(wish.periods) if periods is None else periods)
+    about = "the program of " + "-".join(dict.fromkeys(f"p{p}" for p in (wanted[0], wanted[-1])))
+    while True:
+        written = _written(search, wanted, less)
+        search.menus.counted[0] += 1
+        answer = search.ask(written.form, gap=gap, about=about)
+        if answer.status is Status.INFEASIBLE or answer.point is None:
+            return Planned(written.form, answer, None)
+        taken = {key: _whole(answer.point[mine]) for key, mine in written.apps.items()}
+        held = [search.menus.holds(app, wish.rate(app, p), taken[app.name, p]) for p in wanted for app in wish.apps]
+        if all(held):  # each is asked, so that each says what its rows lacked
+            choices = {key: Choice(machines, wish.each(key[0])) for key, machines in taken.items()}
+            hourly = tuple(_whole(answer.point[written.machines.hourly[p]]) for p in wanted)
+            return Planned(
+                written.form, answer, Fleet(_whole(answer.point[written.machines.committed]), choices, hourly)
+            )
+
+
+def form_of(search: Search) -> Milp:
+    """The program of all periods by the rows that are known of the parts."""
+    return _written(search, range(search.wish.periods), _Less()).form
+
+
+def cheapest_of_one(search: Search) -> Planned:
+    """The cheapest fleet of a wish with one period, or the one of the fewest moves, or one and then the other."""
+    goal = search.wish.goal
+    found = planned(search, still=goal == "moves")
+    if goal != "cost, then moves" or found.fleet is None:
+        return found
+    again = planned(search, still=True, most=hourly_cost(search.wish, found.fleet) + SAME)
+    return found if again.fleet is None else replace(found, fleet=again.fleet)
+
+
+def moves_of(wish: Wish, choices: Mapping[tuple[str, int], Choice]) -> int:
+    """Machines that applications get anew, of those that run."""
+    return round(
+        sum(float(np.maximum(choice.array - wish.runs(name), 0.0).sum()) for (name, _), choice in choices.items())
+    )
+
+
+def hourly_cost(wish: Wish, fleet: Fleet) -> float:
+    """What the first period costs per hour."""
+    ahead = sum(n * (o.committed or 0.0) for n, o in zip(fleet.committed, wish.offers, strict=True) if n)
+    return ahead + sum(n * o.price for n, o in zip(fleet.rented[0], wish.offers, strict=True))
+
+
+def _written(search: Search, periods: Sequence[int], less: _Less) -> _Written:
+    wish, m = search.wish, Builder("min", name="fleet")
+    machines = add_machines(m, wish, search.limits, periods, whole=True, stocked=less.stocked)
+    apps = dict[tuple[str, int], Columns]()
+    if less.committed is not None:
+        names = [offer.name for offer in wish.offers]
+        m.add(m.rows("committed before", names, lower=less.committed, upper=less.committed), machines.committed, 1.0)
+    for p in periods:
+        for app in wish.apps:
+            x = search.menus.columns(m, app, stocked=less.stocked, only=less.only, when=f" in {p}")
+            m.add(machines.cover[p], x, -1.0 / np.array(wish.each(app.name)))
+            there = search.menus.most(app, stocked=less.stocked)
+            add_part(m, wish, search.menus.parts[app.name], x, wish.rate(app, p), there, when=f" in {p}")
+            apps[app.name, p] = x
+    _join(m, search, machines, apps, still=less.still)
+    if less.most < np.inf:
+        pay = np.where(np.isfinite(wish.committed), wish.committed, 0.0)
+        row = m.rows("what the cheapest cost", ["all"], upper=less.most)
+        m.add(row, machines.committed, pay)
+        m.add(row, machines.hourly[periods[0]], wish.prices)
+    return _Written(m.build(), machines, apps)
+
+
+def _join(
+    m: Builder, search: Search, machines: Rented, apps: Mapping[tuple[str, int], Columns], *, still: bool
+) -> None:
+    """(4) and what is paid while machines start: each period follows the one before it, the first what runs."""
+    wish, several = search.wish, len(machines.hourly) == search.wish.periods > 1
+    offers, none = np.arange(len(wish.offers)), np.zeros(len(wish.offers))
+
+    def follow(when: str, p: int, before: int | None, running: ArrayLike) -> None:
+        if wish.request.moves is None and not still:
+            return
+        sides = [(p, 1.0)] if before is None else [(p, 1.0), (before, -1.0)]
+        new = weighted((Expression(np.concatenate([apps[app.name, n] for app in wish.apps])), by) for n, by in sides)
+        groups = np.tile(np.arange(len(wish.apps) * len(offers)), len(sides))
+        there = np.broadcast_to(running, len(wish.apps) * len(offers))
+        cost = MOVE if still else 0.0
+        limit_moves(m, new, groups, there, wish.request.moves, unit="machines", cost=cost, about=when)
+
+    for p in range(wish.periods) if several else ():
+        before, share = (p - 1) % wish.periods, wish.again if p == 0 else 1.0
+        if share:
+            more = weighted([(Expression(machines.hourly[p]), 1.0), (Expression(machines.hourly[before]), -1.0)])
+            pay_starts(m, wish.offers, more, np.tile(offers, 2), none, share=share, about=f"before {p}")
+            follow(f" before {p}", p, before, 0.0)
+    if wish.stated and (several or list(machines.hourly) == [0]):
+        if several:
+            there = weighted([(Expression(machines.hourly[0]), 1.0), (Expression(machines.committed), 1.0)])
+            share, running = 1.0 - wish.again, wish.all_running
+            pay_starts(m, wish.offers, there, np.tile(offers, 2), running, share=share, about="at first")
+        follow(" at first", 0, None, np.concatenate([wish.runs(app.name) for app in wish.apps]))
+
+
+def _whole(counts: NDArray[np.float64]) -> tuple[int, ...]:
+    return tuple(int(n) for n in np.rint(counts))
