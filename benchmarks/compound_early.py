@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "papers")]
 
 import hetplan as hp
 from hetplan.measure.evaluator_profiler import measuring
-from hetplan.measure.evaluator_synthetic import APPS, draw
 from hetplan.measure.journal import Journal
+from hetplan_papers.datasets.circinus_generator import APPS, draw
 
 
 def searched(app: str, seed: int, *, steps: int, early: bool) -> tuple[float, float, float, bool]:

@@ -20,7 +20,6 @@ import numpy as np
 
 import hetplan as hp
 from hetplan.measure.evaluator_profiler import measuring
-from hetplan.measure.evaluator_synthetic import GRID, PRICE, SyntheticQuery, draw
 from hetplan.planner.forms.black_box import Measured, Verdict
 from hetplan.planner.request import read_request
 from hetplan.problems.compound.form import nobody, read_sought
@@ -29,6 +28,7 @@ from hetplan.problems.compound.stations import Rated, sizes
 from hetplan.problems.compound.wish import read_tiers
 from hetplan.problems.faults import Faults
 from hetplan.profiles.load import load_inputs
+from hetplan_papers.datasets.circinus_generator import GRID, PRICE, SyntheticQuery, draw
 
 
 def least_costs(query: SyntheticQuery) -> np.ndarray:

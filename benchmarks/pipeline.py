@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "papers")]
 
 import hetplan as hp
-from benchmarks.datasets import loki, loki_generator
-from benchmarks.datasets.sources import present
 from hetplan.api.solve import choose, pose
 from hetplan.dispatch.pipelines import Host, most_accurate_first
 from hetplan.problems.pipeline.form import config_form
 from hetplan.problems.pipeline.tree import prefixes
 from hetplan.profiles.load import load_inputs
+from hetplan_papers.datasets import loki, loki_generator
+from hetplan_papers.datasets.sources import present
 
 Json = dict[str, Any]
 DEMANDS = (150, 208, 250, 300, 450, 600, 800, 1000, 1300, 1800)

@@ -18,10 +18,8 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "papers")]
 
-from benchmarks.datasets import loki
-from benchmarks.datasets.sources import present
 from benchmarks.pipeline import DEMANDS
 from hetplan.api.solve import choose, pose
 from hetplan.planner.answer import Limits
@@ -30,6 +28,8 @@ from hetplan.problems.pipeline.form import levels_form
 from hetplan.problems.pipeline.tree import all_levels, merged, prefixes, thinned
 from hetplan.profiles.load import load_inputs
 from hetplan.solvers.highs import Highs
+from hetplan_papers.datasets import loki
+from hetplan_papers.datasets.sources import present
 
 PARTS = 10_000
 """A share or load of 1, in whole numbers."""

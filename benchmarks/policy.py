@@ -28,9 +28,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "papers")]
 
-from benchmarks.datasets.sources import DATA, present
 from hetplan.dispatch.monitors import LoadMonitor
 from hetplan.dispatch.policy_lookup import PolicySelector
 from hetplan.planner.answer import Limits
@@ -42,6 +41,7 @@ from hetplan.simulator.policy import simulate_policy
 from hetplan.solvers.policy_iteration import MdpModifiedPolicy
 from hetplan.solvers.queue_structured import QueueStructured
 from hetplan.solvers.queue_to_mdp import queue_to_mdp
+from hetplan_papers.datasets.sources import DATA, present
 
 PUBLISHED = {"9 models, 150 ms, 100 sweeps": 18.1, "9 models, 500 ms, 100 sweeps": 30.8}
 """CPU seconds of the published generator, measured on one machine together with the targets."""

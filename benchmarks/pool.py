@@ -178,8 +178,8 @@ def searches() -> list[Row]:
     """Kairos+ on the published services, five seeds to a pool, from the files to the plan."""
     if not (DATA / "kairos_latency.json").exists():
         return []
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from benchmarks.datasets import kairos
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "papers"))
+    from hetplan_papers.datasets import kairos
 
     rows = []
     for model in kairos.MODELS:

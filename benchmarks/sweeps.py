@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "papers")]
 
 import hetplan as hp
 from hetplan.errors import InputError
@@ -208,7 +208,7 @@ def steps(queries: int) -> None:
     sys.path.insert(0, str(Path(__file__).parent))
     from compound_search import METHODS, NEAR, NEAR_DOLLARS, box_of, sought_of
 
-    from hetplan.measure.evaluator_synthetic import APPS, draw
+    from hetplan_papers.datasets.circinus_generator import APPS, draw
 
     most = 96
     print("| application | at once | measurements (median, mean) | rounds (median, mean) | not found |")

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import statistics
 import sys
 import time
@@ -23,21 +22,11 @@ from pathlib import Path
 from typing import Any, cast
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "papers")]
 
-from benchmarks.datasets import infaas_generator
 from hetplan import registry
 from hetplan.api.planner import Planner
 from hetplan.api.solve import choose, pose
-from hetplan.dispatch.variants import (
-    Machine,
-    OnMachine,
-    ProfiledVariant,
-    VariantQuery,
-    VariantSnapshot,
-    VariantState,
-    get_variant,
-)
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Draft
@@ -45,6 +34,8 @@ from hetplan.problems.variants.question import Variants
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.validate import collector_at_rest
+from hetplan_papers.datasets import infaas_generator
+from hetplan_papers.reproduce.variants import choosing
 from hetplan_papers.variants.rules import greedy_counts
 
 Row = dict[str, Any]
@@ -125,32 +116,6 @@ def over_seeds(count: int, seeds: int, tight: float) -> Row:
         "median_ms": statistics.median(spent), "most_ms": max(spent),
         "median_gap": statistics.median(gaps), "most_gap": max(gaps), "closed": sum(gap <= 1e-6 for gap in gaps),
     }  # fmt: skip
-
-
-def choosing() -> Row:
-    """`get_variant` at 175 variants on 20 machines."""
-    rng = random.Random(0)
-    hardware = ("cpu", "gpu", "inferentia")
-    variants = {
-        f"v{k}": ProfiledVariant(
-            f"v{k}", f"a{k // 8}", rng.choice(hardware), rng.uniform(5, 300), rng.uniform(5, 500), rng.uniform(0.1, 10)
-        )
-        for k in range(175)
-    }
-    machines = {f"m{k}": Machine(f"m{k}", hardware[k % 3], {"busy": rng.random()}) for k in range(20)}
-    states = (VariantState.ACTIVE, VariantState.OVERLOADED, VariantState.INTERFERED)
-    pairs = tuple(
-        OnMachine(v, m, rng.choice(states), rng.random()) for v in variants for m in machines if rng.random() < 0.1
-    )
-    snapshot = VariantSnapshot(variants, machines, pairs)
-    first_ms, _ = cpu_ms(lambda: get_variant(snapshot, VariantQuery("a0", slo_ms=100)))
-    spent = []
-    for _ in range(5000):
-        query = VariantQuery(rng.choice(["", *(f"a{k}" for k in range(22))]), slo_ms=rng.uniform(5, 300))
-        began = time.perf_counter()
-        get_variant(snapshot, query)
-        spent.append(1e6 * (time.perf_counter() - began))
-    return {"get_variant_median_us": statistics.median(spent), "first_on_a_new_snapshot_us": 1000 * first_ms}
 
 
 def main(argv: list[str]) -> int:

@@ -39,30 +39,63 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hetplan.api.solve import choose, pose
+    from hetplan.dispatch.pipelines import Host as PipelineHost
+    from hetplan.dispatch.pipelines import most_accurate_first
     from hetplan.dispatch.replanning import Replanning
+    from hetplan.dispatch.variants import Machine as VariantMachine
+    from hetplan.dispatch.variants import (
+        OnMachine,
+        ProfiledVariant,
+        VariantQuery,
+        VariantSnapshot,
+        VariantState,
+        get_variant,
+    )
     from hetplan.measure.evaluator_profiler import Profiler, Setup, measuring
-    from hetplan.measure.evaluator_synthetic import SyntheticQuery, draw
+    from hetplan.measure.sampling import Rule as StopRule
+    from hetplan.measure.sampling import Seen as SeenSamples
+    from hetplan.measure.sampling import false_stops
     from hetplan.planner.answer import Answer, Limits, Status
-    from hetplan.planner.contract import Ask
+    from hetplan.planner.ask import Asking
+    from hetplan.planner.contract import Ask, Solver
     from hetplan.planner.draft import Draft, Infeasible, Reported
-    from hetplan.planner.forms.black_box import BlackBox, Measured, Verdict
+    from hetplan.planner.forms.black_box import BlackBox, Measured, Past, Verdict
     from hetplan.planner.forms.catalog import Catalog
+    from hetplan.planner.forms.packing import Items, Packing
     from hetplan.planner.forms.queue_process import Late, QueuePolicy, QueueProcess
     from hetplan.planner.next_state import COUNTERS, next_state
-    from hetplan.planner.request import Request
+    from hetplan.planner.request import Application, Request
     from hetplan.planner.terms import Formulation, Options, Size, Tools
+    from hetplan.problems.compound.form import Sought
+    from hetplan.problems.compound.form import packing as packing_form
+    from hetplan.problems.compound.found import found_ways
+    from hetplan.problems.compound.options import CompoundOptions
+    from hetplan.problems.compound.wish import Query as CompoundQuery
+    from hetplan.problems.compound.wish import Tier
+    from hetplan.problems.compound.wish import Way as CompoundWay
     from hetplan.problems.policy.bench import Bench
     from hetplan.problems.policy.form import Group, SolvedPolicy
+    from hetplan.problems.policy.options import PaperOptions as RamsisOptions
     from hetplan.problems.policy.options import PolicyOptions
     from hetplan.problems.policy.rules import plan_rule
+    from hetplan.problems.policy.wish import Models as PolicyModels
     from hetplan.problems.policy.wish import capacity_qps
-    from hetplan.problems.pool.eq15 import eq15_numbers, estimate_rates, missing_base, unbounded_claim, with_estimate
+    from hetplan.problems.pool.eq15 import (
+        eq15_numbers,
+        estimate_rates,
+        missing_base,
+        most_similar,
+        unbounded_claim,
+        with_estimate,
+    )
     from hetplan.problems.pool.infeasible import nothing_served
     from hetplan.problems.pool.letters import Pool
     from hetplan.problems.pool.listing import (
         Configurations,
         best_rated,
         cheapest_enough,
+        configurations,
         list_affordable,
         serves_all_classes,
     )
@@ -76,6 +109,12 @@ if TYPE_CHECKING:
     from hetplan.problems.variants.wish import Snapshot
     from hetplan.profiles.inputs import Inputs
     from hetplan.simulator.autoscale import OfflineWork, autoscale
+    from hetplan.simulator.holding import simulate_holding
+    from hetplan.simulator.policy import PolicyRun, simulate_policy
+    from hetplan.simulator.pool import Conditions as PoolConditions
+    from hetplan.simulator.pool import Pool as SimulatedPool
+    from hetplan.simulator.pool_allowable import AllowableRate, allowable_rates
+    from hetplan.simulator.pool_allowable import Search as RateSearch
     from hetplan.solvers.catalog import CatalogEngine, CatalogSearch
     from hetplan.solvers.gaussian_process import LightProcess, expected_improvement
     from hetplan.solvers.search import BlackBoxEngine, BlackBoxSearch, Cmbo, StructCi
@@ -83,8 +122,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COUNTERS",
+    "AllowableRate",
     "Answer",
+    "Application",
     "Ask",
+    "Asking",
     "Bench",
     "BlackBox",
     "BlackBoxEngine",
@@ -94,89 +136,135 @@ __all__ = [
     "CatalogSearch",
     "Chosen",
     "Cmbo",
+    "CompoundOptions",
+    "CompoundQuery",
+    "CompoundWay",
     "Configurations",
     "Draft",
     "Formulation",
     "Group",
     "Infeasible",
     "Inputs",
+    "Items",
     "Late",
     "LightProcess",
     "Limits",
     "MakeProcess",
     "Measured",
     "OfflineWork",
+    "OnMachine",
     "Options",
+    "Packing",
+    "Past",
+    "PipelineHost",
+    "PolicyModels",
     "PolicyOptions",
+    "PolicyRun",
     "Pool",
+    "PoolConditions",
     "PoolOptions",
+    "ProfiledVariant",
     "Profiler",
     "QueuePolicy",
     "QueueProcess",
+    "RamsisOptions",
+    "RateSearch",
     "Rated",
     "Replanning",
     "Reported",
     "Request",
     "Room",
     "SearchOptions",
+    "SeenSamples",
     "Setup",
+    "SimulatedPool",
     "Size",
     "Snapshot",
     "SolvedPolicy",
+    "Solver",
+    "Sought",
     "Status",
+    "StopRule",
     "StructCi",
-    "SyntheticQuery",
+    "Tier",
     "Tools",
+    "VariantMachine",
+    "VariantQuery",
+    "VariantSnapshot",
+    "VariantState",
     "VariantsOptions",
     "Verdict",
+    "allowable_rates",
     "autoscale",
     "best_rated",
     "capacity_qps",
     "capacity_rooms",
     "cheapest_enough",
-    "draw",
+    "choose",
+    "configurations",
     "eq15_numbers",
     "estimate_rates",
     "expected_improvement",
+    "false_stops",
     "flows",
+    "found_ways",
+    "get_variant",
     "list_affordable",
     "measuring",
     "missing_base",
+    "most_accurate_first",
+    "most_similar",
     "next_state",
     "nothing_served",
+    "packing_form",
     "plan_instances",
     "plan_rule",
+    "pose",
     "rate_at",
     "rated_by",
     "rates_of",
     "search_pools",
     "serves_all_classes",
+    "simulate_holding",
+    "simulate_policy",
+    "solver",
     "unbounded_claim",
     "with_estimate",
 ]
 
 _NAMES = {
+    "api.solve": "choose pose",
+    "dispatch.pipelines": "Host:PipelineHost most_accurate_first",
     "dispatch.replanning": "Replanning",
+    "dispatch.variants": "Machine:VariantMachine OnMachine ProfiledVariant VariantQuery "
+    "VariantSnapshot VariantState get_variant",
     "measure.evaluator_profiler": "Profiler Setup measuring",
-    "measure.evaluator_synthetic": "SyntheticQuery draw",
+    "measure.sampling": "Rule:StopRule Seen:SeenSamples false_stops",
     "planner.answer": "Answer Limits Status",
-    "planner.contract": "Ask",
+    "planner.ask": "Asking",
+    "planner.contract": "Ask Solver",
     "planner.draft": "Draft Infeasible Reported",
-    "planner.forms.black_box": "BlackBox Measured Verdict",
+    "planner.forms.black_box": "BlackBox Measured Verdict Past",
     "planner.forms.catalog": "Catalog",
+    "planner.forms.packing": "Items Packing",
     "planner.forms.queue_process": "Late QueuePolicy QueueProcess",
     "planner.next_state": "COUNTERS next_state",
-    "planner.request": "Request",
+    "planner.request": "Request Application",
     "planner.terms": "Formulation Options Size Tools",
+    "problems.compound.form": "Sought packing:packing_form",
+    "problems.compound.found": "found_ways",
+    "problems.compound.options": "CompoundOptions",
+    "problems.compound.wish": "Query:CompoundQuery Tier Way:CompoundWay",
     "problems.policy.bench": "Bench",
     "problems.policy.form": "Group SolvedPolicy",
-    "problems.policy.options": "PolicyOptions",
+    "problems.policy.options": "PolicyOptions PaperOptions:RamsisOptions",
     "problems.policy.rules": "plan_rule",
-    "problems.policy.wish": "capacity_qps",
-    "problems.pool.eq15": "eq15_numbers estimate_rates missing_base unbounded_claim with_estimate",
+    "problems.policy.wish": "capacity_qps Models:PolicyModels",
+    "problems.pool.eq15": "eq15_numbers estimate_rates missing_base unbounded_claim with_estimate most_similar",
     "problems.pool.infeasible": "nothing_served",
     "problems.pool.letters": "Pool",
-    "problems.pool.listing": "Configurations best_rated cheapest_enough list_affordable serves_all_classes",
+    "problems.pool.listing": "Configurations best_rated cheapest_enough list_affordable "
+    "serves_all_classes configurations",
     "problems.pool.options": "PoolOptions SearchOptions",
     "problems.pool.program": "rates_of",
     "problems.pool.rates": "Chosen Rated flows rate_at rated_by",
@@ -187,20 +275,37 @@ _NAMES = {
     "problems.variants.wish": "Snapshot",
     "profiles.inputs": "Inputs",
     "simulator.autoscale": "OfflineWork autoscale",
+    "simulator.holding": "simulate_holding",
+    "simulator.policy": "PolicyRun simulate_policy",
+    "simulator.pool": "Conditions:PoolConditions Pool:SimulatedPool",
+    "simulator.pool_allowable": "AllowableRate Search:RateSearch allowable_rates",
     "solvers.catalog": "CatalogEngine CatalogSearch",
     "solvers.gaussian_process": "LightProcess expected_improvement",
     "solvers.search": "BlackBoxEngine BlackBoxSearch Cmbo StructCi",
     "solvers.search_beliefs": "MakeProcess",
 }
-"""Module -> what it hands in."""
-_WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
+"""Module -> what it hands in; ``NAME:OTHER`` is called OTHER here."""
+_WHERE = {one.split(":")[-1]: (module, one.split(":")[0]) for module, names in _NAMES.items() for one in names.split()}
+
+
+def solver(name: str) -> Solver:
+    """An engine by its name, also of another package: for those who ask it themselves, not through a formulation."""
+    from hetplan.errors import InputError
+    from hetplan.registry import Engines
+
+    found = Engines().find(name)
+    if found is None:
+        raise InputError.one(
+            path="solver", value=name, why="there is no such solver", remedy="See hetplan list solvers."
+        )
+    return found
 
 
 def __getattr__(name: str) -> Any:
-    where = _WHERE.get(name)
-    if where is None:
+    if name not in _WHERE:
         raise AttributeError(f"module 'hetplan.extend' has no attribute {name!r}")
-    value = getattr(import_module(f"hetplan.{where}"), name)
+    module, inside = _WHERE[name]
+    value = getattr(import_module(f"hetplan.{module}"), inside)
     globals()[name] = value
     return value
 

@@ -69,14 +69,14 @@ NOT_RUN = {
         "hetplan profile measure.toml -o measured.json --on": "a reader's own cluster: tests/measure starts one",
     },
     "variants": {"hetplan simulate": "a reader's own SLO file with rates over time: tests/simulator plays such files"},
-    "measured/compound": {"python benchmarks/": BY_HAND},
+    "measured/compound": {"python -m hetplan_papers.reproduce": BY_HAND},
     "measured/fleet": {"python benchmarks/": BY_HAND, "hetplan compare": "the same, for a reader's own files"},
     "measured/library": {"python -m benchmarks.library": "tests/benchmarks/test_library.py runs it"},
     "measured/llm": {"python benchmarks/": BY_HAND},
-    "measured/pipeline": {"python benchmarks/": BY_HAND},
-    "measured/policy": {"python benchmarks/": BY_HAND, "python -m benchmarks.reproduce_policy": BY_HAND},
-    "measured/pool": {"python benchmarks/": BY_HAND},
-    "measured/variants": {"python benchmarks/": BY_HAND},
+    "measured/pipeline": {"python benchmarks/": BY_HAND, "python -m hetplan_papers.reproduce": BY_HAND},
+    "measured/policy": {"python benchmarks/": BY_HAND, "python -m hetplan_papers.reproduce": BY_HAND},
+    "measured/pool": {"python benchmarks/": BY_HAND, "python -m hetplan_papers.reproduce": BY_HAND},
+    "measured/variants": {"python benchmarks/": BY_HAND, "python -m hetplan_papers.reproduce": BY_HAND},
 }
 """Of each page how the commands begin that are shown and not run, with the reason."""
 FENCE = re.compile(
@@ -365,10 +365,16 @@ def wrong_in(line: str) -> str:
     words = shlex.split(re.split(r" [|>&]|\n", line)[0], comments=True)
     used = {word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)} - {"-m", "--help"}
     if words[0] == "python":
-        script = ROOT / (words[2].replace(".", "/") if words[1] == "-m" else words[1])
+        named = words[2].replace(".", "/") if words[1] == "-m" else words[1]
+        script = next((one for one in (ROOT / named, ROOT / "papers" / named) if one.exists()), ROOT / named)
         if not script.exists():
-            return "" if script.with_suffix(".py").exists() else "no such script"
-        ours = "".join(file.read_text() for file in [script, *ROOT.glob("benchmarks/*.py")] if file.is_file())
+            beside = [one.with_suffix(".py") for one in (script, ROOT / "papers" / named)]
+            return "" if any(one.exists() for one in beside) else "no such script"
+        ours = "".join(
+            file.read_text()
+            for file in [script, script / "__main__.py", *ROOT.glob("benchmarks/*.py")]
+            if file.is_file()
+        )
         return " ".join(option for option in sorted(used) if not re.search(rf'"(--)?{option[2:]}"', ours))
     command: Any = get_command(build_app())
     words = words[1:]
@@ -395,7 +401,7 @@ def test_commands_that_are_shown_without_being_run_exist_with_their_options() ->
     assert not [(page, line, wrong) for page, line in seen if (wrong := wrong_in(line))]
     assert wrong_in("hetplan solve a.json --sett x=1") == "--sett"
     assert wrong_in("python benchmarks/pol.py") == "no such script"
-    assert wrong_in("python benchmarks/reproduce.py pool --swift") == "--swift"
+    assert wrong_in("python -m hetplan_papers.reproduce pool --swift") == "--swift"
 
 
 def test_every_option_of_solve_is_documented() -> None:

@@ -13,8 +13,8 @@ from cases.policy import files as policy_files
 from cases.random_pools import random_pool
 from cases.random_variants import random_snapshot
 
-from benchmarks.datasets import infaas_generator, loki_by_hand, loki_generator
 from benchmarks.library.__main__ import HERE, INDEX, ROOT, asked, command_of, found_of
+from hetplan_papers.datasets import infaas_generator, loki_by_hand, loki_generator
 
 Json = dict[str, Any]
 PLANNED = {"size": "planned"}

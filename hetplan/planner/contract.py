@@ -140,7 +140,8 @@ class Problem(Protocol):
 
     One whose bounds are to be proved again from a plan has ``bounding(claim, plan)`` too: the programs that bound a
     claim of such a plan (`planner.certify.Bounding`), the loosest first; none where its formulation makes no such
-    claim; None where nobody here can say.
+    claim; None where nobody here can say. One with ``takes_formulations = True`` decides by `Tools.formulation` where
+    another package brings one.
     """
 
     question: ClassVar[str]

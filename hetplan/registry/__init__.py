@@ -195,6 +195,8 @@ def formulation(kind: type[Problem], name: str) -> Formulation | None:
 
     if name in kind.formulations:
         return Formulation(kind.formulations[name], like=kind.like.get(name))
+    if not getattr(kind, "takes_formulations", False):
+        return None
     found: Formulation | None = find_part({}, "formulations", f"{kind.question}/{name}")
     return found
 

@@ -15,8 +15,8 @@ What a plan of question ``pool`` holds, and what is checked of it
     and ``earliest/1``: ``slo_ms`` is the app's response target; ``xi`` is option ``xi`` where that is given;
     ``predict`` maps ``"variant@hardware"`` of every load to its run's latency table. Of ``matching/1``: ``weight``
     names every hardware of the app's loads, and the base at 1, with weight_j = mean(base, largest bin) / mean(j,
-    largest bin). The largest bin is the largest tuple among the bins with a positive share; the base is option
-    ``base_type`` where given, else whichever hardware has weight 1. Of ``threshold/1`` the base, and of ``fcfs/1`` all
+    largest bin). The largest bin is the largest tuple among the bins with a positive share; the base is whichever
+    hardware has weight 1. Of ``threshold/1`` the base, and of ``fcfs/1`` all
     that is preferred, is hardware of the app's loads.
 ``tables``
     Every table named in ``predict``, with the profile's own numbers; statistics nobody needs may be left out.
@@ -34,7 +34,7 @@ What a plan of question ``pool`` holds, and what is checked of it
     pool.
 ``method.options``
     ``latency_stat`` (default "mean"), ``derate`` (default 1), ``violation_tolerance`` (default 0), and where used
-    ``xi``, ``base_type``.
+    ``xi``.
 ``valid.rate_qps[app]``
     [0, planned rate].
 ``unserved``
@@ -135,10 +135,9 @@ def _run_on(facts: Facts, seat: Seat, hardware: str) -> Run | None:
 def _weights(facts: Facts, app: str, dispatch: MatchingDispatch) -> Iterator[str]:
     """C_j = time of the largest bin on the base / on j; the base is the hardware of weight 1."""
     classes = classes_of(facts.inputs.slo.apps[app])
-    wanted = facts.plan.method.options.get("base_type")
-    base = wanted if isinstance(wanted, str) else next((name for name, c in dispatch.weight.items() if c == 1.0), None)
-    if base is None or dispatch.weight.get(base) != 1.0:
-        yield f"the base {base} has no weight of 1"
+    base = next((name for name, c in dispatch.weight.items() if c == 1.0), None)
+    if base is None:
+        yield "no hardware has a weight of 1"
         return
     seats = _seats(facts, app)
     if not seats:

@@ -19,10 +19,10 @@ import pytest
 from hetplan.errors import Cancelled, InputError
 from hetplan.measure.evaluator import Command, EvaluationFailed, Guarded, load_evaluators
 from hetplan.measure.evaluator_profiler import Profiler, Setup, measuring
-from hetplan.measure.evaluator_synthetic import draw
 from hetplan.measure.journal import Journal, measured_document
 from hetplan.measure.sampling import Rule, read_features
 from hetplan.planner.forms.black_box import Verdict
+from hetplan_papers.datasets.circinus_generator import draw
 
 OPERATORS = ("cut", "name")
 KNOBS_OF = {"cut": ("size",), "name": ("model", "size")}

@@ -185,7 +185,7 @@ def test_what_cannot_be_a_proof_shows_no_more_than_its_prices(edit: Any) -> None
 
 def of_many(count: int, tight: float) -> tuple[dict[str, Any], ...]:
     """Files with so many architectures."""
-    from benchmarks.datasets import infaas_generator
+    from hetplan_papers.datasets import infaas_generator
 
     profile, slo, state = infaas_generator.inputs(count, 0, tight)
     return profile, slo, state

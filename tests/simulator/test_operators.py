@@ -10,9 +10,9 @@ import pytest
 
 import hetplan as hp
 from hetplan.measure.evaluator_profiler import measuring
-from hetplan.measure.evaluator_synthetic import draw
 from hetplan.measure.journal import Journal
 from hetplan.serving.operators import input_bytes, operators_of
+from hetplan_papers.datasets.circinus_generator import draw
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "compound"
 FILES = (EXAMPLE / "profile.json", EXAMPLE / "slo.json")

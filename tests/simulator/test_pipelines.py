@@ -13,10 +13,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from cases.pipelines import diamond, fluid
 
-from benchmarks.datasets import loki_by_hand, loki_generator
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
 from hetplan.simulator.simulate import simulate
+from hetplan_papers.datasets import loki_by_hand, loki_generator
 
 EVEN = {"arrivals": "deterministic", "noise": "mean", "seeds": 1, "threads": 1}
 

@@ -111,12 +111,12 @@ def test_an_empty_report_is_good():
         (
             pool,
             {"plan/dispatch/rank/weight": {"aux": 0.2}},
-            ["dispatch.rank: the base None has no weight of 1 [dispatch]"],
+            ["dispatch.rank: no hardware has a weight of 1 [dispatch]"],
         ),
         (
             pool,
-            {"plan/method/options/base_type": "base", "plan/dispatch/rank/weight/base": 2.0},
-            ["dispatch.rank: the base base has no weight of 1 [dispatch]"],
+            {"plan/dispatch/rank/weight/base": 2.0},
+            ["dispatch.rank: no hardware has a weight of 1 [dispatch]"],
         ),
         (
             pool,

@@ -25,6 +25,7 @@ __all__ = ["Policy"]
 class Policy:
     """One question; the package's page has the letters."""
 
+    takes_formulations: ClassVar[bool] = True
     question: ClassVar[str] = "policy"
     aliases: ClassVar[Sequence[str]] = ("ramsis",)
     formulations: ClassVar[Mapping[str, type[Options]]] = {

@@ -70,6 +70,6 @@ def _grouped(pool: Pool) -> Bounding:
     from hetplan.problems.pool.formulations import GROUPS, groups_of, merged, worth_merging
 
     least = pool
-    if worth_merging(pool, getattr(pool.options, "classes", pool.p.size)):
+    if worth_merging(pool):
         least = merged(pool, groups_of(pool, GROUPS), fastest=True)
     return Bounding(fluid(least, pool.fluid_target), scale=1.0 if pool.fluid_target else pool.options.derate)

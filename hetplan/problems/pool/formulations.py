@@ -29,7 +29,7 @@ from hetplan.problems.pool.infeasible import (
     unaffordable,
 )
 from hetplan.problems.pool.letters import Counts, Pool
-from hetplan.problems.pool.options import FluidAtOptions, FluidOptions, SearchOptions
+from hetplan.problems.pool.options import FluidAtOptions, SearchOptions
 from hetplan.problems.pool.program import fluid, minima, read_counts
 from hetplan.problems.pool.rates import GAP, SAME_RATE, Chosen, Rated, backed, carried, holds, point_of, rate_at, start
 from hetplan.profiles.fields import NANO
@@ -118,7 +118,7 @@ def fluid_milp(pool: Pool, ask: Ask) -> Chosen | Infeasible:
             return sized
         found = fluid_best(pool, ask)  # it says why there is none
         return found if isinstance(found, Infeasible) else Infeasible(why=("no bound was found",), proved=False)
-    if worth_merging(pool, cast(FluidOptions, pool.options).classes):
+    if worth_merging(pool):
         by_groups = merged_best(pool, ask, fluid_best)
         if by_groups is not None:
             return by_groups
@@ -158,9 +158,13 @@ def fluid_best(pool: Pool, ask: Ask) -> tuple[Rated, Answer[Any]] | Infeasible:
             return rated, answer
 
 
-def worth_merging(pool: Pool, most: int) -> bool:
-    """Whether there are more classes than that, and none may be late by design (else it matters which)."""
-    return pool.p.size > most and all(share <= 0 for _, share in pool.limits) and not pool.wish.then_cheapest
+MOST_CLASSES = 4000
+"""Above so many classes alike ones are merged while counts are chosen: the exact program would take minutes."""
+
+
+def worth_merging(pool: Pool) -> bool:
+    """Whether there are many classes, and none may be late by design (else it matters which)."""
+    return pool.p.size > MOST_CLASSES and all(share <= 0 for _, share in pool.limits) and not pool.wish.then_cheapest
 
 
 MOST_TOLERANCE = 0.5

@@ -256,9 +256,7 @@ class Pool:
 
     @cached_property
     def base(self) -> int:
-        """The base type: the option, else the first of those that serve the most queries in time (all, mostly)."""
-        if self.options.base_type is not None:
-            return [kind.hardware for kind in self.types].index(self.options.base_type)
+        """The base type: the first of those that serve the most queries in time (all, mostly)."""
         return int(np.argmax(np.round(self.p @ self.timely, 12)))
 
     def of_type(self, counts: Counts) -> Counts:

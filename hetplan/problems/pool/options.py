@@ -39,10 +39,6 @@ class PoolOptions(Options):
     violation_tolerance: float = Field(
         default=0.0, ge=0, lt=0.5, description="share of queries that may be sent where they are late (eps)"
     )
-    base_type: Id | None = Field(
-        default=None,
-        description="the hardware that others are weighed against; by default the first that serves every bin in time",
-    )
     xi: float = Field(default=0.98, gt=0, le=1, description="share of the latency target that dispatch may use")
     penalty: Literal["paper", "absolute", "lexicographic"] = Field(
         default="paper", description="what a late pair costs in the matching"
@@ -85,9 +81,6 @@ class FluidOptions(PoolOptions):
 
     evaluations: int = Field(
         default=60, ge=1, description="most pools simulated to size one for a rate (sizes auto and simulated)"
-    )
-    classes: int = Field(
-        default=4000, ge=1, description="above so many classes of queries alike ones are merged while counts are chosen"
     )
 
 

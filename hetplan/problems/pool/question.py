@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PoolQuestion"]
 
-_TO_AGREE = {"base_type", "dispatch", "violation_tolerance"}
+_TO_AGREE = {"dispatch", "violation_tolerance"}
 """Options that the files may contradict."""
 
 
@@ -31,6 +31,7 @@ _TO_AGREE = {"base_type", "dispatch", "violation_tolerance"}
 class PoolQuestion(Pool):
     """How many instances of which type to rent for one model."""
 
+    takes_formulations: ClassVar[bool] = True
     question: ClassVar[str] = "pool"
     aliases: ClassVar[Sequence[str]] = ("kairos",)
     formulations: ClassVar[Mapping[str, type[Options]]] = {

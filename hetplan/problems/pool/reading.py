@@ -418,11 +418,6 @@ def check_all(
 
     The rate is looked at only where all else is sound.
     """
-    names = [kind.hardware for kind in types]
-    if options.base_type is not None and types and options.base_type not in names:
-        faults.in_options(
-            "base_type", "no type of this pool", f"Name one of {', '.join(names)}.", value=options.base_type
-        )
     _check_tolerance(wish, options, faults)
     _check_measured(inputs, faults)
     _check_dispatch(wish, types, options, faults)

@@ -25,6 +25,7 @@ __all__ = ["Variants"]
 class Variants:
     """One snapshot to plan; the package's page has the letters and the mathematics."""
 
+    takes_formulations: ClassVar[bool] = True
     question: ClassVar[str] = "variants"
     aliases: ClassVar[Sequence[str]] = ("infaas",)
     formulations: ClassVar[Mapping[str, type[Options]]] = {

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 import hetplan as hp
-from hetplan.extend import BlackBoxEngine, draw, measuring
+from hetplan.extend import BlackBoxEngine, measuring
 from hetplan.testing import check_solver
 from hetplan_papers.compound.searches import VideoStorm, Vulcan
+from hetplan_papers.datasets.circinus_generator import draw
 
 
 @pytest.mark.parametrize("engine", [VideoStorm(), Vulcan()], ids=lambda engine: engine.name)

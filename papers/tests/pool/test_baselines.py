@@ -66,7 +66,7 @@ def test_without_a_base_the_program_is_named(formulation: str) -> None:
     case = files(
         {"base": [10.0, 40.0], "aux": [20.0, 60.0]}, [0.5, 0.5], prices={"base": 5, "aux": 1}, qos_ms=90, budget=3
     )
-    found = solve(case, formulation, base_type="base")
+    found = solve(case, formulation)
     assert found.plan is None
     assert "fluid-milp" in " ".join(found.why)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import hetplan as hp
-from hetplan.measure.evaluator_synthetic import draw_packing
 from hetplan.profiles.plan_file import with_digest
+from hetplan_papers.datasets.circinus_generator import draw_packing
 
 PROFILE = {"format": "hetplan/profile/1.0"}
 

@@ -8,8 +8,8 @@ import pytest
 
 import hetplan as hp
 from hetplan.measure.evaluator_profiler import measuring
-from hetplan.measure.evaluator_synthetic import SyntheticQuery, draw
 from hetplan.measure.journal import Journal
+from hetplan_papers.datasets.circinus_generator import SyntheticQuery, draw
 
 
 def solved(query: SyntheticQuery, slo: dict[str, Any] | None = None, **options: Any) -> tuple[hp.Outcome, Journal]:

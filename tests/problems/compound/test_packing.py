@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetplan import registry
-from hetplan.measure.evaluator_synthetic import draw_machines, draw_packing
 from hetplan.planner.answer import Limits, Status, Vouched
 from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.packing import Items, Packing
 from hetplan.solvers.packing import Fcfs, Greedy, GreedyL2, GreedyMax, GreedyNorm, GreedyStop, GreedySum, filled_up
 from hetplan.solvers.packing_exact import Dual, DualCore, Exact
 from hetplan.solvers.packing_local import by_moves
+from hetplan_papers.datasets.circinus_generator import draw_machines, draw_packing
 
 NORMS = [GreedySum(), GreedyNorm(), GreedyMax(), GreedyL2()]
 

@@ -12,7 +12,7 @@ import pytest
 import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.measure.evaluator_profiler import measuring
-from hetplan.measure.evaluator_synthetic import draw
+from hetplan_papers.datasets.circinus_generator import draw
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
 SHARED = {"v100": [0, 1], "a100": [0, 1]}

@@ -15,12 +15,12 @@ from cases.compound import form_of
 import hetplan as hp
 from hetplan.cli.front_page import how_sure
 from hetplan.measure.evaluator_profiler import measuring
-from hetplan.measure.evaluator_synthetic import draw
 from hetplan.planner.forms.black_box import Aim
 from hetplan.planner.front import unbeaten
 from hetplan.problems.compound import traded
 from hetplan.problems.compound.stations import Rated, Stations
 from hetplan.problems.compound.traded import traded_sizes
+from hetplan_papers.datasets.circinus_generator import draw
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
 FORMULA = {"size": "estimated"}

@@ -10,7 +10,6 @@ import pytest
 
 import hetplan as hp
 from hetplan.measure.evaluator_profiler import Profiler, Setup, measuring
-from hetplan.measure.evaluator_synthetic import APPS, SyntheticQuery, draw
 from hetplan.measure.journal import Journal, measured_document
 from hetplan.planner.answer import Answer, Limits, Status
 from hetplan.planner.forms.black_box import (
@@ -31,6 +30,7 @@ from hetplan.problems.compound.form import Sought, read_sought
 from hetplan.profiles.plan_file import with_digest
 from hetplan.solvers.gaussian_process import LightProcess, normal_below
 from hetplan.solvers.search import BlackBoxEngine, Cmbo, CmboCi, RandomPlans, Struct, StructCi
+from hetplan_papers.datasets.circinus_generator import APPS, SyntheticQuery, draw
 
 ENGINES = [StructCi(), Struct(), Cmbo(), CmboCi(), RandomPlans()]
 

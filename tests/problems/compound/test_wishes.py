@@ -12,8 +12,8 @@ import hetplan as hp
 from hetplan.cli import front_page
 from hetplan.errors import InputError
 from hetplan.measure.evaluator_profiler import measuring
-from hetplan.measure.evaluator_synthetic import draw
 from hetplan.profiles.read_plan import read_plan
+from hetplan_papers.datasets.circinus_generator import draw
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
 SHARES = (1, 0.75, 0.5, 0.25, 0.125)

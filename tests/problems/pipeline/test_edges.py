@@ -3,7 +3,7 @@
 import pytest
 from cases.pipelines import diamond, fluid, random_pipeline
 
-from benchmarks.datasets.loki_by_hand import tiny, two_pipelines, two_sinks
+from hetplan_papers.datasets.loki_by_hand import tiny, two_pipelines, two_sinks
 
 EVERY = ("config", "paper", "budget", "inferline", "proteus")
 

@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 
 import hetplan as hp
-from benchmarks.datasets import loki
-from benchmarks.datasets.sources import present
 from hetplan import registry
 from hetplan.api.solve import choose, pose
 from hetplan.errors import NoSolver
@@ -15,6 +13,8 @@ from hetplan.planner.forms.form import certify
 from hetplan.problems.pipeline.form import config_form
 from hetplan.problems.pipeline.tree import prefixes
 from hetplan.profiles.load import load_inputs
+from hetplan_papers.datasets import loki
+from hetplan_papers.datasets.sources import present
 
 published = pytest.mark.skipif(not present("loki"), reason="the published data are not at hand (HETPLAN_DATA)")
 

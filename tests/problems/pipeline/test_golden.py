@@ -3,7 +3,6 @@
 import pytest
 from cases.pipelines import HAND, fluid
 
-from benchmarks.datasets import loki_by_hand
 from hetplan.api.solve import choose, pose
 from hetplan.planner.answer import Answer, Limits, Status
 from hetplan.problems.pipeline.climb import climb
@@ -11,6 +10,7 @@ from hetplan.problems.pipeline.form import config_form
 from hetplan.problems.pipeline.tree import prefixes
 from hetplan.profiles.load import load_inputs
 from hetplan.solvers.highs import Highs
+from hetplan_papers.datasets import loki_by_hand
 
 
 def claimed(outcome, about="quality"):

@@ -8,11 +8,11 @@ import pytest
 from cases.pipelines import fluid, random_pipeline
 from scipy.optimize import linprog
 
-from benchmarks.datasets import loki, loki_by_hand, loki_generator
-from benchmarks.datasets.sources import present
 from hetplan.problems.pipeline import infeasible, levels
 from hetplan.problems.pipeline.infeasible import Carried, carried
 from hetplan.problems.pipeline.rows import Asked
+from hetplan_papers.datasets import loki, loki_by_hand, loki_generator
+from hetplan_papers.datasets.sources import present
 
 published = pytest.mark.skipif(not present("loki"), reason="the published data are not at hand (HETPLAN_DATA)")
 

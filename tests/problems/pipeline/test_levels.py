@@ -7,12 +7,12 @@ import pytest
 from cases.pipelines import fluid
 
 import hetplan as hp
-from benchmarks.datasets import loki_generator
 from hetplan.api.solve import choose, pose
 from hetplan.problems.pipeline import apart, levels, ways
 from hetplan.problems.pipeline.few import choices
 from hetplan.problems.pipeline.tree import all_levels
 from hetplan.profiles.load import load_inputs
+from hetplan_papers.datasets import loki_generator
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "pipeline"
 STREET = (EXAMPLE / "profile.json", EXAMPLE / "slo.json")

@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.datasets import loki_generator
 from hetplan.api.solve import choose, pose
 from hetplan.planner.answer import Answer, Limits, Status, Vouched
 from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.priced import Choice, Menu, Options, Priced
 from hetplan.profiles.load import load_inputs
 from hetplan.solvers.priced_columns import PricedColumns
+from hetplan_papers.datasets import loki_generator
 
 
 def menu(seed, children=((1, 2), (), ()), *, additive=False):

@@ -8,7 +8,7 @@ from cases.pipelines import diamond, fluid, random_pipeline
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.datasets.loki_by_hand import tiny, two_gpus
+from hetplan_papers.datasets.loki_by_hand import tiny, two_gpus
 
 seeds = st.integers(0, 10_000)
 

@@ -5,8 +5,8 @@ import json
 import pytest
 from cases.pipelines import fluid
 
-from benchmarks.datasets import loki, loki_generator
-from benchmarks.datasets.sources import DATA, present
+from hetplan_papers.datasets import loki, loki_generator
+from hetplan_papers.datasets.sources import DATA, present
 
 pytestmark = pytest.mark.skipif(not present("loki"), reason="the published data are not at hand (HETPLAN_DATA)")
 

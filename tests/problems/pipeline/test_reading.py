@@ -5,12 +5,12 @@ import copy
 import pytest
 from cases.pipelines import diamond, fluid
 
-from benchmarks.datasets.loki_by_hand import tiny
 from hetplan.errors import InputError
 from hetplan.planner.contract import Tools
 from hetplan.problems.pipeline.options import ConfigOptions
 from hetplan.problems.pipeline.question import PipelineQuestion
 from hetplan.profiles.load import load_inputs
+from hetplan_papers.datasets.loki_by_hand import tiny
 
 
 def spoilt(change):

@@ -4,8 +4,8 @@ import pytest
 from cases.pipelines import fluid
 
 import hetplan as hp
-from benchmarks.datasets.loki_by_hand import depth_3, tiny
 from hetplan.errors import InputError
+from hetplan_papers.datasets.loki_by_hand import depth_3, tiny
 
 
 def state_of(plan):

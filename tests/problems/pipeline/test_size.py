@@ -10,12 +10,12 @@ from cases.pipelines import fluid
 from cases.simulated import CONFIRMING, app_saying, report_of
 
 import hetplan as hp
-from benchmarks.datasets.loki_by_hand import tiny
 from hetplan.api.solve import choose, plan_for, pose
 from hetplan.errors import InputError
 from hetplan.planner.contract import Tools
 from hetplan.problems.pipeline import size
 from hetplan.profiles.load import load_inputs
+from hetplan_papers.datasets.loki_by_hand import tiny
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "pipeline"
 SHIPPED = {

@@ -7,8 +7,8 @@ import pytest
 from cases.pipelines import fluid
 
 import hetplan as hp
-from benchmarks.datasets import loki_by_hand
 from hetplan.profiles.plan_file import with_digest
+from hetplan_papers.datasets import loki_by_hand
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "pipeline"
 STREET = (EXAMPLE / "profile.json", EXAMPLE / "slo.json")

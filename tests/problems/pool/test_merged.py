@@ -56,9 +56,12 @@ def test_groups_are_alike_in_where_they_are_in_time_and_near_in_time() -> None:
 
 
 @pytest.mark.parametrize("budget", ["1", "2.3", 4, 11])
-def test_most_rate_lies_between_what_is_found_and_its_bound(budget: float | str) -> None:
+def test_most_rate_lies_between_what_is_found_and_its_bound(
+    budget: float | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     exact = promise(decide(case(budget=budget)), "fluid_rate_qps")
-    found = drafted(decide(case(budget=budget), classes=59))
+    monkeypatch.setattr(formulations, "MOST_CLASSES", 59)
+    found = drafted(decide(case(budget=budget)))
     rate = promise(found, "fluid_rate_qps")
     claim = found.reported[0]
     assert claim.scope == "relaxation"
@@ -71,9 +74,10 @@ def test_most_rate_lies_between_what_is_found_and_its_bound(budget: float | str)
 
 
 @pytest.mark.parametrize("rate_qps", [1.0, 60.0, 333.0])
-def test_least_cost_lies_between_its_bound_and_what_is_found(rate_qps: float) -> None:
+def test_least_cost_lies_between_its_bound_and_what_is_found(rate_qps: float, monkeypatch: pytest.MonkeyPatch) -> None:
     exact = promise(decide(case(rate_qps=rate_qps)), "cost_per_hour")
-    found = drafted(decide(case(rate_qps=rate_qps), classes=59))
+    monkeypatch.setattr(formulations, "MOST_CLASSES", 59)
+    found = drafted(decide(case(rate_qps=rate_qps)))
     claim = found.reported[0]
     assert claim.value == pytest.approx(promise(found, "cost_per_hour"))
     assert claim.answer is not None
@@ -82,8 +86,9 @@ def test_least_cost_lies_between_its_bound_and_what_is_found(rate_qps: float) ->
     assert promise(found, "rate_qps") >= rate_qps * (1 - 1e-9)
 
 
-def test_the_rate_of_the_counts_is_that_of_every_class_by_itself() -> None:
-    found = drafted(decide(case(budget=4), classes=10))
+def test_the_rate_of_the_counts_is_that_of_every_class_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formulations, "MOST_CLASSES", 10)
+    found = drafted(decide(case(budget=4)))
     pool = pose(case(budget=4))
     have = counts(found)
     per_type = np.array([have.get(f"{kind.hardware}-od", 0) for kind in pool.types])
@@ -93,16 +98,19 @@ def test_the_rate_of_the_counts_is_that_of_every_class_by_itself() -> None:
     assert answer.value == pytest.approx(promise(found, "fluid_rate_qps"), rel=1e-6)
 
 
-def test_a_rate_beyond_the_limits_is_still_proved_to_be() -> None:
+def test_a_rate_beyond_the_limits_is_still_proved_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     beyond = case(rate_qps=1e5, instances={"base": [0, 2], "aux": [0, 2], "weak": [0, 2]})
-    found = decide(beyond, classes=10)
+    monkeypatch.setattr(formulations, "MOST_CLASSES", 10)
+    found = decide(beyond)
     assert isinstance(found, Infeasible)
     assert found.proved
     assert found.repairs
 
 
-def test_few_classes_and_those_that_may_be_late_are_not_merged() -> None:
+def test_few_classes_and_those_that_may_be_late_are_not_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = pose(case(budget=4))
-    assert not formulations.worth_merging(pool, 60)
-    assert formulations.worth_merging(pool, 59)
-    assert not formulations.worth_merging(pose(case(budget=4), violation_tolerance=0.01), 10)
+    late = pose(case(budget=4), violation_tolerance=0.01)
+    for most, merges in ((60, False), (59, True), (10, True)):
+        monkeypatch.setattr(formulations, "MOST_CLASSES", most)
+        assert formulations.worth_merging(pool) is merges
+        assert not formulations.worth_merging(late)

@@ -111,14 +111,6 @@ def test_a_plan_says_when_its_pool_is_divided(counts: dict[str, int], divided: b
     assert read_plan(plan_dict(plan)).dispatch == plan.dispatch
 
 
-def test_the_base_may_be_named() -> None:
-    drafted = decide(g1(budget="1.25"), base_type="aux")
-    assert isinstance(drafted, Draft)
-    dispatch = drafted.dispatch["app"]
-    assert isinstance(dispatch, MatchingDispatch)
-    assert dispatch.weight == {"base": 5.0, "aux": 1.0}
-
-
 def test_a_weight_under_which_late_pairs_look_cheap_is_reported() -> None:
     case = files(
         {"base": [10.0, 40.0], "aux": [20.0, 500.0]},

@@ -289,7 +289,7 @@ def test_without_a_base_the_program_is_named() -> None:
     case = files(
         {"base": [10.0, 40.0], "aux": [20.0, 60.0]}, [0.5, 0.5], prices={"base": 5, "aux": 1}, qos_ms=90, budget=3
     )
-    found = decide(case, formulation="eq15", base_type="base")
+    found = decide(case, formulation="eq15")
     assert isinstance(found, Infeasible)
     assert "fluid-milp" in " ".join(found.why)
     assert promise(decide(case), "rate_qps") > 0

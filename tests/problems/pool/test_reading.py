@@ -118,7 +118,6 @@ def test_several_slips_are_reported_at_once() -> None:
 @pytest.mark.parametrize(
     ("options", "name", "why"),
     [
-        ({"base_type": "tpu"}, "base_type", "no type of this pool"),
         ({"violation_tolerance": 0.02}, "violation_tolerance", "percentile 99"),
         ({"eps": 0.02}, "violation_tolerance", "percentile 99"),
     ],

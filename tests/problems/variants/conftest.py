@@ -1,4 +1,4 @@
-"""Lets these tests import the shared cases (`tests/cases/`) as `cases`, and the datasets of `benchmarks/`."""
+"""Lets these tests import the shared cases (`tests/cases/`) as `cases`, and the datasets of `papers/`."""
 
 import sys
 from pathlib import Path

@@ -3,7 +3,7 @@
 import pytest
 from cases.variants import HOUR, LOAD_S, NEEDS, counts, machines, money, solve, table2
 
-from benchmarks.datasets import infaas_generator
+from hetplan_papers.datasets import infaas_generator
 
 EXACT = ["columns", "milp"]
 GROSS, NET = "gross_cost_per_hour", "net_cost_per_hour"

@@ -11,9 +11,9 @@ import pytest
 from cases.pipelines import diamond, fluid, random_pipeline
 
 import hetplan as hp
-from benchmarks.datasets.loki_by_hand import depth_3, tiny, two_pipelines
 from hetplan.api.solve import verified
 from hetplan.profiles.plan_file import plan_dict
+from hetplan_papers.datasets.loki_by_hand import depth_3, tiny, two_pipelines
 
 Document = dict[str, Any]
 FORMULATIONS = ("config", "paper", "budget", "inferline", "proteus")

@@ -4,9 +4,9 @@ import pytest
 from cases.pipelines import diamond, fluid, fluid_without_repairs, random_pipeline
 
 import hetplan as hp
-from benchmarks.datasets.loki_by_hand import depth_3, tiny
 from hetplan.profiles.plan import Promise, Route
 from hetplan.profiles.plan_file import plan_dict, with_digest
+from hetplan_papers.datasets.loki_by_hand import depth_3, tiny
 
 
 def edited(plan, **changes):

@@ -1,0 +1,1 @@
+"""The papers' published data as profiles and SLOs, and seeded generators of cases like theirs."""

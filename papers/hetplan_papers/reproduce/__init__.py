@@ -1,0 +1,1 @@
+"""The papers' figures and tables beside ours: ``python -m hetplan_papers.reproduce pool``."""
