@@ -25,6 +25,9 @@ __all__ = ["render_platform", "write_template"]
 
 SEEDS = 3
 """Runs of the plan under another rule: enough for an interval."""
+POWERS = (1.0, 2.0, 2.5, 3.0, 1.5)
+"""Weights of text are speeds to one of these powers: the first under which no limit is broken. The best weights of a
+mixed fleet lie further apart than the speeds: a slow replica is of use for few requests."""
 
 
 def render_platform(
@@ -47,10 +50,15 @@ def render_platform(
     site, plan, inputs = _read(files, site_file, given.pop("period", None))
     if inputs.digests.get("profile", plan.inputs.profile) != plan.inputs.profile:
         out.warn("the plan was made from another profile: times, prices and amounts are those of this one")
-    choice = choose(target, plan, groups(plan, inputs, site), given.pop("rule", None))
+    fleet, rule = groups(plan, inputs, site), given.pop("rule", None)
     if target in EXPERIMENTAL:
         out.warn(f"{target} is experimental: no run of it on its platform is recorded yet")
-    verdicts, broken = _simulated(out, choice, inputs)
+    searched = rule == "weighted-least" and any(group.makes_text for group in fleet.groups)
+    for power in POWERS if searched else POWERS[:1]:
+        choice = choose(target, plan, fleet, rule, power=power)
+        verdicts, broken = _simulated(out, choice, inputs)
+        if not broken:
+            break
     if broken:
         _refuse(broken, choice)
     made = render(target, replace(choice.fleet, verdicts=verdicts), site, **given)
