@@ -68,7 +68,7 @@ def speeds(groups: Sequence[Group]) -> dict[str, float]:
 def choose(target: str, plan: Plan, fleet: Fleet, asked: str | None = None, *, power: float = 1.0) -> Choice:
     """What a target keeps of each application's rule; `CannotRender` with the ways out where it keeps none.
 
-    Under weighted-least a replica of text has its speed to this power as its weight: weights have to be searched.
+    A replica of text has its speed to this power as its weight, and its part of a split: both have to be searched.
     """
     faults, rules, kept = list[Fault](), dict[str, str](), dict[str, Asked]()
     if asked == OWN and target != "haproxy":
@@ -83,7 +83,8 @@ def choose(target: str, plan: Plan, fleet: Fleet, asked: str | None = None, *, p
         rules[app.name] = word or app.rule
     if faults:
         raise CannotRender.of(faults)
-    shared = tuple(_with_weights(_with_shares(group, fleet, kept), fleet, kept, power) for group in fleet.groups)
+    weighted = replace(fleet, groups=tuple(_with_weight(group, fleet, kept, power) for group in fleet.groups))
+    shared = tuple(_with_shares(group, weighted, kept) for group in weighted.groups)
     by_load = {load: group for group in shared for load in group.loads}
     inside = "shortest_queue" if FRONTS[target] == "haproxy" else None
 
@@ -112,14 +113,16 @@ def _with_shares(group: Group, fleet: Fleet, kept: Mapping[str, Asked]) -> Group
     for name in group.apps:
         app = fleet.apps[name]
         if kept.get(name) == "split" and (app.moves or not _is_split(app)):
-            rates = {one.name: one.count * (one.qps or 1.0) for one in fleet.of_app(name)}
+            rates = {one.name: one.count * one.weight for one in fleet.of_app(name)}
             share[name] = rates[group.name] / (sum(rates.values()) or 1.0)
     return replace(group, share=share)
 
 
-def _with_weights(group: Group, fleet: Fleet, kept: Mapping[str, Asked], power: float) -> Group:
-    """A group with its weight: its speed (of text to some power), where requests are counted by weight."""
-    found = [speeds(fleet.of_app(app))[group.name] for app in group.apps if kept.get(app) == "weighted-least"]
+def _with_weight(group: Group, fleet: Fleet, kept: Mapping[str, Asked], power: float) -> Group:
+    """A group with its weight: its speed (of text to some power), but where requests are counted without weights."""
+    found = [
+        speeds(fleet.of_app(app))[group.name] for app in group.apps if kept.get(app) in ("split", "weighted-least")
+    ]
     return replace(group, weight=min(found) ** (power if group.makes_text else 1.0)) if found else group
 
 
@@ -199,7 +202,7 @@ class _Replicas:
     @property
     def by_rate(self) -> tuple[Route, ...]:
         """A split by how much each load can answer."""
-        rates = {load: count * (self.groups[load].qps or 1.0) for load, count in self.counts.items()}
+        rates = {load: count * self.groups[load].weight for load, count in self.counts.items()}
         total = sum(rates.values())
         return (Route(to={load: rate / total for load, rate in rates.items()}),) if total else ()
 
