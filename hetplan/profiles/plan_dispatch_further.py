@@ -25,6 +25,7 @@ __all__ = [
     "QueueSlackDispatch",
     "RoundRobinDispatch",
     "ThresholdDispatch",
+    "WeightedLeastDispatch",
 ]
 
 
@@ -74,6 +75,17 @@ class RoundRobinDispatch(Model):
 
     rule: Literal["round-robin/1"] = "round-robin/1"
     late: str | None = None
+
+
+class WeightedLeastDispatch(Model):
+    """A request for text goes to the instance with the least (requests there + 1) / weight, as load balancers do.
+
+    A load without a weight has 1.
+    """
+
+    rule: Literal["weighted-least/1"] = "weighted-least/1"
+    late: str | None = None
+    weight: dict[Id, Positive] = Field(default_factory=dict, description="per load")
 
 
 class BackupEntry(Model):
@@ -159,5 +171,6 @@ Further = (
     | QueueSlackDispatch
     | LeastWorkDispatch
     | RoundRobinDispatch
+    | WeightedLeastDispatch
 )
 """The rules of this file."""

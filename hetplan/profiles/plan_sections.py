@@ -114,6 +114,7 @@ RULES: dict[str, Any] = {
     "queue-slack/1": Annotated[Any, Later(_FURTHER + "QueueSlackDispatch")],
     "least-work/1": Annotated[Any, Later(_FURTHER + "LeastWorkDispatch")],
     "round-robin/1": Annotated[Any, Later(_FURTHER + "RoundRobinDispatch")],
+    "weighted-least/1": Annotated[Any, Later(_FURTHER + "WeightedLeastDispatch")],
 }
 """Per-query rules of the closed registry; a new question adds its class here, and to `Further` for the type checker."""
 

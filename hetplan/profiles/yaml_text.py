@@ -169,7 +169,10 @@ def _block(value: Any, steps: Steps, indent: str, said: Mapping[Steps, str]) -> 
     for head, step, one in items:
         at = (*steps, step)
         yield from (f"{indent}# {line}" for line in said.get(at, "").splitlines())
-        if _is_flow(one):
+        if isinstance(one, str) and _is_lines(one):
+            yield f"{indent}{head} |"
+            yield from (f"{indent}  {line}".rstrip() for line in one.splitlines())
+        elif _is_flow(one):
             yield f"{indent}{head} {_flow(one)}"
         elif head == "-":
             first, *rest = _block(one, at, indent + "  ", said)
@@ -187,6 +190,17 @@ def _is_flow(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return not value or all(not isinstance(one, Mapping) and _is_flow(one) for one in value)
     return True
+
+
+def _is_lines(text: str) -> bool:
+    """Whether a text is written line by line: it begins with a sign, ends with a line's end, and no line with a space.
+
+    >>> _is_lines("a\n  b\n"), _is_lines("a"), _is_lines(" a\n"), _is_lines("a \n"), _is_lines("a\n\n")
+    (True, False, False, False, False)
+    """
+    lines = text.split("\n")
+    plain = all(line == line.rstrip() and line.isascii() and line.isprintable() for line in lines)
+    return plain and len(lines) > 1 and not lines[-1] and bool(lines[-2]) and lines[0][:1].strip() != ""
 
 
 def _flow(value: Any) -> str:

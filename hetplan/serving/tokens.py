@@ -399,7 +399,8 @@ class Group:
     """Alike instances: their law, how many there are, and how requests come to them.
 
     `limit` is what of the target an emptiest prefill may take for a request to be sent here (`least-work/1`); `share`
-    is what part of the requests each of them gets (`shares/1`).
+    is what part of the requests each of them gets (`shares/1`); by `weight` the requests there are counted
+    (`weighted-least/1`).
     """
 
     law: TokenLaw
@@ -407,6 +408,7 @@ class Group:
     limit: float = 1.0
     share: float = 1.0
     id: str = ""
+    weight: float | None = None
 
 
 @dataclass(frozen=True)
@@ -522,7 +524,8 @@ def fleet_of_plan(plan: Plan, inputs: Inputs, app: str) -> TokenFleet:
             law = law.limited(serve.most_tokens or law.most_tokens, serve.most_seqs or law.most_seqs)
             count = worker.count * load.instances
             limit = getattr(rule, "limit", {}).get(load.id, 1.0)
-            groups.append(Group(law, count, limit, shares.get(load.id, 0.0) / count, load.id))
+            weight = rule.weight.get(load.id, 1.0) if rule is not None and rule.rule == "weighted-least/1" else None
+            groups.append(Group(law, count, limit, shares.get(load.id, 0.0) / count, load.id, weight))
     output = getattr(rule, "output_tokens", 1.0)
     target = getattr(rule, "ttft_ms", None)
     name = rule.rule if rule is not None else "round-robin/1"

@@ -41,7 +41,8 @@ __all__ = [
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-RULES = ("least-work/1", "round-robin/1", "shares/1")
+RULES = {"least-work/1": 0, "round-robin/1": 1, "shares/1": 2, "weighted-least/1": 0}
+"""The rules of text, and the kernel's number of each: by weight, all requests are work of the same length."""
 _NEVER = 2**62
 MOST_OUTPUT, MOST_STEPS = 1e6, 1e8
 """Tokens of one output that are played, and these times machines: each machine has a calendar so long."""
@@ -257,7 +258,7 @@ def rows_of(kind: Integers, coming: Coming, *, gaps: bool) -> dict[str, Any]:
 def kinds_of(groups: Sequence[Group], coming: Coming, link_ms: float) -> dict[str, Any]:
     """What machines of each kind can do, and the work that each size of request is to them."""
     law, more, room = _laws(groups)
-    sooner, later = (np.stack([coming.columns(group.law)[n] for group in groups], axis=1) for n in (1, 2))
+    sooner, later = (np.stack([_counted(coming, group)[n] for group in groups], axis=1) for n in (0, 1))
     return {
         "law": law,
         "more": more,
@@ -268,15 +269,24 @@ def kinds_of(groups: Sequence[Group], coming: Coming, link_ms: float) -> dict[st
     }
 
 
+def _counted(coming: Coming, group: Group) -> tuple[Floats, Floats]:
+    """What each size of request counts at a machine until its first token and after it."""
+    _, sooner, later = coming.columns(group.law)
+    if group.weight is None:
+        return sooner, later
+    return np.zeros_like(sooner), np.full_like(later, 1.0 / group.weight)
+
+
 def rules_of(fleet: TokenFleet, groups: Sequence[Group], kind: Integers, coming: Coming, *, seed: int) -> Rules:
     """How the requests of a run get their machines."""
     from hetplan.simulator import token_kernels as k
 
     count = len(coming.requests)
     return k.Rules(
-        RULES.index(fleet.rule), _takes(groups), kind,
+        RULES[fleet.rule], _takes(groups), kind,
         np.stack([coming.columns(group.law)[0] for group in groups], axis=1),
-        np.array([group.limit * fleet.ttft_ms for group in groups]), np.zeros(len(groups)),
+        np.array([group.limit * fleet.ttft_ms if group.weight is None else np.inf for group in groups]),
+        np.zeros(len(groups)),
         np.random.Generator(np.random.PCG64(seed)).random(count) if fleet.rule == "shares/1" else np.zeros(count),
         np.array([group.share for group in groups], dtype=np.float64),
     )  # fmt: skip

@@ -131,8 +131,12 @@ def play(
     expected: float,
     ttft_ms: float = INFINITE,
     in_turn: bool = False,
+    weights: list[float] | None = None,
 ) -> None:
-    """Serve them all; every sequence keeps the time of each of its tokens."""
+    """Serve them all; every sequence keeps the time of each of its tokens.
+
+    With `weights` a request goes where (requests there + 1) / weight is least.
+    """
     coming, turn = list(requests), -1
     while True:
         first = min(machines, key=lambda one: one.until)
@@ -149,7 +153,10 @@ def play(
                     total += machine.slope(steps, steps * (one.input + expected / 2), steps, 0)
                 return total
 
-            if in_turn:
+            if weights is not None:
+                there = [r.machine for r in requests if r.machine >= 0 and r.made < r.output]
+                at = min(range(len(machines)), key=lambda n: (there.count(n) + 1) / weights[n])
+            elif in_turn:
                 turn = at = (turn + 1) % len(machines)
             else:
                 open_to = [n for n, m in enumerate(machines) if m.alone(new) <= m.limit * ttft_ms]

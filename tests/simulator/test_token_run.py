@@ -37,7 +37,7 @@ def begun(first: TextSystem, requests: Coming, app: str = "chat") -> TokenRun:
     return TokenRun(app, first, requests, 0, 20_000.0)
 
 
-@pytest.mark.parametrize("rule", ["least-work/1", "round-robin/1", "shares/1"])
+@pytest.mark.parametrize("rule", ["least-work/1", "round-robin/1", "shares/1", "weighted-least/1"])
 def test_a_run_that_is_looked_at_is_the_play_that_is_not(rule: str) -> None:
     requests, first = coming(), system(2, law_of(most_seqs=6, most_tokens=64), rule, share=0.5)
     run = begun(first, requests)

@@ -71,17 +71,19 @@ def compared(machines: list[slow_tokens.Machine], sizes: np.ndarray, arrival: np
         for n, row in enumerate(sizes)
     ]
     in_turn = bool(how.pop("in_turn", False))
-    slow_tokens.play(machines, slow, expected=20.0, in_turn=in_turn, ttft_ms=float(how.get("ttft_ms", np.inf)))  # type: ignore[arg-type]
+    weights: list[float] | None = how.pop("weights", None)  # type: ignore[assignment]
+    ttft_ms = float(how.get("ttft_ms", np.inf))  # type: ignore[arg-type]
+    slow_tokens.play(machines, slow, expected=20.0, in_turn=in_turn, ttft_ms=ttft_ms, weights=weights)
     groups = tuple(
         Group(
             law_of(one.pieces, one.kv, most_tokens=one.chunk, most_seqs=one.seqs, prefill_first=one.prefill_first,
                    reserves=one.reserves),
             1,
-            limit=one.limit,
+            limit=one.limit, weight=weights[number] if weights is not None else None,
         )
-        for one in machines
+        for number, one in enumerate(machines)
     )  # fmt: skip
-    rule = "round-robin/1" if in_turn else "least-work/1"
+    rule = "weighted-least/1" if weights is not None else "round-robin/1" if in_turn else "least-work/1"
     fast = played(TokenFleet(groups, 20.0, rule=rule, **how), arrival, Requests.of(sizes), gaps=True)  # type: ignore[arg-type]
     return slow, fast
 
@@ -148,7 +150,8 @@ def test_it_agrees_with_a_simulation_written_apart(seed: int) -> None:
     sizes = np.stack([rng.integers(1, 300, count), rng.integers(1, 100, count), rng.integers(0, 50, count)], axis=1)
     sizes[:, 2] = np.minimum(sizes[:, 2], sizes[:, 0] - 1)
     arrival = np.sort(rng.random(count) * rng.choice([3000.0, 12_000.0]))
-    slow, fast = compared(machines, sizes, arrival, ttft_ms=40.0, in_turn=bool(seed % 3 == 0))
+    weights = [float(2 ** rng.integers(0, 3)) for _ in machines] if seed % 4 == 1 else None
+    slow, fast = compared(machines, sizes, arrival, ttft_ms=40.0, in_turn=bool(seed % 3 == 0), weights=weights)
     assert fast.served == count
     assert fast.machine.tolist() == [one.machine for one in slow]
     assert fast.lost.tolist() == [one.lost for one in slow]
@@ -157,6 +160,15 @@ def test_it_agrees_with_a_simulation_written_apart(seed: int) -> None:
     gaps = [max(np.diff(one.stamps), default=0.0) for one in slow]
     assert fast.gap_ms == pytest.approx(np.array(gaps), abs=1e-9)
     assert int(fast.rounds.sum()) == sum(one.rounds for one in machines)
+
+
+def test_the_fewest_requests_by_weight_are_shared_out_as_a_load_balancer_does() -> None:
+    """HAProxy's leastconn with weights 256 and 32 has 36 and 4 of 40 that are open at a time, an idle server first."""
+    law = law_of([(10.0, 0.0, 0.0, 0.0, 0.0)], most_seqs=256)
+    fleet = TokenFleet((Group(law, 1, weight=32.0), Group(law, 1, weight=256.0)), 500.0, rule="weighted-least/1")
+    found = played(fleet, np.arange(40, dtype=np.float64), Requests.of([(10, 500)] * 40))
+    assert np.bincount(found.machine).tolist() == [4, 36]
+    assert found.machine[0] == 1
 
 
 def test_some_of_these_cases_lose_sequences_for_want_of_room() -> None:

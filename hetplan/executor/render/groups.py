@@ -41,7 +41,7 @@ class Group:
 
     `per_machine` replicas share a machine; `gpus` are whole GPUs of a replica, `gpu_fraction` is a part of one.
     `concurrency` is how many queries at a time the plan counts on, `share` what part of its application's queries (at
-    its step) the group gets.
+    its step) the group gets, `weight` by what requests at its replicas are counted, where the fewest are looked for.
     """
 
     name: str
@@ -78,6 +78,7 @@ class Group:
     p99_ms: float | None = None
     rate_qps: float | None = None
     share: Mapping[str, float] = field(default_factory=dict)
+    weight: float = 1.0
     price_per_hour: float | None = None
     startup_s: float = 0.0
     load_s: float = 0.0

@@ -17,7 +17,7 @@ from hetplan.errors import Fault
 from hetplan.executor.render.groups import Application, Fleet, Group
 from hetplan.executor.render.machines import place
 from hetplan.executor.render.names import CannotRender, comment, haproxy_word, slice_of
-from hetplan.executor.render.rules import OWN, speeds
+from hetplan.executor.render.rules import OWN
 from hetplan.executor.render.site import Site
 
 __all__ = ["FILES", "bounds", "configuration", "fronted", "read", "render"]
@@ -153,9 +153,9 @@ def _backend(
     slowest = max((group.p99_ms or 0.0 for group in groups), default=0.0)
     lines.append(f"  timeout server {max(math.ceil(10 * max(slowest, app.deadline_ms or 0.0)), 4000)}ms")
     lines.append("  default-server inter 1s fall 2 rise 1")
-    speed = dict.fromkeys((group.name for group in groups), 1.0) if rule == "fewest-requests" else speeds(groups)
+    most_weight = max(group.weight for group in groups)
     for group in groups:
-        weight = max(round(WHOLE_WEIGHT * speed[group.name]), 1) if balance == "leastconn" else WHOLE_WEIGHT
+        weight = max(round(WHOLE_WEIGHT * group.weight / most_weight), 1)
         for server, at in servers(group):
             word = haproxy_word(at, f"$.hardware.{group.hardware}.addresses")
             one = f"server {server} {word} check"

@@ -74,7 +74,7 @@ def _application(
             yield _service(fleet, site, app, group, places[group.name], faults)
     if len(parts) > 1 and not any(group.makes_text for group in groups):
         backends = [{"name": f"{name}-predictor", "port": 80, "weight": weight} for name, weight in parts.items()]
-        yield http_route(fleet, site, app, backends, f"/{app.dns}", faults)
+        yield http_route(fleet, site, app, backends, faults)
 
 
 def _cannot(group: Group, why: str) -> Fault:

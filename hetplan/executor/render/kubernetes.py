@@ -119,7 +119,7 @@ def _front(fleet: Fleet, site: Site, app: Application, faults: list[Fault]) -> I
             "v1", "Service", group.name, site, labels(fleet, group), notes, {"selector": chosen, "ports": [port]}
         )
     backends = [{"name": one, "port": 80, "weight": weight} for one, weight in parts.items()]
-    yield http_route(fleet, site, app, backends, f"/{name}", faults)
+    yield http_route(fleet, site, app, backends, faults)
 
 
 def _named(fleet: Fleet, site: Site, groups: Sequence[Group]) -> Iterator[Json]:

@@ -55,7 +55,7 @@ def render(fleet: Fleet, site: Site) -> dict[str, str]:
             {"group": _INFERENCE, "kind": "InferencePool", "name": name, "weight": weight}
             for name, weight in weights(app, fleet.of_app(app.name)).items()
         ]
-        objects.append(http_route(fleet, site, app, backends, f"/{app.dns}" if len(fleet.apps) > 1 else "/", faults))
+        objects.append(http_route(fleet, site, app, backends, faults))
     if faults:
         raise CannotRender.of(faults)
     pickers = {f"picker-{group.name}.txt": _picker(fleet, site, group) for group in fleet.groups}

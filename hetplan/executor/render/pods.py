@@ -167,15 +167,17 @@ def pod(group: Group, site: Site, nodes: Nodes, faults: list[Fault], name: str =
     return {**nodes.pod(), **grace, "containers": [container(name, group, site, faults)]}
 
 
-def http_route(
-    fleet: Fleet, site: Site, app: Application, backends: Sequence[Json], path: str, faults: list[Fault]
-) -> Json:
-    """The queries of an application, split by the weights of its backends."""
+def http_route(fleet: Fleet, site: Site, app: Application, backends: Sequence[Json], faults: list[Fault]) -> Json:
+    """The queries of an application, split by the weights of its backends; of several, each has a path of its own."""
     if site.gateway is None or len(backends) > MOST_BACKENDS:
         why = f"the groups of {app.name} get other shares than a Service gives (at most {MOST_BACKENDS} groups)"
         faults.append(Fault(FILE, "$.gateway", site.gateway or "nothing", why, 'Add gateway = "NAME" of your Gateway.'))
     parent = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": site.gateway}
+    path = "/" if len(fleet.apps) == 1 else f"/{app.dns}"
     rule: Json = {"matches": [{"path": {"type": "PathPrefix", "value": path}}], "backendRefs": list(backends)}
+    if path != "/":
+        whole = {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}}
+        rule["filters"] = [{"type": "URLRewrite", "urlRewrite": whole}]
     spec = {"parentRefs": [parent], "rules": [rule]}
     marks, notes = labels(fleet, app=app.name), plan_notes(fleet)
     return thing("gateway.networking.k8s.io/v1", "HTTPRoute", app.dns, site, marks, notes, spec)

@@ -119,6 +119,7 @@ def read(files: Mapping[str, str]) -> list[dict[str, Any]]:
         found.append(
             {"name": worker["groupName"], "app": marks["hetplan.dev/app"], "model": notes["hetplan.dev/model"],
              "hardware": marks["hetplan.dev/hardware"], "replicas": worker["replicas"],
-             "gpus": gpus if gpus == int(gpus) else 0, "concurrency": part["max_ongoing_requests"], "share": app["args"]["shares"][worker["groupName"]]}
+             "gpus": gpus if gpus == int(gpus) else 0, "concurrency": part["max_ongoing_requests"],
+             "share": app["args"]["shares"][worker["groupName"]]}
         )  # fmt: skip
     return found

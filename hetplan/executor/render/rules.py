@@ -14,7 +14,11 @@ from hetplan.errors import Fault
 from hetplan.executor.render.groups import Application, Fleet, Group
 from hetplan.executor.render.names import CannotRender
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.plan_dispatch_further import FcfsDispatch, QueueSlackDispatch, RoundRobinDispatch
+from hetplan.profiles.plan_dispatch_further import (
+    FcfsDispatch,
+    RoundRobinDispatch,
+    WeightedLeastDispatch,
+)
 from hetplan.profiles.plan_sections import Route, SharesDispatch
 from hetplan.profiles.workers import Worker
 
@@ -61,8 +65,11 @@ def speeds(groups: Sequence[Group]) -> dict[str, float]:
     return {name: (rate or 0.0) / most for name, rate in rates.items()}
 
 
-def choose(target: str, plan: Plan, fleet: Fleet, asked: str | None = None) -> Choice:
-    """What a target keeps of each application's rule; `CannotRender` with the ways out where it keeps none."""
+def choose(target: str, plan: Plan, fleet: Fleet, asked: str | None = None, *, power: float = 1.0) -> Choice:
+    """What a target keeps of each application's rule; `CannotRender` with the ways out where it keeps none.
+
+    A replica of text has its speed to this power as its weight, and its part of a split: both have to be searched.
+    """
     faults, rules, kept = list[Fault](), dict[str, str](), dict[str, Asked]()
     if asked == OWN and target != "haproxy":
         held = [_needs_router(app, _HOLDS, ()) for app in fleet.apps.values() if app.rule == "queue-slack/1"]
@@ -76,7 +83,9 @@ def choose(target: str, plan: Plan, fleet: Fleet, asked: str | None = None) -> C
         rules[app.name] = word or app.rule
     if faults:
         raise CannotRender.of(faults)
-    weights = {load: (group.qps or 1.0, group) for group in fleet.groups for load in group.loads}
+    weighted = replace(fleet, groups=tuple(_with_weight(group, fleet, kept, power) for group in fleet.groups))
+    shared = tuple(_with_shares(group, weighted, kept) for group in weighted.groups)
+    by_load = {load: group for group in shared for load in group.loads}
     inside = "shortest_queue" if FRONTS[target] == "haproxy" else None
 
     def under(workers: Iterable[Worker], routing: Mapping[str, Any], dispatch: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,8 +93,8 @@ def choose(target: str, plan: Plan, fleet: Fleet, asked: str | None = None) -> C
         routed, ruled = dict(routing), dict(dispatch)
         for app, word in kept.items():
             if app in dispatch or app in routing:
-                loads = _loads(workers, weights, app)
-                ruled[app], routed[app] = _as_planned(word, loads, fleet.apps[app], routing.get(app, ()), inside)
+                mine = _Replicas.of(workers, by_load, app)
+                ruled[app], routed[app] = _as_planned(word, mine, fleet.apps[app], routing.get(app, ()), inside)
         return {"routing": {app: to for app, to in routed.items() if to}, "dispatch": ruled}
 
     parts = None
@@ -95,7 +104,6 @@ def choose(target: str, plan: Plan, fleet: Fleet, asked: str | None = None) -> C
             for name, part in plan.parts.items()
         }
     new = plan.model_copy(update={**under(plan.workers, plan.routing, plan.dispatch), "parts": parts})
-    shared = tuple(_with_shares(group, fleet, kept) for group in fleet.groups)
     return Choice(replace(fleet, rules=rules, groups=shared), new, tuple(kept))
 
 
@@ -105,9 +113,17 @@ def _with_shares(group: Group, fleet: Fleet, kept: Mapping[str, Asked]) -> Group
     for name in group.apps:
         app = fleet.apps[name]
         if kept.get(name) == "split" and (app.moves or not _is_split(app)):
-            rates = {one.name: one.count * (one.qps or 1.0) for one in fleet.of_app(name)}
+            rates = {one.name: one.count * one.weight for one in fleet.of_app(name)}
             share[name] = rates[group.name] / (sum(rates.values()) or 1.0)
     return replace(group, share=share)
+
+
+def _with_weight(group: Group, fleet: Fleet, kept: Mapping[str, Asked], power: float) -> Group:
+    """A group with its weight: its speed (of text to some power), but where requests are counted without weights."""
+    found = [
+        speeds(fleet.of_app(app))[group.name] for app in group.apps if kept.get(app) in ("split", "weighted-least")
+    ]
+    return replace(group, weight=min(found) ** (power if group.makes_text else 1.0)) if found else group
 
 
 def _is_split(app: Application) -> bool:
@@ -141,19 +157,16 @@ def _kept(
         return None
     if asked is not None:
         word = cast("Asked", asked)
-        if word != "split" and any(group.makes_text for group in groups):
-            why = f"text is not simulated under {word} yet"
-            faults.append(_needs_router(app, why, ["--set rule=split"]))
-            return None
         if word != "split" and front != "haproxy" and unlike:
             why = "nothing in front of its replicas knows that they are unlike"
             faults.append(_needs_router(app, why, ("--set rule=split", "--to haproxy")))
-        if word == "weighted-least" and unlike and any(group.concurrency > 1 for group in groups):
-            # Weights of servers that serve several at once have to be searched, and no plan holds them yet.
-            word = "fewest-requests"
+        several = any(group.concurrency > 1 and not group.makes_text for group in groups)
+        if word != "split" and unlike and several:
+            why = "replicas that are unlike and serve several queries at a time are simulated under fixed shares alone"
+            faults.append(_needs_router(app, why, ["--set rule=split"]))
         return word
     if app.classes > 1 or app.rule in ("matching/1", "earliest/1", "threshold/1", "least-work/1"):
-        edge = (front == "haproxy" or target == "kubernetes") and not any(group.makes_text for group in groups)
+        edge = front == "haproxy" or target == "kubernetes"
         ways = [*(["--set rule=weighted-least"] if edge else []), "--set rule=split"]
         faults.append(_needs_router(app, f"rule {app.rule} looks at each query", ways))
         return None
@@ -169,33 +182,47 @@ def _needs_router(app: Application, why: str, ways: Sequence[str]) -> Fault:
     return Fault("plan", f"$.dispatch.{app.name}", app.rule, f"{why}, which this target cannot", f"Ways out: {listed}.")
 
 
-def _loads(
-    workers: Iterable[Worker], weights: Mapping[str, tuple[float, Group]], app: str
-) -> dict[str, tuple[float, str]]:
-    """The loads of an application: how much they answer together, and the machine type that they are on."""
-    found: dict[str, tuple[float, str]] = {}
-    for worker in workers:
-        for load in worker.loads:
-            rate, group = weights.get(load.id, (0.0, None))
-            if group is not None and app in group.apps:
-                found[load.id] = (worker.count * load.instances * rate, worker.hardware)
-    return found
+@dataclass(frozen=True)
+class _Replicas:
+    """The replicas of an application in a plan, or in a part of one: how many of each load, and its group."""
+
+    counts: Mapping[str, int]
+    groups: Mapping[str, Group]
+
+    @classmethod
+    def of(cls, workers: Iterable[Worker], by_load: Mapping[str, Group], app: str) -> _Replicas:
+        """Those of one application."""
+        counts: dict[str, int] = {}
+        for worker in workers:
+            for load in worker.loads:
+                if load.id in by_load and app in by_load[load.id].apps:
+                    counts[load.id] = counts.get(load.id, 0) + worker.count * load.instances
+        return cls(counts, {load: by_load[load] for load in counts})
+
+    @property
+    def by_rate(self) -> tuple[Route, ...]:
+        """A split by how much each load can answer."""
+        rates = {load: count * self.groups[load].weight for load, count in self.counts.items()}
+        total = sum(rates.values())
+        return (Route(to={load: rate / total for load, rate in rates.items()}),) if total else ()
 
 
 def _as_planned(
-    word: Asked, loads: Mapping[str, tuple[float, str]], app: Application, routes: Sequence[Route], inside: Any
+    word: Asked, mine: _Replicas, app: Application, routes: Sequence[Route], inside: Any
 ) -> tuple[Any, tuple[Route, ...]]:
     """The rule as a plan has it, and its routes."""
+    groups = mine.groups.values()
     if word == "split":
-        if _is_split(app) and routes:
-            return SharesDispatch(late=app.late, balancing=inside), tuple(routes)
-        total = sum(rate for rate, _ in loads.values()) or 1.0
-        to = {load: rate / total for load, (rate, _) in loads.items()}
-        return SharesDispatch(late=app.late, balancing=inside), (Route(to=to),) if to else ()
+        kept = tuple(routes) if _is_split(app) and not app.moves and routes else mine.by_rate
+        return SharesDispatch(late=app.late, balancing=inside), kept
     if word == "round-robin":
         return RoundRobinDispatch(late=app.late), tuple(routes)
-    if word == "weighted-least":
-        by_speed = sorted(loads.values(), key=lambda one: -one[0])
-        return FcfsDispatch(late=app.late, prefer=tuple(dict.fromkeys(one[1] for one in by_speed))), tuple(routes)
-    late: Any = app.late if app.late in ("serve", "drop") else None
-    return QueueSlackDispatch(balancing="shortest_queue", late=late), ()
+    if any(group.makes_text for group in groups):
+        weight = {load: group.weight for load, group in mine.groups.items()}
+        return WeightedLeastDispatch(late=app.late, weight=weight), tuple(routes)
+    if all(group.concurrency == 1 for group in groups):
+        # Servers of one query at a time are idle or not: the heaviest idle one is next, and all wait in one queue.
+        heaviest = sorted(groups, key=lambda group: -group.weight)
+        return FcfsDispatch(late=app.late, prefer=tuple(dict.fromkeys(one.hardware for one in heaviest))), tuple(routes)
+    # The fewest requests of all is no worse than the fewest of a group of replicas that are alike.
+    return SharesDispatch(late=app.late, balancing="shortest_queue"), mine.by_rate

@@ -97,6 +97,8 @@ class Streaming:
             to = {load: part for route in routes for load, part in route["to"].items()}
             share = np.array([to.get(name, 0.0) / names.count(name) for name in names])
         self._kind, self._limit_ms, self._shares = np.arange(len(laws), dtype=np.int64), limit_ms, share
+        weight = dispatch.get("weight", {}) if dispatch["rule"] == "weighted-least/1" else {}
+        self._weights = [float(weight.get(one.lane.name, 1.0)) for one in instances]
         rules = {"least-work/1": self._least_work, "round-robin/1": self._next, "shares/1": self._share}
         self._rule: _Rule = rules.get(dispatch["rule"], self._fewest) if self.text else self._fewest
         self._turn = -1
@@ -148,7 +150,7 @@ class Streaming:
     def _fewest(self, open_to: NDArray[np.int64], work: Sequence[Work]) -> int:
         del work
         up = [place for place in range(len(self.instances)) if open_to[place]]
-        return min(up, key=lambda place: self.instances[place].under_way)
+        return min(up, key=lambda place: (self.instances[place].under_way + 1) / self._weights[place])
 
 
 _Rule = Callable[[NDArray[np.int64], Sequence[Work]], int]

@@ -1,0 +1,137 @@
+"""`hetplan render` to a platform: what it asks for, what it simulates, what it writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from build import Files, app, cluster, files, machine, model, tiny
+from face import EXIT, Ran, command, solve
+
+LOADED = ("--to", "haproxy", "--site")
+
+
+def written(folder: Path, wish: Files, site: str, sizing: str = "fluid") -> list[str]:
+    """The plan of a wish with its files, and a site file beside them."""
+    given = wish.write(folder)
+    (folder / "plan.json").write_text(json.dumps(solve(wish, sizing).plan))
+    (folder / "site.toml").write_text(site)
+    return [str(folder / "plan.json"), *given]
+
+
+def site_of(wish: Files) -> str:
+    """A site file for HAProxy: an image for each model, addresses for each machine type."""
+    lines = [f"[models.'{name}']\nimage = 'registry.example/m:1'" for name in wish.profile["variants"]]
+    for number, name in enumerate(wish.machine_types):
+        addresses = [f"10.{number}.0.{n}" for n in range(1, 200)]
+        lines.append(f"[hardware.{name}]\naddresses = {json.dumps(addresses)}")
+        lines += ["gpus = 1"] if "gpu" not in wish.profile["hardware"][name].get("provides", {}) else []
+    return "\n".join(lines)
+
+
+def rendered(folder: Path, given: list[str], *more: str) -> Ran:
+    return command("render", *given, *LOADED, folder / "site.toml", "-o", folder / "made", *more)
+
+
+def easy() -> Files:
+    """A wish with so much room that no rule of dispatch matters."""
+    machines = {"small": machine(0.5, provides={"gpu": 1}), "large": machine(0.9, provides={"gpu": 1})}
+    net = model({"small": {1: 5}, "large": {1: 4}}, quality=0.8)
+    return files(machines=machines, models={"net": net}, apps={"photos": app("net", rate=20.0, limits={99: 200})})
+
+
+def test_a_rule_that_looks_at_each_query_is_refused_with_the_ways_out(tmp_path: Path) -> None:
+    wish = tiny("pool")
+    ran = rendered(tmp_path, written(tmp_path, wish, site_of(wish)))
+    assert ran.code == EXIT["infeasible"]
+    assert "matching/1 looks at each query" in ran.err
+    assert "--set rule=weighted-least" in ran.err
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("rule", ["weighted-least", "split", "fewest-requests"])
+def test_a_plan_is_simulated_under_another_rule_and_refused_if_that_breaks_a_limit(rule: str, tmp_path: Path) -> None:
+    wish = tiny("pool")
+    ran = rendered(tmp_path, written(tmp_path, wish, site_of(wish)), "--set", f"rule={rule}")
+    assert ran.code in (EXIT["ok"], EXIT["infeasible"]), ran
+    if ran.code == EXIT["ok"]:
+        head = (tmp_path / "made" / "haproxy.cfg").read_text()
+        assert f"simulated under {rule}" in head
+        assert f"simulated under {rule}" in ran.out
+    else:
+        assert "does not keep its limit" in ran.err
+        assert "simulated" in ran.err
+        assert not (tmp_path / "made").exists()
+
+
+def test_where_there_is_room_any_rule_keeps_the_limits(tmp_path: Path) -> None:
+    given = written(tmp_path, easy(), site_of(easy()))
+    for rule in ("split", "fewest-requests", "weighted-least"):
+        ran = rendered(tmp_path, given, "--set", f"rule={rule}", "--json")
+        assert ran.code == EXIT["ok"], ran
+        end = json.loads(ran.out.splitlines()[-1])
+        assert end["files"] == ["haproxy.cfg"]
+        assert "met" in end["verdicts"]["photos"]
+
+
+@pytest.mark.slow
+def test_text_goes_by_weights_that_were_searched(tmp_path: Path) -> None:
+    wish = tiny("llm")
+    ran = rendered(tmp_path, written(tmp_path, wish, site_of(wish), "simulation"), "--set", "rule=weighted-least")
+    assert ran.code in (EXIT["ok"], EXIT["infeasible"]), ran
+    if ran.code == EXIT["ok"]:
+        assert "balance leastconn" in (tmp_path / "made" / "haproxy.cfg").read_text()
+
+
+def test_a_template_has_a_line_for_all_that_is_not_known(tmp_path: Path) -> None:
+    wish = easy()
+    given = written(tmp_path, wish, "")
+    for target, words in (("kubernetes", "instance_type"), ("haproxy", "addresses"), ("systemd", "command")):
+        ran = command("render", *given, "--to", target, "--site-template")
+        assert ran.code == EXIT["ok"], ran
+        assert words in ran.out
+        (tmp_path / "site.toml").write_text(ran.out)
+        again = rendered(tmp_path, given)
+        assert again.code == EXIT["bad input"]
+        assert "nobody filled this in" in again.err
+    filled = site_of(wish)
+    (tmp_path / "site.toml").write_text(filled)
+    assert rendered(tmp_path, given, "--set", "rule=fewest-requests").code == EXIT["ok"]
+
+
+def test_files_of_the_site_stand_for_those_of_the_command(tmp_path: Path) -> None:
+    wish = easy()
+    plan, *_ = written(tmp_path, wish, "files = ['profile.json', 'slo.json']\n" + site_of(wish))
+    assert rendered(tmp_path, [plan], "--set", "rule=split").code == EXIT["ok"]
+    (tmp_path / "site.toml").write_text(site_of(wish))
+    ran = rendered(tmp_path, [plan])
+    assert ran.code == EXIT["bad input"]
+    assert "a profile and an SLO file are needed" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--set", "rule=fastest"), "no such rule"),
+        (("--set", "nodes=karpenter"), "no setting of haproxy"),
+        (("--set", "period=p9"), "no such period"),
+        (("--question", "pool"), "says nothing of haproxy"),
+    ],
+)
+def test_slips_are_named(more: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    ran = rendered(tmp_path, written(tmp_path, easy(), site_of(easy())), *more)
+    assert ran.code == EXIT["bad input"]
+    assert words in ran.err
+
+
+def test_one_period_of_a_day_is_rendered_by_its_name(tmp_path: Path) -> None:
+    wish = tiny("fleet").provides({"gpu": 1})
+    labels = {name: {"pool": name} for name in wish.machine_types}
+    given = written(tmp_path, wish, cluster(wish, labels))
+    last = json.loads((tmp_path / "plan.json").read_text())["periods"][-1]["id"]
+    how = ("--to", "compose", "--site", tmp_path / "site.toml", "--set", "rule=own", "-o", tmp_path / "made")
+    ran = command("render", *given, *how)
+    assert ran.code == EXIT["infeasible"]
+    assert "--set period=ID" in ran.err
+    assert command("render", *given, *how, "--set", f"period={last}").code == EXIT["ok"]
