@@ -22,9 +22,11 @@ from typing import Any, Literal
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible
 from hetplan.planner.sizing_search import GOOD, LATE, Counts, Refused, Search, Together, more_room
+from hetplan.problems.pipeline.climb import Solved
 from hetplan.problems.pipeline.dealt import Deal, deal_of, key_of, may_deal, of_most
 from hetplan.problems.pipeline.draft import draft
-from hetplan.problems.pipeline.exact import among_used, may_be_soon
+from hetplan.problems.pipeline.exact import MOST_USED, among_used
+from hetplan.problems.pipeline.few import NONE, by_few_levels
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.parts import in_parts, without_room
 from hetplan.problems.pipeline.tree import Tree
@@ -84,7 +86,6 @@ MOST_DEALT = 24
 DEALT = "servers dealt anew"
 CONSTANT = "service times that do not vary: tables of one statistic"
 """What a promise by simulation rests on where no spread was measured."""
-NONE = Infeasible(why=("none of the configurations that are worth most has a plan",), proved=False)
 UNIT, NEXT = 10**9, 10**18
 """Goals are compared in billionths; and each before all that come after it."""
 
@@ -169,15 +170,19 @@ def _is_too_dear(p: Pipelines, made: Draft) -> bool:
 
 
 def _made(p: Pipelines, ask: Ask, way: Way, room: Room) -> Draft | Infeasible:
-    """The plan that keeps this room; where there is an exact program, among the configurations that are worth most.
+    """The plan that keeps this room: of one latency level per step, where choices of these are few; else, or where none
+    of them has one, among the configurations that are worth most where servers may be in parts.
 
-    Plans are compared by simulation, so no engine proves them.
+    On the shipped cameras the second alone is worse by 1.2% of accuracy, on random trees the first by .4%; of all
+    configurations programs take ten times as long. Plans are compared by simulation, so no engine proves them.
     """
     roomy, quick = room.given_to(p), ask.untested()
     if roomy.form == "budget":
         roomy = roomy.with_options(passes=1)
-    if p.formulation == "config" and roomy.form != "budget" and may_be_soon(roomy):
-        found = among_used(roomy, quick) or NONE
+    if p.formulation == "config" and roomy.form != "budget" and roomy.levels[0] in MOST_USED and not roomy.wish.joins:
+        found = by_few_levels(roomy, quick)
+        if not isinstance(found, Solved):
+            found = among_used(roomy, quick) or NONE
         bare = found if isinstance(found, Infeasible) else replace(found, reported=(), levels_proved=True)
         made = bare if isinstance(bare, Infeasible) else draft(roomy, bare)
     else:

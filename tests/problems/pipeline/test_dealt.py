@@ -9,9 +9,12 @@ from cases.pipelines import fluid, simulator_saying
 import hetplan as hp
 from benchmarks.kept_pipelines import fair, lost_by, pipeline
 from hetplan.api.solve import choose, plan_for, pose
+from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
 from hetplan.problems.pipeline.dealt import deal_of
+from hetplan.problems.pipeline.few import by_few_levels
 from hetplan.profiles.load import load_inputs
+from hetplan.registry import Engines
 
 
 def servers(plan):
@@ -134,3 +137,12 @@ def test_shorter_paths_are_tried_where_they_may_better_a_plan():
     assert servers(outcome.plan).total() == 8
     outcome, _ = solved(fair(233), share, slo_divisor=1.8)
     assert servers(outcome.plan).total() == 9
+
+
+def test_of_choices_of_levels_that_reach_the_best_those_are_solved_that_take_the_fewest_servers():
+    """Case 205: of many choices two are solved with whole servers; the first two would take 13."""
+    options = {"size": "planned", "spare": 0.34, "slo_divisor": 1.4}
+    inputs = load_inputs(*fair(205))
+    found = by_few_levels(pose(inputs, choose(inputs, options=options)), Asking(Engines(), hp.Limits()))
+    assert found.quality == 1.0
+    assert found.servers == 11

@@ -163,9 +163,10 @@ def test_queries_are_counted_and_the_plan_is_confirmed_by_other_seeds():
     outcome, asked = played(lambda spare, *_: 0.006 if spare >= 0.3 else 0.05, slo_divisor=1.8)
     assert room(outcome) == (0.34, 0.0)
     counted = [(spare, seeds, round(duration_s * 589.6, -2)) for spare, _, seeds, _, duration_s in asked]
-    # A first look shows what is hopeless, such as a server fewer than is enough; what is not is played in full.
-    searched = [(0.2, 1, 10_000), (0.34, 1, 10_000), (0.34, 2, 30_000), (0.0, 1, 10_000)]
-    assert counted == [*searched, (0.34, 6, 10_000)]
+    # A first look shows what is hopeless, such as a server fewer or moved; what is not is played in full.
+    assert counted[:3] == [(0.2, 1, 10_000), (0.34, 1, 10_000), (0.34, 2, 30_000)]
+    assert set(counted[3:-1]) == {(0.0, 1, 10_000)}
+    assert counted[-1] == (0.34, 6, 10_000)
     assert {seed for *_, seed, _ in asked[:-1]} == {0}
     assert asked[-1][3] != 0
 
@@ -270,9 +271,9 @@ def test_simulated_looks_closer():
 @pytest.mark.slow
 @pytest.mark.parametrize(("asked_for", "kinds"), [("simulated", {True, False}), ("auto", {False})])
 def test_simulated_tries_both_kinds_of_room(asked_for, kinds):
-    """Any share of all capacity would do, and costs less accuracy than a fifth of a server in every group."""
+    """Any share of all capacity would do, and costs less accuracy than a third of a server in every group."""
     outcome, asked = played(
-        lambda spare, headroom, _: 0.005 if spare >= 0.2 or headroom > 0.0 else 0.05, size=asked_for, slo_divisor=1.8
+        lambda spare, headroom, _: 0.005 if spare >= 0.3 or headroom > 0.0 else 0.05, size=asked_for, slo_divisor=1.8
     )
     assert outcome.exit_code == 0
     assert {headroom > 0.0 for _, headroom, *_ in asked} == kinds
