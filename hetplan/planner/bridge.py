@@ -169,7 +169,9 @@ class Part(ABC):
         """The question's own plan, or why there is none, in brief; with further options."""
         asked = {**self.options, **options}
         try:
-            found = self.solve(files, question=self.question, options=asked, try_repairs=False, tools=tools)
+            found = self.solve(
+                files, question=self.question, options=asked, try_repairs=False, tools=tools, check=False
+            )
         except InputError as error:
             return str(error)
         if found.plan is None or found.exit_code not in (0, 1, 4):
