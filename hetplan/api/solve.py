@@ -166,8 +166,12 @@ def plan_for(
     tools: Tools | None = None,
     on_event: OnEvent | None = None,
     try_repairs: bool = True,
+    check: bool = True,
 ) -> Outcome:
-    """`solve` for inputs that are read already; repairs are tried before they are handed back."""
+    """`solve` for inputs that are read already; repairs are tried before they are handed back.
+
+    Without `check` the plan is not verified: who asks for a part of a plan verifies the whole.
+    """
     previous = read_plan(start) if start is not None else None
     choice = choose(inputs, question=question, formulation=formulation, options=options)
     engines = registry.Engines()
@@ -192,6 +196,8 @@ def plan_for(
     if outcome.plan is None:
         # Also one that is proved to be impossible may have been explained in part only.
         return replace(outcome, finding=replace(outcome.finding, limited=ask.limited))
+    if not check:
+        return outcome
     judged = partial(_judged, inputs=inputs, proofs=require_proof, allow_unchecked=allow_unchecked)
     if outcome.front is not None:
         outcome = replace(outcome, front=outcome.front.each(judged))

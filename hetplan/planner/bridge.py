@@ -123,6 +123,10 @@ class Part(ABC):
         """
 
     @abstractmethod
+    def of_use(self, rate: float) -> tuple[float, ...]:
+        """Of each hardware as many machines as its rows can ask for at a rate: more change nothing."""
+
+    @abstractmethod
     def carries(self, machines: Sequence[float], rate: float) -> bool:
         """Whether so many machines per hardware carry the rate."""
 
@@ -165,7 +169,9 @@ class Part(ABC):
         """The question's own plan, or why there is none, in brief; with further options."""
         asked = {**self.options, **options}
         try:
-            found = self.solve(files, question=self.question, options=asked, try_repairs=False, tools=tools)
+            found = self.solve(
+                files, question=self.question, options=asked, try_repairs=False, tools=tools, check=False
+            )
         except InputError as error:
             return str(error)
         if found.plan is None or found.exit_code not in (0, 1, 4):
@@ -301,6 +307,12 @@ class Cone(Part):
                 self.cuts[key] = _without_rounding(found)
         return self.known[key]
 
+    def of_use(self, rate: float) -> tuple[float, ...]:
+        """Machines that alone keep every row that they are in."""
+        weights = self.weights()
+        alone = np.divide(rate, weights, out=np.zeros_like(weights), where=weights > 0)
+        return tuple(np.ceil(alone.max(axis=0) * (1.0 + SAME)).tolist())
+
     def know(self, machines: Iterable[Sequence[float]]) -> None:
         """Make rows of what these machines carry, and of no others."""
         assert self.anew is not None
@@ -374,7 +386,9 @@ class Table(Part):
         limits = {
             h: (n if self.question == "policy" else 0, n) for h, n in zip(self.hardware, wanted, strict=True) if n
         }
-        found = not isinstance(self.asked(self._bare(self.files(rate, limits, None)), tools=replace(BRIEFLY, trial=True)), str)
+        found = not isinstance(
+            self.asked(self._bare(self.files(rate, limits, None)), tools=replace(BRIEFLY, trial=True)), str
+        )
         self.answers.add(wanted, rate, is_kept=found)
         return found
 
@@ -408,6 +422,11 @@ class Table(Part):
                     break
             self.least[rate] = found
         return self.least[rate]
+
+    def of_use(self, rate: float) -> tuple[float, ...]:
+        """The most of any of its least machines."""
+        least = self.minimal(rate) if rate > 0 else []
+        return tuple(float(max((one[n] for one in least), default=0)) for n in range(len(self.hardware)))
 
     def _alone(self, number: int, rate: float) -> int:
         """The fewest machines of one hardware alone; where none do, as many as the rate could ever need."""

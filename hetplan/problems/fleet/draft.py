@@ -193,7 +193,7 @@ def _reported(found: Found, mean: float, bound: float, note: str) -> tuple[Repor
     narrow = bool(found.formula or policies) or _counts_full(found.bounded or found.wish)
     scope = "restriction" if narrow else scope
     cost = Reported("cost_per_hour", "min", scope, value=mean, bound=bound, vouched="claimed", note=note)
-    if found.shown.answer is not None:
+    if found.shown.answer is not None and not narrow:
         per_hour = 1.0 / (found.wish.hours * found.wish.periods)
         cost = replace(cost, answer=found.shown.answer, scale=per_hour, bound=None, vouched=None)
     if found.goal is None:

@@ -13,6 +13,7 @@ rows per situation::
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -307,21 +308,32 @@ class Menus:
         app: Application,
         *,
         cost: Floats | float = 0.0,
-        stocked: bool = True,
+        most: Sequence[int] | None = None,
         only: Sequence[bool] | None = None,
         when: str = "",
     ) -> NDArray[np.int64]:
         """Columns for the machines of an application, per offer; `only`: the offers that it may use."""
-        most = self.most(app, stocked=stocked)
+        most = self.most(app) if most is None else most
         most = [count * may for count, may in zip(most, only, strict=True)] if only is not None else most
         names = [offer.name for offer in self.wish.offers]
         return m.columns(f"machines of {app.name}{when}", names, upper=most, cost=cost, whole=True, unit="machines")
 
-    def most(self, app: Application, *, stocked: bool = True) -> list[int]:
-        """How many of each offer an application may take."""
-        hardware = self.hardware(app)
-        stock = self._stock(app) if stocked else [LARGEST] * len(self.wish.offers)
-        return [n if offer.machine in hardware else 0 for offer, n in zip(self.wish.offers, stock, strict=True)]
+    def most(self, app: Application, *, stocked: bool = True, rate: float | None = None) -> list[int]:
+        """How many of each offer an application may take; at a `rate` no more than are of use, whatever fails."""
+        hardware, offers = self.hardware(app), self.wish.offers
+        stock = self._stock(app) if stocked else [LARGEST] * len(offers)
+        if rate is not None:
+            part = self.wish.planned_by(self.parts[app.name], rate)
+            rooms, lost = (
+                self.wish.rooms.get((app.name, rate), {}),
+                max(self.wish.lost(app.name, f) for f in self.wish.situations),
+            )
+            useful = {
+                one: lost + math.ceil(n * rooms.get(one, 1.0))
+                for one, n in zip(part.hardware, part.of_use(rate), strict=True)
+            }
+            stock = [min(n, useful.get(offer.machine, 0)) for offer, n in zip(offers, stock, strict=True)]
+        return [n if offer.machine in hardware else 0 for offer, n in zip(offers, stock, strict=True)]
 
     def hardware(self, app: Application) -> Sequence[str]:
         """What an application may use, of what is sold."""

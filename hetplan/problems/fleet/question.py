@@ -89,9 +89,9 @@ class FleetQuestion:
         from hetplan.problems.fleet.slices import ALONE, in_slices, is_unseen, on_machines, or_apart, with_fewer_slices
         from hetplan.problems.fleet.together import bounding_less, with_sharing
         from hetplan.problems.fleet.ways import (
-            is_one_program,
             is_quick,
             is_small,
+            is_soon,
             part_of,
             parts_of,
             roomier,
@@ -103,8 +103,7 @@ class FleetQuestion:
         from hetplan.problems.fleet.why import by_its_own
 
         between = is_between(self.wish)
-        is_at_once = not between and is_one_program(self.wish)
-        if self.wish.goal == "cost" and not (self.tools.trial or is_at_once):
+        if self.wish.goal == "cost" and not (self.tools.trial or (is_soon(self.wish) and not between)):
             keep_first(self.wish, self.tools, ask)
         whole = {} if between else parts_of(self.wish, self.tools)
         asked, parts = in_slices(self.wish, whole, self.tools, self.sharing)

@@ -55,16 +55,28 @@ def is_over(ask: Ask) -> bool:
 
 
 def add_machines(
-    m: Builder, wish: Wish, limits: Sequence[MachineLimit], periods: Sequence[int], *, whole: bool, stocked: bool = True
+    m: Builder,
+    wish: Wish,
+    limits: Sequence[MachineLimit],
+    periods: Sequence[int],
+    *,
+    whole: bool,
+    stocked: bool = True,
+    most: Floats | float = np.inf,
 ) -> Rented:
-    """Columns of what is committed and rented in these periods, with every limit; not `stocked`: as many as wanted."""
+    """Columns of what is committed and rented in these periods, with every limit; not `stocked`: as many as wanted.
+
+    `most` machines of each offer are of use; where limits ask for others, more may be there.
+    """
     stock = wish.stock if stocked else np.full(len(wish.offers), HUGE)
+    if not wish.request.shares and not any(least for least, _ in wish.request.instances.values()):
+        stock = np.minimum(stock, most)
     barred = np.array([offer.spot and not wish.spot for offer in wish.offers])
-    most = (
+    ends = (
         np.where(np.isfinite(wish.committed) & wish.commits, stock, 0).astype(float),
         np.where(barred, 0, stock).astype(float),
     )
-    return rent_by_period(m, wish.offers, limits, {p: wish.length(p) for p in periods}, most=most, whole=whole)
+    return rent_by_period(m, wish.offers, limits, {p: wish.length(p) for p in periods}, most=ends, whole=whole)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from hetplan.problems.fleet.descent import Descent
 from hetplan.problems.fleet.menus import left_of, surviving
 from hetplan.problems.fleet.program import Planned, planned
 from hetplan.problems.fleet.search import FEW, REFINED, Fleet, Relaxed, Search, is_over
-from hetplan.problems.fleet.whole import FEW_PAIRS, best_fleet, cost_of, is_few, polished, refined
+from hetplan.problems.fleet.whole import FEW_PAIRS, best_fleet, cost_of, polished, refined
 from hetplan.problems.fleet.wish import PLAYED, Application, Wish
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.plan_parts import Part as PlanPart
@@ -36,9 +36,9 @@ __all__ = [
     "beyond",
     "foreseen",
     "has_formula",
-    "is_one_program",
     "is_quick",
     "is_small",
+    "is_soon",
     "needs_on",
     "part_of",
     "parts_of",
@@ -270,8 +270,9 @@ def searched(
     search = Search.of(wish, parts, ask)
     if (limits := search.contradictions()) is not None:
         return contradicted(search, limits)
-    if is_one_program(wish) and (found := _at_once(search, settle=settle)) is not None:
-        return found
+    at_once = _at_once(search, settle=settle) if is_one_program(wish) else None
+    if at_once is not None and at_once.shown.answer is not None:
+        return at_once
     each = search.over(search.same)
     like = each.over(each.groups)
     if not like.begin():
@@ -281,12 +282,13 @@ def searched(
         return explained(search)
     relaxed = priced(search, each, like)
     search.bound, search.rounds = each.bound, each.rounds
-    forced = refined(search, None) if relaxed.missing > FEW and is_few(search) and not is_over(ask) else None
-    if relaxed.missing > FEW and forced is None:
+    if relaxed.missing > FEW and at_once is None:
         return OVER if is_over(ask) else explained(search)
     prices = tuple(each.said(search.same if each is not search else [[p] for p in range(wish.periods)]))
     shown = Bound(search.bound, search.rounds, prices, each.served() if each.best is not None else {})
-    stated, roomy = wish, wish if forced or not foresee or is_over(ask) else foreseen(search, each)
+    if at_once is not None:
+        return replace(at_once, shown=shown)
+    stated, roomy = wish, wish if not foresee or is_over(ask) else foreseen(search, each)
     if roomy.room != wish.room:
         other = Search(roomy, ask, search.menus.roomier(roomy), limits=search.limits)
         anew = _from(other, each, like)
@@ -295,7 +297,7 @@ def searched(
             each, like, relaxed = anew
     refused: dict[tuple[str, int], str] = {}
     for _ in range(MOST_RETRIES):
-        fleet, forced = forced or best_fleet(search, each, like, relaxed), None
+        fleet = best_fleet(search, each, like, relaxed)
         if fleet is None and wish is not stated and not is_over(ask):
             return searched(stated, parts, ask, settle=settle, foresee=False)
         if fleet is None:
@@ -315,9 +317,13 @@ def searched(
 
 
 def is_one_program(wish: Wish) -> bool:
-    """Whether one program says at once which fleet is cheapest: all parts are its rows, and they are few."""
-    are_written = all(_is_written(wish, app) for app in wish.apps)
-    return are_written and is_small(wish) and wish.periods * len(wish.apps) * len(wish.situations) <= FEW_AT_ONCE
+    """Whether one program says at once which fleet is cheapest."""
+    return is_small(wish) and wish.periods * len(wish.apps) * len(wish.situations) <= FEW_AT_ONCE
+
+
+def is_soon(wish: Wish) -> bool:
+    """Whether that program is there at once: it asks no question of any part."""
+    return is_one_program(wish) and all(_is_written(wish, app) for app in wish.apps)
 
 
 def _at_once(search: Search, *, settle: bool) -> Found | None:
@@ -341,9 +347,11 @@ def shown_at_once(search: Search) -> Bound:
 
 
 def _shown(search: Search, program: Planned) -> Bound:
-    parts = search.menus.parts.items()
-    rows = {name: [*part.cuts] for name, part in parts if isinstance(part, Cone)}
-    return Bound(program.answer.bound or 0.0, answer=program.answer, rows=rows, search=search)
+    """Of parts that are rows themselves: what a question says when it is asked is not proved again."""
+    parts = search.menus.parts
+    rows = {name: [*part.cuts] for name, part in parts.items() if isinstance(part, Cone)}
+    known = Bound(program.answer.bound or 0.0, answer=program.answer, rows=rows, search=search)
+    return known if len(rows) == len(parts) else Bound()
 
 
 def priced(search: Search, each: Search, like: Search) -> Relaxed:

@@ -9,23 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import Cancelled
-from hetplan.planner.bridge import Cone
 from hetplan.planner.contract import Event
 from hetplan.problems.fleet.descent import Descent, whole_up
 from hetplan.problems.fleet.program import planned
 from hetplan.problems.fleet.search import Fleet, Relaxed, Search, is_over
 from hetplan.problems.fleet.wish import Wish
 
-__all__ = ["FEW_PAIRS", "best_fleet", "cost_of", "is_few", "polished", "refined", "starts_of"]
+__all__ = ["FEW_PAIRS", "best_fleet", "cost_of", "polished", "refined", "starts_of"]
 
 Floats = NDArray[np.float64]
 TRIES = 4
 FEW_PAIRS = 72
 """Up to so many applications and periods hours are looked at alone, too, and what their machines leave."""
-FEW_TOGETHER = 24
-"""Up to so many of them are one program."""
-FEW_TYPES = 2
-"""Of so many types the fewest machines are found by halving, one search for each number of machines of the first."""
 HOUR_GAP = 0.01
 """How near the cheapest each hour is looked for by itself, then."""
 POLISHES = 2
@@ -72,14 +67,9 @@ def best_fleet(search: Search, each: Search, like: Search, relaxed: Relaxed) -> 
         still = _still(search)
         found = [one for one in (*found, still) if one is not None and _moves_of(wish, one) <= wish.request.moves]
     best = min(found, key=lambda one: cost_of(wish, one), default=None)
-    for committed in _tries_of(search, relaxed) if best is None and not is_few(search) else ():
+    for committed in _tries_of(search, relaxed) if best is None else ():
         best = best or _hour_by_hour(search, _rounded(committed))
     return refined(search, best)
-
-
-def is_few(search: Search) -> bool:
-    """Whether all periods are one program."""
-    return len(search.pairs) <= FEW_TOGETHER
 
 
 def refined(search: Search, fleet: Fleet | None) -> Fleet | None:
@@ -88,16 +78,11 @@ def refined(search: Search, fleet: Fleet | None) -> Fleet | None:
     Menus have few ways to fill a machine, and none of the machines that are the cheapest at no prices, such as some of
     each of two offers of which one is limited.
     """
-    wish, found = search.wish, list[Fleet | None]([fleet])
-    if fleet is not None and not wish.places and not _is_far(search, fleet):
+    if fleet is None or not (search.wish.places or _is_far(search, fleet)):
         return fleet
     with suppress(Cancelled):
-        if is_few(search):
-            every = planned(search, gap=wish.options.gap / 3).fleet
-            found.append(every and _of_all(search, every, {p: [p] for p in range(wish.periods)}))
-        elif fleet is not None:
-            found.append(_hour_by_hour(search, fleet.committed, fleet))
-    return min([one for one in found if one is not None], key=lambda one: cost_of(wish, one), default=None)
+        return _hour_by_hour(search, fleet.committed, fleet)
+    return fleet
 
 
 def _hour_by_hour(search: Search, committed: Sequence[int], beside: Fleet | None = None) -> Fleet | None:
@@ -144,17 +129,16 @@ def _of_all(
 
 
 def _is_far(search: Search, fleet: Fleet) -> bool:
-    """Whether a fleet costs more than its bound by more than is asked for, and its parts have rows that are soon made.
+    """Whether a fleet of few hours costs more than its bound by more than is asked for.
 
-    A question that has no linear program is asked for each least number of machines, so it may run on few types. Where
-    parts are played, rows do not say how much room their queues need.
+    Where parts are played, rows do not say how much room their queues need.
     """
-    wish = search.wish
-    if wish.options.size != "planned":
-        return False
-    cost, parts = cost_of(wish, fleet), search.menus.parts.values()
-    soon = all(isinstance(part, Cone) or len(part.hardware) <= FEW_TYPES for part in parts)
-    return soon and len(search.pairs) <= FEW_PAIRS and cost - search.bound > wish.options.gap * cost
+    wish, cost = search.wish, cost_of(search.wish, fleet)
+    return (
+        wish.options.size == "planned"
+        and len(search.pairs) <= FEW_PAIRS
+        and cost > search.bound + wish.options.gap * cost
+    )
 
 
 def _descents(search: Search, each: Search, like: Search, relaxed: Relaxed) -> Iterator[Fleet]:
