@@ -246,7 +246,7 @@ class _ForDeadline(Together):
         places = (
             key_of(self.p, tree, task, c) for tree in self.p.considered for task in tree.tasks for c in range(task.size)
         )
-        self.place = {key: at for at, key in enumerate(places)}
+        self.place = {key[:-1]: (at, key[-1]) for at, key in enumerate(places)}
         self.routes: dict[Counts, list[tuple[Any, Any, Any]]] = {}
 
     @property
@@ -416,8 +416,8 @@ class _ForDeadline(Together):
         for worker in made.workers:
             for load in worker.loads:
                 batch = load.serve.max_batch if load.serve is not None else None
-                key = load.app, load.node, load.variant, worker.hardware, batch, load.instances
-                servers[self.place.setdefault(key, len(servers))] += worker.count
+                place, instances = self.place[load.app, load.node, load.variant, worker.hardware, batch]
+                servers[place] += worker.count * load.instances // instances  # servers that are shared hold several
         routes = self.routes.setdefault(tuple(servers), [])
         played = made.workers, made.routing, {app: _that_counts(one) for app, one in made.dispatch.items()}
         if played not in routes:
