@@ -40,13 +40,13 @@ STYLE = PAGE_STYLE + (
 
 def pages() -> list[Path]:
     """The pages of the documentation, the README first."""
-    first = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    first = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "papers/README.md")]
     return [*first, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "measured").glob("*.md"))]
 
 
 def place_of(page: Path) -> str:
     """Where a page is in the site."""
-    if page.name == "README.md":
+    if page == ROOT / "README.md":
         return "index.html"
     inside = page.relative_to(ROOT / "docs") if page.is_relative_to(ROOT / "docs") else page.relative_to(ROOT)
     return str(inside.with_suffix(".html"))

@@ -98,7 +98,7 @@ def text_profile(
     }
     profile: dict[str, Any] = {
         "format": format_of("profile"),
-        "sources": {"laws": {"kind": "assumed", "tool": "hetplan list laws", "note": f"{name}: nothing measured here"}},
+        "sources": {"laws": {"kind": "assumed", "tool": "hetplan list laws", "note": "nothing was measured here"}},
         "hardware": {one: {"kind": "gpu", "provides": {"gpu": gpus}} for one, _, gpus in sizes if one in used},
         "offers": {f"{one}-offer": price for one, price in prices.items() if one in used},
         "tasks": {name: {}},

@@ -241,6 +241,7 @@ OF_PROFILE: dict[str, Try] = {
     "engines.*.fitted.kv_tokens": _to(500),
     "engines.*.fitted.sequences": _to(2),
     "engines.*.kv_tokens": _times(0.25),
+    "engines.*.kv_error": _to(0.3),
     "engines.*.kv_bytes_per_token": _times(100.0, 5e6),
     "engines.*.context_tokens": _to(300),
     "engines.*.most_tokens": lambda old, s, p: (s.__setitem__("most_seqs", 16), 64)[1],

@@ -52,7 +52,7 @@ def dns_name(*ids: str, taken: Iterable[str] = ()) -> str:
     >>> dns_name("chat", "llama-3.1", "l4"), dns_name("Chat", "l4")
     ('chat-llama-3-1-l4', 'chat-l4')
     >>> dns_name("a.b", taken=["a-b"]), dns_name("7b"), len(dns_name("w" * 80))
-    ('a-b-e0b9d6', 'x7b', 52)
+    ('a-b-2e7336', 'x7b', 52)
     """
     whole = "-".join(ids)
     plain = re.sub(r"-+", "-", re.sub(r"[^a-z0-9]", "-", whole.lower())).strip("-")
@@ -67,7 +67,7 @@ def label_value(name: str) -> str:
     """An id as the value of a label, which ends with a letter or a digit.
 
     >>> label_value("prod.eu_1"), label_value("prod-")
-    ('prod.eu_1', 'prod-54ccca')
+    ('prod.eu_1', 'prod-e1b895')
     """
     return name if name[-1:].isalnum() else dns_name(name, taken=[dns_name(name)])
 

@@ -270,7 +270,7 @@ def searched(
     search = Search.of(wish, parts, ask)
     if (limits := search.contradictions()) is not None:
         return contradicted(search, limits)
-    at_once = _at_once(search, settle=settle) if is_one_program(wish) else None
+    at_once = _at_once(search, settle=settle) if is_one_program(wish) and not is_over(ask) else None
     if at_once is not None and at_once.shown.answer is not None:
         return at_once
     each = search.over(search.same)
