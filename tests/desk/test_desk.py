@@ -262,7 +262,7 @@ def test_a_look_is_the_plan_that_is_solved_with_the_same_options_and_limits(stag
 
 
 def test_a_plan_wanted_soon_is_the_best_that_is_solved_by_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock jumps past the limit before the program is asked: a plan that is no more than a first one comes back."""
+    """The clock jumps past the limit before the program is asked: what comes back is no more than a first plan."""
     files, now, answers = fleet_files(), [0.0], Answers(Allowance(seconds=9000.0))
 
     def jump(event: Any) -> None:
@@ -274,7 +274,7 @@ def test_a_plan_wanted_soon_is_the_best_that_is_solved_by_then(monkeypatch: pyte
     monkeypatch.setattr(answers, "_heard", lambda name, event: jump(event))
     soon = answers.look({**files, "stage": "soon"}, threading.Event())
     assert (soon["stage"], soon["status"]) == ("soon", "feasible")
-    assert "NOT SIMULATED" in soon["html"]
+    assert "Feasible at fluid rates; not simulated" in soon["html"]
     now[0] = 0.0
     quick: Any = {"options": {"levers": False}, "limits": stated(seconds=50.0), "on_event": jump}
     solved = face.solve(build.Files(files["profile"], files["slo"]), "fluid", **quick)
