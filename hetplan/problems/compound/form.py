@@ -51,6 +51,8 @@ MOST_PLACEMENTS = 20_000
 MOST_OPERATORS = 12
 OFTEN = 10
 """By so much the chance of an error is cut where a latency is looked at again and again, until it is settled."""
+STRATA = 8
+"""Groups of alike samples made of a feature file: more would leave too few samples in each before a verdict."""
 CHEAPEST = Wish("max", True)
 NO_CAPS: Mapping[Figure, float] = {}
 
@@ -212,8 +214,7 @@ class Sought:
             placements=self.placements,
             most=options.steps,
             gpu_s=options.gpu_s,
-            first_random=options.start_points or (1 if options.search.startswith("struct") else 3),
-            patience=options.patience,
+            first_random=1 if options.search.startswith("struct") else 3,
             parallel=options.parallel,
             ordered=self.ordered,
             lower=self.lower,
@@ -245,7 +246,7 @@ class Sought:
             "app": self.app_id, "evaluator": self.pipeline.evaluator or "", "operators": self.order,
             "knobs_of": {name: tuple(sorted(knobs)) for name, knobs in above.items()},
             "shares": (1.0 / self.strata,) * self.strata, "rule": rule,
-            "features": self.features, "strata": options.strata, "low": self.span[0], "high": self.span[1],
+            "features": self.features, "strata": STRATA, "low": self.span[0], "high": self.span[1],
             "charged": tuple(name for name in self.order if self.pipeline.nodes[name].device == "gpu"),
             "retry": options.retry, "way": self.pipeline.way if self.exits else None,
             "settled": self.box(nobody, options.model_copy(update={"confidence": surer})).settled,

@@ -88,7 +88,6 @@ def _one(asked: Asked, ask: Ask, tools: Tools, sought: Sought, past: Any) -> Sta
     form = replace(
         sought.box(lambda c: measure(c, sought.knobs(c)), options, _past_of(sought, past)),
         placements=sought.reachable, old=tuple(known), drift=options.drift, seconds=seconds,
-        past_models=options.history_models, hard_votes=options.hard_votes,
         together=None if several is None else lambda cs: several([(c, sought.knobs(c)) for c in cs]),
     )  # fmt: skip
     early.form = form
