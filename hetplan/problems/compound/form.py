@@ -282,7 +282,7 @@ def read_asked(inputs: Inputs, options: CompoundOptions, start: Plan | None) -> 
     """Read the files; raises `InputError` with every fault found."""
     faults, request = Faults.of(inputs), read_request(inputs)
     wish, tiers = read_wish(request, faults), read_tiers(inputs.profile, request, faults)
-    queries, totals, notices = read_queries(request, tiers, options, faults, start)
+    queries, totals, notices = read_queries(request, tiers, options, faults)
     sought = read_sought(inputs, request, tiers, faults, wish)
     totals |= api_limits(inputs) if any(one.calls is not None for one in sought) else {}
     if math.isfinite(wish.budget):
@@ -502,7 +502,6 @@ def packing(
     totals: Mapping[str, float],
     *,
     sense: Literal["max", "min"],
-    aging: float = 0.0,
     figure: Figure = "cost",
     caps: Mapping[Figure, float] = NO_CAPS,
 ) -> Packing:
@@ -514,8 +513,7 @@ def packing(
     ways = [way for query in queries for way in query.ways]
     counts = np.array([len(query.ways) for query in queries], dtype=np.int64)
     first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    aged = np.repeat([1.0 + aging * query.waited for query in queries], counts) if queries else np.zeros(0)
-    worth = np.array([way.weight for way in ways]) * aged if sense == "max" else figures(queries, figure)
+    worth = np.array([way.weight for way in ways]) if sense == "max" else figures(queries, figure)
     limits = {**totals, **{f"mean_{name}": cap for name, cap in caps.items()}}
     demand = np.array([[_taken(way, name) for name in totals] for way in ways]).reshape(len(ways), len(totals))
     capped = [figures(queries, name)[:, None] for name in caps]

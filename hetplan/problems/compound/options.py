@@ -33,9 +33,6 @@ class CompoundOptions(Options):
         default="auto",
         description="candidates' demands on tiers: on one machine each (where the tier has hardware), or of its total",
     )
-    aging: float = Field(
-        default=0.0, ge=0, description="by which share a weight grows with every plan in a row that leaves it unserved"
-    )
     search: Id = Field(default="struct-ci", description=SEARCH)
     steps: int = Field(default=60, ge=1, description="the most plans measured per query")
     deadline_s: float | None = Field(default=None, gt=0, description="seconds of measuring per query")

@@ -27,7 +27,7 @@ from hetplan.problems.compound.found import by_share, found_ways
 from hetplan.problems.compound.helps import where_rate_binds
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.stations import MOST_REPLICAS, Rated
-from hetplan.problems.compound.wish import Query, Way, waited_before
+from hetplan.problems.compound.wish import Query, Way
 from hetplan.problems.repairs import change
 from hetplan.profiles.plan import Notice, Plan
 
@@ -169,9 +169,8 @@ def _staged(asked: Asked, sought: Sought, form: BlackBox, *, measuring: bool) ->
         for one in form.failed
     ]
     notices += _doubts(form, sought, kept or ways)
-    waited = waited_before(asked.start, sought.app_id)
     why, repairs = ("", ()) if ways else _why(everywhere, sought)
-    query = Query(sought.app, tuple(kept or ways), waited, why, repairs)
+    query = Query(sought.app, tuple(kept or ways), why, repairs)
     whole = form.complete and not form.failed
     return Stage(query, tuple(notices), _broken(form, sought) if measuring else None, whole, form=form)
 
