@@ -1,33 +1,51 @@
-"""What a package needs that adds formulations, problems or solvers to hetplan: everything it may import but `hetplan`.
+"""What a package needs that adds formulations or engines to hetplan: all that it may import beside `hetplan` itself.
 
-A formulation is a named way to solve a problem. It is a function of the problem and of `Ask`, by which it reaches the
-solvers, and an entry point of the group `hetplan.formulations` named ``PROBLEM/NAME`` points to its `Formulation`. The
-problem does the rest: it reads the files, sizes what was chosen, writes the plan. Here is one for pools, as the package
-of the papers has it: as many machines of the base type as the budget buys.
+A formulation is a named way to solve a problem. An entry point of the group ``hetplan.formulations`` names it
+``PROBLEM/NAME`` and points to its `Formulation`: its options, and a function that decides. The problem does the rest:
+it reads the files, sizes what was chosen and writes the plan, which is verified as all others are. Here is one for
+pools: as many machines of the base type as the budget buys.
 
+>>> import hetplan as hp
 >>> from hetplan import extend
->>> class FewOptions(extend.PoolOptions):
-...     "What may be set about it."
+>>> class OneTypeOptions(extend.PoolOptions):
+...     "`one-type`: machines of the base type alone."
 >>> def rent_base_only(pool, ask):
 ...     found = extend.list_affordable(pool, ask, with_base=True)
-...     base = [found.row(i) for i in range(len(found)) if found.row(i).sum() == found.row(i)[pool.base]]
-...     rated = extend.rate_at(pool, ask, pool.by_offer(base[-1]))
+...     alone = [row for row in found.rows(range(len(found))) if row.sum() == row[pool.base]]
+...     rated = extend.rate_at(pool, ask, pool.by_offer(alone[-1]))
 ...     return extend.Chosen(rated, (extend.unbounded_claim(pool, rated),))
->>> FEW = extend.Formulation(FewOptions, rent_base_only)
+>>> ONE_TYPE = extend.Formulation(OneTypeOptions, rent_base_only)  # "pool/one-type" = "my_package:ONE_TYPE"
+
+A problem as a formulation gets it, to try one by hand:
+
+>>> table = {"quantity": "latency_ms", "axes": {"batch": [1, 8]}, "mean": [5, 20]}
+>>> profile = {"format": "hetplan/profile/1.0", "hardware": {"gpu": {"kind": "gpu"}}, "tables": {"t": table},
+...     "offers": {"gpu-od": {"hardware": "gpu", "price_per_hour": "1"}}, "tasks": {"rank": {}},
+...     "variants": {"m": {"task": "rank", "runs": [{"hardware": "gpu", "latency": "t"}]}}}
+>>> slo = {"format": "hetplan/slo/1.0", "limits": {"cost_per_hour": "2.5"}, "apps": {"rank": {
+...     "runs": {"variants": ["m"]}, "latency": [{"percentile": 99, "max_ms": 50}],
+...     "demand": {"rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}}}}}
+>>> inputs = hp.load_inputs(profile, slo)
+>>> pool = extend.pose(inputs, extend.choose(inputs, question="pool"))
+>>> rent_base_only(pool, extend.Asking([extend.solver("highs")])).rated.counts.tolist()
+[2]
 
 ====================  ==========================================================================================
 what it is for        names
 ====================  ==========================================================================================
 every problem         `Formulation` `Options` `Size`; `Ask` `Answer` `Limits` `Status`; `Draft` `Infeasible` `Reported`;
-                      `Inputs` `Request` `Tools`
+                      `Inputs` `Request` `Application` `Tools`; `choose`, `pose` and `Asking` to try one by hand
 pools                 decides by (`Pool`, `Ask`), with `PoolOptions` or `SearchOptions`, a `Chosen`: a `Rated` pool from
                       `rate_at` or `rated_by`; `Configurations` are those that `list_affordable` lists
 variants              decides by (`Snapshot`, `Ask`), with `VariantsOptions`, by `plan_instances`: so many of each of
                       `Snapshot.items`, within each `Room` of `capacity_rooms`
-policies              decides by (`Asked`, `Bench`), with `PolicyOptions`, by `plan_rule`: of each `Group` of workers at
-                      each load a `SolvedPolicy`, which `Bench` solves, values and simulates
-engines for catalogs  `CatalogEngine` asks a `CatalogSearch` for the next candidate of a `Catalog`
-plans over time       `autoscale` with `Replanning` and `OfflineWork`; `next_state` of a plan
+policies              decides by (what is asked, `Bench`), with `PolicyOptions`, by `plan_rule`: of each `Group` of
+                      workers at each load a `SolvedPolicy`, which `Bench` solves, values and simulates
+engines               `Solver` is what one is, `solver` finds one by name. `CatalogEngine` asks a `CatalogSearch` for
+                      candidates of a `Catalog`, `BlackBoxEngine` a `BlackBoxSearch` for plans of a `BlackBox`
+measuring             `measuring` makes an evaluator of a callable, by `Profiler`, `Setup` and a `StopRule`
+simulation            `autoscale` with `Replanning` and `OfflineWork` and `next_state`; `allowable_rates` of pools,
+                      `simulate_policy`, `simulate_holding`
 ====================  ==========================================================================================
 
 Names load on first use.

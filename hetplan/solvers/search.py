@@ -171,12 +171,12 @@ class BlackBoxEngine(OneByOne[BlackBox, int]):
     def answer(self, form: BlackBox, limits: Limits, *, start: int | None, on_event: OnEvent | None) -> Answer[int]:
         """Measure plan after plan; the cheapest compliant one so far is the answer at any time."""
         search = self.begin(form, limits.seed)
-        began, spent, since, to_first = time.monotonic(), 0.0, 0, 0
+        began, spent, to_first = time.monotonic(), 0.0, 0
         stop: Stop | None = None
         queue = [] if start is None else [start]
         while True:
             stop = _limit(form, limits, search, began, spent)
-            if stop is not None or _in_vain(form) or (search.best >= 0 and since >= (form.patience or np.inf)):
+            if stop is not None or _in_vain(form):
                 break
             most = form.most if limits.work is None else min(form.most, limits.work)
             plans = queue or search.ask(min(form.parallel, most - search.observed))
@@ -186,10 +186,8 @@ class BlackBoxEngine(OneByOne[BlackBox, int]):
             measured = _each(form, [plan // len(form.placements) for plan in plans])
             try:
                 for plan, found in zip(plans, measured, strict=True):
-                    before = search.best_value
                     search.tell(plan, found)
                     spent += found.gpu_s
-                    since = 0 if search.best_value < before else since + 1
                     to_first = to_first or (search.observed if search.best >= 0 else 0)
                     if on_event is not None:
                         on_event(_event(search, plan, found, form))
@@ -328,7 +326,7 @@ class StructSearch(BlackBoxSearch):
         self.beliefs = Beliefs(form, make)
         for found in form.old:
             self.beliefs.recall(found, form.drift)
-        self.votes = Votes(form, make) if form.past and form.past_models else None
+        self.votes = Votes(form, make) if form.past else None
 
     def first(self) -> int:
         """The middle of the grid, which is nearest to everything; then any."""

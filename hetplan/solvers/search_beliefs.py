@@ -174,6 +174,8 @@ def _ancestors(form: BlackBox, number: int) -> set[int]:
 WEIGHT_FLOOR = 0.05
 MATURE_AFTER = 3
 RECENT = 5
+PAST_MODELS = 10
+"""Models of past queries that a search listens to: those that were nearest to what was measured."""
 
 
 @dataclass
@@ -256,21 +258,11 @@ class Votes:
             predicted, latency = voters[0].predicted, voters[0].latency
             in_time = self._mean("seconds", [model.in_time for model in voters])
         likely = passes[:, None] * in_time
-        return predicted, latency, self._as_votes(likely) if self.form.hard_votes else likely
+        return predicted, latency, likely
 
     def _best(self, objective: str) -> list[_Model]:
-        return sorted(self.models, key=lambda model: model.gap(objective))[: self.form.past_models]
+        return sorted(self.models, key=lambda model: model.gap(objective))[:PAST_MODELS]
 
     def _mean(self, objective: str, given: list[Vector]) -> Vector:
         weights = np.array([1.0 / (WEIGHT_FLOOR + model.gap(objective)) for model in self._best(objective)])
         return np.asarray(np.tensordot(weights / weights.sum(), np.stack(given), axes=1))
-
-    def _as_votes(self, likely: Vector) -> Vector:
-        """One vote of its weight per model, for its best plan; what nobody votes for keeps a thousandth of its odds."""
-        votes = np.zeros(likely.size)
-        accuracy = {id(model): model for model in self._best("accuracy")}
-        for model in self._best("seconds"):
-            weight = 1.0 / (WEIGHT_FLOOR + model.gap("seconds"))
-            own = accuracy.get(id(model), model)
-            votes[int(np.argmax(own.passes[:, None] * model.in_time))] += weight
-        return votes.reshape(likely.shape) + 1e-3 * likely

@@ -50,7 +50,7 @@ _OWN_OF_PLAN = {
     "variants": frozenset({"gross_cost_per_hour", "net_cost_per_hour"}),
     "compound": frozenset({"goodput", "served", "candidates_per_hour", "cost_per_query"}),
 }
-_OWN_OF_APP = {"compound": frozenset({"rounds_unserved", "calls_per_query"})}
+_OWN_OF_APP = {"compound": frozenset({"calls_per_query"})}
 _OF_TEXT = frozenset({"ttft_ms", "tpot_ms"})
 _SHOWN_ONLY = frozenset({"goodput", "violations", "utilisation", "served"})
 """What simulation, measurement or a model of queues says of an application, and arithmetic does not."""
@@ -58,12 +58,12 @@ _SHOWN_ONLY = frozenset({"goodput", "violations", "utilisation", "served"})
 _SENSE = {
     **dict.fromkeys(("cost_per_hour", "gross_cost_per_hour", "candidates_per_hour", "packed_per_hour"), "min"),
     **dict.fromkeys(("servers", "moves"), "min"),
-    **dict.fromkeys(("rate_qps", "fluid_rate_qps", "served_share", "goodput", "aged_goodput"), "max"),
+    **dict.fromkeys(("rate_qps", "fluid_rate_qps", "served_share", "goodput"), "max"),
     **dict.fromkeys(("quality", "least_quality", "quality_per_step", "accuracy_per_decision"), "max"),
 }
 _CLAIMED_ONLY = {
     "pipeline": frozenset({"least_quality", "quality_per_step", "served_share"}),
-    "compound": frozenset({"aged_goodput", "packed_per_hour", "quality_short", "mean_latency_ms"}),
+    "compound": frozenset({"packed_per_hour", "quality_short", "mean_latency_ms"}),
     "policy": frozenset({"accuracy_per_decision", "goodput", "quality"}),
 }
 _OF_DECISIONS = re.compile(r"accuracy_of_[0-9]+_decisions\Z")

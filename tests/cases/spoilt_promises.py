@@ -170,7 +170,7 @@ TOLD: list[Change] = [
      "vouched": "certified", "solve": 3}]}, ""),
     ("a profit, certified", {"plan/claims/2": {"about": "profit", "sense": "max", "value": 1e9, "bound": 1e9,
      "gap": 0.0, "scope": "problem", "vouched": "certified", "solve": 3}}, "claim @ claims[2]"),
-    ("a claim of what another question claims", {"plan/claims/2": {"about": "aged_goodput", "sense": "max",
+    ("a claim of what another question claims", {"plan/claims/2": {"about": "packed_per_hour", "sense": "max",
      "value": FLUID, "bound": FLUID, "gap": 0.0, "scope": "restriction", "vouched": "certified", "solve": 3}},
      "claim @ claims[2]"),
     ("a claim of what a policy claims", {"plan/claims/2": {"about": "accuracy_of_40_decisions", "sense": "max",

@@ -214,7 +214,6 @@ class BlackBox(Form[int]):
     most: int = 60
     gpu_s: float | None = None
     first_random: int = 3
-    patience: int | None = None
     parallel: int = 1
     together: Callable[[Sequence[int]], Iterable[Measured]] | None = None
     ordered: tuple[bool, ...] = ()
@@ -224,8 +223,6 @@ class BlackBox(Form[int]):
     wishes: tuple[tuple[float, float], ...] = ()
     confidence: float = 0.99
     past: tuple[Past, ...] = ()
-    past_models: int = 10
-    hard_votes: bool = False
     old: tuple[Measured, ...] = ()
     drift: float = 0.0
     aim: Aim = Aim()

@@ -60,7 +60,7 @@ def draft(
         routing=routes_of(asked, workers, owner),
         dispatch=chosen,
         actions=_actions(asked, workers),
-        promises=_promises(asked, served, left, workers),
+        promises=_promises(asked, served, workers),
         reported=_reported(asked, packed, served, found_by_search),
         unserved=tuple(
             Unserved(app=query.app_id, rate_qps=query.app.rate_qps or 0.0, why=why_left(packed, queries, query))
@@ -229,9 +229,7 @@ def _in_doubt(served: Sequence[tuple[Query, Way, int]]) -> Iterator[Notice]:
             yield Notice(code="W-undecided", at=at, text=f"{text} of {wanted:g} for sure")
 
 
-def _promises(
-    asked: Asked, served: Sequence[tuple[Query, Way, int]], left: Sequence[Query], workers: Sequence[Worker]
-) -> tuple[Promise, ...]:
+def _promises(asked: Asked, served: Sequence[tuple[Query, Way, int]], workers: Sequence[Worker]) -> tuple[Promise, ...]:
     goodput = float(sum(way.weight for _, way, _ in served))
     promises = [
         Promise(quantity="goodput", relation="=", value=goodput, model="no-queueing"),
@@ -257,16 +255,6 @@ def _promises(
                     app=query.app_id, quantity="calls_per_query", relation="=", value=value, model="no-queueing"
                 )
                 promises.append(one)
-    promises += [
-        Promise(
-            app=query.app_id,
-            quantity="rounds_unserved",
-            relation="=",
-            value=1.0 + query.waited,
-            model="no-queueing",
-        )
-        for query in left
-    ]  # fmt: skip
     return tuple(promises)
 
 
@@ -317,9 +305,7 @@ def _reported(
     reported = []
     if packed.form.sense == "max":
         goodput = float(sum(way.weight for _, way, _ in served))
-        aged = asked.options.aging > 0
-        about = "aged_goodput" if aged else "goodput"
-        reported.append(Reported(about, "max", scope, packed.answer, value=None if aged else goodput, note=note))
+        reported.append(Reported("goodput", "max", scope, packed.answer, value=goodput, note=note))
     if packed.figure != "cost":
         queued = packed.figure == "latency" and any(one.rate_qps for one in asked.sought)
         reported.append(_of_figure(packed, scope, f"{note}, by a formula for queues" if queued else note))

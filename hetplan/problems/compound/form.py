@@ -51,6 +51,8 @@ MOST_PLACEMENTS = 20_000
 MOST_OPERATORS = 12
 OFTEN = 10
 """By so much the chance of an error is cut where a latency is looked at again and again, until it is settled."""
+STRATA = 8
+"""Groups of alike samples made of a feature file: more would leave too few samples in each before a verdict."""
 CHEAPEST = Wish("max", True)
 NO_CAPS: Mapping[Figure, float] = {}
 
@@ -212,8 +214,7 @@ class Sought:
             placements=self.placements,
             most=options.steps,
             gpu_s=options.gpu_s,
-            first_random=options.start_points or (1 if options.search.startswith("struct") else 3),
-            patience=options.patience,
+            first_random=1 if options.search.startswith("struct") else 3,
             parallel=options.parallel,
             ordered=self.ordered,
             lower=self.lower,
@@ -245,7 +246,7 @@ class Sought:
             "app": self.app_id, "evaluator": self.pipeline.evaluator or "", "operators": self.order,
             "knobs_of": {name: tuple(sorted(knobs)) for name, knobs in above.items()},
             "shares": (1.0 / self.strata,) * self.strata, "rule": rule,
-            "features": self.features, "strata": options.strata, "low": self.span[0], "high": self.span[1],
+            "features": self.features, "strata": STRATA, "low": self.span[0], "high": self.span[1],
             "charged": tuple(name for name in self.order if self.pipeline.nodes[name].device == "gpu"),
             "retry": options.retry, "way": self.pipeline.way if self.exits else None,
             "settled": self.box(nobody, options.model_copy(update={"confidence": surer})).settled,
@@ -281,7 +282,7 @@ def read_asked(inputs: Inputs, options: CompoundOptions, start: Plan | None) -> 
     """Read the files; raises `InputError` with every fault found."""
     faults, request = Faults.of(inputs), read_request(inputs)
     wish, tiers = read_wish(request, faults), read_tiers(inputs.profile, request, faults)
-    queries, totals, notices = read_queries(request, tiers, options, faults, start)
+    queries, totals, notices = read_queries(request, tiers, options, faults)
     sought = read_sought(inputs, request, tiers, faults, wish)
     totals |= api_limits(inputs) if any(one.calls is not None for one in sought) else {}
     if math.isfinite(wish.budget):
@@ -501,7 +502,6 @@ def packing(
     totals: Mapping[str, float],
     *,
     sense: Literal["max", "min"],
-    aging: float = 0.0,
     figure: Figure = "cost",
     caps: Mapping[Figure, float] = NO_CAPS,
 ) -> Packing:
@@ -513,8 +513,7 @@ def packing(
     ways = [way for query in queries for way in query.ways]
     counts = np.array([len(query.ways) for query in queries], dtype=np.int64)
     first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    aged = np.repeat([1.0 + aging * query.waited for query in queries], counts) if queries else np.zeros(0)
-    worth = np.array([way.weight for way in ways]) * aged if sense == "max" else figures(queries, figure)
+    worth = np.array([way.weight for way in ways]) if sense == "max" else figures(queries, figure)
     limits = {**totals, **{f"mean_{name}": cap for name, cap in caps.items()}}
     demand = np.array([[_taken(way, name) for name in totals] for way in ways]).reshape(len(ways), len(totals))
     capped = [figures(queries, name)[:, None] for name in caps]

@@ -33,9 +33,6 @@ class CompoundOptions(Options):
         default="auto",
         description="candidates' demands on tiers: on one machine each (where the tier has hardware), or of its total",
     )
-    aging: float = Field(
-        default=0.0, ge=0, description="by which share a weight grows with every plan in a row that leaves it unserved"
-    )
     search: Id = Field(default="struct-ci", description=SEARCH)
     steps: int = Field(default=60, ge=1, description="the most plans measured per query")
     deadline_s: float | None = Field(default=None, gt=0, description="seconds of measuring per query")
@@ -54,24 +51,14 @@ class CompoundOptions(Options):
     early: bool = Field(
         default=True, description="stop sampling what is late everywhere, or no cheaper than what complies already"
     )
-    strata: int = Field(default=8, ge=1, description="groups of alike samples made of a feature file")
     undecided: Literal["sign", "reject"] = Field(
         default="sign", description="at n_max: the sign of mean - target decides, or the plan is rejected"
     )
     confirm: bool = Field(
         default=False, description="measure the cheapest plan on by bets, to four times n_max, before it is offered"
     )
-    start_points: int | None = Field(
-        default=None, ge=1,
-        description="plans measured before beliefs decide (None: one in the middle for struct, three at random else)",
-    )  # fmt: skip
-    patience: int | None = Field(
-        default=None, ge=1, description="stop after so many plans without a better one (None: use all steps)"
-    )
     retry: bool = Field(default=False, description="measure again what an earlier run of the journal set aside")
     parallel: int = Field(default=1, ge=1, le=64, description="measurements at once")
-    history_models: int = Field(default=10, ge=0, description="models of past queries that a warm start uses")
-    hard_votes: bool = Field(default=False, description="each model of the past votes for one plan only")
     drift: float = Field(
         default=0.0,
         ge=0,

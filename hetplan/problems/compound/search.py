@@ -27,7 +27,7 @@ from hetplan.problems.compound.found import by_share, found_ways
 from hetplan.problems.compound.helps import where_rate_binds
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.stations import MOST_REPLICAS, Rated
-from hetplan.problems.compound.wish import Query, Way, waited_before
+from hetplan.problems.compound.wish import Query, Way
 from hetplan.problems.repairs import change
 from hetplan.profiles.plan import Notice, Plan
 
@@ -88,7 +88,6 @@ def _one(asked: Asked, ask: Ask, tools: Tools, sought: Sought, past: Any) -> Sta
     form = replace(
         sought.box(lambda c: measure(c, sought.knobs(c)), options, _past_of(sought, past)),
         placements=sought.reachable, old=tuple(known), drift=options.drift, seconds=seconds,
-        past_models=options.history_models, hard_votes=options.hard_votes,
         together=None if several is None else lambda cs: several([(c, sought.knobs(c)) for c in cs]),
     )  # fmt: skip
     early.form = form
@@ -170,9 +169,8 @@ def _staged(asked: Asked, sought: Sought, form: BlackBox, *, measuring: bool) ->
         for one in form.failed
     ]
     notices += _doubts(form, sought, kept or ways)
-    waited = waited_before(asked.start, sought.app_id)
     why, repairs = ("", ()) if ways else _why(everywhere, sought)
-    query = Query(sought.app, tuple(kept or ways), waited, why, repairs)
+    query = Query(sought.app, tuple(kept or ways), why, repairs)
     whole = form.complete and not form.failed
     return Stage(query, tuple(notices), _broken(form, sought) if measuring else None, whole, form=form)
 

@@ -197,7 +197,7 @@ def _packed(
     wish, figure = asked.wish, asked.wish.of[0]
     totals = {**asked.totals, BUDGET: budget} if BUDGET in asked.totals else asked.totals
     asked = replace(asked, totals=totals)
-    form = packing(queries, asked.tiers, totals, sense=wish.sense, aging=asked.options.aging, figure=figure, caps=caps)
+    form = packing(queries, asked.tiers, totals, sense=wish.sense, figure=figure, caps=caps)
     best = {"cost": "at least cost", "quality": "at best quality", "latency": "at least latency"}[figure]
     about = "most weight served" if form.sense == "max" else f"all served {best}"
     packer = asked.options.packer if figure == "cost" or asked.options.packer.startswith("exact") else "dual"

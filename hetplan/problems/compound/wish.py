@@ -13,7 +13,7 @@ from hetplan.planner.request import Application, Request
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.faults import Faults, refused
 from hetplan.profiles.fields import NANO
-from hetplan.profiles.plan import Notice, Plan
+from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Profile
 from hetplan.serving.runs import machine_price
 
@@ -29,7 +29,6 @@ __all__ = [
     "read_queries",
     "read_tiers",
     "read_wish",
-    "waited_before",
 ]
 
 REFUSED = {
@@ -155,11 +154,10 @@ class Way:
 
 @dataclass(frozen=True)
 class Query:
-    """An application with its ways; `waited` counts the plans in a row that left it unserved."""
+    """An application with its ways."""
 
     app: Application
     ways: tuple[Way, ...]
-    waited: int = 0
     why_none: str = ""
     repairs: tuple[Repair, ...] = ()
     """What might give it a way."""
@@ -286,7 +284,7 @@ def read_tiers(profile: Profile, request: Request, faults: Faults) -> tuple[Tier
 
 
 def read_queries(
-    request: Request, tiers: tuple[Tier, ...], options: CompoundOptions, faults: Faults, start: Plan | None
+    request: Request, tiers: tuple[Tier, ...], options: CompoundOptions, faults: Faults
 ) -> tuple[tuple[Query, ...], dict[str, float], tuple[Notice, ...]]:
     """The applications with stated candidates, the totals that limit them, and what there is to say."""
     named = {tier.name for tier in tiers}
@@ -311,7 +309,7 @@ def read_queries(
                 price = candidate.price_per_hour / NANO
             weight = app.weight() if candidate.weight is None else candidate.weight
             ways.append(Way(demand, tuple(items), price, weight, candidate.label))
-        queries.append(Query(app, tuple(ways), waited_before(start, app.id)))
+        queries.append(Query(app, tuple(ways)))
     for key in sorted(unlimited):
         tier = next((tier for tier in tiers if tier.name == key), None)
         totals[key] = math.inf if tier is None else tier.machines * tier.room.get("gpu", 1.0)
@@ -327,11 +325,3 @@ def _price(items: list[Item], tiers: tuple[Tier, ...]) -> float:
     """What shares of machines cost, where shares are paid for."""
     of = {tier.name: tier.price for tier in tiers if tier.per == "gpu"}
     return sum(of[item.tier] * item.size.get("gpu", 0.0) for item in items if item.tier in of)
-
-
-def waited_before(start: Plan | None, app_id: str) -> int:
-    """How many plans in a row left an application unserved, the one started from the last of them."""
-    if start is None or not any(entry.app == app_id for entry in start.unserved):
-        return 0
-    seen = [one.value for one in start.promises if one.app == app_id and one.quantity == "rounds_unserved"]
-    return int(seen[0]) if seen else 1

@@ -62,7 +62,6 @@ class PolicyOptions(Options):
         default="safe",
         description="latencies that fall with the batch: raise the later, lower the earlier (published), or refuse",
     )
-    pareto: bool = Field(default=True, description="leave out models that another beats in accuracy and latency")
     rates: Literal["formula", "fitted"] = Field(
         default="formula", description="shortest_queue: arrival rates by queue length from the paper, or simulated"
     )

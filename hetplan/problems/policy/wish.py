@@ -450,7 +450,7 @@ def read_models(
     accuracy = np.array([choice.quality or 0.0 for choice, _ in rows])
     choices, latencies = zip(*rows, strict=True)
     models = Models(hardware, choices, np.stack(latencies), accuracy, tuple(reading.notices))
-    best = pareto(models.latency_s[:, 0], models.accuracy) if options.pareto else list(range(len(rows)))
+    best = pareto(models.latency_s[:, 0], models.accuracy)
     provides, needs = request.profile.hardware[hardware].provides, [choice.needs for choice in choices]
     if fitting_sets([needs[place] for place in best], provides)[0] == [tuple(range(len(best)))]:
         return models.only(best)

@@ -93,17 +93,6 @@ def test_all_are_served_at_least_cost():
     assert outcome.claims[0].value == pytest.approx(4)
 
 
-def test_who_waited_is_worth_more():
-    apps = {"old": {"candidates": [candidate(a=1)]}, "new": {"candidates": [candidate(a=1)], "weight": 1.3}}
-    slo = wish(apps, capacity={"a": 1})
-    first = hp.solve(PROFILE, slo)
-    assert list(first.plan.dispatch) == ["new"]
-    assert list(hp.solve(PROFILE, slo, start=first.plan).plan.dispatch) == ["new"]
-    aged = hp.solve(PROFILE, slo, start=first.plan, options={"aging": 0.5})
-    assert list(aged.plan.dispatch) == ["old"]
-    assert aged.exit_code == 0
-
-
 def test_nothing_limits_what_has_no_total():
     outcome = hp.solve(PROFILE, wish({"q": {"candidates": [candidate(a=9)]}}))
     assert [notice.code for notice in outcome.warnings] == ["W-unlimited"]
