@@ -153,7 +153,6 @@ def import_file(
       perf-analyzer    CSV of Triton's perf_analyzer and Model Analyzer
       prices           a SkyPilot catalogue (vms.csv), a FOCUS bill;
                        --set region=, only=
-      aiconfigurator   models and GPUs for an installed aiconfigurator
       datasheet        models and GPUs by their data sheets
       sageserve        CSV of SageServe's measurements
       trace            requests or rates over time: Azure, Mooncake, BurstGPT,

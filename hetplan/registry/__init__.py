@@ -157,7 +157,6 @@ IMPORTERS = {
     "melange": "hetplan.profiles.imports.melange:convert",
     "perf-analyzer": "hetplan.profiles.imports.perf_analyzer:convert",
     "prices": "hetplan.profiles.imports.skypilot:convert",
-    "aiconfigurator": "hetplan.profiles.imports.aiconfigurator:convert",
     "datasheet": "hetplan.profiles.imports.datasheet:convert",
     "sageserve": "hetplan.profiles.imports.sageserve:convert",
     "token-trace": "hetplan.profiles.imports.token_traces:convert",

@@ -117,8 +117,7 @@ SAMPLES: dict[str, Any] = {
     "token-trace": "TIMESTAMP,ContextTokens,GeneratedTokens\n1,374,44\n5,396,109\n9,120,15\n",
 }
 SETTINGS: dict[str, Json] = {"laws": {"kv_tokens": 90_000}}
-KINDS = [kind for kind in importers() if kind != "aiconfigurator"]
-"""aiconfigurator reads no file of another tool: it asks an installed one."""
+KINDS = importers()
 
 
 def sample(kind: str, folder: Path) -> Path:

@@ -22,7 +22,6 @@ KINDS = {
     "melange": "rates of GPUs by lengths of text, of Mélange and AIBrix",
     "perf-analyzer": "CSV of Triton's perf_analyzer or Model Analyzer",
     "prices": "a SkyPilot catalogue, or a bill as FOCUS has it",
-    "aiconfigurator": "models and GPUs for an installed aiconfigurator",
     "datasheet": "models and GPUs by their data sheets",
     "sageserve": "CSV of SageServe's measurements",
     "trace": "requests or rates over time: Prometheus, ServeGen, CSV",
@@ -60,13 +59,10 @@ def _has(*names: str) -> Callable[[Mapping[str, Any]], bool]:
     return lambda one: set(names) <= one.keys()
 
 
-def _models_with(name: str) -> Callable[[Mapping[str, Any]], bool]:
-    def found(one: Mapping[str, Any]) -> bool:
-        models = one.get("models")
-        held = next(iter(models.values()), None) if isinstance(models, Mapping) else None
-        return "gpus" in one and isinstance(held, Mapping) and name in held
-
-    return found
+def _is_sheet(one: Mapping[str, Any]) -> bool:
+    models = one.get("models")
+    held = next(iter(models.values()), None) if isinstance(models, Mapping) else None
+    return "gpus" in one and isinstance(held, Mapping) and "parameters" in held
 
 
 def _is_servegen_windows(one: Mapping[str, Any]) -> bool:
@@ -81,8 +77,7 @@ _DOCUMENTS: Sequence[tuple[str, Callable[[Mapping[str, Any]], bool]]] = (
     ("token-trace", _has("timestamp", "requests")),
     ("token-trace", _is_servegen_windows),
     ("trace", lambda one: isinstance(one.get("data"), Mapping) and "resultType" in one["data"]),
-    ("aiconfigurator", _models_with("path")),
-    ("datasheet", _models_with("parameters")),
+    ("datasheet", _is_sheet),
 )
 
 

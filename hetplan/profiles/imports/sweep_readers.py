@@ -466,7 +466,7 @@ def _aibrix(lines: Sequence[Any], file: str) -> Iterator[Run]:
         if times.get("ttft_mean_ms", 0.0) < 1.0 or times.get("tpot_mean_ms", 0.0) <= 0.0:
             # Nothing streamed: the answer came in one piece, so only its end was seen.
             times = {name: ms for name, ms in times.items() if name.startswith("response_")}
-        sizes = dict(zip(("input_tokens", "output_tokens"), key[1:3], strict=True))
+        sizes: dict[str, Any] = {"input_tokens": key[1], "output_tokens": key[2]}
         yield Run(
             at, "AIBrix", str(key[0] or "model"), "", 1, _above(sizes, "input_tokens", at, file),
             _above(sizes, "output_tokens", at, file), _above(metrics["TPUT"], "mean", at, file), times, None,
@@ -548,8 +548,9 @@ def _row(cells: Sequence[str], header: Sequence[str], places: Mapping[str, int |
     model = text("model") or "model"
     named = model if not precision or precision in model.lower() else f"{model}-{precision}"
     split = [f"{way}{text(what)}" for way, what in (("ep", "expert"), ("dp", "data")) if text(what) not in ("", "1")]
+    tool = "aiconfigurator" if "tokens/s/gpu" in header else "table of runs"
     return Run(
-        at, "table of runs", named, text("hardware").removesuffix("_sxm"), gpus, prompt, answer,
+        at, tool, named, text("hardware").removesuffix("_sxm"), gpus, prompt, answer,
         rate, times, at_once, engine=id_of(text("engine"), "engine") if text("engine") else "",
         label="-".join(filter(None, (text("version"), *split))),
     )  # fmt: skip

@@ -18,7 +18,7 @@ from hetplan.errors import Fault, InputError
 from hetplan.profiles.cards import card_of_text, room_for, stated_rooms
 from hetplan.profiles.first_files import as_id
 from hetplan.profiles.imports.runs import Run, check_run
-from hetplan.profiles.imports.sweep_law import fit_sweep
+from hetplan.profiles.imports.sweep_law import MODELLED, fit_sweep
 from hetplan.profiles.imports.sweep_readers import runs_of_file
 from hetplan.profiles.imports.words import count_of, digits, id_of, refuse
 from hetplan.profiles.read_json import format_of
@@ -120,6 +120,8 @@ def _digits(value: float | None) -> float | None:
 def _empty(runs: Sequence[Run]) -> dict[str, Any]:
     tools = ", ".join(dict.fromkeys(run.tool for run in runs))
     notes = [f"{run.place}: {run.unsteady}, so its times refute limits and keep none" for run in runs if run.unsteady]
+    if any(run.tool == MODELLED for run in runs):
+        notes.insert(0, f"{MODELLED} adds up kernels: nothing was measured on an engine")
     more = f" and {len(notes) - 3} more" if len(notes) > 3 else ""
     note = {"note": "; ".join(notes[:3]) + more} if notes else {}
     return {

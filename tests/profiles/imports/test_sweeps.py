@@ -289,6 +289,23 @@ def test_a_law_of_experts_is_found_again_from_open_loops() -> None:
         assert own["ttft"] == pytest.approx(true["ttft"], rel=0.15)
 
 
+def test_tables_of_aiconfigurator_are_modelled_and_say_so(tmp_path: Path) -> None:
+    lines = [
+        "model,isl,osl,concurrency,ttft,tpot,seq/s,tokens/s/gpu,num_total_gpus,tp,moe_ep,dp,backend,version,system"
+    ]
+    for i, n, first, token in ((1024, 4, 60, 8.0), (1024, 32, 150, 12.0), (4096, 8, 260, 14.0), (4096, 16, 400, 21.0)):
+        rate = 1e3 * n / (first + 255 * token)
+        lines.append(f"Qwen/Qwen3-32B,{i},256,{n},{first},{token},{rate},9,2,2,1,1,vllm,0.24.0,h200_sxm")
+    path = tmp_path / "pareto.csv"
+    path.write_text("\n".join(lines))
+    assert kind_of(path) == "rates"
+    document, _ = convert_laws(path)
+    assert "nothing was measured" in document["sources"]["import"]["note"]
+    ((name, engine),) = document["engines"].items()
+    assert (name, engine["tensor"], engine["law"]["basis"]) == ("qwen3-32b-h200-x2-vllm-0.24.0", 2, "grid")
+    assert engine["law"]["error_mean"] == pytest.approx(0.185)
+
+
 def test_too_few_runs_are_no_law() -> None:
     times = {"ttft_mean_ms": 50.0, "tpot_mean_ms": 9.0}
     runs = [Run("$", "t", "toy", "gpu", 1, 512, 128, rate, times) for rate in (0.1, 2.0)]
