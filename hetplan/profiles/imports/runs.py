@@ -24,6 +24,8 @@ _LITTLE, _RATE, _TOKENS, _SUM = 0.25, 0.05, 0.05, 0.10
 """How far requests at a time are from rate x response; the rate from requests / duration; output tokens per second from
 rate x answer; TTFT + (n - 1) TPOT from the response."""
 _STEADY, _FAILED = 0.95, 0.01
+_FURTHEST, _MIDDLE = 300.0, 50.0
+"""Statistics of one time further apart than this are in different units."""
 _MANY = 10.0
 """With so many requests for each that runs at a time, beginning and end of a run count for little."""
 
@@ -48,6 +50,7 @@ class Run:
     duration_s: float | None = None
     output_qps: float | None = None
     """Output tokens per second, where the report says them beside the rate."""
+    input_qps: float | None = None
     burst: bool = False
     """All requests came at once: what they took says nothing of any load."""
     recounted: bool = False
@@ -108,9 +111,18 @@ def check_run(run: Run, file: str) -> None:
             if name != "mean"
         )
         for (low, one), (high, other) in pairwise(levels):
-            if one > other * (1.0 + 1e-6):
-                why = f"{of} p{low:g} is {one:g} ms and p{high:g} {other:g} ms: a higher percentile is no shorter"
+            if one > other * (1.0 + 1e-6) or other > _FURTHEST * one:
+                why = f"{of} p{low:g} is {one:g} ms and p{high:g} {other:g} ms: "
+                why += "a higher percentile is no shorter" if one > other else "one of them is in another unit"
                 refuse(file, run.place, digits(one, 4), why, "Mend the file.")
+        mean = run.time(of, "mean")
+        if mean is None:
+            continue
+        for level, ms in levels:
+            # So many take at least that long, so the mean is at least their part of it.
+            if ms * (1.0 - level / 100.0) > mean * (1.0 + 1e-6) or (level >= _MIDDLE and ms < mean / _FURTHEST):
+                why = f"{of} p{level:g} is {ms:g} ms and the mean {mean:g} ms: no times have both"
+                refuse(file, run.place, digits(ms, 4), why, "One of them is in another unit: mend the file.")
 
 
 def _contradictions(run: Run) -> Iterator[tuple[str, float, float, float]]:
@@ -121,9 +133,15 @@ def _contradictions(run: Run) -> Iterator[tuple[str, float, float, float]]:
             (run.completed / run.duration_s),
             _RATE,
         )
-    made = run.rate_qps * run.output_tokens
-    if run.output_qps and not _near(run.output_qps, made, _TOKENS):
-        yield "output tokens per second, as stated and as rate x answer", run.output_qps, made, _TOKENS
+    for what, stated, length in (
+        ("output", run.output_qps, run.output_tokens),
+        ("input", run.input_qps, run.input_tokens),
+    ):
+        if stated and not _near(stated, run.rate_qps * length, _TOKENS):
+            text = f"{what} tokens per second, as stated and as rate x tokens of a request"
+            yield text, stated, run.rate_qps * length, _TOKENS
+    if run.concurrency and run.completed and run.concurrency > 1.0 + run.completed + run.failed:
+        yield "requests at a time, and in all", run.concurrency, run.completed, 0.0
     whole, first, token = (run.time(of, "mean") for of in ("response", "ttft", "tpot"))
     if whole and first and token and not run.recounted:
         parts = first + (run.output_tokens - 1.0) * token

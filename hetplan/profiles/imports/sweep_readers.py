@@ -171,8 +171,14 @@ def _serving(one: Json, at: str, file: str) -> Iterator[Run]:
         _optional(one, "request_rate", at, file), float(completed),
         _optional(one, "failed", at, file) or 0.0, _optional(one, "duration", at, file),
         _optional(one, "output_throughput", at, file),
-        burst=unbounded and not one.get("max_concurrency") and float(completed) > 1,
+        _input_rate(one, at, file), burst=unbounded and not one.get("max_concurrency") and float(completed) > 1,
     )  # fmt: skip
+
+
+def _input_rate(one: Json, at: str, file: str) -> float | None:
+    """Input tokens per second, as this or that tool says them."""
+    whole, output = (_optional(one, name, at, file) for name in ("total_token_throughput", "output_throughput"))
+    return _optional(one, "input_throughput", at, file) or (whole - output if whole and output else None)
 
 
 # inference-perf: one object per stage

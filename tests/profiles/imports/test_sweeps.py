@@ -91,10 +91,15 @@ def test_a_grid_keeps_every_run(tmp_path: Path) -> None:
         ({"total_input_tokens": None}, "total_input_tokens"),
         ({"total_output_tokens": 0}, "total_output_tokens"),
         ({"request_throughput": 83.1}, "completed / duration"),
-        ({"output_throughput": 106.0}, "rate x answer"),
+        ({"output_throughput": 106.0}, "rate x tokens"),
         ({"mean_tpot_ms": 71.6}, r"TTFT \+ \(tokens - 1\) x TPOT"),
         ({"mean_e2el_ms": 9627.0, "mean_tpot_ms": 75.4}, "requests at a time"),
         ({"p99_ttft_ms": 12.0}, "a higher percentile is no shorter"),
+        ({"p99_ttft_ms": 456_700.0}, "another unit"),
+        ({"median_ttft_ms": 0.051}, "another unit|no times have both"),
+        ({"p99_ttft_ms": 12_000.0, "median_ttft_ms": 50.0}, "no times have both"),
+        ({"total_token_throughput": 9574.0, "total_input_tokens": 204_800_000}, "input tokens per second"),
+        ({"max_concurrency": 8000}, "and in all"),
     ],
 )
 def test_what_is_missing_or_cannot_be_true_is_refused(change: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -220,7 +225,8 @@ def test_stages_below_saturation_give_a_law_that_says_their_first_tokens() -> No
 def test_spoilt_files_are_refused_or_say_the_same(seed: int, tmp_path: Path) -> None:
     """A key lost, a unit changed, a number times 1,000, a negative one, a file cut off: never other numbers."""
     drawn = random.Random(seed)
-    names = ["vllm-bench/mock_c8.json", "aiperf/profile_export_aiperf_c8.json"]
+    glm = "inferencex/glm5_fp8_h200x8_isl10240_osl128_conc16.json"
+    names = ["vllm-bench/mock_c8.json", "aiperf/profile_export_aiperf_c8.json", glm]
     for name in names:
         text = (DATA / name).read_text()
         sound = convert(DATA / name)[0]["tables"]
@@ -241,17 +247,18 @@ def test_spoilt_files_are_refused_or_say_the_same(seed: int, tmp_path: Path) -> 
 
 
 def spoil(document: dict[str, Any], drawn: random.Random) -> Any:
-    way = drawn.choice(["lost", "negative", "nan", "cut"])
-    holders = [document, *(one for one in document.values() if isinstance(one, dict))]
-    held = drawn.choice([one for one in holders if one])
-    key = drawn.choice(sorted(held))
+    way = drawn.choice(["lost", "negative", "nan", "cut", "times", "part"])
     if way == "cut":
         text = json.dumps(document)
         return text[: drawn.randrange(len(text))]
+    holders = [document, *(one for one in document.values() if isinstance(one, dict))]
+    held = drawn.choice([one for one in holders if one])
+    key = drawn.choice(sorted(held))
+    value = held[key]
     if way == "lost":
         del held[key]
-    elif isinstance(held[key], int | float):
-        held[key] = {"negative": -1.0, "nan": "NaN"}[way]
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        held[key] = {"negative": -1.0, "nan": "NaN", "times": 1000 * value, "part": value / 1000}[way]
     return document
 
 
