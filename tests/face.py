@@ -633,10 +633,10 @@ def begin(folder: Path, *, add: bool = False, rate: float = 5, machines: Sequenc
     return _begun(command("init", "--rate", rate, *flags, "-o", folder), folder)
 
 
-def convert(kind: str, file: Path, folder: Path, **settings: object) -> Begun:
-    """Another tool's file as a profile or an SLO."""
+def convert(kind: str | None, file: Path, folder: Path, **settings: object) -> Begun:
+    """Another tool's file as a profile or an SLO; of what kind, if that is not to be seen in it."""
     said = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-    return _begun(command("import", kind, file, "-o", folder, *said), folder)
+    return _begun(command("import", file, *(["--as", kind] if kind else []), "-o", folder, *said), folder)
 
 
 @dataclass(frozen=True)

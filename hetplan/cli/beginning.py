@@ -91,8 +91,6 @@ class Made:
     assumed: list[str] = field(default_factory=list)
     odd: str = ""
     """What looks like a slip of units."""
-    is_one_model: bool = False
-    """Whether all models are ways to serve one."""
 
 
 def next_command(out: Output, words: Iterable[object]) -> str:
@@ -321,8 +319,7 @@ def _of_profile(said: Said) -> Made:
     slo["apps"] = {as_id(said.app or said.model or named): wish}
     if "arrivals" in demand:
         found = [*found, "queries come by chance, independent of one another (demand.arrivals: poisson)"]
-    one = said.profile is None
-    return Made(slo, written, beside=said.profile, assumed=[*found, *assumed], is_one_model=one)
+    return Made(slo, written, beside=said.profile, assumed=[*found, *assumed])
 
 
 def _of_steps(known: Profile, said: Said) -> tuple[list[dict[str, str]], dict[str, Any], list[str]]:

@@ -165,7 +165,7 @@ def _list_formats(out: Output) -> None:
     from hetplan.registry import importers
 
     rows = [(one.value, "an own file", f"hetplan check --schema {one.value}") for one in Schema]
-    rows += [(name, "another tool's file", f"hetplan import {name} FILE") for name in sorted(importers())]
+    rows += [(name, "another tool's file", f"hetplan import FILE --as {name}") for name in sorted(importers())]
     for name, what, command in rows:
         out.send({"format": name, "what": what, "command": command})
     out.people.table(("format", "what it is", "command"), rows)

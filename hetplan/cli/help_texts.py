@@ -51,7 +51,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "down": ("hetplan down --hosts hosts.toml --yes",),
     "check": ("hetplan check profile.json slo.json", "hetplan check --schema profile > profile.schema.json"),
     "profile": ("hetplan profile measure.toml -o profile.json",),
-    "import": ("hetplan import melange gpu_info.json -o imported",),
+    "import": ("hetplan import gpu_info.json -o imported",),
     "render": (
         "hetplan render plan.json profile.json slo.json --to kubernetes --site site.toml -o deploy",
         "hetplan render profile.json slo.json --to mps -o pool.mps",

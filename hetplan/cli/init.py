@@ -72,7 +72,7 @@ Rate = Annotated[float | None, option("--rate", "QPS", "Queries per second; of t
 Rates = Annotated[
     Path | None,
     file_option(
-        "--rates", "FILE", "A record of rates or arrivals, as `hetplan import trace` reads it: planned hour by hour."
+        "--rates", "FILE", "A record of rates or arrivals, as `hetplan import` reads it: planned hour by hour."
     ),
 ]
 Limits = Annotated[
@@ -126,8 +126,7 @@ def init(
             names, there = _there(folder)
             made = together(made, *there, str(folder / names[1]))
         inputs = _read_back(made)
-        if not made.is_one_model:
-            made.assumed.extend(assumed_choices(inputs.profile, inputs.slo))
+        made.assumed.extend(assumed_choices(inputs.profile, inputs.slo))
         _write(out, folder, names, made, force=force or add)
         if made.odd:
             out.warn(made.odd)

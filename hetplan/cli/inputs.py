@@ -123,8 +123,13 @@ def _kinds() -> list[str]:
 
 
 def import_file(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="What the file is: a kind below.", autocompletion=_kinds)],
-    file: Annotated[Path, typer.Argument(metavar="FILE", readable=False, help="The file to convert.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILES...", readable=False, help="Files of one tool, or their folder.")
+    ],
+    kind: Annotated[
+        str | None,
+        typer.Option("--as", metavar="KIND", help="What they are, or are to become.", autocompletion=_kinds),
+    ] = None,
     folder: Annotated[
         Path,
         typer.Option("-o", "--output", metavar="FOLDER", help="Where profile.json and slo.json go; made if need be."),
@@ -133,36 +138,50 @@ def import_file(
     as_yaml: Annotated[bool, typer.Option("--yaml", help="Write YAML in place of JSON.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there already.")] = False,
 ) -> None:
-    """Read benchmark results, traces and prices of other tools.
+    """Read benchmark results, traces, prices and bills of other tools.
 
-    Writes profile.json where the file says what was measured, and slo.json where it says what is wanted.
+    Says what the files are by what is in them. Writes profile.json where they say what was measured, and slo.json
+    where they say what is wanted.
 
     \b
-    Kinds of files:
-      melange, aibrix  rates of GPUs by lengths of text, and a workload
-      perf-analyzer    CSV of Triton's perf_analyzer
-      prices, skypilot
-                       a SkyPilot catalogue (vms.csv); --set region=, only=
-      vllm             results of vLLM's serving benchmark: rates in time
-      vllm-law, guidellm, inference-perf
-                       reports of serving benchmarks: the law of an engine
-      aiconfigurator   models and GPUs for an installed aiconfigurator
+    Kinds of files, for --as where nothing tells:
+      rates            vLLM, SGLang, InferenceX, GuideLLM, inference-perf,
+                       AIPerf, llm-d, AIBrix, a table of runs;
+                       --set hardware=h200x8, gpus=, model=, price_per_hour=
+      laws             the same runs as laws of engines
+      melange          rates of GPUs by lengths of text: Melange, AIBrix
+      perf-analyzer    CSV of Triton's perf_analyzer and Model Analyzer
+      prices           a SkyPilot catalogue (vms.csv), a FOCUS bill;
+                       --set region=, only=
       datasheet        models and GPUs by their data sheets
       sageserve        CSV of SageServe's measurements
       trace            requests or rates over time: Azure, Mooncake, BurstGPT,
-                       Prometheus, CSV; --set period_s=, column=, app=
+                       Prometheus, ServeGen, CSV; --set period_s=, column=, app=
       token-trace      lengths of recorded requests, as classes of text
     """
     with Output("import") as out:
         from hetplan.profiles.plan_file import write_atomically
         from hetplan.registry import importers
 
-        known = importers()
+        known, file = importers(), files[0]
+        if kind is None:
+            from hetplan.profiles.imports.kinds import kind_of
+
+            kind = kind_of(file)
+            out.people.line(f"{file}: {kind}")
         if kind not in known:
             raise InputError.one(
-                file="KIND", value=kind, why="no such importer", remedy=f"Choose one of {', '.join(sorted(known))}."
+                file="--as", value=kind, why="no such importer", remedy=f"Choose one of {', '.join(sorted(known))}."
             )
-        profile, slo, *beside = known[kind](file, **_filters(kind, known[kind], settings))
+        convert = known[kind]
+        given: Any = file
+        if next(iter(signature(convert).parameters)) == "paths":
+            given = files
+        elif len(files) > 1:
+            raise InputError.one(
+                file=str(files[1]), why=f"one file at a time of the kind {kind}", remedy="Take it out."
+            )
+        profile, slo, *beside = convert(given, **_filters(kind, convert, settings))
         found = _read_back(file, profile) if profile is not None and profile.get("variants") else None
         ending = "yaml" if as_yaml else "json"
         if as_yaml:
@@ -195,6 +214,8 @@ def import_file(
         if slo is not None:
             say_of_wish(out, slo)
         elif found is not None:
+            if found.engines:
+                _say_laws(out, found)
             _say_next(out, folder / f"profile.{ending}", found)
         else:
             out.people.line("prices alone: name this file beside the profile of what was measured, where you solve")

@@ -14,7 +14,8 @@ A map of this floor, from the outside in::
     plan.py, plan_sections.py, plan_policy.py   the plan's models; plan_file.py writes it, read_plan.py reads it
     tables.py          measured tables, read on their grid, and between its points (multilinear.py)
     schema.py          JSON Schemas
-    lint.py            what `hetplan check` says of valid inputs
+    lint.py            what `hetplan check` says of valid inputs; law_review.py: what times of language models rest on
+    catalogue.py       laws that ship (laws.csv); estimated_laws.py: of other cards; language_models.py, cards.py: sizes
     imports/           other tools' files
 
 Nothing here loads NumPy before a table is read off its grid, a trace is read or rows are compared.

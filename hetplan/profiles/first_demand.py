@@ -2,8 +2,8 @@
 
 The demand is a rate, or what a record of rates or arrivals says hour by hour.
 
-A record is anything that `hetplan import trace` reads. A short one is taken as it is, step by step. Of a longer one
-each period gets the 95th percentile of its rates; of more than two days each hour of the day does.
+A record is anything that `hetplan import` reads as a trace. A short one is taken as it is, step by step. Of a longer
+one each period gets the 95th percentile of its rates; of more than two days each hour of the day does.
 """
 
 from __future__ import annotations

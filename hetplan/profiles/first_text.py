@@ -52,12 +52,16 @@ class _Served:
     engine: dict[str, Any]
 
     @property
-    def variant(self) -> str:
-        return as_id(f"{self.way.model}-{self.way.precision}-{self.way.parallel}{self.way.gpus}")
+    def at(self) -> dict[str, int]:
+        """How layers are split: each over so many GPUs, experts over these, attention by requests."""
+        gpus, parallel = self.way.gpus, self.way.parallel
+        split = {"expert": gpus} if parallel == "ep" else {"expert": gpus, "data": gpus} if parallel == "dp+ep" else {}
+        return {"tensor": gpus, **split} if gpus > 1 else {}
 
     @property
     def name(self) -> str:
-        return as_id(f"{self.variant}-{self.way.gpu}")
+        way = self.way
+        return as_id(f"{way.model}-{way.precision}-{way.gpu}x{way.gpus}-{way.parallel}")
 
 
 def text_profile(
@@ -98,7 +102,7 @@ def text_profile(
     }
     profile: dict[str, Any] = {
         "format": format_of("profile"),
-        "sources": {"laws": {"kind": "assumed", "tool": "hetplan list laws", "note": "nothing was measured here"}},
+        "sources": {"laws": {"kind": "assumed", "tool": "hetplan init", "note": "no time was measured"}},
         "hardware": {one: {"kind": "gpu", "provides": {"gpu": gpus}} for one, _, gpus in sizes if one in used},
         "offers": {f"{one}-offer": price for one, price in prices.items() if one in used},
         "tasks": {name: {}},
@@ -107,8 +111,9 @@ def text_profile(
     }
     for one in served.values():
         profile["engines"][one.name] = {**one.engine, "source": "laws"}
-        held_runs = profile["variants"].setdefault(one.variant, {"task": name, "runs": []})["runs"]
-        held_runs.append({"hardware": one.hardware, "engine": one.name})
+        variant = as_id(f"{name}-{one.way.precision}") if len(precisions) > 1 else name
+        runs = profile["variants"].setdefault(variant, {"task": name, "runs": []})["runs"]
+        runs.append({"hardware": one.hardware, "engine": one.name, **({"at": one.at} if one.at else {})})
     return profile, count_gpus
 
 
@@ -124,7 +129,7 @@ def _model(text: str | None, config: Path | None) -> tuple[str, LanguageModel, t
         return name, held, (said,) if named else _OFFERED[precision_of_text(name) or "bf16"], None
     said_of = read_json(config, file=str(config))
     held = model_of_config(said_of, file=str(config))
-    return as_id(text or "model"), held, _OFFERED[precision_of_config(said_of, file=str(config))], held
+    return as_id(text or "model"), held, (precision_of_config(said_of, file=str(config)),), held
 
 
 def _check_machines(machines: Sequence[Machine]) -> bool:
@@ -238,10 +243,6 @@ def assumed_of(profile: Mapping[str, Any], *, count_gpus: bool) -> Iterator[str]
         law, room = engine["law"], Room(engine["kv_tokens"], engine["kv_bytes_per_token"], engine["kv_error"])
         source = str(law["source"]).removeprefix("catalogue/")
         yield f"{name}: {law['basis']} ({source}), +-{law['error_mean']:.0%}; {room}"
-    widths = sorted({engine["precision"] for engine in profile["engines"].values()})
-    if len(widths) > 1:
-        (task,) = profile["tasks"]
-        yield f"{' and '.join(widths)} answer equally well, the cheapest is taken (--model {task}-{widths[0]})"
     if count_gpus:
         yield "no price was given, so plans take the fewest GPUs (offers: each costs 1)"
     elif any(offer["hardware"] != one for one, offer in profile["offers"].items()):

@@ -147,16 +147,11 @@ KERNELS = {
 """What is compiled -> what compiles it ahead."""
 
 IMPORTERS = {
+    "rates": "hetplan.profiles.imports.sweeps:convert",
+    "laws": "hetplan.profiles.imports.sweeps:convert_laws",
     "melange": "hetplan.profiles.imports.melange:convert",
-    "aibrix": "hetplan.profiles.imports.melange:convert",
     "perf-analyzer": "hetplan.profiles.imports.perf_analyzer:convert",
-    "skypilot": "hetplan.profiles.imports.skypilot:convert",
     "prices": "hetplan.profiles.imports.skypilot:convert",
-    "vllm": "hetplan.profiles.imports.vllm:convert",
-    "vllm-law": "hetplan.profiles.imports.serving_laws:vllm",
-    "guidellm": "hetplan.profiles.imports.serving_laws:guidellm",
-    "inference-perf": "hetplan.profiles.imports.serving_laws:inference_perf",
-    "aiconfigurator": "hetplan.profiles.imports.aiconfigurator:convert",
     "datasheet": "hetplan.profiles.imports.datasheet:convert",
     "sageserve": "hetplan.profiles.imports.sageserve:convert",
     "token-trace": "hetplan.profiles.imports.token_traces:convert",

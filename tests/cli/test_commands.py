@@ -89,7 +89,7 @@ def test_solvers(run: Callable[..., Any]) -> None:
 def test_formats(run: Callable[..., Any]) -> None:
     """Each with the command that reads it."""
     listed = {line["format"]: line["command"] for line in run("list", "formats", "--json").lines if "format" in line}
-    assert listed.keys() >= {"profile", "slo", "plan", "state", "vllm"}
+    assert listed.keys() >= {"profile", "slo", "plan", "state", "rates"}
     assert json.loads(run(*listed["slo"].split()[1:]).out)["type"] == "object"
 
 
@@ -311,7 +311,7 @@ def test_the_programs_of_a_problem_are_counted(files: Any, run: Callable[..., An
 def test_import_writes_both_files_and_never_over_others(run: Callable[..., Any], tmp_path: Path) -> None:
     source = tmp_path / "broken.json"
     source.write_text("{")
-    ran = run("import", "melange", source, "-o", tmp_path / "out")
+    ran = run("import", source, "--as", "melange", "-o", tmp_path / "out")
     assert ran.code == 2
     assert not (tmp_path / "out").exists()
 

@@ -47,7 +47,7 @@ def test_1_an_engine_that_breaks(files: Any, run: Callable[..., Any]) -> None:
         ["render", "profile.json", "--to", "lp"],
         ["apply", "--restore", "--undo", "--hosts", "hosts.toml"],
         ["apply", "plan.json", "--systemd", "units", "--hosts", "hosts.toml"],
-        ["import", "no-such-kind", "file.json"],
+        ["import", "file.json", "--as", "no-such-kind"],
         ["show", "nowhere.json"],
     ],
 )

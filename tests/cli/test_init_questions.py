@@ -201,8 +201,11 @@ def test_degrees_precisions_and_ways_to_split_are_offered(run: Callable[..., Any
     assert {name: one["price_per_hour"] for name, one in profile["offers"].items()} == {
         "h200x2-offer": "7", "h200x4-offer": "14", "h200x8-offer": "28",
     }  # fmt: skip
-    served = {name.removeprefix("qwen3-235b-a22b-") for name in profile["variants"]}
-    assert {"fp8-tp4", "fp8-ep4", "fp8-dp-ep8", "bf16-tp8"} <= served
+    assert set(profile["variants"]) == {"qwen3-235b-a22b-bf16", "qwen3-235b-a22b-fp8"}
+    ways = [one.get("at", {}) for one in profile["variants"]["qwen3-235b-a22b-fp8"]["runs"]]
+    assert {"tensor": 4} in ways
+    assert {"tensor": 4, "expert": 4} in ways
+    assert {"tensor": 8, "expert": 8, "data": 8} in ways
     begun(run, mine, f"--model qwen3-235b-fp8 --machine h200x8=28 {NAMES}", "nodes")
     nodes = json.loads((mine / "nodes" / "profile.json").read_text())
     assert {name: one["price_per_hour"] for name, one in nodes["offers"].items()} == {"h200x8-offer": "28"}

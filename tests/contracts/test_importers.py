@@ -24,10 +24,21 @@ def bench(inputs: int, outputs: int, at_once: int, qps: float, ttft: float, tpot
     }  # fmt: skip
 
 
+def steady(inputs: int, outputs: int, at_once: int, ttft: float, tpot: float) -> Json:
+    """The same at the rate that Little's law gives."""
+    return bench(inputs, outputs, at_once, 1e3 * at_once / (ttft + (outputs - 1) * tpot), ttft, tpot)
+
+
 def laws() -> list[Json]:
     """Runs of one law: 20 ms and .1 ms per prompt token, 12 ms per token and .2 ms per sequence."""
-    made = [bench(i, 100, 1, 1e3 / (20 + 0.1 * i + 99 * 12.2), 20 + 0.1 * i, 12.2) for i in (128, 1024)]
-    return [*made, bench(512, 100, 8, 8e3 / (100 + 99 * 13.6), 100, 13.6)]
+    made = [bench(i, 100, 1, 1e3 / (20 + 0.1 * i + 99 * 12.2), 20 + 0.1 * i, 12.2) for i in (128, 512, 1024, 2048)]
+    for prompt, at_once in ((128, 8), (512, 8), (512, 32), (1024, 16), (2048, 4)):
+        token = 14.0
+        for _ in range(100):  # prompts of others are prefilled beside what decodes
+            rate = 1e3 * at_once / (20 + 0.2 * prompt + 99 * token)
+            token = 12 + 0.2 * rate * 99 * token / 1e3 + rate * token / 1e3 * 0.1 * prompt
+        made.append(bench(prompt, 100, at_once, rate, 20 + 0.2 * prompt, token))
+    return made
 
 
 def guidellm() -> Json:
@@ -37,7 +48,11 @@ def guidellm() -> Json:
             "requests_per_second": run["request_throughput"], "time_to_first_token_ms": run["mean_ttft_ms"],
             "inter_token_latency_ms": run["mean_tpot_ms"],
         }  # fmt: skip
-        return {"metrics": {name: {"successful": {"mean": value}} for name, value in named.items()}}
+        strategy = {"type_": "concurrent", "streams": run["max_concurrency"]}
+        return {
+            "config": {"strategy": strategy},
+            "metrics": {name: {"successful": {"mean": value}} for name, value in named.items()},
+        }
 
     return {"args": {"model": "org/m-8b"}, "benchmarks": [one(run) for run in laws()]}
 
@@ -51,7 +66,9 @@ def inference_perf(folder: Path) -> Path:
             "throughput": {"requests_per_sec": run["request_throughput"]},
             "prompt_len": {"mean": run["total_input_tokens"] / 100},
         }  # fmt: skip
-        (folder / f"stages/stage_{number}_lifecycle_metrics.json").write_text(json.dumps({"successes": good}))
+        (folder / f"stages/stage_{number}_lifecycle_metrics.json").write_text(
+            json.dumps({"load_summary": {"requested_rate": run["request_throughput"]}, "successes": good})
+        )
     return folder / "stages"
 
 
@@ -89,23 +106,18 @@ VMS = (
     "g6.xlarge,L4,1,4,16,0.8048,0.3,us-east-1\n"
 )
 SAMPLES: dict[str, Any] = {
-    "vllm": [bench(1024, 128, 4, 1.7, 200, 20), bench(1024, 128, 16, 3.1, 900, 45), bench(128, 64, 8, 9.5, 90, 22)],
-    "vllm-law": laws(),
-    "guidellm": guidellm(),
-    "inference-perf": inference_perf,
+    "rates": [steady(1024, 128, 4, 200, 20), steady(1024, 128, 16, 900, 45), steady(128, 64, 8, 90, 22)],
+    "laws": laws(),
     "sageserve": sageserve(),
     "datasheet": SHEET,
     "melange": MELANGE,
-    "aibrix": AIBRIX,
     "perf-analyzer": PERF,
-    "skypilot": VMS,
     "prices": VMS,
     "trace": "start_s,rate_qps\n0,40\n300,90\n600,60\n",
     "token-trace": "TIMESTAMP,ContextTokens,GeneratedTokens\n1,374,44\n5,396,109\n9,120,15\n",
 }
-SETTINGS: dict[str, Json] = {kind: {"kv_tokens": 90_000} for kind in ("vllm-law", "guidellm", "inference-perf")}
-KINDS = [kind for kind in importers() if kind != "aiconfigurator"]
-"""aiconfigurator reads no file of another tool: it asks an installed one."""
+SETTINGS: dict[str, Json] = {"laws": {"kv_tokens": 90_000}}
+KINDS = importers()
 
 
 def sample(kind: str, folder: Path) -> Path:
@@ -136,11 +148,39 @@ def test_who_answers_is_said_and_the_advised_command_works(kind: str, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["aibrix", "vllm", "perf-analyzer", "datasheet"])
+@pytest.mark.parametrize("kind", ["rates", "laws", "perf-analyzer", "datasheet"])
 def test_the_advised_commands_lead_to_a_plan(kind: str, tmp_path: Path) -> None:
-    made = convert(kind, sample(kind, tmp_path), tmp_path / "out")
+    made = convert(kind, sample(kind, tmp_path), tmp_path / "out", **SETTINGS.get(kind, {}))
     solved = command(*advised(command(*made.next).out))
     assert solved.code == EXIT["ok"], (solved.out, solved.err)
+
+
+REPORTS: dict[str, Any] = {
+    "vllm": laws(), "guidellm": guidellm(), "inference-perf": inference_perf, "melange": MELANGE, "aibrix": AIBRIX,
+    "perf-analyzer": PERF, "prices": VMS, "sageserve": sageserve(), "datasheet": SHEET,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("tool", REPORTS)
+def test_files_say_what_they_are(tool: str, tmp_path: Path) -> None:
+    SAMPLES[tool] = SAMPLES.get(tool, REPORTS[tool])
+    made = convert(None, sample(tool, tmp_path), tmp_path / "out")
+    assert made.code == EXIT["ok"], made.error
+    assert made.files.profile
+
+
+@pytest.mark.parametrize("tool", ["vllm", "guidellm"])
+def test_a_law_is_the_same_whichever_tool_saw_the_runs(tool: str, tmp_path: Path) -> None:
+    """20 ms and .1 ms per prompt token, 12 ms per token and .2 ms per sequence."""
+    SAMPLES[tool] = SAMPLES.get(tool, REPORTS[tool])
+    made = convert("laws", sample(tool, tmp_path), tmp_path / "out", kv_tokens=90_000, hardware="l4", gpus=1)
+    assert made.code == EXIT["ok"], made.error
+    (engine,) = made.files.profile["engines"].values()
+    law = engine["law"]
+    assert law["basis"] == "measured"
+    assert law["base_ms"] + law.get("sequence_ms", 0.0) == pytest.approx(12.2, rel=0.02)
+    assert law["token_ms"] == pytest.approx(0.1, rel=0.05)
+    assert engine["request_ms"] == pytest.approx(8.0, abs=1.0), "of the 20 ms 12 are an iteration"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -158,7 +198,7 @@ def _spoilt(text: str, number: int, value: str) -> str:
 
 @pytest.mark.quick_sample(24)
 @pytest.mark.parametrize("value", ["1e999", "-7", "NaN", '"x"', ""])
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "inference-perf"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_no_number_that_is_none_comes_through(kind: str, value: str, tmp_path: Path) -> None:
     """Refused with the file named; or nobody reads that number, and the same files come of it."""
     path = sample(kind, tmp_path)
@@ -185,8 +225,8 @@ def test_an_unknown_setting_is_refused(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
-        ("trace", "period_s"), ("vllm", "gpus"), ("vllm-law", "kv_tokens"), ("sageserve", "kv_tokens"),
-        ("guidellm", "most_seqs"), ("inference-perf", "most_tokens"),
+        ("trace", "period_s"), ("rates", "gpus"), ("laws", "kv_tokens"), ("sageserve", "kv_tokens"),
+        ("laws", "most_seqs"), ("laws", "most_tokens"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("value", ["x", "0", "-1", "1e999", "[1]", "true", ""])

@@ -27,9 +27,9 @@ def sweep(drawn: random.Random, sizes: list[tuple[int, int]]) -> list[Json]:
             run: Json = {
                 "model_id": "org/toy", "hardware": "gpu", "completed": 50, "max_concurrency": at_once,
                 "total_input_tokens": 50 * inputs, "total_output_tokens": 50 * outputs,
-                "request_throughput": round(2e4 * at_once / busy / (inputs + 20 * outputs), 6),
+                "request_throughput": round(at_once / (1.2e-3 * (0.2 * inputs + 12 * outputs) * busy**1.5), 6),
             }  # fmt: skip
-            for word, base in (("ttft", 0.2 * inputs), ("tpot", 12.0), ("e2el", 0.2 * inputs + 13 * outputs)):
+            for word, base in (("ttft", 0.2 * inputs), ("tpot", 12.0), ("e2el", 0.2 * inputs + 12 * outputs)):
                 for name, tail in (("mean", 1.2), ("p50", 1.0), ("p90", 1.9), ("p95", 2.4), ("p99", 3.5)):
                     if name in kept:
                         run[f"{name}_{word}_ms".replace("p50", "median")] = base * busy**1.5 * tail
@@ -64,7 +64,7 @@ def counted(runs: list[Json], of: str, percentile: float, limit: float) -> tuple
 def imported(runs: list[Json], folder: Path, price: float = 2.0, **settings: object) -> Files:
     path = folder / "sweep.json"
     path.write_text(json.dumps(runs))
-    made = convert("vllm", path, folder / "out", **settings)
+    made = convert(None, path, folder / "out", **settings)
     assert made.code == EXIT["ok"], made.error
     return made.files.priced(dict.fromkeys(made.files.machine_types, price))
 

@@ -1,4 +1,4 @@
-"""CSV files of Triton's perf_analyzer (``perf_analyzer -m MODEL ... -f FILE.csv``).
+"""CSV files of Triton's perf_analyzer (``perf_analyzer -m MODEL ... -f FILE.csv``) and Model Analyzer.
 
 The columns read are ``Concurrency`` (or ``Request Rate``), ``Inferences/Second``, the components of the mean latency
 (``Client Send`` to ``Client Recv``; or ``Avg latency`` of a ``--verbose-csv`` file) and ``p50 latency`` ...
@@ -10,6 +10,10 @@ concurrency above 1 the table says so (``given.concurrency``).
 
 A file says neither the batch size nor the machine nor the model. A column ``Batch`` or ``Batch Size`` may be put in
 front (without it, the batch is 1), and the name of the file may be ``MODEL@HARDWARE.csv``.
+
+Model Analyzer's file of models (``metrics-model-inference.csv``) has a line per model, client's batch, load and
+configuration: each configuration becomes a variant of the model, by its p99 at the lowest load of each batch, and by
+the most that it answered. Its file of GPUs says memory and power, and no times: it is refused by name.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from hetplan.profiles.imports.words import id_of
 from hetplan.profiles.json_path import shortened_text
 from hetplan.profiles.plain_data import whole_if_it_is
 from hetplan.profiles.read_text import read_text
+from hetplan.profiles.saturation import AT_ONCE, ONE_BY_ONE
 
 __all__ = ["convert", "convert_text"]
 
@@ -50,8 +55,62 @@ _PERCENTILES = ("p50", "p90", "p95", "p99")
 def convert(path: str | os.PathLike[str]) -> tuple[dict[str, Any], None]:
     """The profile of one CSV file; it holds no wish, so there is no SLO."""
     text = read_text(path, wanted="perf_analyzer's CSV file")
+    if "Model Config Path" in (text.splitlines() or [""])[0]:
+        return _analyzed(text, str(path)), None
     variant, _, hardware = Path(path).stem.partition("@")
     return convert_text(text, file=str(path), variant=variant, hardware=hardware), None
+
+
+_THROUGHPUT, _TAIL, _CONFIG = "Throughput (infer/sec)", "p99 Latency (ms)", "Model Config Path"
+
+
+def _analyzed(text: str, file: str) -> dict[str, Any]:
+    """The profile of Model Analyzer's file: a variant for each configuration."""
+    rows = list(enumerate(csv.DictReader(text.splitlines(), restkey="", restval=""), start=2))
+    header = list(rows[0][1]) if rows else []
+    load = next((name for name in _LOADS if name in header), None)
+    if load is None or _TAIL not in header or _THROUGHPUT not in header:
+        why = f"the columns {_LOADS[0]} (or {_LOADS[1]}), {_THROUGHPUT} and {_TAIL}"
+        remedy = "Give metrics-model-inference.csv; the file of GPUs has no times."
+        raise InputError.one(file=file, path="line 1", value=", ".join(header)[:80], why=why, remedy=remedy)
+    profile: dict[str, Any] = {
+        "format": "hetplan/profile/1.0",
+        "sources": {"import": {"kind": "imported", "tool": "Model Analyzer", "note": "p99 alone, no means"}},
+        "hardware": {"server": {"kind": "server", "provides": {}}},
+        "tasks": {}, "variants": {}, "tables": {},
+    }  # fmt: skip
+    groups: dict[tuple[str, str], list[tuple[int, Mapping[str, str]]]] = {}
+    for number, line in rows:
+        if any(line.values()):
+            groups.setdefault((line["Model"], line[_CONFIG]), []).append((number, line))
+    for (model, config), mine in groups.items():
+        task, name = id_of(model, "model"), id_of(config, "model")
+        lowest: dict[float, tuple[int, Mapping[str, str]]] = {}
+        most: dict[float, float] = {}
+        for number, row in mine:
+            size = _number(row, "Batch", file, number)
+            most[size] = max(most.get(size, 0.0), _number(row, _THROUGHPUT, file, number))
+            held = lowest.get(size)
+            if held is None or _number(row, load, file, number) < _number(held[1], load, file, held[0]):
+                lowest[size] = (number, row)
+        sizes = sorted(lowest)
+        best = max(sizes, key=lambda size: most[size])
+        given = max(_number(lowest[size][1], load, file, lowest[size][0]) for size in sizes)
+        said = {"request_rate_qps": given} if load == "Request Rate" else {"concurrency": given} if given > 1 else {}
+        profile["tasks"].setdefault(task, {})
+        profile["tables"][f"{name}-server"] = {
+            "quantity": "latency_ms",
+            "axes": {"batch": [whole_if_it_is(size) for size in sizes]},
+            "p99": [_number(lowest[size][1], _TAIL, file, lowest[size][0]) for size in sizes],
+            **({"given": said} if said else {}), "source": "import", "outside": "refuse",
+        }  # fmt: skip
+        # The p99 is no mean: more may have been answered than batches of that length allow.
+        at_once = AT_ONCE if best > 1 else ONE_BY_ONE
+        allowed = at_once * 1000.0 * best / _number(lowest[best][1], _TAIL, file, lowest[best][0])
+        run = {"hardware": "server", "latency": f"{name}-server", "at": {"batch": whole_if_it_is(best)},
+               "saturation_qps": min(most[best], allowed)}  # fmt: skip
+        profile["variants"][name] = {"task": task, "runs": [run]}
+    return profile
 
 
 def convert_text(text: str, *, file: str, variant: str = "model", hardware: str = "") -> dict[str, Any]:

@@ -15,7 +15,7 @@ import ast
 import csv
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,10 @@ def convert(
 ) -> tuple[dict[str, Any], None]:
     """The hardware and offers of a catalogue; `only` holds accelerators or parts of instance types, between commas."""
     file = os.fspath(path)
+    if is_bill(read_text(path, wanted="a catalogue or a bill").splitlines()[:1]):
+        from hetplan.profiles.imports.focus import convert_bill
+
+        return convert_bill(Path(path), region=region, only=only), None
     every = _rows(Path(path), file)
     rows = list(_chosen(every, region, [one.strip() for one in only.split(",") if one.strip()]))
     if not rows:
@@ -70,6 +74,11 @@ def _some(names: Iterable[str]) -> str:
     sorted_names = sorted(name for name in names if name)
     more = f" and {len(sorted_names) - 8} more" if len(sorted_names) > 8 else ""
     return (", ".join(sorted_names[:8]) + more) or "none"
+
+
+def is_bill(lines: Sequence[str]) -> bool:
+    """Whether the first of these lines has the columns of a bill as FOCUS has it."""
+    return {"BillingCurrency", "PricingUnit", "ListUnitPrice"} <= set(next(csv.reader(lines), []))
 
 
 def is_catalogue(header: Iterable[str]) -> bool:

@@ -2,7 +2,8 @@
 
 Read are Azure's CSV of 2023 (TIMESTAMP, ContextTokens, GeneratedTokens), BurstGPT's CSV (Timestamp, Request tokens,
 Response tokens) and Mooncake's JSON lines (timestamp in ms, input_length, output_length, hash_ids of blocks of 512
-tokens, by which the part of an input that came before is found in the cache).
+tokens, by which the part of an input that came before is found in the cache). Also AIBrix's workloads (a line per
+moment in ms, with its requests), and ServeGen's windows of lengths: these say no rate, so `rate_qps` does.
 
 The lengths go into `mix.observed`, at most 3,000 of them, taken evenly along tokens in and out: requests are drawn from
 them as they are, and the bins, cut where equally many tokens lie between, are the classes of the program. So nothing
@@ -15,6 +16,7 @@ import csv
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -22,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from hetplan.errors import InputError
+from hetplan.profiles.read_json import read_json
 from hetplan.profiles.read_text import read_text
 
 __all__ = ["MOST_LENGTHS", "Request", "convert", "read_requests", "wish_of"]
@@ -37,18 +40,72 @@ Request = tuple[float, int, int, int]
 """Seconds, tokens in, tokens out, tokens in that are in the cache."""
 
 
-def convert(path: str | os.PathLike[str], *, app: str = "text", task: str = "chat") -> tuple[None, dict[str, Any]]:
+def convert(
+    path: str | os.PathLike[str], *, app: str = "text", task: str = "chat", rate_qps: float = 0.0
+) -> tuple[None, dict[str, Any]]:  # fmt: skip
     """The SLO of a trace; it holds no measurement, so there is no profile. Imported models are tasks by their names."""
     file = os.fspath(path)
-    lines = read_text(path, wanted="a trace").splitlines()
-    wish = wish_of(list(read_requests(lines, file)), file=file)
+    text = read_text(path, wanted="a trace")
+    lines = text.splitlines()
+    windows = _windows(text, file) if len(lines) < 2 or not lines[0].rstrip().endswith("}") else []
+    if windows and not rate_qps:
+        why = "requests per second: windows of lengths say none"
+        raise InputError.one(file=file, why=why, remedy="Add --set rate_qps=5, of this client or of all.")
+    requests = windows or list(read_requests(lines, file))
+    if rate_qps and windows:
+        requests = [(number / rate_qps, *one[1:]) for number, one in enumerate(requests)]
+    wish = wish_of(requests, file=file)
     (said,) = wish["apps"].values()
     return None, {**wish, "apps": {app: {**said, "runs": {"task": task}}}}
 
 
+_PAIR = re.compile(r"([0-9]+)\s*:\s*([0-9.eE+-]+)")
+"""Tokens and their share, of a Python dict in a string: read as numbers, never run."""
+
+
+def _windows(text: str, file: str) -> list[Request]:
+    """ServeGen's windows as requests, lengths in and out independent; nothing where it is no such file."""
+    if not text.lstrip().startswith("{"):
+        return []
+    document = read_json(text.encode(), file=file)
+    held = [one for one in document.values() if isinstance(one, dict) and "input_tokens" in one]
+    if not held or len(held) < len(document):
+        return []
+    random, found = np.random.default_rng(0), list[Request]()
+    for number, window in enumerate(held):
+        sides = []
+        for name in ("input_tokens", "output_tokens"):
+            pairs = [(int(tokens), float(share)) for tokens, share in _PAIR.findall(str(window.get(name, "")))]
+            total = math.fsum(share for _, share in pairs)
+            if not pairs or not 0.5 < total < 1.5:
+                raise _wrong(file, number + 1, f"{name}: shares that sum to {total:g}")
+            share = np.array([one for _, one in pairs])
+            sides.append(
+                random.choice([tokens for tokens, _ in pairs], MOST_LENGTHS // len(held), p=share / share.sum())
+            )
+        found += [(0.0, int(i), int(o), 0) for i, o in zip(*sides, strict=True)]
+    return found
+
+
+def _workload(lines: Sequence[str], file: str) -> Iterator[Request]:
+    """AIBrix's workload: several requests a moment, in milliseconds."""
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            moment = _finite(float(row["timestamp"])) / 1e3
+            for one in row["requests"]:
+                yield moment, int(one["Prompt Length"]), int(one["Output Length"]), 0
+        except (KeyError, TypeError, ValueError, OverflowError):
+            raise _wrong(file, number, line[:80]) from None
+
+
 def read_requests(lines: Sequence[str], file: str) -> Iterator[Request]:
     """The requests of a trace, in the order of its lines."""
-    return _mooncake(lines, file) if lines and lines[0].lstrip().startswith("{") else _table(lines, file)
+    if not lines or not lines[0].lstrip().startswith("{"):
+        return _table(lines, file)
+    return _workload(lines, file) if '"requests"' in lines[0] else _mooncake(lines, file)
 
 
 def _table(lines: Sequence[str], file: str) -> Iterator[Request]:

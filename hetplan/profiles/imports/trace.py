@@ -6,6 +6,7 @@ Read are:
 - what Prometheus answers to a range query (JSON): one rate per step; several series are added up;
 - CSV with rates: ``start_s`` and ``rate_qps``; or a column of times at equal steps, beside ``rate``, ``rate_qps``,
   ``qps`` or ``rps``;
+- ServeGen's chunks: lines without a header of start, rate, variation, law and two shapes of gaps;
 - CSV with a column of times (``arrival_s``, ``arrival_ms``, ``timestamp``, ``time`` or ``ts``, or the one that
   ``column`` names): seconds, milliseconds since 1970, or dates.
 
@@ -79,6 +80,8 @@ def convert(
         elif "ContextTokens" in header or "Request tokens" in header or text.lstrip().startswith("{"):
             kind, requests = "requests", list(read_requests(text.splitlines(), file))
             times = np.sort(np.array([one[0] for one in requests]))
+        elif len(header) == 6 and _is_number(header[0]) and _is_number(header[1]):
+            kind, (step, rates) = "rates", _chunk(text, file)
         elif of_rates := next((name for name in header if name.lower() in _RATES), None):
             kind, (step, rates, origin) = "rates", _rates_at(text, (column, of_rates), file)
         else:
@@ -230,6 +233,28 @@ def _rates(text: str, file: str) -> tuple[float, Floats]:
     return found.period_s, np.array(found.rates_qps)
 
 
+def _is_number(cell: str) -> bool:
+    try:
+        return math.isfinite(float(cell))
+    except ValueError:
+        return False
+
+
+def _chunk(text: str, file: str) -> tuple[float, Floats]:
+    """The step and the rates of a client of ServeGen; where its law is empty nothing came."""
+    rows = [row for row in csv.reader(text.splitlines()) if row]
+    for number, row in enumerate(rows, start=1):
+        if len(row) != 6 or not _is_number(row[0]) or not _is_number(row[1]) or float(row[1]) < 0:
+            raise InputError.one(file=file, path=f"line {number}", value=",".join(row)[:80],
+                                 why="start, rate, variation, law, two shapes",
+                                 remedy="Mend or remove the line.")  # fmt: skip
+    starts = np.array([float(row[0]) for row in rows])
+    gaps = np.diff(starts)
+    if len(starts) < 2 or not gaps.min() > 0 or float(np.ptp(gaps)) > _UNEVEN * float(gaps.mean()):
+        raise InputError.one(file=file, why="two steps or more, equally long", remedy="Give the whole chunk.")
+    return float(gaps.mean()), np.array([float(row[1]) for row in rows])
+
+
 def _rates_at(text: str, columns: tuple[str, str], file: str) -> tuple[float, Floats, float | None]:
     """The step, the rates and the first moment (where it is a date) of a CSV file with a column of each."""
     times = _times(text, columns[0], file)
@@ -264,7 +289,7 @@ def _times(text: str, column: str, file: str) -> Floats:
     if not chosen or (column and column not in names):
         raise InputError.one(
             file=file, path="line 1", value=", ".join(names), why=f"a column {column or 'of times'}",
-            remedy=f"Name one of {', '.join(_TIMES)}; or say which: hetplan import trace {file} --set column=NAME.",
+            remedy=f"Name one of {', '.join(_TIMES)}; or say which: --as trace --set column=NAME.",
         )  # fmt: skip
     reader.fieldnames = names
     found = [_moment(row[chosen], number, file) for number, row in enumerate(reader, start=2)]

@@ -159,7 +159,7 @@ def test_the_command_writes_the_files_and_says_what_it_found(tmp_path: Path) -> 
 
     from hetplan.cli.app import build_app
 
-    asked = ["import", "trace", str(prometheus(tmp_path)), "-o", str(tmp_path / "out"), "--set", "app=web"]
+    asked = ["import", str(prometheus(tmp_path)), "-o", str(tmp_path / "out"), "--set", "app=web"]
     ran = CliRunner().invoke(build_app(), asked)
     assert ran.exit_code == 0, ran.output
     assert "rates in steps of 60 s" in ran.output
