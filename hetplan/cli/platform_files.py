@@ -201,7 +201,7 @@ def _refuse(missed: list[Line], choice: Choice) -> None:
 
 def write_template(out: Output, files: list[Path], target: str, output: str, site_file: Path | None) -> None:
     """Write site.toml with every line that the target needs for this plan; what is not known is "?"."""
-    from hetplan.executor.render.site import template
+    from hetplan.executor.render.template import template
     from hetplan.profiles.plan_file import write_atomically
 
     site, plan, inputs = _read(files, site_file, None)

@@ -105,7 +105,12 @@ def test_text_goes_by_weights_that_were_searched(tmp_path: Path) -> None:
 def test_a_template_has_a_line_for_all_that_is_not_known(tmp_path: Path) -> None:
     wish = easy()
     given = written(tmp_path, wish, "")
-    for target, words in (("kubernetes", "instance_type"), ("haproxy", "addresses"), ("systemd", "command")):
+    for target, words in (
+        ("kubernetes", "instance_type"),
+        ("haproxy", "addresses"),
+        ("systemd", "command"),
+        ("kserve", "model_uri"),
+    ):
         ran = command("render", *given, "--to", target, "--site-template")
         assert ran.code == EXIT["ok"], ran
         assert words in ran.out
