@@ -149,6 +149,12 @@ def test_slips_are_named(more: tuple[str, ...], words: str, tmp_path: Path) -> N
     assert words in ran.err
 
 
+def test_a_router_of_ones_own_is_not_haproxy(tmp_path: Path) -> None:
+    ran = rendered(tmp_path, written(tmp_path, easy(), site_of(easy())), "--set", "rule=own")
+    assert ran.code == EXIT["infeasible"]
+    assert "HAProxy is the router here" in ran.err
+
+
 def test_one_period_of_a_day_is_rendered_by_its_name(tmp_path: Path) -> None:
     wish = tiny("fleet").provides({"gpu": 1})
     labels = {name: {"pool": name} for name in wish.machine_types}

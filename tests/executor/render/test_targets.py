@@ -216,6 +216,10 @@ def test_the_shipped_examples_are_rendered_or_refused_with_the_way_out(name: str
     assert kept
     if rules & {"queue-slack/1", "path-shares/1", "chosen-plan/1"} or target not in ("kubernetes", "haproxy"):
         return
+    if any(group.role != "whole" for group in fleet.groups):
+        with pytest.raises(CannotRender, match="prefills and decodes apart"):
+            choose(target, plan, fleet, "split")
+        return
     files = render(target, choose(target, plan, fleet, "split").fleet, site)
     assert {one["name"]: one["replicas"] for one in read(target, files)} == {g.name: g.count for g in fleet.groups}
     priced = sum(group.count / group.per_machine * (group.price_per_hour or 0.0) for group in fleet.groups)
