@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["render_platform", "write_template"]
 
+MARK = b"# hetplan: "
+"""How each rendered file begins."""
 SEEDS = 3
 """Runs of the plan under another rule: enough for an interval."""
 POWERS = (1.0, 2.0, 2.5, 3.0, 1.5)
@@ -34,23 +36,29 @@ def render_platform(
     out: Output, files: list[Path], target: str, folder: str, site_file: Path | None, given: dict[str, Any]
 ) -> None:
     """Write a plan as files of a platform."""
-    from hetplan.executor.render import EXPERIMENTAL, SETTINGS, render
+    from hetplan.executor.render import EXPERIMENTAL, SETTINGS, refusals, render
     from hetplan.executor.render.groups import groups
+    from hetplan.executor.render.names import CannotRender
     from hetplan.executor.render.rules import RULES, choose
 
-    known = ("rule", "period", *SETTINGS.get(target, ()))
-    for name in given.keys() - set(known):
-        why, remedy = f"no setting of {target}", f"Known: {', '.join(known)}."
-        raise InputError.one(file="--set", path=name, value=given[name], why=why, remedy=remedy)
-    if given.get("rule", RULES[0]) not in RULES:
-        remedy = f"Choose one of {', '.join(RULES)}."
-        raise InputError.one(file="--set", path="rule", value=given["rule"], why="no such rule", remedy=remedy)
+    known: dict[str, tuple[str, ...]] = {"rule": RULES, "period": ()}
+    known |= {name: (value,) for name, value in SETTINGS.get(target, {}).items()}
+    for name, value in given.items():
+        if name not in known:
+            why, remedy = f"no setting of {target}", f"Known: {', '.join(known)}."
+            raise InputError.one(file="--set", path=name, value=value, why=why, remedy=remedy)
+        if known[name] and value not in known[name]:
+            remedy = f"Choose one of {', '.join(known[name])}."
+            raise InputError.one(file="--set", path=name, value=value, why=f"no such {name}", remedy=remedy)
     if folder == "-":
         raise InputError.one(file="-o", why="a folder is needed", remedy="Add -o deploy.")
     site, plan, inputs = _read(files, site_file, given.pop("period", None))
     if inputs.digests.get("profile", plan.inputs.profile) != plan.inputs.profile:
         out.warn("the plan was made from another profile: times, prices and amounts are those of this one")
-    fleet, rule = groups(plan, inputs, site), given.pop("rule", None)
+    rule = given.pop("rule", None)
+    if faults := refusals(target, plan, inputs, site, rule, **given):
+        raise CannotRender.of(faults)
+    fleet = groups(plan, inputs, site)
     if target in EXPERIMENTAL:
         out.warn(f"{target} is experimental: no run of it on its platform is recorded yet")
     searched = rule in ("weighted-least", "split") and any(group.makes_text for group in fleet.groups)
@@ -64,7 +72,8 @@ def render_platform(
     if best.missed:
         _refuse(best.missed, choice)
     made = render(target, replace(choice.fleet, verdicts=verdicts), site, **given)
-    _write(Path(folder), made)
+    for old in _write(Path(folder), made):
+        out.warn(f"{old} is of an earlier plan, and was left there")
     for app, verdict in verdicts.items():
         out.people.line(f"{app}: {verdict}")
     names = ", ".join(made) if len(made) < 4 else f"{len(made)} files"
@@ -89,12 +98,15 @@ def _read(files: list[Path], site_file: Path | None, period: object) -> tuple[Si
     return site, plan, inputs
 
 
-def _write(folder: Path, made: Mapping[str, str]) -> None:
+def _write(folder: Path, made: Mapping[str, str]) -> list[Path]:
+    """Write the files; returns those there that another plan was written to, and this one is not."""
     from hetplan.profiles.plan_file import write_atomically
 
+    old = [one for one in folder.rglob("*") if one.is_file() and str(one.relative_to(folder)) not in made]
     for name, text in made.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / name, text.encode())
+    return sorted(one for one in old if one.open("rb").read(len(MARK)) == MARK)
 
 
 @dataclass(frozen=True)
@@ -189,7 +201,7 @@ def _refuse(missed: list[Line], choice: Choice) -> None:
 
 def write_template(out: Output, files: list[Path], target: str, output: str, site_file: Path | None) -> None:
     """Write site.toml with every line that the target needs for this plan; what is not known is "?"."""
-    from hetplan.executor.render.site import template
+    from hetplan.executor.render.template import template
     from hetplan.profiles.plan_file import write_atomically
 
     site, plan, inputs = _read(files, site_file, None)

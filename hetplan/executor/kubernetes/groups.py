@@ -6,10 +6,8 @@ different where the ids differ.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from hashlib import sha256
 
 from hetplan.errors import InputError
 from hetplan.executor.units import Unit, named
@@ -20,9 +18,7 @@ __all__ = [
     "LABEL_PART",
     "LEAVING",
     "Group",
-    "dns_name",
     "grouped",
-    "label_value",
     "labels",
     "selector",
 ]
@@ -113,40 +109,12 @@ def _alike(units: list[Unit]) -> Unit:
     return first
 
 
-_MOST = 52
-"""A label may have 63 letters; a pod's name adds up to 11 to its Deployment's."""
-
 LEAVING = "/tmp/hetplan-leaving"
 """A file that is there while a pod ends: it is not ready any more, and serves on until nobody asks it."""
 
 LABEL_INSTANCE = "app.kubernetes.io/instance"
 LABEL_PART = "app.kubernetes.io/component"
 LABEL_GROUP = "hetplan/group"
-
-
-def dns_name(*ids: str, distinct_by: str = "") -> str:
-    """The ids joined by "-" as a DNS label, and a digest that keeps apart what would come out the same.
-
-    >>> dns_name("prod", "w1"), dns_name("prod", "w_1.a")
-    ('prod-w1-caa31d', 'prod-w-1-a-69fbdf')
-    >>> dns_name("1", "w" * 63)[:8], len(dns_name("1", "w" * 63))
-    ('x1-wwwww', 52)
-    """
-    plain = re.sub(r"[^a-z0-9-]+", "-", "-".join(ids).lower()).strip("-")
-    if not plain[:1].isalpha():
-        plain = f"x{plain}"
-    # A separator that no id can hold: ("a-b", "c") is not ("a", "b-c").
-    mark = sha256("\0".join((*ids, distinct_by)).encode()).hexdigest()[:6]
-    return f"{plain[: _MOST - 7].rstrip('-')}-{mark}"
-
-
-def label_value(name: str) -> str:
-    """An id as the value of a label, which ends with a letter or a digit.
-
-    >>> label_value("prod.eu_1"), label_value("prod-")
-    ('prod.eu_1', 'prod-54ccca')
-    """
-    return name if name[-1:].isalnum() else dns_name(name)
 
 
 def labels(instance: str, part: str, group: str | None = None) -> dict[str, str]:

@@ -27,11 +27,10 @@ from hetplan.executor.kubernetes.groups import (
     LABEL_PART,
     LEAVING,
     Group,
-    dns_name,
-    label_value,
     labels,
 )
 from hetplan.executor.kubernetes.settings import KubernetesSettings, WorkerPod
+from hetplan.executor.render.names import label_value, marked_name
 from hetplan.executor.secrets import TOKEN_FILE, token_of
 from hetplan.executor.tls import TLS, WORKER_NAME, tls_folder
 from hetplan.executor.units import Unit
@@ -81,7 +80,7 @@ class Manifests:
         if not held:
             return None
         data = {name: b64encode(content).decode() for name, content in held.items()}
-        name = dns_name(self.hosts.name, "keys", distinct_by=digest(data))
+        name = marked_name(self.hosts.name, "keys", distinct_by=digest(data))
         return self._object("v1", "Secret", name, labels(self.instance, "keys")) | {"type": "Opaque", "data": data}
 
     def group(self, group: Group) -> list[Json]:
@@ -134,7 +133,7 @@ class Manifests:
     def _shield(self) -> Json:
         """Workers are reached by the router, and by whom hosts.toml names."""
         marks, router = labels(self.instance, "worker"), _selected(labels(self.instance, "router"))
-        name = dns_name(self.hosts.name, "workers", distinct_by="network")
+        name = marked_name(self.hosts.name, "workers", distinct_by="network")
         peers = [{"podSelector": {"matchLabels": router}}, *(dict(one) for one in self.settings.network_allow)]
         peers += [_PROMETHEUS] if self.settings.service_monitor else []
         spec = {
@@ -161,12 +160,12 @@ class Manifests:
 
     def group_object(self, group: Group) -> str:
         """The name that a group's objects share."""
-        return dns_name(self.hosts.name, group.unit.worker, distinct_by=group.name)
+        return marked_name(self.hosts.name, group.unit.worker, distinct_by=group.name)
 
     @property
     def router_object(self) -> str:
         """The name that the router's objects share."""
-        return dns_name(self.hosts.name, "router", distinct_by="router")
+        return marked_name(self.hosts.name, "router", distinct_by="router")
 
     def address(self, name: str) -> str:
         """Where a Service is reached within the cluster."""

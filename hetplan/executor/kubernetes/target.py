@@ -26,11 +26,12 @@ from hetplan.executor.kubernetes.cluster_state import (
     same_template,
     troubles_of,
 )
-from hetplan.executor.kubernetes.groups import LABEL_GROUP, Group, dns_name, group_name, grouped, labels, selector
+from hetplan.executor.kubernetes.groups import LABEL_GROUP, Group, group_name, grouped, labels, selector
 from hetplan.executor.kubernetes.kubectl import Away, Kubectl, Modified
 from hetplan.executor.kubernetes.lease import Lease
 from hetplan.executor.kubernetes.manifests import WAVES, Manifests
 from hetplan.executor.kubernetes.settings import KubernetesSettings
+from hetplan.executor.render.names import marked_name
 from hetplan.executor.target import Setting, TargetFailed, TargetRefused, UnitHealth
 from hetplan.executor.units import Endpoint, Seen, Unit
 from hetplan.profiles.validate import validate
@@ -68,7 +69,7 @@ class Kubernetes:
     @contextmanager
     def hold(self, what: str, *, wait_s: float) -> Iterator[None]:
         """Nobody else changes this deployment meanwhile, from whichever machine and state folder."""
-        name = dns_name(self.hosts.name, "apply", distinct_by="lease")
+        name = marked_name(self.hosts.name, "apply", distinct_by="lease")
         marks = labels(self.manifests.instance, "lease")
         with Lease(self.kubectl, name, marks, what=what, home=self._folder, wait_s=wait_s) as lease:
             self._lease = lease

@@ -10,10 +10,15 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from hetplan.executor.render.groups import Fleet
+from hetplan.errors import Fault
+from hetplan.executor.render.groups import Fleet, groups
+from hetplan.executor.render.names import CannotRender
+from hetplan.executor.render.rules import choose
 from hetplan.executor.render.site import Site
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan
 
-__all__ = ["EXPERIMENTAL", "SETTINGS", "TARGETS", "read", "render"]
+__all__ = ["EXPERIMENTAL", "SETTINGS", "TARGETS", "read", "refusals", "render"]
 
 TARGETS: Mapping[str, str] = {
     "kubernetes": "hetplan.executor.render.kubernetes",
@@ -29,14 +34,29 @@ TARGETS: Mapping[str, str] = {
 """Target -> the module that renders for it."""
 EXPERIMENTAL = frozenset(TARGETS) - {"kubernetes", "haproxy", "systemd"}
 """Targets of which no run on their platform is recorded yet."""
-SETTINGS: Mapping[str, tuple[str, ...]] = {"kubernetes": ("nodes", "quota")}
-"""What each target is told beside the rule and the period."""
+SETTINGS: Mapping[str, Mapping[str, str]] = {"kubernetes": {"nodes": "karpenter", "quota": "kueue"}}
+"""What each target may be told beside the rule and the period, and the value of each."""
 
 
 def render(target: str, fleet: Fleet, site: Site, **settings: Any) -> dict[str, str]:
     """The files of a target by name; `CannotRender` with every reason why there are none."""
     files: dict[str, str] = import_module(TARGETS[target]).render(fleet, site, **settings)
     return files
+
+
+def refusals(target: str, plan: Plan, inputs: Inputs, site: Site, rule: str | None, **settings: Any) -> list[Fault]:
+    """Every reason why a plan cannot be rendered, whether the files, site.toml or the rule are to blame."""
+    faults = list[Fault]()
+    fleet = groups(plan, inputs, site, faults)
+    try:
+        fleet = choose(target, plan, fleet, rule).fleet
+    except CannotRender as error:
+        faults += error.faults
+    try:
+        render(target, fleet, site, **settings)
+    except CannotRender as error:
+        faults += error.faults
+    return list(dict.fromkeys(faults))
 
 
 def read(target: str, files: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -178,13 +178,15 @@ class Fleet:
         return [*lines, *(f"warning: {one}" for one in self.warnings)]
 
 
-def groups(plan: Plan, inputs: Inputs, site: Site) -> Fleet:
-    """A plan as groups; `CannotRender` with all that neither the files nor site.toml say."""
+def groups(plan: Plan, inputs: Inputs, site: Site, faults: list[Fault] | None = None) -> Fleet:
+    """A plan as groups; `CannotRender` (or in `faults`) all that neither the files nor site.toml say."""
     reading = _Reading(plan, inputs, site)
     for place, period in enumerate(plan.periods):
         reading.read(place, period)
     found = reading.finished()
-    if reading.faults:
+    if faults is not None:
+        faults += reading.faults
+    elif reading.faults:
         raise CannotRender.of(reading.faults)
     summary = plan.summary
     priced = [one.price_per_hour for one in found]

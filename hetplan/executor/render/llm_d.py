@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hetplan.errors import Fault
-from hetplan.executor.render.groups import Application, Fleet, Group
+from hetplan.executor.render.groups import Fleet, Group
 from hetplan.executor.render.haproxy import bounds
 from hetplan.executor.render.kubernetes import deployments
 from hetplan.executor.render.names import CannotRender, Json, comment, documents, objects_of
@@ -39,13 +39,11 @@ def render(fleet: Fleet, site: Site) -> dict[str, str]:
     """One file for `kubectl apply -f`, and the configuration of each pool's picker."""
     faults = list(of_images(fleet, site))
     for group in fleet.groups:
-        if not group.makes_text or group.role != "whole":
-            why = (
-                "makes no text" if not group.makes_text else f"does {group.role} alone, and pools split between equals"
-            )
-            faults.append(
-                Fault("plan", "$.workers", group.model, f"{group.name} {why}", "Render for kserve or dynamo.")
-            )
+        if not group.makes_text or group.role != "whole" or len(group.apps) != 1:
+            why = f"{group.name} makes no text, does {group.role} alone, or serves no or several applications"
+            faults.append(Fault("plan", "$.workers", group.model, why, "Render for kserve or dynamo."))
+    if faults:
+        raise CannotRender.of(faults)
     places = nodes_by_group(fleet, site, faults)
     objects: list[Json] = []
     for group in fleet.groups:
@@ -94,7 +92,7 @@ def _pool(fleet: Fleet, site: Site, group: Group, places: Mapping[str, Nodes], f
 
 def _picker(fleet: Fleet, site: Site, group: Group) -> str:
     """The values of a picker: the cap of each replica, the time in the queue and its length."""
-    app: Application = fleet.apps[group.apps[0]]
+    (app,) = (fleet.apps[name] for name in group.apps)
     wait, most = bounds(app, (group,), site.hop_ms)
     cap = {"concurrencyMode": "requests", "maxConcurrency": group.concurrency, "headroom": 0.0}
     flow: Json = {"saturationDetector": {"pluginRef": "concurrency-detector"}}

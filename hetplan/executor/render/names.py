@@ -22,6 +22,7 @@ __all__ = [
     "documents",
     "haproxy_word",
     "label_value",
+    "marked_name",
     "objects_of",
     "slice_of",
     "systemd_word",
@@ -52,24 +53,38 @@ def dns_name(*ids: str, taken: Iterable[str] = ()) -> str:
     >>> dns_name("chat", "llama-3.1", "l4"), dns_name("Chat", "l4")
     ('chat-llama-3-1-l4', 'chat-l4')
     >>> dns_name("a.b", taken=["a-b"]), dns_name("7b"), len(dns_name("w" * 80))
-    ('a-b-2e7336', 'x7b', 52)
+    ('a-b-b3dcef', 'x7b', 52)
     """
-    whole = "-".join(ids)
-    plain = re.sub(r"-+", "-", re.sub(r"[^a-z0-9]", "-", whole.lower())).strip("-")
-    plain = plain if plain[:1].isalpha() else f"x{plain}"
-    if len(plain) <= MOST_LETTERS and plain not in set(taken):
-        return plain
-    mark = sha256("\0".join(ids).encode()).hexdigest()[:6]
-    return f"{plain[: MOST_LETTERS - 7].rstrip('-')}-{mark}"
+    plain = _plain(ids)
+    return plain if len(plain) <= MOST_LETTERS and plain not in set(taken) else marked_name(*ids)
+
+
+def marked_name(*ids: str, distinct_by: str = "") -> str:
+    """The ids as a DNS label with a digest that keeps apart what would come out the same.
+
+    >>> marked_name("prod", "w1"), marked_name("prod", "w_1.a")
+    ('prod-w1-caa31d', 'prod-w-1-a-69fbdf')
+    >>> marked_name("1", "w" * 63)[:8], len(marked_name("1", "w" * 63))
+    ('x1-wwwww', 52)
+    """
+    # A separator that no id can hold: ("a-b", "c") is not ("a", "b-c").
+    mark = sha256("\0".join((*ids, distinct_by)).encode()).hexdigest()[:6]
+    return f"{_plain(ids)[: MOST_LETTERS - 7].rstrip('-')}-{mark}"
+
+
+def _plain(ids: Sequence[str]) -> str:
+    """The ids in the letters of a DNS label, which starts with one."""
+    plain = re.sub(r"[^a-z0-9]+", "-", "-".join(ids).lower()).strip("-")
+    return plain if plain[:1].isalpha() else f"x{plain}"
 
 
 def label_value(name: str) -> str:
     """An id as the value of a label, which ends with a letter or a digit.
 
     >>> label_value("prod.eu_1"), label_value("prod-")
-    ('prod.eu_1', 'prod-e1b895')
+    ('prod.eu_1', 'prod-54ccca')
     """
-    return name if name[-1:].isalnum() else dns_name(name, taken=[dns_name(name)])
+    return name if name[-1:].isalnum() else marked_name(name)
 
 
 def comment(lines: Sequence[str], sign: str = "#") -> str:

@@ -35,8 +35,8 @@ def render(fleet: Fleet, site: Site) -> dict[str, str]:
             faults.append(Fault(FILE, f"$.models.{model}.deployment", "nothing", "nothing says which application it is",
                                 f"Add [models.{model}] {line}."))  # fmt: skip
     for group in fleet.groups:
-        if group.machines_per_worker > 1 or len(group.apps) > 1 or group.role != "whole":
-            why = f"{group.name} takes several machines, serves several applications, or does {group.role} alone"
+        if group.machines_per_worker > 1 or len(group.apps) != 1 or group.role != "whole":
+            why = f"{group.name} takes several machines, serves no or several applications, or does {group.role} alone"
             faults.append(Fault("plan", "$.workers", group.model, why, "Render for llm-d or kubernetes."))
     places = nodes_by_group(fleet, site, faults)
     serve = {

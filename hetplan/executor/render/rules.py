@@ -71,8 +71,11 @@ def choose(target: str, plan: Plan, fleet: Fleet, asked: str | None = None, *, p
     A replica of text has its speed to this power as its weight, and its part of a split: both have to be searched.
     """
     faults, rules, kept = list[Fault](), dict[str, str](), dict[str, Asked]()
-    if asked == OWN and target != "haproxy":
+    if asked == OWN:
         held = [_needs_router(app, _HOLDS, ()) for app in fleet.apps.values() if app.rule == "queue-slack/1"]
+        if target == "haproxy":
+            why = "HAProxy is the router here"
+            held = [Fault("--set", "rule", OWN, why, "Name another rule, or render for another target.")]
         if held:
             raise CannotRender.of(held)
         return Choice(replace(fleet, rules=dict.fromkeys(fleet.apps, OWN)), plan)
@@ -144,6 +147,9 @@ def _kept(
         return None
     if app.rule == "queue-slack/1":
         faults.append(_needs_router(app, _HOLDS, ()))
+        return None
+    if any(group.role != "whole" for group in groups) and target not in ("kserve", "dynamo"):
+        faults.append(_needs_router(app, "it prefills and decodes apart", ["--to dynamo or kserve"]))
         return None
     unlike = len({(group.model, group.hardware, group.role) for group in groups}) > 1
     if front == "picker":

@@ -5,9 +5,7 @@ A plan gives ids and numbers; the people who run the platform say what stands be
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,12 +15,10 @@ from pydantic import Field, StringConstraints
 
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.fields import Count, Id, Key, Model, Named, NonNegative, Positive, PositiveCount
-from hetplan.profiles.plan import Plan
-from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_text import read_text
 from hetplan.profiles.validate import validate
 
-__all__ = ["Edge", "HardwareSite", "ModelSite", "SecretRef", "Site", "read_site", "template"]
+__all__ = ["FILE", "UNKNOWN", "Edge", "HardwareSite", "ModelSite", "SecretRef", "Site", "read_site"]
 
 FILE, UNKNOWN = "site.toml", "?"
 Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
@@ -149,38 +145,3 @@ def _unknown(value: Any, path: str) -> Iterator[str]:
     elif isinstance(value, list):
         for place, one in enumerate(value):
             yield from _unknown(one, f"{path}[{place}]")
-
-
-def template(plan: Plan, profile: Profile, site: Site, target: str) -> str:
-    """The file with every line that a target needs for a plan; what nobody knows is "?".
-
-    What the file at hand says already stays out: its lines are added to it.
-    """
-    workers = [*plan.workers, *(worker for part in (plan.parts or {}).values() for worker in part.workers)]
-    models = dict.fromkeys(load.variant or load.node or load.id for worker in workers for load in worker.loads)
-    own = target == "systemd"
-    lines = [] if site.models or site.hardware else [f'name = "{site.name}"']
-    if target not in ("haproxy", "systemd", "compose") and site.cloud == "none":
-        lines += ['cloud = "none"  # gke, eks, aks, karpenter', f'namespace = "{site.namespace}"']
-    for model in models:
-        known = site.model(model)
-        if (known.command if own else known.image) in ((), None):
-            lines += ["", f"[models.{_bare(model)}]", f'command = ["{UNKNOWN}"]' if own else f'image = "{UNKNOWN}"']
-            lines += [f"port = {known.port}", f'health = "{known.health}"']
-    for name in dict.fromkeys(worker.hardware for worker in workers):
-        hardware, machine = profile.hardware.get(name), site.machine(name)
-        if hardware is None or name in site.hardware:
-            continue
-        lines += ["", f"[hardware.{_bare(name)}]"]
-        if "gpu" not in hardware.provides and hardware.kind != "cpu":
-            lines.append(f'gpus = "{UNKNOWN}"')
-        if target == "haproxy":
-            lines.append(f'addresses = ["{UNKNOWN}"]')
-        elif target not in ("systemd", "compose") and not machine.selector:
-            lines.append(f'instance_type = "{UNKNOWN}"  # or gpu_product, or selector')
-    return "\n".join(lines).strip() + "\n"
-
-
-def _bare(name: str) -> str:
-    """A name as a key of TOML."""
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)

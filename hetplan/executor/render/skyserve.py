@@ -28,11 +28,11 @@ def render(fleet: Fleet, site: Site) -> dict[str, str]:
     faults = list(of_images(fleet, site))
     files: dict[str, str] = {}
     for group in fleet.groups:
-        if len(group.apps) > 1 or group.machines_per_worker > 1 or group.role != "whole":
-            why = f"{group.name} serves several applications, takes several machines, or does {group.role} alone"
+        if len(group.apps) != 1 or group.machines_per_worker > 1 or group.role != "whole":
+            why = f"{group.name} serves no or several applications, takes several machines, or does {group.role} alone"
             faults.append(Fault("plan", "$.workers", group.model, why, "Render for kubernetes, kserve or dynamo."))
             continue
-        app = fleet.apps[group.apps[0]]
+        (app,) = (fleet.apps[name] for name in group.apps)
         share = weights(app, fleet.of_app(app.name))[group.name] / WHOLE
         try:
             made = _service(site, group, faults)

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from hetplan.errors import InputError
 from hetplan.executor.hosts_file import HostsFile, Security, read_hosts
-from hetplan.executor.kubernetes.groups import LEAVING, Group, dns_name, grouped, label_value
+from hetplan.executor.kubernetes.groups import LEAVING, Group, grouped
 from hetplan.executor.kubernetes.manifests import Manifests
 from hetplan.executor.kubernetes.settings import KubernetesSettings
+from hetplan.executor.render.names import label_value, marked_name
 from hetplan.executor.units import LoadSpec, Unit, named
 from hetplan.profiles.read_plan import read_plan
 
@@ -303,13 +304,13 @@ IDS = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,62}", fullmatch=True)
 @settings(max_examples=200)
 @given(first=IDS, second=IDS, other=IDS)
 def test_names_are_labels_and_different_for_different_ids(first: str, second: str, other: str) -> None:
-    name = dns_name(first, second)
+    name = marked_name(first, second)
     assert re.fullmatch(r"[a-z]([a-z0-9-]{0,50}[a-z0-9])", name)
     if second != other:
-        assert name != dns_name(first, other)
+        assert name != marked_name(first, other)
     assert re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", label_value(first))
 
 
 def test_names_tell_apart_where_an_id_ends() -> None:
-    assert dns_name("a-b", "c") != dns_name("a", "b-c")
-    assert dns_name("w_1") != dns_name("w-1")
+    assert marked_name("a-b", "c") != marked_name("a", "b-c")
+    assert marked_name("w_1") != marked_name("w-1")

@@ -50,6 +50,24 @@ def test_a_rule_that_looks_at_each_query_is_refused_with_the_ways_out(tmp_path: 
     assert not (tmp_path / "made").exists()
 
 
+def test_all_reasons_come_at_once(tmp_path: Path) -> None:
+    wish = tiny("pool")
+    (name, *_) = wish.machine_types
+    ran = rendered(tmp_path, written(tmp_path, wish, f"[hardware.{name}]\naddresses = ['10.0.0.1']"))
+    assert ran.code == EXIT["infeasible"]
+    for words in ("looks at each query", "no more addresses are left"):
+        assert words in ran.err
+
+
+def test_files_of_an_earlier_plan_are_named(tmp_path: Path) -> None:
+    given = written(tmp_path, easy(), site_of(easy()))
+    how = ("--site", tmp_path / "site.toml", "-o", tmp_path / "made", "--set", "rule=split")
+    assert command("render", *given, "--to", "compose", *how).code == EXIT["ok"]
+    ran = command("render", *given, "--to", "haproxy", *how)
+    assert ran.code == EXIT["ok"]
+    assert "compose.yaml is of an earlier plan" in ran.err
+
+
 @pytest.mark.parametrize("rule", ["weighted-least", "split", "fewest-requests"])
 def test_a_plan_is_simulated_under_another_rule_and_refused_if_that_breaks_a_limit(rule: str, tmp_path: Path) -> None:
     wish = tiny("pool")
@@ -87,7 +105,12 @@ def test_text_goes_by_weights_that_were_searched(tmp_path: Path) -> None:
 def test_a_template_has_a_line_for_all_that_is_not_known(tmp_path: Path) -> None:
     wish = easy()
     given = written(tmp_path, wish, "")
-    for target, words in (("kubernetes", "instance_type"), ("haproxy", "addresses"), ("systemd", "command")):
+    for target, words in (
+        ("kubernetes", "instance_type"),
+        ("haproxy", "addresses"),
+        ("systemd", "command"),
+        ("kserve", "model_uri"),
+    ):
         ran = command("render", *given, "--to", target, "--site-template")
         assert ran.code == EXIT["ok"], ran
         assert words in ran.out
@@ -115,6 +138,7 @@ def test_files_of_the_site_stand_for_those_of_the_command(tmp_path: Path) -> Non
     [
         (("--set", "rule=fastest"), "no such rule"),
         (("--set", "nodes=karpenter"), "no setting of haproxy"),
+        (("--to", "kubernetes", "--set", "nodes=mine"), "no such nodes"),
         (("--set", "period=p9"), "no such period"),
         (("--question", "pool"), "says nothing of haproxy"),
     ],
@@ -123,6 +147,12 @@ def test_slips_are_named(more: tuple[str, ...], words: str, tmp_path: Path) -> N
     ran = rendered(tmp_path, written(tmp_path, easy(), site_of(easy())), *more)
     assert ran.code == EXIT["bad input"]
     assert words in ran.err
+
+
+def test_a_router_of_ones_own_is_not_haproxy(tmp_path: Path) -> None:
+    ran = rendered(tmp_path, written(tmp_path, easy(), site_of(easy())), "--set", "rule=own")
+    assert ran.code == EXIT["infeasible"]
+    assert "HAProxy is the router here" in ran.err
 
 
 def test_one_period_of_a_day_is_rendered_by_its_name(tmp_path: Path) -> None:

@@ -216,6 +216,10 @@ def test_the_shipped_examples_are_rendered_or_refused_with_the_way_out(name: str
     assert kept
     if rules & {"queue-slack/1", "path-shares/1", "chosen-plan/1"} or target not in ("kubernetes", "haproxy"):
         return
+    if any(group.role != "whole" for group in fleet.groups):
+        with pytest.raises(CannotRender, match="prefills and decodes apart"):
+            choose(target, plan, fleet, "split")
+        return
     files = render(target, choose(target, plan, fleet, "split").fleet, site)
     assert {one["name"]: one["replicas"] for one in read(target, files)} == {g.name: g.count for g in fleet.groups}
     priced = sum(group.count / group.per_machine * (group.price_per_hour or 0.0) for group in fleet.groups)
@@ -293,3 +297,56 @@ def test_a_pod_of_a_gpu_has_a_gpu_and_the_nodes_of_its_machine_type() -> None:
             gpus = pod["containers"][0]["resources"]["limits"].get("nvidia.com/gpu")
             assert (gpus is not None) == (inputs.profile.hardware[group.hardware].kind == "gpu")
             assert pod["nodeSelector"]["pool"] == group.hardware
+
+
+def minutes(cron: str) -> int:
+    minute, hour = cron.split()[:2]
+    return int(hour) * 60 + int(minute)
+
+
+def test_over_a_day_keda_keeps_the_counts_of_every_period() -> None:
+    scaled = 0
+    for seed in range(20):
+        plan, inputs, written = random_case(seed, periods=True)
+        site = read_site(written)
+        fleet = groups(plan, inputs, site)
+        objects = read_objects(
+            render("kubernetes", choose("kubernetes", plan, fleet, "own").fleet, site)["kubernetes.yaml"]
+        )
+        specs = {one["metadata"]["name"]: one["spec"] for one in objects if one["kind"] == "ScaledObject"}
+        fixed = {one["metadata"]["name"]: one["spec"].get("replicas") for one in objects if one["kind"] == "Deployment"}
+        for group in fleet.groups:
+            for period in plan.periods:
+                middle = (period.start_s + (period.end_s or 0.0)) / 2 / 60
+                planned = [count for start, count in group.schedule if start <= period.start_s][-1] * group.per_machine
+                if group.name not in specs:
+                    assert fixed[group.name] == planned
+                    continue
+                scaled += 1
+                spec, active = specs[group.name], []
+                for one in (trigger["metadata"] for trigger in spec["triggers"]):
+                    begin, end = minutes(one["start"]), minutes(one["end"])
+                    inside = begin <= middle < end if begin < end else middle >= begin or middle < end
+                    active += [int(one["desiredReplicas"])] if inside else []
+                assert max([spec["minReplicaCount"], *active]) == planned
+                assert fixed[group.name] is None, "applying again must not undo what KEDA does"
+                assert spec["maxReplicaCount"] == group.most
+    assert scaled > 20
+
+
+def test_ray_serve_takes_its_configuration() -> None:
+    schema = pytest.importorskip("ray.serve.schema", reason="ray[serve] is not installed")
+    for seed in range(6):
+        _, files = rendered("ray-serve", seed)
+        (one,) = read_objects(files["ray-serve.yaml"])
+        (made,) = read_objects(one["spec"]["serveConfigV2"])
+        schema.ServeDeploySchema.model_validate(made)
+
+
+def test_skypilot_takes_its_services() -> None:
+    task = pytest.importorskip("sky.task", reason="skypilot is not installed")
+    for seed in range(6):
+        _, files = rendered("skyserve", seed)
+        for text in files.values():
+            (made,) = read_objects(text)
+            task.Task.from_yaml_config(made)
