@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
-from hetplan.planner.answer import Status
-from hetplan.planner.contract import Ask, Tools
+from hetplan.planner.contract import Tools
 from hetplan.planner.forms.milp import Builder
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
@@ -41,7 +40,6 @@ from hetplan.serving.strictest import strictest
 __all__ = [
     "COSTS",
     "AtCapacities",
-    "Cheapest",
     "Cone",
     "Looks",
     "Part",
@@ -72,14 +70,6 @@ BRIEFLY = Tools(explains=False)
 
 COSTS = ("cost_per_hour", "gross_cost_per_hour", "net_cost_per_hour")
 """What a part says of its price: nothing runs before it, so all three are that of its machines."""
-
-
-@dataclass(frozen=True)
-class Cheapest:
-    """The least cost at which machines carry a rate (infinite where none do), and those machines per hardware."""
-
-    cost: float
-    machines: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -129,19 +119,6 @@ class Part(ABC):
     @abstractmethod
     def carries(self, machines: Sequence[float], rate: float) -> bool:
         """Whether so many machines per hardware carry the rate."""
-
-    def cheapest(self, prices: Sequence[float], rate: float, ask: Ask) -> Cheapest:
-        """The least cost at these prices per machine: the rows known, until whole machines that they allow carry it."""
-        while True:
-            m = Builder("min", name=f"fewest machines of {self.app}")
-            count = m.columns("machines", list(self.hardware), upper=MOST, cost=list(prices), whole=True)
-            self.rows(m, [count[number : number + 1] for number in range(len(self.hardware))], rate, "carries")
-            answer = ask(m.build(), gap=0.0, about=f"fewest machines of {self.app}")
-            if answer.status is Status.INFEASIBLE or answer.point is None or answer.value is None:
-                return Cheapest(np.inf, ())
-            machines = tuple(int(n) for n in np.rint(answer.point[count]))
-            if self.carries(machines, rate):
-                return Cheapest(float(answer.value), machines)
 
     def files(self, rate: float, machines: Mapping[str, tuple[int, int]], stock: Mapping[str, int] | None) -> Inputs:
         """The files of the question for this application alone, with so many machines, of these offers."""

@@ -29,6 +29,7 @@ def checks(part: Part, *, rate: float, ask: Ask, offers: Mapping[str, int]) -> I
     yield "a lower rate is never harder", lambda: _lower(part, rate, ask)
     yield "the cheapest machines carry the rate, and one fewer does not", lambda: _cheapest(part, rate, ask)
     yield "rows hold for machines that carry the rate", lambda: _rows(part, rate, ask)
+    yield "machines of use are no more than enough", lambda: _of_use(part, rate, ask)
     yield "nothing carries nothing", lambda: _nothing(part, rate)
     yield "it settles on machines that carry the rate", lambda: _settles(part, rate, offers)
 
@@ -38,9 +39,17 @@ def _has_hardware(part: Part) -> None:
 
 
 def _found(part: Part, rate: float, ask: Ask) -> tuple[int, ...]:
-    found = part.cheapest([1.0] * len(part.hardware), rate, ask)
-    assert np.isfinite(found.cost), "some machines carry the rate"
-    return found.machines
+    """The fewest machines: of the rows known, until whole machines that they allow carry the rate."""
+    while True:
+        m = Builder("min", name="fewest machines")
+        most = [count + 1.0 for count in part.of_use(rate)]
+        count = m.columns("machines", list(part.hardware), upper=most, cost=1.0, whole=True)
+        part.rows(m, [count[place : place + 1] for place in range(len(part.hardware))], rate, "carries")
+        answer = ask(m.build(), gap=0.0, about="fewest machines")
+        assert answer.point is not None, "some machines carry the rate"
+        machines = tuple(int(n) for n in np.rint(answer.point[count]))
+        if part.carries(machines, rate):
+            return machines
 
 
 def _monotone(part: Part, rate: float, ask: Ask) -> None:
@@ -51,9 +60,8 @@ def _monotone(part: Part, rate: float, ask: Ask) -> None:
 
 
 def _lower(part: Part, rate: float, ask: Ask) -> None:
-    prices = [1.0] * len(part.hardware)
     assert part.carries(_found(part, rate, ask), rate / 2)
-    assert part.cheapest(prices, rate / 2, ask).cost <= part.cheapest(prices, rate, ask).cost + 1e-9
+    assert sum(_found(part, rate / 2, ask)) <= sum(_found(part, rate, ask))
 
 
 def _cheapest(part: Part, rate: float, ask: Ask) -> None:
@@ -74,6 +82,10 @@ def _rows(part: Part, rate: float, ask: Ask) -> None:
     m.add(m.rows("any", ["any"], lower=0.0), columns, 1.0)
     part.rows(m, [columns[place : place + 1] for place in range(len(counts))], rate, "checked")
     assert ask(m.build(), about="rows of a part").status is not Status.INFEASIBLE, f"rows cut {machines} off"
+
+
+def _of_use(part: Part, rate: float, ask: Ask) -> None:
+    assert all(count <= most for count, most in zip(_found(part, rate, ask), part.of_use(rate), strict=True))
 
 
 def _nothing(part: Part, rate: float) -> None:

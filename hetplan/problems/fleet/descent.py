@@ -1,7 +1,7 @@
 """Finds whole fleets step by step: commitments change by one machine while the bill falls.
 
 At given committed machines R each application in each period takes the choice that rents least beyond what the others
-leave of R, one application after the other until none changes; then two at a time, of all pairs of their choices.
+leave of R, one application after the other until none changes.
 Choices are those of its rate or more in all orders of zones that are alike. Moves of R are a machine more, one less, or
 one for another. Work is counted, never timed.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +25,8 @@ Floats = NDArray[np.float64]
 KEPT = 250
 """So many choices of an application in a period are looked at: those that cost least at the prices found."""
 LOOKS = 60_000
-"""So many choices of menus are made in one descent, and as many of pairs of them."""
+"""So many choices of menus are made in one descent."""
 SWEEPS = 4
-NEAR = 1.02
-"""What costs no more than so many times the best is worth a look at pairs of applications."""
 SLACK = 1e-9
 
 
@@ -46,7 +43,6 @@ class Descent:
     prices: Floats
     menus: list[list[Floats]] = field(default_factory=list)
     looks: int = 0
-    paired: int = 0
     shared: bool = False
     """Whether parts of machines are taken."""
 
@@ -101,57 +97,13 @@ class Descent:
                 break
         return float(self.rent(total - committed)), taken
 
-    def in_pairs(self, p: int, committed: Floats, taken: Floats) -> tuple[float, Floats]:
-        """The same, where two applications change at a time, until no pair of their choices rents less."""
-        menus, taken = self.menus[p], taken.copy()
-        total = taken.sum(axis=0)
-        now, changed = float(self.rent(total - committed)), True
-        while changed and self.paired < LOOKS and not is_over(self.search.ask):
-            changed = False
-            for one, other in combinations(range(len(menus)), 2):
-                room = total - taken[one] - taken[other] - committed
-                alone, beside = self.rent(menus[one] + room), self.rent(menus[other] + room)
-                # Who rents as much without the other is in no better pair.
-                few, some = np.flatnonzero(alone < now - SLACK), np.flatnonzero(beside < now - SLACK)
-                self.paired += 1 + len(few) * len(some) // KEPT
-                here, there = np.nonzero(self._least(menus[one][few], menus[other][some], room) < now)
-                if not len(here):
-                    continue
-                first, second = menus[one][few[here]], menus[other][some[there]]
-                rent = self.rent(first + second + room)
-                if rent.min() < now - SLACK:
-                    best = self._first_of(first + second + room, rent)
-                    now, changed = float(rent[best]), True
-                    total = total - taken[one] - taken[other] + first[best] + second[best]
-                    taken[one], taken[other] = first[best], second[best]
-        return now, taken
-
-    def _first_of(self, more: Floats, rent: Floats) -> int:
-        """The first of the cheapest: of those that rent as much, added up in one order, whatever sums many at once."""
-        near = np.flatnonzero(rent <= rent.min() + SLACK)
-        total = np.zeros(len(near))
-        for offer in np.flatnonzero(self.cost):
-            beyond = np.maximum(more[near, offer], 0.0)
-            total += self.cost[offer] * (whole_up(beyond) if self.shared else beyond)
-        return int(near[int(total.argmin())])
-
-    def _least(self, first: Floats, second: Floats, room: Floats) -> Floats:
-        """What pairs of these choices rent at least: what each does without the other, less what both have in common.
-
-        It is true since the more machines there are, the more one more of them costs. Parts of machines, which are
-        rented whole, cost no less than so much.
-        """
-        none = np.zeros_like(room)
-        alone, beside, nobody = (np.maximum(one + room, 0.0) @ self.cost for one in (first, second, none))
-        return np.asarray(np.add.outer(alone, beside - nobody), dtype=float)
-
-    def at(self, committed: Floats, before: list[Floats], *, pairs: bool = False) -> tuple[float, list[Floats]]:
+    def at(self, committed: Floats, before: list[Floats]) -> tuple[float, list[Floats]]:
         """What a fleet costs at these committed machines, and what each application takes in each period."""
         sold = committed > 0
         bill = float(self.pay[sold] @ committed[sold]) * float(self.lengths.sum())
-        taken, look = [], self.in_pairs if pairs else self.hour
+        taken = []
         for p, length in enumerate(self.lengths):
-            rent, own = look(p, committed, before[p])
+            rent, own = self.hour(p, committed, before[p])
             bill += length * rent
             taken.append(own)
         return bill, taken
@@ -160,16 +112,14 @@ class Descent:
         """The fleet at the end of a descent from these committed machines: its bill, R, and x per period."""
         if any(not len(menu) for menus in self.menus for menu in menus):
             return None
-        self.looks = self.paired = 0
+        self.looks = 0
         first = [np.array([menu[0] for menu in menus]) for menus in self.menus]
-        bill, taken = self.at(committed, self.at(committed, first)[1], pairs=True)
+        bill, taken = self.at(committed, self.at(committed, first)[1])
         falls = True
         while falls and self.looks < LOOKS and not is_over(self.search.ask):
             falls = False
             for other in self._near(committed):
                 less, own = self.at(other, taken)
-                if less < NEAR * bill:
-                    less, own = self.at(other, own, pairs=True)
                 if less < bill - SLACK * max(1.0, abs(bill)):
                     bill, committed, taken, falls = less, other, own, True
                     break
@@ -178,7 +128,7 @@ class Descent:
         return bill, committed, taken
 
     def mended(self, committed: Floats, taken: list[Floats], others: Iterable[tuple[int, int]]) -> list[Floats] | None:
-        """The same but in the periods of these (period, application), who take others first, and then all in pairs."""
+        """The same but in the periods of these (period, application), who take others first, and then all."""
         taken, periods = [own.copy() for own in taken], dict[int, None]()
         for p, number in others:
             menu, own = self.menus[p][number], taken[p]
@@ -187,8 +137,7 @@ class Descent:
             rest = own.sum(axis=0) - own[number] - committed
             own[number], periods[p] = menu[int(np.argmin(self.rent(menu + rest)))], None
         for p in periods:
-            self.paired = 0
-            taken[p] = self.in_pairs(p, committed, taken[p])[1]
+            taken[p] = self.hour(p, committed, taken[p])[1]
         return taken
 
     def _near(self, committed: Floats) -> Iterator[Floats]:

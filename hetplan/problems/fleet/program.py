@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,47 +47,21 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class _Less:
-    """What a program has less, or more, than all there is."""
-
-    stocked: bool = True
-    """Whether stock ends columns; else it is a row."""
-    still: bool = False
-    """Whether the fewest moves come first."""
-    most: float = np.inf
-    """What it may cost per hour."""
-    committed: Sequence[int] | None = None
-    only: Sequence[bool] | None = None
-    """The offers that are looked at, else all."""
-
-
-@dataclass(frozen=True)
 class _Written:
     form: Milp
     machines: Rented
     apps: Mapping[tuple[str, int], Columns]
 
 
-def planned(
-    search: Search,
-    periods: Iterable[int] | None = None,
-    *,
-    gap: float = 0.0,
-    stocked: bool = True,
-    still: bool = False,
-    most: float = np.inf,
-    committed: Sequence[int] | None = None,
-    only: Sequence[bool] | None = None,
-) -> Planned:
+def planned(search: Search, periods: Iterable[int] | None = None, *, gap: float = 0.0, **less: Any) -> Planned:
     """The cheapest machines of these periods, of all as a rule: then starts and moves between them count.
 
-    `stocked`, `still`, `most`, `committed` (else it is chosen) and `only`: see `_Less`.
+    What the program has `less`, or more, than all there is: see `_written`.
     """
-    wish, less = search.wish, _Less(stocked, still, most, committed, only)
-    wanted = list(range(wish.periods) if periods is None else periods)
+    wish, wanted = search.wish, list(range(search.wish.periods) if periods is None else periods)
     about = "the program of " + "-".join(dict.fromkeys(f"p{p}" for p in (wanted[0], wanted[-1])))
     while True:
-        written = _written(search, wanted, less)
+        written = _written(search, wanted, **less)
         search.menus.counted[0] += 1
         answer = search.ask(written.form, gap=gap, about=about)
         if answer.status is Status.INFEASIBLE or answer.point is None:
@@ -96,14 +71,13 @@ def planned(
         if all(held):  # each is asked, so that each says what its rows lacked
             choices = {key: Choice(machines, wish.each(key[0])) for key, machines in taken.items()}
             hourly = tuple(_whole(answer.point[written.machines.hourly[p]]) for p in wanted)
-            return Planned(
-                written.form, answer, Fleet(_whole(answer.point[written.machines.committed]), choices, hourly)
-            )
+            ahead = _whole(answer.point[written.machines.committed])
+            return Planned(written.form, answer, Fleet(ahead, choices, hourly))
 
 
 def form_of(search: Search) -> Milp:
     """The program of all periods by the rows that are known of the parts."""
-    return _written(search, range(search.wish.periods), _Less()).form
+    return _written(search, range(search.wish.periods)).form
 
 
 def cheapest_of_one(search: Search) -> Planned:
@@ -129,33 +103,47 @@ def hourly_cost(wish: Wish, fleet: Fleet) -> float:
     return ahead + sum(n * o.price for n, o in zip(fleet.rented[0], wish.offers, strict=True))
 
 
-def _written(search: Search, periods: Sequence[int], less: _Less) -> _Written:
+def _written(
+    search: Search,
+    periods: Sequence[int],
+    *,
+    stocked: bool = True,
+    still: bool = False,
+    most: float = np.inf,
+    committed: Sequence[int] | None = None,
+    only: Sequence[bool] | None = None,
+) -> _Written:
+    """The program, where stock ends columns (`stocked`), or is a row.
+
+    `still`: the fewest moves come first. `most`: what it may cost per hour. `committed`: what is, else it is chosen.
+    `only`: the offers that are looked at, else all.
+    """
     wish, m = search.wish, Builder("min", name="fleet")
     # Ends that no plan needs to pass: with far ones HiGHS called points optimal that were 3% dearer than others.
     of_use = {
-        (app.name, p): search.menus.most(app, stocked=less.stocked, rate=wish.rate(app, p))
+        (app.name, p): search.menus.most(app, stocked=stocked, rate=wish.rate(app, p))
         for p in periods
         for app in wish.apps
     }
     each = {app.name: np.array(wish.each(app.name)) for app in wish.apps}
     taken = [[np.ceil(of_use[app.name, p] / each[app.name]) for app in wish.apps] for p in periods]
-    most = np.max(np.sum(taken, axis=1), axis=0)
-    machines = add_machines(m, wish, search.limits, periods, whole=True, stocked=less.stocked, most=most)
+    used = np.maximum(np.max(np.sum(taken, axis=1), axis=0), 0 if committed is None else committed)
+    machines = add_machines(m, wish, search.limits, periods, whole=True, stocked=stocked, most=used)
     apps = dict[tuple[str, int], Columns]()
-    if less.committed is not None:
+    if committed is not None:
         names = [offer.name for offer in wish.offers]
-        m.add(m.rows("committed before", names, lower=less.committed, upper=less.committed), machines.committed, 1.0)
+        m.add(m.rows("committed before", names, lower=committed, upper=committed), machines.committed, 1.0)
     for p in periods:
         for app in wish.apps:
             there = of_use[app.name, p]
-            x = search.menus.columns(m, app, most=there, only=less.only, when=f" in {p}")
+            x = search.menus.columns(m, app, most=there, only=only, when=f" in {p}")
             m.add(machines.cover[p], x, -1.0 / each[app.name])
             add_part(m, wish, search.menus.parts[app.name], x, wish.rate(app, p), there, when=f" in {p}")
             apps[app.name, p] = x
-    _join(m, search, machines, apps, still=less.still)
-    if less.most < np.inf:
+    _join(m, search, machines, apps, still=still)
+    if most < np.inf:
         pay = np.where(np.isfinite(wish.committed), wish.committed, 0.0)
-        row = m.rows("what the cheapest cost", ["all"], upper=less.most)
+        row = m.rows("what the cheapest cost", ["all"], upper=most)
         m.add(row, machines.committed, pay)
         m.add(row, machines.hourly[periods[0]], wish.prices)
     return _Written(m.build(), machines, apps)

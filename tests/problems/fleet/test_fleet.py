@@ -443,7 +443,6 @@ def test_without_moves_machines_stay_and_limits_are_kept(monkeypatch: pytest.Mon
     assert cost(still) > cost(free)
     with monkeypatch.context() as small:
         small.setattr("hetplan.problems.fleet.ways.FEW_AT_ONCE", 0)
-        small.setattr("hetplan.problems.fleet.whole.FEW_TOGETHER", 0)
         assert cost(solved(wish(app([90.0, 40.0]), periods=2, limits={"moves": 0}))) == pytest.approx(cost(still))
         assert cost(solved(wish(app([90.0, 40.0]), periods=2, limits={"moves": 5}))) == pytest.approx(cost(free))
     assert machines_of(still.require(), "p0") == machines_of(still.require(), "p1")

@@ -165,7 +165,7 @@ def test_who_needs_other_machines_takes_those_that_rent_least_beside_the_rest() 
     down: Any = SimpleNamespace(
         menus=[[np.array([[1.0, 0.0]]), np.array([[2.0, 0.0], [0.0, 1.0]])], [np.array([[5.0, 5.0]])] * 2],
         rent=lambda machines: np.maximum(machines, 0.0) @ np.array([1.0, 1.5]),
-        in_pairs=lambda p, _committed, own: (0.0, own if p == 0 else own + 1.0),
+        hour=lambda p, _committed, own: (0.0, own if p == 0 else own + 1.0),
     )
     taken = [np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 0.0]])]
     for committed, chosen in (((0.0, 0.0), [0.0, 1.0]), ((3.0, 0.0), [2.0, 0.0])):
