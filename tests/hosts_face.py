@@ -6,15 +6,12 @@ Beside `tests/face.py` the only test file that names a flag, a setting of hosts,
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
 import os
 import random
 import re
 import signal
 import socket
-import ssl
-import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +22,7 @@ from urllib.request import urlopen
 from build import Files
 from face import Json, Ran, command
 
-__all__ = ["Counts", "Hosted", "Listener", "Offered"]
+__all__ = ["Counts", "Hosted", "Offered"]
 
 _NOISE_MS = 100.0
 """What a busy machine adds between a router and the test that asks it."""
@@ -192,59 +189,3 @@ class Hosted:
             )
             for into, (_, seconds) in zip(found, phases, strict=True)
         ]  # fmt: skip
-
-
-class Listener:
-    """A TLS listener with limits of its own and, beside it, the one for the keeper, in a process of their own."""
-
-    def __init__(self, folder: Path, *, connections: int, handshake_s: float) -> None:
-        self._limits, self._key, self._certificate = (connections, handshake_s), folder / "key", folder / "certificate"
-        made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-        subprocess.run([*made, "-keyout", self._key, "-out", self._certificate], check=True, capture_output=True)
-        self.port = self._probe = self._child = 0
-
-    def __enter__(self) -> Listener:
-        reads, writes = os.pipe()
-        self._child = os.fork()
-        if self._child == 0:
-            asyncio.run(self._serve(writes))
-            os._exit(0)
-        os.close(writes)
-        with os.fdopen(reads) as said:
-            self.port, self._probe = map(int, said.readline().split())
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.kill(self._child, signal.SIGKILL)
-        os.waitpid(self._child, 0)
-
-    async def _serve(self, report: int) -> None:
-        from hetplan.executor.serving.http_server import HttpLimits, listen, listen_for_keeper
-
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self._certificate, self._key)
-        limits = HttpLimits(connections=self._limits[0], handshake_s=self._limits[1])
-        server = await listen(lambda one: one.answer(200, b"ok"), "127.0.0.1", 0, limits, tls=context)
-        probe = await listen_for_keeper(lambda one: one.answer(200, str(len(server.connections)).encode()))
-        os.write(report, f"{server.port} {probe.port}\n".encode())
-        await asyncio.sleep(120.0)
-
-    def ask(self, path: str = "/healthz") -> int | str:
-        """The status of an answer to a client, or why there is none."""
-        trust = ssl._create_unverified_context()
-        one = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=5.0, context=trust)
-        try:
-            one.request("GET", path)
-            return one.getresponse().status
-        except OSError as error:
-            return type(error).__name__
-        finally:
-            one.close()
-
-    def held(self) -> int:
-        """What the keeper's probe hears: how many connections the listener counts."""
-        one = http.client.HTTPConnection("127.0.0.1", self._probe, timeout=5.0)
-        one.request("GET", "/held")
-        held = int(one.getresponse().read())
-        one.close()
-        return held

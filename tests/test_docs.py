@@ -61,6 +61,7 @@ NOT_RUN = {
     },
     "executor": {
         "hetplan doctor --gpus": "needs an NVIDIA GPU",
+        "hetplan render": "docs/render.md runs it, with a whole site.toml",
     },
     "profiling": {
         "hetplan apply": ENDPOINT,

@@ -46,7 +46,6 @@ _COMMANDS = (
     _Command("status", "hosts:status", "Run"),
     _Command("autoscale", "autoscale:autoscale", "Run"),
     _Command("loadtest", "loadtest:loadtest", "Run"),
-    _Command("keys", "keys:keys", "Run"),
     _Command("down", "hosts:down", "Run"),
     _Command("profile", "profile:profile", "Files"),
     _Command("import", "inputs:import_file", "Files"),

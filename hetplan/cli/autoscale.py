@@ -276,7 +276,6 @@ class _Deployed:
     def arrived(self) -> Mapping[str, int]:
         from hetplan.executor.deployment import router_metrics
         from hetplan.executor.secrets import token_of
-        from hetplan.executor.tls import client_context, tls_folder
 
         self._under_way = None
         if not self.deployment.observe():
@@ -288,7 +287,7 @@ class _Deployed:
 
             counted = arrived_by_prometheus(hosts.watch.prometheus, hosts.watch.query)
             return {app: count for app, count in counted.items() if app not in self.streams}
-        metrics = router_metrics(endpoint, token=token_of(hosts), trust=client_context(tls_folder(hosts)))
+        metrics = router_metrics(endpoint, token=token_of(hosts))
         if metrics is None:
             raise OSError(f"no router answers at {endpoint}")
         followed = {app: counters for app, counters in metrics["apps"].items() if app not in self.streams}

@@ -47,7 +47,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hetplan autoscale profile.json slo.json --hosts hosts.toml",
         "hetplan autoscale profile.json slo.json --hosts hosts.toml --once --dry-run",
     ),
-    "keys": ("hetplan keys --hosts hosts.toml",),
     "down": ("hetplan down --hosts hosts.toml --yes",),
     "check": ("hetplan check profile.json slo.json", "hetplan check --schema profile > profile.schema.json"),
     "profile": ("hetplan profile measure.toml -o profile.json",),

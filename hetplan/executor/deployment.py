@@ -15,7 +15,6 @@ apply of the same plan, redirected by the apply of another, and undone by `undo`
 from __future__ import annotations
 
 import json
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +31,7 @@ from hetplan.executor.background import Background
 from hetplan.executor.durable import DeploymentLock, Journal, Record, Unfinished, write_durably
 from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.routing_table import routing_table
-from hetplan.executor.secrets import GUARDED, IN_PODS, ciphered, is_loopback, token_of, unguarded
+from hetplan.executor.secrets import token_of, unguarded
 from hetplan.executor.steps import Difference, Step, difference, steps_of, targets_of, workers_of
 from hetplan.executor.target import (
     ApplyFailed,
@@ -44,7 +43,6 @@ from hetplan.executor.target import (
     TargetFailed,
     TargetRefused,
 )
-from hetplan.executor.tls import client_context, tls_folder
 from hetplan.executor.units import Endpoint, Seen, Unit, in_url
 from hetplan.executor.wanted import Wanted, wanted
 from hetplan.profiles.plan import Action, Plan
@@ -181,20 +179,12 @@ class Deployment:
         settings = self.hosts.router
         if settings.address is not None and address is not None:
             # A name by which others reach a Service has a port of its own.
-            return f"{self._scheme}://{in_url(settings.address)}:{settings.port}"
-        return f"{self._scheme}://{in_url(settings.address or address or settings.bind)}:{port or settings.port}"
-
-    @property
-    def _scheme(self) -> str:
-        kind = self.hosts.targets[self.hosts.router_target].kind
-        seen = kind == IN_PODS or (kind in GUARDED and not is_loopback(self.hosts.router.bind))
-        return "https" if self.hosts.security.tls and seen else "http"
+            return f"http://{in_url(settings.address)}:{settings.port}"
+        return f"http://{in_url(settings.address or address or settings.bind)}:{port or settings.port}"
 
     def state(self, *, over_s: float = 1.0) -> State:
         """What runs, and what was observed of it during `over_s` seconds; as a state file has it."""
-        trust = client_context(tls_folder(self.hosts))
-        found, endpoint, token = self.observe(), self.endpoint(), token_of(self.hosts)
-        return observed_state(found, endpoint, over_s=over_s, token=token, trust=trust)
+        return observed_state(self.observe(), self.endpoint(), over_s=over_s, token=token_of(self.hosts))
 
     # Acting
 
@@ -282,7 +272,7 @@ class Deployment:
                 target.settle(limit_s=self.hosts.limits.start_s)
 
     def _check(self, made: Wanted) -> None:
-        faults = [Fault("hosts.toml", "$", "", why, "") for why in unguarded(self.hosts, made.units.values())]
+        faults = unguarded(self.hosts, made.units.values())
         for name, target in self.targets.items():
             units = [unit for unit in made.units.values() if unit.target == name]
             faults += [Fault("hosts.toml", f"$.targets.{name}", "", why, "") for why in target.check(units)]
@@ -405,7 +395,7 @@ def final_table(wanted: Wanted, endpoints: Mapping[str, Endpoint], hosts: HostsF
     if not wanted.units or not wanted.units.keys() <= endpoints.keys():
         return None
     pairs = [(unit, endpoints[name]) for name, unit in wanted.units.items()]
-    return routing_table(wanted.apps, pairs, hosts.router, ciphered(hosts))
+    return routing_table(wanted.apps, pairs, hosts.router)
 
 
 class Carrier:
@@ -461,7 +451,7 @@ class Carrier:
             return None
         apps = self._apps({load.id for name in there for load in self.units[name].loads})
         pairs = [(self.units[name], self.endpoints[name]) for name in there]
-        return routing_table(apps, pairs, self.hosts.router, ciphered(self.hosts))
+        return routing_table(apps, pairs, self.hosts.router)
 
     def check_health(self) -> None:
         """Every wanted unit answers; raises `ApplyFailed` naming those that do not."""
@@ -513,31 +503,26 @@ def _bound(call: Callable[..., T], *arguments: Any, **named: Any) -> Callable[[]
 _COUNTED = ("arrived", "served", "dropped", "failed", "batches")
 
 
-def router_metrics(
-    endpoint: str, *, limit_s: float = 5.0, token: str | None = None, trust: ssl.SSLContext | None = None
-) -> dict[str, Any] | None:
+def router_metrics(endpoint: str, *, limit_s: float = 5.0, token: str | None = None) -> dict[str, Any] | None:
     """The router's counters (`GET /metrics`); None where no router answers."""
     headers = {"authorization": f"Bearer {token}"} if token else {}
     try:
-        with urlopen(Request(f"{endpoint}/metrics", headers=headers), timeout=limit_s, context=trust) as answer:
+        with urlopen(Request(f"{endpoint}/metrics", headers=headers), timeout=limit_s) as answer:
             said: dict[str, Any] = json.loads(answer.read())
             return said
     except (URLError, OSError, ValueError):
         return None
 
 
-def observed_state(
-    seen: Sequence[Seen], endpoint: str, *, over_s: float = 1.0, token: str | None = None,
-    trust: ssl.SSLContext | None = None,
-) -> State:  # fmt: skip
+def observed_state(seen: Sequence[Seen], endpoint: str, *, over_s: float = 1.0, token: str | None = None) -> State:
     """Workers in the plan's shape, and per load its status, rate, utilisation, latency and counters.
 
     Rates are those of `over_s` seconds, in which the router is asked twice; of its whole life where that is 0.
     """
-    before = router_metrics(endpoint, token=token, trust=trust) if over_s > 0 else None
+    before = router_metrics(endpoint, token=token) if over_s > 0 else None
     if before is not None:
         time.sleep(over_s)
-    after = router_metrics(endpoint, token=token, trust=trust)
+    after = router_metrics(endpoint, token=token)
     units = [one.unit for one in seen if one.unit is not None]
     status: dict[str, str] = {}
     servers: dict[str, int] = {}

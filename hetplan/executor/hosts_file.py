@@ -71,6 +71,7 @@ class RouterSettings(Model):
     target: Id | None = Field(default=None, description="the target that runs the router; by default the first")
     bind: str = "127.0.0.1"
     port: Port = 8600
+    behind_edge: bool = Field(default=False, description="true: an edge on another machine ends TLS before `bind`")
     address: str | None = Field(default=None, description="the name clients use, where it is not `bind`")
     seed: Count = 0
     retries: Count = Field(default=1, description="how often a query is sent again when its worker dies")
@@ -81,13 +82,26 @@ class RouterSettings(Model):
     most_waiting: PositiveCount = Field(default=100_000, description="queries beyond this are refused with 503")
 
 
+_SPEAKS_NO_TLS = (
+    "router and workers speak no TLS of their own",
+    "Leave it out. HAProxy before the router ends TLS; links between machines go through a private network or an ssh "
+    "tunnel (docs/executor.md).",
+)
+
+
 class Security(Model):
     """Who may use listeners that other machines reach: holders of the token."""
 
     token_file: str | None = Field(default=None, description="relative to hosts.toml; readable by you alone")
     token_env: str | None = Field(default=None, description="the variable of the environment that holds the token")
     open: bool = Field(default=False, description="true: listeners that other machines reach need no token")
-    tls: str | None = Field(default=None, description="a folder of `hetplan keys`: such listeners speak TLS")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_own_tls(cls, said: Any) -> Any:
+        if isinstance(said, Mapping) and "tls" in said:
+            raise wrong(*_SPEAKS_NO_TLS, at=("tls",))
+        return said
 
     @model_validator(mode="after")
     def _one_place(self) -> Security:
@@ -110,6 +124,12 @@ class TargetEntry(Model):
 
     kind: Key
     settings: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _no_own_tls(self) -> TargetEntry:
+        if self.kind == "ssh" and "tls" in self.settings:
+            raise wrong(*_SPEAKS_NO_TLS, at=("settings", "tls"))
+        return self
 
 
 class Machines(Model):

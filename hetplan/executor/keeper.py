@@ -28,7 +28,6 @@ from hetplan.executor.kept_process import KeptProcess, Note, StartFailed, end_al
 from hetplan.executor.secrets import mark_of, token_in_environment
 from hetplan.executor.serving.http_server import BACKLOG
 from hetplan.executor.shares import LocalMeans, held, leave_cgroup
-from hetplan.executor.tls import own_folder
 from hetplan.executor.units import Unit
 
 __all__ = ["SOCKET", "Keeper", "Slot", "Slots", "main", "socket_path"]
@@ -118,7 +117,7 @@ class Keeper:
         self.routes: Mapping[str, Any] | None = None
         self.ended = asyncio.Event()
         self._remembered = False
-        self._mark = mark_of(token_in_environment(), own_folder())
+        self._mark = mark_of(token_in_environment())
         self._acting = asyncio.Lock()
 
     async def run(self) -> None:

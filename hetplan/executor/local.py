@@ -24,7 +24,6 @@ from hetplan.executor.kept_process import MARK, end_all, marked, notes, python_p
 from hetplan.executor.secrets import environment_of, mark_of, token_of
 from hetplan.executor.shares import LocalMeans, gpu_refusals, refusals
 from hetplan.executor.target import Setting, TargetFailed, UnitHealth
-from hetplan.executor.tls import tls_folder
 from hetplan.executor.units import Endpoint, Seen, Unit
 from hetplan.profiles.fields import Model
 from hetplan.profiles.validate import validate
@@ -218,8 +217,8 @@ class Local:
 
     def _ensure_keeper(self) -> None:
         if self._runs():
-            if self._mark != mark_of(token_of(self.hosts), tls_folder(self.hosts)):
-                why = "it was started with another token or other keys; hetplan down, then apply again"
+            if self._mark != mark_of(token_of(self.hosts)):
+                why = "it was started with another token; hetplan down, then apply again"
                 raise TargetFailed(self.name, "keeper", why)
             return
         if self._hangs:

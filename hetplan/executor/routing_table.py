@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hetplan.executor.hosts_file import RouterSettings
@@ -13,28 +13,19 @@ __all__ = ["routing_table"]
 
 
 def routing_table(
-    apps: Mapping[str, Any], units: Iterable[tuple[Unit, Endpoint]], settings: RouterSettings,
-    ciphered: Collection[str] = (),
-) -> dict[str, Any]:  # fmt: skip
-    """The routes over these units; `revision` is the digest of all of it, by which a router says what it follows.
-
-    `ciphered` are the hosts of hosts.toml whose workers speak TLS.
-    """
-    router = settings.model_dump(mode="json", exclude={"target", "address"})
-    table = {
-        "router": router,
-        "apps": dict(apps),
-        "units": [_unit(unit, at, unit.host in ciphered) for unit, at in units],
-    }
+    apps: Mapping[str, Any], units: Iterable[tuple[Unit, Endpoint]], settings: RouterSettings
+) -> dict[str, Any]:
+    """The routes over these units; `revision` is the digest of all of it, by which a router says what it follows."""
+    router = settings.model_dump(mode="json", exclude={"target", "address", "behind_edge"})
+    table = {"router": router, "apps": dict(apps), "units": [_unit(unit, at) for unit, at in units]}
     return {"revision": digest(table), **table}
 
 
-def _unit(unit: Unit, at: Endpoint, tls: bool) -> dict[str, Any]:
+def _unit(unit: Unit, at: Endpoint) -> dict[str, Any]:
     return {
         "name": unit.name, "worker": unit.worker, "index": unit.index, "hardware": unit.hardware,
         "standby": unit.standby, "address": at.address, "port": at.port, "policies": list(unit.policies),
         "queue": unit.queue,
-        **({"tls": True} if tls else {}),
         "loads": [
             {
                 "id": load.id, "app": load.app, "node": load.node, "variant": load.variant, "servers": load.servers,

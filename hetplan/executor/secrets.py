@@ -13,8 +13,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hetplan.errors import InputError
-from hetplan.executor.tls import TLS, tls_folder
+from hetplan.errors import Fault, InputError
 from hetplan.executor.units import Unit
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ __all__ = [
     "IN_PODS",
     "TOKEN",
     "TOKEN_FILE",
-    "ciphered",
     "environment_of",
     "is_loopback",
     "mark_of",
@@ -38,10 +36,10 @@ __all__ = [
 TOKEN, TOKEN_FILE = "HETPLAN_TOKEN", "HETPLAN_TOKEN_FILE"
 _LEAST = 16
 GUARDED = frozenset({"local", "ssh"})
-"""The kinds of targets whose listeners ask for the token, and speak TLS, where other machines reach them."""
+"""The kinds of targets whose listeners ask for the token where other machines reach them."""
 
 IN_PODS = "kubernetes"
-"""The kind of target whose listeners do so always, where hosts.toml names a token or keys: they come as a Secret."""
+"""The kind of target whose listeners do so always, where hosts.toml names a token: it comes as a Secret."""
 
 
 def is_loopback(bind: str) -> bool:
@@ -62,14 +60,11 @@ def token_of(hosts: HostsFile) -> str | None:
 
 
 def environment_of(hosts: HostsFile) -> dict[str, str]:
-    """The variables by which a process finds token and keys: where they are, or the token where it comes that way."""
-    security, keys = hosts.security, tls_folder(hosts)
-    found = {TLS: str(keys)} if keys is not None else {}
+    """The variable by which a process finds the token: where it is, or the token where it comes that way."""
+    security = hosts.security
     if security.token_file is not None:
-        return {**found, TOKEN_FILE: str(hosts.path(security.token_file))}
-    if security.token_env is not None:
-        return {**found, TOKEN: os.environ.get(security.token_env, "")}
-    return found
+        return {TOKEN_FILE: str(hosts.path(security.token_file))}
+    return {TOKEN: os.environ.get(security.token_env, "")} if security.token_env is not None else {}
 
 
 def _read(environment: Mapping[str, str], *, file: str) -> str | None:
@@ -103,38 +98,48 @@ def own_token() -> str | None:
     return found
 
 
-def mark_of(token: str | None, keys: Path | None = None) -> str:
-    """By what two processes see that they have the same token and the same keys, without saying them."""
-    known = (token or "") + (f"\0{keys}" if keys is not None else "")
-    return hashlib.sha256(b"hetplan\0" + known.encode()).hexdigest()[:16] if known else ""
+def mark_of(token: str | None) -> str:
+    """By what two processes see that they have the same token, without saying it."""
+    return hashlib.sha256(b"hetplan\0" + token.encode()).hexdigest()[:16] if token else ""
 
 
-def ciphered(hosts: HostsFile) -> frozenset[str]:
-    """The hosts whose workers speak TLS: those that other machines reach, where there are keys."""
-    if hosts.security.tls is None:
-        return frozenset()
-    return frozenset(
-        name
-        for name, host in hosts.hosts.items()
-        if (kind := hosts.targets[host.target].kind) == IN_PODS or (kind in GUARDED and not is_loopback(host.bind))
-    )
-
-
-def unguarded(hosts: HostsFile, units: Iterable[Unit]) -> list[str]:
-    """The listeners of these units and of the router that others could reach without a token; a reason for each."""
-    if hosts.security.open or token_of(hosts) is not None:
-        return []
+def unguarded(hosts: HostsFile, units: Iterable[Unit]) -> list[Fault]:
+    """The listeners of these units and of the router that others reach without an edge or a token before them."""
     used = dict.fromkeys(unit.host for unit in units)
-    binds = {
-        f"hosts.{name}.bind": hosts.hosts[name].bind
+    reached = {
+        f"$.hosts.{name}.bind": hosts.hosts[name].bind
         for name in used
-        if hosts.targets[hosts.hosts[name].target].kind in GUARDED
+        if hosts.targets[hosts.hosts[name].target].kind in GUARDED and not is_loopback(hosts.hosts[name].bind)
     }
-    if used and hosts.targets[hosts.router_target].kind in GUARDED:
-        binds["router.bind"] = hosts.router.bind
-    return [
-        f"{at} = {bind!r} is reached from other machines, and no token guards it. Name one ([security] token_file or "
-        "token_env), or say that everyone who reaches it may use it ([security] open = true)"
-        for at, bind in binds.items()
-        if not is_loopback(bind)
-    ]
+    faults = []
+    router = _reached_router(hosts) if used else {}
+    if not hosts.router.behind_edge:
+        why = "other machines reach the router there, and nothing before it ends TLS"
+        faults += [Fault("hosts.toml", at, value, why, _NO_EDGE) for at, value in router.items()]
+    if hosts.targets[hosts.router_target].kind in GUARDED:
+        reached |= router
+    if not hosts.security.open and token_of(hosts) is None:
+        why = "it is reached from other machines, and no token guards it"
+        faults += [Fault("hosts.toml", at, value, why, _NO_TOKEN) for at, value in reached.items()]
+    return faults
+
+
+_NO_EDGE = (
+    "Leave it out, and put HAProxy before the router (docs/executor.md); if it runs on another machine, write "
+    "behind_edge = true under [router]."
+)
+_NO_TOKEN = (
+    "Name one under [security] (token_file or token_env), or say that everyone who reaches it may use it (open = true)."
+)
+
+
+def _reached_router(hosts: HostsFile) -> dict[str, str]:
+    """The word of hosts.toml by which other machines reach the router, if there is one."""
+    target = hosts.targets[hosts.router_target]
+    if target.kind in GUARDED:
+        return {} if is_loopback(hosts.router.bind) else {"$.router.bind": hosts.router.bind}
+    service = target.settings.get("service_type", _IN_CLUSTER) if target.kind == IN_PODS else _IN_CLUSTER
+    return {} if service == _IN_CLUSTER else {f"$.targets.{hosts.router_target}.settings.service_type": str(service)}
+
+
+_IN_CLUSTER = "ClusterIP"

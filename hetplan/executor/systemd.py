@@ -14,7 +14,6 @@ from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.kept_process import MARK, python_path
 from hetplan.executor.local import Local
 from hetplan.executor.secrets import TOKEN_FILE, environment_of
-from hetplan.executor.tls import TLS
 
 __all__ = ["unit_name", "unit_text"]
 
@@ -33,7 +32,7 @@ def unit_name(hosts: HostsFile, target: str) -> str:
 def unit_text(hosts: HostsFile, target: Local) -> str:
     """The unit that keeps what runs on this target."""
     # A token of an apply's own environment is not known to systemd: the unit then needs a drop-in that sets it.
-    secret = {name: value for name, value in environment_of(hosts).items() if name in (TOKEN_FILE, TLS)}
+    secret = {name: value for name, value in environment_of(hosts).items() if name == TOKEN_FILE}
     stop_s = ceil(2 * hosts.limits.drain_s) + 10
     return f"""[Unit]
 Description=hetplan {hosts.name}: workers and router of target {target.name}

@@ -167,7 +167,7 @@ class _Pool:
             except ssl.SSLCertVerificationError as error:
                 raise InputError.one(
                     file="--endpoint", value=self._where, why=error.verify_message,
-                    remedy="Say whom to trust: SSL_CERT_FILE=secrets/tls/ca.pem hetplan loadtest ...",
+                    remedy="Say whom to trust: SSL_CERT_FILE=ca.pem hetplan loadtest ...",
                 ) from None  # fmt: skip
             except OSError as error:
                 why = os.strerror(error.errno) if error.errno else str(error)

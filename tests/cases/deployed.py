@@ -9,7 +9,6 @@ from hetplan.executor.kubernetes.groups import grouped
 from hetplan.executor.kubernetes.manifests import Manifests
 from hetplan.executor.kubernetes.settings import KubernetesSettings
 from hetplan.executor.routing_table import routing_table
-from hetplan.executor.secrets import ciphered
 from hetplan.executor.units import Endpoint
 from hetplan.executor.wanted import wanted
 from hetplan.profiles.plan import Plan
@@ -29,5 +28,5 @@ def manifests(plan: Plan, hosts: HostsFile, *, target: str | None = None) -> lis
             for group in groups
             for unit in group.units
         ]
-        objects += made.router(routing_table(asked.apps, pairs, hosts.router, ciphered(hosts)))
+        objects += made.router(routing_table(asked.apps, pairs, hosts.router))
     return objects

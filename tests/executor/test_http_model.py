@@ -217,7 +217,7 @@ def test_the_connections_of_a_model_know_its_word(said: dict[str, Any]) -> None:
         assert OtherServer(made).upstream.twice == (said == {})
         api = {"key_env": None, "key_file": None, "api": "x", "retries": 0, **made}
         assert ApiModel(api, loop=asyncio.get_running_loop())._server.upstream.twice == (said == {})
-        link = SimpleNamespace(address="127.0.0.1", port=9, tls=None)
+        link = SimpleNamespace(address="127.0.0.1", port=9)
         lane = SimpleNamespace(unit="w-0", name="w.a", link=link, retry=said == {})
         assert StreamRouter({}, None)._instance(lane, 0, {}).upstream.twice == lane.retry  # type: ignore[arg-type]
 

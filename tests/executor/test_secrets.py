@@ -40,8 +40,12 @@ def test_a_listener_that_others_reach_is_refused_without_a_token(tmp_path: Path,
                 return str(error)
         return ""
 
-    assert "hosts.box.bind = '0.0.0.0' is reached from other machines" in refused(hosts={"box": OPEN})
-    assert "router.bind = '0.0.0.0'" in refused(router={"port": 0, "bind": "0.0.0.0"})
+    assert "$.hosts.box.bind (found 0.0.0.0): it is reached from other machines, and no token" in refused(
+        hosts={"box": OPEN}
+    )
+    edge = {"port": 0, "bind": "0.0.0.0", "behind_edge": True}
+    assert "$.router.bind (found 0.0.0.0): it is reached from other machines, and no token" in refused(router=edge)
+    assert refused(router=edge, security={"open": True}) == ""
     assert refused() == ""
     assert refused(hosts={"box": OPEN}, security={"open": True}) == ""
     assert refused(hosts={"box": OPEN}, security={"token_file": str(token_file)}) == ""
@@ -76,7 +80,7 @@ def test_who_has_no_token_gets_nothing_and_nobody_reads_it_elsewhere(
     monkeypatch.setenv("SHOP_TOKEN", TOKEN)
     security = {"token_file": str(token_file)} if way == "file" else {"token_env": "SHOP_TOKEN"}
     box = {**OPEN, "address": "127.0.0.1"}
-    router = {"port": 0, "bind": "0.0.0.0", "address": "127.0.0.1"}
+    router = {"port": 0, "bind": "0.0.0.0", "behind_edge": True, "address": "127.0.0.1"}
     deployment = deploy(hosts={"box": box}, router=router, security=security)
     endpoint = deployment.apply(ONE).endpoint
     with_it = {"authorization": f"Bearer {TOKEN}"}
@@ -121,8 +125,8 @@ def test_the_far_machine_reads_its_own_file(tmp_path: Path) -> None:
             "hosts": {"box": {"target": "far", "hardware": "cpu", "machines": 1}},
         }
     )
-    settings = {"address": "10.0.0.5", "token_file": "/etc/shop/token", "tls": "/etc/shop/tls"}
+    settings = {"address": "10.0.0.5", "token_file": "/etc/shop/token"}
     target = SshTarget(Setting("far", hosts, tmp_path, settings))
     far = target._far_setting()["hosts"]["security"]
-    assert far == {"token_file": "/etc/shop/token", "open": False, "tls": "/etc/shop/tls"}
+    assert far == {"token_file": "/etc/shop/token", "open": False}
     assert os.path.isabs(far["token_file"])

@@ -32,7 +32,6 @@ from hetplan.executor.kubernetes.groups import (
 from hetplan.executor.kubernetes.settings import KubernetesSettings, WorkerPod
 from hetplan.executor.render.names import label_value, marked_name
 from hetplan.executor.secrets import TOKEN_FILE, token_of
-from hetplan.executor.tls import TLS, WORKER_NAME, tls_folder
 from hetplan.executor.units import Unit
 from hetplan.profiles.canonical import digest
 
@@ -68,18 +67,15 @@ class Manifests:
         self.budgets = "policy/v1"
 
     @cached_property
-    def keys(self) -> Json | None:
-        """The Secret with the token and the keys that hosts.toml names; None where it names none.
+    def secret(self) -> Json | None:
+        """The Secret with the token that hosts.toml names; None where it names none.
 
         It is applied, never written to a file. Its name goes with its content, so that pods are rolled with it.
         """
-        token, folder = token_of(self.hosts), tls_folder(self.hosts)
-        held = {"token": token.encode()} if token is not None else {}
-        if folder is not None:
-            held |= {name: (folder / name).read_bytes() for name in ("ca.pem", "cert.pem", "key.pem")}
-        if not held:
+        token = token_of(self.hosts)
+        if token is None:
             return None
-        data = {name: b64encode(content).decode() for name, content in held.items()}
+        data = {"token": b64encode(token.encode()).decode()}
         name = marked_name(self.hosts.name, "keys", distinct_by=digest(data))
         return self._object("v1", "Secret", name, labels(self.instance, "keys")) | {"type": "Opaque", "data": data}
 
@@ -147,13 +143,8 @@ class Manifests:
         """What the Prometheus operator is to read: all Services of this deployment."""
         ours = {"app.kubernetes.io/managed-by": "hetplan", LABEL_INSTANCE: self.instance}
         endpoint: Json = {"port": "http", "path": "/metrics"}
-        if self.keys is not None:
-            secret = self.keys["metadata"]["name"]
-            if "token" in self.keys["data"]:
-                endpoint["authorization"] = {"credentials": {"name": secret, "key": "token"}}
-            if self.ciphered:
-                trust = {"ca": {"secret": {"name": secret, "key": "ca.pem"}}, "serverName": WORKER_NAME}
-                endpoint |= {"scheme": "https", "tlsConfig": trust}
+        if self.secret is not None:
+            endpoint["authorization"] = {"credentials": {"name": self.secret["metadata"]["name"], "key": "token"}}
         spec = {"selector": {"matchLabels": ours}, "endpoints": [endpoint]}
         marks = labels(self.instance, "router")
         return self._object("monitoring.coreos.com/v1", "ServiceMonitor", name, marks, spec=spec)
@@ -215,7 +206,7 @@ class Manifests:
         chosen = self.settings.pod(unit.hardware)
         container = self._container("worker", chosen.image or self.settings.image, self.settings.worker_command)
         said = {**self._devices(group), **self.settings.environment, **machines.environment}
-        container["env"] = _env({**said, **self._where_keys_are})
+        container["env"] = _env({**said, **self._token_at})
         resources = self.resources(group)
         # Equal requests and limits: a worker gets what was planned, and its neighbour cannot take it.
         container["resources"] = {"requests": resources, "limits": resources} if resources else _WORKER_NEEDS
@@ -312,8 +303,8 @@ class Manifests:
             pod["topologySpreadConstraints"] = [
                 {"maxSkew": 1, "topologyKey": label, **chosen} for label in settings.spread
             ]
-        if self.keys is not None:
-            secret = {"secretName": self.keys["metadata"]["name"], "defaultMode": 0o440}
+        if self.secret is not None:
+            secret = {"secretName": self.secret["metadata"]["name"], "defaultMode": 0o440}
             pod["volumes"].append({"name": "keys", "secret": secret})
         if settings.service_account is not None:
             pod["serviceAccountName"] = settings.service_account
@@ -323,7 +314,7 @@ class Manifests:
 
     def _container(self, name: str, image: str, command: tuple[str, ...]) -> Json:
         port = self.settings.port
-        look = {"path": "/healthz", "port": "http", **({"scheme": "HTTPS"} if self.ciphered else {})}
+        look = {"path": "/healthz", "port": "http"}
         healthy = {"httpGet": look, "periodSeconds": PROBE_S, "timeoutSeconds": 2}
         tries = max(1, round(self.hosts.limits.start_s / PROBE_S))
         leave = f"import time; open({LEAVING!r}, 'w').close(); time.sleep({self.settings.leave_s:g})"
@@ -333,7 +324,7 @@ class Manifests:
             "image": image,
             "imagePullPolicy": self.settings.image_pull_policy,
             "command": [*command, *arguments],
-            "env": _env({**self.settings.environment, **self._where_keys_are}),
+            "env": _env({**self.settings.environment, **self._token_at}),
             "ports": [{"name": "http", "containerPort": port, "protocol": "TCP"}],
             "startupProbe": {**healthy, "failureThreshold": tries},
             "readinessProbe": {**healthy, "failureThreshold": 2},
@@ -341,7 +332,7 @@ class Manifests:
             "lifecycle": {"preStop": {"exec": {"command": [command[0], "-c", leave]}}},
             "volumeMounts": [
                 {"name": "config", "mountPath": MOUNTED_AT, "readOnly": True}, {"name": "tmp", "mountPath": "/tmp"},
-                *([{"name": "keys", "mountPath": KEYS_AT, "readOnly": True}] if self.keys is not None else []),
+                *([{"name": "keys", "mountPath": KEYS_AT, "readOnly": True}] if self.secret is not None else []),
             ],
             "securityContext": {
                 "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True
@@ -349,15 +340,8 @@ class Manifests:
         }  # fmt: skip
 
     @property
-    def ciphered(self) -> bool:
-        """Whether the pods speak TLS."""
-        return self.hosts.security.tls is not None
-
-    @property
-    def _where_keys_are(self) -> dict[str, str]:
-        held = self.keys["data"] if self.keys is not None else {}
-        found = {TOKEN_FILE: f"{KEYS_AT}/token"} if "token" in held else {}
-        return found | ({TLS: KEYS_AT} if self.ciphered else {})
+    def _token_at(self) -> dict[str, str]:
+        return {TOKEN_FILE: f"{KEYS_AT}/token"} if self.secret is not None else {}
 
     def _object(
         self,

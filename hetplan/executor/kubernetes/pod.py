@@ -28,7 +28,6 @@ from hetplan.executor.secrets import own_token
 from hetplan.executor.serving.http_server import Exchange
 from hetplan.executor.serving.router import Router
 from hetplan.executor.serving.worker import Worker
-from hetplan.executor.tls import client_context, own_folder
 from hetplan.executor.units import Unit
 from hetplan.profiles.canonical import digest
 
@@ -146,7 +145,6 @@ class _PodRouter(Router):
 
     def __init__(self, path: Path, mounted: Path, port: int) -> None:
         super().__init__(path, own_token())
-        self._trust = client_context(own_folder(), one_name=True)
         self._mounted, self._port, self._addresses = mounted, port, PodAddresses()
         self._wanted = self._read()
 

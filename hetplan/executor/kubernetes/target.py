@@ -248,7 +248,7 @@ class Kubernetes:
         self._may_change()
         marks = selector(self.manifests.instance)
         self.kubectl.delete_all(self._all_kinds, selector=marks)
-        if self.manifests.keys is None:
+        if self.manifests.secret is None:
             # An earlier hosts.toml may have named a token; who may not touch secrets has none here.
             with suppress(TargetFailed):
                 self.kubectl.delete_all(["secrets"], selector=marks)
@@ -270,8 +270,8 @@ class Kubernetes:
 
     def _apply(self, made: Sequence[Json], *, about: str) -> None:
         self._may_change()
-        keys = [self.manifests.keys] if self.manifests.keys is not None else []
-        self.kubectl.apply([*keys, *made], about=about)
+        secret = [self.manifests.secret] if self.manifests.secret is not None else []
+        self.kubectl.apply([*secret, *made], about=about)
 
     def _delete(self, objects: Iterable[tuple[str, str]], *, about: str) -> None:
         self._may_change()
@@ -450,8 +450,8 @@ class Kubernetes:
     @property
     def _all_kinds(self) -> list[str]:
         monitor = ["servicemonitors.monitoring.coreos.com"] if self.settings.service_monitor else []
-        keys = ["secrets"] if self.manifests.keys is not None else []
-        return [*_KINDS, _ROUTERS_OWN, *monitor, *keys]
+        secret = ["secrets"] if self.manifests.secret is not None else []
+        return [*_KINDS, _ROUTERS_OWN, *monitor, *secret]
 
     def _know_the_server(self) -> None:
         """Which version of its kinds the cluster has; the newest where it does not say."""
@@ -466,8 +466,7 @@ class Kubernetes:
 
     def _at(self, pod: str, path: str) -> str:
         """The path of the API server that leads to a pod's own."""
-        name = f"https:{pod}" if self.manifests.ciphered else pod
-        return f"/api/v1/namespaces/{self.settings.namespace}/pods/{name}:{self.settings.port}/proxy/{path}"
+        return f"/api/v1/namespaces/{self.settings.namespace}/pods/{pod}:{self.settings.port}/proxy/{path}"
 
     def _scaled(self) -> frozenset[str]:
         """Deployments of which an autoscaler says how many pods they have; none where that cannot be asked."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
-import ssl
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,7 +23,6 @@ from urllib.parse import unquote
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
 
-from hetplan.executor.serving.handshake import Handshake
 from hetplan.executor.serving.process import Receiver
 
 __all__ = ["Exchange", "HttpConnection", "HttpLimits", "HttpServer", "listen", "listen_for_keeper"]
@@ -37,8 +35,6 @@ _WHO = b"www-authenticate: Bearer\r\n"
 _RETRY = b"retry-after: 1\r\n"
 _RESERVE = 64
 """Connections above the limit: they are answered 503, or what `always` names, and closed."""
-_MOST_CIPHERED = 1024
-"""Connections of a TLS listener: each takes some 0.3 MiB."""
 _LONGEST_KEPT, _MOST_KEPT = 1024, 512
 """Heads that are remembered: bytes of one, and how many."""
 _LINGER_S = 2.0
@@ -56,8 +52,6 @@ class HttpLimits:
     connections: int = 8192
     unanswered: int = 256
     """Requests of one connection (pipelined) above which no more are read until answers have gone out."""
-    handshake_s: float = 5.0
-    """From a connection to a TLS listener to the end of its handshake."""
     head_s: float = 10.0
     body_s: float = 30.0
     """Without one more byte of the body, or with a client that takes no byte of the answer."""
@@ -207,8 +201,7 @@ class HttpConnection(Receiver):
         raw = transport.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self not in self.server.connections:
-            self.server.admit(self)
+        self.server.admit(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's name)
         """What is still to be answered is answered into the void."""
@@ -474,8 +467,7 @@ class HttpConnection(Receiver):
         if exchange.refused:
             self._state, self._since = _LINGERING, self.server.now
             with suppress(OSError):
-                # TLS has no half of a connection to close.
-                (self.transport.write_eof if self.transport.can_write_eof() else self.transport.close)()
+                self.transport.write_eof()
         elif not exchange.keeps or (self._ending and not self._pending):
             self.transport.close()
         elif not self._pending:
@@ -570,13 +562,10 @@ class HttpServer:
         """The port that it listens on."""
         return int(self._server.sockets[0].getsockname()[1])
 
-    async def start(
-        self, host: str, port: int, sock: socket.socket | None = None, tls: ssl.SSLContext | None = None
-    ) -> None:
+    async def start(self, host: str, port: int, sock: socket.socket | None = None) -> None:
         """Listen on this address, or on a socket that listens already."""
         at: dict[str, Any] = {"host": host, "port": port, "reuse_address": True} if sock is None else {"sock": sock}
-        new = (lambda: HttpConnection(self)) if tls is None else (lambda: Handshake(HttpConnection(self), tls))
-        self._server = await self.loop.create_server(new, **at, backlog=BACKLOG)
+        self._server = await self.loop.create_server(lambda: HttpConnection(self), **at, backlog=BACKLOG)
 
     def close(self) -> None:
         """Take no more connections."""
@@ -641,18 +630,18 @@ def _target(url: bytes) -> tuple[str, str]:
 
 async def listen(
     handle: Callable[[Exchange], None], host: str, port: int, limits: HttpLimits | None = None, *,
-    sock: socket.socket | None = None, token: str | None = None, tls: ssl.SSLContext | None = None,
+    sock: socket.socket | None = None, token: str | None = None,
 ) -> HttpServer:  # fmt: skip
     """A server on this address; port 0 takes any free one. A quarter of the process's open files is left to others.
 
     With a token, requests that do not bring it are refused with 401 before their body is read.
     """
-    limits = limits or (HttpLimits() if tls is None else HttpLimits(connections=_MOST_CIPHERED))
+    limits = limits or HttpLimits()
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files != resource.RLIM_INFINITY:
         limits = replace(limits, connections=max(1, min(limits.connections, files * 3 // 4 - _RESERVE)))
     server = HttpServer(handle, limits, token)
-    await server.start(host, port, sock, tls)
+    await server.start(host, port, sock)
     return server
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from time import monotonic
@@ -118,7 +117,6 @@ class Link(Receiver):
         self, name: str, address: str, port: int, *, on_done: Callable[[Link, Answered], None],
         on_ready: Callable[[Link], None], on_lost: Callable[[Link, list[tuple[int, Task]]], None],
         token: str | None = None,
-        tls: ssl.SSLContext | None = None,
     ) -> None:  # fmt: skip
         self.name, self.address, self.port = name, address, port
         self.ready = False
@@ -126,7 +124,6 @@ class Link(Receiver):
         self.pending: dict[int, Task] = {}
         self.backlog_s = 0.0
         self.streams = 0  # requests whose answers come piece by piece, over connections of their own
-        self.tls = tls
         self._who = f"authorization: Bearer {token}\r\n" if token else ""
         self._on_done, self._on_ready, self._on_lost = on_done, on_ready, on_lost
         self._loop = asyncio.get_running_loop()
@@ -231,7 +228,7 @@ class Link(Receiver):
             await asyncio.sleep(self._wait_s)
             self._wait_s = min(max(2.0 * self._wait_s, _FIRST_WAIT_S), _LONGEST_WAIT_S)
             with suppress(OSError, UnicodeError):
-                await self._loop.create_connection(lambda: self, self.address, self.port, ssl=self.tls)
+                await self._loop.create_connection(lambda: self, self.address, self.port)
                 return
 
     def _take(self, kind: int, content: bytes) -> None:

@@ -35,7 +35,6 @@ from hetplan.executor.serving.process import ask_for_short_turns, orders, spare_
 from hetplan.executor.serving.query_body import BadQuery, packed, read_at, read_query
 from hetplan.executor.serving.query_tree import Edge, Hop, QueryState, Task, fan_out, joined_jobs, joined_quality
 from hetplan.executor.serving.replies import Counted, reply
-from hetplan.executor.tls import client_context, own_folder, server_context
 
 if TYPE_CHECKING:
     from hetplan.executor.serving.open_inference import Inference
@@ -49,7 +48,6 @@ class Router:
 
     def __init__(self, routes_path: Path, token: str | None = None) -> None:
         self.routes_path, self.token = routes_path, token
-        self._trust = client_context(own_folder())
         self.routes: Mapping[str, Any] = {}
         self.apps: dict[str, Application] = {}
         self.links: dict[tuple[str, str, int], Link] = {}
@@ -76,9 +74,8 @@ class Router:
             self.follow(json.loads(self.routes_path.read_text()))
             await self._until_linked(list(self.links.values()), _FIRST_LINK_LIMIT_S)
             settings = self.routes["router"]
-            tls = None if is_loopback(settings["bind"]) else server_context(own_folder())
             address = (settings["bind"], settings["port"])
-            server = await listen(self.handle, *address, sock=listener, token=self._guard, tls=tls)
+            server = await listen(self.handle, *address, sock=listener, token=self._guard)
             probe = await listen_for_keeper(self.look)
         except (OSError, ValueError, KeyError) as error:
             os.write(report, json.dumps({"failed": str(error)}).encode() + b"\n")
@@ -188,9 +185,8 @@ class Router:
         """The link to a unit, opened where there is none yet."""
         key = (unit["name"], unit["address"], unit["port"])
         if key not in self.links:
-            tls = self._trust if unit.get("tls") else None
             self.links[key] = Link(
-                *key, token=self.token, tls=tls, on_done=self._done, on_ready=self._changed, on_lost=self._lost
+                *key, token=self.token, on_done=self._done, on_ready=self._changed, on_lost=self._lost
             )
         return self.links[key]
 

@@ -61,7 +61,7 @@ class StreamRouter:
         found = before.get(key)
         address, port = lane.link.address, lane.link.port
         if found is None or (found.upstream.host, found.upstream.port) != (address, port):
-            found = Instance(lane, number, Upstream(address, port, lane.link.tls))
+            found = Instance(lane, number, Upstream(address, port))
         found.lane, found.upstream.twice = lane, lane.retry
         self._instances[key] = found
         return found

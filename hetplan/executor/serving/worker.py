@@ -46,7 +46,6 @@ from hetplan.executor.serving.openai_words import CHAT, COMPLETIONS, MODELS, as_
 from hetplan.executor.serving.process import PreciseTimer, ask_for_short_turns, orders, spare_the_collector
 from hetplan.executor.serving.query_body import BadQuery, packed, read_at, read_query
 from hetplan.executor.serving.stations import HeldLoad, Job, Lane, Station
-from hetplan.executor.tls import own_folder, server_context
 
 if TYPE_CHECKING:
     from hetplan.executor.serving.open_inference import Inference
@@ -80,9 +79,8 @@ class Worker:
             os.sched_setaffinity(0, config["cores"])
         try:
             await self._change(config)
-            near = is_loopback(config["bind"])
-            guard, tls = None if near else self.token, None if near else server_context(own_folder())
-            server = await listen(self.handle, config["bind"], config["port"], token=guard, tls=tls)
+            guard = None if is_loopback(config["bind"]) else self.token
+            server = await listen(self.handle, config["bind"], config["port"], token=guard)
             probe = await listen_for_keeper(self.look)
         except (OSError, ValueError, KeyError) as error:
             _report(report, {"failed": str(error)})

@@ -133,11 +133,7 @@ class SshTarget:
             "settings": self.settings.model_dump(include={"cgroup", "mps_pipe", "gpu_list"}, exclude_none=True),
             "hosts": {
                 **whole,
-                "security": {
-                    "token_file": self.settings.token_file,
-                    "open": hosts.security.open,
-                    "tls": self.settings.tls,
-                },
+                "security": {"token_file": self.settings.token_file, "open": hosts.security.open},
                 "targets": {self.name: {"kind": "local", "settings": {}}},
                 "router": {**whole["router"], "target": self.name},
                 "hosts": {name: host for name, host in whole["hosts"].items() if host["target"] == self.name},
@@ -220,7 +216,6 @@ class SshSettings(Model):
     mps_pipe: str | None = Field(default=None, pattern="^/", description="of the far machine, as for a local target")
     gpu_list: str | None = Field(default=None, pattern="^/", description="of the far machine, as for a local target")
     token_file: str | None = Field(default=None, pattern="^/", description="of the far machine: the deployment's token")
-    tls: str | None = Field(default=None, pattern="^/", description="of the far machine: the deployment's keys")
     connect_s: Positive = Field(default=10.0, description="how long connecting may take")
     silent_s: Positive = Field(default=15.0, description="a connection that is dead for so long counts as lost")
 

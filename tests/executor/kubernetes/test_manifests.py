@@ -167,34 +167,29 @@ def test_the_router_gets_its_amounts_its_replicas_and_keeps_others_from_the_work
     assert "NetworkPolicy" not in made("shares/1", network_policy=False)
 
 
-def test_token_and_keys_come_to_the_pods_as_a_secret(tmp_path: Path) -> None:
+def test_the_token_comes_to_the_pods_as_a_secret(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("0123456789abcdef")
-    (tmp_path / "tls").mkdir()
-    for name in ("ca.pem", "cert.pem", "key.pem", "ca-key.pem"):
-        (tmp_path / "tls" / name).write_text(f"content of {name}")
-    security = {"token_file": str(tmp_path / "token"), "tls": str(tmp_path / "tls")}
     hosts = hosts_for(["t4"])
-    guarded = hosts.model_copy(update={"security": Security.model_validate(security)})
+    guarded = hosts.model_copy(update={"security": Security(token_file=str(tmp_path / "token"))})
     made = maker(guarded, service_monitor=True)
-    assert made.keys is not None
-    kubernetes_validate.validate(made.keys, VERSION, strict=True)
-    assert sorted(made.keys["data"]) == ["ca.pem", "cert.pem", "key.pem", "token"], "the authority's key stays"
+    assert made.secret is not None
+    kubernetes_validate.validate(made.secret, VERSION, strict=True)
+    assert list(made.secret["data"]) == ["token"]
     routes = {"apps": {}, "units": []}
     for deployment in (made.group(group())[-1], made.router(routes)[-1]):
         kubernetes_validate.validate(deployment, VERSION, strict=True)
         pod = deployment["spec"]["template"]["spec"]
-        assert pod["volumes"][-1]["secret"]["secretName"] == made.keys["metadata"]["name"]
+        assert pod["volumes"][-1]["secret"]["secretName"] == made.secret["metadata"]["name"]
         env = {one["name"]: one["value"] for one in pod["containers"][0]["env"]}
-        assert env == {"HETPLAN_TOKEN_FILE": "/etc/hetplan-keys/token", "HETPLAN_TLS": "/etc/hetplan-keys"}
-        assert pod["containers"][0]["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
+        assert env == {"HETPLAN_TOKEN_FILE": "/etc/hetplan-keys/token"}
         assert "0123456789abcdef" not in json.dumps(deployment)
     monitor = next(one for one in made.router(routes) if one["kind"] == "ServiceMonitor")["spec"]["endpoints"][0]
-    assert (monitor["scheme"], monitor["authorization"]["credentials"]["key"]) == ("https", "token")
+    assert monitor["authorization"]["credentials"]["key"] == "token"
     (tmp_path / "token").write_text("another-token-of-16")
     other = maker(guarded).group(group())[-1]["spec"]["template"]["metadata"]["annotations"]
     mine = made.group(group())[-1]["spec"]["template"]["metadata"]["annotations"]
     assert other != mine, "a new token rolls the pods"
-    assert maker(hosts).keys is None
+    assert maker(hosts).secret is None
 
 
 def test_a_change_surges_unless_there_is_no_room() -> None:
