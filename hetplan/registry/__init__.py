@@ -92,6 +92,8 @@ SOLVERS: dict[str, tuple[str, str]] = {
     "wide": ("black-box", "hetplan.solvers.search_wide:Wide"),
     "cmbo": ("black-box", "hetplan.solvers.search:Cmbo"),
     "cmbo-ci": ("black-box", "hetplan.solvers.search:CmboCi"),
+    "struct-ci-botorch": ("black-box", "hetplan.solvers.botorch_process:StructCiBotorch"),
+    "cmbo-botorch": ("black-box", "hetplan.solvers.botorch_process:CmboBotorch"),
     "random-plans": ("black-box", "hetplan.solvers.search:RandomPlans"),
     "priced-columns": ("priced", "hetplan.solvers.priced_columns:PricedColumns"),
 }

@@ -22,7 +22,7 @@
       packing_local.py    a choice improved step by step
     packing_exact.py    "dual", "dual-core", "exact"    with a bound
     catalog.py          "bound-order", "exhaustive"
-    search.py           "struct-ci", "cmbo", ...    compound plans
+    search.py           "struct-ci", "cmbo", ...    compound plans; botorch_process.py the same by BoTorch
       search_beliefs.py   what a search believes of what it has not measured
     gaussian_process.py Gaussian processes of the searches above
     policy_iteration.py "mdp-mpi"          decision processes, for whatever offers sweeps

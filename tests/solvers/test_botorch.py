@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from hetplan import certify
-from hetplan.extend import Cmbo, LightProcess, Limits, StructCi
+from hetplan.planner.answer import Limits
+from hetplan.solvers.botorch_process import BotorchProcess, CmboBotorch, StructCiBotorch
+from hetplan.solvers.gaussian_process import LightProcess
+from hetplan.solvers.search import Cmbo, StructCi
 from hetplan.testing.black_box_checks import small_box
-from hetplan_papers.compound.botorch_process import BotorchProcess, CmboBotorch, StructCiBotorch
 
 MISSING = [name for name in ("torch", "botorch", "gpytorch") if find_spec(name) is None]
 pytestmark = [

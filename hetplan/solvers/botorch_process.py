@@ -1,4 +1,4 @@
-"""hetplan's searches with BoTorch's exact process (extra ``bayes``): the reference for the light one.
+"""The searches of `search` with BoTorch's exact process (extra ``bayes``): the reference for the light one.
 
 Kernel, scaling, prior of width and grid are those of `LightProcess`; fitting and posterior are GPyTorch's, in double
 precision, a batch of settings at a time (a joint posterior of all would need gigabytes).
@@ -11,16 +11,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.extend import BlackBox, BlackBoxSearch, Cmbo, LightProcess, StructCi
+from hetplan.planner.forms.black_box import BlackBox
+from hetplan.solvers.gaussian_process import TREND, UNIT, LightProcess
+from hetplan.solvers.search import BlackBoxSearch, Cmbo, StructCi
 
 __all__ = ["BotorchProcess", "CmboBotorch", "StructCiBotorch"]
 
 Vector = NDArray[np.float64]
 
 BATCH = 4096
-
-UNIT, TREND = 16, 1.0
-"""Of `LightProcess`: parts of a coordinate that distances count, and the variance of a slope."""
 
 
 class BotorchProcess(LightProcess):
@@ -94,7 +93,7 @@ class _Lazy:
 
     def why_not(self, form: BlackBox) -> str:
         """Not installed, or a wish that it does not know."""
-        missing = "" if self.version() else "botorch is not installed; run: pip install 'hetplan-papers[bayes]'"
+        missing = "" if self.version() else "botorch is not installed; run: pip install 'hetplan[bayes]'"
         return missing or ("" if form.aim.cheapest else "it looks for the least cost only")
 
 
