@@ -41,6 +41,9 @@ variants              decides by (`Snapshot`, `Ask`), with `VariantsOptions`, by
                       `Snapshot.items`, within each `Room` of `capacity_rooms`
 policies              decides by (what is asked, `Bench`), with `PolicyOptions`, by `plan_rule`: of each `Group` of
                       workers at each load a `SolvedPolicy`, which `Bench` solves, values and simulates
+pipelines             decides by (`Pipelines`, `Ask`), with `PipelineOptions`, a `SolvedPipelines`: servers per
+                      configuration of a `PipelineTree` and shares of its `prefixes`; `Formulation.narrow` may leave
+                      configurations out before
 engines               `Solver` is what one is, `solver` finds one by name. `CatalogEngine` asks a `CatalogSearch` for
                       candidates of a `Catalog`, `BlackBoxEngine` a `BlackBoxSearch` for plans of a `BlackBox`
 measuring             `measuring` makes an evaluator of a callable, by `Profiler`, `Setup` and a `StopRule`
@@ -80,6 +83,7 @@ if TYPE_CHECKING:
     from hetplan.planner.draft import Draft, Infeasible, Reported
     from hetplan.planner.forms.black_box import BlackBox, Measured, Past, Verdict
     from hetplan.planner.forms.catalog import Catalog
+    from hetplan.planner.forms.milp import Builder, Milp
     from hetplan.planner.forms.packing import Items, Packing
     from hetplan.planner.forms.queue_process import Late, QueuePolicy, QueueProcess
     from hetplan.planner.next_state import COUNTERS, next_state
@@ -92,6 +96,20 @@ if TYPE_CHECKING:
     from hetplan.problems.compound.wish import Query as CompoundQuery
     from hetplan.problems.compound.wish import Tier
     from hetplan.problems.compound.wish import Way as CompoundWay
+    from hetplan.problems.pipeline.climb import SLIPS, kept_best
+    from hetplan.problems.pipeline.climb import Solved as SolvedPipelines
+    from hetplan.problems.pipeline.climb import climb as climb_goals
+    from hetplan.problems.pipeline.climb import polished as route_servers
+    from hetplan.problems.pipeline.form import config_form
+    from hetplan.problems.pipeline.letters import Pipelines
+    from hetplan.problems.pipeline.options import PipelineOptions
+    from hetplan.problems.pipeline.reroute import partly_served
+    from hetplan.problems.pipeline.rows import Asked as PipelineGoals
+    from hetplan.problems.pipeline.rows import add_groups, add_servers
+    from hetplan.problems.pipeline.tree import Level as PipelineLevel
+    from hetplan.problems.pipeline.tree import Task as PipelineTask
+    from hetplan.problems.pipeline.tree import Tree as PipelineTree
+    from hetplan.problems.pipeline.tree import prefixes, without_dominated
     from hetplan.problems.policy.bench import Bench
     from hetplan.problems.policy.form import Group, SolvedPolicy
     from hetplan.problems.policy.options import PaperOptions as RamsisOptions
@@ -140,6 +158,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COUNTERS",
+    "SLIPS",
     "AllowableRate",
     "Answer",
     "Application",
@@ -149,6 +168,7 @@ __all__ = [
     "BlackBox",
     "BlackBoxEngine",
     "BlackBoxSearch",
+    "Builder",
     "Catalog",
     "CatalogEngine",
     "CatalogSearch",
@@ -169,12 +189,19 @@ __all__ = [
     "Limits",
     "MakeProcess",
     "Measured",
+    "Milp",
     "OfflineWork",
     "OnMachine",
     "Options",
     "Packing",
     "Past",
+    "PipelineGoals",
     "PipelineHost",
+    "PipelineLevel",
+    "PipelineOptions",
+    "PipelineTask",
+    "PipelineTree",
+    "Pipelines",
     "PolicyModels",
     "PolicyOptions",
     "PolicyRun",
@@ -198,6 +225,7 @@ __all__ = [
     "SimulatedPool",
     "Size",
     "Snapshot",
+    "SolvedPipelines",
     "SolvedPolicy",
     "Solver",
     "Sought",
@@ -212,6 +240,8 @@ __all__ = [
     "VariantState",
     "VariantsOptions",
     "Verdict",
+    "add_groups",
+    "add_servers",
     "allowable_rates",
     "autoscale",
     "best_rated",
@@ -219,6 +249,8 @@ __all__ = [
     "capacity_rooms",
     "cheapest_enough",
     "choose",
+    "climb_goals",
+    "config_form",
     "configurations",
     "eq15_numbers",
     "estimate_rates",
@@ -227,6 +259,7 @@ __all__ = [
     "flows",
     "found_ways",
     "get_variant",
+    "kept_best",
     "list_affordable",
     "measuring",
     "missing_base",
@@ -235,12 +268,15 @@ __all__ = [
     "next_state",
     "nothing_served",
     "packing_form",
+    "partly_served",
     "plan_instances",
     "plan_rule",
     "pose",
+    "prefixes",
     "rate_at",
     "rated_by",
     "rates_of",
+    "route_servers",
     "search_pools",
     "serves_all_classes",
     "simulate_holding",
@@ -248,6 +284,7 @@ __all__ = [
     "solver",
     "unbounded_claim",
     "with_estimate",
+    "without_dominated",
 ]
 
 _NAMES = {
@@ -264,6 +301,7 @@ _NAMES = {
     "planner.draft": "Draft Infeasible Reported",
     "planner.forms.black_box": "BlackBox Measured Verdict Past",
     "planner.forms.catalog": "Catalog",
+    "planner.forms.milp": "Builder Milp",
     "planner.forms.packing": "Items Packing",
     "planner.forms.queue_process": "Late QueuePolicy QueueProcess",
     "planner.next_state": "COUNTERS next_state",
@@ -273,6 +311,13 @@ _NAMES = {
     "problems.compound.found": "found_ways",
     "problems.compound.options": "CompoundOptions",
     "problems.compound.wish": "Query:CompoundQuery Tier Way:CompoundWay",
+    "problems.pipeline.climb": "SLIPS Solved:SolvedPipelines climb:climb_goals kept_best polished:route_servers",
+    "problems.pipeline.form": "config_form",
+    "problems.pipeline.letters": "Pipelines",
+    "problems.pipeline.options": "PipelineOptions",
+    "problems.pipeline.reroute": "partly_served",
+    "problems.pipeline.rows": "Asked:PipelineGoals add_groups add_servers",
+    "problems.pipeline.tree": "Level:PipelineLevel Task:PipelineTask Tree:PipelineTree prefixes without_dominated",
     "problems.policy.bench": "Bench",
     "problems.policy.form": "Group SolvedPolicy",
     "problems.policy.options": "PolicyOptions PaperOptions:RamsisOptions",

@@ -61,13 +61,14 @@ class Formulation:
 
     `decide(problem, ask)` gets the problem as it was read and returns what the problem's own ways return. A problem
     decides by itself where it is None. `like` is the paper's name in `method.like`. One that is `partial` is asked also
-    where hetplan sees at once that no plan serves all demand.
+    where hetplan sees at once that no plan serves all demand. `narrow` gives of a problem the part that it looks at.
     """
 
     options: type[Options]
     decide: Callable[[Any, Any], Any] | None = None
     like: str | None = None
     partial: bool = False
+    narrow: Callable[[Any], Any] | None = None
 
 
 @dataclass(frozen=True)

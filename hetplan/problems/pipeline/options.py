@@ -7,15 +7,12 @@ from typing import Literal
 from pydantic import Field
 
 from hetplan.planner.contract import Options, Size
-from hetplan.profiles.fields import Id
 
 __all__ = [
     "BudgetOptions",
     "ConfigOptions",
-    "InferLineOptions",
     "PaperOptions",
     "PipelineOptions",
-    "ProteusOptions",
     "Quantile",
     "RerouteOptions",
 ]
@@ -119,24 +116,6 @@ class BudgetOptions(_Chosen):
     passes: int = Field(
         default=1, ge=1, le=10, description="solves over latency levels, each finer around the last one's choice"
     )
-
-
-class InferLineOptions(PipelineOptions):
-    """`inferline`: one fixed variant per step, fewest servers."""
-
-    size: Size = Field(default="planned", description=SIZE)
-    variants: dict[Id, Id] = Field(
-        default_factory=dict, description="step -> variant; by default those of the most accurate path in time"
-    )
-
-
-class ProteusOptions(PipelineOptions):
-    """`proteus`: every step plans on its own, for the traffic that the others send it."""
-
-    size: Size = Field(default="planned", description=SIZE)
-    slo_divisor: float = Field(default=1.0, ge=1, description="paths are judged by the latency target itself")
-    step_divisor: float = Field(default=2.0, ge=1, description="latency target / time that one step may take")
-    iterations: int = Field(default=12, ge=1, le=100, description="rounds until the steps' traffic must have settled")
 
 
 class RerouteOptions(PipelineOptions):

@@ -13,10 +13,8 @@ from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.options import (
     BudgetOptions,
     ConfigOptions,
-    InferLineOptions,
     PaperOptions,
     PipelineOptions,
-    ProteusOptions,
     RerouteOptions,
 )
 from hetplan.problems.pipeline.wish import read_wish
@@ -33,21 +31,16 @@ __all__ = ["PipelineQuestion"]
 class PipelineQuestion(Pipelines):
     """Which variants of a pipeline's tasks to host, on how many servers, and how queries go through."""
 
+    takes_formulations: ClassVar[bool] = True
     question: ClassVar[str] = "pipeline"
     aliases: ClassVar[Sequence[str]] = ("loki",)
     formulations: ClassVar[Mapping[str, type[Options]]] = {
         "config": ConfigOptions,
         "paper": PaperOptions,
         "budget": BudgetOptions,
-        "inferline": InferLineOptions,
-        "proteus": ProteusOptions,
         "reroute": RerouteOptions,
     }
-    like: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("config", "paper", "budget", "reroute"), "loki"),
-        "inferline": "inferline",
-        "proteus": "proteus",
-    }
+    like: ClassVar[Mapping[str, str]] = dict.fromkeys(("config", "paper", "budget", "reroute"), "loki")
 
     @classmethod
     def fits(cls, inputs: Inputs) -> tuple[Obstacle, ...]:

@@ -72,7 +72,8 @@ def _planned(problem: Pipelines, ask: Ask, *, explained: bool = True) -> Draft |
     slow = too_slow(problem)
     if slow is not None:
         return slow
-    few = too_few(problem, ask) if problem.formulation not in ("proteus", "reroute") else None
+    brought = problem.tools.formulation
+    few = too_few(problem, ask) if problem.formulation != "reroute" and not (brought and brought.partial) else None
     if few is not None:
         return few
     if way in (by_config, by_paper) and ask.limits.seconds is not None and not problem.fair:
@@ -89,14 +90,9 @@ def _planned(problem: Pipelines, ask: Ask, *, explained: bool = True) -> Draft |
 
 def _way_of(problem: Pipelines) -> tuple[Pipelines, Way]:
     """The way of the formulation, and the question with the configurations that it looks at."""
-    if problem.formulation == "inferline":
-        from hetplan.problems.pipeline.baselines import inferline
-
-        return inferline.narrowed(problem), inferline.by_inferline
-    if problem.formulation == "proteus":
-        from hetplan.problems.pipeline.baselines import proteus
-
-        return proteus.narrowed(problem), proteus.by_proteus
+    brought = problem.tools.formulation
+    if brought is not None and brought.decide is not None:
+        return (problem if brought.narrow is None else brought.narrow(problem)), brought.decide
     if problem.formulation == "reroute":
         from hetplan.problems.pipeline.reroute import by_reroute
 

@@ -3,9 +3,9 @@
 import pytest
 from cases.pipelines import diamond, fluid, random_pipeline
 
-from hetplan_papers.datasets.loki_by_hand import tiny, two_pipelines, two_sinks
+from hetplan_papers.datasets.loki_by_hand import tiny, two_pipelines
 
-EVERY = ("config", "paper", "budget", "inferline", "proteus")
+EVERY = ("config", "paper", "budget")
 
 
 def servers(outcome):
@@ -26,11 +26,10 @@ def test_a_step_to_which_nothing_is_sent_has_a_server(formulation, fanout):
     profile["pipelines"]["p"]["edges"][0]["fanout"] = fanout
     outcome = fluid(profile, slo, formulation=formulation)
     assert outcome.reason == "verified", outcome.violations
-    if formulation not in ("inferline", "proteus"):
-        assert servers(outcome) == 2
+    assert servers(outcome) == 2
 
 
-@pytest.mark.parametrize("formulation", ["config", "paper", "budget", "inferline"])
+@pytest.mark.parametrize("formulation", EVERY)
 def test_fewer_servers_than_steps(formulation):
     outcome = fluid(*tiny(0.2, 5, servers=1), formulation=formulation)
     assert outcome.exit_code == 3
@@ -72,44 +71,3 @@ def test_one_of_two_may_be_asked_for_nothing():
     outcome = fluid(profile, slo)
     assert outcome.reason == "verified"
     assert [one.app for one in outcome.plan.unserved] == ["y"]
-
-
-@pytest.mark.parametrize(("slo_s", "variants"), [(0.2, {"a1", "b1"}), (0.19, {"a1", "b2"})])
-def test_inferline_fixes_the_most_accurate_path_that_is_in_time(slo_s, variants):
-    outcome = fluid(*tiny(slo_s, 20), formulation="inferline")
-    assert {worker.loads[0].variant for worker in outcome.plan.workers} == variants
-
-
-def test_a_fixed_variant_is_kept_beside_the_best_others():
-    outcome = fluid(*tiny(0.2, 20), formulation="inferline", options={"variants": {"b": "b2"}})
-    assert {worker.loads[0].variant for worker in outcome.plan.workers} == {"a1", "b2"}
-
-
-def test_steps_that_are_planned_on_their_own_keep_servers_free_too():
-    """Two servers for a step at 24.1/s, a good one of 10/s and a fast one of 40/s; .34 of each is kept free."""
-    profile, slo = two_sinks(24.1)
-    profile["pipelines"]["p"]["edges"][1]["fanout"] = 0.001
-    full = fluid(profile, slo, formulation="proteus")
-    outcome = fluid(profile, slo, formulation="proteus", options={"spare": 0.34})
-    assert outcome.reason == full.reason == "verified", outcome.violations
-    good = 10 / 24.1
-    assert accuracy(full.require()) == pytest.approx((1 + good + (1 - good) / 2) / 2)
-    good *= 0.66
-    assert accuracy(outcome.require()) == pytest.approx((1 + good + (1 - good) / 2) / 2)
-
-
-def accuracy(plan):
-    return next(one.value for one in plan.promises if one.quantity == "quality")
-
-
-@pytest.mark.parametrize("solver", ["highs", "mathopt-scip"])
-def test_servers_that_are_all_kept_free_carry_nothing(solver):
-    """Of two steps on three servers each keeps one free; an engine may find a rate of 1e-15 of the demand."""
-    profile, slo = random_pipeline(1548)
-    slo["apps"]["x"]["demand"]["rate_qps"] = 0.252
-    slo["limits"]["instances"]["g"] = [0, 3]
-    if solver != "highs":
-        pytest.importorskip("ortools")
-    outcome = fluid(profile, slo, formulation="inferline", solver=solver, options={"spare": 1})
-    assert outcome.exit_code == 3
-    assert outcome.why == ("the servers carry nothing of it",)

@@ -112,29 +112,6 @@ def test_two_pipelines_on_one_cluster(demands, percent):
     assert 100 * claimed(fluid(*loki.both(*demands))) == pytest.approx(percent, abs=1e-3)
 
 
-@pytest.mark.parametrize(("demand", "percent"), [(200, 99.64), (300, 96.30)])
-def test_every_step_on_its_own(demand, percent):
-    outcome = fluid(*loki.traffic_chain(demand), formulation="proteus")
-    assert 100 * claimed(outcome) == pytest.approx(percent, abs=0.5)
-    longest = next(p.value for p in outcome.plan.promises if p.quantity == "service_ms")
-    assert 165 < longest < 190  # beyond the 125 ms that queueing leaves
-
-
-@pytest.mark.parametrize(("demand", "why"), [(600, "does not settle"), (1000, "do not carry")])
-def test_every_step_on_its_own_fails(demand, why):
-    outcome = fluid(*loki.traffic_chain(demand), formulation="proteus")
-    assert outcome.plan is None
-    assert why in outcome.why[0]
-
-
-def test_fixed_variants_serve_their_capacity():
-    outcome = fluid(*loki.traffic_chain(300), formulation="inferline")
-    served = next(p.value for p in outcome.plan.promises if p.quantity == "rate_qps")
-    assert served == pytest.approx(207.964, abs=1e-3)
-    assert outcome.plan.unserved[0].rate_qps == pytest.approx(300 - served, abs=1e-6)
-    assert outcome.exit_code == 0
-
-
 def test_another_engine():
     pytest.importorskip("ortools")
     outcome = fluid(*loki.traffic_chain(600), solver="mathopt-scip")

@@ -16,7 +16,7 @@ from hetplan.profiles.plan_file import plan_dict
 from hetplan_papers.datasets.loki_by_hand import depth_3, tiny, two_pipelines
 
 Document = dict[str, Any]
-FORMULATIONS = ("config", "paper", "budget", "inferline", "proteus")
+FORMULATIONS = ("config", "paper", "budget")
 RATES = (1e-9, 4e-4, 0.03)
 FILES: dict[str, Callable[[float], tuple[Document, Document]]] = {
     "tiny": lambda rate: tiny(0.2, rate),
@@ -78,17 +78,6 @@ def left_over(plan: Document, part: float) -> None:
     entry["left_qps"] *= part
 
 
-def scope(plan: Document, other: str) -> None:
-    bounded = next(one for one in plan["claims"] if one.get("bound") is not None)
-    bounded["scope"] = other
-
-
-def of_the_whole(plan: Document) -> None:
-    """What is claimed of every step on its own is called one of the whole."""
-    (claim,) = [one for one in plan["claims"] if one["about"] == "quality_per_step"]
-    claim.update(about="quality", scope="problem")
-
-
 def unserved(plan: Document) -> None:
     plan["unserved"] = [{"app": "x", "rate_qps": 1e-10, "why": "beyond what the servers carry"}]
 
@@ -109,16 +98,6 @@ def test_what_is_spoilt_is_named(spoil: Callable[[Document], None], code: str, f
         spoilt = copy.deepcopy(document)
         spoil(spoilt)
         assert code in codes(spoilt, inputs), name
-
-
-@pytest.mark.parametrize("rate", [1e-9, 20.0])
-def test_what_steps_reach_on_their_own_bounds_nothing_of_the_whole(rate: float) -> None:
-    document, inputs = made("tiny", "proteus", rate)
-    assert codes(document, inputs) == set()
-    for spoil in (of_the_whole, lambda plan: scope(plan, "problem")):
-        spoilt = copy.deepcopy(document)
-        spoil(spoilt)
-        assert "claim" in codes(spoilt, inputs)
 
 
 @pytest.mark.parametrize("rate", [1e-9, 4e-4, 0.008])

@@ -16,23 +16,35 @@ from dataclasses import replace
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Infeasible, Reported
-from hetplan.planner.forms.milp import Builder, Milp
-from hetplan.problems.pipeline.climb import Solved
-from hetplan.problems.pipeline.letters import Pipelines
-from hetplan.problems.pipeline.options import ProteusOptions
-from hetplan.problems.pipeline.rows import Asked, add_groups, add_servers
-from hetplan.problems.pipeline.tree import Level, Places, Tree, Vector, prefixes
+from hetplan.extend import (
+    Ask,
+    Builder,
+    Infeasible,
+    Milp,
+    PipelineGoals,
+    PipelineLevel,
+    Pipelines,
+    PipelineTree,
+    Reported,
+    SolvedPipelines,
+    add_groups,
+    add_servers,
+    prefixes,
+)
+from hetplan_papers.pipeline.options import ProteusOptions
 
-__all__ = ["by_proteus", "narrowed", "own_batches"]
+__all__ = ["own_batches", "plan_each_step", "with_own_batches"]
+
+Places = NDArray[np.int64]
+Vector = NDArray[np.float64]
 
 SETTLED = 1e-6
 SHARES = list[list[Vector]]
 
 
-def narrowed(problem: Pipelines) -> Pipelines:
+def with_own_batches(problem: Pipelines) -> Pipelines:
     """The question with one batch size per variant and hardware."""
     options = cast(ProteusOptions, problem.options)
     divided = options.slo_divisor / options.step_divisor
@@ -40,7 +52,7 @@ def narrowed(problem: Pipelines) -> Pipelines:
     return replace(problem, of=tuple(trees))
 
 
-def own_batches(tree: Tree, limit_ms: float) -> Tree:
+def own_batches(tree: PipelineTree, limit_ms: float) -> PipelineTree:
     """Per variant and hardware the largest batch that takes less than the limit, at whole queries per second."""
     masks = []
     for task in tree.tasks:
@@ -54,7 +66,7 @@ def own_batches(tree: Tree, limit_ms: float) -> Tree:
     return tree.keeping(masks)
 
 
-def by_proteus(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
+def plan_each_step(problem: Pipelines, ask: Ask) -> SolvedPipelines | Infeasible:
     """Iterate until the steps' traffic has settled."""
     trees = problem.served
     if any(not task.size for tree in trees for task in tree.tasks):
@@ -85,7 +97,7 @@ def by_proteus(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
     )
 
 
-def _dense(tree: Tree, own: Sequence[Vector]) -> list[Vector]:
+def _dense(tree: PipelineTree, own: Sequence[Vector]) -> list[Vector]:
     """Shares per variant of the task, from shares per variant in use."""
     dense = []
     for task, share in zip(tree.tasks, own, strict=True):
@@ -95,7 +107,7 @@ def _dense(tree: Tree, own: Sequence[Vector]) -> list[Vector]:
     return dense
 
 
-def _demands(tree: Tree, shares: Sequence[Vector]) -> Vector:
+def _demands(tree: PipelineTree, shares: Sequence[Vector]) -> Vector:
     """Queries per second that reach each step under these shares."""
     rate = np.full(len(tree.tasks), tree.demand)
     for t, task in enumerate(tree.tasks):
@@ -105,12 +117,12 @@ def _demands(tree: Tree, shares: Sequence[Vector]) -> Vector:
 
 
 def _form(
-    problem: Pipelines, trees: Sequence[Tree], demands: Sequence[Vector]
+    problem: Pipelines, trees: Sequence[PipelineTree], demands: Sequence[Vector]
 ) -> tuple[Milp, list[tuple[list[Places], Places]]]:
     """The program, and per tree the columns of shares and of servers."""
     fleet = problem.wish.fleet
     m = Builder("max", name="proteus")
-    asked = Asked("quality")
+    asked = PipelineGoals("quality")
     uppers = [
         [
             np.minimum(fleet.most[task.hardware], np.ceil(rate / np.floor(task.qps) + tree.spare / task.k))
@@ -140,9 +152,9 @@ def _form(
     return m.build(), places
 
 
-def _solved(trees: Sequence[Tree], shares: SHARES, counts: list[Places], claim: Reported) -> Solved:
+def _solved(trees: Sequence[PipelineTree], shares: SHARES, counts: list[Places], claim: Reported) -> SolvedPipelines:
     """Shares that forget the path, laid over all paths; inside a variant in proportion to capacity."""
-    forest: list[tuple[Tree, list[Level]]] = []
+    forest: list[tuple[PipelineTree, list[PipelineLevel]]] = []
     kept: list[Places] = []
     flows: SHARES = []
     for tree, own, n in zip(trees, shares, counts, strict=True):
@@ -160,12 +172,12 @@ def _solved(trees: Sequence[Tree], shares: SHARES, counts: list[Places], claim: 
             spread.append(above * per_config[t][level.config])
         forest.append((small, levels))
         flows.append(spread)
-    found = Solved(forest, kept, flows, mode="every step on its own", reported=())
+    found = SolvedPipelines(forest, kept, flows, mode="every step on its own", reported=())
     note = "what the steps' choices come to together"
     return replace(found, reported=(Reported("quality", "max", "none", value=found.quality, note=note), claim))
 
 
-def _per_config(tree: Tree, dense: Sequence[Vector], counts: Places) -> list[Vector]:
+def _per_config(tree: PipelineTree, dense: Sequence[Vector], counts: Places) -> list[Vector]:
     found, start = [], 0
     for task, share in zip(tree.tasks, dense, strict=True):
         capacity = task.qps * np.maximum(counts[start : start + task.size] - tree.spare / task.k, 0.0)

@@ -6,27 +6,38 @@ from dataclasses import replace
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hetplan.errors import InputError
-from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Infeasible, Reported
-from hetplan.problems.pipeline.climb import SLIPS, Solved, climb, kept_best, polished
-from hetplan.problems.pipeline.form import config_form
-from hetplan.problems.pipeline.letters import Pipelines
-from hetplan.problems.pipeline.options import InferLineOptions
-from hetplan.problems.pipeline.reroute import partly_served
-from hetplan.problems.pipeline.tree import Mask, Task, Tree, prefixes, without_dominated
+from hetplan import InputError
+from hetplan.extend import (
+    SLIPS,
+    Ask,
+    Infeasible,
+    Pipelines,
+    PipelineTask,
+    PipelineTree,
+    Reported,
+    SolvedPipelines,
+    climb_goals,
+    config_form,
+    kept_best,
+    partly_served,
+    prefixes,
+    route_servers,
+    without_dominated,
+)
+from hetplan_papers.pipeline.options import InferLineOptions
 
-__all__ = ["by_inferline", "fixed_variants", "narrowed"]
+__all__ = ["fewest_servers", "fixed_variants", "with_fixed_variants"]
 
 
-def narrowed(problem: Pipelines) -> Pipelines:
+def with_fixed_variants(problem: Pipelines) -> Pipelines:
     """The question with one variant per step."""
     options = cast(InferLineOptions, problem.options)
     return replace(problem, before=tuple(fixed_variants(tree, options) for tree in problem.asked_for))
 
 
-def fixed_variants(tree: Tree, options: InferLineOptions) -> Tree:
+def fixed_variants(tree: PipelineTree, options: InferLineOptions) -> PipelineTree:
     """One variant per step: the named ones, and beside them those of the most accurate paths that can be in time."""
     named = tree.keeping([_named(task, options.variants.get(task.id)) for task in tree.tasks])
     useful = without_dominated(named)
@@ -41,7 +52,7 @@ def fixed_variants(tree: Tree, options: InferLineOptions) -> Tree:
     return _only(named, chosen, options)
 
 
-def _named(task: Task, wanted: str | None) -> Mask:
+def _named(task: PipelineTask, wanted: str | None) -> NDArray[np.bool_]:
     """Which configurations an option leaves a step."""
     if wanted is None:
         return np.ones(task.size, dtype=bool)
@@ -56,14 +67,14 @@ def _named(task: Task, wanted: str | None) -> Mask:
     return np.asarray(task.variant == task.variants.index(wanted))
 
 
-def _only(named: Tree, chosen: list[int], options: InferLineOptions) -> Tree:
+def _only(named: PipelineTree, chosen: list[int], options: InferLineOptions) -> PipelineTree:
     return named.keeping([
         np.ones(task.size, dtype=bool) if task.id in options.variants else task.variant == k
         for task, k in zip(named.tasks, chosen, strict=True)
     ])  # fmt: skip
 
 
-def by_inferline(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
+def fewest_servers(problem: Pipelines, ask: Ask) -> SolvedPipelines | Infeasible:
     """The fewest servers for one variant per step; above what they carry, that much is served and the rest dropped."""
     fleet = problem.wish.fleet
     forest = [(tree, prefixes(tree)) for tree in problem.served]
@@ -71,17 +82,19 @@ def by_inferline(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
         return Infeasible(why=("latency: the fixed variants cannot be in time together",))
     for slip in SLIPS:
         base = problem.asked("servers", slip=slip)
-        climbed = climb(ask, lambda asked: config_form(forest, fleet, asked), ("servers",), base, scope="restriction")
+        climbed = climb_goals(
+            ask, lambda asked: config_form(forest, fleet, asked), ("servers",), base, scope="restriction"
+        )
         if not isinstance(climbed, tuple):
             return _all_that_fits(problem, ask)
         written, point, reported = climbed
-        shares = polished(ask, problem.served, written.counts(point), fleet)
+        shares = route_servers(ask, problem.served, written.counts(point), fleet)
         if shares is not None:
-            return Solved(*shares, mode="fixed variants", reported=tuple(reported))
+            return SolvedPipelines(*shares, mode="fixed variants", reported=tuple(reported))
     return Infeasible(why=("whole servers do not carry what the program promised",), proved=False)
 
 
-def _all_that_fits(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
+def _all_that_fits(problem: Pipelines, ask: Ask) -> SolvedPipelines | Infeasible:
     """The largest part of all demands that the servers carry."""
     fleet = problem.wish.fleet
     forest = [(tree, prefixes(tree)) for tree in problem.served]

@@ -1,1 +1,0 @@
-"""What others do, for comparison: selected by name, and imported only then."""

@@ -1,0 +1,1 @@
+"""Other ways to plan pipelines: what Loki is compared with."""
