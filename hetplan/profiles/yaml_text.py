@@ -193,7 +193,7 @@ def _is_flow(value: Any) -> bool:
 
 
 def _is_lines(text: str) -> bool:
-    """Whether a text is written line by line: it begins with a sign, ends with a line's end, and no line with a space.
+    r"""Whether a text is written line by line: it begins with a sign, ends with a line's end, and no line with a space.
 
     >>> _is_lines("a\n  b\n"), _is_lines("a"), _is_lines(" a\n"), _is_lines("a \n"), _is_lines("a\n\n")
     (True, False, False, False, False)
