@@ -19,9 +19,9 @@ from hetplan.problems.pipeline.draft import draft
 from hetplan.problems.pipeline.few import carrying_most
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.tree import Places, Task, Tree
-from hetplan.profiles.workers import Worker
+from hetplan.profiles.workers import Load, Worker
 
-__all__ = ["Deal", "deal_of", "key_of", "may_deal", "of_most"]
+__all__ = ["Deal", "deal_of", "key_of", "key_of_load", "may_deal", "of_most"]
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,7 @@ def deal_of(problem: Pipelines, workers: Sequence[Worker]) -> Deal | None:
     }
     for worker in workers:
         for load in worker.loads:
-            batch = load.serve.max_batch if load.serve is not None else None
-            place = at.get((load.app, load.node, load.variant, worker.hardware, batch, load.instances))
+            place = at.get(key_of_load(worker, load))
             if place is None or len(worker.loads) > 1:
                 return None
             counts[place[0]][place[1]] += worker.count
@@ -163,3 +162,9 @@ def key_of(
     """Application, step, variant, hardware, batch and instances: what a worker says of its configuration."""
     variant, hardware = task.variants[task.variant[c]], problem.wish.fleet.hardware[task.hardware[c]]
     return tree.app, task.id, variant, hardware, int(task.batch[c]), int(task.k[c])
+
+
+def key_of_load(worker: Worker, load: Load) -> tuple[object, ...]:
+    """The same of a load; where steps share servers, it may have more instances than its configuration."""
+    batch = load.serve.max_batch if load.serve is not None else None
+    return load.app, load.node, load.variant, worker.hardware, batch, load.instances

@@ -23,7 +23,7 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible
 from hetplan.planner.sizing_search import GOOD, LATE, Counts, Refused, Search, Together, more_room
 from hetplan.problems.pipeline.climb import Solved
-from hetplan.problems.pipeline.dealt import Deal, deal_of, key_of, may_deal, of_most
+from hetplan.problems.pipeline.dealt import Deal, deal_of, key_of, key_of_load, may_deal, of_most
 from hetplan.problems.pipeline.draft import draft
 from hetplan.problems.pipeline.exact import MOST_USED, among_used
 from hetplan.problems.pipeline.few import NONE, by_few_levels
@@ -243,10 +243,14 @@ class _ForDeadline(Together):
         )
         self.apps = [tree.app for tree in self.p.asked_for]
         self.floors = {tree.app: tree.floor for tree in self.p.asked_for if tree.floor is not None}
-        places = (
-            key_of(self.p, tree, task, c) for tree in self.p.considered for task in tree.tasks for c in range(task.size)
-        )
-        self.place = {key[:-1]: (at, key[-1]) for at, key in enumerate(places)}
+        self.place = dict[tuple[object, ...], tuple[int, int]]()
+        """By configuration which of the counts is its own, and how many instances are counted as one."""
+        every = ((tree, task, c) for tree in self.p.considered for task in tree.tasks for c in range(task.size))
+        for at, (tree, task, c) in enumerate(every):
+            key = key_of(self.p, tree, task, c)
+            self.place[key] = at, int(task.k[c])
+            self.place.setdefault(key[:-1], self.place[key])
+        self.size = at + 1
         self.routes: dict[Counts, list[tuple[Any, Any, Any]]] = {}
 
     @property
@@ -412,12 +416,12 @@ class _ForDeadline(Together):
 
     def _new(self, room: Room, made: Draft) -> Counts:
         """The counts of a plan."""
-        made, servers = replace(made, searched=True), [0] * len(self.place)
+        made, servers = replace(made, searched=True), [0] * self.size
         for worker in made.workers:
             for load in worker.loads:
-                batch = load.serve.max_batch if load.serve is not None else None
-                place, instances = self.place[load.app, load.node, load.variant, worker.hardware, batch]
-                servers[place] += worker.count * load.instances // instances  # servers that are shared hold several
+                key = key_of_load(worker, load)
+                at, each = self.place.get(key) or self.place[key[:-1]]
+                servers[at] += worker.count * load.instances // each
         routes = self.routes.setdefault(tuple(servers), [])
         played = made.workers, made.routing, {app: _that_counts(one) for app, one in made.dispatch.items()}
         if played not in routes:
@@ -576,16 +580,20 @@ def _carried(p: Pipelines, tree: Tree, made: Draft) -> float:
     """
     left = {entry.to: entry.left_qps for entry in getattr(made.dispatch[tree.app], "backup", ())}
     few = log(1.0 / max(p.request.apps[tree.app].late_share, LEAST_SHARE))
-    ms = {key_of(p, tree, task, c): float(task.ms[c]) for task in tree.tasks for c in range(task.size)}
+    ms = dict[tuple[object, ...], float]()
+    for task in tree.tasks:
+        for c in range(task.size):
+            key = key_of(p, tree, task, c)
+            ms[key] = ms[key[:-1]] = float(task.ms[c])
     at = dict[str, list[tuple[float, float, float]]]()
     for worker in made.workers:
         for load in worker.loads:
-            batch = load.serve.max_batch if load.serve is not None else None
-            key = load.app, load.node, load.variant, worker.hardware, batch, load.instances
-            if key in ms:
-                servers = float(worker.count * load.instances)
-                use = 1.0 - left.get(load.id, 0.0) * ms[key] / (1000.0 * float(batch or 1) * servers)
-                at.setdefault(load.node or "", []).append((ms[key], max(use, 0.0), servers))
+            key = key_of_load(worker, load)
+            own = ms.get(key) or ms.get(key[:-1])
+            if own is not None:
+                servers, batch = float(worker.count * load.instances), load.serve.max_batch if load.serve else None
+                use = 1.0 - left.get(load.id, 0.0) * own / (1000.0 * float(batch or 1) * servers)
+                at.setdefault(load.node or "", []).append((own, max(use, 0.0), servers))
 
     def is_in_time(times: float) -> bool:
         longest = [
