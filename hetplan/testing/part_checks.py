@@ -17,7 +17,7 @@ from hetplan.planner.bridge import Part
 from hetplan.planner.contract import Ask
 from hetplan.planner.forms.milp import Builder
 
-__all__ = ["checks"]
+__all__ = ["checks", "fewest_machines"]
 
 Check = Callable[[], None]
 
@@ -38,8 +38,9 @@ def _has_hardware(part: Part) -> None:
     assert part.hardware, "it says on which hardware it may run"
 
 
-def _found(part: Part, rate: float, ask: Ask) -> tuple[int, ...]:
+def fewest_machines(part: Part, rate: float, ask: Ask) -> tuple[int, ...]:
     """The fewest machines: of the rows known, until whole machines that they allow carry the rate."""
+    seen = set[tuple[int, ...]]()
     while True:
         m = Builder("min", name="fewest machines")
         most = [count + 1.0 for count in part.of_use(rate)]
@@ -50,22 +51,24 @@ def _found(part: Part, rate: float, ask: Ask) -> tuple[int, ...]:
         machines = tuple(int(n) for n in np.rint(answer.point[count]))
         if part.carries(machines, rate):
             return machines
+        assert machines not in seen, f"rows allow {machines}, which do not carry it"
+        seen.add(machines)
 
 
 def _monotone(part: Part, rate: float, ask: Ask) -> None:
-    machines = _found(part, rate, ask)
+    machines = fewest_machines(part, rate, ask)
     for place in range(len(machines)):
         more = [count + (number == place) for number, count in enumerate(machines)]
         assert part.carries(more, rate), f"{machines} carry it, and {more} do not"
 
 
 def _lower(part: Part, rate: float, ask: Ask) -> None:
-    assert part.carries(_found(part, rate, ask), rate / 2)
-    assert sum(_found(part, rate / 2, ask)) <= sum(_found(part, rate, ask))
+    assert part.carries(fewest_machines(part, rate, ask), rate / 2)
+    assert sum(fewest_machines(part, rate / 2, ask)) <= sum(fewest_machines(part, rate, ask))
 
 
 def _cheapest(part: Part, rate: float, ask: Ask) -> None:
-    machines = _found(part, rate, ask)
+    machines = fewest_machines(part, rate, ask)
     assert part.carries(machines, rate)
     for place, count in enumerate(machines):
         if count:
@@ -75,7 +78,7 @@ def _cheapest(part: Part, rate: float, ask: Ask) -> None:
 
 def _rows(part: Part, rate: float, ask: Ask) -> None:
     """Fixed at machines that carry the rate, a program with the rows has a solution."""
-    machines = _found(part, rate, ask)
+    machines = fewest_machines(part, rate, ask)
     m = Builder("min", name="rows of a part")
     counts = [float(count) for count in machines]
     columns = m.columns("machines", list(part.hardware), lower=counts, upper=counts, whole=True)
@@ -85,7 +88,7 @@ def _rows(part: Part, rate: float, ask: Ask) -> None:
 
 
 def _of_use(part: Part, rate: float, ask: Ask) -> None:
-    assert all(count <= most for count, most in zip(_found(part, rate, ask), part.of_use(rate), strict=True))
+    assert all(count <= most for count, most in zip(fewest_machines(part, rate, ask), part.of_use(rate), strict=True))
 
 
 def _nothing(part: Part, rate: float) -> None:

@@ -74,7 +74,7 @@ def bounded(best: Answered, wish: Wish, parts: Mapping[str, Part], ask: Ask) -> 
         with suppress(Cancelled):
             least = searched(wish, bare, ask, settle=False, foresee=False)
             if isinstance(least, Found) and not is_over(ask):
-                free = replace(found, shown=least.shown.no_more_than(found.shown), formula=())
+                free = replace(found, shown=least.shown, formula=())
     return free, best[1]
 
 

@@ -132,10 +132,6 @@ class Bound:
         left = tuple(app for app in self.search.wish.apps if app.name not in free)
         return shown_at_once(replace(self.search, wish=replace(self.search.wish, apps=left))) if left else Bound()
 
-    def no_more_than(self, other: Bound) -> Bound:
-        """The same, or no more than what was shown of fewer fleets, where anything was."""
-        return replace(self, value=other.value, answer=None) if 0.0 < other.value < self.value else self
-
 
 @dataclass(frozen=True)
 class Found:

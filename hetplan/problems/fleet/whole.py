@@ -76,12 +76,15 @@ def refined(search: Search, fleet: Fleet | None) -> Fleet | None:
     """The same, or a cheaper one by all rows of its parts, where it is not near its bound, or slices share machines.
 
     Menus have few ways to fill a machine, and none of the machines that are the cheapest at no prices, such as some of
-    each of two offers of which one is limited.
+    each of two offers of which one is limited. Where parts are played, rows do not say how much room queues need.
     """
-    if fleet is None or not (search.wish.places or _is_far(search, fleet)):
-        return fleet
-    with suppress(Cancelled):
-        return _hour_by_hour(search, fleet.committed, fleet)
+    wish = search.wish
+    if fleet is None:
+        return None
+    is_far = cost_of(wish, fleet) * (1.0 - wish.options.gap) > search.bound
+    if wish.places or (is_far and wish.options.size == "planned" and len(search.pairs) <= FEW_PAIRS):
+        with suppress(Cancelled):
+            return _hour_by_hour(search, fleet.committed, fleet)
     return fleet
 
 
@@ -93,7 +96,7 @@ def _hour_by_hour(search: Search, committed: Sequence[int], beside: Fleet | None
     wish, each, fleet = search.wish, search.over(search.same), beside
     used = [any(counts) for counts in zip(committed, *beside.rented, strict=True)] if beside is not None else None
     if wish.request.moves is not None and wish.periods > 1:
-        return None
+        return beside
     for n, same in enumerate(search.same):
         if is_over(search.ask):
             return beside and fleet
@@ -126,19 +129,6 @@ def _of_all(
                     return None
                 choices[app.name, p] = search.menus.add(app, wish.rate(app, p), machines)
     return _tight(wish, Fleet(hours.committed, choices, tuple(rented)))
-
-
-def _is_far(search: Search, fleet: Fleet) -> bool:
-    """Whether a fleet of few hours costs more than its bound by more than is asked for.
-
-    Where parts are played, rows do not say how much room their queues need.
-    """
-    wish, cost = search.wish, cost_of(search.wish, fleet)
-    return (
-        wish.options.size == "planned"
-        and len(search.pairs) <= FEW_PAIRS
-        and cost > search.bound + wish.options.gap * cost
-    )
 
 
 def _descents(search: Search, each: Search, like: Search, relaxed: Relaxed) -> Iterator[Fleet]:
@@ -197,18 +187,10 @@ def _moves_of(wish: Wish, fleet: Fleet) -> int:
 
 
 def _still(search: Search) -> Fleet | None:
-    """The cheapest fleet found that is the same in all periods: no machine moves."""
-    peak = search.over([list(range(search.wish.periods))])
-    if not peak.begin():
-        return None
-    relaxed = peak.converge(search.wish.options.gap / 3, search.wish.options.rounds)
-    down = Descent(peak, peak.hourly())
-    tried = [one for one in map(down.found, _tries_of(peak, relaxed)) if one is not None]
-    for _, committed, taken in sorted(tried, key=lambda one: one[0]):
-        fleet = down.fleet(search, committed, taken * search.wish.periods)
-        if fleet is not None:
-            return fleet
-    return None
+    """The cheapest fleet that is the same in all periods: no machine moves."""
+    every = list(range(search.wish.periods))
+    found = planned(search.over([every]), gap=search.wish.options.gap).fleet
+    return None if found is None else _of_all(search, found, {0: every})
 
 
 def _tries_of(search: Search, relaxed: Relaxed) -> list[Floats]:

@@ -23,7 +23,7 @@ from hetplan.problems.fleet.room import _has_room
 from hetplan.problems.fleet.ways import ESTIMATED, parts_of
 from hetplan.problems.fleet.wish import read_wish
 from hetplan.profiles.load import load_inputs
-from hetplan.testing.part_checks import checks
+from hetplan.testing.part_checks import checks, fewest_machines
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 Json = dict[str, Any]
@@ -73,7 +73,7 @@ def test_each_question_keeps_the_contract_of_parts(question: str, kind: type, op
     part = parts_of(wish, registry.tools_of("fleet"))[name]
     assert isinstance(part, kind)
     ask = Asking(registry.Engines())
-    machines = part.cheapest([1.0] * len(part.hardware), rate, ask).machines
+    machines = fewest_machines(part, rate, ask)
     first = {wish.offers[int(wish.on(h)[0])].name: n for h, n in zip(part.hardware, machines, strict=True)}
     for _, check in checks(part, rate=rate, ask=ask, offers=first):
         check()
@@ -126,10 +126,7 @@ MORE = "t4-east"
 FAULTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "more machines are worse": ("carries", lambda part, m, rate: part.carries(m, rate) and sum(m) < 4),
     "a lower rate is harder": ("carries", lambda part, m, rate: part.carries(m, rate) and rate > 200),
-    "one machine too many": (
-        "cheapest",
-        lambda part, *asked: replace((one := part.cheapest(*asked)), machines=(one.machines[0] + 1, *one.machines[1:])),
-    ),
+    "fewer are of use": ("of_use", lambda part, rate: [0.0] * len(part.of_use(rate))),
     "rows that cut machines off": (
         "rows",
         lambda part, m, columns, rate, about: part.rows(m, columns, 3 * rate, about),
@@ -162,7 +159,7 @@ def test_a_part_that_breaks_its_contract_is_caught(fault: str | None) -> None:
     wish = read_wish(inputs, FleetOptions(), Faults.of(inputs))
     part = parts_of(wish, registry.tools_of("fleet"))[name]
     ask = Asking(registry.Engines())
-    machines = part.cheapest([1.0] * len(part.hardware), rate, ask).machines
+    machines = fewest_machines(part, rate, ask)
     offers = {wish.offers[int(wish.on(h)[0])].name: n for h, n in zip(part.hardware, machines, strict=True)}
     broken, failed = Faulty(part, FAULTS[fault] if fault else None), []
     for said, check in checks(broken, rate=rate, ask=ask, offers=offers):
