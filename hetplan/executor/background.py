@@ -155,16 +155,13 @@ class Background:
         return self.profile is not None and name in self.profile.apis
 
     def call(self, app: str, node: str, knobs: Mapping[str, Any], api: str) -> dict[str, Any] | None:
-        """How an operator calls this API: what the profile says of calls that fail, and of limits; None if it is none.
-
-        `gap_s` is how long the next call waits after this one, so that neither calls nor tokens come too fast.
-        """
+        """How often an operator's call of this API that fails is made again, by the profile; None if it calls none."""
         pipeline = pipeline_of(self.profile, self._wanted(app))
         call = calls_made(pipeline, knobs).get(node) if pipeline is not None else None
         if self.profile is None or call is None or call.api != api:
             return None
         known = self.profile.apis[api]
-        return {"api": api, "retries": known.retries, "retry_ms": known.retry_ms, "gap_s": known.gap_s(call.tokens)}
+        return {"retries": known.retries, "retry_ms": known.retry_ms}
 
     def gpu_mem_gib(self, load: Load, hardware: str) -> float | None:
         """What one instance of a load needs of a GPU's memory, by its run; None where nobody measured it."""

@@ -176,7 +176,8 @@ def _api(rule: ApiModel, hosts: HostsFile, names: Mapping[str, Any], at: str) ->
     """How an API is called; the key itself is in no file of ours."""
     url = urlsplit(rule.url)
     return {
-        "kind": "api", "url": f"{url.scheme}://{url.netloc}", "route": url.path or "/", "protocol": rule.protocol,
+        "kind": "api", "command": [], "port": 0, "ready": None, "environment": {},
+        "url": f"{url.scheme}://{url.netloc}", "route": url.path or "/", "protocol": rule.protocol,
         "model": filled(rule.model, names, at=f"{at}.model") if rule.model is not None else None,
         "key_file": str(hosts.path(rule.key_file)) if rule.key_file is not None else None, "key_env": rule.key_env,
         "header": rule.header, "at_once": rule.at_once, "timeout_s": rule.timeout_s,

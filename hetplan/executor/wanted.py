@@ -124,10 +124,7 @@ def _check_offers(workers: Sequence[Worker], hosts: HostsFile, known: Background
 
 
 def _callers(plan: Plan, known: Background, workers: Sequence[Worker], period: str) -> tuple[Worker, ...]:
-    """A worker for each API that is called: steps that are placed, and are on no worker, are calls.
-
-    All calls of an API are made by one process, as its limits hold for all of them together.
-    """
+    """A worker for each API that is called: steps that are placed, and are on no worker, are calls."""
     called: dict[str, list[Load]] = {}
     apis = known.profile.apis.keys() if known.profile is not None else frozenset()
     for app, rule in plan.dispatch.items():
@@ -150,7 +147,7 @@ def _callers(plan: Plan, known: Background, workers: Sequence[Worker], period: s
 
 
 def _called(known: Background, hosts: HostsFile, worker: Worker, load: Load) -> dict[str, Any]:
-    """How often and how fast the API of a load is called; InputError where the load calls none, or its host cannot."""
+    """How often an API's call that fails is made again; InputError where the load calls none, or its host cannot."""
     call = known.call(load.app or "", load.node or "", load.knobs, worker.hardware)
     if call is None:
         raise InputError.one(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,10 @@ import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.executor.deployment import Deployment
 from hetplan.executor.hosts_file import read_hosts
-from hetplan.executor.serving.api_model import key_of
+from hetplan.executor.serving.frames import FAILED
+from hetplan.executor.serving.http_model import HttpModel, key_of
+from hetplan.executor.serving.models import Result
+from hetplan.executor.serving.query_body import Query
 from hetplan.executor.wanted import wanted
 
 KEY = "sk-only-for-tests"
@@ -26,8 +30,7 @@ PROFILE: dict[str, Any] = {
     "metrics": {"right": {"range": [0, 1], "kind": "bernoulli"}},
     "hardware": {"box": {"kind": "cpu", "tier": "host", "relative_time": 1}},
     "offers": {"box-own": {"hardware": "box", "price_per_hour": "0"}},
-    "apis": {"acme": {"tier": "host", "price_per_call": "0.0001", "failures": 0.05, "retries": 2, "retry_ms": 250,
-                      "calls_per_s": 20}},
+    "apis": {"acme": {"tier": "host", "price_per_call": "0.0001", "failures": 0.05, "retries": 2, "retry_ms": 250}},
     "pipelines": {"rag": {
         "nodes": {"find": {"device": "cpu"}, "write": {"device": "cpu", "reads": ["model"], "calls": [
             {"api": "acme", "where": {"model": ["large"]}, "tokens": {"in": 900, "out": 150}}]}},
@@ -103,7 +106,7 @@ def plan() -> hp.Plan:
 
 
 @pytest.mark.slow
-def test_a_call_has_the_key_is_made_again_and_keeps_the_limit(
+def test_a_call_has_the_key_and_is_made_again_where_it_fails(
     api: Api, deploy: Callable[..., Deployment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ACME_KEY", KEY)
@@ -128,14 +131,40 @@ def test_a_call_has_the_key_is_made_again_and_keeps_the_limit(
     status, said = client.post("ask", asked)
     assert (status, len(api.seen)) == (500, 7), "what the API refuses is not asked again"
     assert "404" in said["why"]
-    others = [threading.Thread(target=Client(endpoint).post, args=("ask", asked)) for _ in range(12)]
-    for one in others:
-        one.start()
-    for one in others:
-        one.join()
-    came = [at for at, _, _ in api.seen[7:]]
-    assert len(came) == 12
-    assert max(came) - min(came) > 0.3, "20 calls a second at most"
+    for seen in deployment.observe():
+        assert seen.endpoint is not None
+        assert seen.unit is not None
+        worker = Client(f"http://127.0.0.1:{seen.endpoint.port}").connection
+        for load in seen.unit.loads:
+            worker.request("POST", "/v1/chat/completions", b'{"messages": ["mine"]}', {"hetplan-load": load.id})
+            answer = worker.getresponse()
+            assert (answer.status, b"none that streams" in answer.read()) == (404, True)
+    assert len(api.seen) == 7, "no request of a client's own goes out with the key"
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_call_that_is_not_answered_in_time_has_failed(retries: int) -> None:
+    async def scene() -> tuple[Sequence[Result], int]:
+        loop, came = asyncio.get_running_loop(), 0
+
+        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal came
+            came += 1
+            await reader.read()
+            writer.close()
+
+        server = await asyncio.start_server(silent, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        made = {"command": [], "ready": None, "environment": {}, "url": url, "protocol": "plain", "route": "/",
+                "timeout_s": 0.2, "retries": retries, "retry_ms": 10.0}  # fmt: skip
+        model, answer = HttpModel(made, loop=loop), loop.create_future()
+        model.run([Query({}, 7)], answer.set_result)
+        said = await answer
+        server.close()
+        return said, came
+
+    (result,), came = asyncio.run(scene())
+    assert (result.outcome, result.body, came) == (FAILED, b"no answer within 0.2 s", retries + 1)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from cases.deployments import Client, make_hosts, make_plan, make_worker, proces
 from hetplan.errors import InputError
 from hetplan.executor.deployment import Deployment
 from hetplan.executor.kept_process import marked
-from hetplan.executor.serving.api_model import ApiModel
 from hetplan.executor.serving.frames import FAILED, SERVED
 from hetplan.executor.serving.http_client import Upstream, request_bytes, whole
 from hetplan.executor.serving.http_model import HttpModel, OtherServer
@@ -215,8 +214,6 @@ def test_the_connections_of_a_model_know_its_word(said: dict[str, Any]) -> None:
     async def scene() -> None:
         made = {"command": [], "url": "http://127.0.0.1:9", "environment": {}, "timeout_s": 1.0, **said}
         assert OtherServer(made).upstream.twice == (said == {})
-        api = {"key_env": None, "key_file": None, "api": "x", "retries": 0, **made}
-        assert ApiModel(api, loop=asyncio.get_running_loop())._server.upstream.twice == (said == {})
         link = SimpleNamespace(address="127.0.0.1", port=9)
         lane = SimpleNamespace(unit="w-0", name="w.a", link=link, retry=said == {})
         assert StreamRouter({}, None)._instance(lane, 0, {}).upstream.twice == lane.retry  # type: ignore[arg-type]

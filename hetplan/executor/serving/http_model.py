@@ -1,9 +1,12 @@
-"""Another server behind a load: any that speaks HTTP, started by the worker or running already.
+"""Another server behind a load: any that speaks HTTP, started by the worker, running already, or an API of others.
 
 Three ways to ask it: `plain` (the query's inputs as the body), `openai` (the inputs are the request; the model's name
 is filled in), `kserve-v2` (the Open Inference Protocol: tensors by name, a batch joined along their first axis). The
 batches of `plain` and `openai` are requests side by side; such servers batch by themselves. Who asks for a stream gets
 the server's own, as it comes.
+
+A call fails where no answer comes in time. One of an API also fails where too many are made (429) or the API itself
+fails (5xx); it is made again as often, and `retry_ms` after the one before it began, as the plan counts on.
 """
 
 from __future__ import annotations
@@ -12,8 +15,11 @@ import asyncio
 import json
 import os
 import socket
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
+from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,10 +32,11 @@ from hetplan.executor.serving.openai_words import Asked
 from hetplan.executor.serving.query_body import Query
 from hetplan.executor.serving.relay import Relay
 
-__all__ = ["HttpModel", "OtherServer", "as_model"]
+__all__ = ["HttpModel", "OtherServer", "as_model", "key_of"]
 
 _LOOK_S, _READY_S, _END_S = 0.1, 5.0, 1.0
 _JSON = "application/json"
+_TOO_MANY, _ITS_FAULT = 429, 500
 
 
 class OtherServer:
@@ -40,8 +47,9 @@ class OtherServer:
         self._process: asyncio.subprocess.Process | None = None
         self._starting = asyncio.Lock()
         url = urlsplit(made["url"] or "http://127.0.0.1:0")
-        self._twice: bool = made.get("retry", True)
-        self.upstream = Upstream(url.hostname or "127.0.0.1", url.port or 80, twice=self._twice)
+        tls = ssl.create_default_context() if url.scheme == "https" else None
+        self._twice, self._key = bool(made.get("retry", True)), tuple[tuple[str, str], ...]()
+        self.upstream = Upstream(url.hostname or "", url.port or (443 if tls else 80), tls, twice=self._twice)
 
     @property
     def ended(self) -> bool:
@@ -57,7 +65,10 @@ class OtherServer:
         return self.ended
 
     async def prepare(self) -> None:
-        """Start the server, if it is ours to start, and wait until it says that it is ready."""
+        """Start the server, if it is ours to start, and wait until it says that it is ready; read an API's key."""
+        if (key := key_of(self.made)) is not None:
+            name = self.made["header"]
+            self._key = ((name, f"Bearer {key}" if name.lower() == "authorization" else key),)
         async with self._starting:
             if self.made["command"] and (self._process is None or self.ended):
                 port = self.made["port"] or _free_port()
@@ -78,7 +89,7 @@ class OtherServer:
 
     def request(self, path: str, body: bytes, kind: str = _JSON) -> bytes:
         """A POST as it goes to this server."""
-        return request_bytes("POST", path, self.upstream.host, (("content-type", kind),), body)
+        return request_bytes("POST", path, self.upstream.host, (("content-type", kind), *self._key), body)
 
     async def _until_ready(self) -> None:
         """The keeper's limit for a start ends this wait, if nothing else does; without an address there is none."""
@@ -101,7 +112,6 @@ class HttpModel:
     def __init__(self, made: Mapping[str, Any], *, loop: asyncio.AbstractEventLoop) -> None:
         self._made, self._loop = made, loop
         self._server = OtherServer(made)
-        self._limit_s: float | None = made["timeout_s"]
         self._under_way: set[asyncio.Task[None]] = set()
         self.open = 0
 
@@ -142,7 +152,7 @@ class HttpModel:
         try:
             if self._server.ended:
                 await asyncio.wait_for(self.prepare(), self._made["timeout_s"])
-            results = await asyncio.wait_for(self._asked(queries), self._limit_s)
+            results = await self._asked(queries)
         except Exception as error:
             results = failed(error, len(queries), limit_s=self._made["timeout_s"])
         done(results)
@@ -181,13 +191,37 @@ class HttpModel:
         return [self._judged(Result(SERVED, b"", json.dumps(answer).encode())) for answer in answers]
 
     async def _request(self, body: bytes, kind: str) -> tuple[int, bytes]:
+        data = self._server.request(self._made["route"], body, kind)
+        for _ in range(self._made.get("retries", 0)):
+            until_s = monotonic() + self._made["retry_ms"] / 1e3
+            with suppress(OSError):  # no answer in time among them
+                status, content = await asyncio.wait_for(self._once(data), self._made["timeout_s"])
+                if status != _TOO_MANY and status < _ITS_FAULT:
+                    return status, content
+            await asyncio.sleep(until_s - monotonic())
+        return await asyncio.wait_for(self._once(data), self._made["timeout_s"])
+
+    async def _once(self, data: bytes) -> tuple[int, bytes]:
         try:
-            return await whole(self._server.upstream, self._server.request(self._made["route"], body, kind))
+            return await whole(self._server.upstream, data)
         except ConnectionError:  # no server has seen it: asking a new one serves it once
             if not await self._server.gone():
                 raise
         await self.prepare()
-        return await whole(self._server.upstream, self._server.request(self._made["route"], body, kind))
+        return await whole(self._server.upstream, data)
+
+
+def key_of(made: Mapping[str, Any]) -> str | None:
+    """The key of an API, read where the calls are made; ValueError where it cannot be."""
+    place, key = made.get("key_file") or made.get("key_env"), None
+    if place is None:
+        return None
+    with suppress(OSError, UnicodeDecodeError):
+        key = Path(place).read_text().strip() if made["key_file"] else os.environ.get(place)
+    if not key or not key.isascii() or not key.isprintable():
+        what = "key_file" if made["key_file"] else "key_env"
+        raise ValueError(f"{what} {place}: no key of printable letters there, on the machine that makes the calls")
+    return key
 
 
 def as_model(asked: Asked, name: str, body: bytes) -> bytes:

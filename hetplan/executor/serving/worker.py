@@ -138,8 +138,10 @@ class Worker:
         )  # fmt: skip
         await model.prepare()
         expected = load["expected"] or (load["model"].get("law") if load["model"]["kind"] == "sleep" else None)
+        # Nobody's own request goes to an API with its key.
+        streams = model if isinstance(model, Streams) and load["model"]["kind"] != "api" else None
         return HeldLoad(
-            id=load["id"], model=model, streams=model if isinstance(model, Streams) else None,
+            id=load["id"], model=model, streams=streams,
             servers=load["instances"] * load["concurrency"], max_batch=load["max_batch"],
             max_wait_s=load["max_wait_ms"] / 1000.0, expected=ServiceLaw(expected) if expected else None,
         )  # fmt: skip
@@ -390,15 +392,11 @@ def model_of(
         from hetplan.executor.serving.openai_model import OpenaiModel
 
         return OpenaiModel(made, load["instances"], loop=loop, beside=beside, number=number)
-    if made["kind"] == "api":
-        from hetplan.executor.serving.api_model import ApiModel
-
-        return ApiModel(made, loop=loop)
     if any(beside):
         from hetplan.executor.serving.openai_model import apart_from_engines
 
         made = apart_from_engines(made, beside, number)
-    if made["kind"] == "http":
+    if made["kind"] in ("http", "api"):
         from hetplan.executor.serving.http_model import HttpModel
 
         return HttpModel(made, loop=loop)
