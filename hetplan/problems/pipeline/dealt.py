@@ -156,9 +156,7 @@ def deal_of(problem: Pipelines, workers: Sequence[Worker]) -> Deal | None:
     return deal
 
 
-def key_of(
-    problem: Pipelines, tree: Tree, task: Task, c: int
-) -> tuple[str | None, str | None, str | None, str, int | None, int]:
+def key_of(problem: Pipelines, tree: Tree, task: Task, c: int) -> tuple[object, ...]:
     """Application, step, variant, hardware, batch and instances: what a worker says of its configuration."""
     variant, hardware = task.variants[task.variant[c]], problem.wish.fleet.hardware[task.hardware[c]]
     return tree.app, task.id, variant, hardware, int(task.batch[c]), int(task.k[c])
