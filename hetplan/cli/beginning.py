@@ -343,15 +343,15 @@ def _known(said: Said) -> tuple[Profile, dict[str, Any] | None, list[str]]:
     from hetplan.profiles.load_one import load_profile
 
     if said.profile is None:
-        from hetplan.profiles.first_text import assumed_of, text_profile
+        from hetplan.profiles.first_text import text_profile
 
         machines = machines_of(said)
         listed, taken = _priced(said, machines)
         most = max(sum(size[:2]) for size in _mix(said)["bins"])
-        made, count_gpus = text_profile(
+        made, assumed = text_profile(
             said.model, said.config, list((machines | listed).values()), engine=said.engine, longest=int(most)
         )
-        return load_profile(made), made, [*taken, *assumed_of(made, count_gpus=count_gpus)]
+        return load_profile(made), made, [*taken, *assumed]
     known = load_profile(said.profile)
     return known, _prices(said, known), []
 

@@ -98,12 +98,14 @@ def _say_laws(out: Output, profile: Profile) -> None:
         out.send({"law": {name: value for name, value in vars(one).items() if value not in (None, "")}})
         error = "not stated" if one.error is None else f"{one.error:.1%}"
         rows.append((one.place, one.basis, error, one.room or "-", one.source or "-"))
+        if one.doubt:
+            beside.append((one.place, one.doubt, "", ""))
         if one.off is not None:
             way = f"{abs(one.off):.0%} {'slower' if one.off > 0 else 'faster'} on the mean"
             beside.append((one.place, way, one.other, "beyond both errors" if one.apart else "within the errors"))
     out.people.table(("times", "basis", "off", "KV tokens", "source"), rows, right=("off", "KV tokens"))
     if beside:
-        out.people.table(("beside the catalogue", "is", "than", "that is"), beside)
+        out.people.table(("of these", "is", "than", "that is"), beside)
 
 
 def _schema_text(kind: Schema) -> str:

@@ -28,13 +28,13 @@ from hetplan.profiles.language_models import (
     precision_of_config,
     precision_of_text,
 )
-from hetplan.profiles.law_review import iteration_ms
+from hetplan.profiles.law_review import doubt_of, iteration_ms, times_the_floor
 from hetplan.profiles.read_json import format_of, read_json
 
 if TYPE_CHECKING:
     from hetplan.profiles.tables import Table
 
-__all__ = ["assumed_of", "first_size", "lengths_of", "read_tokens", "text_profile"]
+__all__ = ["first_size", "lengths_of", "read_tokens", "text_profile"]
 
 _DEGREES = (1, 2, 4, 8, 16)
 _OFFERED = {"bf16": ("bf16", "fp8"), "fp8": ("fp8",), "fp4": ("fp4",)}
@@ -66,8 +66,8 @@ class _Served:
 
 def text_profile(
     model: str | None, config: Path | None, machines: Sequence[Machine], *, engine: str, longest: int
-) -> tuple[dict[str, Any], bool]:
-    """The profile of a model on known GPUs, by its name or its `config.json`; and whether GPUs are counted, not money.
+) -> tuple[dict[str, Any], list[str]]:
+    """The profile of a model on known GPUs, by its name or its `config.json`; and what it takes for granted.
 
     Every degree within a machine, every way to split and every precision is there that leaves KV room for the longest
     request, each by the best law that is known of it. No price at all: each GPU counts as one.
@@ -114,7 +114,8 @@ def text_profile(
         variant = as_id(f"{name}-{one.way.precision}") if len(precisions) > 1 else name
         runs = profile["variants"].setdefault(variant, {"task": name, "runs": []})["runs"]
         runs.append({"hardware": one.hardware, "engine": one.name, **({"at": one.at} if one.at else {})})
-    return profile, count_gpus
+    doubts = {one.name: doubt_of(_times_the_floor(one, held)) for one in served.values()}
+    return profile, list(_assumed_of(profile, doubts, count_gpus=count_gpus))
 
 
 def _model(text: str | None, config: Path | None) -> tuple[str, LanguageModel, tuple[str, ...], LanguageModel | None]:
@@ -190,6 +191,11 @@ def _ways(
     return [one for one in found if not any(_beats(other, one) for other in found if other is not one)]
 
 
+def _times_the_floor(one: _Served, held: LanguageModel) -> float:
+    law, way = IterationLaw.model_validate(one.engine["law"]), one.way
+    return times_the_floor(law, held, way.precision, cards()[way.gpu], way.gpus) if way.parallel != "dp+ep" else 0.0
+
+
 def _beats(one: _Served, other: _Served) -> bool:
     """Whether a way is faster by its law, with room for its error, at every load, and holds no fewer tokens."""
     laws = [IterationLaw.model_validate(each.engine["law"]) for each in (one, other)]
@@ -237,12 +243,13 @@ def lengths_of(path: Path) -> tuple[dict[str, Any], float]:
     return demand["mix"], demand["rate_qps"]
 
 
-def assumed_of(profile: Mapping[str, Any], *, count_gpus: bool) -> Iterator[str]:
+def _assumed_of(profile: Mapping[str, Any], doubts: Mapping[str, str], *, count_gpus: bool) -> Iterator[str]:
     """What a profile by names takes for granted: of each engine its law, with its basis and error, and its KV room."""
     for name, engine in profile["engines"].items():
         law, room = engine["law"], Room(engine["kv_tokens"], engine["kv_bytes_per_token"], engine["kv_error"])
+        doubt = doubts.get(name, "")
         source = str(law["source"]).removeprefix("catalogue/")
-        yield f"{name}: {law['basis']} ({source}), +-{law['error_mean']:.0%}; {room}"
+        yield f"{name}: {law['basis']} ({source}), +-{law['error_mean']:.0%}; {room}{'; ' * bool(doubt)}{doubt}"
     if count_gpus:
         yield "no price was given, so plans take the fewest GPUs (offers: each costs 1)"
     elif any(offer["hardware"] != one for one, offer in profile["offers"].items()):

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
-from hetplan.profiles.cards import card_of_text
+from hetplan.profiles.cards import Card, card_of_text
 from hetplan.profiles.catalogue import Known, known_laws
 from hetplan.profiles.engines import Engine
-from hetplan.profiles.language_models import model_of_text, precision_of_text
+from hetplan.profiles.language_models import BYTES, LanguageModel, model_of_text, models, precision_of_text
 from hetplan.profiles.operating_points import OperatingPoint
 from hetplan.profiles.profile import Profile, Run
 
-__all__ = ["Review", "iteration_ms", "review_laws", "tpot_ms"]
+__all__ = ["DOUBTFUL", "Review", "doubt_of", "iteration_ms", "review_laws", "times_the_floor", "tpot_ms"]
 
 _DECODES = tuple(product((1, 8, 32, 64), (512, 2048)))
 _PROMPTS = (512, 2048, 8192)
 _LONGEST_ROUNDS = 200
+DOUBTFUL = 2.5
+"""A law that takes so many times what the card allows was perhaps measured badly: the median of 576 is 1.2."""
+_FLOOR_CONTEXT, _LAYER_MS, _REDUCED = 512, 0.05, 3.0
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class Review:
     other: str = ""
     off: float | None = None
     apart: bool = False
+    doubt: str = ""
 
 
 def review_laws(profile: Profile) -> Iterator[Review]:
@@ -69,7 +73,7 @@ def _room(engine: Engine) -> str:
 
 def _engine(variant: str, run: Run, engine: Engine, name: str) -> Review:
     basis, error, source = _said(engine)
-    plain = Review(f"engines.{name}", basis, error, source, _room(engine))
+    plain = Review(f"engines.{name}", basis, error, source, _room(engine), doubt=_doubt(variant, run, engine))
     known = _same(variant, run.hardware, engine.gpus, engine.precision)
     if known is None or (engine.law is not None and engine.law.source == known.law.source):
         return plain
@@ -106,7 +110,37 @@ def _beside(plain: Review, known: Known, off: Sequence[float]) -> Review:
     mean = math.fsum(off) / len(off)
     apart = abs(mean) > (plain.error or 0.0) + (known.law.error_mean or 0.0)
     said = f"{known.name} ({known.law.basis}, {known.law.error_mean or 0.0:.0%} off)"
-    return Review(plain.place, plain.basis, plain.error, plain.source, plain.room, said, mean, apart)
+    return replace(plain, other=said, off=mean, apart=apart)
+
+
+def _doubt(variant: str, run: Run, engine: Engine) -> str:
+    model, card, width = (
+        model_of_text(variant),
+        card_of_text(run.hardware),
+        engine.precision or precision_of_text(variant),
+    )
+    if model is None or card is None or width not in BYTES:
+        return ""
+    return doubt_of(times_the_floor(engine, models()[model], width, card[0], engine.gpus))
+
+
+def doubt_of(times: float) -> str:
+    """In words, where a law takes many times what the card allows."""
+    return f"doubtful: {times:.1f} x what the card allows" if times > DOUBTFUL else ""
+
+
+def times_the_floor(law: object, model: LanguageModel, precision: str, card: Card, gpus: int) -> float:
+    """How many times longer than the card allows few, some or many sequences take: weights and KV read at the peak."""
+    found = []
+    for s in (1, 8, 64):
+        touched = 1.0 - (1.0 - model.per_token / model.experts) ** s if model.experts else 0.0
+        routed = BYTES[precision] * model.routed
+        read = model.weight_bytes(precision) - 2.0 * model.embedding - routed * (1.0 - touched)
+        kv = model.kv_bytes_per_token / model.kv_ranks(gpus) * s * _FLOOR_CONTEXT
+        moved = _REDUCED * 4.0 * model.layers * model.hidden * s * (gpus - 1) / gpus / card.link_bytes_per_s
+        least = 1e3 * ((read / gpus + kv) / card.bytes_per_s + moved) + _LAYER_MS * model.layers
+        found.append(iteration_ms(law, s, s, s * _FLOOR_CONTEXT, 0.0) / least)
+    return max(found)
 
 
 def _same(variant: str, hardware: str, gpus: int, precision: str | None) -> Known | None:

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from hetplan.errors import InputError
+from hetplan.profiles.cards import cards
 from hetplan.profiles.catalogue import known_laws, law_named
-from hetplan.profiles.law_review import review_laws
+from hetplan.profiles.language_models import models
+from hetplan.profiles.law_review import DOUBTFUL, doubt_of, review_laws, times_the_floor
 from hetplan.profiles.load_one import load_profile, read_profile
 from hetplan.serving.tokens import law_of_engine
 from tests.cases.grids import DATA, IDENTITY, grids
@@ -88,6 +90,22 @@ def test_measured_laws_go_before_grids_and_newer_versions_before_older() -> None
     for one in known_laws(("measured",)):
         found = law_named(one.name.rpartition("/")[0] if one.identity["version"] else one.name)
         assert found.law.basis == "measured"
+
+
+def test_few_laws_take_many_times_what_the_card_allows() -> None:
+    """A table of wrong kernels shows; small models over eight GPUs do too, as each layer waits for all."""
+    times = {
+        one.name: times_the_floor(
+            one.law, models()[one.identity["model"]], one.identity["precision"], cards()[one.identity["gpu"]],
+            int(one.identity["gpus"]),
+        )
+        for one in known_laws()
+        if one.identity["parallel"] != "dp+ep"
+    }  # fmt: skip
+    assert 1.0 < np.median(list(times.values())) < 1.6
+    assert sum(one > DOUBTFUL for one in times.values()) < 0.12 * len(times)
+    assert doubt_of(times["catalogue/vllm/deepseek-v3/fp8/h200x8/tp/0.24.0"]).startswith("doubtful: 3")
+    assert not doubt_of(times["catalogue/vllm/llama-3.1-8b/bf16/h100x1/tp/0.24.0"])
 
 
 def test_check_says_basis_and_error_and_how_far_a_law_is_from_the_catalogue() -> None:
