@@ -245,12 +245,12 @@ class _ForDeadline(Together):
         self.floors = {tree.app: tree.floor for tree in self.p.asked_for if tree.floor is not None}
         self.place = dict[tuple[object, ...], tuple[int, int]]()
         """By configuration which of the counts is its own, and how many instances are counted as one."""
-        every = ((tree, task, c) for tree in self.p.considered for task in tree.tasks for c in range(task.size))
+        every = [(tree, task, c) for tree in self.p.considered for task in tree.tasks for c in range(task.size)]
         for at, (tree, task, c) in enumerate(every):
             key = key_of(self.p, tree, task, c)
             self.place[key] = at, int(task.k[c])
             self.place.setdefault(key[:-1], self.place[key])
-        self.size = at + 1
+        self.size = len(every)
         self.routes: dict[Counts, list[tuple[Any, Any, Any]]] = {}
 
     @property
