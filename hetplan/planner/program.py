@@ -217,7 +217,8 @@ def pay_starts(
     `places` has the offer of each column of `counts`.
     """
     each = np.array([share * offer.start_hours * offer.price for offer in offers])
-    started = m.columns(f"started {about}", [offer.name for offer in offers], cost=each)
+    most = [float(min(offer.stock, PLENTY)) for offer in offers]
+    started = m.columns(f"started {about}", [offer.name for offer in offers], upper=most, cost=each)
     _beyond(m, f"starts {about}", started, counts, places, running)
 
 

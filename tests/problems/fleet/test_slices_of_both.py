@@ -387,8 +387,9 @@ def test_a_forged_plan_is_caught(forge: Callable[[Json], None], code: str) -> No
 
 
 @pytest.mark.slow
-def test_a_bound_that_no_slices_show_is_not_believed() -> None:
-    """Three cards of nodes of two: a node and a half is shown, and no more."""
+def test_a_bound_that_no_slices_show_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three cards of nodes of two: a node and a half is shown by prices, and no more."""
+    monkeypatch.setattr("hetplan.problems.fleet.ways.FEW_AT_ONCE", 0)
     files = _files({"faces": [70.0]}, {"chat": [2.0]})
     plan = _solved(files).require()
     assert (plan.claims[0].value, plan.claims[0].bound) == (pytest.approx(2.0), pytest.approx(1.5, rel=1e-6))

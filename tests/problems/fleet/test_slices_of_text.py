@@ -329,8 +329,9 @@ def test_a_forged_plan_is_caught(forge: Callable[[Json], None]) -> None:
 
 
 @pytest.mark.slow
-def test_a_bound_that_no_slices_show_is_not_believed() -> None:
-    """Three engines of half a node: a node and a half is shown, and no more."""
+def test_a_bound_that_no_slices_show_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three engines of half a node: a node and a half is shown by prices, and no more."""
+    monkeypatch.setattr("hetplan.problems.fleet.ways.FEW_AT_ONCE", 0)
     files = _files({"chat": [20.0], "code": [2.0]})
     assert (_engines(20.0), _engines(2.0)) == (2, 1)
     plan = _solved(files).require()
