@@ -14,13 +14,15 @@ question too, and are not planned so: because their instances take unlike parts 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hetplan.planner.bridge import Part, Table
+from hetplan.planner.machine_limits import keeps, machine_limits
 from hetplan.planner.request import read_request
 from hetplan.problems.fleet.ahead import SOON_S, filled, loaded_anew_s
 from hetplan.problems.fleet.menus import left_of
@@ -35,6 +37,7 @@ from hetplan.profiles.plan_periods import machines_with_users
 
 __all__ = ["bounding_less", "used_in", "who_may_share", "with_sharing"]
 
+Integers = NDArray[np.int64]
 NAME = 40
 """Names of all applications are joined up to so many letters, to name the machines that they share."""
 
@@ -50,9 +53,10 @@ def with_sharing(found: Found, parts: Mapping[str, Part]) -> Found:
         rates = {app.name: wish.rate(app, p) for app in apps if (app.name, p) in found.parts}
         taken = [found.fleet.choices[name, p].machines for name in rates]
         machines = tuple(sum(counts) for counts in zip(*taken, strict=True))
-        key = (machines, *rates.items())
+        key = (machines, found.fleet.rented[p], *rates.items())
         if key not in known:
-            known[key] = _fewer(wish, _joined(parts, rates), machines) if len(rates) > 1 else None
+            beside = np.array(found.fleet.committed) + np.array(found.fleet.rented[p]) - np.array(machines)
+            known[key] = _fewer(wish, _joined(parts, rates), machines, beside) if len(rates) > 1 else None
         if (one := known[key]) is not None:
             together[p] = one
     fleet = _bought(wish, replace(found, together=_and_more(found, together)))
@@ -155,18 +159,36 @@ def _joined(parts: Mapping[str, Part], rates: Mapping[str, float]) -> Table:
     )
 
 
-def _fewer(wish: Wish, part: Table, machines: Counts) -> Together | None:
-    """Fewer machines that carry all of them, as far as one after the other can be taken away; None: all are needed."""
+def _fewer(wish: Wish, part: Table, machines: Counts, beside: Integers) -> Together | None:
+    """Fewer machines that carry all of them, as far as one after the other can be taken away; None: all are needed.
+
+    `beside` are the machines that others use.
+    """
     order = sorted(range(len(machines)), key=lambda n: (-wish.prices[n], n))
     best: Together | None = None
     for place in order:
         while machines[place]:
             less = tuple(count - (n == place) for n, count in enumerate(machines))
-            plans = _settled(wish, part, less)
-            if plans is None:
+            tried = ((one, _settled(wish, part, one)) for one in (less, *_spread(wish, less, beside)))
+            found = next(((one, plans) for one, plans in tried if plans is not None), None)
+            if found is None:
                 break
-            best, machines = Together(plans[0], plans[1]), less
+            machines, plans = found
+            best = Together(plans[0], plans[1])
     return best
+
+
+def _spread(wish: Wish, machines: Counts, beside: Integers) -> Iterator[Counts]:
+    """The same with a machine in another zone, at the same price: so that no failure takes as many at once."""
+    if not any(one.gone for one in wish.situations):
+        return
+    limits = list(machine_limits(wish.request, wish.offers, commits=True))
+    for one, other in product(range(len(machines)), repeat=2):
+        alike = wish.offers[one].machine == wish.offers[other].machine and wish.prices[one] == wish.prices[other]
+        if machines[one] > machines[other] + 1 and alike and wish.offers[one].zone != wish.offers[other].zone:
+            moved = tuple(count - (n == one) + (n == other) for n, count in enumerate(machines))
+            if keeps(limits, beside + np.array(moved)):
+                yield moved
 
 
 def _settled(wish: Wish, part: Table, machines: Counts) -> tuple[PlanPart, dict[str, PlanPart]] | None:
@@ -187,7 +209,10 @@ def _settled(wish: Wish, part: Table, machines: Counts) -> tuple[PlanPart, dict[
 
 
 def _bought(wish: Wish, found: Found) -> Fleet:
-    """The machines that are used then, bought in the cheaper of two ways: as many ahead as before, or fewer."""
+    """The machines that are used then, bought in the cheapest of the ways that keep all limits.
+
+    As many ahead as before; fewer; or as many as is cheapest, of offers to which machines were moved, too.
+    """
     used = [np.rint(np.sum(list(used_in(found, p).values()), axis=0)) for p in range(wish.periods)]
     before = np.array(found.fleet.committed, dtype=float)
     ways = [before]
@@ -198,11 +223,14 @@ def _bought(wish: Wish, found: Found) -> Fleet:
             rented = sum(max(float(one[place]) - ahead, 0.0) for one in used)
             return each * wish.periods + rented * float(wish.prices[place])
 
-        fewest = [min(range(int(most) + 1), key=lambda n, at=at: cost(at, n)) for at, most in enumerate(before)]  # type: ignore[misc]
-        ways.append(np.array(fewest, dtype=float))
+        for most in (before, np.maximum(before, np.max(used, axis=0))):
+            cheapest = [min(range(int(n) + 1), key=lambda ahead, at=at: cost(at, ahead)) for at, n in enumerate(most)]  # type: ignore[misc]
+            ways.append(np.array(cheapest, dtype=float))
+    limits = list(machine_limits(wish.request, wish.offers, commits=True))
     fleets = [
         Fleet(_whole(ahead), found.fleet.choices, tuple(_whole(np.maximum(one - ahead, 0.0)) for one in used))
         for ahead in ways
+        if ahead is before or all(keeps(limits, np.maximum(one, ahead), ahead) for one in used)
     ]
     return min(fleets, key=lambda fleet: cost_of(wish, fleet))
 
