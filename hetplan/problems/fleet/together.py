@@ -187,7 +187,7 @@ def _spread(wish: Wish, machines: Counts, beside: Integers) -> Iterator[Counts]:
         alike = wish.offers[one].machine == wish.offers[other].machine and wish.prices[one] == wish.prices[other]
         if machines[one] > machines[other] + 1 and alike and wish.offers[one].zone != wish.offers[other].zone:
             moved = tuple(count - (n == one) + (n == other) for n, count in enumerate(machines))
-            if keeps(limits, beside + np.array(moved, dtype=float)):
+            if keeps(limits, np.asarray(beside + np.array(moved), dtype=float)):
                 yield moved
 
 
