@@ -69,7 +69,6 @@ SOLVERS: dict[str, tuple[str, str]] = {
     "cp-sat": ("milp", "hetplan.solvers.cp_sat:CpSat"),
     "cp-sat-scaled": ("milp", "hetplan.solvers.cp_sat:CpSatScaled"),
     "pyomo": ("milp", "hetplan.solvers.pyomo_bridge:Pyomo"),
-    "exchange": ("milp", "hetplan.solvers.exchange:Exchange"),
     "columns": ("columns", "hetplan.solvers.columns:ColumnsEngine"),
     "queue-structured": ("queue-process", "hetplan.solvers.queue_structured:QueueStructured"),
     "queue-generic": ("queue-process", "hetplan.solvers.queue_generic:QueueGeneric"),

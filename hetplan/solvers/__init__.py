@@ -15,7 +15,6 @@
                         "cp-sat-scaled"    mixed ones on a grid; by name only
     pyomo_bridge.py     "pyomo", "pyomo:<engine>"    whatever else a site has
 
-    exchange.py         "exchange"         first plans of mixed programs by exchange; by name only
     columns.py          "columns"          Dantzig-Wolfe; columns_tree.py ends its search with a proof
     priced_columns.py   "priced-columns"   mixtures by column generation
     packing.py          "greedy", "fcfs"   machines being filled, greedy orders, prices

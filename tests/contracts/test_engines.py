@@ -25,7 +25,7 @@ def test_an_engine_agrees_with_the_default_or_refuses_by_name(engine: str, probl
         return
     first = solve(wish, "fluid")
     # Engines stop within a relative gap of 1e-4; a grid of integers (cp-sat-scaled) and a local search may be worse.
-    if engine in ("cp-sat-scaled", "exchange"):
+    if engine == "cp-sat-scaled":
         worse = (other.value - first.value) * (1 if first.claims[0].sense == "min" else -1)
         assert worse >= -1e-4 * abs(first.value)
     else:

@@ -126,7 +126,7 @@ def scarce() -> Files:
 
 
 HOMES = {
-    "milp": Home(one_model, "milp", cheapest_that_carries, heuristics=("exchange", "cp-sat-scaled")),
+    "milp": Home(one_model, "milp", cheapest_that_carries, heuristics=("cp-sat-scaled",)),
     "columns": Home(one_model, "columns", cheapest_that_carries),
     "queue-process": Home(one_server, "per-query", in_time_alone, rough=0.005),  # slack is looked at in steps
     "priced": Home(two_stages, "budget", best_of_stages, heuristics=("priced-columns",)),
@@ -137,7 +137,7 @@ HOMES = {
 INSIDE = {"mdp", "black-box"}
 """Kinds that no question asks by an engine's name: the kit in `hetplan.testing` alone judges their engines."""
 NORMS = {"greedy-sum": "sum", "greedy-norm": "norm", "greedy-max": "max", "greedy-l2": "l2"}
-HANDS_ON = {"cp-sat": "cp-sat-scaled", "exchange": "highs"}
+HANDS_ON = {"cp-sat": "cp-sat-scaled"}
 """Engines behind which another one answers what they cannot take, or cannot prove."""
 LONG = {"bound-order", "exhaustive", "queue-generic"}
 """Engines that take more than a second: those of catalogs simulate one pool after the other."""

@@ -11,7 +11,6 @@ from hetplan.problems.pool.program import fluid, fluid_at
 ENGINES = [engine.name for engine in registry.solvers("milp")]
 APPROXIMATE = {
     "cp-sat-scaled": "rounds its coefficients on purpose, conservatively",
-    "exchange": "exchanges one column for another and proves nothing",
 }
 """Engines of feasible answers, not of these digits."""
 
