@@ -176,6 +176,8 @@ class Rented:
     committed: Columns
     hourly: Mapping[int, Columns]
     cover: Mapping[int, Columns]
+    most: Floats
+    """How many of each offer may be there."""
 
 
 def rent_by_period(
@@ -205,19 +207,18 @@ def rent_by_period(
         for row, limit in limit_rows(m, limits, f" in {p}"):
             m.add(row, committed, limit.total + limit.ahead)
             m.add(row, hourly[p], limit.total)
-    return Rented(committed, hourly, cover)
+    return Rented(committed, hourly, cover, most[0] + most[1])
 
 
 def pay_starts(
     m: Builder, offers: Sequence[Offer], counts: Expression, places: Columns, running: ArrayLike, *,
-    share: float, about: str,
+    share: float, about: str, most: ArrayLike = np.inf,
 ) -> None:  # fmt: skip
-    """Add that machines beyond those that run are paid while they start, that `share` of the times.
+    """Add that machines beyond those that run are paid while they start, that `share` of the times, at `most` so many.
 
     `places` has the offer of each column of `counts`.
     """
     each = np.array([share * offer.start_hours * offer.price for offer in offers])
-    most = [float(min(offer.stock, PLENTY)) for offer in offers]
     started = m.columns(f"started {about}", [offer.name for offer in offers], upper=most, cost=each)
     _beyond(m, f"starts {about}", started, counts, places, running)
 

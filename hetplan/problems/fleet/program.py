@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -166,17 +167,17 @@ def _join(
         cost = MOVE if still else 0.0
         limit_moves(m, new, groups, there, wish.request.moves, unit="machines", cost=cost, about=when)
 
+    pay, both = partial(pay_starts, m, wish.offers, most=machines.most), np.tile(offers, 2)
     for p in range(wish.periods) if several else ():
         before, share = (p - 1) % wish.periods, wish.again if p == 0 else 1.0
         if share:
             more = weighted([(Expression(machines.hourly[p]), 1.0), (Expression(machines.hourly[before]), -1.0)])
-            pay_starts(m, wish.offers, more, np.tile(offers, 2), none, share=share, about=f"before {p}")
+            pay(more, both, none, share=share, about=f"before {p}")
             follow(f" before {p}", p, before, 0.0)
     if wish.stated and (several or list(machines.hourly) == [0]):
         if several:
             there = weighted([(Expression(machines.hourly[0]), 1.0), (Expression(machines.committed), 1.0)])
-            share, running = 1.0 - wish.again, wish.all_running
-            pay_starts(m, wish.offers, there, np.tile(offers, 2), running, share=share, about="at first")
+            pay(there, both, wish.all_running, share=1.0 - wish.again, about="at first")
         follow(" at first", 0, None, np.concatenate([wish.runs(app.name) for app in wish.apps]))
 
 
