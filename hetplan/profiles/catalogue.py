@@ -156,6 +156,17 @@ def engine_document(
     return {"law": {"form": "iteration/2", **law}, "tensor": int(gpus), "precision": precision, **held, **waits}
 
 
+def _contradicted(
+    engine: Mapping[str, Any], held: Mapping[str, Any], file: str, name: str, said: str
+) -> Iterator[Fault]:
+    """Where an engine says another precision or degree than its law was measured with."""
+    for key in ("precision", "tensor", "pipeline"):
+        own = held.get(key, 1 if key == "pipeline" else None)
+        if key in engine and own is not None and engine[key] != own:
+            why, remedy = f"{said} is a law of {key} {own}", f"Write {own!r}, or leave it out; or name another law."
+            yield Fault(file, json_path(("engines", name, key)), str(engine[key]), why, remedy)
+
+
 def with_laws(document: Any, file: str) -> Any:
     """A profile's document with the laws of the catalogue in place of their names, and what follows from them."""
     engines = document.get("engines") if isinstance(document, Mapping) else None
@@ -173,6 +184,7 @@ def with_laws(document: Any, file: str) -> Any:
         except InputError as error:
             faults += error.faults
             continue
+        faults += _contradicted(engine, engine_of(found), file, str(name), said)
         made[name] = {**engine_of(found), **{key: value for key, value in engine.items() if key != "law"}}
         if "kv_tokens" not in made[name]:
             why = f"the room for KV: none is left beside the weights on {found.identity['gpus']} of these GPUs"

@@ -77,7 +77,10 @@ def text_profile(
         raise InputError.one(file="--engine", value=engine, why="an engine whose laws ship with hetplan",
                              remedy=f"Known are {', '.join(REALITY)}.")  # fmt: skip
     count_gpus = _check_machines(machines)
-    sizes = {size: one for one in machines for size in _sizes(one)}
+    sizes = dict[tuple[str, Card, int], Machine]()
+    for machine in machines:
+        for size in _sizes(machine):  # a machine that is named has its own price, in any order
+            sizes[size] = machine if machine.name == size[0] else sizes.get(size, machine)
     served: dict[tuple[str, str], _Served] = {}
     for (hardware, card, gpus), machine in sizes.items():
         for degree, precision in product(_DEGREES, precisions):
@@ -94,7 +97,7 @@ def text_profile(
         raise InputError.one(
             file="--machine", value=", ".join(one.name for one in machines),
             why=f"room for {longest:,} tokens beside {' or '.join(f'{gb:.0f} GB ({p})' for p, gb in least.items())}",
-            remedy="Use larger GPUs, or several as one machine: h200x8.",
+            remedy="Use larger GPUs, or several as one machine: h200x8; with a stock, too: h200x8=28:2.",
         )  # fmt: skip
     used = {hardware for hardware, _ in served}
     prices = {

@@ -121,6 +121,8 @@ def _doubt(variant: str, run: Run, engine: Engine) -> str:
     )
     if model is None or card is None or width not in BYTES:
         return ""
+    if run.at.get("data", 1) > 1:
+        return ""  # each GPU reads all weights but those of experts: the floor is that of one split
     return doubt_of(times_the_floor(engine, models()[model], width, card[0], engine.gpus))
 
 

@@ -211,6 +211,10 @@ def test_degrees_precisions_and_ways_to_split_are_offered(run: Callable[..., Any
     assert {name: one["price_per_hour"] for name, one in nodes["offers"].items()} == {"h200x8-offer": "28"}
     assert {engine["tensor"] for engine in nodes["engines"].values()} == {2, 4, 8}, "several instances on a node"
     assert {engine["precision"] for engine in nodes["engines"].values()} == {"fp8"}
+    for order in ("--machine h200x8=16 --machine h200=3.50", "--machine h200=3.50 --machine h200x8=16"):
+        begun(run, mine, f"--model qwen3-235b-fp8 {order} {NAMES}", order[10:16])
+        named = json.loads((mine / order[10:16] / "profile.json").read_text())["offers"]
+        assert named["h200x8-offer"]["price_per_hour"] == "16", "what is named has its own price"
 
 
 @pytest.mark.parametrize(

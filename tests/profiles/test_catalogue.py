@@ -69,6 +69,14 @@ def test_what_is_stated_beside_a_name_stays() -> None:
     assert (engine.kv_tokens, engine.kv_error, engine.request_ms, engine.most_seqs) == (5000, None, 1.0, 8)
 
 
+@pytest.mark.parametrize("other", [{"precision": "fp8"}, {"tensor": 8}, {"pipeline": 2}])
+def test_a_law_is_of_the_precision_and_the_degree_that_it_was_measured_with(other: dict[str, object]) -> None:
+    (key,) = other
+    with pytest.raises(InputError, match=f"is a law of {key}"):
+        load_profile(profile_with(law=NAME, **other))
+    assert load_profile(profile_with(law=NAME, precision="bf16", tensor=1))
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

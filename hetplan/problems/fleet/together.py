@@ -230,9 +230,9 @@ def _bought(wish: Wish, found: Found) -> Fleet:
     fleets = [
         Fleet(_whole(ahead), found.fleet.choices, tuple(_whole(np.maximum(one - ahead, 0.0)) for one in used))
         for ahead in ways
-        if ahead is before or all(keeps(limits, np.maximum(one, ahead), ahead) for one in used)
+        if all(keeps(limits, np.maximum(one, ahead), ahead) for one in used)
     ]
-    return min(fleets, key=lambda fleet: cost_of(wish, fleet))
+    return min(fleets, key=lambda fleet: cost_of(wish, fleet), default=found.fleet)
 
 
 def _whole(counts: Sequence[float] | np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> tuple[int, ...]:

@@ -63,6 +63,7 @@ from hetplan.problems.simulated import (
 from hetplan.problems.waiting import all_busy
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice, Plan
+from hetplan.profiles.plan_file import settled
 
 __all__ = ["cheapest_kept", "estimated", "estimated_use", "is_playable", "keep_first", "kept", "kept_use", "looked_at"]
 
@@ -264,8 +265,11 @@ def _played(pool: Pool, rated: Rated, rate: float, how: tuple[int, int], seed: i
 
 
 def _playable(pool: Pool, rated: Rated, rate: float) -> Plan:
-    """The plan of a pool at this rate."""
-    return plan_to_simulate("pool", pool.formulation, draft(pool, Chosen(rated, simulated=_at(rate)), ()))
+    """The plan of a pool at this rate, as it is written.
+
+    Numbers are rounded in it: where pairs of the matching cost the same, the last digit decides who serves whom.
+    """
+    return settled(plan_to_simulate("pool", pool.formulation, draft(pool, Chosen(rated, simulated=_at(rate)), ())))
 
 
 def _unplayed(pool: Pool, chosen: Chosen) -> Draft:
@@ -338,8 +342,9 @@ class _Trial:
         """
         pool, best, rate = self.pool, first, self.narrowed(first)
         tried = {tuple(pool.of_type(first.counts).tolist())}
-        while rate > 0 and self.left:
-            want, says = (1.0 + WIDTH) * rate, best.lam * estimated_use(pool, best) / rate
+        while self.left:
+            want = (1.0 + WIDTH) * rate
+            says = best.lam * estimated_use(pool, best) / rate if rate > 0 else 1.0
             around = dict.fromkeys(_around(pool, tuple(pool.of_type(best.counts).tolist())))
             rows = [row for row in around if row not in tried and any(row) and self._may_be_had(row)]
             tried.update(rows)
@@ -347,11 +352,15 @@ class _Trial:
             near = [rated_by(pool, pool.by_offer(np.array(row)), one) for row, one in zip(rows, answers, strict=True)]
             carried = [(one.lam * estimated_use(pool, one) / says, one) for one in near if one.lam >= want]
             hopeful = sorted((one for one in carried if one[0] >= LIKELY * want), key=lambda one: -one[0])
-            found = next((one for _, one in hopeful if self.left and self.at(one, want).worst <= FULL), None)
+            found = next((one for _, one in hopeful if self.left and self._carries(one, want)), None)
             if found is None:
                 break
             best, rate = found, self.narrowed(found, want)
         return best, rate
+
+    def _carries(self, rated: Rated, rate: float) -> bool:
+        """Whether a few queries show that it keeps this rate; any, where that is 0."""
+        return self.at(rated, rate).worst <= FULL if rate > 0 else self.narrowed(rated) > 0
 
     def _may_be_had(self, per_type: tuple[int, ...]) -> bool:
         pool, counts = self.pool, self.pool.by_offer(np.array(per_type))
