@@ -98,6 +98,23 @@ def of_images(
             yield _missing(model, "image", "which image serves it", 'image = "registry.example/models:1.0"')
         if model in needs_uri and known.model_uri is None:
             yield _missing(model, "model_uri", "where it is loaded from", 'model_uri = "hf://ORG/NAME"')
+    for group in fleet.groups:
+        yield from _unsplit(group, site.model(group.model))
+
+
+def _unsplit(group: Group, model: ModelSite) -> Iterator[Fault]:
+    """A command that would split the model over its GPUs otherwise than the plan counts on."""
+    said = " ".join((*model.command, *model.args))
+    if "{tensor}" not in said or "{parallel}" in said:
+        return
+    if group.data > 1 and "{data}" not in said:
+        why = f"{group.name} splits requests over {group.data} GPUs, and its words say {{tensor}} ({group.tensor}) alone"
+        remedy = 'Add "--data-parallel-size", "{data}" to its words, as its server calls it; or {parallel}.'
+        yield Fault(FILE, f"$.models.{group.model}.args", group.parallel, why, remedy)
+    if group.expert > 1 and "expert" not in said:
+        why = f"{group.name} splits experts over {group.expert} GPUs, and its words do not say that"
+        remedy = 'Add "--enable-expert-parallel" to its words, as its server calls it; or {expert} or {parallel}.'
+        yield Fault(FILE, f"$.models.{group.model}.args", group.parallel, why, remedy)
 
 
 def _missing(model: str, key: str, what: str, line: str) -> Fault:
