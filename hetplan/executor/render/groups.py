@@ -43,6 +43,7 @@ class Group:
     `per_machine` replicas share a machine; `gpus` are whole GPUs of a replica, `gpu_fraction` is a part of one.
     `concurrency` is how many queries at a time the plan counts on, `share` what part of its application's queries (at
     its step) the group gets, `weight` by what requests at its replicas are counted, where the fewest are looked for.
+    `answer_ms` is what the longest text takes on a full machine.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Group:
     context_tokens: int | None = None
     mean_ms: float | None = None
     p99_ms: float | None = None
+    answer_ms: float | None = None
     rate_qps: float | None = None
     share: Mapping[str, float] = field(default_factory=dict)
     weight: float = 1.0
@@ -125,7 +127,8 @@ class Group:
             "variant": self.model, "model": self.model, "node": self.node, "app": self.app, "hardware": self.hardware,
             "knobs": self.knobs, "max_seqs": self.max_seqs, "max_tokens": self.max_tokens, "tensor": self.tensor,
             "data": self.data, "expert": self.expert, "parallel": self.parallel, "pipeline": self.pipeline,
-            "precision": self.precision, "context_tokens": self.context_tokens, "max_batch": self.max_batch, "concurrency": self.concurrency, "role": self.role,
+            "precision": self.precision, "context_tokens": self.context_tokens, "max_batch": self.max_batch,
+            "concurrency": self.concurrency, "role": self.role,
         }  # fmt: skip
         return {name: value for name, value in named.items() if value is not None}
 
@@ -162,6 +165,7 @@ class Fleet:
     cost_per_hour: float | None = None
     currency: str = "USD"
     without_spot: float | None = None
+    note: str | None = None
     warnings: tuple[str, ...] = ()
     verdicts: Mapping[str, str] = field(default_factory=dict)
     rules: Mapping[str, str] = field(default_factory=dict)
@@ -190,6 +194,7 @@ class Fleet:
         ]
         if self.without_spot is not None:
             lines.append(f"losing all spot machines keeps {self.without_spot:.0%} of the machines")
+        lines += [f"note: {self.note}"] if self.note is not None else []
         return [*lines, *(f"warning: {one}" for one in self.warnings)]
 
 
@@ -213,7 +218,7 @@ def groups(plan: Plan, inputs: Inputs, site: Site, faults: list[Fault] | None = 
         groups=found, apps=reading.apps, periods=tuple((one.start_s, one.end_s) for one in plan.periods),
         name=site.name, digest=str(plan.digest or ""), cost_per_hour=cost,
         currency=inputs.slo.limits.currency, without_spot=firm / most if firm < most else None,
-        warnings=tuple(reading.warnings()),
+        note=site.note, warnings=tuple(reading.warnings()),
     )  # fmt: skip
 
 
@@ -444,7 +449,10 @@ def _times(plan: Plan, inputs: Inputs, period: Period) -> dict[str, dict[str, An
             busy = float(one.law.busy_ms(one.law.work(demand.requests).means(demand.weight))[0])
             if fits.any() and busy > 0.0:
                 first = float((prefill * demand.weight[fits]).sum() / demand.weight[fits].sum())
-                found[one.id] = {"mean_ms": first, "p99_ms": float(prefill.max()), "rate_qps": 1000.0 / busy}
+                last = float(prefill.max())
+                full = one.law.iteration_ms(one.law.most_seqs, one.law.kv_tokens, one.law.most_seqs)
+                whole = last + float(demand.requests.output.max()) * full
+                found[one.id] = {"mean_ms": first, "p99_ms": last, "answer_ms": whole, "rate_qps": 1000.0 / busy}
     return found
 
 

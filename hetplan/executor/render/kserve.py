@@ -25,6 +25,7 @@ from hetplan.executor.render.pods import (
     thing,
     weights,
 )
+from hetplan.executor.render.rules import OWN
 from hetplan.executor.render.site import Site
 
 __all__ = ["FILES", "read", "render"]
@@ -46,7 +47,7 @@ def render(fleet: Fleet, site: Site) -> dict[str, str]:
 def _application(
     fleet: Fleet, site: Site, app: Application, places: Mapping[str, Nodes], faults: list[Fault]
 ) -> Iterator[Json]:
-    groups = fleet.of_app(app.name)
+    groups, own = fleet.of_app(app.name), fleet.rules.get(app.name) == OWN
     roles = {group.role for group in groups}
     parts = weights(app, [group for group in groups if group.role != "prefill"])
     fillers = [group for group in groups if group.role == "prefill"]
@@ -60,9 +61,10 @@ def _application(
     for group in groups:
         marks, notes = labels(fleet, group), plan_notes(fleet, group)
         if group.makes_text and group.role != "prefill":
-            spec = _text(group, site, places, faults) | {
-                "router": {"gateway": {}, "route": {"group": app.dns, "weight": parts[group.name]}, "scheduler": {}}
-            }
+            spec = _text(group, site, places, faults)
+            if not own:
+                route = {"group": app.dns, "weight": parts[group.name]}
+                spec["router"] = {"gateway": {}, "route": route, "scheduler": {}}
             if group.role == "decode" and fillers:
                 one = _text(fillers[0], site, places, faults)
                 spec["prefill"] = {key: one[key] for key in one if key != "model"}
@@ -72,7 +74,7 @@ def _application(
             yield thing("serving.kserve.io/v1alpha2", "LLMInferenceService", group.name, site, marks, notes, spec)
         elif not group.makes_text:
             yield _service(fleet, site, app, group, places[group.name], faults)
-    if len(parts) > 1 and not any(group.makes_text for group in groups):
+    if len(parts) > 1 and not own and not any(group.makes_text for group in groups):
         backends = [{"name": f"{name}-predictor", "port": 80, "weight": weight} for name, weight in parts.items()]
         yield http_route(fleet, site, app, backends, faults)
 
