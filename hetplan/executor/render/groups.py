@@ -18,6 +18,7 @@ from hetplan.errors import Fault, InputError
 from hetplan.executor.render.names import CannotRender, dns_name
 from hetplan.executor.render.nodes import allocatable
 from hetplan.executor.render.site import FILE, Site
+from hetplan.profiles.engines import Engine
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Period, Plan
@@ -42,6 +43,7 @@ class Group:
     `per_machine` replicas share a machine; `gpus` are whole GPUs of a replica, `gpu_fraction` is a part of one.
     `concurrency` is how many queries at a time the plan counts on, `share` what part of its application's queries (at
     its step) the group gets, `weight` by what requests at its replicas are counted, where the fewest are looked for.
+    `answer_ms` is what the longest text takes on a full machine.
     """
 
     name: str
@@ -71,11 +73,14 @@ class Group:
     max_tokens: int | None = None
     max_seqs: int | None = None
     tensor: int = 1
+    data: int = 1
+    expert: int = 1
     pipeline: int = 1
     precision: str | None = None
     context_tokens: int | None = None
     mean_ms: float | None = None
     p99_ms: float | None = None
+    answer_ms: float | None = None
     rate_qps: float | None = None
     share: Mapping[str, float] = field(default_factory=dict)
     weight: float = 1.0
@@ -110,13 +115,20 @@ class Group:
             return self.rate_qps
         return 1000.0 * self.concurrency / self.mean_ms if self.mean_ms else None
 
+    @property
+    def parallel(self) -> str:
+        """How its model is split, in letters that a word may hold: tp, ep, dp or dp-ep."""
+        ways = [way for way, many in (("dp", self.data), ("ep", self.expert)) if many > 1]
+        return "-".join(ways) or "tp"
+
     def words(self) -> dict[str, Any]:
         """What may stand in the words of site.toml for a name in braces."""
         named = {
             "variant": self.model, "model": self.model, "node": self.node, "app": self.app, "hardware": self.hardware,
             "knobs": self.knobs, "max_seqs": self.max_seqs, "max_tokens": self.max_tokens, "tensor": self.tensor,
-            "pipeline": self.pipeline, "precision": self.precision, "context_tokens": self.context_tokens,
-            "max_batch": self.max_batch, "concurrency": self.concurrency, "role": self.role,
+            "data": self.data, "expert": self.expert, "parallel": self.parallel, "pipeline": self.pipeline,
+            "precision": self.precision, "context_tokens": self.context_tokens, "max_batch": self.max_batch,
+            "concurrency": self.concurrency, "role": self.role,
         }  # fmt: skip
         return {name: value for name, value in named.items() if value is not None}
 
@@ -153,6 +165,7 @@ class Fleet:
     cost_per_hour: float | None = None
     currency: str = "USD"
     without_spot: float | None = None
+    note: str | None = None
     warnings: tuple[str, ...] = ()
     verdicts: Mapping[str, str] = field(default_factory=dict)
     rules: Mapping[str, str] = field(default_factory=dict)
@@ -173,8 +186,15 @@ class Fleet:
             asked = ", ".join(app.limits) or "no limit"
             lines.append(f"{app.name}: {asked}; rule {self.rules.get(app.name, app.rule)}")
             lines += [f"  {self.verdicts[app.name]}"] if app.name in self.verdicts else []
+        lines += [
+            f"{one.name}: {one.parallel} over {gpus} GPUs (tensor {one.tensor}, data {one.data}, "
+            f"expert {one.expert}, pipeline {one.pipeline})"
+            for one in self.groups
+            if (gpus := one.tensor * one.data * one.pipeline) > 1
+        ]
         if self.without_spot is not None:
             lines.append(f"losing all spot machines keeps {self.without_spot:.0%} of the machines")
+        lines += [f"note: {self.note}"] if self.note is not None else []
         return [*lines, *(f"warning: {one}" for one in self.warnings)]
 
 
@@ -198,7 +218,7 @@ def groups(plan: Plan, inputs: Inputs, site: Site, faults: list[Fault] | None = 
         groups=found, apps=reading.apps, periods=tuple((one.start_s, one.end_s) for one in plan.periods),
         name=site.name, digest=str(plan.digest or ""), cost_per_hour=cost,
         currency=inputs.slo.limits.currency, without_spot=firm / most if firm < most else None,
-        warnings=tuple(reading.warnings()),
+        note=site.note, warnings=tuple(reading.warnings()),
     )  # fmt: skip
 
 
@@ -268,6 +288,7 @@ class _Reading:
         run = runs[0] if len(runs) == 1 else None
         engine = profile.engines.get(run.engine or "") if run is not None else None
         needs = dict(run.needs) if run is not None else {}
+        tensor, data, expert = self._split(load, dict(run.at) if run is not None else {}, engine)
         led = {app: part for app, routes in plan.routing.items() if (part := _share(self.inputs, app, routes, load.id))}
         apps = tuple(sorted(led)) or ((load.app,) if load.app is not None else ())
         offer_name = offer_of(profile, worker)
@@ -284,7 +305,7 @@ class _Reading:
             max_batch=load.serve.max_batch, max_wait_ms=load.serve.max_wait_ms,
             max_tokens=(load.serve.most_tokens or engine.most_tokens) if engine is not None else None,
             max_seqs=(load.serve.most_seqs or engine.most_seqs) if engine is not None else None,
-            tensor=engine.tensor if engine is not None else 1, pipeline=engine.pipeline if engine is not None else 1,
+            tensor=tensor, data=data, expert=expert, pipeline=engine.pipeline if engine is not None else 1,
             precision=engine.precision if engine is not None else None,
             context_tokens=engine.context_tokens if engine is not None else None,
             share=led, startup_s=hardware.startup_s, load_s=run.load_s if run is not None else 0.0,
@@ -294,6 +315,18 @@ class _Reading:
             group = replace(group, concurrency=load.serve.concurrency * load.serve.max_batch)
         return self._amounts(group, load, hardware.kind, dict(hardware.provides), needs, seats, engine is not None)
 
+    def _split(self, load: Load, at: Mapping[str, Any], engine: Engine | None) -> tuple[int, int, int]:
+        """Over how many GPUs each layer, the requests (attention is whole on each) and the experts are split."""
+        if engine is None:
+            return 1, 1, 1
+        data, expert = (max(round(at.get(way, 1)), 1) for way in ("data", "expert"))
+        if engine.tensor % data:
+            why = f"requests are split over {data} GPUs, and its engine has {engine.tensor}"
+            remedy = "In the profile, let tensor of the engine count all its GPUs: a multiple of data."
+            self._fault("plan", f"$.workers.loads.{load.id}.at", str(data), why, remedy)
+            return engine.tensor, 1, expert
+        return engine.tensor // data, data, expert
+
     def _amounts(
         self, group: Group, load: Load, kind: str, provides: dict[str, float], needs: dict[str, float], seats: int,
         text: bool,
@@ -302,7 +335,7 @@ class _Reading:
         stated = machine.gpus if machine.gpus is not None else provides.get("gpu")
         has = round(stated) if stated is not None else 0 if kind == "cpu" else None
         part = load.share.gpu if load.share is not None else None
-        one = needs.get("gpu") or (float(group.tensor * group.pipeline) if text else None)
+        one = needs.get("gpu") or (float(group.tensor * group.data * group.pipeline) if text else None)
         if has is None and part is None and one is None:
             self._fault(FILE, f"$.hardware.{group.hardware}.gpus", "nothing",
                         f"nothing says how many GPUs (or other accelerators) a {group.hardware} has",
@@ -416,7 +449,10 @@ def _times(plan: Plan, inputs: Inputs, period: Period) -> dict[str, dict[str, An
             busy = float(one.law.busy_ms(one.law.work(demand.requests).means(demand.weight))[0])
             if fits.any() and busy > 0.0:
                 first = float((prefill * demand.weight[fits]).sum() / demand.weight[fits].sum())
-                found[one.id] = {"mean_ms": first, "p99_ms": float(prefill.max()), "rate_qps": 1000.0 / busy}
+                last = float(prefill.max())
+                full = one.law.iteration_ms(one.law.most_seqs, one.law.kv_tokens, one.law.most_seqs)
+                whole = last + float(demand.requests.output.max()) * full
+                found[one.id] = {"mean_ms": first, "p99_ms": last, "answer_ms": whole, "rate_qps": 1000.0 / busy}
     return found
 
 

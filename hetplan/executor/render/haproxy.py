@@ -150,7 +150,8 @@ def _backend(
     if wait is not None:
         lines.append(f"  timeout queue {wait}ms")
         lines.append(f"  http-request return status 503 {busy} if {{ queue({name}) ge {most} }}")
-    slowest = max((group.p99_ms or 0.0 for group in groups), default=0.0)
+    # A text that is not streamed says nothing before its end.
+    slowest = max(group.answer_ms or group.p99_ms or 0.0 for group in groups)
     lines.append(f"  timeout server {max(math.ceil(10 * max(slowest, app.deadline_ms or 0.0)), 4000)}ms")
     lines.append("  default-server inter 1s fall 2 rise 1")
     most_weight = max(group.weight for group in groups)

@@ -25,6 +25,7 @@ from hetplan.executor.render.pods import (
     thing,
     weights,
 )
+from hetplan.executor.render.rules import OWN
 from hetplan.executor.render.site import Site
 
 __all__ = ["FILES", "read", "render"]
@@ -46,7 +47,7 @@ def render(fleet: Fleet, site: Site) -> dict[str, str]:
 def _application(
     fleet: Fleet, site: Site, app: Application, places: Mapping[str, Nodes], faults: list[Fault]
 ) -> Iterator[Json]:
-    groups = fleet.of_app(app.name)
+    groups, own = fleet.of_app(app.name), fleet.rules.get(app.name) == OWN
     roles = {group.role for group in groups}
     parts = weights(app, [group for group in groups if group.role != "prefill"])
     fillers = [group for group in groups if group.role == "prefill"]
@@ -60,9 +61,10 @@ def _application(
     for group in groups:
         marks, notes = labels(fleet, group), plan_notes(fleet, group)
         if group.makes_text and group.role != "prefill":
-            spec = _text(group, site, places, faults) | {
-                "router": {"gateway": {}, "route": {"group": app.dns, "weight": parts[group.name]}, "scheduler": {}}
-            }
+            spec = _text(group, site, places, faults)
+            if not own:
+                route = {"group": app.dns, "weight": parts[group.name]}
+                spec["router"] = {"gateway": {}, "route": route, "scheduler": {}}
             if group.role == "decode" and fillers:
                 one = _text(fillers[0], site, places, faults)
                 spec["prefill"] = {key: one[key] for key in one if key != "model"}
@@ -72,7 +74,7 @@ def _application(
             yield thing("serving.kserve.io/v1alpha2", "LLMInferenceService", group.name, site, marks, notes, spec)
         elif not group.makes_text:
             yield _service(fleet, site, app, group, places[group.name], faults)
-    if len(parts) > 1 and not any(group.makes_text for group in groups):
+    if len(parts) > 1 and not own and not any(group.makes_text for group in groups):
         backends = [{"name": f"{name}-predictor", "port": 80, "weight": weight} for name, weight in parts.items()]
         yield http_route(fleet, site, app, backends, faults)
 
@@ -86,7 +88,12 @@ def _text(group: Group, site: Site, places: Mapping[str, Nodes], faults: list[Fa
     model = site.model(group.model)
     price = f"{(group.price_per_hour or 0.0) / group.per_machine:.6g}"
     scaling: Json = {"minReplicas": group.least, "maxReplicas": group.most, "wva": {"variantCost": price, "hpa": {}}}
-    spread = {"tensor": group.tensor, **({"pipeline": group.pipeline} if group.pipeline > 1 else {})}
+    spread = {
+        "tensor": group.tensor,
+        **({"pipeline": group.pipeline} if group.pipeline > 1 else {}),
+        **({"data": group.data, "dataLocal": group.data} if group.data > 1 else {}),
+        **({"expert": True} if group.expert > 1 else {}),
+    }
     return {
         "model": {"uri": model.model_uri, "name": model.name or group.model},
         **({"replicas": group.count} if group.most == group.least else {"scaling": scaling}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ __all__ = [
     "pod", "read_labels", "serves", "thing", "weights", "words",
 ]  # fmt: skip
 
+PLACE = re.compile(r"\{([a-z_]+)(?:\.[A-Za-z_][A-Za-z0-9_.-]*)?\}")
 MANAGED = {"app.kubernetes.io/managed-by": "hetplan"}
 AMOUNTS = ("cpu", "memory")
 _PROBE_S = 5
@@ -98,6 +100,25 @@ def of_images(
             yield _missing(model, "image", "which image serves it", 'image = "registry.example/models:1.0"')
         if model in needs_uri and known.model_uri is None:
             yield _missing(model, "model_uri", "where it is loaded from", 'model_uri = "hf://ORG/NAME"')
+    for group in fleet.groups:
+        yield from _unsplit(group, site.model(group.model))
+
+
+def _unsplit(group: Group, model: ModelSite) -> Iterator[Fault]:
+    """A command that would split the model over its GPUs otherwise than the plan counts on."""
+    said = " ".join((*model.command, *model.args))
+    if "{tensor}" not in said or "{parallel}" in said:
+        return
+    if group.data > 1 and "{data}" not in said:
+        why = (
+            f"{group.name} splits requests over {group.data} GPUs, and its words say {{tensor}} ({group.tensor}) alone"
+        )
+        remedy = 'Add "--data-parallel-size", "{data}" to its words, as its server calls it; or {parallel}.'
+        yield Fault(FILE, f"$.models.{group.model}.args", group.parallel, why, remedy)
+    if group.expert > 1 and "expert" not in said:
+        why = f"{group.name} splits experts over {group.expert} GPUs, and its words do not say that"
+        remedy = 'Add "--enable-expert-parallel" to its words, as its server calls it; or {expert} or {parallel}.'
+        yield Fault(FILE, f"$.models.{group.model}.args", group.parallel, why, remedy)
 
 
 def _missing(model: str, key: str, what: str, line: str) -> Fault:
@@ -107,6 +128,13 @@ def _missing(model: str, key: str, what: str, line: str) -> Fault:
 def words(group: Group, given: Sequence[str], key: str, *, port: int | None = None) -> list[str]:
     """Words of site.toml with what the plan says of a group in place of their braces; `{port}` stays without one."""
     known, at = group.words(), f"$.models.{group.model}.{key}"
+    for place, word in enumerate(given):
+        for name in PLACE.findall(word):
+            if name != "port" and name not in known:
+                listed = ", ".join(f"{{{one}}}" for one in [*(one for one in known if one != "knobs"), "port"])
+                remedy = f"Known are {listed}{' and {knobs.NAME}' if group.knobs else ''}."
+                why = f"{group.name} has no {{{name}}}"
+                raise InputError.one(file=FILE, path=f"{at}[{place}]", value=word, why=why, remedy=remedy)
     return [
         ("{port}" if port is None else str(port)).join(
             filled(part, known, at=f"{at}[{place}]", file=FILE) for part in word.split("{port}")
@@ -169,9 +197,12 @@ def pod(group: Group, site: Site, nodes: Nodes, faults: list[Fault], name: str =
 
 def http_route(fleet: Fleet, site: Site, app: Application, backends: Sequence[Json], faults: list[Fault]) -> Json:
     """The queries of an application, split by the weights of its backends; of several, each has a path of its own."""
-    if site.gateway is None or len(backends) > MOST_BACKENDS:
-        why = f"the groups of {app.name} get other shares than a Service gives (at most {MOST_BACKENDS} groups)"
-        faults.append(Fault(FILE, "$.gateway", site.gateway or "nothing", why, 'Add gateway = "NAME" of your Gateway.'))
+    if site.gateway is None:
+        why = f"nothing says at which Gateway the queries of {app.name} arrive, to be split between its groups"
+        faults.append(Fault(FILE, "$.gateway", "nothing", why, 'Add gateway = "NAME" of your Gateway.'))
+    if len(backends) > MOST_BACKENDS:
+        why = f"{app.name} has {len(backends)} groups, and a rule of an HTTPRoute has {MOST_BACKENDS} at most"
+        faults.append(Fault("plan", "$.workers", app.name, why, "Plan with fewer machine types or offers."))
     parent = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": site.gateway}
     path = "/" if len(fleet.apps) == 1 else f"/{app.dns}"
     rule: Json = {"matches": [{"path": {"type": "PathPrefix", "value": path}}], "backendRefs": list(backends)}

@@ -60,8 +60,9 @@ def render(fleet: Fleet, site: Site) -> dict[str, str]:
 
 
 def _timeout_s(fleet: Fleet) -> int:
-    """Ten times the longest deadline: what is later is of no use to anybody."""
-    return math.ceil(max((app.deadline_ms or 10_000.0 for app in fleet.apps.values()), default=10_000.0) / 100.0)
+    """Ten times the longest deadline, or text: what is later is of no use to anybody."""
+    longest = [app.deadline_ms or 10_000.0 for app in fleet.apps.values()]
+    return math.ceil(max([*longest, *(group.answer_ms or 0.0 for group in fleet.groups)], default=10_000.0) / 100.0)
 
 
 def _resource(group: Group) -> str:

@@ -22,9 +22,11 @@ from hetplan.profiles.plan_dispatch_further import (
 from hetplan.profiles.plan_sections import Route, SharesDispatch
 from hetplan.profiles.workers import Worker
 
-__all__ = ["FRONTS", "OWN", "RULES", "Choice", "choose", "speeds"]
+__all__ = ["FRONTS", "OWN", "RULES", "Choice", "choose", "speeds", "taken"]
 
 Asked = Literal["split", "weighted-least", "fewest-requests", "round-robin"]
+Reason = tuple[str, Sequence[str]]
+"""Why a target cannot keep a rule, and ways out beside other rules."""
 OWN = "own"
 RULES = ("split", "weighted-least", "fewest-requests", OWN)
 """What a user may ask for in place of the plan's rule; `own`: a router of the user's keeps it, and none is rendered."""
@@ -35,6 +37,9 @@ FRONTS: Mapping[str, str] = {
 }  # fmt: skip
 """Target -> what stands in front of its replicas."""
 
+_ROUTERS: Mapping[str, str] = {"haproxy": "HAProxy", "llm-d": "a picker", "dynamo": "a frontend"}
+"""Targets that are nothing without the router that is written with them."""
+_WITH = {OWN: ", with a router of yours"}
 _STEPS = frozenset({"path-shares/1", "most-accurate-first/1", "chosen-plan/1"})
 _HOLDS = "each replica holds several models, and chooses model and batch by its queue"
 
@@ -72,16 +77,21 @@ def choose(target: str, plan: Plan, fleet: Fleet, asked: str | None = None, *, p
     """
     faults, rules, kept = list[Fault](), dict[str, str](), dict[str, Asked]()
     if asked == OWN:
-        held = [_needs_router(app, _HOLDS, ()) for app in fleet.apps.values() if app.rule == "queue-slack/1"]
-        if target == "haproxy":
-            why = "HAProxy is the router here"
-            held = [Fault("--set", "rule", OWN, why, "Name another rule, or render for another target.")]
+        held = [
+            Fault("--set", "rule", OWN, why, "Name another rule, or render for another target.")
+            for app in fleet.apps.values()
+            if (why := _no_own(target, app)) is not None
+        ]
         if held:
             raise CannotRender.of(held)
         return Choice(replace(fleet, rules=dict.fromkeys(fleet.apps, OWN)), plan)
     for app in fleet.apps.values():
-        word = _kept(target, app, fleet.of_app(app.name), asked, faults)
-        if word is not None:
+        groups = fleet.of_app(app.name)
+        word, reasons = _kept(target, app, groups, asked)
+        if reasons:
+            ways = [f"--set rule={rule}{_WITH.get(rule, '')}" for rule in taken(target, app, groups)]
+            faults += [_needs_router(app, why, [*ways, *further]) for why, further in reasons]
+        elif word is not None:
             kept[app.name] = word
         rules[app.name] = word or app.rule
     if faults:
@@ -134,53 +144,71 @@ def _is_split(app: Application) -> bool:
     return app.rule == "shares/1" and app.classes == 1
 
 
+def taken(target: str, app: Application, groups: Sequence[Group]) -> tuple[str, ...]:
+    """The rules that a user may ask this target for in place of the plan's.
+
+    >>> taken("kserve", Application("x", rule="matching/1"), [Group("a", "x", "m", "t4", ((0.0, 1),))])
+    ('split', 'weighted-least', 'fewest-requests', 'own')
+    >>> unlike = [Group(name, "x", "m", name, ((0.0, 1),)) for name in ("t4", "l4")]
+    >>> taken("kserve", Application("x", rule="matching/1"), unlike)
+    ('split', 'own')
+    """
+    return tuple(
+        rule
+        for rule in RULES
+        if (_no_own(target, app) is None if rule == OWN else not _kept(target, app, groups, rule)[1])
+    )
+
+
+def _no_own(target: str, app: Application) -> str | None:
+    """Why a router of the user's cannot stand in front here."""
+    if app.rule == "queue-slack/1":
+        return f"{_HOLDS}: hetplan apply runs hetplan's router"
+    return f"{_ROUTERS[target]} is the router here" if target in _ROUTERS else None
+
+
 def _kept(
-    target: str, app: Application, groups: Sequence[Group], asked: str | None, faults: list[Fault]
-) -> Asked | None:
-    """What the target keeps in place of the plan's rule; None where it keeps that."""
+    target: str, app: Application, groups: Sequence[Group], asked: str | None
+) -> tuple[Asked | None, list[Reason]]:
+    """What the target keeps in place of the plan's rule (None: that), and why it keeps none."""
     front = FRONTS[target]
     if target == "kubernetes" and asked in ("weighted-least", "fewest-requests"):
         front = "haproxy"  # a Deployment of it stands before the pods
     if app.rule in _STEPS or app.steps > 1:
-        own = ("--set rule=own, with a router of yours",) if target != "haproxy" else ()
-        faults.append(_needs_router(app, "its queries go through several steps", own))
-        return None
+        return None, [("its queries go through several steps", ())]
     if app.rule == "queue-slack/1":
-        faults.append(_needs_router(app, _HOLDS, ()))
-        return None
+        return None, [(_HOLDS, ())]
     if any(group.role != "whole" for group in groups) and target not in ("kserve", "dynamo"):
-        faults.append(_needs_router(app, "it prefills and decodes apart", ["--to dynamo or kserve"]))
-        return None
+        return None, [("it prefills and decodes apart", ("--to dynamo or kserve",))]
+    alone = sum(group.most for group in groups) == 1
+    if asked is None and alone and app.rule != "matching/1":
+        return None, []  # all queries go to one replica in turn; only a matching may take another before the oldest
     unlike = len({(group.model, group.hardware, group.role) for group in groups}) > 1
     if front == "picker":
         if len({(group.hardware, group.role) for group in groups}) > len({group.role for group in groups}):
-            why = "its frontend takes unlike replicas as equals"
-            faults.append(_needs_router(app, why, ["--to haproxy or kubernetes", "plan with one machine type"]))
-        return None if app.rule == "round-robin/1" else "round-robin"
+            further = ("--to haproxy or kubernetes", "plan with one machine type")
+            return None, [("its frontend takes unlike replicas as equals", further)]
+        if asked is not None:
+            return None, [(f"rule {asked}: its frontend takes replicas in turns", ("no --set rule=",))]
+        return None if app.rule == "round-robin/1" else "round-robin", []
     if app.moves and unlike and (asked == "split" or (asked is None and app.rule == "shares/1")):
-        ways = ["--set period=ID", *(["--set rule=fewest-requests"] if front == "haproxy" else [])]
-        faults.append(_needs_router(app, "its shares change by the hour", ways))
-        return None
+        return None, [("its shares change by the hour", ("--set period=ID",))]
     if asked is not None:
-        word = cast("Asked", asked)
-        if word != "split" and front != "haproxy" and unlike:
-            why = "nothing in front of its replicas knows that they are unlike"
-            faults.append(_needs_router(app, why, ("--set rule=split", "--to haproxy")))
+        reasons: list[Reason] = []
+        if asked != "split" and front != "haproxy" and unlike:
+            reasons.append(("nothing in front of its replicas knows that they are unlike", ("--to haproxy",)))
         several = any(group.concurrency > 1 and not group.makes_text for group in groups)
-        if word != "split" and unlike and several:
+        if asked != "split" and unlike and several:
             why = "replicas that are unlike and serve several queries at a time are simulated under fixed shares alone"
-            faults.append(_needs_router(app, why, ["--set rule=split"]))
-        return word
-    if app.classes > 1 or app.rule in ("matching/1", "earliest/1", "threshold/1", "least-work/1"):
-        edge = front == "haproxy" or target == "kubernetes"
-        ways = [*(["--set rule=weighted-least"] if edge else []), "--set rule=split"]
-        faults.append(_needs_router(app, f"rule {app.rule} looks at each query", ways))
-        return None
+            reasons.append((why, ()))
+        return cast("Asked", asked), reasons
+    if not alone and (app.classes > 1 or app.rule in ("matching/1", "earliest/1", "threshold/1", "least-work/1")):
+        return None, [(f"rule {app.rule} looks at each query", ())]
     if front == "haproxy":
         if app.rule in ("shares/1", "round-robin/1"):
-            return None
-        return "weighted-least" if all(group.concurrency == 1 for group in groups) else "fewest-requests"
-    return None if app.rule == "shares/1" and app.inside is None and not app.moves else "split"
+            return None, []
+        return "weighted-least" if all(group.concurrency == 1 for group in groups) else "fewest-requests", []
+    return None if app.rule == "shares/1" and app.inside is None and not app.moves else "split", []
 
 
 def _needs_router(app: Application, why: str, ways: Sequence[str]) -> Fault:

@@ -24,6 +24,8 @@ FILE, UNKNOWN = "site.toml", "?"
 Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 Line = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+SecretKey = Annotated[str, StringConstraints(pattern=r"^\.?[A-Za-z0-9_-][A-Za-z0-9._-]*$")]
+"""As Kubernetes takes it; a file of this name is in its folder."""
 Port = Annotated[int, Field(ge=1, le=65535, strict=True)]
 
 
@@ -31,7 +33,7 @@ class SecretRef(Model):
     """Where the platform keeps a secret: its name and the key in it. The secret itself is in no file of ours."""
 
     name: Label
-    key: Line
+    key: SecretKey
 
 
 class ModelSite(Model):

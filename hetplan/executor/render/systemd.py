@@ -25,6 +25,8 @@ FILES = ("hetplan.target", "hetplan-edge.service", "haproxy.cfg", "hetplan-GROUP
 
 _HERE = "%E/systemd/user"
 """Where the files of a user's units are."""
+SECRETS = "%E/hetplan/secrets"
+"""Where secrets are: a folder by the name of each, and a file by its key, as Kubernetes mounts them."""
 _EDGE = f"""[Unit]
 Description=hetplan: HAProxy before all workers
 PartOf=hetplan.target
@@ -102,8 +104,8 @@ def _unit(fleet: Fleet, site: Site, group: Group) -> str:
         "Type=exec",
         f"EnvironmentFile={_HERE}/hetplan-{group.name}@%i.env",
         *(f"Environment={systemd_word(f'{name}={value}')}" for name, value in sorted(model.env.items())),
-        *(f"LoadCredential={name}:{ref.name}" for name, ref in sorted(model.secret.items())),
-        f"ExecStart={' '.join(start)}",
+        *(f"LoadCredential={name}:{SECRETS}/{ref.name}/{ref.key}" for name, ref in sorted(model.secret.items())),
+        f"ExecStart={' '.join([*_with_secrets(sorted(model.secret)), *start])}",
         "Restart=always",
         "RestartSec=0.5",
         f"TimeoutStopSec={math.ceil(model.stop_s)}",
@@ -114,6 +116,14 @@ def _unit(fleet: Fleet, site: Site, group: Group) -> str:
         "UMask=0077",
     ]
     return comment(fleet.head) + "\n".join(lines) + "\n"
+
+
+def _with_secrets(variables: list[str]) -> list[str]:
+    """The words before a command that put the secrets that systemd loaded into its variables."""
+    if not variables:
+        return []
+    said = [f'{name}=$(cat "$CREDENTIALS_DIRECTORY/{name}") && export {name}' for name in variables]
+    return [systemd_word(one) for one in ("/bin/sh", "-c", " && ".join([*said, 'exec "$@"']), "sh")]
 
 
 _UNIT = re.compile(r"(?:.*/)?hetplan-(.+)@\.service")

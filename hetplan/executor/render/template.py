@@ -30,6 +30,8 @@ def _lines(plan: Plan, profile: Profile, site: Site, target: str) -> Iterator[st
         yield f'name = "{site.name}"'
         if target not in _ON_MACHINES:
             yield from ('cloud = "none"  # gke, eks, aks, karpenter', f'namespace = "{site.namespace}"')
+    if target == "llm-d" and site.gateway is None:
+        yield f'gateway = "{UNKNOWN}"  # stands before the first [...] of the file'
     for name in dict.fromkeys(load.variant or load.node or load.id for worker in workers for load in worker.loads):
         model, own = site.model(name), target == "systemd"
         wanted = [key for key in ("command" if own else "image", *_BESIDE.get(target, ())) if not getattr(model, key)]

@@ -41,8 +41,16 @@ def easy() -> Files:
     return files(machines=machines, models={"net": net}, apps={"photos": app("net", rate=20.0, limits={99: 200})})
 
 
-def test_a_rule_that_looks_at_each_query_is_refused_with_the_ways_out(tmp_path: Path) -> None:
+def crowd() -> Files:
+    """A pool that takes several replicas, so that somebody has to pick one."""
     wish = tiny("pool")
+    for one in wish.slo["apps"].values():
+        one["demand"]["rate_qps"] *= 4
+    return wish
+
+
+def test_a_rule_that_looks_at_each_query_is_refused_with_the_ways_out(tmp_path: Path) -> None:
+    wish = crowd()
     ran = rendered(tmp_path, written(tmp_path, wish, site_of(wish)))
     assert ran.code == EXIT["infeasible"]
     assert "matching/1 looks at each query" in ran.err
@@ -51,7 +59,7 @@ def test_a_rule_that_looks_at_each_query_is_refused_with_the_ways_out(tmp_path: 
 
 
 def test_all_reasons_come_at_once(tmp_path: Path) -> None:
-    wish = tiny("pool")
+    wish = crowd()
     (name, *_) = wish.machine_types
     ran = rendered(tmp_path, written(tmp_path, wish, f"[hardware.{name}]\naddresses = ['10.0.0.1']"))
     assert ran.code == EXIT["infeasible"]
@@ -70,7 +78,7 @@ def test_files_of_an_earlier_plan_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rule", ["weighted-least", "split", "fewest-requests"])
 def test_a_plan_is_simulated_under_another_rule_and_refused_if_that_breaks_a_limit(rule: str, tmp_path: Path) -> None:
-    wish = tiny("pool")
+    wish = crowd()
     ran = rendered(tmp_path, written(tmp_path, wish, site_of(wish)), "--set", f"rule={rule}")
     assert ran.code in (EXIT["ok"], EXIT["infeasible"]), ran
     if ran.code == EXIT["ok"]:

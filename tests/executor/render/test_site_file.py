@@ -1,0 +1,93 @@
+"""What site.toml says reaches the files, and what it lacks is asked for by its name."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import Any
+
+import pytest
+from cases.rendered import random_case
+
+from hetplan.errors import InputError
+from hetplan.executor.render import TARGETS, render
+from hetplan.executor.render.groups import groups
+from hetplan.executor.render.names import CannotRender
+from hetplan.executor.render.rules import choose
+from hetplan.executor.render.site import read_site
+from hetplan.executor.render.template import template
+
+
+def made(target: str, *, of_site: dict[str, Any] | None = None, **of_models: Any) -> dict[str, str]:
+    """The files of a plan, with more said in its site file and of each model."""
+    plan, inputs, written = random_case(4, text=target in ("llm-d", "dynamo"))
+    models = {name: {**one, **of_models} for name, one in written["models"].items()}
+    hardware = {name: {} for name in written["hardware"]} if target == "systemd" else written["hardware"]
+    site = read_site({**written, "models": models, "hardware": hardware, **(of_site or {})})
+    return render(target, choose(target, plan, groups(plan, inputs, site)).fleet, site)
+
+
+@pytest.mark.parametrize("target", sorted(TARGETS))
+def test_a_note_is_at_the_head_of_every_file(target: str) -> None:
+    files = made(target, of_site={"note": "ask the shop team"})
+    assert all("# note: ask the shop team\n" in text for name, text in files.items() if not name.endswith(".env"))
+
+
+def test_a_command_under_systemd_has_its_secrets_in_their_variables(tmp_path: Any) -> None:
+    secret = {"HF_TOKEN": {"name": "hub", "key": "token"}, "KEY": {"name": "shop", "key": "api.key"}}
+    files = made("systemd", secret=secret, command=["/usr/bin/printenv", "HF_TOKEN", "KEY"], args=[])
+    units = [text for name, text in files.items() if name.endswith("@.service")]
+    assert units
+    for number, text in enumerate(units):
+        loaded = dict(re.findall(r"^LoadCredential=(\w+):%E/hetplan/secrets/(.*)$", text, re.MULTILINE))
+        assert loaded == {"HF_TOKEN": "hub/token", "KEY": "shop/api.key"}
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for variable in loaded:
+            (folder / variable).write_text(f"secret of {variable}\n")
+        (line,) = re.findall(r"^ExecStart=(.*)$", text, re.MULTILINE)
+        words = [re.sub(r"\\(.)", r"\1", one) for one in re.findall(r'"((?:[^"\\]|\\.)*)"', line)]
+        words = [one.replace("%%", "%").replace("$$", "$") for one in words]
+        said = {"CREDENTIALS_DIRECTORY": str(folder)}
+        ran = subprocess.run(words, env=said, capture_output=True, text=True, timeout=20)
+        assert ran.stdout == "secret of HF_TOKEN\nsecret of KEY\n", ran
+        (folder / "KEY").unlink()
+        ran = subprocess.run(words, env=said, capture_output=True, text=True, timeout=20)
+        assert (ran.returncode != 0, ran.stdout) == (True, "")
+
+
+@pytest.mark.parametrize("key", ["../token", "..", ".", "a b", "%h"])
+def test_a_key_of_a_secret_is_one_name(key: str) -> None:
+    with pytest.raises(InputError):
+        read_site({"models": {"net": {"secret": {"HF_TOKEN": {"name": "hub", "key": key}}}}})
+
+
+def test_an_unknown_word_is_answered_with_those_that_are_known() -> None:
+    with pytest.raises(CannotRender) as refused:
+        made("kubernetes", args=["--seqs={most_seqs}"])
+    remedy = refused.value.faults[0].remedy
+    for word in ("{max_batch}", "{concurrency}", "{tensor}", "{port}"):
+        assert word in remedy
+    assert "most_" not in remedy
+    assert "max_seqs" not in remedy, "these models make no text"
+
+
+def test_llm_d_asks_for_its_gateway_and_not_for_fewer_groups() -> None:
+    plan, inputs, _ = random_case(4, text=True)
+    text = template(plan, inputs.profile, read_site({}), "llm-d")
+    assert text.index('gateway = "?"') < text.index("[models")
+    with pytest.raises(CannotRender) as refused:
+        made("llm-d", of_site={"gateway": None})
+    assert {fault.path for fault in refused.value.faults} == {"$.gateway"}
+    assert not any("at most" in str(fault) for fault in refused.value.faults)
+
+
+def test_haproxy_waits_for_the_longest_text_that_is_not_streamed() -> None:
+    plan, inputs, written = random_case(4, text=True)
+    site = read_site(written)
+    text = render("haproxy", choose("haproxy", plan, groups(plan, inputs, site), "split").fleet, site)["haproxy.cfg"]
+    waits = [int(ms) for ms in re.findall(r"timeout server (\d+)ms", text)]
+    iteration = min(piece.base_ms for engine in inputs.profile.engines.values() for piece in engine.pieces)
+    longest = max(size[1] for app in inputs.slo.apps.values() if app.demand.mix for size in app.demand.mix.bins)
+    assert waits
+    assert min(waits) >= 10 * longest * iteration > 10 * 900, "the limit on the first token is 900 ms"
