@@ -71,7 +71,16 @@ def of_one_queue(plan: Plan) -> Plan:
     rule = plan.dispatch["a"].model_copy(update={"balancing": "shared_fifo"})
     method = plan.method.model_copy(update={"formulation": ONE_QUEUE})
     promises = tuple(one for one in plan.promises if not one.model.startswith("stationary"))
-    plan = plan.model_copy(update={"dispatch": {"a": rule}, "method": method, "promises": promises, "claims": ()})
+    plan = plan.model_copy(
+        update={
+            "dispatch": {"a": rule},
+            "method": method,
+            "promises": promises,
+            "claims": (),
+            "status": "heuristic",
+            "summary": None,
+        }
+    )
     return with_table(plan, expected=None, gain=None)
 
 

@@ -413,7 +413,7 @@ def test_a_page_is_told_what_a_look_is_at(server: Server) -> None:
 
     answers._heard = listening  # type: ignore[method-assign]
     answers.look({**fleet_files(), "name": "mine"}, threading.Event())
-    assert "machines of each application" in heard
+    assert "the program of p0-p1" in heard
     assert any(one.startswith("plans of applications, ") for one in heard)
     assert not any(" with highs" in one for one in heard)
     assert answers.doing("mine") == "", "it is over"

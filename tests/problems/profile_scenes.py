@@ -365,6 +365,7 @@ OF_QUESTION: dict[tuple[str, str], Scene] = {
     ("pipeline", "tables.*.std"): _only("mean"),
     ("pipeline", "pipelines.*.quality.rule"): _multiplied,
     **{("llm", field): _of_experts for field in fields_of_file("profile") if field.startswith("engines.*.law.")},
+    ("llm", "engines.*.kv_error"): _of_experts,
     ("llm", "engines.*.tensor"): _two_cards,
     ("llm", "engines.*.pipeline"): _two_cards,
     ("compound", "tables.*.quantity"): _batched,

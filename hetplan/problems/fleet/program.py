@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hetplan.errors import SolverFailed
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.program import Expression, Rented, limit_moves, pay_starts, weighted
@@ -64,7 +65,10 @@ def planned(search: Search, periods: Iterable[int] | None = None, *, gap: float 
     while True:
         written = _written(search, wanted, **less)
         search.menus.counted[0] += 1
-        answer = search.ask(written.form, gap=gap, about=about)
+        try:
+            answer = search.ask(written.form, gap=gap, about=about)
+        except SolverFailed:  # no engine's word held: where columns end too soon, no row says why there is nothing
+            return Planned(written.form, Answer(Status.NO_ANSWER), None)
         if answer.status is Status.INFEASIBLE or answer.point is None:
             return Planned(written.form, answer, None)
         taken = {key: _whole(answer.point[mine]) for key, mine in written.apps.items()}

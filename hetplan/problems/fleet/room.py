@@ -53,6 +53,9 @@ HALVED = 3
 """So often the last step of room is halved for the application of which the most is wanted."""
 STEP = 1.1
 """An application that is short of room is planned for so much more."""
+PATIENT = 8
+"""After so many rounds in turn room grows by 2% at least, then by twice as much each time, up to `STEP`: of pools that
+cost nearly the same each may carry a hair more than the one before."""
 MOST_ALONE, FEW_ALONE, WIDER = 5, 8, 1.3
 """Machines of one hardware are tried up to so many times what the program asks for, or so many, in such steps."""
 ASKED = ("llm", "variants", "pipeline")
@@ -78,13 +81,13 @@ def with_room(
     answers = {} if answers is None else answers
     refused: Infeasible | None = None
     rounds, margins = ROUNDS if is_small(wish) else ROUNDS_OF_SEVERAL, True
-    for _ in range(rounds if wish.options.size in SIZED else 0):
+    for turn in range(rounds if wish.options.size in SIZED else 0):
         if isinstance(best, Infeasible) or over():
             break
         short = list(_short(*best, answers))
         if not short:
             break
-        wish = _roomier(best[0], short if margins else _without_margins(best[0], short))
+        wish = _roomier(best[0], short if margins else _without_margins(best[0], short), turn)
         try:
             more = answered(wish, best[0])
             if isinstance(more, Infeasible) and wish.firm > best[0].wish.firm:
@@ -377,8 +380,9 @@ def _without_margins(found: Found, short: Sequence[_Late]) -> list[_Late]:
     return [bare(late) for late in short]
 
 
-def _roomier(found: Found, short: Sequence[_Late]) -> Wish:
+def _roomier(found: Found, short: Sequence[_Late], turn: int = 0) -> Wish:
     """The wish with more room for those that are short of it: of text first the margins of its program."""
+    least = min(1.0 + 0.02 * 2.0 ** (turn - PATIENT), STEP) if turn >= PATIENT else MORE
     wish, room, rooms = found.wish, dict(found.wish.room), dict(found.wish.rooms)
     firm = set(wish.firm)
     helps = dict[str, set[str]]()  # asked of each pool where it is short at its highest rate
@@ -399,7 +403,7 @@ def _roomier(found: Found, short: Sequence[_Late]) -> Wish:
             more = STEP * wish.room.get(key, 1.0)
             if cone is not None:
                 more = beyond(wish, cone, machines, late.rate)
-            room[key] = max(more, MORE * wish.room.get(key, 1.0))
+            room[key] = max(more, least * wish.room.get(key, 1.0))
     return replace(wish, room=room, rooms=rooms, firm=frozenset(firm))
 
 

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from hetplan.errors import Cancelled, InputError
-from hetplan.planner.answer import Answer
+from hetplan.planner.answer import Answer, Vouched
 from hetplan.planner.bridge import Cone, Part, Table
 from hetplan.planner.choices import Choice
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Infeasible, Repair, Reported
+from hetplan.planner.forms.form import certify
 from hetplan.problems.fleet.descent import Descent
 from hetplan.problems.fleet.menus import left_of, surviving
 from hetplan.problems.fleet.program import Planned, planned
@@ -343,11 +344,12 @@ def shown_at_once(search: Search) -> Bound:
 
 
 def _shown(search: Search, program: Planned) -> Bound:
-    """Of parts that are rows themselves: what a question says when it is asked is not proved again."""
+    """Of parts that are rows themselves, where it is proved: what a question says when it is asked is not, again."""
     parts = search.menus.parts
     rows = {name: [*part.cuts] for name, part in parts.items() if isinstance(part, Cone)}
     known = Bound(program.answer.bound or 0.0, answer=program.answer, rows=rows, search=search)
-    return known if len(rows) == len(parts) else Bound()
+    proved = certify(program.form, program.answer).vouched is Vouched.CERTIFIED
+    return known if proved and len(rows) == len(parts) else Bound()
 
 
 def priced(search: Search, each: Search, like: Search) -> Relaxed:
