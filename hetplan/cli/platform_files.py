@@ -70,7 +70,7 @@ def render_platform(
     best = min(tried, key=lambda one: len(one.missed))
     choice, verdicts = best.choice, best.verdicts
     if best.missed:
-        _refuse(best.missed, choice)
+        _refuse(best.missed, choice, target)
     made = render(target, replace(choice.fleet, verdicts=verdicts), site, **given)
     for old in _write(Path(folder), made):
         out.warn(f"{old} is of an earlier plan, and was left there")
@@ -184,17 +184,18 @@ def _worst(lines: list[Line]) -> list[str]:
     return [str(line).partition(": ")[2] for line in found.values()]
 
 
-def _refuse(missed: list[Line], choice: Choice) -> None:
-    """What the target's rule does not keep, with the ways out."""
+def _refuse(missed: list[Line], choice: Choice, target: str) -> None:
+    """What the target's rule does not keep, with the ways out that it takes."""
     from hetplan.executor.render.names import CannotRender
-    from hetplan.executor.render.rules import OWN, RULES
+    from hetplan.executor.render.rules import OWN, taken
 
     faults = []
     for line in missed:
-        kept = choice.fleet.rules[line.app or ""]
-        others = " or ".join(f"--set rule={rule}" for rule in RULES if rule not in (kept, OWN))
+        kept, app = choice.fleet.rules[line.app or ""], choice.fleet.apps[line.app or ""]
+        rules = [rule for rule in taken(target, app, choice.fleet.of_app(app.name)) if rule not in (kept, OWN)]
+        ways = [" or ".join(f"--set rule={rule}" for rule in rules)] if rules else []
         why = f"under {kept} the plan does not keep its limit"
-        remedy = f"Ways out: {others}; plan with more headroom; hetplan apply, which runs hetplan's router."
+        remedy = f"Ways out: {'; '.join([*ways, 'plan with more headroom', 'hetplan apply, which runs its router'])}."
         faults.append(Fault("plan", f"$.dispatch.{line.app}", str(line), why, remedy))
     raise CannotRender.of(faults)
 
