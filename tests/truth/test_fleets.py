@@ -23,6 +23,8 @@ ZONES = ("z0", "z1")
 SEEDS = range(8)
 NEAR = 0.003
 """So near to the cheapest a fleet is looked for, unless it is told otherwise."""
+PROVED = 0.02
+"""So near is a bound by prices, which takes the place of the program's own where that is not proved."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ def test_a_small_fleet_is_the_cheapest_of_all(seed: int) -> None:
     assert found.cost >= best * (1.0 - 1e-6)
     assert found.bound is not None
     assert found.bound <= best * (1.0 + 1e-6)
-    assert found.bound >= best * (1.0 - NEAR)
+    assert found.bound >= best * (1.0 - PROVED)
     assert verify(found.plan, tiny.files).is_ok
 
 
