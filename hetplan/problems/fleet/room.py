@@ -53,7 +53,7 @@ HALVED = 3
 """So often the last step of room is halved for the application of which the most is wanted."""
 STEP = 1.1
 """An application that is short of room is planned for so much more."""
-PATIENT = 8
+PATIENT = 10
 """After so many rounds in turn room grows by 2% at least, then by twice as much each time, up to `STEP`: of pools that
 cost nearly the same each may carry a hair more than the one before."""
 MOST_ALONE, FEW_ALONE, WIDER = 5, 8, 1.3

@@ -191,7 +191,7 @@ def test_nobody_shares_where_playing_finds_that_dearer(monkeypatch: pytest.Monke
     for app in files[1]["apps"].values():
         app["latency"][0]["max_ms"] = 300
 
-    def too_much(found: Any, short: Any) -> Any:
+    def too_much(found: Any, short: Any, *_: Any) -> Any:
         wish = roomier(found, short)
         more = {key: dict.fromkeys(own, 4.0) for key, own in wish.rooms.items()}
         return replace(wish, rooms=more) if wish.slices else wish
