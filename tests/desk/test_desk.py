@@ -262,7 +262,7 @@ def test_a_look_is_the_plan_that_is_solved_with_the_same_options_and_limits(stag
 
 
 def test_a_plan_wanted_soon_is_the_best_that_is_solved_by_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock jumps past the limit before the program is asked: what comes back is no more than a first plan."""
+    """The clock jumps past the limit where the search for machines begins: there is a first plan by then."""
     files, now, answers = fleet_files(), [0.0], Answers(Allowance(seconds=9000.0))
 
     def jump(event: Any) -> None:
@@ -273,8 +273,9 @@ def test_a_plan_wanted_soon_is_the_best_that_is_solved_by_then(monkeypatch: pyte
     monkeypatch.setattr("hetplan.desk.answers.SOON_SECONDS", 50.0)  # engines go by the clock on the wall
     monkeypatch.setattr(answers, "_heard", lambda name, event: jump(event))
     soon = answers.look({**files, "stage": "soon"}, threading.Event())
-    assert (soon["stage"], soon["status"]) == ("soon", "feasible")
-    assert "Feasible at fluid rates" in soon["html"]
+    assert (soon["stage"], soon["status"]) == ("soon", "not-simulated")
+    assert "NOT SIMULATED" in soon["html"]
+    assert "Bound: none is known" in soon["html"]
     now[0] = 0.0
     quick: Any = {"options": {"levers": False}, "limits": stated(seconds=50.0), "on_event": jump}
     solved = face.solve(build.Files(files["profile"], files["slo"]), "fluid", **quick)

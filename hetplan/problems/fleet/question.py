@@ -91,7 +91,6 @@ class FleetQuestion:
         from hetplan.problems.fleet.ways import (
             is_quick,
             is_small,
-            is_soon,
             part_of,
             parts_of,
             roomier,
@@ -103,7 +102,7 @@ class FleetQuestion:
         from hetplan.problems.fleet.why import by_its_own
 
         between = is_between(self.wish)
-        if self.wish.goal == "cost" and not (self.tools.trial or (is_soon(self.wish) and not between)):
+        if self.wish.goal == "cost" and not self.tools.trial:
             keep_first(self.wish, self.tools, ask)
         whole = {} if between else parts_of(self.wish, self.tools)
         asked, parts = in_slices(self.wish, whole, self.tools, self.sharing)

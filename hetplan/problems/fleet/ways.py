@@ -39,7 +39,6 @@ __all__ = [
     "has_formula",
     "is_quick",
     "is_small",
-    "is_soon",
     "needs_on",
     "part_of",
     "parts_of",
@@ -316,11 +315,6 @@ def searched(
 def is_one_program(wish: Wish) -> bool:
     """Whether one program says at once which fleet is cheapest."""
     return is_small(wish) and wish.periods * len(wish.apps) * len(wish.situations) <= FEW_AT_ONCE
-
-
-def is_soon(wish: Wish) -> bool:
-    """Whether that program is there at once: it asks no question of any part."""
-    return is_one_program(wish) and all(_is_written(wish, app) for app in wish.apps)
 
 
 def _at_once(search: Search, *, settle: bool) -> Found | None:
