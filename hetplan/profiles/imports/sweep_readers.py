@@ -268,18 +268,23 @@ def _guidellm_model(one: Json, report: Json) -> str:
 # AIPerf and GenAI-Perf: one object per run, a unit beside each metric; or AIPerf's tables of it
 
 
+def _times_by_name(held: Mapping[str, Any], per_token: str, unit_key: str, at: str, file: str) -> Statistics:
+    """The statistics of reports that have an object with its unit under the name of each time."""
+    times: Statistics = {}
+    for name, of in {"time_to_first_token": "ttft", per_token: "tpot", "request_latency": "response"}.items():
+        said = held.get(name)
+        if isinstance(said, Mapping):
+            unit = _MS.get(str(said.get(unit_key)))
+            if unit is None:
+                refuse(file, f"{at}.{name}.{unit_key}", said.get(unit_key), "ms, s or us", "Mend the unit.")
+            times |= _statistics(of, said, unit, f"{at}.{name}", file)
+    return times
+
+
 def _aiperf(one: Json, at: str, file: str) -> Iterator[Run]:
     if one.get("was_cancelled"):
         refuse(file, f"{at}.was_cancelled", True, "a run that was not cancelled", "Leave it out.")
-    times: Statistics = {}
-    names = {"time_to_first_token": "ttft", "inter_token_latency": "tpot", "request_latency": "response"}
-    for name, of in names.items():
-        held = one.get(name)
-        if isinstance(held, Mapping):
-            unit = _MS.get(str(held.get("unit")))
-            if unit is None:
-                refuse(file, f"{at}.{name}.unit", held.get("unit"), "ms, s or us", "Mend the unit.")
-            times |= _statistics(of, held, unit, f"{at}.{name}", file)
+    times = _times_by_name(one, "inter_token_latency", "unit", at, file)
     config = one.get("input_config") if isinstance(one.get("input_config"), Mapping) else {}
     assert isinstance(config, Mapping)
     concurrency, offered = _aiperf_load(config, at, file)
@@ -368,15 +373,7 @@ def _llm_d(one: Json, at: str, file: str) -> Iterator[Run]:
         clock = run.get("time") if isinstance(run, Mapping) else None
     latency, requests = (_inside(held, (name,), inside, file) for name in ("latency", "requests"))
     throughput = _inside(held, ("throughput",), inside, file)
-    times: Statistics = {}
-    names = {"time_to_first_token": "ttft", "time_per_output_token": "tpot", "request_latency": "response"}
-    for name, of in names.items():
-        said = latency.get(name)
-        if isinstance(said, Mapping):
-            unit = _MS.get(str(said.get("units")))
-            if unit is None:
-                refuse(file, f"{inside}.latency.{name}.units", said.get("units"), "s or ms", "Mend the unit.")
-            times |= _statistics(of, said, unit, f"{inside}.latency.{name}", file)
+    times = _times_by_name(latency, "time_per_output_token", "units", f"{inside}.latency", file)
     duration = _clock(clock, f"{at}.time", file)
     model, hardware, gpus, replicas, load = _llm_d_scenario(one, at, file)
     rate = throughput.get("requests_per_sec", throughput.get("request_rate"))
