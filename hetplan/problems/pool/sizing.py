@@ -70,8 +70,10 @@ __all__ = ["cheapest_kept", "estimated", "estimated_use", "is_playable", "keep_f
 MOST_USED = 0.98
 """Nobody plans for all of a fluid rate."""
 WIDTH = 0.015
-"""Between a rate that is kept and one that is not, it is not worth looking further; what is promised is so much lower,
-since the highest rate that looked good has been lucky."""
+"""Step of the grid of rates that pools are played at. On one grid pools that carry alike have the same rate: more money
+buys no less. What is promised is one step lower, since the highest rate that looked good has been lucky."""
+AHEAD, BEHIND = 5, 15
+"""Steps from the highest rate that is kept to the next try (8%), and back while none is (20%)."""
 MOST_NARROWED = 8
 """Plays by which the rate of one pool is narrowed down."""
 ROUNDS = 6
@@ -323,16 +325,23 @@ class _Trial:
         return self.played[key]
 
     def narrowed(self, rated: Rated, low: float = 0.0) -> float:
-        """The highest rate that a few queries show to be kept; `low` is known to be."""
-        high = rated.lam
-        rate = min(0.5 * (low + high), 1.08 * low) if low > 0 else high * estimated_use(self.pool, rated)
+        """The highest rate of the grid that a few queries show to be kept; `low`, one of them, is known to be."""
+        base = 1e3 / self.pool.qos if math.isfinite(self.pool.qos) else 1.0
+
+        def place(rate: float) -> int:
+            return math.floor(math.log(rate / base) / math.log1p(WIDTH) + 1e-6)
+
+        good, bad = place(low) if low > 0 else None, place(rated.lam) + 1
+        at = place(rated.lam * estimated_use(self.pool, rated)) if good is None else min((good + bad) // 2, good + AHEAD)
         for _ in range(MOST_NARROWED):
-            if high - low <= WIDTH * high or not self.left:
+            if good is not None and bad - good <= 1 or not self.left:
                 break
-            good = self.at(rated, rate).worst <= FULL
-            low, high = (rate, high) if good else (low, rate)
-            rate = min(0.5 * (low + high), 1.08 * low) if low > 0 else 0.8 * high
-        return low
+            if self.at(rated, base * (1.0 + WIDTH) ** at).worst <= FULL:
+                good = at
+            else:
+                bad = at
+            at = bad - BEHIND if good is None else min((good + bad) // 2, good + AHEAD)
+        return 0.0 if good is None else base * (1.0 + WIDTH) ** good
 
     def most_kept(self, first: Rated) -> tuple[Rated, float]:
         """The pool that few queries show to carry most within the budget, and its rate.
