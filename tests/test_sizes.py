@@ -118,6 +118,7 @@ def test_a_plan_with_the_word_of_another_size_does_not_verify() -> None:
     assert report.violations
 
 
+@pytest.mark.slow
 def test_compound_plans_are_dearer_the_more_room_they_leave() -> None:
     costs = [
         next(one.value for one in solved("compound", size)[0].require().promises if one.quantity == "cost_per_hour")

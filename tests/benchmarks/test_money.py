@@ -8,6 +8,7 @@ from benchmarks import money
 from hetplan.api.recipes import Recipes
 
 
+@pytest.mark.slow
 def test_a_bound_of_variants_leaves_out_the_slack_of_plans() -> None:
     """A card carries 133 queries a second: enough for 132, not for 132 with slack."""
     plan, inputs = money.case(132.0, "variants")

@@ -47,7 +47,7 @@ def test_rates_that_never_change_are_compared_for_a_while(rate: float, hours: fl
     assert played == pytest.approx(hours)
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("problem", "seed"), [(problem, seed) for problem in ("pool", "variants", "llm") for seed in range(1, 7)]
 )

@@ -139,7 +139,7 @@ INSIDE = {"mdp", "black-box"}
 NORMS = {"greedy-sum": "sum", "greedy-norm": "norm", "greedy-max": "max", "greedy-l2": "l2"}
 HANDS_ON = {"cp-sat": "cp-sat-scaled"}
 """Engines behind which another one answers what they cannot take, or cannot prove."""
-LONG = {"bound-order", "exhaustive", "queue-generic"}
+LONG = {"bound-order", "exhaustive", "queue-generic", "queue-structured"}
 """Engines that take more than a second: those of catalogs simulate one pool after the other."""
 
 ALL = engines()

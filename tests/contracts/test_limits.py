@@ -50,7 +50,7 @@ OF_PARTS = ("fleet", "policy", "compound")
 """What promises without a play: rates of parts that were simulated, figures of a policy, what was measured."""
 
 
-@pytest.mark.quick_sample(5)
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [1, 8])
 @pytest.mark.parametrize("by", ["limit", "cancel"])
 @pytest.mark.parametrize("name", EVERY)
@@ -102,6 +102,7 @@ def test_a_fleet_of_ten_applications_has_a_plan_from_the_first_units_on() -> Non
         assert verify(answer.plan, wish).is_ok
 
 
+@pytest.mark.quick_sample(2)
 @pytest.mark.parametrize("name", EVERY)
 def test_a_limit_that_is_not_reached_changes_nothing(name: str) -> None:
     made, how = {**SEARCHES, **LONG}[name]
@@ -136,6 +137,7 @@ def test_a_set_of_policies_that_was_cut_short_holds_at_every_rate(by: str) -> No
         assert verify(answer.plan, wish).is_ok
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("problem", ["pool", "variants", "pipeline", "llm"])
 def test_a_plan_that_was_not_simulated_is_simulated_before_it_is_applied(problem: str) -> None:
     """The quick simulation of `watch` tells a plan that meets the SLO from one that has far too few machines."""
@@ -146,6 +148,7 @@ def test_a_plan_that_was_not_simulated_is_simulated_before_it_is_applied(problem
     assert simulated_violation(answer.plan, wish, 3.0)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("problem", ["pool", "variants", "pipeline", "fleet"])
 def test_long_work_says_where_it_is_until_its_end(problem: str) -> None:
     """A line every half minute or so, to the end, and with the best plan so far."""

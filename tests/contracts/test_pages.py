@@ -88,6 +88,7 @@ def check_plan(shown: Page, answer: Answer, problem: str, *, made_here: bool) ->
         assert any(unit == one and price == pytest.approx(worth, rel=DIGITS) for one, worth in answer.limiting())
 
 
+@pytest.mark.quick_sample(3)
 @pytest.mark.parametrize("problem", [*PROBLEMS, "compound"])
 def test_pages_of_a_plan_say_what_it_says(problem: str, tmp_path: Path) -> None:
     wish, answer = planned(problem)
@@ -263,6 +264,7 @@ def test_a_program_that_is_written_down_has_the_same_value_before_another_reader
     assert optimum(program, kind, tmp_path) == pytest.approx(value, rel=DIGITS)
 
 
+@pytest.mark.slow
 def test_both_ways_to_write_a_program_say_the_same(tmp_path: Path) -> None:
     """Of a pipeline, whose rows are of every kind: equal, at least, at most."""
     texts = {kind: written_programs(tiny("pipeline"), kind, "config")[:3] for kind in ("lp", "mps")}

@@ -16,7 +16,7 @@ def unpromised(answer: Answer) -> set[tuple[str | None, str | None]]:
     return rates - {(one.app, one.period) for one in normal if one.percentile is not None and one.is_simulated}
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "wish",
     [
@@ -35,6 +35,7 @@ def test_every_application_of_every_period_has_its_percentile(wish: Files) -> No
             assert one.value == wish.limits_ms(one.app)[one.percentile]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wish",
     [
@@ -67,7 +68,7 @@ def percentiles() -> list[object]:
     ]
 
 
-@pytest.mark.quick_sample(4)
+@pytest.mark.quick_sample(1)
 @pytest.mark.parametrize(("wish", "at"), percentiles())
 def test_a_percentile_may_have_any_number_of_digits(wish: Files, at: float) -> None:
     """Plans carry 12 digits: a limit at 100 x 6/7 was not found again among those that are wished for."""
@@ -85,6 +86,7 @@ def test_it_is_so_of_the_shipped_fleet() -> None:
     assert verify(answer.plan, example("fleet")).is_ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2])
 def test_a_fleet_says_what_its_parts_say(seed: int) -> None:
     wish = random_files("fleet", seed)

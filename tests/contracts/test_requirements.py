@@ -117,7 +117,7 @@ CASES = [
 ]
 
 
-@pytest.mark.quick_sample(14)
+@pytest.mark.quick_sample(8)
 @pytest.mark.parametrize(("requirement", "problem", "seed"), CASES)
 def test_a_requirement_is_kept_or_shown_to_be_impossible(requirement: Requirement, problem: str, seed: int) -> None:
     wish, plan = free(problem, seed)

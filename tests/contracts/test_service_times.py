@@ -50,6 +50,7 @@ def test_no_plan_promises_less_than_the_service_times_alone(problem: str, sizing
     assert any("max_ms" in one for one in answer.repairs)
 
 
+@pytest.mark.quick_sample(1)
 @pytest.mark.parametrize("part", [0.4, 0.8, 0.99])
 def test_a_promise_below_the_service_times_alone_is_no_promise(part: float) -> None:
     """Of a plan that was made honestly: the limit and what was promised are made tighter than the times are."""
@@ -125,6 +126,7 @@ def test_a_percentile_that_is_missing_at_one_batch_is_an_assumption_and_no_fault
     assert "W-mean-times" in answer.warned(), answer.warnings
 
 
+@pytest.mark.quick_sample(2)
 @pytest.mark.parametrize("problem", ["variants", "pool"])
 @pytest.mark.parametrize("statistic", ["std", "p50", "p99"])
 def test_a_spread_that_was_not_measured_in_one_cell_is_none_there_and_said(problem: str, statistic: str) -> None:

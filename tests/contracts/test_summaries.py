@@ -112,6 +112,7 @@ def test_without_prices_machines_are_counted_and_no_money_is_made_up(tmp_path: P
     assert "month" not in page.text
 
 
+@pytest.mark.quick_sample(2)
 @pytest.mark.parametrize("problem", ["pool", "variants", "pipeline", "llm", "policy"])
 def test_no_limit_is_called_met_that_nothing_was_run_for(problem: str, tmp_path: Path) -> None:
     wish, answer = planned(problem)
@@ -207,6 +208,7 @@ def forgeries(of: str) -> list[str]:
     ]  # fmt: skip
 
 
+@pytest.mark.quick_sample(30)
 @pytest.mark.parametrize(("of", "what"), [(of, what) for of in ("pool", "variants", "fleet") for what in forgeries(of)])
 def test_a_summary_that_says_something_else_is_refused(of: str, what: str) -> None:
     wish, answer = (example(of), solved_example(of)) if of == "variants" else planned(of)
@@ -335,6 +337,7 @@ def test_every_view_of_a_plan_that_a_summary_names_is_there(tmp_path: Path) -> N
         assert command("show", tmp_path / "plan.json", "--view", view).code == 0
 
 
+@pytest.mark.slow
 def test_a_view_has_the_rows_and_columns_that_a_summary_leaves_out(tmp_path: Path) -> None:
     wish = many_applications(6)
     answer = solve(wish, "fluid")

@@ -240,6 +240,7 @@ def after_failures() -> tuple[Files, Json]:
     return wish, plan
 
 
+@pytest.mark.slow
 def test_a_part_that_promises_no_response_time_needs_no_simulation() -> None:
     """A fleet whose every promise is met was called not simulated; what is not promised is said by part."""
     wish, plan = after_failures()
@@ -291,6 +292,7 @@ def test_a_rate_that_nobody_simulated_is_refused_with_another_rule(rule: str, si
     assert not verify(sent_by(plan, rule), wish).is_ok
 
 
+@pytest.mark.quick_sample(2)
 @pytest.mark.parametrize("rule", ["in turn", "by shares"])
 @pytest.mark.parametrize("sizing", ["fluid", "formula", "simulation"])
 def test_requests_for_text_are_sent_as_they_were_planned(rule: str, sizing: str) -> None:

@@ -88,11 +88,13 @@ def test_bounds_of_stated_candidates() -> None:
     check_bounds(wish, solve(wish, "fluid"))
 
 
+@pytest.mark.quick_sample(10)
 @pytest.mark.parametrize(("problem", "sizing", "seed"), FEW)
 def test_bounds_of_random_wishes(problem: str, sizing: str, seed: int) -> None:
     check_bounds(*made(problem, sizing, seed))
 
 
+@pytest.mark.quick_sample(8)
 @pytest.mark.parametrize("how", ["scaled", "without the largest", "none", "long", "nonsense"])
 @pytest.mark.parametrize(("problem", "seed"), ONE)
 def test_a_proof_that_shows_nothing(problem: str, seed: int | None, how: str) -> None:

@@ -64,6 +64,7 @@ def test_runs_that_are_skewed_are_confirmed_no_more_often(shape: float) -> None:
     assert often_met(skewed(ALLOWED * 1.0001, shape)) <= ALPHA
 
 
+@pytest.mark.slow
 def test_students_interval_looked_at_again_and_again_errs_far_more_often() -> None:
     rng, wrong, times = np.random.default_rng(5), 0, 1000
     for _ in range(times):

@@ -395,7 +395,7 @@ def _before(question: str) -> tuple[str, Plan | None]:
     return seen(files_of(question))
 
 
-@pytest.mark.quick_sample(30, 50)
+@pytest.mark.quick_sample(20, 60)
 @pytest.mark.parametrize(("question", "name"), FIELDS)
 def test_each_field_of_an_slo_is_kept_played_or_refused(question: str, name: str) -> None:
     files, mark = files_of(question), mark_of(question, name)

@@ -151,7 +151,7 @@ def test_every_field_is_declared_and_tried(file: str) -> None:
     assert fields - UNTRIED == set(OF_PROFILE if file == "profile" else OF_STATE), "and a way to set it"
 
 
-@pytest.mark.quick_sample(40, 60)
+@pytest.mark.quick_sample(20, 80)
 @pytest.mark.parametrize(("file", "question", "field"), cases("kept"))
 def test_what_is_kept_changes_the_plan_or_is_named(file: str, question: str, field: str) -> None:
     files = files_for(file, question, field)

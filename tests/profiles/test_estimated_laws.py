@@ -37,6 +37,7 @@ def way_of(known: Known) -> Way:
     return Way(of["model"], of["precision"], of["gpu"], int(of["gpus"]), of["parallel"], of["engine"])
 
 
+@pytest.mark.slow
 def test_a_sibling_is_as_near_as_it_says() -> None:
     errors: dict[str, list[float]] = {}
     for known in known_laws(("grid", "vllm")):

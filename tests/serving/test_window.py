@@ -51,6 +51,7 @@ def test_of_poisson_arrivals_it_is_the_closed_form() -> None:
             assert excess(c) == pytest.approx(float(np.maximum(k - c, 0) @ poisson.pmf(k, mean)), rel=1e-8)
 
 
+@pytest.mark.quick_sample(4)
 @pytest.mark.parametrize("seconds", [0.05, 0.8, 5.0])
 @pytest.mark.parametrize("arrivals", [SMOOTH, ROUGH, BURSTS, THREE], ids=["smooth", "rough", "bursts", "three states"])
 def test_it_is_no_more_than_what_is_counted_and_nearly_as_much(arrivals: Arrivals, seconds: float) -> None:

@@ -55,6 +55,7 @@ def test_what_machines_cannot_serve_is_said_to_be_too_much(kind: str) -> None:
     assert "W-unstable" not in run(kind, at=wish.scaled_rates(0.5), seeds=2).warned()
 
 
+@pytest.mark.slow
 def test_the_first_token_of_the_last_request_is_no_sign_of_too_much() -> None:
     """Its prefill takes a good part of two seconds, and all is in time."""
     wish, answer = example("llm"), solved_example("llm")

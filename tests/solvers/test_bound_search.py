@@ -46,6 +46,7 @@ def machines(seed: int, *, types: int = 5, classes: int = 12, budget: float = 40
     return m.build()
 
 
+@pytest.mark.quick_sample(8)
 @pytest.mark.parametrize("sense", ["max", "min"])
 @pytest.mark.parametrize("seed", range(12))
 def test_bounds_of_machines_are_certified(seed: int, sense: str) -> None:

@@ -36,6 +36,7 @@ def test_a_rate_that_a_formula_says_and_nobody_played_bounds_nothing(seed: int) 
     assert not any(one.is_certified for one in answer.claims if one.objective == "rate_qps")
 
 
+@pytest.mark.quick_sample(1)
 @pytest.mark.parametrize("seed", [1, 5, 7])
 def test_a_pool_that_a_formula_sizes_is_held_against_every_plan(seed: int) -> None:
     """Simulation keeps the rate for less than the formula says to be least."""

@@ -162,6 +162,7 @@ def test_a_bound_does_not_take_queries_as_if_all_were_of_mean_size() -> None:
     assert work < bound <= enough["m0"] * wish.price("m0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, pytest.param(4, marks=pytest.mark.slow)])
 def test_a_bound_of_service_times_that_vary_holds_before_times_that_vary(seed: int) -> None:
     """Short ones are more often in time: machines have answered more of those in time than their mean says."""
@@ -222,6 +223,7 @@ def late_share_of_the_fullest_batches(wish: Files, counts: Mapping[str, int], se
     return 1.0 - in_time / QUERIES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *[pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5)]])
 def test_nothing_cheaper_than_the_bound_of_variants_keeps_the_slo(seed: int) -> None:
     wish = bursty_variants(seed)

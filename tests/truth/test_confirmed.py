@@ -56,6 +56,7 @@ def bursty(stay_s: float) -> Files:
     )
 
 
+@pytest.mark.slow
 def test_bursts_that_come_once_a_day_are_not_called_kept() -> None:
     often, seldom = solve(bursty(1.0)), solve(bursty(4000.0))
     assert often.is_plan

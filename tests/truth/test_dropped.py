@@ -61,6 +61,7 @@ CASES = [
 ]
 
 
+@pytest.mark.quick_sample(2)
 @pytest.mark.parametrize(("problem", "late", "objective"), CASES)
 def test_no_bound_is_above_a_plan_that_keeps_the_slo_by_dropping(
     problem: str, late: str, objective: tuple[str, ...]
@@ -78,7 +79,7 @@ def test_no_bound_is_above_a_plan_that_keeps_the_slo_by_dropping(
 FLEETS = [("pool", "drop", ()), ("variants", "drop", ()), ("pipeline", "drop-per-task", ("min cost",))]
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(("problem", "late", "objective"), FLEETS)
 def test_no_bound_of_a_fleet_is_above_machines_that_keep_the_slo_by_dropping(
     problem: str, late: str, objective: tuple[str, ...]

@@ -158,6 +158,7 @@ def cheapest(seed: int) -> float:
     return case(seed).cheapest()
 
 
+@pytest.mark.quick_sample(3)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_small_fleet_is_the_cheapest_of_all(seed: int) -> None:
     tiny = case(seed)

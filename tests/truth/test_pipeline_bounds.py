@@ -21,7 +21,7 @@ def row(*names: str, rate: float, percentile: int, limit: float, late: str, join
     return made.limited(counts={"m0": (0, 20)})
 
 
-@pytest.mark.quick_sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("formulation", "wish"),
     [

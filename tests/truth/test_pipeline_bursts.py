@@ -147,6 +147,7 @@ def below(wish: Files, stages: Mapping[str, Times], fanout: float, bound: float)
 CASES = [pytest.param(seed, marks=[pytest.mark.slow] if seed > 0 else []) for seed in range(8)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", CASES)
 def test_nothing_cheaper_than_the_bound_keeps_the_slo(seed: int) -> None:
     (wish, stages, fanout), answer = drawn(seed), planned(seed)
@@ -162,6 +163,7 @@ def test_nothing_cheaper_than_the_bound_keeps_the_slo(seed: int) -> None:
     assert set(verify(answer.plan, wish).bounds) == {"proved again"}
 
 
+@pytest.mark.slow
 def test_a_bound_sees_bursts_and_a_higher_one_is_refused() -> None:
     wish, answer = drawn(0)[0], planned(0)
     steady = solve(drawn(0)[0].steady()).bound
@@ -177,6 +179,7 @@ def test_a_bound_sees_bursts_and_a_higher_one_is_refused() -> None:
 ONE = {"prices": {"m0": 1.0}, "late": 0.01, "limit": 90.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [None, pytest.param(0.1, marks=pytest.mark.slow)])
 def test_stages_in_a_row_are_bounded_as_one_that_takes_as_long(shape: float | None) -> None:
     """A job of the second stage for each query, or two that take half as long."""

@@ -35,6 +35,7 @@ WORDS = (
 )
 
 
+@pytest.mark.quick_sample(30)
 @pytest.mark.parametrize("target", sorted(TARGETS))
 @pytest.mark.parametrize("ids", IDS, ids=lambda ids: ids[0][:8])
 def test_odd_ids_come_back_as_they_were(target: str, ids: tuple[str, ...]) -> None:
@@ -54,6 +55,7 @@ def test_odd_ids_come_back_as_they_were(target: str, ids: tuple[str, ...]) -> No
         assert all(re.fullmatch(r"[a-z][a-z0-9-]*", name) for name in found)
 
 
+@pytest.mark.quick_sample(4)
 @pytest.mark.parametrize("word", WORDS)
 def test_words_of_the_site_reach_kubernetes_and_compose_as_they_are(word: str) -> None:
     plan, inputs, written = random_case(4)

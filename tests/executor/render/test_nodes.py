@@ -66,6 +66,7 @@ def fits(pod: Mapping[str, Any], there: Mapping[str, Any]) -> bool:
     return asked <= there["gpus"]
 
 
+@pytest.mark.quick_sample(2)
 @pytest.mark.parametrize("cloud", CLOUDS)
 def test_every_pod_fits_the_nodes_of_its_own_machines_and_no_others(cloud: str) -> None:
     machines = {gpu: {"instance_type": TYPES[gpu]} for gpu in TYPES} if cloud in ("eks", "aks") else {}

@@ -32,7 +32,7 @@ CRDS, CHECKER = SHARED / "data" / "crds", SHARED / "tools" / "crd_check.py"
 PLATFORMS = sorted(TARGETS)
 OBJECTS = [target for target in PLATFORMS if target not in ("haproxy", "systemd", "compose", "skyserve")]
 BUILT_IN = ("v1", "apps/v1", "policy/v1", "batch/v1")
-SEEDS = [30, pytest.param(200, marks=pytest.mark.slow)]
+SEEDS = [10, pytest.param(200, marks=pytest.mark.slow)]
 LONG = [pytest.param(name, marks=pytest.mark.slow) if name in ("policy", "fleet") else name for name in EXAMPLES]
 
 
@@ -192,6 +192,7 @@ def test_containers_of_one_machine_have_gpus_of_their_own() -> None:
     assert all(name in services["edge"]["depends_on"] for name in services if name != "edge")
 
 
+@pytest.mark.quick_sample(30)
 @pytest.mark.parametrize("name", LONG)
 @pytest.mark.parametrize("target", PLATFORMS)
 def test_the_shipped_examples_are_rendered_or_refused_with_the_way_out(name: str, target: str) -> None:

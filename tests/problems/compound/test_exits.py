@@ -283,6 +283,7 @@ def test_an_operator_that_no_query_reaches_needs_no_replica_for_the_rate(measure
     assert hp.verify(plan, PROFILE, at_a_rate(10), measured=document).ok
 
 
+@pytest.mark.slow
 def test_at_a_rate_all_answers_of_an_operator_wait_for_the_same_replicas(measured: dict[str, Any]) -> None:
     plan = hp.solve(PROFILE, at_a_rate(3), measured=measured, options={"size": "estimated"}).require()
     load, count = next((one, w.count) for w in plan.workers for one in w.loads if one.node == "small")

@@ -195,6 +195,7 @@ def test_more_cards_than_a_plan_may_have_instances_are_no_fault() -> None:
     assert report.claims[0].word is Word.OPEN
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed", [7, pytest.param(8, marks=pytest.mark.slow), pytest.param(5, marks=pytest.mark.longest)]
 )

@@ -101,6 +101,7 @@ QUICK, SLOW = ("resources", "instances"), ("budget",)
 MARKS = {name: pytest.mark.slow if name in SLOW else pytest.mark.longest for name in CASES if name not in QUICK}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [pytest.param(one, marks=MARKS.get(one, ())) for one in CASES])
 def test_each_repair_of_a_played_fleet_is_a_kept_plan(case: str) -> None:
     """They were tried without room to wait: who followed one was refused again, as not kept."""

@@ -49,6 +49,7 @@ def test_the_bound_is_what_tokens_weighted_by_time_allow(percentile: float, want
     assert found == pytest.approx(wanted, abs=6e-4)
 
 
+@pytest.mark.slow
 def test_the_bound_is_never_above_the_best_single_batch() -> None:
     random, nearest = np.random.default_rng(3), []
     while len(nearest) < 200:
@@ -75,6 +76,7 @@ def test_the_bound_is_never_above_the_best_single_batch() -> None:
     assert np.median(nearest) > 0.9, "a bound that says something"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tpot_ms", [9.0, 14.0])
 def test_the_bound_is_never_above_the_cheapest_of_all_counts(tpot_ms: float) -> None:
     profile = texts.experts(texts.QWEN, 60_000)
@@ -127,6 +129,7 @@ def test_a_plan_for_a_mixture_of_experts_holds(
     assert "grid, aiconfigurator 0.12.0; 0.12 off on the mean: sized as if it were so much slower" in said
 
 
+@pytest.mark.slow
 def test_room_for_the_error_of_a_law_can_be_left_out() -> None:
     profile, slo = texts.experts({**texts.QWEN, "error_mean": 0.4}, 717_995), texts.slo(60.0, tpot_ms=14.0)
     plans = [

@@ -56,6 +56,7 @@ def test_the_default_plan_of_a_shipped_example_keeps_its_wish_on_fresh_seeds(shi
     assert all(lost(outcome.plan, app, seed) <= 0.01 for seed in FRESH_SEEDS)
 
 
+@pytest.mark.slow
 def test_without_what_is_kept_free_the_wish_is_broken(shipped):
     app, outcome = shipped
     *files, _ = SHIPPED[app]

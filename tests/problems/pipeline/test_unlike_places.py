@@ -69,6 +69,7 @@ def test_several_nodes_of_unlike_loads_are_as_few_as_their_cards_fill() -> None:
     assert words(plan, files)["cost_per_hour"] == "proved again"
 
 
+@pytest.mark.quick_sample(6)
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("formulation", ["config", "budget"])
 def test_whole_servers_are_as_few_as_counting_by_hand_says(seed: int, formulation: str) -> None:

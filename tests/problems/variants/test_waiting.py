@@ -122,6 +122,7 @@ def simulated(shown):
     return hp.solve(profile, slo, state=state, question="variants", options={"size": "simulated"}, tools=tools)
 
 
+@pytest.mark.slow
 def test_what_may_be_late_on_other_seeds_is_not_promised():
     sure, unsure = Shown(0.002), Shown(0.0, 0.018)
     times, share = [one for one in simulated(sure).require().promises if one.model == "simulation/1"]

@@ -207,6 +207,7 @@ def test_the_same_run_is_read_alike_from_json_and_csv() -> None:
     assert {k: pytest.approx(v, rel=1e-2) for k, v in other.times.items()} == one.times
 
 
+@pytest.mark.slow
 @published
 def test_stages_below_saturation_give_a_law_that_says_their_first_tokens() -> None:
     runs = read_runs(DATA / "inference-perf" / "sweep", model="llama-3.1-8b", hardware="h100")
