@@ -69,6 +69,9 @@ NOT_RUN = {
         "hetplan solve learned.json": ENDPOINT,
         "hetplan profile measure.toml -o measured.json --on": "a reader's own cluster: tests/measure starts one",
     },
+    "render": dict.fromkeys(
+        ("hetplan apply", "hetplan status", "hetplan down"), "a reader's own cluster: tests/executor/apply plays one"
+    ),
     "variants": {"hetplan simulate": "a reader's own SLO file with rates over time: tests/simulator plays such files"},
     "measured/compound": {"python -m hetplan_papers.reproduce": BY_HAND},
     "measured/fleet": {"python benchmarks/": BY_HAND, "hetplan compare": "the same, for a reader's own files"},

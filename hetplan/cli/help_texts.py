@@ -40,6 +40,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hetplan apply plan.json --hosts hosts.toml",
         "hetplan apply plan.json --hosts hosts.toml --yes",
         "hetplan apply --undo --hosts hosts.toml --yes",
+        "hetplan apply plan.json --site site.toml --set rule=weighted-least --yes",
         "hetplan apply --restore --hosts hosts.toml --systemd /etc/systemd/system",
     ),
     "status": ("hetplan status --hosts hosts.toml", "hetplan status --hosts hosts.toml -o state.json --over 10"),

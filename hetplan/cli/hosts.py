@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,8 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hetplan.cli.arguments import AsJson
-from hetplan.cli.given_files import HostsFileOption, Wait, keep_plan, plan_from
+from hetplan.cli.arguments import AsJson, option, read_settings
+from hetplan.cli.cluster import (
+    HostsFileMaybe,
+    SiteFile,
+    apply_to_cluster,
+    check_options,
+    cluster_down,
+    cluster_status,
+    one_of,
+    show_step,
+    write_state,
+)
+from hetplan.cli.given_files import Wait, keep_plan, plan_from
 from hetplan.cli.long_work import interruptible
 from hetplan.cli.output import Exit, Output, number
 from hetplan.errors import InputError
@@ -26,16 +36,18 @@ __all__ = ["apply", "down", "show_difference", "status"]
 
 
 def apply(
-    hosts: HostsFileOption,
     plan: Annotated[
         Path | None, typer.Argument(metavar="PLAN", readable=False, help="Plan file written by `hetplan solve`.")
     ] = None,
+    hosts: HostsFileMaybe = None,
+    site: SiteFile = None,
     yes: Annotated[bool, typer.Option("--yes", help="Act. Without it the difference is shown only.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Go back from an apply that was cut off.")] = False,
     period: Annotated[str | None, typer.Option(metavar="ID", help="A period of the plan; else the first.")] = None,
-    take_over: Annotated[
-        bool, typer.Option("--take-over", help="Kubernetes: take fields that others set by hand.")
-    ] = False,
+    settings: Annotated[
+        list[str] | None, option("--set", "NAME=VALUE", "With --site: rule, nodes or quota, as of `hetplan render`.")
+    ] = None,
+    take_over: Annotated[bool, typer.Option("--take-over", help="With --site: take fields that others set.")] = False,
     restore: Annotated[
         bool, typer.Option("--restore", help="Start again what was applied on this machine, after it was restarted.")
     ] = False,
@@ -46,32 +58,41 @@ def apply(
     wait: Wait = 0.0,
     as_json: AsJson = False,
 ) -> None:
-    """Start, change and stop replicas until the hosts match the plan.
+    """Start, change and stop replicas until the hosts, or the cluster of `--site`, match the plan.
 
     Without `--yes` it only shows what would change. What ran before runs again where the wanted state cannot be reached
     (exit 7). An apply that was killed is finished by the next one, or undone by `--undo --yes`.
 
     `--restore` acts at once: it starts the keepers of this machine where they are missing, and with them comes back all
     that was applied.
+
+    With `--site` the plan is rendered as by `hetplan render --to kubernetes`, and handed to kubectl. Profile and SLO
+    are those that site.toml names in `files`.
     """
     with Output("apply", as_json=as_json) as out:
         from hetplan.executor.deployment import Deployment
-        from hetplan.executor.hosts_file import read_hosts, with_setting
+        from hetplan.executor.hosts_file import read_hosts
         from hetplan.registry import target
 
-        beside = {"--yes": yes, "--undo": undo, "--period": period, "--take-over": take_over, "--wait": wait}
+        one_of(hosts, site)
+        of_clusters = {"--set": settings, "--take-over": take_over}
+        of_hosts = {"--restore": restore, "--systemd": systemd}
+        check_options(hosts, of_clusters if hosts is not None else of_hosts)
+        beside = {"--yes": yes, "--undo": undo, "--period": period, "--wait": wait}
         _check_flags(plan, restore=restore, systemd=systemd, beside=beside)
-        if restore:
+        if restore and hosts is not None:
             _restore(out, hosts, systemd)
             return
         if (plan is None) != undo:
             why = "--undo goes back to what ran before; it takes no plan" if undo else "which plan?"
             raise InputError.one(path="PLAN", why=why, remedy="Write hetplan apply PLAN, or hetplan apply --undo.")
+        if hosts is None:
+            given = {**read_settings(settings or []), **({"period": period} if period is not None else {})}
+            files = [plan] if plan is not None else []
+            apply_to_cluster(out, files, site or Path(), given, yes=yes, take_over=take_over, wait=wait)
+            return
         wanted = plan_from(plan) if plan is not None else None
-        read = read_hosts(hosts)
-        if take_over:
-            read = with_setting(read, "kubernetes", take_over=True)
-        with Deployment(read, targets=target) as deployment:
+        with Deployment(read_hosts(hosts), targets=target) as deployment:
             if not yes:
                 _preview(out, deployment, wanted, period)
                 return
@@ -157,10 +178,7 @@ def _act(
     out: Output, deployment: Deployment, plan: Plan | None, period: str | None, wait: float, cancel: threading.Event
 ) -> Applied:
     def show(event: Progress) -> None:
-        out.send({"event": dict(vars(event))})
-        if event.kind != "done":
-            at = f"{event.number}/{event.of} " if event.number else ""
-            out.note(f"{event.kind}: {at}{event.text}")
+        show_step(out, event)
 
     if plan is None:
         return deployment.undo(on_event=show, wait_s=wait)
@@ -168,7 +186,8 @@ def _act(
 
 
 def status(
-    hosts: HostsFileOption,
+    hosts: HostsFileMaybe = None,
+    site: SiteFile = None,
     over: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.0, help="Observe rates for so long; 0: since the start.")
     ] = 1.0,
@@ -184,23 +203,19 @@ def status(
     """
     with Output("status", quiet=as_json) as out:
         from hetplan.executor.deployment import Deployment
-        from hetplan.executor.durable import write_durably
         from hetplan.executor.hosts_file import read_hosts
-        from hetplan.profiles.yaml_text import is_yaml, write_yaml
         from hetplan.registry import target
 
+        one_of(hosts, site)
+        if hosts is None:
+            cluster_status(out, site or Path(), output, as_json=as_json)
+            return
         with Deployment(read_hosts(hosts), targets=target) as deployment:
             unfinished = deployment.unfinished()
             if unfinished is not None:
                 out.warn(f"{unfinished}; apply again finishes it, apply --undo --yes goes back")
             state = deployment.state(over_s=over)
-            document = state.model_dump(mode="json", exclude_none=True)
-            content = json.dumps(document, indent=1) + "\n"
-            if output is not None:
-                write_durably(output, (write_yaml(document) if is_yaml(output) else content).encode())
-                out.note(f"written to {output}")
-            if as_json:
-                typer.echo(content, nl=False)
+            write_state(out, state, output, as_json=as_json)
             seen = deployment.observe()
             rows = [
                 (
@@ -227,7 +242,8 @@ def status(
 
 
 def down(
-    hosts: HostsFileOption,
+    hosts: HostsFileMaybe = None,
+    site: SiteFile = None,
     yes: Annotated[bool, typer.Option("--yes", help="Act. Without it what would be stopped is shown.")] = False,
     wait: Wait = 0.0,
     as_json: AsJson = False,
@@ -238,6 +254,10 @@ def down(
         from hetplan.executor.hosts_file import read_hosts
         from hetplan.registry import target
 
+        one_of(hosts, site)
+        if hosts is None:
+            cluster_down(out, site or Path(), yes=yes, wait=wait)
+            return
         with Deployment(read_hosts(hosts), targets=target) as deployment:
             seen = _seen(out, deployment, acts=yes)
             for one in seen:

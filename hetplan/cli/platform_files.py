@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hetplan.profiles.plan import Plan
     from hetplan.simulator.report import Line, SimulationReport
 
-__all__ = ["render_platform", "write_template"]
+__all__ = ["Made", "made_for", "render_platform", "write_template"]
 
 MARK = b"# hetplan: "
 """How each rendered file begins."""
@@ -32,10 +32,33 @@ POWERS = (1.0, 2.0, 2.5, 3.0, 1.5)
 of a mixed fleet lie further apart than the speeds: a slow replica is of use for few requests."""
 
 
+@dataclass(frozen=True)
+class Made:
+    """What a plan becomes on a platform: the files by name, and what is said of each application's rule."""
+
+    site: Site
+    plan: Plan
+    files: Mapping[str, str]
+    verdicts: Mapping[str, str]
+
+
 def render_platform(
     out: Output, files: list[Path], target: str, folder: str, site_file: Path | None, given: dict[str, Any]
 ) -> None:
     """Write a plan as files of a platform."""
+    if folder == "-":
+        raise InputError.one(file="-o", why="a folder is needed", remedy="Add -o deploy.")
+    made = made_for(out, files, target, site_file, given)
+    for old in _write(Path(folder), made.files):
+        out.warn(f"{old} is of an earlier plan, and was left there")
+    names = ", ".join(made.files) if len(made.files) < 4 else f"{len(made.files)} files"
+    reason = f"written to {folder}: {names}"
+    out.people.line(reason)
+    out.end(Exit.OK, reason, files=sorted(made.files), verdicts=dict(made.verdicts))
+
+
+def made_for(out: Output, files: list[Path], target: str, site_file: Path | None, given: dict[str, Any]) -> Made:
+    """A plan as files of a platform; refused where a limit is broken under the rule that the platform keeps."""
     from hetplan.executor.render import EXPERIMENTAL, SETTINGS, refusals, render
     from hetplan.executor.render.groups import groups
     from hetplan.executor.render.names import CannotRender
@@ -50,8 +73,6 @@ def render_platform(
         if known[name] and value not in known[name]:
             remedy = f"Choose one of {', '.join(known[name])}."
             raise InputError.one(file="--set", path=name, value=value, why=f"no such {name}", remedy=remedy)
-    if folder == "-":
-        raise InputError.one(file="-o", why="a folder is needed", remedy="Add -o deploy.")
     site, plan, inputs = _read(files, site_file, given.pop("period", None))
     if inputs.digests.get("profile", plan.inputs.profile) != plan.inputs.profile:
         out.warn("the plan was made from another profile: times, prices and amounts are those of this one")
@@ -72,14 +93,9 @@ def render_platform(
     if best.missed:
         _refuse(best.missed, choice, target)
     made = render(target, replace(choice.fleet, verdicts=verdicts), site, **given)
-    for old in _write(Path(folder), made):
-        out.warn(f"{old} is of an earlier plan, and was left there")
     for app, verdict in verdicts.items():
         out.people.line(f"{app}: {verdict}")
-    names = ", ".join(made) if len(made) < 4 else f"{len(made)} files"
-    reason = f"written to {folder}: {names}"
-    out.people.line(reason)
-    out.end(Exit.OK, reason, files=sorted(made), verdicts=verdicts)
+    return Made(site, plan, made, verdicts)
 
 
 def _read(files: list[Path], site_file: Path | None, period: object) -> tuple[Site, Plan, Inputs]:
@@ -195,7 +211,8 @@ def _refuse(missed: list[Line], choice: Choice, target: str) -> None:
         rules = [rule for rule in taken(target, app, choice.fleet.of_app(app.name)) if rule not in (kept, OWN)]
         ways = [" or ".join(f"--set rule={rule}" for rule in rules)] if rules else []
         why = f"under {kept} the plan does not keep its limit"
-        remedy = f"Ways out: {'; '.join([*ways, 'plan with more headroom', 'hetplan apply, which runs its router'])}."
+        ways += ["plan with more headroom", "hetplan apply --hosts, which runs its router"]
+        remedy = f"Ways out: {'; '.join(ways)}."
         faults.append(Fault("plan", f"$.dispatch.{line.app}", str(line), why, remedy))
     raise CannotRender.of(faults)
 

@@ -19,14 +19,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
-from hetplan.errors import Cancelled, Fault, InputError
+from hetplan.errors import Fault, InputError
+from hetplan.executor.apply.one_by_one import Progress, Task, go_back, one_by_one
 from hetplan.executor.background import Background
 from hetplan.executor.durable import DeploymentLock, Journal, Record, Unfinished, write_durably
 from hetplan.executor.hosts_file import HostsFile
@@ -35,10 +36,8 @@ from hetplan.executor.secrets import token_of, unguarded
 from hetplan.executor.steps import Difference, Step, difference, steps_of, targets_of, workers_of
 from hetplan.executor.target import (
     ApplyFailed,
-    RememberingTarget,
     Setting,
     SettlingTarget,
-    SharedTarget,
     Target,
     TargetFailed,
     TargetRefused,
@@ -49,16 +48,6 @@ from hetplan.profiles.plan import Action, Plan
 from hetplan.profiles.state import Observed, State
 
 __all__ = ["Applied", "Carrier", "Deployment", "Progress", "final_table", "observed_state", "router_metrics"]
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Something that happens during an apply: "resume", "step", "done", "failed", "undo", "undone"."""
-
-    kind: str
-    number: int
-    of: int
-    text: str
 
 
 @dataclass(frozen=True)
@@ -148,8 +137,7 @@ class Deployment:
 
     def difference_back(self) -> Difference:
         """What an `undo` would change; nothing is touched."""
-        with self._going_back():
-            return self._difference(self.observe(), self._goal_before(()))
+        return self._difference(self.observe(), self._goal_before(()))
 
     def unfinished(self) -> Unfinished | None:
         """What an apply that was cut off left behind."""
@@ -214,7 +202,7 @@ class Deployment:
     def undo(self, *, on_event: Callable[[Progress], None] | None = None, wait_s: float = 0.0) -> Applied:
         """Go back from an apply that was cut off to what was last brought about before it."""
         say = on_event or (lambda _: None)
-        with self._locked("undo", wait_s), self._going_back():
+        with self._locked("undo", wait_s):
             self._settle()
             goal = self._goal_before(())
             seen = self.observe()
@@ -224,14 +212,12 @@ class Deployment:
 
     def down(self, *, wait_s: float = 0.0) -> None:
         """Stop everything; no process of the deployment is left, and its record is closed."""
-        with self._locked("down", wait_s, shared=False):
+        with self._locked("down", wait_s):
             failed = []
             # The router first: nothing is to be sent to workers that go.
             for name in sorted(self.targets, key=lambda one: one != self.hosts.router_target):
-                target = self.targets[name]
                 try:
-                    with target.hold("down", wait_s=wait_s) if isinstance(target, SharedTarget) else nullcontext():
-                        target.down(drain_s=self.hosts.limits.drain_s)
+                    self.targets[name].down(drain_s=self.hosts.limits.drain_s)
                 except TargetFailed as error:
                     failed.append(str(error))
             if failed:
@@ -243,26 +229,13 @@ class Deployment:
     # How
 
     @contextmanager
-    def _locked(self, what: str, wait_s: float, *, shared: bool = True) -> Iterator[None]:
-        """Nobody else changes it meanwhile: by a lock in its folder and, with `shared`, at each target."""
+    def _locked(self, what: str, wait_s: float) -> Iterator[None]:
+        """Nobody else changes it meanwhile."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise ApplyFailed(f"the state directory {self.folder} cannot be used: {error.strerror}") from None
-        with ExitStack() as held:
-            held.enter_context(DeploymentLock(self.folder / "lock", holder=what, wait_s=wait_s))
-            for target in self.targets.values() if shared else ():
-                if isinstance(target, SharedTarget):
-                    held.enter_context(target.hold(what, wait_s=wait_s))
-            yield
-
-    @contextmanager
-    def _going_back(self) -> Iterator[None]:
-        """Meanwhile the targets want what they kept, where hosts.toml says other things by now."""
-        with ExitStack() as all_of_them:
-            for target in self.targets.values():
-                if isinstance(target, RememberingTarget):
-                    all_of_them.enter_context(target.going_back())
+        with DeploymentLock(self.folder / "lock", holder=what, wait_s=wait_s):
             yield
 
     def _settle(self) -> None:
@@ -293,64 +266,32 @@ class Deployment:
     ) -> None:  # fmt: skip
         record = Record.read(self._record_path)
         carrier = Carrier(self.hosts, self.targets, seen, goal, record.apps if record is not None else {})
-        ended = 0
         try:
-            if steps:
-                self._journal.begin(goal.plan, len(steps))
-            for number, step in enumerate(steps, start=1):
-                if cancel is not None and cancel.is_set():
-                    at = f"stopped before step {number} of {len(steps)}"
-                    raise Cancelled(f"{at}; the next apply finishes it, apply --undo --yes goes back")
-                say(Progress("step", number, len(steps), str(step)))
-                self._journal.add(number, "begin", str(step))
-                carrier.do(step)
-                self._journal.add(number, "end", str(step))
-                ended = number
-                say(Progress("done", number, len(steps), str(step)))
+            one_by_one(self._journal, goal.plan, carrier.tasks(steps), say, cancel)
             carrier.check_health()
             self._remember(goal)
+        except TargetRefused as error:
+            raise ApplyFailed(f"{error.why}. Nothing was touched", undone=True) from None
         except (ApplyFailed, OSError) as error:
             said = f"the state directory {self.folder}: {error.strerror or error}" if isinstance(error, OSError) else ""
             why = error.why if isinstance(error, ApplyFailed) else said
             say(Progress("failed", 0, len(steps), why))
             if not steps:
                 raise ApplyFailed(why) from None
-            if isinstance(error, TargetRefused) and ended == 0:
-                self._journal.close()
-                raise ApplyFailed(f"{why}. Nothing was touched", undone=True) from None
-            self._go_back(seen, why, say)
+            go_back(why, self._journal, lambda: self._tasks_back(seen), say)
 
     def _remember(self, goal: Wanted) -> None:
         units = tuple(unit.as_dict() for unit in goal.units.values())
-        for target in self.targets.values():
-            if isinstance(target, RememberingTarget):
-                target.remember()
         period = goal.workers[0].period if goal.workers else ""
         record = Record(goal.plan, period, units, goal.apps)
         write_durably(self._record_path, record.bytes())
         self._journal.close()
 
-    def _go_back(self, seen: Sequence[Seen], why: str, say: Callable[[Progress], None]) -> None:
-        """To what ran before; raises `ApplyFailed` with what came of it."""
-        goal = self._goal_before(seen)
-        try:
-            with self._going_back():
-                now = self.observe()
-                steps = self._steps_back(now, goal)
-                carrier = Carrier(self.hosts, self.targets, now, goal, goal.apps)
-                for number, step in enumerate(steps, start=1):
-                    say(Progress("undo", number, len(steps), str(step)))
-                    carrier.do(step)
-        except (ApplyFailed, OSError) as error:
-            again = "" if _cause(error) == why or why.endswith(_cause(error)) else f": {error}"
-            raise ApplyFailed(
-                f"{why}. Going back failed too{again}. `hetplan status` shows what runs; apply again finishes, "
-                "apply --undo --yes goes back"
-            ) from None
-        with suppress(OSError):
-            self._journal.close()
-        say(Progress("undone", 0, len(steps), "what ran before runs again"))
-        raise ApplyFailed(f"{why}. What ran before runs again", undone=True)
+    def _tasks_back(self, seen: Sequence[Seen]) -> list[Task]:
+        """The way to what ran before."""
+        goal, now = self._goal_before(seen), self.observe()
+        carrier = Carrier(self.hosts, self.targets, now, goal, goal.apps)
+        return carrier.tasks(self._steps_back(now, goal))
 
     def _steps_back(self, seen: Sequence[Seen], goal: Wanted) -> tuple[Step, ...]:
         """To what ran before. No router that does not run is started half-way: it may be what could not be started."""
@@ -366,18 +307,12 @@ class Deployment:
         units = [Unit.from_dict(one) for one in record.units] if record is not None else [
             one.unit for one in seen if one.unit is not None
         ]  # fmt: skip
-        from hetplan.executor.steps import workers_of
-
         apps: Mapping[str, Any] = record.apps if record is not None else {}
         if record is None:
             routed = self.targets[self.hosts.router_target].routed()
             apps = routed["apps"] if routed is not None else {}
         plan = record.plan if record is not None else "nothing"
         return Wanted(plan, workers_of(units), {unit.name: unit for unit in units}, apps)
-
-
-def _cause(error: Exception) -> str:
-    return error.cause if isinstance(error, TargetFailed) else str(error)
 
 
 def _actions(plan: Plan, goal: Wanted) -> tuple[Action, ...]:
@@ -409,6 +344,10 @@ class Carrier:
         self.units: dict[str, Unit] = {one.name: one.unit for one in seen if one.unit is not None}
         self.endpoints = {one.name: one.endpoint for one in seen if one.endpoint is not None}
         self.homes = {name: unit.target for name, unit in self.units.items()}
+
+    def tasks(self, steps: Sequence[Step]) -> list[Task]:
+        """The steps in words, and how they are done."""
+        return [(str(step), _bound(self.do, step)) for step in steps]
 
     def do(self, step: Step) -> None:
         """One step; raises `TargetFailed` where a target could not do it."""

@@ -37,7 +37,6 @@ __all__ = [
     "TargetEntry",
     "TimeLimits",
     "read_hosts",
-    "with_setting",
 ]
 
 Port = Annotated[int, Field(ge=0, le=65535, strict=True)]
@@ -89,6 +88,9 @@ _SPEAKS_NO_TLS = (
 )
 
 
+_CLUSTER = "Write site.toml, and hetplan apply plan.json --site site.toml (docs/render.md)."
+
+
 class Security(Model):
     """Who may use listeners that other machines reach: holders of the token."""
 
@@ -126,7 +128,9 @@ class TargetEntry(Model):
     settings: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _no_own_tls(self) -> TargetEntry:
+    def _known_elsewhere(self) -> TargetEntry:
+        if self.kind == "kubernetes":
+            raise wrong("a cluster is no target of hosts.toml", _CLUSTER, at=("kind",))
         if self.kind == "ssh" and "tls" in self.settings:
             raise wrong(*_SPEAKS_NO_TLS, at=("settings", "tls"))
         return self
@@ -153,7 +157,6 @@ class Machines(Model):
     )
     gpus_per_worker: Count | None = Field(default=None, description="by default what the profile's hardware provides")
     enforcement: Enforcement = Field(default="auto", description="none: shares of the plan are not enforced")
-    labels: dict[str, str] = Field(default_factory=dict, description="for targets that choose nodes by labels")
     environment: Variables = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -361,15 +364,6 @@ class HostsFile(Model):
     def path(self, written: str) -> Path:
         """A path of this file, found from where the file lies."""
         return (self.folder / Path(written).expanduser()).resolve()
-
-
-def with_setting(hosts: HostsFile, kind: str, **settings: Any) -> HostsFile:
-    """The file with these settings for all targets of one kind."""
-    targets = {
-        name: entry.model_copy(update={"settings": {**entry.settings, **settings}}) if entry.kind == kind else entry
-        for name, entry in hosts.targets.items()
-    }
-    return hosts.model_copy(update={"targets": targets})
 
 
 def read_hosts(source: str | os.PathLike[str] | Mapping[str, Any] | HostsFile) -> HostsFile:

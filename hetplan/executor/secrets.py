@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GUARDED",
-    "IN_PODS",
     "TOKEN",
     "TOKEN_FILE",
     "environment_of",
@@ -37,9 +36,6 @@ TOKEN, TOKEN_FILE = "HETPLAN_TOKEN", "HETPLAN_TOKEN_FILE"
 _LEAST = 16
 GUARDED = frozenset({"local", "ssh"})
 """The kinds of targets whose listeners ask for the token where other machines reach them."""
-
-IN_PODS = "kubernetes"
-"""The kind of target whose listeners do so always, where hosts.toml names a token: it comes as a Secret."""
 
 
 def is_loopback(bind: str) -> bool:
@@ -112,12 +108,12 @@ def unguarded(hosts: HostsFile, units: Iterable[Unit]) -> list[Fault]:
         if hosts.targets[hosts.hosts[name].target].kind in GUARDED and not is_loopback(hosts.hosts[name].bind)
     }
     faults = []
-    router = _reached_router(hosts) if used else {}
+    of_router = hosts.targets[hosts.router_target].kind in GUARDED and not is_loopback(hosts.router.bind)
+    router = {"$.router.bind": hosts.router.bind} if used and of_router else {}
     if not hosts.router.behind_edge:
         why = "other machines reach the router there, and nothing before it ends TLS"
         faults += [Fault("hosts.toml", at, value, why, _NO_EDGE) for at, value in router.items()]
-    if hosts.targets[hosts.router_target].kind in GUARDED:
-        reached |= router
+    reached |= router
     if not hosts.security.open and token_of(hosts) is None:
         why = "it is reached from other machines, and no token guards it"
         faults += [Fault("hosts.toml", at, value, why, _NO_TOKEN) for at, value in reached.items()]
@@ -131,15 +127,3 @@ _NO_EDGE = (
 _NO_TOKEN = (
     "Name one under [security] (token_file or token_env), or say that everyone who reaches it may use it (open = true)."
 )
-
-
-def _reached_router(hosts: HostsFile) -> dict[str, str]:
-    """The word of hosts.toml by which other machines reach the router, if there is one."""
-    target = hosts.targets[hosts.router_target]
-    if target.kind in GUARDED:
-        return {} if is_loopback(hosts.router.bind) else {"$.router.bind": hosts.router.bind}
-    service = target.settings.get("service_type", _IN_CLUSTER) if target.kind == IN_PODS else _IN_CLUSTER
-    return {} if service == _IN_CLUSTER else {f"$.targets.{hosts.router_target}.settings.service_type": str(service)}
-
-
-_IN_CLUSTER = "ClusterIP"

@@ -8,7 +8,6 @@ them, it does not read a note of what was once done. A call that fails raises `T
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -20,10 +19,8 @@ from hetplan.executor.units import Endpoint, Seen, Unit
 __all__ = [
     "ApplyFailed",
     "DeploymentLocked",
-    "RememberingTarget",
     "Setting",
     "SettlingTarget",
-    "SharedTarget",
     "Target",
     "TargetFailed",
     "TargetRefused",
@@ -101,28 +98,6 @@ class Target(Protocol):
 
     def close(self) -> None:
         """Let go of connections; what runs goes on."""
-        ...
-
-
-@runtime_checkable
-class SharedTarget(Protocol):
-    """A target that is changed from several machines and state folders: it is held while one of them does."""
-
-    def hold(self, what: str, *, wait_s: float) -> AbstractContextManager[None]:
-        """`DeploymentLocked` where another command holds it, after `wait_s`."""
-        ...
-
-
-@runtime_checkable
-class RememberingTarget(Protocol):
-    """A target that keeps how things were set up, beside what the units are: both are gone back to."""
-
-    def remember(self) -> None:
-        """Keep how all is now."""
-        ...
-
-    def going_back(self) -> AbstractContextManager[None]:
-        """Meanwhile what is wanted is what was kept."""
         ...
 
 

@@ -68,7 +68,7 @@ class Unit:
     """One worker instance: the `index`-th of the plan's group `worker`, on a host of hosts.toml.
 
     `policies` are the plan's tables for this worker (rule queue-slack/1); `standby` units run but get no queries;
-    `gpus` is how many GPUs its hardware has, None where nobody says. `zone` and `spot` say how its offer is sold.
+    `gpus` is how many GPUs its hardware has, None where nobody says.
     """
 
     name: str
@@ -84,8 +84,6 @@ class Unit:
     gpus: int | None = None
     loads: tuple[LoadSpec, ...] = ()
     policies: tuple[Mapping[str, Any], ...] = ()
-    zone: str | None = None
-    spot: bool = False
 
     @property
     def content(self) -> str:
@@ -93,9 +91,8 @@ class Unit:
         return digest(self.as_dict())
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON data; without what is not said of its offer, so that such units are what they always were."""
-        data = asdict(self)
-        return {name: value for name, value in data.items() if name not in ("zone", "spot") or value}
+        """As JSON data."""
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Unit:

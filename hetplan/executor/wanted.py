@@ -64,7 +64,7 @@ def wanted(
     for worker in sorted(workers, key=lambda one: one.host is None):
         loads = tuple(_load(plan, known, hosts, worker, load, placing.faults) for load in worker.loads)
         placing.faults += _at_one_address(loads)
-        policies, (zone, spot) = _policies(plan, worker), known.sold(worker.offer)
+        policies = _policies(plan, worker)
         for index in range(worker.count + worker.standby):
             host = placing.host_of(worker, index)
             if host is None:
@@ -74,7 +74,7 @@ def wanted(
                     name="", worker=worker.id, index=index, hardware=worker.hardware, target=hosts.hosts[host].target,
                     host=host, queue=worker.queue, standby=index >= worker.count, offer=worker.offer,
                     plan_host=worker.host, gpus=known.gpus(worker.hardware, hosts.hosts[host].gpus_per_worker),
-                    loads=loads, policies=policies, zone=zone, spot=spot,
+                    loads=loads, policies=policies,
                 )
             )  # fmt: skip
             units[unit.name] = unit
@@ -238,16 +238,14 @@ class _Placing:
     def _sold_so(self, worker: Worker, name: str) -> bool:
         """Whether a host is what the worker's offer sells: its zone, spot machines or others.
 
-        Where hosts of its hardware say zones, one that says none takes no worker of a zone. In a cluster the nodes are
-        chosen by it.
+        Where hosts of its hardware say zones, one that says none takes no worker of a zone.
         """
         host, (zone, spot) = self.hosts.hosts[name], self.known.sold(worker.offer)
         if (host.offers and worker.offer not in host.offers) or (host.spot is not None and host.spot != spot):
             return False
         if zone is None or host.zone is not None:
             return zone is None or host.zone == zone
-        chosen_there = self.hosts.targets[host.target].kind == "kubernetes"
-        return chosen_there or not any(self.hosts.hosts[other].zone for other in self._playing(worker))
+        return not any(self.hosts.hosts[other].zone for other in self._playing(worker))
 
     def _room(self, name: str, hardware: str) -> int:
         host = self.hosts.hosts[name]

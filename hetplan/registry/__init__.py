@@ -163,7 +163,6 @@ IMPORTERS = {
 TARGETS = {
     "local": "hetplan.executor.local:Local",
     "ssh": "hetplan.executor.ssh.target:SshTarget",
-    "kubernetes": "hetplan.executor.kubernetes.target:Kubernetes",
 }
 """Kind of target in hosts.toml -> the class that runs things there."""
 

@@ -16,9 +16,8 @@ from uuid import uuid4
 
 import pytest
 
-from hetplan.executor.hosts_file import read_hosts
-from hetplan.executor.kubernetes.target import Kubernetes
-from hetplan.executor.target import Setting
+from hetplan.executor.apply.platform import Platform
+from hetplan.executor.render.site import read_site
 
 FOLDER = Path(os.environ.get("HETPLAN_KUBERNETES", "/nowhere"))
 
@@ -69,18 +68,10 @@ class Server:
                 with urllib.request.urlopen(request, context=ssl._create_unverified_context(), timeout=10):
                     pass
 
-    def target(self, folder: Path, **settings: Any) -> Kubernetes:
-        settings = {
-            "kubectl": str(FOLDER / "bin" / "kubectl"), "kubeconfig": str(FOLDER / "kubeconfig"),
-            "namespace": self.namespace, "image": "registry.example/hetplan:1", "leave_s": 1,
-            "hardware": {"t4": {"gpu": 0}}, **settings,
+    def platform(self, folder: Path, *, take_over: bool = False, **settings: Any) -> Platform:
+        said = {
+            "kubectl": str(FOLDER / "bin" / "kubectl"), "kubeconfig": str(FOLDER / "kubeconfig"), "start_s": 8.0,
+            **settings,
         }  # fmt: skip
-        hosts = read_hosts(
-            {
-                "name": "prod",
-                "limits": {"start_s": 8.0, "drain_s": 1.0, "call_s": 20.0},
-                "targets": {"cluster": {"kind": "kubernetes", "settings": settings}},
-                "hosts": {"pool": {"target": "cluster", "hardware": "t4", "machines": 9}},
-            }
-        )
-        return Kubernetes(Setting("cluster", hosts, folder, settings))
+        site = {"name": "prod", "namespace": self.namespace, "state_dir": str(folder), "cluster": said}
+        return Platform(read_site(site), take_over=take_over)

@@ -177,7 +177,8 @@ def test_a_call_that_is_not_answered_in_time_has_failed(retries: int) -> None:
         ({"models": rules("https://api.example", hardware=[], model="m")}, "on a machine, not at an API"),
         ({"models": rules("https://api.example", model=None)}, "a model is named"),
         ({"models": [{"kind": "sleep"}]}, "how long this load takes"),
-        ({"targets": {"here": {"kind": "kubernetes"}}}, "the key is not there"),
+        ({"targets": {"here": {"kind": "elsewhere"}}}, "the key is not there"),
+        ({"targets": {"here": {"kind": "kubernetes"}}}, "no target of hosts.toml"),
     ],
 )
 def test_what_cannot_be_called_is_refused_with_a_remedy(change: dict[str, Any], why: str, tmp_path: Path) -> None:

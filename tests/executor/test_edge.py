@@ -22,19 +22,14 @@ from hetplan.errors import InputError
 from hetplan.executor.deployment import Deployment
 from hetplan.executor.render import render
 from hetplan.executor.render.groups import groups
+from hetplan.executor.render.names import CannotRender, objects_of
 from hetplan.executor.render.rules import choose
 from hetplan.executor.render.site import read_site
-from hetplan.executor.secrets import unguarded
-from hetplan.executor.units import Unit
 
 NEEDS_OPENSSL = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs OpenSSL's command")
 ONE = make_plan(make_worker("w1", 1))
 TOKEN = "0123456789abcdef0123"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "executor.md"
-CLUSTER: dict[str, Any] = {
-    "targets": {"far": {"kind": "kubernetes", "settings": {"image": "shop:1", "service_type": "LoadBalancer"}}},
-    "hosts": {"box": {"target": "far", "hardware": ["cpu"], "machines": 8}},
-}
 
 
 @pytest.mark.parametrize(
@@ -75,14 +70,25 @@ def test_a_router_that_others_reach_is_refused_without_an_edge(tmp_path: Path, b
     assert "other machines reach the router there" not in refused(behind_edge=True)
 
 
-@pytest.mark.parametrize(("service", "reached"), [("ClusterIP", False), ("NodePort", True), ("LoadBalancer", True)])
-def test_a_service_that_leads_out_of_the_cluster_needs_an_edge_too(tmp_path: Path, service: str, reached: bool) -> None:
-    settings = {"image": "shop:1", "service_type": service}
-    said = {**CLUSTER, "targets": {"far": {"kind": "kubernetes", "settings": settings}}}
-    unit = Unit("w1-0", "w1", 0, "cpu", "far", "box")
-    paths = [fault.path for fault in unguarded(make_hosts(tmp_path, **said), [unit])]
-    assert paths == (["$.targets.far.settings.service_type"] if reached else [])
-    assert unguarded(make_hosts(tmp_path, **said, router={"behind_edge": True}), [unit]) == []
+@pytest.mark.parametrize("rule", [None, "weighted-least"])
+def test_nothing_that_is_rendered_leads_out_of_a_cluster(rule: str | None) -> None:
+    """Clients come through the cluster's own Gateway, which ends TLS."""
+    services = 0
+    for seed in range(8):
+        plan, inputs, written = random_case(seed)
+        site = read_site(written)
+        try:
+            fleet = choose("kubernetes", plan, groups(plan, inputs, site), rule).fleet
+            files = render("kubernetes", fleet, site)
+        except CannotRender:
+            continue
+        for one in objects_of(files["kubernetes.yaml"], "kubernetes.yaml"):
+            if one["kind"] == "Service":
+                services += 1
+                assert not {"type", "externalIPs", "externalName", "loadBalancerIP"} & set(one["spec"])
+            elif one["kind"] == "Deployment":
+                assert "hostNetwork" not in one["spec"]["template"]["spec"]
+    assert services
 
 
 def own_address() -> str | None:

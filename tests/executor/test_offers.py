@@ -1,4 +1,4 @@
-"""Workers go where their offer is sold: to hosts of its zone, to spot machines or others, to nodes of it."""
+"""Workers go where their offer is sold: to hosts of its zone, to spot machines or others."""
 
 from __future__ import annotations
 
@@ -8,20 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
-from cases.deployed import manifests
 
 from hetplan.errors import InputError
 from hetplan.executor.hosts_file import HostsFile, read_hosts
-from hetplan.executor.units import Unit, named
 from hetplan.executor.wanted import wanted
 from hetplan.profiles.plan import InputHashes, Method, Plan
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_sections import Route, SharesDispatch
 from hetplan.profiles.workers import Load, Worker
 
-ZONE = "topology.kubernetes.io/zone"
 OFFERS = {
     "gpu-a": {"hardware": "gpu", "zone": "a", "price_per_hour": "1"},
     "gpu-b": {"hardware": "gpu", "zone": "b", "price_per_hour": "1"},
@@ -119,59 +115,3 @@ def test_zones_without_a_profile_that_knows_them_are_refused(tmp_path: Path) -> 
     bare = hosts(tmp_path, first={"zone": "b"}).model_copy(update={"profiles": ()})
     with pytest.raises(InputError, match=r"hosts\.first \(found gpu-a\).*no profile says"):
         wanted(plan(gpu_a=1), bare)
-
-
-def test_a_unit_of_which_no_zone_is_known_is_what_it_was() -> None:
-    unit = named(Unit("", "w1", 0, "gpu", "here", "box"))
-    assert not {"zone", "spot"} & set(unit.as_dict())
-    sold = named(Unit("", "w1", 0, "gpu", "here", "box", zone="a", spot=True))
-    assert Unit.from_dict(sold.as_dict()) == sold
-    assert sold.content != unit.content
-
-
-# Kubernetes
-
-CARD = {"card": "t4"}
-IMAGE = {"image": "registry.example/hetplan:1", "hardware": {"gpu": {"node_selector": CARD}}}
-
-
-def pods(wish: Plan, where: HostsFile) -> dict[str, dict[str, Any]]:
-    """The pods of each group of workers."""
-    found = {}
-    for one in manifests(wish, where):
-        if one["kind"] == "Deployment" and "hetplan/worker" in one["metadata"]["annotations"]:
-            kubernetes_validate.validate(one, "1.32", strict=True)
-            found[one["metadata"]["annotations"]["hetplan/worker"]] = one["spec"]["template"]["spec"]
-    return found
-
-
-def test_pods_run_in_the_zone_of_their_offer(tmp_path: Path) -> None:
-    made = pods(plan(gpu_a=1, gpu_b=1, gpu_free=1), hosts(tmp_path, "kubernetes", IMAGE, pool={"machines": 9}))
-    assert made["w-gpu-a"]["nodeSelector"] == {**CARD, ZONE: "a"}
-    assert made["w-gpu-b"]["nodeSelector"] == {**CARD, ZONE: "b"}
-    assert made["w-gpu-free"]["nodeSelector"] == CARD
-
-
-def test_hosts_toml_says_which_nodes_zones_spot_machines_and_offers_are(tmp_path: Path) -> None:
-    taint = {"key": "spot", "operator": "Exists"}
-    settings = {
-        **IMAGE, "zones": {"b": "eu-west-1b"}, "spot": {"node_selector": {"kind": "spot"}, "tolerations": [taint]},
-        "hardware": {"gpu": {"node_selector": {"card": "t4"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]}},
-        "offers": {"gpu-a": {"node_selector": {ZONE: "eu-west-1a", "group": "own"}}},
-    }  # fmt: skip
-    pool = {"machines": 9, "labels": {"pool": "one"}}
-    made = pods(plan(gpu_a=1, gpu_b=1, gpu_b_spot=1), hosts(tmp_path, "kubernetes", settings, pool=pool))
-    common = {"pool": "one", "card": "t4"}
-    assert made["w-gpu-a"]["nodeSelector"] == {**common, ZONE: "eu-west-1a", "group": "own"}
-    assert made["w-gpu-b"]["nodeSelector"] == {**common, ZONE: "eu-west-1b"}
-    assert made["w-gpu-b-spot"]["nodeSelector"] == {**common, ZONE: "eu-west-1b", "kind": "spot"}
-    assert [one["key"] for one in made["w-gpu-b-spot"]["tolerations"]] == ["gpu", "spot"]
-    assert [one["key"] for one in made["w-gpu-b"]["tolerations"]] == ["gpu"]
-    off = hosts(tmp_path, "kubernetes", {**settings, "zone_label": ""}, pool=pool)
-    assert pods(plan(gpu_b=1), off)["w-gpu-b"]["nodeSelector"] == common
-
-
-def test_hosts_of_a_cluster_may_be_of_a_zone_too(tmp_path: Path) -> None:
-    pools = {"east": {"zone": "a", "labels": {"pool": "east"}}, "west": {"zone": "b", "labels": {"pool": "west"}}}
-    made = pods(plan(gpu_a=2, gpu_b=2), hosts(tmp_path, "kubernetes", IMAGE, **pools))
-    assert [made[name]["nodeSelector"]["pool"] for name in ("w-gpu-a", "w-gpu-b")] == ["east", "west"]

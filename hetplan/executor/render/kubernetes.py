@@ -7,8 +7,10 @@ counts as quotas.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 from hetplan.errors import Fault
@@ -17,6 +19,9 @@ from hetplan.executor.render.groups import Application, Fleet, Group
 from hetplan.executor.render.names import CannotRender, Json, dns_name, documents, objects_of, slice_of
 from hetplan.executor.render.nodes import Nodes, gpu_resource
 from hetplan.executor.render.pods import (
+    EDGE,
+    GROUP,
+    PROBE_S,
     WHOLE,
     crons,
     http_route,
@@ -28,6 +33,7 @@ from hetplan.executor.render.pods import (
     read_labels,
     serves,
     thing,
+    wave_of,
     weights,
 )
 from hetplan.executor.render.rules import OWN
@@ -67,23 +73,28 @@ def deployments(
             why = f"a replica of {group.name} takes {group.machines_per_worker} machines"
             faults.append(Fault("plan", "$.workers", group.model, why, "Render for llm-d, kserve or dynamo."))
         marks = labels(fleet, group)
-        chosen = {
-            "matchLabels": {"hetplan.dev/group": group.name, "hetplan.dev/deployment": marks["hetplan.dev/deployment"]}
-        }
+        chosen = {"matchLabels": {GROUP: group.name, "hetplan.dev/deployment": marks["hetplan.dev/deployment"]}}
         spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
         made = pod(group, site, places[group.name], faults)
         made["topologySpreadConstraints"] = [{**spread, "labelSelector": chosen}]
         spec: Json = {
             "replicas": group.count,
             "selector": chosen,
-            # Machines are as many as the plan counts: a new pod has room once an old one went.
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+            "progressDeadlineSeconds": math.ceil(site.cluster.start_s),
+            "revisionHistoryLimit": 2,
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": _room(group, surge=site.cluster.surge)},
             "template": {"metadata": {"labels": marks}, "spec": made},
         }
         if group.most > group.least:
             del spec["replicas"]  # KEDA says how many there are; applying again must not undo it
         notes = {**plan_notes(fleet, group), "hetplan.dev/replicas": str(group.count)}
         yield thing("apps/v1", "Deployment", group.name, site, marks, notes, spec)
+
+
+def _room(group: Group, *, surge: bool) -> Json:
+    """Machines are as many as the plan counts: a new pod has room once an old one went, unless site.toml says more."""
+    part = wave_of(group.count)
+    return {"maxSurge": part, "maxUnavailable": 0} if surge else {"maxSurge": 0, "maxUnavailable": part}
 
 
 def _budgets(fleet: Fleet, site: Site) -> Iterator[Json]:
@@ -114,7 +125,7 @@ def _front(fleet: Fleet, site: Site, app: Application, faults: list[Fault]) -> I
     if len(groups) < 2 or all(abs(parts[one] - fair[one]) <= 1 for one in parts):
         return  # a Service takes any pod, so groups get what their counts say
     for group in groups:
-        chosen = {"hetplan.dev/group": group.name}
+        chosen = {GROUP: group.name}
         yield thing(
             "v1", "Service", group.name, site, labels(fleet, group), notes, {"selector": chosen, "ports": [port]}
         )
@@ -126,7 +137,7 @@ def _named(fleet: Fleet, site: Site, groups: Sequence[Group]) -> Iterator[Json]:
     """A name for each group, behind which all its pods are."""
     for group in groups:
         port = {"name": "http", "port": site.model(group.model).port, "targetPort": "http"}
-        spec: Json = {"clusterIP": "None", "selector": {"hetplan.dev/group": group.name}, "ports": [port]}
+        spec: Json = {"clusterIP": "None", "selector": {GROUP: group.name}, "ports": [port]}
         yield thing("v1", "Service", group.name, site, labels(fleet, group), plan_notes(fleet), spec)
 
 
@@ -144,19 +155,22 @@ def _edge(fleet: Fleet, site: Site, app: Application, groups: Sequence[Group], n
     edge = f"{name}-edge"
     config = thing("v1", "ConfigMap", edge, site, marks, notes)
     yield config | {"data": {"haproxy.cfg": text}}
-    mine = {"hetplan.dev/edge": edge}
+    mine = {EDGE: edge}
     edge_pod: Json = {
         "containers": [
             {
                 "name": "haproxy", "image": site.edge.image, "ports": [{"name": "http", "containerPort": port}],
                 "readinessProbe": {"tcpSocket": {"port": "http"}},
+                "lifecycle": {"preStop": {"sleep": {"seconds": PROBE_S}}},
                 "volumeMounts": [{"name": "config", "mountPath": "/usr/local/etc/haproxy", "readOnly": True}],
                 "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
             }
         ],
         "volumes": [{"name": "config", "configMap": {"name": edge}}],
     }  # fmt: skip
-    template = {"metadata": {"labels": {**marks, **mine}}, "spec": edge_pod}
+    # Another configuration is another pod: HAProxy does not look at its file again.
+    made_of = {"hetplan.dev/config-sha256": sha256(text.encode()).hexdigest()}
+    template = {"metadata": {"labels": {**marks, **mine}, "annotations": made_of}, "spec": edge_pod}
     # Two would each know half of what is under way, and give it to the fastest.
     spec = {"replicas": 1, "selector": {"matchLabels": mine}, "template": template}
     yield thing("apps/v1", "Deployment", edge, site, {**marks, **mine}, notes, spec)
@@ -233,7 +247,7 @@ def read(files: Mapping[str, str]) -> list[dict[str, Any]]:
     """The groups of rendered files: ids, replicas, GPUs."""
     found = []
     for one in objects_of(files["kubernetes.yaml"], "kubernetes.yaml"):
-        if one["kind"] == "Deployment" and "hetplan.dev/group" in one["metadata"]["labels"]:
+        if one["kind"] == "Deployment" and GROUP in one["metadata"]["labels"]:
             replicas = one["spec"].get("replicas", int(one["metadata"]["annotations"]["hetplan.dev/replicas"]))
             found.append(read_labels(one, replicas, one["spec"]["template"]["spec"]))
     return found

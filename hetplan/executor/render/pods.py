@@ -15,14 +15,18 @@ from hetplan.executor.render.nodes import Nodes, gpu_resource, nodes_of, same_no
 from hetplan.executor.render.site import FILE, ModelSite, Site
 
 __all__ = [
-    "WHOLE", "amounts", "container", "crons", "http_route", "labels", "nodes_by_group", "of_images", "plan_notes",
-    "pod", "read_labels", "serves", "thing", "weights", "words",
+    "EDGE", "GROUP", "OFFER", "PROBE_S", "WAVES", "WHOLE", "amounts", "container", "crons", "http_route", "labels",
+    "nodes_by_group", "of_images", "plan_notes", "pod", "read_labels", "serves", "thing", "wave_of", "weights",
+    "whose", "words",
 ]  # fmt: skip
 
 PLACE = re.compile(r"\{([a-z_]+)(?:\.[A-Za-z_][A-Za-z0-9_.-]*)?\}")
 MANAGED = {"app.kubernetes.io/managed-by": "hetplan"}
+DEPLOYMENT, GROUP, OFFER, EDGE = (f"hetplan.dev/{what}" for what in ("deployment", "group", "offer", "edge"))
+WAVES = 4
+"""A roll replaces a quarter of the pods at a time."""
 AMOUNTS = ("cpu", "memory")
-_PROBE_S = 5
+PROBE_S = 5
 WHOLE = 1000
 """What the weights of a route sum to."""
 MOST_BACKENDS = 16
@@ -30,12 +34,22 @@ MOST_BACKENDS = 16
 DAY_S, WEEK_S = 86_400.0, 604_800.0
 
 
+def whose(name: str) -> dict[str, str]:
+    """The labels of all that is of one deployment: what is applied is pruned by them."""
+    return {**MANAGED, DEPLOYMENT: label_value(name)}
+
+
+def wave_of(count: int) -> int:
+    """How many of so many pods are replaced at a time."""
+    return max(math.ceil(count / WAVES), 1)
+
+
 def labels(fleet: Fleet, group: Group | None = None, app: str | None = None) -> dict[str, str]:
-    """Whose an object is (what is applied is pruned by it), and which group's."""
-    found = {**MANAGED, "hetplan.dev/deployment": label_value(fleet.name)}
+    """Whose an object is, and which group's."""
+    found = whose(fleet.name)
     if group is not None:
-        found |= {"hetplan.dev/group": group.name, "hetplan.dev/hardware": label_value(group.hardware)}
-        found |= {"hetplan.dev/offer": label_value(group.offer)} if group.offer is not None else {}
+        found |= {GROUP: group.name, "hetplan.dev/hardware": label_value(group.hardware)}
+        found |= {OFFER: label_value(group.offer)} if group.offer is not None else {}
         found |= {serves(one): "yes" for one in group.apps}
     named = app if app is not None else group.app if group is not None else None
     return found | ({"hetplan.dev/app": label_value(named)} if named is not None else {})
@@ -184,8 +198,8 @@ def container(name: str, group: Group, site: Site, faults: list[Fault]) -> Json:
         **({"env": env} if env else {}),
         "ports": [{"name": "http", "containerPort": model.port}],
         **({"resources": asked} if asked else {}),
-        "readinessProbe": {"httpGet": {"path": model.health, "port": "http"}, "periodSeconds": _PROBE_S},
-        "lifecycle": {"preStop": {"sleep": {"seconds": _PROBE_S}}},
+        "readinessProbe": {"httpGet": {"path": model.health, "port": "http"}, "periodSeconds": PROBE_S},
+        "lifecycle": {"preStop": {"sleep": {"seconds": PROBE_S}}},
     }
 
 
@@ -233,7 +247,7 @@ def environment(model: ModelSite) -> list[Json]:
 
 def stop_s(group: Group, site: Site) -> int:
     """How long a pod of a group may take to end."""
-    wanted, limit = site.model(group.model).stop_s + _PROBE_S, stop_limit_s(site, spot=group.spot)
+    wanted, limit = site.model(group.model).stop_s + PROBE_S, stop_limit_s(site, spot=group.spot)
     return math.ceil(wanted if limit is None else min(wanted, limit))
 
 
@@ -275,7 +289,7 @@ def read_labels(one: Mapping[str, Any], replicas: int, pod: Mapping[str, Any]) -
     limits = pod["containers"][0].get("resources", {}).get("limits", {})
     gpus = sum(int(count) for name, count in limits.items() if name not in AMOUNTS)
     return {
-        "name": metadata["labels"]["hetplan.dev/group"], "app": metadata["labels"]["hetplan.dev/app"],
+        "name": metadata["labels"][GROUP], "app": metadata["labels"]["hetplan.dev/app"],
         "model": metadata["annotations"]["hetplan.dev/model"],
         "hardware": metadata["labels"]["hetplan.dev/hardware"], "replicas": replicas, "gpus": gpus,
         "concurrency": int(metadata["annotations"]["hetplan.dev/concurrency"]),

@@ -18,7 +18,7 @@ from hetplan.profiles.fields import Count, Id, Key, Model, Named, NonNegative, P
 from hetplan.profiles.read_text import read_text
 from hetplan.profiles.validate import validate
 
-__all__ = ["FILE", "UNKNOWN", "Edge", "HardwareSite", "ModelSite", "SecretRef", "Site", "read_site"]
+__all__ = ["FILE", "UNKNOWN", "Cluster", "Edge", "HardwareSite", "ModelSite", "SecretRef", "Site", "read_site"]
 
 FILE, UNKNOWN = "site.toml", "?"
 Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
@@ -81,6 +81,18 @@ class Edge(Model):
     max_connections: PositiveCount = 8192
 
 
+class Cluster(Model):
+    """How `hetplan apply` reaches a cluster, and how long things may take there."""
+
+    kubectl: Line = Field(default="kubectl", description="the program: a name, or a path relative to site.toml")
+    kubeconfig: Line | None = Field(default=None, description="relative to site.toml; by default kubectl's own choice")
+    context: Line | None = None
+    surge: bool = Field(default=False, description="new pods are ready before old ones end; needs room for both")
+    start_s: Positive = Field(default=600.0, description="a pod from its start until it is ready")
+    call_s: Positive = Field(default=20.0, description="one question to the API server")
+    away_s: Positive = Field(default=30.0, description="an API server that does not answer is asked again for so long")
+
+
 class Site(Model):
     """The whole file; `folder` is where it lies, for the paths in it."""
 
@@ -96,6 +108,8 @@ class Site(Model):
     node_class: Label = Field(default="default", description="of Karpenter: the node class of the cloud")
     files: tuple[Line, ...] = Field(default=(), description="profiles, SLO, measurements: each says what it is")
     note: Line | None = Field(default=None, description="a line in the head of every file")
+    state_dir: Line = Field(default=".hetplan", description="beside this file: lock and journal of an apply")
+    cluster: Cluster = Field(default_factory=Cluster)
     edge: Edge = Field(default_factory=Edge)
     models: Named[ModelSite] = Field(default_factory=dict)
     hardware: Named[HardwareSite] = Field(default_factory=dict)

@@ -91,6 +91,15 @@ def test_every_pod_fits_the_nodes_of_its_own_machines_and_no_others(cloud: str) 
                     assert fits(pods[group.name], node(cloud, gpu, spot=bought)) == mine, (group.name, gpu, bought)
 
 
+def test_pods_of_an_offer_in_a_zone_run_there() -> None:
+    zone, own = "topology.kubernetes.io/zone", {"pool": "cpu"}
+    said = {"hardware": {"cpu8": {"selector": own}}, "offers": {"renamed": {zone: "eu-west-1a"}}}
+    for offer, expected in (("plain", "a"), ("renamed", "eu-west-1a")):
+        faults: list[Any] = []
+        found = nodes_of("cpu8", read_site(said), faults, gpus=0, several=True, offer=offer, zone="a")
+        assert (found.selector, faults) == ({**own, zone: expected}, [])
+
+
 def test_what_no_table_says_is_asked_for() -> None:
     for cloud, hardware, words in (
         ("gke", "a10g", "gpu_product"),

@@ -19,12 +19,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from hetplan.executor.kubernetes.kubectl import Kubectl
+from hetplan.executor.apply.kubectl import NAME, Kubectl
+from hetplan.executor.render.names import Json
 from hetplan.executor.target import DeploymentLocked, TargetFailed
 
 __all__ = ["LAPSES_S", "Lease"]
-
-Json = dict[str, Any]
 
 LAPSES_S = 30
 """A Lease that was not renewed for so long has no holder any more."""
@@ -77,11 +76,11 @@ class Lease:
     def check(self) -> None:
         """`TargetFailed` where somebody else has taken the Lease: nothing may be changed any more."""
         if self._lost:
-            raise TargetFailed(self._kubectl.target, self.name, self._lost)
+            raise TargetFailed(NAME, self.name, self._lost)
 
     @property
     def _path(self) -> str:
-        namespace = self._kubectl.settings.namespace
+        namespace = self._kubectl.site.namespace
         return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{self.name}"
 
     def _try(self) -> Json | None:
@@ -94,14 +93,14 @@ class Lease:
         return there if mine else None
 
     def _put(self, how: Any, version: str | None) -> Json | None:
-        made: Json | None = how(self._manifest(version), about=self.name)
+        made: Json | None = how(self._manifest(version))
         return made
 
     def _read(self) -> Json | None:
         return self._kubectl.one("leases.coordination.k8s.io", self.name)
 
     def _manifest(self, version: str | None) -> Json:
-        metadata: Json = {"name": self.name, "namespace": self._kubectl.settings.namespace}
+        metadata: Json = {"name": self.name, "namespace": self._kubectl.site.namespace}
         metadata |= {"labels": self._labels, "annotations": self._notes}
         metadata |= {"resourceVersion": version} if version is not None else {}
         spec = {
@@ -132,7 +131,7 @@ class Lease:
         since = str(spec.get("acquireTime", "")).split(".")[0].replace("T", " ")
         return (
             f"{spec.get('holderIdentity') or 'somebody'}, since {since or 'an unknown time'} UTC (Lease {self.name} in "
-            f"namespace {self._kubectl.settings.namespace} of target {self._kubectl.target}; it lapses {LAPSES_S} s "
+            f"namespace {self._kubectl.site.namespace}; it lapses {LAPSES_S} s "
             "after a command that was killed)"
         )
 

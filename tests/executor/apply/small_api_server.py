@@ -24,7 +24,7 @@ KINDS = {
     "replicasets": "ReplicaSet",
     "horizontalpodautoscalers": "HorizontalPodAutoscaler",
     "poddisruptionbudgets": "PodDisruptionBudget",
-    "networkpolicies": "NetworkPolicy",
+    "leases": "Lease",
 }
 
 
@@ -70,6 +70,8 @@ class SmallApiServer:
 
     def apply(self, resource: str, name: str, sent: Json, *, dry_run: bool) -> Json:
         old = self.objects.get((resource, name))
+        if old is not None and _sent_of(old) == _sent_of(sent):
+            return old
         self.version += 1
         meta = {**sent["metadata"], "resourceVersion": str(self.version)}
         if old is not None and old.get("spec") == sent.get("spec"):
@@ -85,6 +87,12 @@ class SmallApiServer:
         if not dry_run:
             self.objects[resource, name] = made
         return made
+
+
+def _sent_of(one: Json) -> Json:
+    """An object without what the server says of it."""
+    ours = {key: value for key, value in one["metadata"].items() if key in ("name", "labels", "annotations")}
+    return {**{key: value for key, value in one.items() if key != "status"}, "metadata": ours}
 
 
 def _pods(deployment: Json) -> list[Json]:
@@ -129,6 +137,27 @@ class _Handler(BaseHTTPRequestHandler):
         resource, name = path.split("/")[-2:]
         with self.state.lock:
             self._answer(self.state.apply(resource, name, sent, dry_run=query.get("dryRun") == "All"))
+
+    def do_POST(self) -> None:
+        path, _ = self._asked()
+        sent = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        resource, name = path.split("/")[-1], sent["metadata"]["name"]
+        with self.state.lock:
+            if (resource, name) in self.state.objects:
+                self._refuse(409, "AlreadyExists")
+            else:
+                self._answer(self.state.apply(resource, name, sent, dry_run=False), 201)
+
+    def do_PUT(self) -> None:
+        path, _ = self._asked()
+        sent = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        resource, name = path.split("/")[-2:]
+        with self.state.lock:
+            old = self.state.objects.get((resource, name))
+            if old is None or old["metadata"]["resourceVersion"] != sent["metadata"].get("resourceVersion"):
+                self._refuse(409, "Conflict")
+            else:
+                self._answer(self.state.apply(resource, name, sent, dry_run=False))
 
     def do_DELETE(self) -> None:
         path, _ = self._asked()
@@ -207,7 +236,7 @@ def _resources(version: str, *names: str) -> Json:
 
 _GROUPS = [
     {"name": name, "versions": [{"groupVersion": f"{name}/v1", "version": "v1"}]}
-    for name in ("apps", "autoscaling", "policy", "networking.k8s.io")
+    for name in ("apps", "autoscaling", "policy", "coordination.k8s.io")
 ]
 _DISCOVERY: dict[str, Json] = {
     "/version": {"major": "1", "minor": "32", "gitVersion": "v1.32.0"},
@@ -220,6 +249,6 @@ _DISCOVERY: dict[str, Json] = {
     "/api/v1": _resources("v1", "configmaps", "services", "pods"),
     "/apis/apps/v1": _resources("apps/v1", "deployments", "replicasets"),
     "/apis/policy/v1": _resources("policy/v1", "poddisruptionbudgets"),
-    "/apis/networking.k8s.io/v1": _resources("networking.k8s.io/v1", "networkpolicies"),
+    "/apis/coordination.k8s.io/v1": _resources("coordination.k8s.io/v1", "leases"),
     "/apis/autoscaling/v1": _resources("autoscaling/v1", "horizontalpodautoscalers"),
 }

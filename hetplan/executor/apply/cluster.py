@@ -1,0 +1,327 @@
+"""What a cluster has of one deployment, by its labels, and how rendered objects come into it and leave it.
+
+The cluster is the truth: what runs is read from the objects that are there, and what was last brought about is kept in
+one of them, so that any machine can go back to it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from math import ceil, inf
+from pathlib import Path
+from typing import Any
+
+from hetplan.errors import InputError
+from hetplan.executor.apply.kubectl import NAME, Away, Kubectl
+from hetplan.executor.apply.lease import Lease
+from hetplan.executor.render.names import Json, dns_name, objects_of
+from hetplan.executor.render.pods import EDGE, GROUP, OFFER, WAVES, read_labels, wave_of, whose
+from hetplan.executor.render.site import Site
+from hetplan.executor.target import TargetFailed, TargetRefused
+
+__all__ = ["KINDS", "Changes", "Cluster", "Rendered", "RunningGroup", "troubles_of"]
+
+KINDS: Mapping[str, str] = {
+    "ConfigMap": "configmaps", "Service": "services", "PodDisruptionBudget": "poddisruptionbudgets.policy",
+    "Deployment": "deployments.apps", "HTTPRoute": "httproutes.gateway.networking.k8s.io",
+    "ScaledObject": "scaledobjects.keda.sh", "NodePool": "nodepools.karpenter.sh",
+    "ResourceFlavor": "resourceflavors.kueue.x-k8s.io", "ClusterQueue": "clusterqueues.kueue.x-k8s.io",
+    "LocalQueue": "localqueues.kueue.x-k8s.io",
+}  # fmt: skip
+"""All kinds that are rendered for Kubernetes, as kubectl names them."""
+LARGEST_CONFIG_BYTES = 1024 * 1024
+"""The most that Kubernetes takes in one ConfigMap."""
+_AUTOSCALERS = "horizontalpodautoscalers.autoscaling"
+_FILES = "files.json.gz"
+_LOOK_S = 0.5
+_SIDE_BY_SIDE = 16
+
+Name = tuple[str, str]
+"""Kind and name of an object."""
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """The files of a plan by name, as `render` wrote them."""
+
+    plan: str
+    files: Mapping[str, str]
+
+    @property
+    def packed(self) -> str:
+        """The files as an object of the cluster holds them."""
+        return b64encode(gzip.compress(json.dumps(dict(self.files), sort_keys=True).encode(), mtime=0)).decode()
+
+    @property
+    def objects(self) -> list[Json]:
+        """What the files hold."""
+        return [one for name, text in self.files.items() for one in objects_of(text, name)]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What applying files would change: objects that are made, changed, deleted; and `kubectl`'s own account of it."""
+
+    made: tuple[Name, ...] = ()
+    changed: tuple[Name, ...] = ()
+    gone: tuple[Name, ...] = ()
+    text: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.made or self.changed or self.gone)
+
+
+@dataclass(frozen=True)
+class RunningGroup:
+    """A group as its Deployment says it; `ready` are pods of its present template that take queries."""
+
+    told: Mapping[str, Any]
+    wanted: int
+    ready: int
+    why: str = ""
+    offer: str | None = None
+
+    @property
+    def name(self) -> str:
+        """As rendered."""
+        return str(self.told["name"])
+
+
+class Cluster:
+    """One deployment (site.toml's `name`) in one namespace; `kubectl` is the way to it."""
+
+    def __init__(self, site: Site, *, take_over: bool = False) -> None:
+        self.site, self.take_over, self.kubectl = site, take_over, Kubectl(site)
+        self.marks = whose(site.name)
+        self.selector = ",".join(f"{name}={value}" for name, value in self.marks.items())
+        self.record = dns_name(site.name, "applied")
+        self._lease: Lease | None = None
+
+    @contextmanager
+    def hold(self, what: str, *, home: Path, wait_s: float) -> Iterator[None]:
+        """Nobody else changes this deployment meanwhile, from whichever machine and state folder."""
+        self.kubectl.check_program()
+        name = dns_name(self.site.name, "apply")
+        with Lease(self.kubectl, name, self.marks, what=what, home=home, wait_s=wait_s) as self._lease:
+            try:
+                yield
+            finally:
+                self._lease = None
+
+    # Looking
+
+    def changes(self, wanted: Rendered) -> Changes:
+        """What applying these files would change; `TargetRefused` where an object of a name is somebody else's."""
+        if (size := len(wanted.packed)) > LARGEST_CONFIG_BYTES:
+            why = f"its files are kept in a ConfigMap, which holds {LARGEST_CONFIG_BYTES} bytes"
+            raise InputError.one(file="plan", value=f"{size} bytes", why=why, remedy="Plan with fewer groups.")
+        self.kubectl.check_program()
+        objects, there = wanted.objects, self.there()
+        live = {_name(one): one for one in self.kubectl.live(objects)}
+        for kind, name in live.keys() - there:
+            why = "is there already, and not of this deployment. Write another name or namespace in site.toml"
+            raise TargetRefused(NAME, f"{kind} {name}", why)
+        text = self.kubectl.diff(self._as_scaled(objects, live.values()))
+        said = {(kind, name) for kind, name in _CHANGED.findall(text)}
+        names = [_name(one) for one in objects]
+        return Changes(
+            made=tuple(one for one in names if one not in live),
+            changed=tuple(one for one in names if one in live and one in said),
+            gone=tuple(sorted(there - set(names) - {("ConfigMap", self.record)})),
+            text=text,
+        )
+
+    def check(self, wanted: Rendered) -> None:
+        """Have the server look at everything; `TargetRefused` with what it, or who owns a field, says against it."""
+        try:
+            self.kubectl.apply(self._left_to_others(wanted.objects), force=self.take_over, only_look=True)
+        except Away:
+            raise
+        except TargetFailed as error:
+            raise TargetRefused(NAME, error.about, error.cause) from None
+
+    def kept(self) -> Rendered | None:
+        """What was last brought about; None where nothing is on record, or what is there is no record."""
+        held = self.kubectl.one("configmaps", self.record)
+        with suppress(OSError, EOFError, ValueError, KeyError, TypeError):
+            if held is not None:
+                files = json.loads(gzip.decompress(b64decode(held["binaryData"][_FILES])))
+                return Rendered(held["data"]["plan"], files)
+        return None
+
+    def there(self) -> set[Name]:
+        """All that the cluster has of this deployment."""
+        known = self.kubectl.kinds
+        kinds = [kind for kind in KINDS.values() if kind in known]
+        return {_name(one) for one in self.kubectl.get(kinds, selector=self.selector)}
+
+    def groups(self) -> list[RunningGroup]:
+        """The groups that run, with the cluster's own reasons where pods are not ready."""
+        self.kubectl.check_program()
+        found = self.kubectl.get(["deployments.apps", "pods"], selector=self.selector)
+        pods = [one for one in found if one["kind"] == "Pod"]
+        return [
+            _group(one, pods) for one in found if one["kind"] == "Deployment" and GROUP in one["metadata"]["labels"]
+        ]
+
+    # Acting
+
+    def apply(self, wanted: Rendered) -> None:
+        """Hand all objects to the server."""
+        self._may_change()
+        self.kubectl.apply(self._left_to_others(wanted.objects), force=self.take_over)
+
+    def wait(self, wanted: Rendered) -> None:
+        """Wait for all Deployments side by side; each wave of a roll may take as long as one pod may."""
+
+        def wait(one: Json) -> None:
+            name, count = one["metadata"]["name"], one["spec"].get("replicas", WAVES)
+            try:
+                self.kubectl.rollout(name, limit_s=self.site.cluster.start_s * max(ceil(count / wave_of(count)), 1))
+            except Away:
+                raise
+            except TargetFailed as error:
+                troubles = self._troubles(name)
+                raise TargetFailed(NAME, name, f"{error.cause} ({troubles})" if troubles else error.cause) from None
+
+        deployments = [one for one in wanted.objects if one["kind"] == "Deployment"]
+        with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+            waiting = [pool.submit(wait, one) for one in deployments]
+        for each in waiting:
+            each.result()
+
+    def prune(self, wanted: Rendered | None) -> None:
+        """Delete what is of this deployment and not wanted, and wait until its pods have ended."""
+        keep = {_name(one) for one in wanted.objects} | {("ConfigMap", self.record)} if wanted is not None else set()
+        self._may_change()
+        gone = sorted(self.there() - keep, key=lambda one: [*KINDS].index(one[0]), reverse=True)
+        self.kubectl.delete((KINDS[kind], name) for kind, name in gone)
+        self._until_gone({name for kind, name in gone if kind == "Deployment"})
+
+    def keep(self, wanted: Rendered) -> None:
+        """Put on record that this was brought about."""
+        self._may_change()
+        metadata = {"name": self.record, "namespace": self.site.namespace, "labels": self.marks}
+        data = {"data": {"plan": wanted.plan}, "binaryData": {_FILES: wanted.packed}}
+        self.kubectl.apply([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **data}], force=True)
+
+    # How
+
+    def _may_change(self) -> None:
+        if self._lease is not None:
+            self._lease.check()
+
+    def _left_to_others(self, objects: Sequence[Json]) -> list[Json]:
+        return self._as_scaled(objects, self.kubectl.live([one for one in objects if one["kind"] == "Deployment"]))
+
+    def _as_scaled(self, objects: Sequence[Json], live: Iterable[Json]) -> list[Json]:
+        """The objects, with as many replicas as there are where an autoscaler of somebody's says how many."""
+        counts = {
+            one["metadata"]["name"]: one["spec"].get("replicas", 1) for one in live if one["kind"] == "Deployment"
+        }
+        if not counts:
+            return list(objects)
+        try:
+            refs = [one["spec"].get("scaleTargetRef", {}) for one in self.kubectl.get([_AUTOSCALERS])]
+        except Away:
+            raise
+        except TargetFailed:
+            return list(objects)  # who may not ask has none
+        scaled = {ref["name"] for ref in refs if ref.get("kind") == "Deployment"} & counts.keys()
+        return [
+            {**one, "spec": {**one["spec"], "replicas": counts[one["metadata"]["name"]]}}
+            if one["kind"] == "Deployment" and one["metadata"]["name"] in scaled and "replicas" in one["spec"]
+            else one
+            for one in objects
+        ]
+
+    def _troubles(self, deployment: str) -> str:
+        found = self.kubectl.get(["deployments.apps", "pods"], selector=self.selector)
+        return troubles_of(one for one in found if _owner(one) == deployment)
+
+    def _until_gone(self, deployments: set[str]) -> None:
+        """Wait until no pod of these is left. `stop_s` and more may pass until there is one less: many end one after
+        the other, as fast as the cluster lets them.
+        """
+        least, until = inf, inf
+        while deployments:
+            found = self.kubectl.get(["deployments.apps", "pods"], selector=self.selector)
+            left = sum(_is_alive(one) and _owner(one) in deployments for one in found)
+            now, longest = time.monotonic(), self._longest_end_s()
+            if not left:
+                return
+            if left < least:
+                least, until = left, now + longest
+            elif now >= until:
+                why = f"{left} are still there, none are to be left, and none went away for {longest:g} s"
+                raise TargetFailed(NAME, ", ".join(sorted(deployments)), why)
+            time.sleep(_LOOK_S)
+
+    def _longest_end_s(self) -> float:
+        return max((one.stop_s for one in self.site.models.values()), default=30.0) + self.site.cluster.call_s
+
+
+_CHANGED = re.compile(r"^diff .*/MERGED-\d+/(?:[^/\s]*\.)?([A-Z][A-Za-z]*)\.[a-z0-9-]*\.([a-z0-9.-]+)$", re.MULTILINE)
+"""Of kubectl's account of a difference: the kind and name of each object."""
+
+
+def _name(one: Json) -> Name:
+    return one["kind"], one["metadata"]["name"]
+
+
+def _owner(one: Json) -> str | None:
+    """The Deployment that a pod is of, or that it is itself."""
+    marks: Mapping[str, str] = one["metadata"].get("labels", {})
+    return one["metadata"]["name"] if one["kind"] == "Deployment" else marks.get(GROUP, marks.get(EDGE))
+
+
+def _is_alive(one: Json) -> bool:
+    """Whether it is there at all: a pod that its node evicted stays listed, and holds nothing any more."""
+    return one.get("status", {}).get("phase") not in ("Failed", "Succeeded")
+
+
+def _group(deployment: Json, pods: Iterable[Json]) -> RunningGroup:
+    """A group of a Deployment: ready pods of an older template do not count, as many as there may be of them."""
+    metadata, status = deployment["metadata"], deployment.get("status", {})
+    wanted = deployment["spec"].get("replicas", 1)
+    older = status.get("replicas", 0) - status.get("updatedReplicas", 0)
+    seen = status.get("observedGeneration", 0) >= metadata.get("generation", 0)
+    ready = max(status.get("readyReplicas", 0) - older, 0) if seen else 0
+    mine = [deployment, *(pod for pod in pods if _owner(pod) == metadata["name"])]
+    return RunningGroup(
+        told=read_labels(deployment, wanted, deployment["spec"]["template"]["spec"]), wanted=wanted, ready=ready,
+        why=troubles_of(mine) if ready < wanted else "", offer=metadata["labels"].get(OFFER),
+    )  # fmt: skip
+
+
+def troubles_of(pods: Iterable[Json]) -> str:
+    """Why pods are not ready, in the cluster's own words: no node for them, no image, a container that keeps ending.
+
+    A Deployment among them says why its pods cannot be made at all (a quota).
+    """
+    said: dict[str, None] = {}
+    for pod in pods:
+        status = pod.get("status", {})
+        for one in status.get("conditions", ()):
+            if one["type"] == "ReplicaFailure" and one["status"] == "True":
+                said[f"{pod['metadata']['name']}: {one.get('message', one.get('reason', ''))}"] = None
+        for one in status.get("conditions", ()):
+            if one["type"] == "PodScheduled" and one["status"] == "False":
+                said[f"{pod['metadata']['name']} cannot be placed: {one.get('message', one.get('reason', ''))}"] = None
+        for one in status.get("containerStatuses", ()):
+            waiting = one.get("state", {}).get("waiting") or {}
+            if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
+                message = f": {waiting['message']}" if waiting.get("message") else ""
+                ended = one.get("lastState", {}).get("terminated") or {}
+                if ended:
+                    message += f" (it ended with {ended.get('reason', 'no reason')}, exit {ended.get('exitCode', '?')})"
+                said[f"{pod['metadata']['name']} is in {waiting['reason']}{message}"] = None
+    return "; ".join(said)
