@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from build import Files, app, example, files, machine, model
 from cases.deployments import make_hosts
-from face import Refused, engines, forged, solve, verify
+from face import Refused, engines, forged, solve, stopped, verify
 
 from hetplan import extend, registry
 from hetplan.dispatch.policy_lookup import PolicySelector
@@ -79,6 +79,7 @@ def test_a_question_is_answered_simulated_and_verified(wish: Files) -> None:
     judged = verify(answer.plan, wish)
     assert judged.is_ok, judged.findings
     assert judged.verdicts == {"met"}
+    assert judged.bounds == ("proved again",)
 
 
 def test_its_fluid_plan_is_the_cheapest_of_one_type(wish: Files) -> None:
@@ -97,6 +98,19 @@ def test_its_refusals_say_what_to_change(wish: Files) -> None:
     assert any("rate_qps" in repair for repair in answer.repairs)
     with pytest.raises(Refused, match="fast enough"):
         solve(wish.latency({99: 3}))
+    sized = app("net", rate=230.0, limits={99: 200}, sizes={1: 0.5, 2: 0.5})
+    machines, models = {"small": machine(0.3)}, {"net": model({"small": {1: 20, 2: 40}})}
+    with pytest.raises(Refused, match="alike"):
+        solve(files(machines=machines, models=models, apps={"images": sized}, problem="one-type"))
+
+
+@pytest.mark.parametrize("after", [1, 4])
+def test_a_limit_that_ends_it_leaves_its_best_plan(wish: Files, after: int) -> None:
+    found = stopped(wish, after=after)
+    assert found.answer.plan is not None
+    assert found.answer.status == "not-simulated"
+    assert not found.simulations_after
+    assert verify(found.answer.plan, wish).is_ok
 
 
 def test_its_check_finds_a_second_machine_type(wish: Files) -> None:

@@ -1,6 +1,7 @@
 r"""A question: the cheapest fleet of one machine type that serves one application.
 
-hetplan's own questions mix machine types. Some people want one type only, as it is simpler to run.
+hetplan's own questions mix machine types. Some people want one type only, as it is simpler to run. Here each machine
+holds one replica, which answers queries one by one.
 
 ======  ===============  ====================================================================
 letter  in the code      meaning
@@ -9,7 +10,7 @@ t       `fastest`        a machine type; of its models the fastest, which takes 
 y_t     `chosen`         1 where t is the one
 u_t     `used`           machines of t, whole
 n_o     --               machines rented under each offer o: written by `rent`, with all limits
-R       `app.rate_qps`   queries per second
+R       `rate_qps`       queries per second
 h       `utilization`    the share of time that a machine may be busy
 ======  ===============  ====================================================================
 
@@ -100,12 +101,19 @@ class OneType:
     fastest: Mapping[str, Choice]
     utilization: float = 1.0
 
+    @property
+    def rate_qps(self) -> float:
+        """The rate: `fits` saw to it that one is stated."""
+        return self.app.rate_qps or 0.0
+
     @classmethod
     def fits(cls, inputs: Inputs) -> str:
         """Why these files do not ask this question ("" when they may)."""
         apps = list(read_request(inputs).apps.values())
         if len(apps) != 1 or apps[0].rate_qps is None or apps[0].pipeline is not None:
-            return "it serves one application of one step, at a stated rate"
+            return "it serves one application of one stage, at a stated rate"
+        if apps[0].demand.mix is not None:
+            return "its queries are alike"
         return "" if apps[0].targets else "the application needs a limit on its response time"
 
     @classmethod
@@ -119,7 +127,8 @@ class OneType:
         (app,) = request.apps.values()
         fastest: dict[str, Choice] = {}
         for one in request.choices(app.id):
-            fits = not one.lacking and app.meets_quality(one.quality or 1.0) and seconds(one) * 1e3 <= app.limit_ms()
+            is_good = not app.has_quality_limit or (one.quality is not None and app.meets_quality(one.quality))
+            fits = is_good and not one.lacking and 1e3 * seconds(one) <= app.limit_ms()
             if fits and (one.hardware not in fastest or seconds(one) < seconds(fastest[one.hardware])):
                 fastest[one.hardware] = one
         request = request.renting(inputs.profile, fastest)
@@ -133,7 +142,7 @@ class OneType:
         m = Builder("min", name=self.question)
         types = [kind.id for kind in self.request.machines]
         serves = [self.utilization / seconds(self.fastest[name]) for name in types]
-        rate = self.app.rate_qps or 0.0
+        rate = self.rate_qps
         most = [
             min(kind.available, math.ceil(rate / mu)) for kind, mu in zip(self.request.machines, serves, strict=True)
         ]
@@ -157,26 +166,40 @@ class OneType:
             form, rented = now.program()
             answer = ask(form, gap=1e-6, about=f"least cost at a utilization of {now.utilization:.2g}")
             if answer.status is Status.INFEASIBLE:
-                return explain_infeasible(form, ask)
+                # Below full utilization only this search found no plan: that proves nothing.
+                return replace(explain_infeasible(form, ask), proved=bound is None)
             if answer.point is None:
                 return Infeasible(why=(f"no plan was found: {answer.stop}",), proved=False)
             bound = bound or answer
             made = now.draft(answer.point[rented].round().astype(int), bound)
-            simulate = self.tools.simulate
-            if self.options.size == "planned" or simulate is None:
+            if self.options.size == "planned" or self.tools.simulate is None:
                 return made
-            plan = plan_to_simulate(self.question, "milp", made)
-            shown = confirm_in_simulation(simulate, plan, self.inputs, budget, apps=(self.app.id,), length_s=None)
-            if not shown.late:
-                return with_simulated_promises(made, shown)
+            confirmed = self.simulated(made, ask, budget)
+            if confirmed is not None:
+                return confirmed
+            if ask.is_over():
+                break
             # Less than that of the plan that was too busy, so that it is not found again.
             now = replace(now, utilization=now.used_by(made) * self.options.step)
         return Infeasible(why=(f"the SLO is violated even at a utilization of {now.utilization:.2g}",), proved=False)
 
+    def simulated(self, made: Draft, ask: Ask, budget: ErrorBudget) -> Draft | None:
+        """The plan with what simulation promises of it; None where it violates the SLO, or nobody knows."""
+        # If a time limit ends the work, this plan is handed out, as one that was not simulated.
+        ask.keep(lambda: made)
+        if ask.is_over():
+            return None
+        assert self.tools.simulate is not None
+        shown = confirm_in_simulation(
+            self.tools.simulate, plan_to_simulate(self.question, "milp", made), self.inputs, budget,
+            apps=(self.app.id,), length_s=None, may_go_on=lambda: ask.remaining > 0,
+        )  # fmt: skip
+        return None if shown.late else with_simulated_promises(made, shown)
+
     def used_by(self, made: Draft) -> float:
         """The share of the time that the machines of a plan are busy."""
         capacity_qps = sum(worker.count / seconds(self.fastest[worker.hardware]) for worker in made.workers)
-        return (self.app.rate_qps or 0.0) / capacity_qps
+        return self.rate_qps / capacity_qps
 
     def bounding(self, claim: Claim, plan: Plan) -> list[Bounding]:
         """The programs by which `hetplan verify` proves a bound of a plan again: the one where nothing waits."""
@@ -201,7 +224,7 @@ class OneType:
             routing={self.app.id: (Route(to={offer.name: count / total for offer, count in rented}),)},
             dispatch={self.app.id: SharesDispatch()},
             promises=(
-                Promise(app=self.app.id, quantity="rate_qps", relation=">=", value=self.app.rate_qps, model="fluid"),
+                Promise(app=self.app.id, quantity="rate_qps", relation=">=", value=self.rate_qps, model="fluid"),
                 Promise(quantity="cost_per_hour", value=cost, model="no-queueing"),
             ),
             reported=(Reported("cost_per_hour", "min", "relaxation", bound, value=cost),),

@@ -1,7 +1,7 @@
 """The check of `one_type`: it reads plan and files by itself, and knows nothing of the program.
 
 Cost, stock, memory, capacity, limits and simulated promises are checked for every plan. What is left is what this
-question promises beyond that: one machine type, and a simulated limit where the plan was to be simulated.
+question promises beyond that: one machine type, and a simulated limit unless the plan says that it was not simulated.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     types = sorted({worker.hardware for worker in plan.workers if worker.count})
     if len(types) > 1:
         found.append(Violation("one-type", "workers", f"the machines are of {len(types)} types: {', '.join(types)}"))
-    if plan.method.options.get("size") != "planned":
+    if plan.status != "not-simulated" and plan.method.options.get("size") != "planned":
         shown = {one.app for one in plan.promises if one.quantity == "response_ms" and "simulation" in one.model}
         found += [
             Violation("one-type", f"promises.{app}", "no simulation shows its response time")
