@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import configparser
+import subprocess
 import sys
 import threading
 import tomllib
+import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -66,6 +69,18 @@ def test_the_package_brings_one_of_each_and_imports_nothing_else_of_hetplan() ->
             of = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             of += [one.name for one in node.names] if isinstance(node, ast.Import) else []
             assert not [one for one in of if one.startswith("hetplan") and one not in ("hetplan", "hetplan.extend")]
+
+
+@pytest.mark.slow
+def test_it_builds_with_its_files_and_its_entry_points(tmp_path: Path) -> None:
+    code = f"import hatchling.build as b; print(b.build_wheel({str(tmp_path)!r}))"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=FOLDER, capture_output=True, text=True, check=True)
+    with zipfile.ZipFile(tmp_path / ran.stdout.split()[-1]) as wheel:
+        assert {f"{name}.py" for name in MODULES} <= set(wheel.namelist())
+        (said,) = [name for name in wheel.namelist() if name.endswith("entry_points.txt")]
+        points = configparser.ConfigParser()
+        points.read_string(wheel.read(said).decode())
+    assert {group: dict(points[group]) for group in points.sections()} == BROUGHT
 
 
 def test_a_question_is_answered_simulated_and_verified(wish: Files) -> None:
