@@ -27,7 +27,7 @@ import hetplan
 from hetplan.drawing.page import PAGE_STYLE
 
 ROOT = Path(__file__).resolve().parents[1]
-MODULES = ("hetplan", "hetplan.search", "hetplan.studies.whatif", "hetplan.testing", "hetplan.errors")
+MODULES = ("hetplan", "hetplan.extend", "hetplan.search", "hetplan.studies.whatif", "hetplan.testing", "hetplan.errors")
 """What programs may rely on: `__all__` of these."""
 STYLE = PAGE_STYLE + (
     ".hp nav{display:flex;flex-wrap:wrap;gap:4px 14px;font-size:.9rem;padding:10px 16px}"

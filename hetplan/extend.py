@@ -1,4 +1,6 @@
-"""What a package needs that adds formulations or engines to hetplan: all that it may import beside `hetplan` itself.
+"""What a package needs that adds to hetplan: all that it may import beside `hetplan` itself.
+
+`examples/extend/` has a small package with a question, a solver, a dispatch policy and a target.
 
 A formulation is a named way to solve a problem. An entry point of the group ``hetplan.formulations`` names it
 ``PROBLEM/NAME`` and points to its `Formulation`: its options, and a function that decides. The problem does the rest:
@@ -35,6 +37,12 @@ what it is for        names
 ====================  ==========================================================================================
 every problem         `Formulation` `Options` `Size`; `Ask` `Answer` `Limits` `Status`; `Draft` `Infeasible` `Reported`;
                       `Inputs` `Request` `Application` `Tools`; `choose`, `pose` and `Asking` to try one by hand
+a question            `read_request` reads SLO and state, `Request.choices` each way to run a model (`Choice`). A
+                      `Builder` makes a program (`Milp`) of variables and rows; `rent` adds machines, money and limits
+                      for an `Expression` of what it `Uses`. An `Elastic` row may give way; `explain_infeasible` says
+                      which. `plan_to_simulate` and `confirm_in_simulation` try a `Draft` within an `ErrorBudget`. It
+                      has `Worker`, `Route`, `SharesDispatch`, `Promise`. `Bounding` proves a `Claim` of a `Plan` again;
+                      a check returns each `Violation`
 pools                 decides by (`Pool`, `Ask`), with `PoolOptions` or `SearchOptions`, a `Chosen`: a `Rated` pool from
                       `rate_at` or `rated_by`; `Configurations` are those that `list_affordable` lists
 variants              decides by (`Snapshot`, `Ask`), with `VariantsOptions`, by `plan_instances`: so many of each of
@@ -44,11 +52,15 @@ policies              decides by (what is asked, `Bench`), with `PolicyOptions`,
 pipelines             decides by (`Pipelines`, `Ask`), with `PipelineOptions`, a `SolvedPipelines`: servers per
                       configuration of a `PipelineTree` and shares of its `prefixes`; `Formulation.narrow` may leave
                       configurations out before
-engines               `Solver` is what one is, `solver` finds one by name. `CatalogEngine` asks a `CatalogSearch` for
-                      candidates of a `Catalog`, `BlackBoxEngine` a `BlackBoxSearch` for plans of a `BlackBox`
+engines               `Solver` is what one is, `solver` finds one by name. `MilpEngine` is the ancestor of those for
+                      programs; it returns a `SolverResult` with `SolverStatus` and `Stop`. `CatalogEngine` asks a
+                      `CatalogSearch` for candidates of a `Catalog`, `BlackBoxEngine` a `BlackBoxSearch` for plans of a
+                      `BlackBox`
 measuring             `measuring` makes an evaluator of a callable, by `Profiler`, `Setup` and a `StopRule`
 simulation            `autoscale` with `Replanning` and `OfflineWork` and `next_state`; `allowable_rates` of pools,
                       `simulate_policy`, `simulate_holding`
+a target              `Target` is what one is: made from a `Setting`, it runs each `Unit`, tells of each `SeenUnit` its
+                      `Endpoint` and `UnitHealth`, and raises `TargetFailed`
 ====================  ==========================================================================================
 
 Names load on first use.
@@ -73,21 +85,30 @@ if TYPE_CHECKING:
         VariantState,
         get_variant,
     )
+    from hetplan.executor.target import Setting, Target, TargetFailed, UnitHealth
+    from hetplan.executor.units import Endpoint, Unit
+    from hetplan.executor.units import Seen as SeenUnit
     from hetplan.measure.evaluator_profiler import Profiler, Setup, measuring
     from hetplan.measure.sampling import Rule as StopRule
     from hetplan.measure.sampling import Seen as SeenSamples
     from hetplan.measure.sampling import false_stops
-    from hetplan.planner.answer import Answer, Limits, Status
+    from hetplan.planner.answer import Answer, Limits, Status, Stop
     from hetplan.planner.ask import Asking
+    from hetplan.planner.certify import Bounding
+    from hetplan.planner.choices import Choice
     from hetplan.planner.contract import Ask, Solver
     from hetplan.planner.draft import Draft, Infeasible, Reported
+    from hetplan.planner.elastic import explain as explain_infeasible
     from hetplan.planner.forms.black_box import BlackBox, Measured, Past, Verdict
     from hetplan.planner.forms.catalog import Catalog
     from hetplan.planner.forms.milp import Builder, Milp
     from hetplan.planner.forms.packing import Items, Packing
+    from hetplan.planner.forms.program import Elastic
     from hetplan.planner.forms.queue_process import Late, QueuePolicy, QueueProcess
     from hetplan.planner.next_state import COUNTERS, next_state
-    from hetplan.planner.request import Application, Request
+    from hetplan.planner.program import Expression, Uses, rent
+    from hetplan.planner.request import Application, Request, read_request
+    from hetplan.planner.sizing import ErrorBudget
     from hetplan.planner.terms import Formulation, Options, Size, Tools
     from hetplan.problems.compound.form import Sought
     from hetplan.problems.compound.form import packing as packing_form
@@ -139,11 +160,16 @@ if TYPE_CHECKING:
     from hetplan.problems.pool.program import rates_of
     from hetplan.problems.pool.rates import Chosen, Rated, flows, rate_at, rated_by
     from hetplan.problems.pool.search import search_pools
+    from hetplan.problems.simulated import plan_to_simulate
+    from hetplan.problems.simulated import play_until_clear as confirm_in_simulation
+    from hetplan.problems.simulated import with_shown as with_simulated_promises
     from hetplan.problems.variants.form import Room, capacity_rooms
     from hetplan.problems.variants.instances import plan_instances
     from hetplan.problems.variants.options import VariantsOptions
     from hetplan.problems.variants.wish import Snapshot
     from hetplan.profiles.inputs import Inputs
+    from hetplan.profiles.plan import Claim, Plan, Promise, Route, SharesDispatch
+    from hetplan.profiles.workers import Worker
     from hetplan.simulator.autoscale import OfflineWork, autoscale
     from hetplan.simulator.holding import simulate_holding
     from hetplan.simulator.policy import PolicyRun, simulate_policy
@@ -153,8 +179,12 @@ if TYPE_CHECKING:
     from hetplan.simulator.pool_allowable import Search as RateSearch
     from hetplan.solvers.catalog import CatalogEngine, CatalogSearch
     from hetplan.solvers.gaussian_process import LightProcess, expected_improvement
+    from hetplan.solvers.milp_engine import Found as SolverResult
+    from hetplan.solvers.milp_engine import MilpEngine
+    from hetplan.solvers.milp_engine import Word as SolverStatus
     from hetplan.solvers.search import BlackBoxEngine, BlackBoxSearch, Cmbo, StructCi
     from hetplan.solvers.search_beliefs import MakeProcess
+    from hetplan.verifier.report import Violation
 
 __all__ = [
     "COUNTERS",
@@ -168,17 +198,24 @@ __all__ = [
     "BlackBox",
     "BlackBoxEngine",
     "BlackBoxSearch",
+    "Bounding",
     "Builder",
     "Catalog",
     "CatalogEngine",
     "CatalogSearch",
+    "Choice",
     "Chosen",
+    "Claim",
     "Cmbo",
     "CompoundOptions",
     "CompoundQuery",
     "CompoundWay",
     "Configurations",
     "Draft",
+    "Elastic",
+    "Endpoint",
+    "ErrorBudget",
+    "Expression",
     "Formulation",
     "Group",
     "Infeasible",
@@ -190,6 +227,7 @@ __all__ = [
     "MakeProcess",
     "Measured",
     "Milp",
+    "MilpEngine",
     "OfflineWork",
     "OnMachine",
     "Options",
@@ -202,6 +240,7 @@ __all__ = [
     "PipelineTask",
     "PipelineTree",
     "Pipelines",
+    "Plan",
     "PolicyModels",
     "PolicyOptions",
     "PolicyRun",
@@ -210,6 +249,7 @@ __all__ = [
     "PoolOptions",
     "ProfiledVariant",
     "Profiler",
+    "Promise",
     "QueuePolicy",
     "QueueProcess",
     "RamsisOptions",
@@ -219,27 +259,41 @@ __all__ = [
     "Reported",
     "Request",
     "Room",
+    "Route",
     "SearchOptions",
     "SeenSamples",
+    "SeenUnit",
+    "Setting",
     "Setup",
+    "SharesDispatch",
     "SimulatedPool",
     "Size",
     "Snapshot",
     "SolvedPipelines",
     "SolvedPolicy",
     "Solver",
+    "SolverResult",
+    "SolverStatus",
     "Sought",
     "Status",
+    "Stop",
     "StopRule",
     "StructCi",
+    "Target",
+    "TargetFailed",
     "Tier",
     "Tools",
+    "Unit",
+    "UnitHealth",
+    "Uses",
     "VariantMachine",
     "VariantQuery",
     "VariantSnapshot",
     "VariantState",
     "VariantsOptions",
     "Verdict",
+    "Violation",
+    "Worker",
     "add_groups",
     "add_servers",
     "allowable_rates",
@@ -252,9 +306,11 @@ __all__ = [
     "climb_goals",
     "config_form",
     "configurations",
+    "confirm_in_simulation",
     "eq15_numbers",
     "estimate_rates",
     "expected_improvement",
+    "explain_infeasible",
     "false_stops",
     "flows",
     "found_ways",
@@ -271,11 +327,14 @@ __all__ = [
     "partly_served",
     "plan_instances",
     "plan_rule",
+    "plan_to_simulate",
     "pose",
     "prefixes",
     "rate_at",
     "rated_by",
     "rates_of",
+    "read_request",
+    "rent",
     "route_servers",
     "search_pools",
     "serves_all_classes",
@@ -284,6 +343,7 @@ __all__ = [
     "solver",
     "unbounded_claim",
     "with_estimate",
+    "with_simulated_promises",
     "without_dominated",
 ]
 
@@ -293,19 +353,27 @@ _NAMES = {
     "dispatch.replanning": "Replanning",
     "dispatch.variants": "Machine:VariantMachine OnMachine ProfiledVariant VariantQuery "
     "VariantSnapshot VariantState get_variant",
+    "executor.target": "Setting Target TargetFailed UnitHealth",
+    "executor.units": "Endpoint Seen:SeenUnit Unit",
     "measure.evaluator_profiler": "Profiler Setup measuring",
     "measure.sampling": "Rule:StopRule Seen:SeenSamples false_stops",
-    "planner.answer": "Answer Limits Status",
+    "planner.answer": "Answer Limits Status Stop",
     "planner.ask": "Asking",
+    "planner.certify": "Bounding",
+    "planner.choices": "Choice",
     "planner.contract": "Ask Solver",
     "planner.draft": "Draft Infeasible Reported",
+    "planner.elastic": "explain:explain_infeasible",
     "planner.forms.black_box": "BlackBox Measured Verdict Past",
     "planner.forms.catalog": "Catalog",
     "planner.forms.milp": "Builder Milp",
     "planner.forms.packing": "Items Packing",
+    "planner.forms.program": "Elastic",
     "planner.forms.queue_process": "Late QueuePolicy QueueProcess",
     "planner.next_state": "COUNTERS next_state",
-    "planner.request": "Request Application",
+    "planner.program": "Expression Uses rent",
+    "planner.request": "Request Application read_request",
+    "planner.sizing": "ErrorBudget",
     "planner.terms": "Formulation Options Size Tools",
     "problems.compound.form": "Sought packing:packing_form",
     "problems.compound.found": "found_ways",
@@ -332,11 +400,14 @@ _NAMES = {
     "problems.pool.program": "rates_of",
     "problems.pool.rates": "Chosen Rated flows rate_at rated_by",
     "problems.pool.search": "search_pools",
+    "problems.simulated": "plan_to_simulate play_until_clear:confirm_in_simulation with_shown:with_simulated_promises",
     "problems.variants.form": "Room capacity_rooms",
     "problems.variants.instances": "plan_instances",
     "problems.variants.options": "VariantsOptions",
     "problems.variants.wish": "Snapshot",
     "profiles.inputs": "Inputs",
+    "profiles.plan": "Claim Plan Promise Route SharesDispatch",
+    "profiles.workers": "Worker",
     "simulator.autoscale": "OfflineWork autoscale",
     "simulator.holding": "simulate_holding",
     "simulator.policy": "PolicyRun simulate_policy",
@@ -344,8 +415,10 @@ _NAMES = {
     "simulator.pool_allowable": "AllowableRate Search:RateSearch allowable_rates",
     "solvers.catalog": "CatalogEngine CatalogSearch",
     "solvers.gaussian_process": "LightProcess expected_improvement",
+    "solvers.milp_engine": "MilpEngine Found:SolverResult Word:SolverStatus",
     "solvers.search": "BlackBoxEngine BlackBoxSearch Cmbo StructCi",
     "solvers.search_beliefs": "MakeProcess",
+    "verifier.report": "Violation",
 }
 """Module -> what it hands in; ``NAME:OTHER`` is called OTHER here."""
 _WHERE = {one.split(":")[-1]: (module, one.split(":")[0]) for module, names in _NAMES.items() for one in names.split()}

@@ -134,7 +134,10 @@ TOOLS = {
         "simulate_policy": "hetplan.simulator.policy:simulate_policy",
     },
 }
-"""Question -> what it is handed because it may not import it; "simulate" and "evaluate" have fields of their own."""
+"""Question -> what it is handed because it may not import it; "simulate" and "evaluate" have fields of their own.
+
+A question of another package is handed the simulator.
+"""
 
 KERNELS = {
     "simulation": "hetplan.simulator.simulation:compile_kernels",
@@ -276,7 +279,7 @@ def tools_of(question: str, given: Tools | None = None, stop: threading.Event | 
     """
     from hetplan.planner.terms import Tools
 
-    own = {name: _on_first_call(where, stop) for name, where in TOOLS.get(question, {}).items()}
+    own = {name: _on_first_call(where, stop) for name, where in TOOLS.get(question, {"simulate": SIMULATE}).items()}
     given = given or Tools()
     simulate, evaluate = own.pop("simulate", None), own.pop("evaluate", None)
     simulate, extra = given.simulate or simulate, {**own, **given.extra}
