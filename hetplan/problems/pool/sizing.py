@@ -336,7 +336,7 @@ class _Trial:
             place(rated.lam * estimated_use(self.pool, rated)) if good is None else min((good + bad) // 2, good + AHEAD)
         )
         for _ in range(MOST_NARROWED):
-            if good is not None and bad - good <= 1 or not self.left:
+            if (good is not None and bad - good <= 1) or not self.left:
                 break
             if self.at(rated, base * (1.0 + WIDTH) ** at).worst <= FULL:
                 good = at
