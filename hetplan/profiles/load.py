@@ -29,6 +29,7 @@ from hetplan.profiles.references import References
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.tables import STATISTICS, Table
 from hetplan.profiles.validate import collector_at_rest
+from hetplan.profiles.yaml_text import with_lines
 
 if TYPE_CHECKING:
     from hetplan.profiles.state import State
@@ -130,7 +131,7 @@ def _load_inputs(
         except InputError as error:
             faults += error.faults
     if faults or profile.model is None or read_slo.model is None:
-        raise InputError(dict.fromkeys(faults))
+        raise InputError(with_lines(dict.fromkeys(faults)))
     read_slo.model, in_order = in_one_order(read_slo.model), profile.in_order
     warnings += [*profile.suspicions, *suspicious_slo(read_slo.model)]
     if any(offer.currency != read_slo.model.limits.currency for offer in in_order.offers.values()):

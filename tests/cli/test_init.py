@@ -249,15 +249,5 @@ def test_an_example_that_is_not_shipped_is_answered_by_those_that_are(run: Calla
     assert not (tmp_path / "mine").exists()
 
 
-def test_yaml_that_could_not_be_read_again_is_not_written(
-    run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "ruamel.yaml", None)
-    ran = run("init", *SAID, "--yaml", "-o", str(tmp_path / "mine"))
-    assert ran.code == 2
-    assert "pip install 'hetplan[yaml]'" in ran.err
-    assert not (tmp_path / "mine").exists()
-
-
 def test_a_price_may_begin_with_its_point() -> None:
     assert read_machine("t4=.5:3").price == "0.5"
