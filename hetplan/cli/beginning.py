@@ -393,10 +393,11 @@ def _text_demand(said: Said, rates: Table | None) -> tuple[dict[str, Any], dict[
     return {**demand, "mix": mix}, horizon, found
 
 
-def _latency(said: Said) -> list[dict[str, Any]]:
+def _latency(said: Said) -> dict[str, Any]:
     from hetplan.profiles.plain_data import whole_if_it_is
+    from hetplan.profiles.slo import LatencyTarget
 
-    return [{"of": of, "percentile": whole_if_it_is(at), "max_ms": whole_if_it_is(ms)} for of, at, ms in said.limits]
+    return {LatencyTarget(of, at, ms).key: whole_if_it_is(ms) for of, at, ms in said.limits}
 
 
 def _prices(said: Said, known: Profile) -> dict[str, Any] | None:
@@ -456,8 +457,10 @@ def _of_settings(said: Said, path: Path) -> Made:
     if horizon:
         remedy = "Use --rate in place of --rates."
         raise InputError.one(file="--rates", why="one rate: settings are not planned over time", remedy=remedy)
+    from hetplan.profiles.slo import LatencyTarget
+
     percentile, max_ms = _limit(said)
-    wish: dict[str, Any] = {"latency": [{"percentile": percentile, "max_ms": max_ms}], "demand": demand}
+    wish: dict[str, Any] = {"latency": {LatencyTarget("response", percentile, max_ms).key: max_ms}, "demand": demand}
     if said.quality is not None:
         wish["quality"] = {"min": said.quality}
     app = as_id(said.app or said.model or "app")

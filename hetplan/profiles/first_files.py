@@ -21,6 +21,7 @@ from hetplan.errors import Fault, InputError
 from hetplan.profiles.plain_data import whole_if_it_is
 from hetplan.profiles.read_json import format_of
 from hetplan.profiles.read_text import read_text
+from hetplan.profiles.slo import LatencyTarget
 
 __all__ = [
     "MOST_SERVERS",
@@ -320,9 +321,7 @@ def first_files(said: Answers) -> tuple[dict[str, Any], dict[str, Any], list[str
     runs = {"pipeline": app} if said.steps else {"task": app} if said.workers else {"variants": models}
     wish: dict[str, Any] = {
         "runs": runs,
-        "latency": [
-            {"of": "response", "percentile": whole_if_it_is(said.percentile), "max_ms": whole_if_it_is(said.max_ms)}
-        ],
+        "latency": {LatencyTarget("response", said.percentile, said.max_ms).key: whole_if_it_is(said.max_ms)},
         "demand": dict(said.demand),
     }
     if said.least_quality is not None:
@@ -477,6 +476,6 @@ def comments_on(document: Mapping[str, Any], assumed: Sequence[str]) -> dict[tup
         ("limits",): "what may be spent, at most",
     }
     for name in document.get("apps", {}):
-        found["apps", name, "latency"] = "so many percent of the queries are answered within max_ms"
+        found["apps", name, "latency"] = "p99_ms: 99% of the queries are answered within so many ms"
         found["apps", name, "demand"] = "queries per second, and how they come"
     return found

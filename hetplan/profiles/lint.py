@@ -277,7 +277,7 @@ def _written(point: Mapping[str, float]) -> str:
 
 def _reachable(profile: Profile, name: str, app: App, runs: list[tuple[str, Run]]) -> Iterator[Finding]:
     """A response limit that nothing can meet, or that everything meets a thousandfold."""
-    limits = [target.max_ms for target in app.latency if target.of == "response"]
+    limits = [target.max_ms for target in app.targets if target.of == "response"]
     tables = [profile.tables[run.latency] for _, run in runs if run.latency is not None]
     cells = [cell for table in tables for cell in _known_cells(table)]
     if not limits or not cells:

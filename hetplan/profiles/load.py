@@ -425,9 +425,8 @@ def suspicious_slo(slo: Slo) -> Iterator[Suspicion]:
     if slo.horizon.period_s < 1:
         yield ("W-unit", "horizon.period_s", f"{slo.horizon.period_s:g} s is a short period: are these hours or days?")
     for name, app in slo.apps.items():
-        for number, target in enumerate(app.latency):
-            at = f"apps.{name}.latency[{number}].max_ms"
-            yield from _unusual(_LATENCY, target.max_ms, at, "max_ms")
+        for key, max_ms in app.latency.items():
+            yield from _unusual(_LATENCY, max_ms, f"apps.{name}.latency.{key}", key)
         for network_ms in (app.network_ms_per_hop, app.network_ms_once):
             yield from _unusual(_Usual(0.0, 1e4, "", "is this microseconds?"), network_ms, f"apps.{name}", "")
         for stated in _rates(app.demand.rate_qps, app.demand.history_qps):

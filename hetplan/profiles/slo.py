@@ -5,10 +5,15 @@ It holds only the wish: how to answer it (formulation, solver, search budget) go
 
 from __future__ import annotations
 
+import json
 import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, Strict, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, Strict, model_validator
 
 from hetplan.profiles.fields import (
     Amount,
@@ -33,13 +38,11 @@ if TYPE_CHECKING:
     from hetplan.profiles.slo_sections import Device as _Device
     from hetplan.profiles.slo_sections import QualityTarget as _QualityTarget
     from hetplan.profiles.slo_sections import TraceRef as _TraceRef
-    from hetplan.profiles.slo_sections import Violations as _Violations
 else:
     _OfferLimit = Annotated[Any, Later("hetplan.profiles.fleet_fields:OfferLimit")]
     _Candidate = Annotated[Any, Later("hetplan.profiles.slo_sections:Candidate")]
     _Device = Annotated[Any, Later("hetplan.profiles.slo_sections:Device")]
     _QualityTarget = Annotated[Any, Later("hetplan.profiles.slo_sections:QualityTarget")]
-    _Violations = Annotated[Any, Later("hetplan.profiles.slo_sections:Violations")]
     _TraceRef = Annotated[Any, Later("hetplan.profiles.slo_sections:TraceRef")]
 
 __all__ = [
@@ -48,6 +51,7 @@ __all__ = [
     "Change",
     "Demand",
     "Horizon",
+    "LatencyLimits",
     "LatencyTarget",
     "Mix",
     "Objective",
@@ -160,29 +164,82 @@ class Runs(Model):
         return self
 
 
-def _as_plans_write_it(value: float) -> float:
-    return float(f"{value:.12g}")
+_LIMIT = re.compile(r"(?:(ttft|tpot)_)?p(\d+(?:\.\d+)?)_ms\Z")
+_TIMES = ("response", "ttft", "tpot")
 
 
-class LatencyTarget(Model):
-    """At this percentile, no more than this.
+@dataclass(frozen=True)
+class LatencyTarget:
+    """At this percentile, no more than this, of the response time, of the first token or of the time per token."""
 
-    A percentile names its limit in plans, which carry 12 digits: what is stated with more counts to so many everywhere.
-    """
+    of: str
+    percentile: float
+    max_ms: float
 
-    of: Literal["response", "ttft", "tpot"] = "response"
-    percentile: Annotated[Real, AfterValidator(_as_plans_write_it)] = Field(gt=0, le=100)
-    max_ms: PositiveAmount
+    @property
+    def key(self) -> str:
+        """Its name in the file.
 
-    @model_validator(mode="after")
-    def _units(self) -> LatencyTarget:
-        if self.percentile < 1:
-            remedy = f"Write {self.percentile * 100:g} for the {self.percentile:g} quantile."
-            raise wrong("a percentile is a number up to 100", remedy, at=("percentile",))
-        if not 0.001 <= self.max_ms <= 3_600_000:
-            seconds = "; if these are seconds, write milliseconds" if self.max_ms < 1 else ""
-            raise wrong("a latency limit between 0.001 ms and an hour", f"Check the unit{seconds}.", at=("max_ms",))
-        return self
+        >>> LatencyTarget("ttft", 95.0, 600.0).key, LatencyTarget("response", 99.9, 60.0).key
+        ('ttft_p95_ms', 'p99.9_ms')
+        """
+        return f"{'' if self.of == 'response' else f'{self.of}_'}p{self.percentile:.12g}_ms"
+
+
+def _limit_name(key: str) -> str:
+    """The name of a latency limit; an error where it names none, or writes its percentile in another way."""
+    matched = _LIMIT.match(key)
+    if matched is None:
+        raise wrong("a limit is named by its percentile", "Write for instance p99_ms, ttft_p95_ms or tpot_p95_ms.")
+    target = LatencyTarget(matched[1] or "response", float(matched[2]), 0.0)
+    if not 1 <= target.percentile <= 100:
+        percent = target.percentile * 100 if target.percentile else 99
+        remedy = f"Write {replace(target, percentile=percent).key}." if percent <= 100 else "Write for instance p99_ms."
+        raise wrong("a percentile is a number from 1 to 100", remedy)
+    if key != target.key:
+        raise wrong("a percentile is written without zeros at its ends, in 12 digits at most", f"Write {target.key}.")
+    return key
+
+
+def _limit_ms(value: float) -> float:
+    if not 0.001 <= value <= 3_600_000:
+        seconds = "; if these are seconds, write milliseconds" if value < 1 else ""
+        raise wrong("a latency limit between 0.001 ms and an hour", f"Check the unit{seconds}.")
+    return value
+
+
+def _limits_by_name(value: object) -> object:
+    if isinstance(value, list | tuple):
+        said = ", ".join(map(_limit_in_new_form, value))
+        known = bool(said) and "?" not in said
+        raise wrong("limits by name", "Write {" + (said if known else '"p99_ms": 60') + "}.")
+    return value
+
+
+def _limit_in_new_form(old: object) -> str:
+    if not isinstance(old, Mapping) or not isinstance(old.get("percentile"), int | float):
+        return "?"
+    name = LatencyTarget(str(old.get("of", "response")), float(old["percentile"]), 0.0).key
+    return f'"{name}": {json.dumps(old.get("max_ms", 60))}'
+
+
+LatencyLimits = Annotated[
+    dict[
+        Annotated[str, Strict(), AfterValidator(_limit_name), Field(json_schema_extra={"pattern": _LIMIT.pattern})],
+        Annotated[PositiveAmount, AfterValidator(_limit_ms)],
+    ],
+    BeforeValidator(_limits_by_name),
+]
+
+
+@cache
+def _targets(limits: tuple[tuple[str, float], ...]) -> tuple[LatencyTarget, ...]:
+    found = []
+    for key, max_ms in limits:
+        matched = _LIMIT.match(key)
+        assert matched is not None
+        found.append(LatencyTarget(matched[1] or "response", float(matched[2]), max_ms))
+    return tuple(sorted(found, key=lambda one: (_TIMES.index(one.of), one.percentile)))
 
 
 class RateRange(Model):
@@ -301,9 +358,8 @@ class App(Model):
 
     question: Id | None = Field(default=None, description="the question that plans it, as a part of a fleet")
     runs: Runs | None = None
-    latency: tuple[LatencyTarget, ...] = ()
+    latency: LatencyLimits = Field(default_factory=dict, description="p99_ms, ttft_p95_ms, tpot_p95_ms and so on")
     quality: _QualityTarget | None = None
-    violations: _Violations | None = None
     goodput: Fraction | None = Field(default=None, description="least share of requests within all limits at once")
     weight: Amount | None = None
     late: Annotated[str, AfterValidator(_late)] | None = None
@@ -322,19 +378,12 @@ class App(Model):
     def _agrees(self) -> App:
         if (self.runs is None) == (not self.candidates):
             raise wrong("what it runs, or candidate plans", 'Add "runs": {"variants": ["..."]} (or keep one of them).')
-        targets = [(target.of, target.percentile) for target in self.latency]
-        for number, target in enumerate(targets):
-            if target in targets[:number]:
-                raise wrong("a second limit on the same percentile", "Keep one.", at=("latency", number))
-        promised = [percentile for of, percentile in targets if of == "response"]
-        if self.violations is not None and promised:
-            allowed = self.violations.max
-            if not any(abs((100 - percentile) / 100 - allowed) < 1e-9 for percentile in promised):
-                agreeing = (100 - max(promised)) / 100
-                why = f"percentile {max(promised):g} and violations {allowed:g} contradict one another"
-                remedy = f'Write "max": {agreeing:g} (or percentile {100 * (1 - allowed):g}), or drop one of them.'
-                raise wrong(why, remedy, at=("violations", "max"))
         return self
+
+    @property
+    def targets(self) -> tuple[LatencyTarget, ...]:
+        """The limits on latency in one order: of responses, first tokens and times per token, the percentile rising."""
+        return _targets(tuple(self.latency.items()))
 
 
 class Slo(Model):

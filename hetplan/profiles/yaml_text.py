@@ -1,9 +1,9 @@
 """YAML as another way to write the same documents: read as JSON would be, written with comments, edited with them kept.
 
 A YAML file says what a JSON file can say and no more: objects, lists, texts, numbers, true, false and null, read by the
-rules of JSON (``2024-01-01`` is a text). Tags of other kinds, anchors and several documents are refused, as is a key that
-is there twice, and a word without quotes that older YAML reads as true or false (``on``, ``yes``, ``n``): two readers
-would differ on it. So a document has the same digest in both.
+rules of JSON (``2024-01-01`` is a text). Tags of other kinds, anchors and several documents are refused, as is a key
+that is there twice, and a word without quotes that older YAML reads as true or false (``on``, ``yes``, ``n``): two
+readers would differ on it. So a document has the same digest in both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Steps = tuple[str | int, ...]
 _KNOWN = {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "seq", "map", "timestamp")}
 _KNOWN |= {"tag:yaml.org,2002:merge", "tag:yaml.org,2002:value"}
 _WORDS = {"null": None, "~": None, "": None, "true": True, "false": False}
-_BOOLEANS = frozenset("y n yes no on off true false".split())
+_BOOLEANS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false"])
 """What YAML 1.1 reads as true or false, in small letters, with a first capital or in capitals."""
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]*)\Z")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?\Z")
@@ -43,8 +43,11 @@ def is_yaml(name: object) -> bool:
     return str(name).lower().endswith((".yaml", ".yml"))
 
 
-def read_yaml(text: str, *, file: str) -> Any:
-    """The document of a YAML text; InputError names the line of what is no plain data."""
+def read_yaml(text: str, *, file: str, is_own: bool = True) -> Any:
+    """The document of a YAML text; InputError names the line of what is no plain data.
+
+    A file of another tool (not `is_own`) may have words in it that YAML 1.1 reads as true or false.
+    """
     from ruamel.yaml.error import YAMLError
 
     try:
@@ -60,6 +63,8 @@ def read_yaml(text: str, *, file: str) -> Any:
     if node is None:
         remedy = "Start with format: hetplan/profile/1.0; `hetplan check --schema` says what may be there."
         raise InputError.one(file=file, why="an object; the file is empty", remedy=remedy)
+    if is_own:
+        _refuse_booleans(node, (), file)
     return _value(node, (), file, set())
 
 
@@ -135,7 +140,6 @@ def _value(node: Any, steps: Steps, file: str, seen: set[int]) -> Any:
     for key, value in node.value:
         if key.id != "scalar":
             _refuse(key, steps, file, "keys that are texts", "Write a name before the colon.")
-        _check_boolean(key, (*steps, key.value), file)
         if key.value in found:
             _refuse(key, (*steps, key.value), file, "every key once per object; this one is there twice",
                     "Remove or rename one of the two.")  # fmt: skip
@@ -149,7 +153,6 @@ def _scalar(node: Any, steps: Steps, file: str) -> Any:
         return text
     if text in _WORDS:
         return _WORDS[text]
-    _check_boolean(node, steps, file)
     if _WHOLE.match(text) and len(text) < 300:
         return int(text)
     if _NUMBER.match(text):
@@ -160,12 +163,23 @@ def _scalar(node: Any, steps: Steps, file: str) -> Any:
     return text
 
 
-def _check_boolean(node: Any, steps: Steps, file: str) -> None:
-    """Refuse a word that some readers take for true or false, and this one for a text."""
+def _refuse_booleans(node: Any, steps: Steps, file: str) -> None:
+    """Refuse the first word that some readers take for true or false, and this one for a text."""
+    if node.id != "scalar":
+        pairs = node.value if node.id == "mapping" else [(None, one) for one in node.value]
+        for place, (key, value) in enumerate(pairs):
+            inside = (*steps, place if key is None else str(key.value))
+            if key is not None and key.id == "scalar":
+                _refuse_booleans(key, inside, file)
+            if len(steps) < MOST_LEVELS and value.anchor is None:
+                _refuse_booleans(value, inside, file)
+        return
     text: str = node.value
-    if node.style is None and text.lower() in _BOOLEANS and text in (text.lower(), text.capitalize(), text.upper()):
-        way = f" or {text.lower()}" if text.lower() in _WORDS else ""
-        _refuse(node, steps, file, f"text in quotes; older YAML reads {text} as true or false", f'Write "{text}"{way}.')
+    word = text.lower()
+    known = text in _WORDS and steps and steps[-1] != text
+    if node.style is None and word in _BOOLEANS and not known and text in (word, text.capitalize(), text.upper()):
+        remedy = f'Write "{text}"' + (f" or {word}." if word in _WORDS else ".")
+        _refuse(node, steps, file, f"text in quotes; older YAML reads {text} as true or false", remedy)
 
 
 def _refuse(node: Any, steps: Steps, file: str, why: str, remedy: str) -> NoReturn:
@@ -258,4 +272,5 @@ def _flow(value: Any) -> str:
 
 
 def _key(key: str) -> str:
-    return key if _PLAIN.match(key) and key.lower() not in _BOOLEANS | _WORDS.keys() else json.dumps(key, ensure_ascii=False)
+    is_plain = _PLAIN.match(key) and key.lower() not in _BOOLEANS | _WORDS.keys()
+    return key if is_plain else json.dumps(key, ensure_ascii=False)

@@ -42,7 +42,7 @@ SLO: Json = {
     "apps": {
         "calls": {
             "runs": {"pipeline": "voice"},
-            "latency": [{"percentile": 99, "max_ms": 600}],
+            "latency": {"p99_ms": 600},
             "demand": {"rate_qps": 120},
             "quality": {"min": 0.7},
         }

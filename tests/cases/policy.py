@@ -174,7 +174,7 @@ def files(
         "apps": {
             "a": {
                 "runs": {"task": "see"},
-                "latency": [{"percentile": percentile, "max_ms": slo_ms}],
+                "latency": {f"p{percentile:g}_ms": slo_ms},
                 "balancing": "round_robin",
                 "demand": {"rate_qps": rate_qps},
                 **app,

@@ -30,7 +30,7 @@ def random_fleet(seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
     }
     app: dict[str, Any] = {
         "runs": {"variants": ["v"]},
-        "latency": [{"percentile": 99, "max_ms": round(rng.uniform(60, 200), 1)}],
+        "latency": {"p99_ms": round(rng.uniform(60, 200), 1)},
     }
     slo: dict[str, Any] = {"format": "hetplan/slo/1.0", "apps": {"app": app}}
     if rng.random() < 0.4:

@@ -87,7 +87,7 @@ def test_a_table_names_models_qualities_and_prices(run: Callable[..., Any], tmp_
     assert profile["tables"]["large-t4"]["p99"] == [11, 55]
     assert profile["offers"]["t4"]["price_per_hour"] == "0.526"
     slo = json.loads((tmp_path / "slo.json").read_text())
-    assert slo["apps"]["app"]["latency"] == [{"of": "response", "percentile": 95, "max_ms": 80}]
+    assert slo["apps"]["app"]["latency"] == {"p95_ms": 80}
     plan = hp.solve(tmp_path / "profile.json", tmp_path / "slo.json").require()
     assert {load.variant for worker in plan.workers for load in worker.loads} == {"large"}
 

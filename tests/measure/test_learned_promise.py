@@ -26,7 +26,7 @@ SLO: dict[str, Any] = {
     "apps": {
         "rank": {
             "runs": {"variants": ["v"]},
-            "latency": [{"percentile": 90, "max_ms": 150}],
+            "latency": {"p90_ms": 150},
             "demand": {"rate_qps": 40, "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}},
             "network_ms_per_hop": 1,
         }

@@ -33,7 +33,8 @@ __all__ = [
 
 REFUSED = {
     **refused(
-        "change.slack", "change.slack_qps", "change.load_weight_per_s", "horizon.period_s", "apps.*.latency.*.of",
+        "change.slack", "change.slack_qps", "change.load_weight_per_s", "horizon.period_s", "apps.*.latency.ttft_p*_ms",
+        "apps.*.latency.tpot_p*_ms",
         "apps.*.balancing", "apps.*.goodput", "apps.*.demand.series",
     ),
     "limits.moves": ("compound plans do not keep this limit", "Leave it out."),

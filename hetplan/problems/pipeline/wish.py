@@ -32,7 +32,8 @@ __all__ = ["REFUSED", "Wish", "order_of", "read_wish"]
 REFUSED = {
     **refused(
         "limits.capacity", "limits.survive.hosts", "limits.survive.zones", "change.load_weight_per_s",
-        "horizon.period_s", "horizon.periods", "apps.*.latency.*.of", "apps.*.goodput", "apps.*.lifetime_s",
+        "horizon.period_s", "horizon.periods", "apps.*.latency.ttft_p*_ms",
+        "apps.*.latency.tpot_p*_ms", "apps.*.goodput", "apps.*.lifetime_s",
         "apps.*.deadline_s", "apps.*.device", "apps.*.candidates", "apps.*.demand.series", "apps.*.demand.streams",
     ),
     "change.slack": ("pipelines keep room by headroom", "Set option headroom instead."),
@@ -218,7 +219,7 @@ class _Reader:
             self.faults.in_slo(
                 f"$.apps.{self.app.id}.network_ms_per_hop",
                 f"the network alone takes {slo - left:g} ms of the limit of {slo:g} ms",
-                "Raise latency max_ms above it.",
+                f"Raise latency.{self.app.strictest.key} above it.",
                 value=self.app.hop_ms,
             )
         return left / self.options.slo_divisor

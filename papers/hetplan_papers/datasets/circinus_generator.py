@@ -181,7 +181,7 @@ class SyntheticQuery:
         ]
         return {
             "runs": {"pipeline": self.app.name.lower()},
-            "latency": [{"percentile": 50, "max_ms": 1000 * self.latency_max_s}],
+            "latency": {"p50_ms": 1000 * self.latency_max_s},
             "quality": {"min": self.accuracy_min},
             "demand": {"streams": 1},
             "device": {"relative_time": self.relative_time[0], "links": links},

@@ -133,7 +133,7 @@ def test_limits_that_cannot_be_kept_are_refused(slo: dict[str, Any], path: str) 
 @pytest.mark.parametrize(
     ("key", "value", "path"),
     [
-        ("latency", [{"of": "ttft", "percentile": 50, "max_ms": 100}], "$.apps.gate.latency[0].of"),
+        ("latency", {"ttft_p50_ms": 100}, "$.apps.gate.latency.ttft_p50_ms"),
         ("demand", {"streams": 1, "history_qps": [1, 2]}, "$.apps.gate.demand.history_qps"),
     ],
 )

@@ -50,7 +50,7 @@ def all_plans(app: str) -> list[tuple[float, float, float]]:
             for shares in product(*(SHARES if tier != "device" else (0,) for tier in placed)):
                 each = [entry["seconds"][n] * time[t] / (s or 1) for n, t, s in zip(names, placed, shares, strict=True)]
                 cost = sum(TIERS[t] * s for t, s in zip(placed, shares, strict=True))
-                if ms + 1000 * sum(each) <= slo["latency"][0]["max_ms"] * (1 + 1e-12):
+                if ms + 1000 * sum(each) <= slo["latency"]["p50_ms"] * (1 + 1e-12):
                     found.append((entry["mean"], cost, ms + 1000 * sum(each)))
     return found
 

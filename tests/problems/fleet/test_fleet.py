@@ -53,7 +53,7 @@ def app(rate: float | list[float], small: float = 0.5) -> Json:
     return {
         "question": "pool",
         "runs": {"variants": ["m"]},
-        "latency": [{"percentile": 99, "max_ms": 50}],
+        "latency": {"p99_ms": 50},
         "demand": {**amount, "mix": mix},
     }
 

@@ -49,7 +49,7 @@ def _files(question: str) -> tuple[Json, Json, str, float]:
     app, rate = own["apps"][name], 150.0
     app |= {"question": question, "demand": {"rate_qps": rate}}
     if question == "policy":
-        app |= {"quality": {"min": 0.6}, "violations": {"max": 0.01}}
+        app |= {"quality": {"min": 0.6}}
     else:
         profile["offers"] = {h: {"hardware": h, "price_per_hour": "1"} for h in ("t4", "l4")}
     slo["apps"] = {name: app}

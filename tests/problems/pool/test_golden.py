@@ -89,6 +89,6 @@ def test_a_lower_percentile_holds_too() -> None:
     # Half of the queries within 15 ms: only the small bin on base is, so half of all, all of it, must go there.
     case = g1(budget=100, instances={"base": [1, 1], "aux": [3, 3]})
     assert promise(decide(case, derate=1.0), "rate_qps") == pytest.approx(100.0, rel=1e-6)
-    case[1]["apps"]["app"]["latency"].append({"of": "response", "percentile": 50, "max_ms": 15})
+    case[1]["apps"]["app"]["latency"]["p50_ms"] = 15
     # lam (0.5 * 10 + 0.25 * 40) / 1000 = 1 on the base.
     assert promise(decide(case, derate=1.0), "rate_qps") == pytest.approx(1000 / 15, rel=1e-6)

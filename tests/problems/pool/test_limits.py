@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from build import limits_at
 from cases.pool import Json, files, g1, g3, inputs, pose, solve
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -141,7 +142,8 @@ def small(draw: st.DrawFn) -> tuple[Json, Json]:
     least = {name: [draw(st.integers(0, 1)), None] for name in latency}
     share = [weight / sum(weights) for weight in weights]
     case = files(latency, share, prices=prices, qos_ms=100, budget=20, instances=least)
-    case[1]["apps"]["app"]["latency"][0]["percentile"] = draw(st.sampled_from([99, 90, 60]))
+    app = case[1]["apps"]["app"]
+    app["latency"] = limits_at(draw(st.sampled_from([99, 90, 60])), app["latency"])
     return case
 
 
