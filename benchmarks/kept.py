@@ -441,7 +441,7 @@ def policy(seed: int) -> Instance:
             },
         },
         {
-            "format": "hetplan/slo/1.0", "objective": [{"max": "goodput"}],
+            "format": "hetplan/slo/1.0", "objective": ["max goodput"],
             "limits": {"instances": {"w": [workers] * 2}},
             "apps": {
                 "a": {

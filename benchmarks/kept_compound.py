@@ -121,7 +121,7 @@ def case(seed: int) -> Case:
             "demand": {"rate_qps": round(rng.uniform(2, 80), 2), "arrivals": dict(rng.choice(ARRIVALS))},
         }
         drawn.append(f"p{percentile}")
-    slo = {"format": "hetplan/slo/1.2", "objective": [{"min": "cost"}], "apps": apps}
+    slo = {"format": "hetplan/slo/1.2", "objective": ["min cost"], "apps": apps}
     if several:
         drawn.append("shared models")
     return Case(profile, slo, {"format": "hetplan/measured/1.0", "apps": entries}, ", ".join(drawn))

@@ -171,7 +171,7 @@ def policies() -> Iterator[Case]:
             "demand": {"rate_qps": 250.0},
         }
         limits = {"instances": {"m": [6, 6]}}
-        slo = {"format": "hetplan/slo/1.0", "limits": limits, "objective": [{"max": "goodput"}], "apps": {"see": app}}
+        slo = {"format": "hetplan/slo/1.0", "limits": limits, "objective": ["max goodput"], "apps": {"see": app}}
         loads = (
             ("150 qps", 150.0, "poisson"),
             ("250 qps", 250.0, "poisson"),

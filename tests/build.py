@@ -322,7 +322,7 @@ class Files:
     def aiming(self, *objective: str) -> Files:
         """With an objective, as in "min cost" or "max quality", in order of importance."""
         slo = deepcopy(self.slo)
-        slo["objective"] = [{one.split()[0]: one.split()[1]} for one in objective]
+        slo["objective"] = ["min machines" if one == "min servers" else one for one in objective]
         return replace(self, slo=slo)
 
     # -- machines and measurements -------------------------------------------------------------------------------------
@@ -397,7 +397,7 @@ class Files:
 
     def serving(self, apps: Mapping[str, Json]) -> Files:
         """The same machines and models with other applications, at the least cost."""
-        slo = {"format": "hetplan/slo/1.2", "objective": [{"min": "cost"}], "apps": dict(apps)}
+        slo = {"format": "hetplan/slo/1.2", "objective": ["min cost"], "apps": dict(apps)}
         return replace(self, slo=deepcopy(slo))
 
     def with_copy(self, of: str, name: str, price_factor: float = 1.0) -> Files:
@@ -575,7 +575,7 @@ def files(
         profile["pipelines"] = dict(pipelines)
     slo: Json = {"format": "hetplan/slo/1.2", "apps": dict(apps)}
     if objective:
-        slo["objective"] = [{one.split()[0]: one.split()[1]} for one in objective]
+        slo["objective"] = ["min machines" if one == "min servers" else one for one in objective]
     if periods:
         slo["horizon"] = {"period_s": period_s, "periods": periods, "repeats": repeats}
     return Files(deepcopy(profile), deepcopy(slo), problem=problem)

@@ -306,7 +306,7 @@ def _of_profile(said: Said) -> Made:
     wish: dict[str, Any] = {"runs": runs, "latency": _latency(said), "demand": demand}
     if said.quality is not None:
         wish["quality"] = {"min": said.quality}
-    slo: dict[str, Any] = {"format": format_of("slo"), "objective": [{"min": "cost"}]}
+    slo: dict[str, Any] = {"format": format_of("slo"), "objective": "min cost"}
     if said.budget is not None:
         slo["limits"] = {"cost_per_hour": said.budget}
     if "pipeline" in runs and not known.pipelines[runs["pipeline"]].knobs:
@@ -322,12 +322,12 @@ def _of_profile(said: Said) -> Made:
     return Made(slo, written, beside=said.profile, assumed=[*found, *assumed])
 
 
-def _of_steps(known: Profile, said: Said) -> tuple[list[dict[str, str]], dict[str, Any], list[str]]:
+def _of_steps(known: Profile, said: Said) -> tuple[list[str], dict[str, Any], list[str]]:
     """What a pipeline is planned for, how many servers it may have, and what was assumed."""
     from hetplan.profiles.first_files import MOST_SERVERS
 
     priced = {offer.hardware for offer in known.offers.values()} | set(machines_of(said))
-    least = {"min": "cost" if known.hardware.keys() <= priced else "servers"}
+    least = "min cost" if known.hardware.keys() <= priced else "min machines"
     stocked = {offer.hardware for offer in known.offers.values() if offer.stock is not None}
     free = {name: [0, MOST_SERVERS] for name in known.hardware if name not in stocked}
     limits = {"instances": free} if free and said.budget is None else {}
@@ -335,7 +335,7 @@ def _of_steps(known: Profile, said: Said) -> tuple[list[dict[str, str]], dict[st
     if said.quality is not None:
         return [least], limits, found
     found.append("the best answers come first, then the fewest or cheapest machines (objective)")
-    return [{"max": "quality"}, least], limits, found
+    return ["max quality", least], limits, found
 
 
 def _known(said: Said) -> tuple[Profile, dict[str, Any] | None, list[str]]:
@@ -472,7 +472,7 @@ def together(made: Made, profile: Mapping[str, Any] | None, slo: Mapping[str, An
     """The files that are there with one more application: a fleet, planned on one bill."""
     from hetplan.profiles.merge import merge
 
-    if made.measured is not None or any("goodput" in goal.values() for goal in made.slo["objective"]):
+    if made.measured is not None or "max goodput" in made.slo["objective"]:
         raise InputError.one(file="--add", why="an application that is rented for, by a rate or rates",
                              remedy="Write settings and workers that are there to a folder of their own.")  # fmt: skip
     ((app, wish),) = made.slo["apps"].items()
@@ -491,7 +491,7 @@ def together(made: Made, profile: Mapping[str, Any] | None, slo: Mapping[str, An
     joined, _, faults = merge([(name, document) for name, document in named if document is not None])
     if faults:
         raise InputError(faults)
-    whole |= {"format": max(str(slo["format"]), str(made.slo["format"])), "objective": [{"min": "cost"}]}
+    whole |= {"format": max(str(slo["format"]), str(made.slo["format"])), "objective": "min cost"}
     whole["apps"] = {**slo["apps"], app: wish}
     assumed = [*made.assumed, "all applications together cost as little as can be (objective)"]
     return Made(whole, joined, beside=made.beside, assumed=assumed, odd=made.odd)

@@ -31,7 +31,6 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.profiles.plan_periods import inputs_of_part
 from hetplan.profiles.profile import Offer
-from hetplan.profiles.slo import Objective
 from hetplan.profiles.state import State
 from hetplan.profiles.workers import Worker
 
@@ -57,9 +56,7 @@ MOST = 10_000
 MOST_LETTERS = 50
 """So long are names of workers at most, before numbers are added."""
 
-OBJECTIVES: Mapping[str, tuple[Objective, ...]] = {
-    "pipeline": (Objective(min="cost"),),
-}
+OBJECTIVES: Mapping[str, tuple[str, ...]] = {"pipeline": ("min cost",)}
 """By what a question is asked for the fewest machines, where it has no default that does."""
 
 

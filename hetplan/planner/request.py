@@ -521,7 +521,7 @@ def read_request(inputs: Inputs) -> Request:
         # Frozen models have a hash, which type checkers do not see.
         {name: Application(name, app, variants(cast(Hashable, app.runs))) for name, app in slo.apps.items()},
         slo.goals,
-        next((term.front for term in slo.objective if term.front is not None), None),
+        slo.front,
         limits.instances,
         limits.only_listed,
         limits.moves,

@@ -357,12 +357,12 @@ def _pipeline(steps: Sequence[str], edges: Mapping[tuple[str, str], float]) -> d
     }
 
 
-def _objective(said: Answers, machines: Iterable[Machine]) -> list[dict[str, str]]:
+def _objective(said: Answers, machines: Iterable[Machine]) -> list[str]:
     if said.workers:
-        return [{"max": "goodput"}]
-    least = {"min": "cost" if all(one.price is not None for one in machines) else "servers"}
+        return ["max goodput"]
+    least = "min cost" if all(one.price is not None for one in machines) else "min machines"
     best_first = said.steps and said.quality and said.least_quality is None and not said.horizon
-    return [{"max": "quality"}, least] if best_first else [least if said.steps else {"min": "cost"}]
+    return ["max quality", least] if best_first else [least if said.steps else "min cost"]
 
 
 def _limits(said: Answers, machines: Iterable[Machine]) -> dict[str, Any]:
@@ -396,7 +396,7 @@ def _assumed(said: Answers, machines: Iterable[Machine]) -> Iterator[str]:
     last = sorted(set(said.steps.values()) - {one for one, _ in said.edges}) if said.edges and said.quality else []
     if len(last) > 1:
         yield f"quality is the mean over the last steps, {', '.join(last)} (docs/pipeline.md)"
-    best_first = "quality" in _objective(said, machines)[0].values()
+    best_first = _objective(said, machines)[0] == "max quality"
     if best_first:
         yield "the best answers come first, then the least cost (objective; --quality asks for the cheapest)"
     if said.workers:

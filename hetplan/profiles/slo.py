@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, Strict, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSchema, model_validator
 
 from hetplan.profiles.fields import (
     Amount,
@@ -62,24 +62,63 @@ __all__ = [
     "WishLimits",
 ]
 
-Maximised = Literal["rate", "quality", "goodput", "served"]
-Minimised = Literal["cost", "servers", "moves", "violations", "latency"]
 Traded = Literal["quality", "cost", "latency"]
 
+_SOUGHT = {
+    "max": ("rate", "quality", "goodput", "served"),
+    "min": ("cost", "machines", "moves", "violations", "latency"),
+    "front": get_args(Traded),
+}
+"""What each first word of a term may be followed by."""
 
-class Objective(Model):
-    """One term of a lexicographic objective: exactly one of `max` and `min`; or a `front` of several wishes at once."""
 
-    max: Maximised | None = None
-    min: Minimised | None = None
-    front: tuple[Traded, ...] | None = Field(default=None, description="no point of it is beaten in all of these")
+def _terms(value: object) -> object:
+    """One term or several in a list, the most important first."""
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, list | tuple) and any(isinstance(one, Mapping) for one in value):
+        said = [_term_in_new_form(one) for one in value]
+        meant = json.dumps(said if len(said) > 1 else said[0]) if None not in said else '["max quality", "min cost"]'
+        raise wrong("terms as texts", f"Write {meant}.")
+    return value
 
-    @model_validator(mode="after")
-    def _one_sense(self) -> Objective:
-        if [self.max, self.min, self.front].count(None) != 2:
-            remedy = 'Write {"max": "rate"}, {"min": "cost"} or {"front": ["quality", "cost"]}.'
-            raise wrong('a term is exactly one of "max", "min" and "front"', remedy)
-        return self
+
+def _term_in_new_form(old: object) -> str | None:
+    if isinstance(old, str):
+        return old
+    if not isinstance(old, Mapping) or len(old) != 1:
+        return None
+    ((sense, sought),) = old.items()
+    words = [sought] if isinstance(sought, str) else list(sought) if isinstance(sought, list | tuple) else []
+    words = ["machines" if word == "servers" else word for word in words]
+    is_known = sense in _SOUGHT and bool(words) and all(word in _SOUGHT[sense] for word in words)
+    return " ".join([sense, *words]) if is_known else None
+
+
+def _term(value: str) -> str:
+    sense, *words = value.split(" ")
+    known = _SOUGHT.get(sense, ())
+    if not known:
+        raise wrong("a term begins with max, min or front", 'Write for instance "max rate" or "min cost".')
+    if not words or any(word not in known for word in words) or (sense != "front" and len(words) > 1):
+        why = f"{sense} is followed by {'some' if sense == 'front' else 'one'} of {', '.join(known)}"
+        raise wrong(why, f'Write for instance "{sense} {known[0]}".')
+    return value
+
+
+Objective = Annotated[
+    tuple[Annotated[str, Strict(), AfterValidator(_term)], ...],
+    BeforeValidator(_terms),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": "^(max|min|front) [a-z ]+$"},
+                {"type": "array", "items": {"type": "string", "pattern": "^(max|min|front) [a-z ]+$"}},
+            ]
+        }
+    ),
+]
+"""A term such as "max rate", or several in order of importance; "front quality cost" seeks both at once."""
 
 
 class Survive(Model):
@@ -391,7 +430,7 @@ class Slo(Model):
 
     format: str = "hetplan/slo/1.0"
     requires: tuple[str, ...] = ()
-    objective: tuple[Objective, ...] = ()
+    objective: Objective = ()
     limits: WishLimits = Field(default_factory=WishLimits)
     change: Change = Field(default_factory=Change)
     robust: Robust = Field(default_factory=Robust)
@@ -402,13 +441,17 @@ class Slo(Model):
     @property
     def goals(self) -> tuple[str, ...]:
         """What is sought, in order of importance: the word of each term; "" for a front."""
-        return tuple(term.max or term.min or "" for term in self.objective)
+        return tuple("" if term.startswith("front ") else term.partition(" ")[2] for term in self.objective)
+
+    @property
+    def front(self) -> tuple[Traded, ...] | None:
+        """What is sought at once; None without a front."""
+        return next((cast(Any, tuple(term.split()[1:])) for term in self.objective if term.startswith("front ")), None)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Slo:
-        terms = [(term.max, term.min, term.front) for term in self.objective]
-        for number, term in enumerate(terms):
-            if term in terms[:number]:
+        for number, term in enumerate(self.objective):
+            if term in self.objective[:number]:
                 raise wrong("this term is there twice", "Drop it.", at=("objective", number))
         for app_id, app in self.apps.items():
             series = app.demand.series

@@ -76,8 +76,8 @@ def _each_once(plan: Plan, inputs: Inputs) -> Iterator[Violation]:
         if times != 1:
             yield Violation("compound-served", f"apps.{app}", f"served and unserved {times} times, not once")
     terms = inputs.slo.objective
-    if terms and terms[0].max not in ("goodput", "served") and left:
-        sought = terms[0].max or terms[0].min or "a front"
+    if terms and terms[0] not in ("max goodput", "max served") and left:
+        sought = "a front" if terms[0].startswith("front ") else terms[0].partition(" ")[2]
         yield Violation("compound-served", "unserved", f"{sought} is sought of all, and some are not served")
 
 

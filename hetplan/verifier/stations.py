@@ -170,7 +170,7 @@ def is_limit(app: App, promise: Promise) -> bool:
 
 def promises_itself(inputs: Inputs, app: App) -> bool:
     """Whether a percentile itself may be promised: where latency is sought, alone or beside others, or no limit is."""
-    sought = any(term.min == "latency" or "latency" in (term.front or ()) for term in inputs.slo.objective)
+    sought = any("latency" in term.split() for term in inputs.slo.objective)
     return sought or not any(target.of == "response" for target in app.targets)
 
 

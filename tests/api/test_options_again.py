@@ -37,7 +37,7 @@ PROFILE: Json = {
 }
 SLO: Json = {
     "format": "hetplan/slo/1.0",
-    "objective": [{"max": "quality"}, {"min": "servers"}],
+    "objective": ["max quality", "min machines"],
     "limits": {"instances": {"t4": [0, 8]}},
     "apps": {
         "calls": {

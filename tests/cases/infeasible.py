@@ -91,5 +91,5 @@ def _compound(chance: random.Random, seed: int) -> tuple[Json, Json, None, Json]
         for n in range(chance.randint(1, 6))
     }  # fmt: skip
     limits = {"capacity": {kind: round(chance.uniform(0.1, 1.5), 2) for kind in kinds}}
-    slo = {"format": "hetplan/slo/1.0", "objective": [{"min": "cost"}], "limits": limits, "apps": apps}
+    slo = {"format": "hetplan/slo/1.0", "objective": ["min cost"], "limits": limits, "apps": apps}
     return {"format": "hetplan/profile/1.0"}, slo, None, {}

@@ -389,9 +389,9 @@ SEMANTIC: dict[str, list[tuple[str, Change]]] = {
         ("a trace scaled to nothing", lambda d: _app(d).update(demand={"trace": {"file": "a.csv", "scale": 0}})),
         ("a term of both senses", lambda d: d.update(objective=[{"max": "rate", "min": "cost"}])),
         ("a term of neither sense", lambda d: d.update(objective=[{}])),
-        ("a term twice", lambda d: d.update(objective=[{"max": "rate"}, {"max": "rate"}])),
-        ("an unknown term", lambda d: d.update(objective=[{"max": "throughput"}])),
-        ("a sense exchanged", lambda d: d.update(objective=[{"max": "cost"}])),
+        ("a term twice", lambda d: d.update(objective=["max rate", "max rate"])),
+        ("an unknown term", lambda d: d.update(objective=["max throughput"])),
+        ("a sense exchanged", lambda d: d.update(objective=["max cost"])),
         ("instances turned round", lambda d: d["limits"].update(
             instances={name: [9, 1] for name in d["limits"]["instances"]})),
         ("instances of no hardware", lambda d: d["limits"].update(instances={"abacus": [0, 1]})),

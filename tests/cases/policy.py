@@ -169,7 +169,7 @@ def files(
     }
     slo: Json = {
         "format": "hetplan/slo/1.0",
-        "objective": [{"max": "goodput"}],
+        "objective": ["max goodput"],
         "limits": {"instances": {hardware: list(workers)}},
         "apps": {
             "a": {

@@ -22,7 +22,7 @@ PROFILE: dict[str, Any] = {
 }
 SLO: dict[str, Any] = {
     "format": "hetplan/slo/1.0",
-    "objective": [{"min": "cost"}],
+    "objective": ["min cost"],
     "apps": {
         "rank": {
             "runs": {"variants": ["v"]},

@@ -213,9 +213,9 @@ def _only_listed(files: Files) -> None:
 
 def _objective(files: Files) -> None:
     terms: Any = {
-        "pool": [{"max": "rate"}, {"min": "cost"}], "pipeline": [{"min": "servers"}], "policy": [{"max": "served"}],
-        "variants": [{"max": "rate"}], "compound": [{"min": "cost"}], "llm": [{"max": "rate"}],
-        "fleet": [{"min": "moves"}],
+        "pool": ["max rate", "min cost"], "pipeline": ["min machines"], "policy": ["max served"],
+        "variants": ["max rate"], "compound": ["min cost"], "llm": ["max rate"],
+        "fleet": ["min moves"],
     }  # fmt: skip
     files.slo["objective"] = terms[files.question]
 
@@ -320,7 +320,7 @@ def _sizes(files: Files) -> None:
 
 
 def _fewest(files: Files) -> None:
-    files.slo["objective"] = [{"min": "servers"}]
+    files.slo["objective"] = ["min machines"]
     files.slo["limits"]["instances"] = {"cpu4": [6, 12]}
     files.app["demand"]["rate_qps"] = 420.0
     files.app["quality"] = {"min": 0.5}

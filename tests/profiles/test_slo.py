@@ -90,3 +90,33 @@ def test_an_app_has_its_own_device() -> None:
 
 def test_a_slo_without_apps_is_a_slo() -> None:
     assert load_slo({"format": "hetplan/slo/1.0"}).apps == {}
+
+
+@pytest.mark.parametrize(
+    ("objective", "goals", "front"),
+    [
+        ("max rate", ("rate",), None),
+        (["max quality", "min machines"], ("quality", "machines"), None),
+        ("front quality cost", ("",), ("quality", "cost")),
+    ],
+)
+def test_an_objective_is_a_term_or_a_list_of_them(objective: Any, goals: tuple[str, ...], front: Any) -> None:
+    slo = slo_of({}, objective=objective)
+    assert (slo.goals, slo.front) == (goals, front)
+
+
+@pytest.mark.parametrize(
+    ("objective", "said"),
+    [
+        ([{"max": "rate"}], 'Write "max rate"'),
+        ([{"max": "quality"}, {"min": "servers"}], r'Write \["max quality", "min machines"\]'),
+        ([{"front": ["quality", "cost"]}], 'Write "front quality cost"'),
+        ("max cost", "max is followed by one of rate, quality, goodput, served"),
+        ("cheapest", "a term begins with max, min or front"),
+        ("min cost rate", "min is followed by one of"),
+        (["min cost", "min cost"], "there twice"),
+    ],
+)
+def test_what_is_no_term_is_answered_by_one(objective: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        slo_of({}, objective=objective)

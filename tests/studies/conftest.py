@@ -27,7 +27,7 @@ PROFILE: dict[str, Any] = {
 }
 SLO: dict[str, Any] = {
     "format": "hetplan/slo/1.0",
-    "objective": [{"min": "cost"}],
+    "objective": ["min cost"],
     "apps": {
         "web": {
             "runs": {"variants": ["m"]},

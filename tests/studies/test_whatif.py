@@ -44,7 +44,7 @@ PROFILE = {
 }
 SLO = {
     "format": "hetplan/slo/1.0",
-    "objective": [{"min": "cost"}],
+    "objective": ["min cost"],
     "apps": {
         "web": {
             "runs": {"variants": ["m"]},

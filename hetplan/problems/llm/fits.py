@@ -47,7 +47,7 @@ def obstacles(request: Request, profile: Profile) -> Iterator[Obstacle]:
         yield Obstacle(text, "$.apps", "Give one app per file.", essential=True)
     if request.goals not in ((), ("cost",)):
         text = f"a fleet that makes text is planned at least cost, not by {', '.join(filter(None, request.goals))}"
-        yield Obstacle(text, "$.objective", 'Write [{"min": "cost"}], or leave it out.')
+        yield Obstacle(text, "$.objective", 'Write "min cost", or leave it out.')
     for name, app in request.apps.items():
         yield from _app(profile, name, app)
     yield from _limits(request, profile)

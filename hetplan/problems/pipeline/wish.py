@@ -101,18 +101,21 @@ def _may_share(request: Request, options: PipelineOptions) -> bool:
 def _goals(fleet: Fleet, faults: Faults) -> tuple[Goal, ...]:
     """The terms of the objective; by default the best quality, then the least cost (servers without prices)."""
     least: Goal = "cost" if fleet.priced else "servers"
-    stated = fleet.request.goals
+    stated = tuple("servers" if term == "machines" else term for term in fleet.request.goals)
     for number, term in enumerate(stated):
         if term not in TERMS:
             faults.in_slo(
                 f"$.objective[{number}]",
-                "pipelines are planned for quality, servers, cost and moves",
-                'Write [{"max": "quality"}, {"min": "servers"}], or leave it out.',
+                "pipelines are planned for quality, machines, cost and moves",
+                'Write ["max quality", "min machines"], or leave it out.',
                 value=term,
             )
         if term == "cost" and not fleet.priced:
             faults.in_slo(
-                f"$.objective[{number}]", "not all hardware has a price", "Add offers, or minimise servers.", value=term
+                f"$.objective[{number}]",
+                "not all hardware has a price",
+                "Add offers, or write min machines.",
+                value=term,
             )
     faults.settle()
     return ("quality", least) if stated in ((), ("quality",)) else cast(tuple[Goal, ...], stated)

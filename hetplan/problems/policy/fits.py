@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["obstacles"]
 
-POLICY_OBJECTIVES = {"quality", "goodput", "violations", "servers"}
+POLICY_OBJECTIVES = {"quality", "goodput", "violations", "machines"}
 
 
 def obstacles(request: Request) -> Iterator[Obstacle]:
@@ -22,7 +22,7 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
     terms = set(request.goals)
     if foreign := sorted(terms - POLICY_OBJECTIVES):
         text = f"a policy is judged by quality or goodput, not by {', '.join(foreign)}"
-        yield Obstacle(text, "$.objective", 'Write [{"max": "goodput"}].', essential=True)
+        yield Obstacle(text, "$.objective", 'Write "max goodput".', essential=True)
     own = bool(terms) or any(map(_is_of_a_policy, request.apps.values()))
     if not own and request.change != type(request.change)():
         text = "a policy is for given workers, and plans no change of them"

@@ -255,7 +255,7 @@ class Asked:
     @property
     def fewest(self) -> bool:
         """Whether the number of workers is asked for."""
-        return self.formulation == "fewest-workers" or self.request.goals[:1] == ("servers",)
+        return self.formulation == "fewest-workers" or self.request.goals[:1] == ("machines",)
 
     def groups(self) -> list[Group]:
         """Every application on every kind of workers, each as if it had all workers and all load to itself."""

@@ -272,7 +272,7 @@ class SyntheticPacking:
         """The SLO with these plans as candidates, tiers as totals."""
         return {
             "format": "hetplan/slo/1.0",
-            "objective": [{"max": "goodput"}],
+            "objective": ["max goodput"],
             "limits": {"capacity": dict(zip(TIERS, map(float, self.capacity), strict=True))},
             "apps": {
                 f"q{i}": {

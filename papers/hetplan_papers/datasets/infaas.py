@@ -69,7 +69,7 @@ def snapshot(
             profile["variants"][name]["quality"] = {"value": variant["quality"]}
     slo: Json = {
         "format": "hetplan/slo/1.0",
-        "objective": [{"min": "cost"}],
+        "objective": ["min cost"],
         "limits": limits or {},
         "change": change or {},
         "apps": dict(apps),

@@ -66,7 +66,7 @@ def one_model(
             "mix": {"axes": ["batch"], "bins": [[size] for size in mix["batch"]], "share": mix["pmf"]},
         },
     }
-    objective = [{"max": "rate"}] if target_qps is None else [{"min": "cost"}]
+    objective = ["max rate"] if target_qps is None else ["min cost"]
     return profile, {"format": "hetplan/slo/1.0", "objective": objective, "limits": limits, "apps": {"rank": app}}
 
 

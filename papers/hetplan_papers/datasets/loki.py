@@ -101,7 +101,7 @@ def wish(apps: Mapping[str, Json], *, servers: Mapping[str, int], objective: Seq
     """The most quality on so many servers, then the fewest servers."""
     return {
         "format": "hetplan/slo/1.0",
-        "objective": list(objective or ({"max": "quality"}, {"min": "servers"})),
+        "objective": list(objective or ("max quality", "min machines")),
         "limits": {"instances": {name: [0, count] for name, count in servers.items()}, "only_listed": True},
         "apps": dict(apps),
     }

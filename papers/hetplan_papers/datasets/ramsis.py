@@ -85,7 +85,7 @@ def inputs(
     }
     slo: Json = {
         "format": "hetplan/slo/1.0",
-        "objective": [{"max": "quality"}],
+        "objective": ["max quality"],
         "limits": {"instances": {WORKER: [workers, workers]}, "only_listed": True},
         "apps": {"queries": app},
     }

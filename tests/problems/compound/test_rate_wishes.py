@@ -24,7 +24,7 @@ from hetplan_papers.datasets.circinus_generator import draw
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
 FORMULA = {"size": "estimated"}
-LATENCY, COST, QUALITY = [{"min": "latency"}], [{"min": "cost"}], [{"max": "quality"}]
+LATENCY, COST, QUALITY = ["min latency"], ["min cost"], ["max quality"]
 Files = tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
 
 
@@ -130,7 +130,7 @@ def test_what_replicas_cost_at_least_is_no_more_than_any_size_costs() -> None:
 
 @pytest.mark.parametrize("budget", [None, 12.0])
 def test_the_least_latency_is_that_of_all_sizes_within_the_budget(budget: float | None) -> None:
-    of = files(1, [{"min": "latency"}, {"min": "cost"}], latency={"p95_ms": 900})
+    of = files(1, ["min latency", "min cost"], latency={"p95_ms": 900})
     of[1]["limits"] = {} if budget is None else {"cost_per_hour": str(budget)}
     outcome = solve(of, options=FORMULA)
     every = [one for one in all_sizes(form_of(*of)) if one[1] <= (budget or 1e9) + 1e-9]
@@ -148,7 +148,7 @@ def test_the_least_latency_is_that_of_all_sizes_within_the_budget(budget: float 
 
 
 def test_what_is_promised_was_played_and_fresh_seeds_keep_it() -> None:
-    of = files(1, [{"min": "latency"}], latency={"p95_ms": 900})
+    of = files(1, ["min latency"], latency={"p95_ms": 900})
     of[1]["limits"] = {"cost_per_hour": "12"}
     plan = solve(of).require()
     one = promised(plan)
@@ -224,7 +224,7 @@ def test_wrong_answers_are_caught() -> None:
 
 @pytest.mark.parametrize("figures", [("cost", "latency"), ("quality", "cost", "latency")])
 def test_a_front_is_every_size_that_no_other_beats(figures: tuple[str, ...]) -> None:
-    of = files(1, [{"front": list(figures)}], latency={"p95_ms": 900})
+    of = files(1, [f"front {' '.join(figures)}"], latency={"p95_ms": 900})
     outcome = solve(of, options={**FORMULA, "points": 100})
     assert outcome.front is not None
     assert (outcome.front.whole, outcome.front.queued) == (True, True)
@@ -246,7 +246,7 @@ def test_a_front_is_every_size_that_no_other_beats(figures: tuple[str, ...]) -> 
 
 
 def test_points_of_a_front_are_played_and_its_cheap_end_is_the_cheapest_plan() -> None:
-    of = files(1, [{"front": ["quality", "cost"]}], latency={"p95_ms": 300})
+    of = files(1, ["front quality cost"], latency={"p95_ms": 300})
     outcome = solve(of)
     assert outcome.front is not None
     assert [point.exit_code for _, point in outcome.front.points] == [0, 0]
@@ -259,7 +259,7 @@ def test_points_of_a_front_are_played_and_its_cheap_end_is_the_cheapest_plan() -
 @pytest.mark.slow
 def test_of_what_was_not_measured_a_front_says_how_likely_it_is_no_point() -> None:
     query = draw("VT", 3)
-    slo = {**query.slo(), "objective": [{"front": ["cost", "latency"]}]}
+    slo = {**query.slo(), "objective": ["front cost latency"]}
     slo["apps"]["query"]["demand"] = {"rate_qps": 3}
     slo["apps"]["query"].pop("device", None)
     how = {"steps": 10, "samples": 60, "points": 3, **FORMULA}
@@ -320,7 +320,7 @@ def test_of_hundreds_of_replicas_each_has_its_machine_named() -> None:
 
 @pytest.mark.slow
 def test_machines_of_a_point_are_numbered_without_gaps_and_one_of_whom_nothing_comes_is_planned() -> None:
-    of = files(1, [{"front": ["cost", "latency"]}], latency={"p95_ms": 900})
+    of = files(1, ["front cost latency"], latency={"p95_ms": 900})
     of[1]["limits"] = {"cost_per_hour": "40"}
     of[1]["apps"]["dock"] = {**of[1]["apps"]["gate"], "demand": {"rate_qps": 1e-6}}
     of[2]["apps"]["dock"] = of[2]["apps"]["gate"]

@@ -15,7 +15,7 @@ FILES: dict[str, Any] = {"profile": COMPOUND / "profile.json", "measured": COMPO
 
 def wish(latency_ms: float, quality: float, *, by: str) -> dict[str, Any]:
     slo: dict[str, Any] = json.loads((COMPOUND / "rate-slo.json").read_text())
-    slo["objective"] = [{by: "cost" if by == "min" else "goodput"}]
+    slo["objective"] = [f"{by} {'cost' if by == 'min' else 'goodput'}"]
     (app,) = slo["apps"].values()
     app["latency"]["p99_ms"] = latency_ms
     app["quality"]["min"] = quality

@@ -483,7 +483,7 @@ REFUSALS: dict[str, object] = {
     "apps.app0.deadline_s": 5.0,
     "apps.app0.demand.history_qps": [5.0, 6.0],
     "apps.app0.demand.streams": 3,
-    "objective": [{"max": "rate"}],
+    "objective": ["max rate"],
 }
 
 

@@ -222,7 +222,7 @@ def test_an_hour_without_requests_of_one_application_is_planned_and_played() -> 
     "change",
     [
         lambda slo: slo["limits"].update(moves=9),
-        lambda slo: slo.update(objective=[{"max": "quality"}], horizon={"period_s": 3600, "periods": 1}),
+        lambda slo: slo.update(objective=["max quality"], horizon={"period_s": 3600, "periods": 1}),
     ],
 )
 def test_nothing_is_shared_beside(change: Callable[[Json], None]) -> None:

@@ -158,7 +158,7 @@ def test_money_that_does_not_reach():
     profile, slo = loki_by_hand.tiny(0.2, 100)
     profile["offers"] = {"g-od": {"hardware": "g", "price_per_hour": "2"}}
     slo["limits"]["cost_per_hour"] = "9"
-    slo["objective"] = [{"max": "quality"}, {"min": "cost"}]
+    slo["objective"] = ["max quality", "min cost"]
     outcome = fluid(profile, slo)
     assert repair(outcome, "cost_per_hour").to == pytest.approx(10)
 
@@ -293,7 +293,7 @@ def test_money_at_latency_levels(by_levels):
     profile, slo = loki_by_hand.tiny(0.2, 100)
     profile["offers"] = {"g-od": {"hardware": "g", "price_per_hour": "2"}}
     slo["limits"]["cost_per_hour"] = "9"
-    slo["objective"] = [{"max": "quality"}, {"min": "cost"}]
+    slo["objective"] = ["max quality", "min cost"]
     outcome = fluid(profile, slo)
     assert repair(outcome, "cost_per_hour").to == pytest.approx(10)
     assert repair(outcome, "instances") is None

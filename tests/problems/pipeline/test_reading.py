@@ -47,8 +47,8 @@ CASES = {
     "no limit": (lambda p, s: s["apps"]["x"].update(latency={}), "no limit on the response time"),
     "a mix": (lambda p, s: s["apps"]["x"]["demand"].update(mix={"axes": ["n"], "bins": [[1]], "share": [1]}), "alike"),
     "most rate": (lambda p, s: s["apps"]["x"]["demand"].update(rate_qps="max"), "planned for a rate"),
-    "wrong goal": (lambda p, s: s.update(objective=[{"max": "rate"}]), "planned for quality"),
-    "cost without prices": (lambda p, s: s.update(objective=[{"min": "cost"}]), "price"),
+    "wrong goal": (lambda p, s: s.update(objective=["max rate"]), "planned for quality"),
+    "cost without prices": (lambda p, s: s.update(objective=["min cost"]), "price"),
     "unknown variant in a factor": (lambda p, s: edges(p)[0].update(fanout={"zz": 1.0}), "no variant 'zz'"),
     "missing paths": (
         lambda p, s: p["pipelines"]["p"].update(quality={"rule": "table", "paths": {"a=a1/b=b1": 1.0}}),

@@ -239,7 +239,7 @@ def test_the_best_split_is_found_where_gains_are_not_concave() -> None:
 @pytest.mark.slow
 def test_fewest_workers() -> None:
     profile, slo = files(workers=(1, 12), quality={"min": 0.8}, rate_qps=120.0)
-    slo["objective"] = [{"min": "servers"}]
+    slo["objective"] = ["min machines"]
     plan = planned(profile, slo)
     (worker,) = plan.workers
     claim = plan.claims[0]
@@ -251,7 +251,7 @@ def test_fewest_workers() -> None:
     assert table.simulated["accuracy"] >= 0.8
     assert table.simulated["violation"] <= 0.01
     slo["limits"]["instances"] = {"cpu": [worker.count - 1, worker.count - 1]}
-    slo["objective"] = [{"max": "goodput"}]
+    slo["objective"] = ["max goodput"]
     fewer = solve(profile, slo)
     assert fewer.exit_code == 3
     assert fewer.plan is None
@@ -259,7 +259,7 @@ def test_fewest_workers() -> None:
 
 def test_a_bound_without_a_solve_that_verify_proves_again_is_proof_enough() -> None:
     profile, slo = files(workers=(1, 12), quality={"min": 0.8}, rate_qps=120.0)
-    slo["objective"] = [{"min": "servers"}]
+    slo["objective"] = ["min machines"]
     outcome = hp.solve(profile, slo, options={"batching": "max"}, require_proof=True)
     claim = outcome.require().claims[0]
     assert (claim.vouched, claim.solve) == ("claimed", None)
@@ -268,7 +268,7 @@ def test_a_bound_without_a_solve_that_verify_proves_again_is_proof_enough() -> N
 
 def test_fewest_workers_over_a_range_keep_every_load() -> None:
     profile, slo = files(workers=(1, 12), quality={"min": 0.75}, rate_qps={"low": 40.0, "high": 160.0})
-    slo["objective"] = [{"min": "servers"}]
+    slo["objective"] = ["min machines"]
     plan = planned(profile, slo, batching="max")
     for table in plan.policies["a"]:
         assert table.simulated is not None
@@ -278,7 +278,7 @@ def test_fewest_workers_over_a_range_keep_every_load() -> None:
 def test_the_fewest_workers_for_an_accuracy_are_in_time_too() -> None:
     """Accuracy is of queries in time; the percentile says how many are late."""
     profile, slo = files(workers=(1, 12), quality={"min": 0.8}, rate_qps=120.0)
-    slo["objective"] = [{"min": "servers"}]
+    slo["objective"] = ["min machines"]
     plan = planned(profile, slo, batching="max")
     (table,) = plan.policies["a"]
     assert table.simulated is not None

@@ -311,7 +311,7 @@ def test_dispersion_of_poisson_is_one() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"objective": [{"min": "cost"}]}, "not by cost"),
+        ({"objective": ["min cost"]}, "not by cost"),
         ({"limits": {}}, "instances names none"),
     ],
 )

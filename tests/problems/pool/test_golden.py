@@ -75,7 +75,7 @@ def test_the_cheaper_of_two_pools_of_one_rate_where_the_wish_says_so() -> None:
     # Two bases carry only so much of the largest bin: the last cent of the budget buys nothing.
     case = g3(budget="3.5", instances={"base": [1, 2], "a": [0, 0]})
     rate = promise(decide(case, derate=1.0), "rate_qps")
-    case[1]["objective"] = [{"max": "rate"}, {"min": "cost"}]
+    case[1]["objective"] = ["max rate", "min cost"]
     drafted = decide(case, derate=1.0)
     assert isinstance(drafted, Draft)
     assert [one.about for one in drafted.reported] == ["rate_qps", "cost_per_hour", "fluid_rate_qps"]

@@ -219,7 +219,7 @@ def test_a_rare_class_is_served_however_rare() -> None:
 def test_a_loop_may_ask_for_little() -> None:
     slo = json.loads((EXAMPLES / "slo.json").read_text())
     del slo["limits"]["cost_per_hour"]
-    slo["objective"], slo["apps"]["ranking"]["demand"]["rate_qps"] = [{"min": "cost"}], 100
+    slo["objective"], slo["apps"]["ranking"]["demand"]["rate_qps"] = ["min cost"], 100
     planner = hetplan.Planner(EXAMPLES / "profile.json")
     costs = [planner.plan(slo, demand={"ranking": rate}).require().claims[0].value for rate in (1e-9, 1e-4, 1, 100)]
     assert costs == sorted(costs)

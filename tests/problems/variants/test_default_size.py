@@ -172,7 +172,7 @@ def one_or_two(per_hour):
         "latency": {"p99_ms": 150},
         "demand": {"rate_qps": 40},
     }
-    return profile, {"format": "hetplan/slo/1.0", "objective": [{"min": "cost"}], "apps": {"a": app}}
+    return profile, {"format": "hetplan/slo/1.0", "objective": ["min cost"], "apps": {"a": app}}
 
 
 def test_what_is_late_asks_less_until_it_is_in_time():
