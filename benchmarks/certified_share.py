@@ -116,8 +116,9 @@ def some_text(seed: int) -> Files:
     chance = random.Random(seed)
     rate, ttft_ms = chance.choice([1, 5, 20, 80, 300]), chance.choice([150, 400, 1500])
     slo = texts.slo(rate, ttft_ms=ttft_ms, tpot_ms=chance.choice([20, 50, 120]))
-    for limit in slo["apps"]["chat"]["latency"]:
-        limit["percentile"] = chance.choice([50, 90, 95, 99])
+    chat = slo["apps"]["chat"]
+    ends = {of: chance.choice([50, 90, 95, 99]) for of in ("ttft", "tpot")}
+    chat["latency"] = {f"{of}_p{ends[of]}_ms": ms for of, ms in zip(ends, chat["latency"].values(), strict=True)}
     return texts.profile(), slo
 
 

@@ -71,7 +71,7 @@ def least_costs_at(query: SyntheticQuery, slo: dict[str, Any]) -> np.ndarray:
 def one(app: str, seed: int, steps: int, rate: float | None) -> tuple[float, bool] | None:
     """What the search says, and whether it is so."""
     query = draw(app, seed)
-    slo = {**query.slo(), "objective": [{"front": ["quality", "cost"]}]}
+    slo = {**query.slo(), "objective": ["front quality cost"]}
     if rate is not None:
         slo["apps"]["query"]["demand"] = {"rate_qps": rate}
     tools, how = hp.Tools(evaluate=measuring(query)), {} if rate is None else {"size": "estimated"}

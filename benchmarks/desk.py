@@ -70,7 +70,7 @@ def moved(slo: Json, factor: float) -> Json:
     if isinstance(app.get("demand", {}).get("rate_qps"), int | float):
         app["demand"]["rate_qps"] *= factor
     elif app.get("latency"):
-        app["latency"][0]["max_ms"] *= factor
+        app["latency"][next(iter(app["latency"]))] *= factor
     else:
         held["limits"]["capacity"]["edge"] *= factor
     return held
@@ -97,8 +97,9 @@ def others(files: Json, factor: float) -> dict[str, Json]:
         found["pin"] = {**files, "slo": changed(slo, ["limits", "instances", hardware], pinned)}
     for name, app in zip(("limit", "second", "third"), slo["apps"], strict=False):
         if latency := slo["apps"][app].get("latency"):
-            path: list[str | int] = ["apps", app, "latency", 0, "max_ms"]
-            found[name] = {**files, "slo": changed(slo, path, latency[0]["max_ms"] * factor)}
+            key, limit_ms = next(iter(latency.items()))
+            path: list[str | int] = ["apps", app, "latency", key]
+            found[name] = {**files, "slo": changed(slo, path, limit_ms * factor)}
         if (least := slo["apps"][app].get("quality", {}).get("min")) is not None:
             found["quality"] = {**files, "slo": changed(slo, ["apps", app, "quality", "min"], least * factor)}
     return found

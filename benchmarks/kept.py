@@ -172,7 +172,7 @@ def pool(seed: int) -> Instance:
             "apps": {
                 "a": {
                     "runs": {"variants": ["m"]},
-                    "latency": [{"percentile": 99, "max_ms": round(deadline, 2)}],
+                    "latency": {"p99_ms": round(deadline, 2)},
                     "demand": {
                         **_demand(rng, rate),
                         "mix": {"axes": ["batch"], "bins": [[size] for size in sizes], "share": shares},
@@ -187,17 +187,17 @@ def pool_wide(seed: int) -> Instance:
     """The same, with more percentiles, two limits, service times that vary, little stock, and other arrivals."""
     made, rng = pool(seed), random.Random(f"pool wide {seed}")
     app, drawn = made.slo["apps"]["a"], _varied(made.profile, rng, stated="mean")
-    highest = app["latency"][0]
-    highest["percentile"] = rng.choice([50, 90, 95, 99, 99.9])
-    if highest["percentile"] > 50 and rng.random() < 0.3:
-        app["latency"].append({"percentile": 50, "max_ms": round(highest["max_ms"] * rng.uniform(0.5, 1.0), 2)})
+    (limit_ms,), percentile = app["latency"].values(), rng.choice([50, 90, 95, 99, 99.9])
+    app["latency"] = {f"p{percentile}_ms": limit_ms}
+    if percentile > 50 and rng.random() < 0.3:
+        app["latency"]["p50_ms"] = round(limit_ms * rng.uniform(0.5, 1.0), 2)
         drawn += ", two limits"
     if rng.random() < 0.3:
         scarce = rng.choice(sorted(made.profile["hardware"]))
         made.slo["limits"] = {"instances": {scarce: [0, rng.randint(0, 3)]}}
         drawn += f", little {scarce}"
     app["demand"]["arrivals"] = dict(rng.choice(ARRIVALS))
-    return replace(made, name=f"{made.name} wide, p{highest['percentile']}, {drawn}")
+    return replace(made, name=f"{made.name} wide, p{percentile}, {drawn}")
 
 
 ARRIVALS = (
@@ -290,9 +290,7 @@ def variants(seed: int) -> Instance:
             profile["variants"][name] = {"task": "t", "family": f"f{number}", "runs": [run]}
         apps[f"a{number}"] = {
             "runs": {"families": [f"f{number}"]},
-            "latency": [
-                {"percentile": rng.choice([95, 99]), "max_ms": round(fastest * (1.2 + 3.8 * rng.random() ** 2), 2)}
-            ],
+            "latency": {f"p{rng.choice([95, 99]):g}_ms": round(fastest * (1.2 + 3.8 * rng.random() ** 2), 2)},
             "demand": _demand(rng, most * rng.uniform(0.3, 7.0)),
         }
     return Instance(f"variants {seed}", profile, {"format": "hetplan/slo/1.0", "change": {"slack": 1.0}, "apps": apps})
@@ -315,18 +313,17 @@ def variants_wide(seed: int) -> Instance:
     made, rng = variants(seed), random.Random(f"variants wide {seed}")
     drawn = _varied(made.profile, rng, stated="mean")
     for app in made.slo["apps"].values():
-        limit = app["latency"][0]
-        limit["percentile"] = rng.choice([50, 90, 95, 99, 99.9])
-        if limit["percentile"] > 50 and rng.random() < 0.3:
-            app["latency"].append({"percentile": 50, "max_ms": round(limit["max_ms"] * rng.uniform(0.6, 1.0), 2)})
+        (limit_ms,), percentile = app["latency"].values(), rng.choice([50, 90, 95, 99, 99.9])
+        app["latency"] = {f"p{percentile}_ms": limit_ms}
+        if percentile > 50 and rng.random() < 0.3:
+            app["latency"]["p50_ms"] = round(limit_ms * rng.uniform(0.6, 1.0), 2)
             drawn += ", two limits"
         if rng.random() < 0.3:
             app["network_ms_per_hop"] = hop = round(rng.uniform(0.5, 20.0), 2)
-            for one in app["latency"]:
-                one["max_ms"] = round(one["max_ms"] + hop, 2)
+            app["latency"] = {key: round(ms + hop, 2) for key, ms in app["latency"].items()}
             drawn += ", a hop"
         app["demand"]["arrivals"] = dict(rng.choice(ARRIVALS))
-        drawn += f", p{limit['percentile']}"
+        drawn += f", p{percentile}"
     if rng.random() < 0.5:
         _paid_whole(made.profile, rng)
         drawn += ", whole machines"
@@ -444,11 +441,11 @@ def policy(seed: int) -> Instance:
             },
         },
         {
-            "format": "hetplan/slo/1.0", "objective": [{"max": "goodput"}],
+            "format": "hetplan/slo/1.0", "objective": ["max goodput"],
             "limits": {"instances": {"w": [workers] * 2}},
             "apps": {
                 "a": {
-                    "runs": {"task": "t"}, "latency": [{"percentile": 99, "max_ms": round(deadline, 2)}],
+                    "runs": {"task": "t"}, "latency": {"p99_ms": round(deadline, 2)},
                     "balancing": "round_robin", "late": "serve",
                     "demand": {"rate_qps": round(rate, 3), "arrivals": arrivals},
                 }
@@ -462,15 +459,14 @@ def policy_wide(seed: int) -> Instance:
     """The same, with more percentiles and other ways of balancing; late queries may be dropped."""
     made, rng = policy(seed), random.Random(f"policy wide {seed}")
     app, drawn = made.slo["apps"]["a"], _varied(made.profile, rng, stated="p95")
-    limit = app["latency"][0]
-    limit["percentile"] = rng.choice([50, 90, 95, 99, 99.9])
-    limit["max_ms"] = round(limit["max_ms"] * rng.uniform(1.0, 2.0), 2)
+    (limit_ms,), percentile = app["latency"].values(), rng.choice([50, 90, 95, 99, 99.9])
+    app["latency"] = {f"p{percentile}_ms": round(limit_ms * rng.uniform(1.0, 2.0), 2)}
     app["late"], app["balancing"] = rng.choice(["serve", "drop"]), rng.choice(BALANCING)
     if app["balancing"] is None:
         app.pop("balancing")
     app["demand"]["rate_qps"] = round(app["demand"]["rate_qps"] * rng.uniform(0.5, 1.0), 3)
     drawn = f"{drawn}, {app['late']}, {app.get('balancing', 'any balancing')}"
-    return replace(made, name=f"{made.name} wide, p{limit['percentile']}, {drawn}")
+    return replace(made, name=f"{made.name} wide, p{percentile}, {drawn}")
 
 
 BALANCING = ("round_robin", "shortest_queue", "random", None)

@@ -116,12 +116,12 @@ def case(seed: int) -> Case:
         unloaded = sum(work.values())
         apps[name] = {
             "runs": {"pipeline": "ask"},
-            "latency": [{"percentile": percentile, "max_ms": round(1000 * unloaded * rng.uniform(1.5, 6.0), 1)}],
+            "latency": {f"p{percentile:g}_ms": round(1000 * unloaded * rng.uniform(1.5, 6.0), 1)},
             "quality": {"min": rng.choice([0.6, 0.75])},
             "demand": {"rate_qps": round(rng.uniform(2, 80), 2), "arrivals": dict(rng.choice(ARRIVALS))},
         }
         drawn.append(f"p{percentile}")
-    slo = {"format": "hetplan/slo/1.2", "objective": [{"min": "cost"}], "apps": apps}
+    slo = {"format": "hetplan/slo/1.2", "objective": ["min cost"], "apps": apps}
     if several:
         drawn.append("shared models")
     return Case(profile, slo, {"format": "hetplan/measured/1.0", "apps": entries}, ", ".join(drawn))
@@ -227,7 +227,7 @@ def _near(one: Case, plan: Plan | None) -> Iterator[Plan]:
     for longer, more in [*((t, 1.0) for t in TIMES), *((1.0, r) for r in RATES[1:])]:
         slo = copy.deepcopy(one.slo)
         for app in slo["apps"].values():
-            app["latency"][0]["max_ms"] *= longer
+            app["latency"]["p99_ms"] *= longer
             app["demand"]["rate_qps"] *= more
         found = hp.solve(one.profile, slo, measured=one.measured, options={"size": "estimated"})
         if found.plan is not None and found.exit_code == 0:

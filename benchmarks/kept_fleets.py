@@ -94,7 +94,7 @@ def _app(rng: random.Random, kind: str, name: str, profile: dict[str, Any], type
     series = [round(peak * share, 1) for share in rng.sample((0.3, 0.6, 1.0), 3)]
     limit = round(fastest * rng.uniform(2.0, 8.0), 1)
     wish: dict[str, Any] = {
-        "question": kind, "latency": [{"percentile": 99, "max_ms": limit}], "demand": {"series": series},
+        "question": kind, "latency": {"p99_ms": limit}, "demand": {"series": series},
     }  # fmt: skip
 
     def variant(task: str, model: str, ms: float, axis: str, sizes: tuple[int, ...], **more: Any) -> None:
@@ -115,7 +115,7 @@ def _app(rng: random.Random, kind: str, name: str, profile: dict[str, Any], type
         wish["demand"]["mix"] = {
             "axes": ["batch"], "bins": [[size] for size in SIZES], "share": [w / sum(weights) for w in weights],
         }  # fmt: skip
-        wish["latency"][0]["max_ms"] = round(limit * 3.0 * max(slower.values()), 1)
+        wish["latency"]["p99_ms"] = round(limit * 3.0 * max(slower.values()), 1)
         wish["demand"]["series"] = [round(rate * 0.3, 1) for rate in series]
         wish["runs"] = {"variants": [f"{name}-net"]}
     elif kind == "variants":
@@ -124,7 +124,7 @@ def _app(rng: random.Random, kind: str, name: str, profile: dict[str, Any], type
             quality = {"quality": {"value": round(0.7 + 0.1 * n, 2)}}
             variant(task(f"{name}-see"), f"{name}-net{n}", fastest * 1.6**n, "batch", BATCHES, **quality)
         wish["runs"] = {"variants": [f"{name}-net{n}" for n in range(several)]}
-        wish["latency"][0]["max_ms"] = round(fastest * 1.6 * rng.uniform(1.3, 6.0), 1)
+        wish["latency"]["p99_ms"] = round(fastest * 1.6 * rng.uniform(1.3, 6.0), 1)
     else:
         for step in ("find", "name"):
             for n in range(2):

@@ -85,7 +85,7 @@ def case(seed: int) -> Case:
     ttft, tpot, rate = rng.choice((150, 300, 600, 1500)), rng.choice((25, 40, 60, 100)), rng.choice((2, 5, 10, 20, 40))
     app: dict[str, Any] = {
         "runs": {"variants": ["llama-8b"]},
-        "latency": [{"of": "ttft", "percentile": 95, "max_ms": ttft}, {"of": "tpot", "percentile": 95, "max_ms": tpot}],
+        "latency": {"ttft_p95_ms": ttft, "tpot_p95_ms": tpot},
         "demand": {
             "rate_qps": rate,
             "mix": {"axes": ["input_tokens", "output_tokens"], "bins": bins,
@@ -98,7 +98,7 @@ def case(seed: int) -> Case:
     elif kind == "goodput":
         app["goodput"] = 0.95
     elif kind == "whole":
-        app["latency"] = [{"percentile": 90, "max_ms": float(ttft + 400 * tpot)}]
+        app["latency"] = {"p90_ms": float(ttft + 400 * tpot)}
     lengths = [size for size, weight in zip(bins, weights, strict=True) for _ in range(weight)]
     court = Court(cards, lengths, rate, float(ttft), float(tpot)) if kind == "steady" else None
     slo = {"format": "hetplan/slo/1.1", "apps": {"chat": app}}

@@ -97,7 +97,7 @@ def whole(seed: int) -> Instance:
         rate = max(qps for ms, qps in full if ms <= limit_ms) * rng.uniform(0.2, 6.0 / count)
         apps[f"a{number}"] = {
             "runs": {"families": [f"f{number}"]},
-            "latency": [{"percentile": rng.choice([90, 95, 99]), "max_ms": limit_ms}],
+            "latency": {f"p{rng.choice([90, 95, 99]):g}_ms": limit_ms},
             "demand": {"rate_qps": round(rate, 3), "arrivals": dict(rng.choice(ARRIVALS))},
         }
         if floor:
@@ -135,7 +135,7 @@ class Search:
                 for run in one["runs"]:
                     table = self.instance.profile["tables"][run["latency"]]
                     for size, ms in zip(table["axes"]["batch"], table["mean"], strict=True):
-                        if ms <= wish["latency"][0]["max_ms"]:
+                        if ms <= wish["latency"]["p99_ms"]:
                             offers = [o for o, sold in self.instance.profile["offers"].items()
                                       if sold["hardware"] == run["hardware"]]  # fmt: skip
                             at = [(offer, run["needs"]["part"], 1000.0 * size / ms) for offer in offers]

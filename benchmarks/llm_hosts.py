@@ -67,7 +67,7 @@ def slo_of(law: str, mix: str, load: float) -> dict[str, Any]:
     axes = ["input_tokens", "output_tokens"]
     wish = {
         "runs": {"task": "chat"}, "goodput": 0.5,
-        "latency": [{"of": "ttft", "percentile": 95, "max_ms": 500}, {"of": "tpot", "percentile": 95, "max_ms": 80}],
+        "latency": {"ttft_p95_ms": 500, "tpot_p95_ms": 80},
         "demand": {"rate_qps": load * RATES[law, mix], "mix": {"axes": axes, "bins": bins, "share": share}},
     }  # fmt: skip
     return {"format": "hetplan/slo/1.1", "apps": {"chat": wish}}

@@ -44,7 +44,7 @@ def classifier(rate_qps: float) -> tuple[dict[str, Any], dict[str, Any]]:
             for name, one in kinds.items()
         },
     }
-    app = {"runs": {"task": "see"}, "latency": [{"percentile": 99, "max_ms": 250}], "demand": {"rate_qps": rate_qps}}
+    app = {"runs": {"task": "see"}, "latency": {"p99_ms": 250}, "demand": {"rate_qps": rate_qps}}
     return profile, {"format": "hetplan/slo/1.2", "limits": {"currency": "USD"}, "apps": {"ranking": app}}
 
 
@@ -54,7 +54,7 @@ def case(rate_qps: float, question: str) -> tuple[Any, Any]:
         files = classifier(rate_qps)
         return hp.solve(*files, question="variants").require(), load_inputs(*files)
     slo = json.loads((POOL / "slo.json").read_text())
-    slo |= {"objective": [{"min": "cost"}], "limits": {"currency": "USD"}}
+    slo |= {"objective": ["min cost"], "limits": {"currency": "USD"}}
     slo["apps"]["ranking"]["demand"]["rate_qps"] = rate_qps
     return hp.solve(str(POOL / "profile.json"), slo).require(), load_inputs(str(POOL / "profile.json"), slo)
 

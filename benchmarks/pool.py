@@ -88,7 +88,7 @@ def pose(model: str, budget: str) -> PoolQuestion:
     mix = {"axes": ["batch"], "bins": [[size] for size in sizes], "share": share}
     app = {
         "runs": {"variants": ["m"]},
-        "latency": [{"percentile": 99, "max_ms": qos_ms}],
+        "latency": {"p99_ms": qos_ms},
         "demand": {"rate_qps": "max", "mix": mix},
     }
     inputs = Inputs(

@@ -37,7 +37,7 @@ class Case:
     def deadline_ms(self) -> float:
         """The application's deadline."""
         (app,) = self.slo["apps"].values()
-        return float(app["latency"][0]["max_ms"])
+        return float(app["latency"]["p99_ms"])
 
 
 def table(batches: Sequence[int], mean: Sequence[float], *, spread: float = 0.08) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def hops() -> Iterator[Case]:
     still = table((1, 2), (5, 10), spread=0.0)
     loads = (("25 qps", 25.0, "deterministic"),)
     limits = {"cost_per_hour": "1", "instances": {"m": [1, 1]}}
-    app: dict[str, Any] = {"latency": [{"percentile": 99, "max_ms": 100}]}
+    app: dict[str, Any] = {"latency": {"p99_ms": 100}}
     profile = document({"rank": {"m": still}}, quality={"rank": 0.8}, task={"rank": "rank"}, price={"m": "0.3"})
     mix = {"axes": ["batch"], "bins": [[1]], "share": [1.0]}
     app |= {"runs": {"variants": ["rank"]}, "demand": {"rate_qps": "max", "mix": mix}}
@@ -116,7 +116,7 @@ def pools() -> Iterator[Case]:
         planned = "matching" if rule in ("fcfs", "shares") else rule
         solve = ("--question", "pool", "--set", f"dispatch={planned}")
         way = "workers" if rule in ("earliest", "shares") else "router"
-        latency = [{"percentile": 99, "max_ms": 100 if rule in ("threshold", "earliest") else 150}]
+        latency = {"p99_ms": 100 if rule in ("threshold", "earliest") else 150}
         slo = {"format": "hetplan/slo/1.0", "limits": limits, "apps": {"rank": {**app, "latency": latency}}}
         yield Case("pool", rule, profile, slo, solve, loads, dispatch=rule if rule != planned else "", way=way)
 
@@ -141,7 +141,7 @@ def pipelines() -> Iterator[Case]:
     for late in ("serve", "drop"):
         app = {
             "runs": {"pipeline": "p"},
-            "latency": [{"percentile": 99, "max_ms": 200}],
+            "latency": {"p99_ms": 200},
             "late": late,
             "demand": {"rate_qps": 220.0},
         }
@@ -166,12 +166,12 @@ def policies() -> Iterator[Case]:
     for balancing in ("round_robin", "shortest_queue"):
         app = {
             "runs": {"task": "see"},
-            "latency": [{"percentile": 99, "max_ms": 110}],
+            "latency": {"p99_ms": 110},
             "balancing": balancing,
             "demand": {"rate_qps": 250.0},
         }
         limits = {"instances": {"m": [6, 6]}}
-        slo = {"format": "hetplan/slo/1.0", "limits": limits, "objective": [{"max": "goodput"}], "apps": {"see": app}}
+        slo = {"format": "hetplan/slo/1.0", "limits": limits, "objective": ["max goodput"], "apps": {"see": app}}
         loads = (
             ("150 qps", 150.0, "poisson"),
             ("250 qps", 250.0, "poisson"),
@@ -196,7 +196,7 @@ def onnx(profile: dict[str, Any], *, shared: bool = False) -> Iterator[Case]:
         mean_ms = profile["tables"][f"{name}-cpu-1"]["mean"][0]
         app = {
             "runs": {"variants": [name]},
-            "latency": [{"percentile": 99, "max_ms": float(f"{4 * mean_ms:.3g}")}],
+            "latency": {"p99_ms": float(f"{4 * mean_ms:.3g}")},
             "demand": {"rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1]], "share": [1.0]}},
         }
         limits = {"cost_per_hour": "1", "instances": {"cpu-1": [workers, workers]}}
@@ -226,7 +226,7 @@ def chain(profiled: Callable[[str, float], dict[str, Any]]) -> Iterator[Case]:
         (cell,) = profile["extensions"][f"measured.{name}"]["cpu-1"]["cells"]
         app = {
             "runs": {"variants": [name]},
-            "latency": [{"percentile": 99, "max_ms": float(f"{4 * mean_ms:.3g}")}],
+            "latency": {"p99_ms": float(f"{4 * mean_ms:.3g}")},
             "demand": {"rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1]], "share": [1.0]}},
         }
         limits = {"cost_per_hour": "1", "instances": {"cpu-1": [1, 1]}}

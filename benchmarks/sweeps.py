@@ -159,7 +159,7 @@ def search() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         slo = json.loads((example / "slo.json").read_text())
-        slo["apps"] = {"gate": slo["apps"]["gate"] | {"latency": [{"percentile": 50, "max_ms": 100}]}}
+        slo["apps"] = {"gate": slo["apps"]["gate"] | {"latency": {"p50_ms": 100}}}
         (folder / "slo.json").write_text(json.dumps(slo))
         profile = json.loads((example / "profile.json").read_text())
         (pipeline,) = profile["pipelines"].values()

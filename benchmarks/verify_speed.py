@@ -65,7 +65,7 @@ def documents(side: int, types: int) -> tuple[dict[str, Any], dict[str, Any]]:
     mix = {"axes": ["input_tokens", "output_tokens"], "bins": bins, "share": [1 / len(bins)] * len(bins)}
     app = {
         "runs": {"variants": ["m"]},
-        "latency": [{"of": "response", "percentile": 99, "max_ms": 100}],
+        "latency": {"p99_ms": 100},
         "demand": {"rate_qps": "max", "mix": mix},
     }
     return profile, {"format": "hetplan/slo/1.0", "limits": {"cost_per_hour": BUDGET}, "apps": {"rank": app}}

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ __all__ = [
     "cluster",
     "example",
     "files",
+    "limits_at",
     "llm_app",
     "llm_model",
     "machine",
@@ -75,6 +77,19 @@ FIELDS: Mapping[str, str] = {
     "quality": "quality",
 }
 """A requirement -> the name of its field, as a refusal has to name it."""
+
+
+def limits_at(percentile: float, latency: Mapping[str, float]) -> Json:
+    """Limits on latency at another percentile: of each kind of time, the last one.
+
+    >>> limits_at(95, {"p99_ms": 60, "ttft_p99.9_ms": 500})
+    {'p95_ms': 60, 'ttft_p95_ms': 500}
+    """
+    return {re.sub(r"p[\d.]+_ms$", f"p{percentile:.12g}_ms", key): ms for key, ms in latency.items()}
+
+
+def _percentile(key: str) -> float:
+    return float(re.sub(r".*p|_ms$", "", key))
 
 
 @dataclass(frozen=True)
@@ -177,16 +192,16 @@ class Files:
             stages = tuple(sorted(made["nodes"], key=lambda name: name in behind))
             for edge in made["edges"]:
                 then.setdefault(edge["from"], []).append(edge["to"])
-        limit = said["latency"][0]
+        percentile, limit_ms = next(iter(self.limits_ms(of).items()))
         return Demand(
-            said["demand"]["rate_qps"], limit["max_ms"], 1.0 - limit["percentile"] / 100.0,
+            said["demand"]["rate_qps"], limit_ms, 1.0 - percentile / 100.0,
             {one[0]: share for one, share in zip(mix["bins"], mix["share"], strict=True)},
             said.get("network_ms_per_hop", 0.0), stages, then, said["demand"].get("arrivals", {}).get("shape", 1.0),
         )  # fmt: skip
 
     def limits_ms(self, of: str) -> dict[float, float]:
         """The limits on the latency of an application: percentile -> milliseconds."""
-        return {one["percentile"]: one["max_ms"] for one in self.slo["apps"][of]["latency"]}
+        return {_percentile(key): ms for key, ms in self.slo["apps"][of]["latency"].items()}
 
     def fanout(self, of: str) -> dict[str, float]:
         """Queries of each stage that follows, per query of a stage."""
@@ -266,20 +281,17 @@ class Files:
         return replace(self, slo=slo)
 
     def at_percentile(self, percentile: float) -> Files:
-        """With every limit on latency at this percentile; what else states a share of late queries goes."""
+        """With every limit on latency at this percentile."""
         slo = deepcopy(self.slo)
         for one in slo["apps"].values():
-            by_time = {limit.get("of"): {**limit, "percentile": percentile} for limit in one.get("latency", ())}
-            one["latency"] = list(by_time.values())
-            one.pop("violations", None)
+            one["latency"] = limits_at(percentile, one.get("latency", {}))
         return replace(self, slo=slo)
 
     def scaled_limits(self, factor: float) -> Files:
         """With every limit on latency times a factor."""
         slo = deepcopy(self.slo)
         for one in slo["apps"].values():
-            for limit in one.get("latency", ()):
-                limit["max_ms"] *= factor
+            one["latency"] = {key: ms * factor for key, ms in one.get("latency", {}).items()}
         return replace(self, slo=slo)
 
     def networked(self, ms: float) -> Files:
@@ -297,10 +309,10 @@ class Files:
         return replace(self, slo=slo)
 
     def rarely_late(self, share: float) -> Files:
-        """With a share of the queries of every application that may be late, as a target."""
+        """With a share of the queries of every application that may be late."""
         slo = deepcopy(self.slo)
         for one in slo["apps"].values():
-            one["violations"] = {"max": share}
+            one["latency"] = limits_at(100.0 * (1.0 - share), one.get("latency", {}))
         return replace(self, slo=slo)
 
     def asked_as(self, problem: str | None) -> Files:
@@ -310,7 +322,7 @@ class Files:
     def aiming(self, *objective: str) -> Files:
         """With an objective, as in "min cost" or "max quality", in order of importance."""
         slo = deepcopy(self.slo)
-        slo["objective"] = [{one.split()[0]: one.split()[1]} for one in objective]
+        slo["objective"] = ["min machines" if one == "min servers" else one for one in objective]
         return replace(self, slo=slo)
 
     # -- machines and measurements -------------------------------------------------------------------------------------
@@ -385,7 +397,7 @@ class Files:
 
     def serving(self, apps: Mapping[str, Json]) -> Files:
         """The same machines and models with other applications, at the least cost."""
-        slo = {"format": "hetplan/slo/1.2", "objective": [{"min": "cost"}], "apps": dict(apps)}
+        slo = {"format": "hetplan/slo/1.2", "objective": ["min cost"], "apps": dict(apps)}
         return replace(self, slo=deepcopy(slo))
 
     def with_copy(self, of: str, name: str, price_factor: float = 1.0) -> Files:
@@ -505,7 +517,7 @@ def llm_app(
 ) -> Json:
     """An application of a language model: limits by name ("ttft": (percentile, ms)); (input, output) tokens: share."""
     made = app(serves, rate=rate, by="task")
-    made["latency"] = [{"of": of, "percentile": at, "max_ms": ms} for of, (at, ms) in limits.items()]
+    made["latency"] = {f"{of}_p{at:g}_ms": ms for of, (at, ms) in limits.items()}
     bins, share = [list(one) for one in lengths], list(lengths.values())
     made["demand"]["mix"] = {"axes": ["input_tokens", "output_tokens"], "bins": bins, "share": share}
     return made
@@ -563,7 +575,7 @@ def files(
         profile["pipelines"] = dict(pipelines)
     slo: Json = {"format": "hetplan/slo/1.2", "apps": dict(apps)}
     if objective:
-        slo["objective"] = [{one.split()[0]: one.split()[1]} for one in objective]
+        slo["objective"] = ["min machines" if one == "min servers" else one for one in objective]
     if periods:
         slo["horizon"] = {"period_s": period_s, "periods": periods, "repeats": repeats}
     return Files(deepcopy(profile), deepcopy(slo), problem=problem)
@@ -791,7 +803,7 @@ def relisted(wish: Files, seed: int) -> Files:
 
 
 def _latency(limits: Mapping[float, float]) -> list[Json]:
-    return [{"of": "response", "percentile": at, "max_ms": ms} for at, ms in limits.items()]
+    return {f"p{at:g}_ms": ms for at, ms in limits.items()}
 
 
 def _table(times: Times) -> Json:

@@ -101,9 +101,9 @@ def test_each_trial_is_an_event_and_no_other_begins_once_the_work_is_cancelled()
 @pytest.mark.slow
 def test_where_one_is_not_enough_what_is_missing_is_said_together() -> None:
     (repair,) = hp.solve(*too_fast_and_too_cheap()).repairs
-    assert [(edit.path[-1], edit.value) for edit in repair.edits] == [("max_ms", 40.0), ("cost_per_hour", "3")]
+    assert [(edit.path[-1], edit.value) for edit in repair.edits] == [("p99_ms", 40.0), ("cost_per_hour", "3")]
     parts = [
-        "raise slo.apps.app.latency[0].max_ms from 30 to 40 ms (fails at 39",
+        "raise slo.apps.app.latency.p99_ms from 30 to 40 ms (fails at 39",
         "raise slo.limits.cost_per_hour from 2 to 3 (fails at 2.9",
     ]
     assert all(said.startswith(part) for said, part in zip(repair.text.split(", and "), parts, strict=True)), (
@@ -186,7 +186,7 @@ def test_numbers_are_other_than_what_is_stated() -> None:
     assert "from 40 to 40.0001 ms" in repair.text
     # Played with its queues, too; a rate of 0 is no repair.
     (repair,) = hp.solve(profile, slo).repairs
-    assert "raise slo.apps.app.latency[0].max_ms from 40 to 4" in repair.text
+    assert "raise slo.apps.app.latency.p99_ms from 40 to 4" in repair.text
 
 
 def test_edits_are_read_from_fields() -> None:

@@ -122,7 +122,7 @@ def _packed(count: int, seed: int) -> tuple[Json, Json]:
     }
     slo = {
         "format": "hetplan/slo/1.0",
-        "objective": [{"max": "served"}],
+        "objective": ["max served"],
         "limits": {"capacity": {"gpu": round(0.3 * count, 2), "mbps": round(5.0 * count, 2)}},
         "apps": apps,
     }

@@ -99,7 +99,7 @@ def lateness(kind: str, seed: int, plan: Any) -> float:
     report = hp.simulate(plan, profile, slo, **given, **how)
     worst = 0.0
     for name, app in apps.items():
-        allowed = {target: 1.0 - target.percentile / 100.0 for target in app.latency}
+        allowed = {target: 1.0 - target.percentile / 100.0 for target in app.targets}
         for target, share in allowed.items():
             if name not in report.apps or target.of not in report.apps[name].responses:
                 continue

@@ -17,7 +17,7 @@ from hetplan.api.planner import Planner
 from hetplan.api.solve import options_again
 from hetplan.planner.next_state import next_state
 from hetplan.profiles.plan_periods import of_period
-from hetplan.profiles.slo import Demand, Horizon, Objective
+from hetplan.profiles.slo import Demand, Horizon
 
 if TYPE_CHECKING:
     from hetplan.planner.outcome import Outcome
@@ -188,8 +188,8 @@ def at_any_moment(slo: Slo) -> Slo:
     """The wish as it is at any one moment, for the least money: rates come from what is seen.
 
     >>> import hetplan as hp
-    >>> at_any_moment(hp.load_slo("examples/pool/slo.json")).objective[0].min
-    'cost'
+    >>> at_any_moment(hp.load_slo("examples/pool/slo.json")).objective
+    ('min cost',)
     """
     apps = {}
     for name, app in slo.apps.items():
@@ -202,7 +202,7 @@ def at_any_moment(slo: Slo) -> Slo:
         demand = Demand.model_validate({**stated, "rate_qps": highest})
         apps[name] = app.model_copy(update={"demand": demand})
     changed: dict[str, Any] = {"apps": apps, "horizon": Horizon(), "requires": ()}
-    if any(term.max in ("rate", "served") for term in slo.objective):
-        changed["objective"] = (Objective(min="cost"),)
+    if {"max rate", "max served"} & set(slo.objective):
+        changed["objective"] = ("min cost",)
         changed["limits"] = slo.limits.model_copy(update={"cost_per_hour": None})
     return slo.model_copy(update=changed)

@@ -306,7 +306,7 @@ def _of_profile(said: Said) -> Made:
     wish: dict[str, Any] = {"runs": runs, "latency": _latency(said), "demand": demand}
     if said.quality is not None:
         wish["quality"] = {"min": said.quality}
-    slo: dict[str, Any] = {"format": format_of("slo"), "objective": [{"min": "cost"}]}
+    slo: dict[str, Any] = {"format": format_of("slo"), "objective": "min cost"}
     if said.budget is not None:
         slo["limits"] = {"cost_per_hour": said.budget}
     if "pipeline" in runs and not known.pipelines[runs["pipeline"]].knobs:
@@ -322,12 +322,12 @@ def _of_profile(said: Said) -> Made:
     return Made(slo, written, beside=said.profile, assumed=[*found, *assumed])
 
 
-def _of_steps(known: Profile, said: Said) -> tuple[list[dict[str, str]], dict[str, Any], list[str]]:
+def _of_steps(known: Profile, said: Said) -> tuple[list[str], dict[str, Any], list[str]]:
     """What a pipeline is planned for, how many servers it may have, and what was assumed."""
     from hetplan.profiles.first_files import MOST_SERVERS
 
     priced = {offer.hardware for offer in known.offers.values()} | set(machines_of(said))
-    least = {"min": "cost" if known.hardware.keys() <= priced else "servers"}
+    least = "min cost" if known.hardware.keys() <= priced else "min machines"
     stocked = {offer.hardware for offer in known.offers.values() if offer.stock is not None}
     free = {name: [0, MOST_SERVERS] for name in known.hardware if name not in stocked}
     limits = {"instances": free} if free and said.budget is None else {}
@@ -335,7 +335,7 @@ def _of_steps(known: Profile, said: Said) -> tuple[list[dict[str, str]], dict[st
     if said.quality is not None:
         return [least], limits, found
     found.append("the best answers come first, then the fewest or cheapest machines (objective)")
-    return [{"max": "quality"}, least], limits, found
+    return ["max quality", least], limits, found
 
 
 def _known(said: Said) -> tuple[Profile, dict[str, Any] | None, list[str]]:
@@ -393,10 +393,11 @@ def _text_demand(said: Said, rates: Table | None) -> tuple[dict[str, Any], dict[
     return {**demand, "mix": mix}, horizon, found
 
 
-def _latency(said: Said) -> list[dict[str, Any]]:
+def _latency(said: Said) -> dict[str, Any]:
     from hetplan.profiles.plain_data import whole_if_it_is
+    from hetplan.profiles.slo import LatencyTarget
 
-    return [{"of": of, "percentile": whole_if_it_is(at), "max_ms": whole_if_it_is(ms)} for of, at, ms in said.limits]
+    return {LatencyTarget(of, at, ms).key: whole_if_it_is(ms) for of, at, ms in said.limits}
 
 
 def _prices(said: Said, known: Profile) -> dict[str, Any] | None:
@@ -456,8 +457,10 @@ def _of_settings(said: Said, path: Path) -> Made:
     if horizon:
         remedy = "Use --rate in place of --rates."
         raise InputError.one(file="--rates", why="one rate: settings are not planned over time", remedy=remedy)
+    from hetplan.profiles.slo import LatencyTarget
+
     percentile, max_ms = _limit(said)
-    wish: dict[str, Any] = {"latency": [{"percentile": percentile, "max_ms": max_ms}], "demand": demand}
+    wish: dict[str, Any] = {"latency": {LatencyTarget("response", percentile, max_ms).key: max_ms}, "demand": demand}
     if said.quality is not None:
         wish["quality"] = {"min": said.quality}
     app = as_id(said.app or said.model or "app")
@@ -469,7 +472,7 @@ def together(made: Made, profile: Mapping[str, Any] | None, slo: Mapping[str, An
     """The files that are there with one more application: a fleet, planned on one bill."""
     from hetplan.profiles.merge import merge
 
-    if made.measured is not None or any("goodput" in goal.values() for goal in made.slo["objective"]):
+    if made.measured is not None or "max goodput" in made.slo["objective"]:
         raise InputError.one(file="--add", why="an application that is rented for, by a rate or rates",
                              remedy="Write settings and workers that are there to a folder of their own.")  # fmt: skip
     ((app, wish),) = made.slo["apps"].items()
@@ -488,7 +491,7 @@ def together(made: Made, profile: Mapping[str, Any] | None, slo: Mapping[str, An
     joined, _, faults = merge([(name, document) for name, document in named if document is not None])
     if faults:
         raise InputError(faults)
-    whole |= {"format": max(str(slo["format"]), str(made.slo["format"])), "objective": [{"min": "cost"}]}
+    whole |= {"format": max(str(slo["format"]), str(made.slo["format"])), "objective": "min cost"}
     whole["apps"] = {**slo["apps"], app: wish}
     assumed = [*made.assumed, "all applications together cost as little as can be (objective)"]
     return Made(whole, joined, beside=made.beside, assumed=assumed, odd=made.odd)

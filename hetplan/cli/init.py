@@ -111,10 +111,6 @@ def init(
         from hetplan.cli.beginning import Said, made_of, read_limits, together
         from hetplan.cli.who_answers import assumed_choices
 
-        if as_yaml:
-            from hetplan.profiles.yaml_text import check_readable
-
-            check_readable("--yaml")
         said = Said(
             model, app, machine or (), prices, region, ms or (), latencies, edge or (), workers or (), profile, config,
             settings, tokens, lengths, rate, rates, read_limits(slo or ()), engine, quality, budget,

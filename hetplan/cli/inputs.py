@@ -186,10 +186,6 @@ def import_file(
         profile, slo, *beside = convert(given, **_filters(kind, convert, settings))
         found = _read_back(file, profile) if profile is not None and profile.get("variants") else None
         ending = "yaml" if as_yaml else "json"
-        if as_yaml:
-            from hetplan.profiles.yaml_text import check_readable
-
-            check_readable("--yaml")
         made = {f"profile.{ending}": profile, f"slo.{ending}": slo, **(beside[0] if beside else {})}
         targets = [(folder / name, data) for name, data in made.items() if data is not None]
         taken = [str(path) for path, _ in targets if path.exists() and not force]

@@ -433,7 +433,7 @@ def _report(
 ) -> LoadReport:
     from hetplan.measure.load_report import figures_of, load_report
 
-    asked = {target.percentile for app in inputs.slo.apps.values() for target in app.latency}
+    asked = {target.percentile for app in inputs.slo.apps.values() for target in app.targets}
     asked |= {promise.percentile for promise in plan.promises if promise.percentile is not None}
     of = {demand.app: demand for demand in demands}
     measured = [
@@ -588,7 +588,7 @@ def text_load(
         judged = played.judged()
         simulated = {("goodput", None): played.goodput(limits_of(wanted)), **_percentiles(played, judged, wanted)}
     return text_report(
-        plan, app, found, simulated, wanted.latency, goodput=wanted.goodput, duration_s=how.duration_s,
+        plan, app, found, simulated, wanted.targets, goodput=wanted.goodput, duration_s=how.duration_s,
         tolerance=how.tolerance, judged=judged,
     )  # fmt: skip
 
@@ -598,6 +598,6 @@ def _percentiles(played: Any, judged: slice, wanted: App) -> dict[tuple[str, flo
     from hetplan.measure.load_text import SHOWN, percentile
     from hetplan.profiles.operating_points import network_ms_of
 
-    asked = dict.fromkeys([*((limit.of, limit.percentile) for limit in wanted.latency), *SHOWN])
+    asked = dict.fromkeys([*((limit.of, limit.percentile) for limit in wanted.targets), *SHOWN])
     times = {of: getattr(played, f"{of}_ms")[judged] + network_ms_of(wanted, of) for of, _ in asked}
     return {(of, at): percentile(times[of], at) for of, at in asked}

@@ -214,10 +214,10 @@ def _distributions(page: Html, report: Document | None, slo: Document | None) ->
     for name, points in list(apps.items())[:8]:
         # What the last hundredth takes would leave the rest of the picture to a narrow strip.
         known = [(at, ms) for at, ms in points if ms is not None and at <= 99]
-        wanted = (((slo or {}).get("apps") or {}).get(name) or {}).get("latency") or ()
+        wanted = (((slo or {}).get("apps") or {}).get(name) or {}).get("latency") or {}
         limits = {
-            f"{short(one['percentile'])}% within {short(one['max_ms'])} ms": float(one["max_ms"])
-            for one in wanted if one.get("of", "response") == "response"
+            f"{key[1:].removesuffix('_ms')}% within {short(ms)} ms": float(ms)
+            for key, ms in wanted.items() if key.startswith("p")
         }  # fmt: skip
         drawn = [Curve(name, [ms for _, ms in known], [at for at, _ in known])]
         page.picture(

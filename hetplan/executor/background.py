@@ -228,9 +228,8 @@ def given_up_ms(app: App) -> float | None:
     Where a limit leaves more than a tenth to be later, that tenth counts, with waits that fall off exponentially: a
     median says nothing against the half that it leaves.
 
-    >>> of = lambda *limits: App.model_validate({"runs": {"variants": ["m"]}, "latency": [
-    ...     {"percentile": percentile, "max_ms": ms} for percentile, ms in limits]})
-    >>> given_up_ms(of((99, 200), (50, 80))), given_up_ms(of((95, 80))), round(given_up_ms(of((50, 80))))
+    >>> of = lambda **limits: App.model_validate({"runs": {"variants": ["m"]}, "latency": limits})
+    >>> given_up_ms(of(p99_ms=200, p50_ms=80)), given_up_ms(of(p95_ms=80)), round(given_up_ms(of(p50_ms=80)))
     (200.0, 80.0, 266)
     """
     last = min(response_targets(app), key=lambda target: (-target.percentile, target.max_ms), default=None)

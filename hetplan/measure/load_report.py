@@ -401,16 +401,13 @@ def _wishes(app: AppMeasured, slo: Slo | None, beside: Simulated) -> Iterable[Lo
     ) -> LoadLine:
         return LoadLine(app.app, of, at, relation, value, "slo", beside.get((app.app, of, at)), found, verdict)
 
-    for target in wanted.latency:
+    for target in wanted.targets:
         found = app.percentiles_ms.get(target.percentile) if target.of == "response" else None
         verdict = judge(found, "<=", target.max_ms) if found is not None else Verdict.NOT_MEASURED
         if verdict is Verdict.MET and target.percentile in app.short_of:
             # Too few requests lie beyond the percentile to say that it is kept.
             verdict = Verdict.UNDECIDED
         yield line(f"{target.of}_ms", target.percentile, "<=", target.max_ms, found, verdict)
-    if wanted.violations is not None:
-        found, most = app.figures["violations"], wanted.violations.max
-        yield line("violations", None, "<=", most, found, judge(found, "<=", most))
     if wanted.quality is not None and wanted.quality.min is not None:
         found = compared(app, "accuracy", None)
         least = wanted.quality.min

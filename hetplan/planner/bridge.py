@@ -31,11 +31,8 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.profiles.plan_periods import inputs_of_part
 from hetplan.profiles.profile import Offer
-from hetplan.profiles.slo import App, Objective
-from hetplan.profiles.slo_sections import Violations
 from hetplan.profiles.state import State
 from hetplan.profiles.workers import Worker
-from hetplan.serving.strictest import strictest
 
 __all__ = [
     "COSTS",
@@ -59,9 +56,7 @@ MOST = 10_000
 MOST_LETTERS = 50
 """So long are names of workers at most, before numbers are added."""
 
-OBJECTIVES: Mapping[str, tuple[Objective, ...]] = {
-    "pipeline": (Objective(min="cost"),),
-}
+OBJECTIVES: Mapping[str, tuple[str, ...]] = {"pipeline": ("min cost",)}
 """By what a question is asked for the fewest machines, where it has no default that does."""
 
 
@@ -126,9 +121,7 @@ class Part(ABC):
         listed = self.question != "llm"  # which refuses that field: there, what may not be used is none at most
         instances = dict(machines) if listed else {**dict.fromkeys(self.hardware, (0, 0)), **machines}
         own = own.with_limits(instances=instances, only_listed=listed)
-        apps = {name: _in_time(app) if self.question == "policy" else app for name, app in own.slo.apps.items()}
-        objective = OBJECTIVES.get(self.question, ())
-        own = own.with_slo(objective=objective, apps=apps)
+        own = own.with_slo(objective=OBJECTIVES.get(self.question, ()))
         offers = own.profile.offers
         if stock is not None:
             offers = {name: offers[name].model_copy(update={"stock": count}) for name, count in stock.items() if count}
@@ -435,14 +428,6 @@ class Table(Part):
         for number, row in enumerate(rows):
             m.add(row, machines[number], 1.0)
             m.add(row, chosen, [-float(counts[number]) for counts in least])
-
-
-def _in_time(app: App) -> App:
-    """An application whose latency percentile is a target, as more machines could keep it."""
-    target = strictest(app)
-    if app.violations is not None or target is None:
-        return app
-    return app.model_copy(update={"violations": Violations(max=round(target.left, 12))})
 
 
 def _without_rounding(prices: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -141,9 +141,9 @@ def _document(path: Path) -> Any:
 def edits_of(repair: Repair, given: Documents) -> tuple[Edit, ...]:
     """What a repair changes in the files; nothing where it cannot be written so.
 
-    >>> slo = {"apps": {"a.b": {"latency": [{"max_ms": 40}, {"max_ms": 90}]}}}
+    >>> slo = {"apps": {"a.b": {"latency": {"p50_ms": 40, "p99_ms": 90}}}}
     >>> edits_of(Repair("slo.apps.a.b.latency", "raise", 10.0, 50.0, "ms", ""), {"slo": slo})
-    (Edit(file='slo', path=('apps', 'a.b', 'latency', 0, 'max_ms'), value=50.0),)
+    (Edit(file='slo', path=('apps', 'a.b', 'latency', 'p50_ms'), value=50.0),)
     """
     if repair.edits:
         return repair.edits
@@ -162,9 +162,8 @@ def edits_of(repair: Repair, given: Documents) -> tuple[Edit, ...]:
     if path is None:
         return ()
     now = value_at(given[file], path)
-    if path[-1] == "latency" and isinstance(now, list):
-        late = [place for place, target in enumerate(now) if target["max_ms"] < float(repair.to)]
-        return tuple(Edit(file, (*path, place, "max_ms"), repair.to) for place in late)
+    if path[-1] == "latency" and isinstance(now, dict):
+        return tuple(Edit(file, (*path, key), repair.to) for key, max_ms in now.items() if max_ms < float(repair.to))
     if path[0] == "limits" and path[1] == "instances":
         return _instances(file, path, given[file], repair)
     return (Edit(file, path, repair.to),)
@@ -723,7 +722,8 @@ def _in_words(edit: Edit, given: Documents, unit: str, verb: str, fails: Any) ->
         old = list(stated) if isinstance(stated, list | tuple) else [0, stated]
         at, stated, value = f"{at}[{side}]", old[side], value[side]
         fails = fails[side] if isinstance(fails, list) else fails
-    unit = {"max_ms": "ms", "rate_qps": "qps"}.get(str(edit.path[-1]), "" if unit == edit.path[-1] else unit)
+    known = "ms" if edit.path[-2:-1] == ("latency",) else {"rate_qps": "qps"}.get(str(edit.path[-1]))
+    unit = known or ("" if unit == edit.path[-1] else unit)
     if _is_number(stated) and _is_number(value):
         verb = "lower" if float(value) < float(stated) else "raise"
     was = "" if stated is None else f" from {_shown(stated)}"

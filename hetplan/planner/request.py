@@ -18,7 +18,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.operating_points import Limit, limits_of
 from hetplan.profiles.profile import Hardware, Profile
 from hetplan.profiles.profile import Offer as ProfileOffer
-from hetplan.profiles.slo import App, Change, Demand, Horizon, LatencyTarget, Survive, Traded
+from hetplan.profiles.slo import App, Change, Demand, Horizon, Survive, Traded
 from hetplan.serving.demand import Classes, Target, classes_of, response_targets, stated_qps
 from hetplan.serving.loads import same_point
 from hetplan.serving.price import SLICES
@@ -79,8 +79,8 @@ class Application:
         return classes_of(self.stated.demand.mix).coming()
 
     @property
-    def latency(self) -> tuple[LatencyTarget, ...]:
-        """Its limits in the order of the file, the network's time in them: `Target.place` is a place here."""
+    def latency(self) -> Mapping[str, float]:
+        """Its limits by name, the network's time in them: `Target.key` is a name here."""
         return self.stated.latency
 
     @cached_property
@@ -110,8 +110,7 @@ class Application:
     @property
     def least_in_time(self) -> float:
         """The share of queries that must keep the lowest limit: others may be late on purpose, or never answered."""
-        left = self.strictest.left if self.strictest is not None else 1.0
-        return 1.0 - max(left, self.max_violation_rate or 0.0)
+        return 1.0 - (self.strictest.left if self.strictest is not None else 1.0)
 
     def limit_ms(self, steps: int = 1) -> float:
         """What the strictest limit leaves for waiting and serving on a path of so many steps; infinite without one."""
@@ -135,11 +134,6 @@ class Application:
     def late_share(self) -> float:
         """The share of queries that may miss the strictest limit."""
         return late_share(self.stated)
-
-    @property
-    def max_violation_rate(self) -> float | None:
-        """The same, where it is stated by itself."""
-        return self.stated.violations.max if self.stated.violations is not None else None
 
     @property
     def attainment(self) -> float | None:
@@ -527,7 +521,7 @@ def read_request(inputs: Inputs) -> Request:
         # Frozen models have a hash, which type checkers do not see.
         {name: Application(name, app, variants(cast(Hashable, app.runs))) for name, app in slo.apps.items()},
         slo.goals,
-        next((term.front for term in slo.objective if term.front is not None), None),
+        slo.front,
         limits.instances,
         limits.only_listed,
         limits.moves,

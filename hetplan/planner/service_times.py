@@ -69,7 +69,7 @@ class LateAlone:
             times = math.sqrt(low * high)
             late = self.longer_than(times * self.target.limit_ms()) > self.target.left
             low, high = (times, high) if late else (low, times)
-        at, now = f"slo.apps.{self.app}.latency[{self.target.place}].max_ms", self.target.max_ms
+        at, now = f"slo.apps.{self.app}.latency.{self.target.key}", self.target.max_ms
         to = now + (MORE * high - 1.0) * self.target.limit_ms()
         return Repair(at, "raise", to - now, to, "ms", f"raise {at} from {now:.6g} to {to:.6g} ms or so")
 

@@ -44,7 +44,7 @@ def _rows_of_app(
     by_late = _policy_violation_rates(plan, app, promises)
     targets: list[tuple[str, str, float, float | None]]
     if wanted is not None:
-        targets = [(*_METRICS[one.of], float(one.percentile), one.max_ms) for one in wanted.latency]
+        targets = [(*_METRICS[one.of], float(one.percentile), one.max_ms) for one in wanted.targets]
     else:
         listed = [one for one in promises if one.quantity in _QUANTITIES and one.percentile is not None]
         # What was measured states what was found, and not the limit.
@@ -120,8 +120,6 @@ def _share_rows(app: str, promises: Sequence[Promise], wanted: App | None, quali
 
 def _stated_limits(wanted: App) -> dict[str, tuple[str, float | None]]:
     found: dict[str, tuple[str, float | None]] = {}
-    if wanted.violations is not None:
-        found["violations"] = ("<=", wanted.violations.max)
     if wanted.goodput is not None:
         found["goodput"] = (">=", wanted.goodput)
     if wanted.quality is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -47,6 +47,11 @@ class Faults:
 
     def refuse(self, refused: Mapping[str, tuple[str, str]]) -> None:
         """Name every field of these ("apps.*.weight": why, remedy) that the SLO states as no default has it."""
+        for name, app in self.stated.apps.items():
+            for target in app.targets:
+                field = f"apps.*.latency.{replace(target, percentile=0.0).key.replace('p0', 'p*')}"
+                if field in refused:
+                    self.in_slo(f"$.apps.{name}.latency.{target.key}", *refused[field], value=target.max_ms)
         sections: dict[str, list[str]] = {}
         for place in refused:
             parent, _, name = place.rpartition(".")
@@ -65,7 +70,7 @@ class Faults:
         for target in app.targets:
             if target.limit_ms() <= 0:
                 why, at = "the network alone takes the whole latency target", f"$.apps.{app.id}.network_ms_per_hop"
-                self.in_slo(at, why, f"Raise latency[{target.place}].max_ms above it.", value=target.hop_ms)
+                self.in_slo(at, why, f"Raise latency.{target.key} above it.", value=target.hop_ms)
 
     def obstacles(self, found: Iterable[Obstacle]) -> None:
         """What keeps the files from asking a question that was named; raises at once where anything does."""
@@ -100,9 +105,10 @@ _ALIKE: Mapping[str, tuple[str, str]] = {
     "change.load_weight_per_s": ("this question does not weigh loading", "Leave it out."),
     "horizon.period_s": ("this question plans one period, and its length does not count", "Leave it out."),
     "horizon.periods": ("this question plans one period", "Leave it out, or ask fleet."),
-    "apps.*.latency.*.of": ("only response times are judged", 'Write "response".'),
+    **dict.fromkeys(("apps.*.latency.ttft_p*_ms", "apps.*.latency.tpot_p*_ms"),
+                    ("only response times are judged", "Write a limit on the response time, such as p99_ms.")),
     "apps.*.balancing": ("routes say where queries go", "Leave it out."),
-    "apps.*.goodput": ("here violations.max says how many may be late", "State violations.max."),
+    "apps.*.goodput": ("here a percentile says how many may be late", "Write for instance latency: {p95_ms: 60}."),
     "apps.*.network_ms_once": ("a query has one step", "Add it to network_ms_per_hop."),
     "apps.*.lifetime_s": ("this question plans applications that stay", "Leave it out."),
     "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),

@@ -44,7 +44,7 @@ _RECORDED = tuple(f"apps.*.demand.trace.{one}" for one in ("file", "sha256", "sc
 _NOT_OF_TEXT = (
     "limits.moves", "limits.only_listed", "limits.resources", "limits.survive.hosts", "limits.survive.zones",
     "horizon.periods", "apps.*.balancing", "apps.*.candidates", "apps.*.device", "apps.*.late", "apps.*.quality.max",
-    "apps.*.violations", "apps.*.demand.history_qps", "apps.*.demand.series", "apps.*.demand.streams", *_RECORDED,
+    "apps.*.demand.history_qps", "apps.*.demand.series", "apps.*.demand.streams", *_RECORDED,
 )  # fmt: skip
 """What keeps files from asking for a fleet that makes text (`llm.fits`)."""
 _REFUSED: Mapping[str, Mapping[str, tuple[str, str]]] = {
@@ -64,20 +64,20 @@ _PLAYED = {
     "apps.*.lifetime_s": "compound",
 }
 _OWN = (
-    "latency.*.of", "latency.*.percentile", "latency.*.max_ms", "quality.min", "quality.max", "violations", "goodput",
+    "latency.p*_ms", "latency.ttft_p*_ms", "latency.tpot_p*_ms", "quality.min", "quality.max", "goodput",
     "late", "balancing", "network_ms_per_hop", "network_ms_once", "demand.arrivals", "demand.mix",
 )  # fmt: skip
 _PART = ("change.offline_below", "robust.law", *(f"apps.*.{one}" for one in _OWN))
 """What a fleet leaves to the questions of its applications."""
 _HOLDS = {
-    "limits.only_listed": "policy", "apps.*.violations": "pool pipeline variants compound",
+    "limits.only_listed": "policy",
     "robust.law": "pool pipeline variants policy compound",  # they have no laws of engines
 }  # fmt: skip
 _ASIDE = {"format": ALL, "requires": ALL, "extensions": ALL}
 
 
 def fields_of_slo() -> tuple[str, ...]:
-    """Every field, "*" for ids and places in lists.
+    """Every field, "*" for ids, places in lists and percentiles.
 
     >>> fields_of_slo()[:4]
     ('format', 'requires', 'objective', 'limits.cost_per_hour')
@@ -85,7 +85,7 @@ def fields_of_slo() -> tuple[str, ...]:
     return tuple(fields_of(Slo))
 
 
-WHOLE = ("apps.*.device", "apps.*.violations", "apps.*.demand.arrivals", "apps.*.demand.mix", "apps.*.candidates",
+WHOLE = ("apps.*.device", "apps.*.demand.arrivals", "apps.*.demand.mix", "apps.*.candidates",
          "apps.*.runs", "limits.offers", "objective", "workers.*.loads.*.share")  # fmt: skip
 """Sections that are kept, or not, as a whole."""
 
@@ -95,7 +95,9 @@ def fields_of(model: type[BaseModel], before: str = "") -> Iterator[str]:
     for name, field in model.model_fields.items():
         at = f"{before}{field.alias or name}"
         section, star = _section(field.annotation)
-        if section is None or at in WHOLE:
+        if name == "latency" and get_origin(field.annotation) is dict:
+            yield from (f"{at}.{of}p*_ms" for of in ("", "ttft_", "tpot_"))
+        elif section is None or at in WHOLE:
             yield at
         else:
             yield from fields_of(section, f"{at}.*." if star else f"{at}.")

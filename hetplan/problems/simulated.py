@@ -280,7 +280,7 @@ class PlanRuns:
         seen = {"queries": queries, "cycles": length_s / cycle_s if cycle_s > 0 else inf}
         yield LimitShares(name, round(app.late_share, 12), rates, **seen)
         for target in app.targets:
-            if target != app.strictest or app.max_violation_rate is not None:
+            if target != app.strictest:
                 runs = (run for one in found for run in one.responses["response"].runs)
                 beyond = tuple(float(run.share_beyond(target.max_ms)) for run in runs) or (0.0,)
                 yield LimitShares(name, target.left, beyond, **seen)
@@ -447,20 +447,20 @@ def where_late(app: Application, rate_qps: float | None, over: float = 1.0) -> t
     `over`: how many times its strictest limit the percentile was in simulation.
 
     >>> from hetplan.profiles.slo import App
-    >>> slo = {"runs": {"variants": ["m"]}, "latency": [{"percentile": 99, "max_ms": 80}]}
+    >>> slo = {"runs": {"variants": ["m"]}, "latency": {"p99_ms": 80}}
     >>> app = Application("a", App.model_validate(slo), ("m",))
     >>> [one.text for one in where_late(app, 40.0)]  # doctest: +NORMALIZE_WHITESPACE
     ['lower slo.apps.a.demand.rate_qps from 40 to 30 qps or so',
-     'raise slo.apps.a.latency[0].max_ms from 80 to 112 ms or so']
+     'raise slo.apps.a.latency.p99_ms from 80 to 112 ms or so']
     >>> [one.text for one in where_late(app, None, over=7.0)]
-    ['raise slo.apps.a.latency[0].max_ms from 80 to 400 ms or so']
+    ['raise slo.apps.a.latency.p99_ms from 80 to 400 ms or so']
     """
     repairs = []
     if rate_qps:
         repairs.append(change(f"slo.apps.{app.id}.demand.rate_qps", rate_qps, LESS * rate_qps, "qps", more=" or so"))
     target = app.strictest
     if target is not None:
-        at = f"slo.apps.{app.id}.latency[{target.place}].max_ms"
+        at = f"slo.apps.{app.id}.latency.{target.key}"
         times = over / MORE if MORE**3 < over < inf else MORE  # nearer ones would be tried in vain
         repairs.append(change(at, target.max_ms, times * target.max_ms, "ms", more=" or so"))
     return tuple(repairs)

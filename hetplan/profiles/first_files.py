@@ -21,6 +21,7 @@ from hetplan.errors import Fault, InputError
 from hetplan.profiles.plain_data import whole_if_it_is
 from hetplan.profiles.read_json import format_of
 from hetplan.profiles.read_text import read_text
+from hetplan.profiles.slo import LatencyTarget
 
 __all__ = [
     "MOST_SERVERS",
@@ -320,9 +321,7 @@ def first_files(said: Answers) -> tuple[dict[str, Any], dict[str, Any], list[str
     runs = {"pipeline": app} if said.steps else {"task": app} if said.workers else {"variants": models}
     wish: dict[str, Any] = {
         "runs": runs,
-        "latency": [
-            {"of": "response", "percentile": whole_if_it_is(said.percentile), "max_ms": whole_if_it_is(said.max_ms)}
-        ],
+        "latency": {LatencyTarget("response", said.percentile, said.max_ms).key: whole_if_it_is(said.max_ms)},
         "demand": dict(said.demand),
     }
     if said.least_quality is not None:
@@ -358,12 +357,12 @@ def _pipeline(steps: Sequence[str], edges: Mapping[tuple[str, str], float]) -> d
     }
 
 
-def _objective(said: Answers, machines: Iterable[Machine]) -> list[dict[str, str]]:
+def _objective(said: Answers, machines: Iterable[Machine]) -> list[str]:
     if said.workers:
-        return [{"max": "goodput"}]
-    least = {"min": "cost" if all(one.price is not None for one in machines) else "servers"}
+        return ["max goodput"]
+    least = "min cost" if all(one.price is not None for one in machines) else "min machines"
     best_first = said.steps and said.quality and said.least_quality is None and not said.horizon
-    return [{"max": "quality"}, least] if best_first else [least if said.steps else {"min": "cost"}]
+    return ["max quality", least] if best_first else [least if said.steps else "min cost"]
 
 
 def _limits(said: Answers, machines: Iterable[Machine]) -> dict[str, Any]:
@@ -397,7 +396,7 @@ def _assumed(said: Answers, machines: Iterable[Machine]) -> Iterator[str]:
     last = sorted(set(said.steps.values()) - {one for one, _ in said.edges}) if said.edges and said.quality else []
     if len(last) > 1:
         yield f"quality is the mean over the last steps, {', '.join(last)} (docs/pipeline.md)"
-    best_first = "quality" in _objective(said, machines)[0].values()
+    best_first = _objective(said, machines)[0] == "max quality"
     if best_first:
         yield "the best answers come first, then the least cost (objective; --quality asks for the cheapest)"
     if said.workers:
@@ -477,6 +476,6 @@ def comments_on(document: Mapping[str, Any], assumed: Sequence[str]) -> dict[tup
         ("limits",): "what may be spent, at most",
     }
     for name in document.get("apps", {}):
-        found["apps", name, "latency"] = "so many percent of the queries are answered within max_ms"
+        found["apps", name, "latency"] = "p99_ms: 99% of the queries are answered within so many ms"
         found["apps", name, "demand"] = "queries per second, and how they come"
     return found

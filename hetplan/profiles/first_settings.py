@@ -106,7 +106,7 @@ def settings_files(
             }
         },
     }
-    best = [{"max": "quality"}, {"min": "cost"}] if "quality" not in wish else [{"min": "cost"}]
+    best = ["max quality", "min cost"] if "quality" not in wish else "min cost"
     slo: dict[str, Any] = {"format": format_of("slo"), "objective": best}
     if budget is not None:
         slo["limits"] = {"cost_per_hour": budget}

@@ -82,7 +82,7 @@ def _offers(profile: Profile, slo: Slo) -> Iterator[Finding]:
         run.hardware for variant in profile.variants.values() for run in variant.runs if run.price_per_hour is not None
     }
     offered = {offer.hardware for offer in profile.offers.values()}
-    money_matters = slo.limits.cost_per_hour is not None or any(term.min == "cost" for term in slo.objective)
+    money_matters = slo.limits.cost_per_hour is not None or "min cost" in slo.objective
     for name in profile.hardware:
         if name in run_on and name not in offered and name not in priced_alone:
             why = "so it cannot be used under a budget" if money_matters else "so one machine costs 1"
@@ -277,7 +277,7 @@ def _written(point: Mapping[str, float]) -> str:
 
 def _reachable(profile: Profile, name: str, app: App, runs: list[tuple[str, Run]]) -> Iterator[Finding]:
     """A response limit that nothing can meet, or that everything meets a thousandfold."""
-    limits = [target.max_ms for target in app.latency if target.of == "response"]
+    limits = [target.max_ms for target in app.targets if target.of == "response"]
     tables = [profile.tables[run.latency] for _, run in runs if run.latency is not None]
     cells = [cell for table in tables for cell in _known_cells(table)]
     if not limits or not cells:

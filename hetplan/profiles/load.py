@@ -29,6 +29,7 @@ from hetplan.profiles.references import References
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.tables import STATISTICS, Table
 from hetplan.profiles.validate import collector_at_rest
+from hetplan.profiles.yaml_text import with_lines
 
 if TYPE_CHECKING:
     from hetplan.profiles.state import State
@@ -130,7 +131,7 @@ def _load_inputs(
         except InputError as error:
             faults += error.faults
     if faults or profile.model is None or read_slo.model is None:
-        raise InputError(dict.fromkeys(faults))
+        raise InputError(with_lines(dict.fromkeys(faults)))
     read_slo.model, in_order = in_one_order(read_slo.model), profile.in_order
     warnings += [*profile.suspicions, *suspicious_slo(read_slo.model)]
     if any(offer.currency != read_slo.model.limits.currency for offer in in_order.offers.values()):
@@ -424,9 +425,8 @@ def suspicious_slo(slo: Slo) -> Iterator[Suspicion]:
     if slo.horizon.period_s < 1:
         yield ("W-unit", "horizon.period_s", f"{slo.horizon.period_s:g} s is a short period: are these hours or days?")
     for name, app in slo.apps.items():
-        for number, target in enumerate(app.latency):
-            at = f"apps.{name}.latency[{number}].max_ms"
-            yield from _unusual(_LATENCY, target.max_ms, at, "max_ms")
+        for key, max_ms in app.latency.items():
+            yield from _unusual(_LATENCY, max_ms, f"apps.{name}.latency.{key}", key)
         for network_ms in (app.network_ms_per_hop, app.network_ms_once):
             yield from _unusual(_Usual(0.0, 1e4, "", "is this microseconds?"), network_ms, f"apps.{name}", "")
         for stated in _rates(app.demand.rate_qps, app.demand.history_qps):

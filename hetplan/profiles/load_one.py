@@ -9,6 +9,7 @@ from hetplan.profiles.references import References
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State
 from hetplan.profiles.validate import collector_at_rest
+from hetplan.profiles.yaml_text import with_lines
 
 __all__ = ["load_profile", "load_slo", "load_state", "read_profile"]
 
@@ -22,7 +23,7 @@ def read_profile(*sources: Given) -> Loaded[Profile]:
             references.check_profile()
             loaded.faults += references.drain()
         if loaded.faults or loaded.model is None:
-            raise InputError(dict.fromkeys(loaded.faults))
+            raise InputError(with_lines(dict.fromkeys(loaded.faults)))
         return loaded
 
 
@@ -37,10 +38,10 @@ def load_slo(source: Given) -> Slo:
     """The SLO of one file, its observed sizes counted; references and traces are checked by `load_inputs`."""
     loaded = read_kind([source], "slo", Slo)
     if loaded.faults or loaded.model is None:
-        raise InputError(loaded.faults)
+        raise InputError(with_lines(loaded.faults))
     slo, faults = count_observed(loaded.model, loaded.file_of)
     if faults:
-        raise InputError(faults)
+        raise InputError(with_lines(faults))
     return slo
 
 
@@ -48,5 +49,5 @@ def load_state(source: Given) -> State:
     """The state of one file; its references are checked by `load_inputs`."""
     loaded = read_kind([source], "state", State)
     if loaded.faults or loaded.model is None:
-        raise InputError(loaded.faults)
+        raise InputError(with_lines(loaded.faults))
     return loaded.model

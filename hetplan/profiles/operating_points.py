@@ -46,12 +46,12 @@ class Verdict(IntEnum):
 
 @dataclass(frozen=True)
 class Limit:
-    """No more than this at this percentile, of `ttft`, `tpot` or `response`; `place` is that in `app.latency`."""
+    """No more than this at this percentile, of `ttft`, `tpot` or `response`; `key` is its name in `app.latency`."""
 
     of: str
     percentile: float
     max_ms: float
-    place: int = 0
+    key: str = ""
 
     @property
     def left(self) -> float:
@@ -68,10 +68,7 @@ def limits_of(app: App) -> tuple[Limit, ...]:
     A limit is on what a client measures, so the network's time is taken off. The first token and the whole answer pass
     it once, there and back; between two tokens it adds nothing.
     """
-    return tuple(
-        Limit(one.of, one.percentile, one.max_ms - network_ms_of(app, one.of), place)
-        for place, one in enumerate(app.latency)
-    )
+    return tuple(Limit(one.of, one.percentile, one.max_ms - network_ms_of(app, one.of), one.key) for one in app.targets)
 
 
 def network_ms_of(app: App, of: str) -> float:

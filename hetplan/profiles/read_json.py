@@ -35,9 +35,10 @@ def source_name(source: object, kind: str) -> str:
     return kind
 
 
-def read_json(source: Source, *, file: str) -> Any:
+def read_json(source: Source, *, file: str, is_own: bool = True) -> Any:
     """The document: parsed from a path or bytes, or checked to be plain JSON where it is a mapping already.
 
+    A file of another tool is not `is_own`: words in it may be read as they are.
     Refused: no UTF-8, no JSON, a key twice in one object, NaN, infinities and numbers beyond a double, lone
     surrogates, nesting beyond any sense.
     """
@@ -48,7 +49,7 @@ def read_json(source: Source, *, file: str) -> Any:
     if isinstance(source, str | os.PathLike) and os.fspath(source).endswith((".yaml", ".yml")):
         from hetplan.profiles.yaml_text import read_yaml
 
-        return read_yaml(text, file=file)
+        return read_yaml(text, file=file, is_own=is_own)
     # Checking each number costs; only a text that may hold one beyond a double pays.
     levelled = data.translate(_LEVELLED, b"+")
     huge = b"0e000" in levelled or b"0" * 300 in levelled

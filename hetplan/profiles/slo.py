@@ -5,10 +5,15 @@ It holds only the wish: how to answer it (formulation, solver, search budget) go
 
 from __future__ import annotations
 
+import json
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
-from pydantic import AfterValidator, Field, Strict, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSchema, model_validator
 
 from hetplan.profiles.fields import (
     Amount,
@@ -33,13 +38,11 @@ if TYPE_CHECKING:
     from hetplan.profiles.slo_sections import Device as _Device
     from hetplan.profiles.slo_sections import QualityTarget as _QualityTarget
     from hetplan.profiles.slo_sections import TraceRef as _TraceRef
-    from hetplan.profiles.slo_sections import Violations as _Violations
 else:
     _OfferLimit = Annotated[Any, Later("hetplan.profiles.fleet_fields:OfferLimit")]
     _Candidate = Annotated[Any, Later("hetplan.profiles.slo_sections:Candidate")]
     _Device = Annotated[Any, Later("hetplan.profiles.slo_sections:Device")]
     _QualityTarget = Annotated[Any, Later("hetplan.profiles.slo_sections:QualityTarget")]
-    _Violations = Annotated[Any, Later("hetplan.profiles.slo_sections:Violations")]
     _TraceRef = Annotated[Any, Later("hetplan.profiles.slo_sections:TraceRef")]
 
 __all__ = [
@@ -48,6 +51,7 @@ __all__ = [
     "Change",
     "Demand",
     "Horizon",
+    "LatencyLimits",
     "LatencyTarget",
     "Mix",
     "Objective",
@@ -58,24 +62,63 @@ __all__ = [
     "WishLimits",
 ]
 
-Maximised = Literal["rate", "quality", "goodput", "served"]
-Minimised = Literal["cost", "servers", "moves", "violations", "latency"]
 Traded = Literal["quality", "cost", "latency"]
 
+_SOUGHT = {
+    "max": ("rate", "quality", "goodput", "served"),
+    "min": ("cost", "machines", "moves", "violations", "latency"),
+    "front": get_args(Traded),
+}
+"""What each first word of a term may be followed by."""
 
-class Objective(Model):
-    """One term of a lexicographic objective: exactly one of `max` and `min`; or a `front` of several wishes at once."""
 
-    max: Maximised | None = None
-    min: Minimised | None = None
-    front: tuple[Traded, ...] | None = Field(default=None, description="no point of it is beaten in all of these")
+def _terms(value: object) -> object:
+    """One term or several in a list, the most important first."""
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, list | tuple) and any(isinstance(one, Mapping) for one in value):
+        said = [_term_in_new_form(one) for one in value]
+        meant = json.dumps(said if len(said) > 1 else said[0]) if None not in said else '["max quality", "min cost"]'
+        raise wrong("terms as texts", f"Write {meant}.")
+    return value
 
-    @model_validator(mode="after")
-    def _one_sense(self) -> Objective:
-        if [self.max, self.min, self.front].count(None) != 2:
-            remedy = 'Write {"max": "rate"}, {"min": "cost"} or {"front": ["quality", "cost"]}.'
-            raise wrong('a term is exactly one of "max", "min" and "front"', remedy)
-        return self
+
+def _term_in_new_form(old: object) -> str | None:
+    if isinstance(old, str):
+        return old
+    if not isinstance(old, Mapping) or len(old) != 1:
+        return None
+    ((sense, sought),) = old.items()
+    words = [sought] if isinstance(sought, str) else list(sought) if isinstance(sought, list | tuple) else []
+    words = ["machines" if word == "servers" else word for word in words]
+    is_known = sense in _SOUGHT and bool(words) and all(word in _SOUGHT[sense] for word in words)
+    return " ".join([sense, *words]) if is_known else None
+
+
+def _term(value: str) -> str:
+    sense, *words = value.split(" ")
+    known = _SOUGHT.get(sense, ())
+    if not known:
+        raise wrong("a term begins with max, min or front", 'Write for instance "max rate" or "min cost".')
+    if not words or any(word not in known for word in words) or (sense != "front" and len(words) > 1):
+        why = f"{sense} is followed by {'some' if sense == 'front' else 'one'} of {', '.join(known)}"
+        raise wrong(why, f'Write for instance "{sense} {known[0]}".')
+    return value
+
+
+Objective = Annotated[
+    tuple[Annotated[str, Strict(), AfterValidator(_term)], ...],
+    BeforeValidator(_terms),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": "^(max|min|front) [a-z ]+$"},
+                {"type": "array", "items": {"type": "string", "pattern": "^(max|min|front) [a-z ]+$"}},
+            ]
+        }
+    ),
+]
+"""A term such as "max rate", or several in order of importance; "front quality cost" seeks both at once."""
 
 
 class Survive(Model):
@@ -160,29 +203,82 @@ class Runs(Model):
         return self
 
 
-def _as_plans_write_it(value: float) -> float:
-    return float(f"{value:.12g}")
+_LIMIT = re.compile(r"(?:(ttft|tpot)_)?p(\d+(?:\.\d+)?)_ms\Z")
+_TIMES = ("response", "ttft", "tpot")
 
 
-class LatencyTarget(Model):
-    """At this percentile, no more than this.
+@dataclass(frozen=True)
+class LatencyTarget:
+    """At this percentile, no more than this, of the response time, of the first token or of the time per token."""
 
-    A percentile names its limit in plans, which carry 12 digits: what is stated with more counts to so many everywhere.
-    """
+    of: str
+    percentile: float
+    max_ms: float
 
-    of: Literal["response", "ttft", "tpot"] = "response"
-    percentile: Annotated[Real, AfterValidator(_as_plans_write_it)] = Field(gt=0, le=100)
-    max_ms: PositiveAmount
+    @property
+    def key(self) -> str:
+        """Its name in the file.
 
-    @model_validator(mode="after")
-    def _units(self) -> LatencyTarget:
-        if self.percentile < 1:
-            remedy = f"Write {self.percentile * 100:g} for the {self.percentile:g} quantile."
-            raise wrong("a percentile is a number up to 100", remedy, at=("percentile",))
-        if not 0.001 <= self.max_ms <= 3_600_000:
-            seconds = "; if these are seconds, write milliseconds" if self.max_ms < 1 else ""
-            raise wrong("a latency limit between 0.001 ms and an hour", f"Check the unit{seconds}.", at=("max_ms",))
-        return self
+        >>> LatencyTarget("ttft", 95.0, 600.0).key, LatencyTarget("response", 99.9, 60.0).key
+        ('ttft_p95_ms', 'p99.9_ms')
+        """
+        return f"{'' if self.of == 'response' else f'{self.of}_'}p{self.percentile:.12g}_ms"
+
+
+def _limit_name(key: str) -> str:
+    """The name of a latency limit; an error where it names none, or writes its percentile in another way."""
+    matched = _LIMIT.match(key)
+    if matched is None:
+        raise wrong("a limit is named by its percentile", "Write for instance p99_ms, ttft_p95_ms or tpot_p95_ms.")
+    target = LatencyTarget(matched[1] or "response", float(matched[2]), 0.0)
+    if not 1 <= target.percentile <= 100:
+        percent = target.percentile * 100 if target.percentile else 99
+        remedy = f"Write {replace(target, percentile=percent).key}." if percent <= 100 else "Write for instance p99_ms."
+        raise wrong("a percentile is a number from 1 to 100", remedy)
+    if key != target.key:
+        raise wrong("a percentile is written without zeros at its ends, in 12 digits at most", f"Write {target.key}.")
+    return key
+
+
+def _limit_ms(value: float) -> float:
+    if not 0.001 <= value <= 3_600_000:
+        seconds = "; if these are seconds, write milliseconds" if value < 1 else ""
+        raise wrong("a latency limit between 0.001 ms and an hour", f"Check the unit{seconds}.")
+    return value
+
+
+def _limits_by_name(value: object) -> object:
+    if isinstance(value, list | tuple):
+        said = ", ".join(map(_limit_in_new_form, value))
+        known = bool(said) and "?" not in said
+        raise wrong("limits by name", "Write {" + (said if known else '"p99_ms": 60') + "}.")
+    return value
+
+
+def _limit_in_new_form(old: object) -> str:
+    if not isinstance(old, Mapping) or not isinstance(old.get("percentile"), int | float):
+        return "?"
+    name = LatencyTarget(str(old.get("of", "response")), float(old["percentile"]), 0.0).key
+    return f'"{name}": {json.dumps(old.get("max_ms", 60))}'
+
+
+LatencyLimits = Annotated[
+    dict[
+        Annotated[str, Strict(), AfterValidator(_limit_name), Field(json_schema_extra={"pattern": _LIMIT.pattern})],
+        Annotated[PositiveAmount, AfterValidator(_limit_ms)],
+    ],
+    BeforeValidator(_limits_by_name),
+]
+
+
+@cache
+def _targets(limits: tuple[tuple[str, float], ...]) -> tuple[LatencyTarget, ...]:
+    found = []
+    for key, max_ms in limits:
+        matched = _LIMIT.match(key)
+        assert matched is not None
+        found.append(LatencyTarget(matched[1] or "response", float(matched[2]), max_ms))
+    return tuple(sorted(found, key=lambda one: (_TIMES.index(one.of), one.percentile)))
 
 
 class RateRange(Model):
@@ -301,9 +397,8 @@ class App(Model):
 
     question: Id | None = Field(default=None, description="the question that plans it, as a part of a fleet")
     runs: Runs | None = None
-    latency: tuple[LatencyTarget, ...] = ()
+    latency: LatencyLimits = Field(default_factory=dict, description="p99_ms, ttft_p95_ms, tpot_p95_ms and so on")
     quality: _QualityTarget | None = None
-    violations: _Violations | None = None
     goodput: Fraction | None = Field(default=None, description="least share of requests within all limits at once")
     weight: Amount | None = None
     late: Annotated[str, AfterValidator(_late)] | None = None
@@ -322,19 +417,12 @@ class App(Model):
     def _agrees(self) -> App:
         if (self.runs is None) == (not self.candidates):
             raise wrong("what it runs, or candidate plans", 'Add "runs": {"variants": ["..."]} (or keep one of them).')
-        targets = [(target.of, target.percentile) for target in self.latency]
-        for number, target in enumerate(targets):
-            if target in targets[:number]:
-                raise wrong("a second limit on the same percentile", "Keep one.", at=("latency", number))
-        promised = [percentile for of, percentile in targets if of == "response"]
-        if self.violations is not None and promised:
-            allowed = self.violations.max
-            if not any(abs((100 - percentile) / 100 - allowed) < 1e-9 for percentile in promised):
-                agreeing = (100 - max(promised)) / 100
-                why = f"percentile {max(promised):g} and violations {allowed:g} contradict one another"
-                remedy = f'Write "max": {agreeing:g} (or percentile {100 * (1 - allowed):g}), or drop one of them.'
-                raise wrong(why, remedy, at=("violations", "max"))
         return self
+
+    @property
+    def targets(self) -> tuple[LatencyTarget, ...]:
+        """The limits on latency in one order: of responses, first tokens and times per token, the percentile rising."""
+        return _targets(tuple(self.latency.items()))
 
 
 class Slo(Model):
@@ -342,7 +430,7 @@ class Slo(Model):
 
     format: str = "hetplan/slo/1.0"
     requires: tuple[str, ...] = ()
-    objective: tuple[Objective, ...] = ()
+    objective: Objective = ()
     limits: WishLimits = Field(default_factory=WishLimits)
     change: Change = Field(default_factory=Change)
     robust: Robust = Field(default_factory=Robust)
@@ -353,13 +441,17 @@ class Slo(Model):
     @property
     def goals(self) -> tuple[str, ...]:
         """What is sought, in order of importance: the word of each term; "" for a front."""
-        return tuple(term.max or term.min or "" for term in self.objective)
+        return tuple("" if term.startswith("front ") else term.partition(" ")[2] for term in self.objective)
+
+    @property
+    def front(self) -> tuple[Traded, ...] | None:
+        """What is sought at once; None without a front."""
+        return next((cast(Any, tuple(term.split()[1:])) for term in self.objective if term.startswith("front ")), None)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Slo:
-        terms = [(term.max, term.min, term.front) for term in self.objective]
-        for number, term in enumerate(terms):
-            if term in terms[:number]:
+        for number, term in enumerate(self.objective):
+            if term in self.objective[:number]:
                 raise wrong("this term is there twice", "Drop it.", at=("objective", number))
         for app_id, app in self.apps.items():
             series = app.demand.series

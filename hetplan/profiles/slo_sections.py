@@ -1,4 +1,4 @@
-"""Sections that not every SLO has: quality, violations, a trace, an own device, candidates. Loaded when stated."""
+"""Sections that not every SLO has: quality, a trace, an own device, candidates. Loaded when stated."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from hetplan.profiles.fields import Amount, Fraction, Key, Model, Money, PositiveAmount, Real, Sha256, wrong
+from hetplan.profiles.fields import Amount, Key, Model, Money, PositiveAmount, Real, Sha256, wrong
 from hetplan.profiles.pipelines import Link
 
-__all__ = ["Candidate", "Device", "QualityTarget", "TraceRef", "Violations", "check_arrivals", "late_word"]
+__all__ = ["Candidate", "Device", "QualityTarget", "TraceRef", "check_arrivals", "late_word"]
 
 
 _PARAMETERS = {"gamma": ("shape",), "mmpp": ("relative_rates", "stay_s"), "diurnal": ("peak", "period_s")}
@@ -29,12 +29,6 @@ class QualityTarget(Model):
         if self.min is not None and self.max is not None and self.min > self.max:
             raise wrong("min <= max", "Exchange them.", at=("min",))
         return self
-
-
-class Violations(Model):
-    """The largest share of late answers."""
-
-    max: Fraction
 
 
 class TraceRef(Model):

@@ -70,12 +70,23 @@ def _explain(details: list[Any], steps: Steps, model_type: type[BaseModel], *, n
         return " or ".join(expected), remedy or "Write one of these."
     detail = details[0]
     if detail["type"] == "extra_forbidden":
+        moved = _MOVED.get((*steps[:1], *("*" for _ in steps[1:-1]), *steps[-1:]))
+        if moved is not None and model_type.__name__ == "Slo":
+            return moved
         known = sorted(_keys_at(model_type, steps[:-1]))
         cure = "Upgrade hetplan: the file is of a newer version." if newer else ""
         listed = f"Known here: {', '.join(known)}." if known else "Remove it."
         return "this format has no such key", f"{closest(steps[-1], known)}{cure or listed}"
     return _expected(detail), _remedy(detail, steps) or "Mend the value."
 
+
+_MOVED: Mapping[Steps, tuple[str, str]] = {
+    ("apps", "*", "violations"): (
+        "a share of late answers is said by a percentile: 5% late is p95",
+        "Write latency: {p95_ms: 60}.",
+    ),
+}
+"""Keys of an older SLO file, by their places, and what is written instead."""
 
 _EXPECTED = {
     "missing": "this key is required",
@@ -208,7 +219,7 @@ def _keys_of(kind: Any) -> Iterator[str]:
             yield from (field.alias or name for name, field in plain.model_fields.items())
 
 
-_FRACTIONS = frozenset({"max", "gpu", "share_grid", "offline_below", "utilisation", "interval", "range"})
+_FRACTIONS = frozenset({"gpu", "share_grid", "offline_below", "utilisation", "interval", "range"})
 
 
 def _unit_hint(steps: tuple[str | int, ...], value: object) -> str:
@@ -218,8 +229,6 @@ def _unit_hint(steps: tuple[str | int, ...], value: object) -> str:
         return ""
     if key in _FRACTIONS and 1 < value <= 100:
         return f"Fractions, not percent: write {value / 100:g}."
-    if key == "percentile" and value > 100:
-        return "Write for instance 99."
     if value == 0 and key.endswith(("_ms", "_s")):
         return "A time is never 0: write the true time, in milliseconds for _ms and seconds for _s."
     return ""

@@ -1,9 +1,9 @@
 """YAML as another way to write the same documents: read as JSON would be, written with comments, edited with them kept.
 
 A YAML file says what a JSON file can say and no more: objects, lists, texts, numbers, true, false and null, read by the
-rules of JSON (``yes`` and ``2024-01-01`` are texts). Tags of other kinds, anchors and several documents are refused, as
-is a key that is there twice. So a document has the same digest in both. ruamel.yaml is needed to read and to edit
-(extra ``yaml``); writing needs nothing.
+rules of JSON (``2024-01-01`` is a text). Tags of other kinds, anchors and several documents are refused, as is a key
+that is there twice, and a word without quotes that older YAML reads as true or false (``on``, ``yes``, ``n``): two
+readers would differ on it. So a document has the same digest in both.
 """
 
 from __future__ import annotations
@@ -11,20 +11,24 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, NoReturn
 
-from hetplan.errors import InputError
+from hetplan.errors import Fault, InputError
 from hetplan.profiles.json_path import json_path, shortened_text
 from hetplan.profiles.plain_data import MOST_LEVELS, too_deep
 
-__all__ = ["edited_yaml", "is_yaml", "read_yaml", "write_yaml"]
+__all__ = ["edited_yaml", "is_yaml", "read_yaml", "with_lines", "write_yaml"]
 
 Steps = tuple[str | int, ...]
 
 _KNOWN = {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "seq", "map", "timestamp")}
 _KNOWN |= {"tag:yaml.org,2002:merge", "tag:yaml.org,2002:value"}
 _WORDS = {"null": None, "~": None, "": None, "true": True, "false": False}
+_BOOLEANS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false"])
+"""What YAML 1.1 reads as true or false, in small letters, with a first capital or in capitals."""
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]*)\Z")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?\Z")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*\Z")
@@ -39,13 +43,15 @@ def is_yaml(name: object) -> bool:
     return str(name).lower().endswith((".yaml", ".yml"))
 
 
-def read_yaml(text: str, *, file: str) -> Any:
-    """The document of a YAML text; InputError names the line of what is no plain data."""
-    yaml = _ruamel(file)
+def read_yaml(text: str, *, file: str, is_own: bool = True) -> Any:
+    """The document of a YAML text; InputError names the line of what is no plain data.
+
+    A file of another tool (not `is_own`) may have words in it that YAML 1.1 reads as true or false.
+    """
     from ruamel.yaml.error import YAMLError
 
     try:
-        node = yaml.compose(text)
+        node = _ruamel().compose(text)
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         at = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
@@ -57,22 +63,61 @@ def read_yaml(text: str, *, file: str) -> Any:
     if node is None:
         remedy = "Start with format: hetplan/profile/1.0; `hetplan check --schema` says what may be there."
         raise InputError.one(file=file, why="an object; the file is empty", remedy=remedy)
+    if is_own:
+        _refuse_booleans(node, (), file)
     return _value(node, (), file, set())
 
 
-def check_readable(file: str) -> None:
-    """Refuse to write what this installation could not read again."""
-    _ruamel(file)
+def with_lines(faults: Iterable[Fault]) -> list[Fault]:
+    """The faults, those in YAML files with the line and column of their place."""
+    found: list[Fault] = []
+    marks: dict[str, dict[str, str]] = {}
+    for fault in faults:
+        if is_yaml(fault.file) and fault.path and not fault.path.endswith(")"):
+            if fault.file not in marks:
+                marks[fault.file] = _marks_in(fault.file)
+            at = _nearest(fault.path, marks[fault.file])
+            fault = replace(fault, path=f"{fault.path} ({at})") if at else fault
+        found.append(fault)
+    return found
 
 
-def _ruamel(file: str) -> Any:
+def _marks_in(file: str) -> dict[str, str]:
+    """JSON path -> line and column of it, of a YAML file that can be read."""
+    from ruamel.yaml.error import YAMLError
+
     try:
-        from ruamel.yaml import YAML
-    except ImportError:
-        raise InputError.one(
-            file=file, why="YAML is read with ruamel.yaml, which is not installed",
-            remedy="pip install 'hetplan[yaml]', or take JSON.",
-        ) from None  # fmt: skip
+        node = _ruamel().compose(Path(file).read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, YAMLError):
+        return {}
+    marks: dict[str, str] = {}
+
+    def add(here: Any, steps: Steps, begins: Any) -> None:
+        marks[json_path(steps)] = _mark(begins)
+        if here.id == "mapping":
+            for key, value in here.value:
+                add(value, (*steps, key.value), key)
+        elif here.id == "sequence":
+            for place, one in enumerate(here.value):
+                add(one, (*steps, place), one)
+
+    if node is not None:
+        add(node, (), node)
+    return marks
+
+
+def _mark(node: Any) -> str:
+    return f"line {node.start_mark.line + 1}, column {node.start_mark.column + 1}"
+
+
+def _nearest(path: str, marks: Mapping[str, str]) -> str:
+    """Where a place is, or the last part of it that is there: a key may be missing."""
+    return max(((len(at), mark) for at, mark in marks.items() if path.startswith(at)), default=(0, ""))[1]
+
+
+def _ruamel() -> Any:
+    from ruamel.yaml import YAML
+
     yaml = YAML(typ="rt", pure=True)
     yaml.preserve_quotes = True
     yaml.width = 120
@@ -118,8 +163,27 @@ def _scalar(node: Any, steps: Steps, file: str) -> Any:
     return text
 
 
+def _refuse_booleans(node: Any, steps: Steps, file: str) -> None:
+    """Refuse the first word that some readers take for true or false, and this one for a text."""
+    if node.id != "scalar":
+        pairs = node.value if node.id == "mapping" else [(None, one) for one in node.value]
+        for place, (key, value) in enumerate(pairs):
+            inside = (*steps, place if key is None else str(key.value))
+            if key is not None and key.id == "scalar":
+                _refuse_booleans(key, inside, file)
+            if len(steps) < MOST_LEVELS and value.anchor is None:
+                _refuse_booleans(value, inside, file)
+        return
+    text: str = node.value
+    word = text.lower()
+    known = text in _WORDS and steps and steps[-1] != text
+    if node.style is None and word in _BOOLEANS and not known and text in (word, text.capitalize(), text.upper()):
+        remedy = f'Write "{text}"' + (f" or {word}." if word in _WORDS else ".")
+        _refuse(node, steps, file, f"text in quotes; older YAML reads {text} as true or false", remedy)
+
+
 def _refuse(node: Any, steps: Steps, file: str, why: str, remedy: str) -> NoReturn:
-    at = f"{json_path(steps)} (line {node.start_mark.line + 1})"
+    at = f"{json_path(steps)} ({_mark(node)})"
     raise InputError.one(file=file, path=at, why=why, remedy=remedy)
 
 
@@ -134,7 +198,7 @@ def edited_yaml(text: str, edits: Sequence[tuple[Steps, Any]], *, file: str) -> 
     import io
 
     read_yaml(text, file=file)
-    yaml = _ruamel(file)
+    yaml = _ruamel()
     document = yaml.load(text)
     for steps, value in edits:
         at = document
@@ -208,4 +272,5 @@ def _flow(value: Any) -> str:
 
 
 def _key(key: str) -> str:
-    return key if _PLAIN.match(key) and key not in _WORDS else json.dumps(key, ensure_ascii=False)
+    is_plain = _PLAIN.match(key) and key.lower() not in _BOOLEANS | _WORDS.keys()
+    return key if is_plain else json.dumps(key, ensure_ascii=False)

@@ -11,9 +11,9 @@ __all__ = ["Classes", "Target", "classes_of", "points_of", "response_targets", "
 
 @dataclass(frozen=True)
 class Target:
-    """A limit on the response time: its place in `app.latency`, its percentile, the network's time per hop and once."""
+    """A limit on the response time: its name in `app.latency`, its percentile, the network's time per hop and once."""
 
-    place: int
+    key: str
     percentile: float
     max_ms: float
     hop_ms: float
@@ -27,7 +27,7 @@ class Target:
     def limit_ms(self, steps: int = 1) -> float:
         """What is left for waiting and serving on a path of so many steps: each costs one hop. May be 0 or less.
 
-        >>> Target(0, 99.0, 100.0, 5.0).limit_ms(), Target(0, 99.0, 100.0, 5.0, 20.0).limit_ms(steps=3)
+        >>> Target("p99_ms", 99.0, 100.0, 5.0).limit_ms(), Target("p99_ms", 99.0, 100.0, 5.0, 20.0).limit_ms(steps=3)
         (95.0, 65.0)
         """
         return self.max_ms - self.once_ms - steps * self.hop_ms
@@ -36,8 +36,8 @@ class Target:
 def response_targets(app: App) -> tuple[Target, ...]:
     """The limits on the response time, the highest percentile last (of equal ones, the widest)."""
     found = [
-        Target(place, target.percentile, target.max_ms, app.network_ms_per_hop, app.network_ms_once)
-        for place, target in enumerate(app.latency)
+        Target(target.key, target.percentile, target.max_ms, app.network_ms_per_hop, app.network_ms_once)
+        for target in app.targets
         if target.of == "response"
     ]
     return tuple(sorted(found, key=lambda target: (target.percentile, target.max_ms)))

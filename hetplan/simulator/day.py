@@ -580,8 +580,6 @@ class _Day:
         if app in self.makes_text:
             return promised_of_text(wanted)
         shares = [target.percentile / 100.0 for target in response_targets(wanted)]
-        if wanted.violations is not None:
-            shares = [1.0 - wanted.violations.max]
         return max(shares, default=0.99)
 
 

@@ -70,7 +70,7 @@ def promised_of_text(wanted: App) -> float:
     """The share that is asked to keep all limits at once; of percentiles, what they say of all of them together."""
     if wanted.goodput is not None:
         return wanted.goodput
-    return max(0.0, 1.0 - sum(1.0 - target.percentile / 100.0 for target in wanted.latency))
+    return max(0.0, 1.0 - sum(1.0 - target.percentile / 100.0 for target in wanted.targets))
 
 
 def zones_of(situation: str) -> set[str | None]:

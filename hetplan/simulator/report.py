@@ -336,16 +336,12 @@ def wishes_of(plan: Plan, inputs: Inputs, report: SimulationReport) -> tuple[Lin
 
 def _wishes(inputs: Inputs, report: SimulationReport, app: str) -> Iterator[Line]:
     wanted, found = inputs.slo.apps[app], report.apps[app]
-    for target in wanted.latency:
+    for target in wanted.targets:
         simulated = found.percentile(target.of, target.percentile)
         verdict = judge(simulated, "<=", target.max_ms) if simulated is not None else Verdict.NOT_SIMULATED
         verdict = _unless_short(verdict, app, report, simulated)
         missed = found.missed(target.max_ms, target.of) if simulated is not None else None
         yield Line(app, f"{target.of}_ms", target.percentile, "<=", target.max_ms, "slo", simulated, verdict, missed)
-    if wanted.violations is not None:
-        simulated = found.figures["violations"]
-        verdict = _unless_short(judge(simulated, "<=", wanted.violations.max), app, report)
-        yield Line(app, "violations", None, "<=", wanted.violations.max, "slo", simulated, verdict)
     if wanted.goodput is not None and found.makes_text:
         simulated = found.figures["goodput"]
         verdict = _unless_short(judge(simulated, ">=", wanted.goodput), app, report)

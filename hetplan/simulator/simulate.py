@@ -209,7 +209,7 @@ def _late_on_the_way(way: TransitionReport | None, demands: Sequence[AppDemand])
 
 def percentiles_of(inputs: Inputs, plan: Plan | None = None) -> tuple[float, ...]:
     """Every percentile that a wish, or a promise of a plan, names, besides the usual ones."""
-    named = {target.percentile for app in inputs.slo.apps.values() for target in app.latency}
+    named = {target.percentile for app in inputs.slo.apps.values() for target in app.targets}
     named |= {one.percentile for one in (plan.promises if plan is not None else ()) if one.percentile is not None}
     return tuple(sorted({*SHOWN, *named}))
 
@@ -283,14 +283,13 @@ def _text_of(plan: Plan, inputs: Inputs, app: str, rate_qps: float, process: Arr
 def _strictest(plan: Plan, app: str, wanted: App) -> float:
     """The highest percentile that a wish, or a promise by simulation, is about; a share of late queries is one too."""
     promised = [one for one in plan.promises if one.app == app and one.model.startswith("simulation")]
-    percentiles = [target.percentile for target in wanted.latency]
+    percentiles = [target.percentile for target in wanted.targets]
     percentiles += [one.percentile for one in promised if one.percentile is not None]
     shares = [one.value for one in promised if one.quantity == "violations"]
-    shares += [wanted.violations.max] if wanted.violations is not None else []
     shares += [1.0 - wanted.goodput] if wanted.goodput is not None else []
+    percentiles += [100.0 * (1.0 - share) for share in shares]
     # No run shows that none is ever late.
-    percentiles += [min(100.0 * (1.0 - share), HIGHEST_PERCENTILE) for share in shares]
-    return max(percentiles, default=99.0)
+    return min(max(percentiles, default=99.0), HIGHEST_PERCENTILE)
 
 
 def _states_accuracy(plan: Plan, app: str, wanted: App) -> bool:

@@ -42,7 +42,7 @@ SHORT_NAMES = {
     "stock:OFFER": "profile.offers.OFFER.stock",
     "rate:APP": "slo.apps.APP.demand.rate_qps",
     "quality:APP": "slo.apps.APP.quality.min",
-    "p99:APP": "the limit of that percentile: slo.apps.APP.latency[..].max_ms",
+    "p99:APP": "the limit of that percentile: slo.apps.APP.latency.p99_ms",
     "demand, demand:APP": "a factor on the rates of all applications, or of one",
     "latency, latency:HARDWARE": "a factor on measured times, and its inverse on measured rates",
     "prices, prices:OFFER": "a factor on all prices that are paid, or on those of one offer's machines",
@@ -117,7 +117,9 @@ class Axis:
         """+1 where more of it only gives room (a budget, a stock, a time), -1 where it only takes it, else 0."""
         if self.path is None:
             return -1 if self.name == "demand" else 0
-        return {"cost_per_hour": 1, "stock": 1, "max_ms": 1, "rate_qps": -1, "min": -1}.get(str(self.path[1][-1]), 0)
+        if self.path[1][-2:-1] == ("latency",):
+            return 1
+        return {"cost_per_hour": 1, "stock": 1, "rate_qps": -1, "min": -1}.get(str(self.path[1][-1]), 0)
 
     def middle(self, low: float, high: float) -> float | None:
         """A value between two others; None where there is none worth trying."""
@@ -208,9 +210,9 @@ def _place(name: str, head: str, below: str, files: Files) -> tuple[str, tuple[s
             raise _unknown(name, app, "application", apps)
         if percentile is None:
             return "slo", ("apps", app, *(("demand", "rate_qps") if head == "rate" else ("quality", "min")))
-        for place, target in enumerate(apps[app].latency):
+        for target in apps[app].targets:
             if math.isclose(target.percentile, float(percentile[1])):
-                return "slo", ("apps", app, "latency", place, "max_ms")
+                return "slo", ("apps", app, "latency", target.key)
         raise _wrong(name, f"{app} has no limit of that percentile", "Add one under latency, or vary another.")
     return _by_path(name, files)
 
@@ -242,7 +244,7 @@ def _by_path(name: str, files: Files) -> tuple[str, tuple[str | int, ...]]:
         raise _wrong(name, "no name of something that can vary", f"Known: {known}, or slo.PATH and profile.PATH.")
     steps = steps_of(rest, files.documents[file]) if dot else None
     if not steps:
-        raise _wrong(name, "a path that can be read", "Write it as in messages: slo.apps.web.latency[0].max_ms.")
+        raise _wrong(name, "a path that can be read", "Write it as in messages: slo.apps.web.latency.p99_ms.")
     return file, steps
 
 
@@ -272,7 +274,9 @@ def _unit(file: str, steps: tuple[str | int, ...], kind: str) -> str:
     last = str(steps[-1])
     if kind == "money":
         return "per hour"
-    return {"rate_qps": "qps", "max_ms": "ms", "stock": "machines"}.get(last, last if isinstance(last, str) else file)
+    if steps[-2:-1] == ("latency",):
+        return "ms"
+    return {"rate_qps": "qps", "stock": "machines"}.get(last, last if isinstance(last, str) else file)
 
 
 def _values(said: str, now: float | None, kind: str, text: str) -> tuple[float, ...]:

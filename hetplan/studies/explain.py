@@ -409,8 +409,8 @@ class _Around:
                 steps = ["offers", name, "stock"]
                 yield f"stock:{name}", offer.stock, 1, "machine", ["profile", steps, offer.stock + 1]
         for name, app in inputs.slo.apps.items():
-            for place, target in enumerate(app.latency):
-                steps = ["apps", name, "latency", place, "max_ms"]
+            for target in app.targets:
+                steps = ["apps", name, "latency", target.key]
                 label = f"{name}: {target.of} p{target.percentile:g}"
                 yield label, target.max_ms, 1.0, "ms", ["slo", steps, target.max_ms + 1.0]
             if isinstance(app.demand.rate_qps, int | float) and app.demand.rate_qps > 1:

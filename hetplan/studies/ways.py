@@ -554,8 +554,6 @@ def _asked(inputs: Inputs, app: str) -> float:
     """The share in time that the strictest limit of an application asks."""
     wanted = inputs.slo.apps[app]
     shares = [target.percentile / 100.0 for target in response_targets(wanted)]
-    if wanted.violations is not None:
-        shares = [1.0 - wanted.violations.max]
     return min(max(shares, default=0.99), 0.9999)
 
 

@@ -203,7 +203,7 @@ class _OneStep:
         app, divisor = self.facts.inputs.slo.apps[self.name], slo_divisor(self.facts.plan)
         network_ms = app.network_ms_once + app.network_ms_per_hop
         flow.worst_ms = max(flow.worst_ms, latency_ms + network_ms)
-        for target in app.latency:
+        for target in app.targets:
             if target.of == "response" and latency_ms * divisor + network_ms > target.max_ms * (1.0 + FEASIBILITY):
                 flow.late[target.max_ms][(self.facts.seats[load].load.node, ""),] += odds
         return True

@@ -76,8 +76,8 @@ def _each_once(plan: Plan, inputs: Inputs) -> Iterator[Violation]:
         if times != 1:
             yield Violation("compound-served", f"apps.{app}", f"served and unserved {times} times, not once")
     terms = inputs.slo.objective
-    if terms and terms[0].max not in ("goodput", "served") and left:
-        sought = terms[0].max or terms[0].min or "a front"
+    if terms and terms[0] not in ("max goodput", "max served") and left:
+        sought = "a front" if terms[0].startswith("front ") else terms[0].partition(" ")[2]
         yield Violation("compound-served", "unserved", f"{sought} is sought of all, and some are not served")
 
 
@@ -211,7 +211,7 @@ def _promised(plan: Plan, inputs: Inputs, name: str, about: str) -> float:
         low, high = metric.range if metric is not None else (0.0, 1.0)
         top = low if metric is not None and metric.better == "lower" else high
         return next((abs(top - promise.value) for promise in mine if promise.quantity == "quality"), math.nan)
-    limits = {t.percentile: t.max_ms for t in inputs.slo.apps[name].latency if t.of == "response"}
+    limits = {t.percentile: t.max_ms for t in inputs.slo.apps[name].targets if t.of == "response"}
     least = min(limits.values(), default=1.0)
     times = [
         promise.value * least / (limits.get(promise.percentile, least) if promise.percentile is not None else least)
@@ -247,7 +247,7 @@ def check_found(plan: Plan, inputs: Inputs, name: str, rule: ChosenPlanDispatch)
     mine = [promise for promise in plan.promises if promise.app == name]
     said = {promise.quantity: promise.value for promise in mine if promise.quantity != "response_ms"}
     times = {promise.percentile: promise.value for promise in mine if promise.quantity == "response_ms"}
-    wanted = {target.percentile for target in app.latency if target.of == "response"}
+    wanted = {target.percentile for target in app.targets if target.of == "response"}
     missing = [f"p{percentile:g} of response_ms" for percentile in sorted(wanted - times.keys())]
     for quantity in [*missing, *({"quality"} - said.keys())]:
         yield Violation("chosen-plan", "promises", f"no {quantity} of {name} is promised")
@@ -388,7 +388,7 @@ def _wished(
     inputs: Inputs, app: App, pipeline: Pipeline, name: str, said: Mapping[str, float],
     times: Mapping[float | None, float],
 ) -> Iterator[Violation]:  # fmt: skip
-    for target in app.latency:
+    for target in app.targets:
         if target.of == "response" and times[target.percentile] > target.max_ms * (1.0 + FEASIBILITY):
             text = f"promises {times[target.percentile]:.9g} ms at p{target.percentile:g} to {name}"
             yield Violation("latency", f"dispatch.{name}", f"{text}, wanted are {target.max_ms:g}")

@@ -56,7 +56,7 @@ def classes_of(app: App) -> Classes:
 
 def response_targets(app: App) -> tuple[tuple[float, float], ...]:
     """Limits on the response time (ms), the highest percentile last, each with the share of queries that it leaves."""
-    targets = sorted((target.percentile, target.max_ms) for target in app.latency if target.of == "response")
+    targets = sorted((target.percentile, target.max_ms) for target in app.targets if target.of == "response")
     return tuple((max_ms, 1.0 - percentile / 100.0) for percentile, max_ms in targets)
 
 

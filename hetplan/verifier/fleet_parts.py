@@ -15,7 +15,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.profile import Profile, Variant
-from hetplan.profiles.slo import App, Horizon, Objective, Runs, Survive, WishLimits
+from hetplan.profiles.slo import App, Horizon, Runs, Survive, WishLimits
 from hetplan.profiles.workers import Worker
 
 __all__ = [
@@ -229,7 +229,7 @@ def alone(inputs: Inputs, part: Part) -> Inputs:
     for worker in part.workers:
         counts[worker.hardware] += worker.count + worker.standby
     instances: dict[str, tuple[int, int | None]] = {name: (0, count) for name, count in counts.items()}
-    aim = {"policy": (Objective(min="servers"),), "pipeline": (Objective(min="cost"),)}.get(part.question, ())
+    aim = {"policy": ("min machines",), "pipeline": ("min cost",)}.get(part.question, ())
     listed = part.question != "llm"  # which refuses that field
     limits = WishLimits(currency=slo.limits.currency, instances=instances, only_listed=listed, survive=Survive())
     wish = slo.model_copy(update={"apps": apps, "limits": limits, "horizon": Horizon(), "objective": aim})

@@ -220,7 +220,7 @@ def _promises(plan: Plan, name: str, app: App) -> Iterator[Violation]:
     if _is_unplayed(plan):
         return  # no time is promised
     shown = {(one.quantity, one.percentile): one for one in mine}
-    for target in app.latency:
+    for target in app.targets:
         promise = shown.get((f"{target.of}_ms", target.percentile))
         same = promise is not None and math.isclose(promise.value, target.max_ms, rel_tol=1e-9)
         if promise is None or not same or (promise.seeds or 0) < 2:
@@ -363,14 +363,14 @@ def _alone(name: str, app: App, seats: Sequence[Seated]) -> Iterator[Violation]:
     first = [min(prefill_ms(seat, size) for seat in seats if seat.engine.role != "decode") for size in sizes]
     decoding = [seat for seat in seats if seat.engine.role != "prefill"]
     step = min(seat.iteration_ms(1.0, 1.0, 1.0) for seat in decoding)
-    for target, limit in zip(app.latency, limits_of(app), strict=True):
+    for target, limit in zip(app.targets, limits_of(app), strict=True):
         late = 0.0
         for size, ms, weight in zip(sizes, first, weights, strict=True):
             alone = {"ttft": ms, "tpot": step if size[1] > 1 else 0.0, "response": ms + step * (size[1] - 1)}[target.of]
             late += weight if alone > limit.max_ms * (1.0 + 1e-9) else 0.0
         if late / total > 1.0 - target.percentile / 100.0 + FEASIBILITY:
             text = f"{late / total:.4g} of the requests miss {target.max_ms:g} ms of {target.of} even alone"
-            yield Violation("latency", f"apps.{name}.latency[{limit.place}]", text)
+            yield Violation("latency", f"apps.{name}.latency.{limit.key}", text)
 
 
 def prefill_ms(seat: Seated, size: Size) -> float:

@@ -150,7 +150,7 @@ def _each_alone(facts: Facts) -> bool:
     """Whether steps have servers of their own however they fit: branches meet, moves count, offers have parts."""
     slo = facts.inputs.slo
     meet = any(count > 1 for one in _asked(facts) for count in Counter(edge.to for edge in one.edges).values())
-    moves = slo.limits.moves is not None or any(term.min == "moves" for term in slo.objective)
+    moves = slo.limits.moves is not None or "min moves" in slo.objective
     return meet or moves or facts.plan.method.options.get("offers") == "evenly"
 
 

@@ -189,7 +189,7 @@ def _honest(facts: Facts, promise: Promise, at: str) -> Iterator[Violation]:
         yield Violation("promise-relation", at, text)
     if promise.app is not None and _family(promise) == "simulation":
         yield from (Violation("promise-wish", at, text) for text in _not_wished(facts, promise))
-    targets = facts.inputs.slo.apps[promise.app].latency if promise.app is not None else ()
+    targets = facts.inputs.slo.apps[promise.app].targets if promise.app is not None else ()
     for target in targets:
         same = promise.quantity == f"{target.of}_ms" and promise.percentile == target.percentile
         # A plan file has 12 digits of a number: the limit itself may come out a little above.
@@ -211,12 +211,11 @@ def _not_wished(facts: Facts, promise: Promise) -> Iterator[str]:
         return
     if promise.quantity.endswith("_ms") and question != "compound":  # which has other limits too (`compound`)
         said = promise.quantity, promise.percentile
-        limits = [one.max_ms for one in app.latency if (f"{one.of}_ms", one.percentile) == said]
+        limits = [one.max_ms for one in app.targets if (f"{one.of}_ms", one.percentile) == said]
         if not any(math.isclose(promise.value, one, rel_tol=_DIGITS) for one in limits):
             yield f"p{promise.percentile or 0:g} of {promise.value:g} ms is no limit that is wished for"
     elif promise.quantity == "violations":
-        late = [1.0 - one.percentile / 100.0 for one in app.latency if one.of == "response"]
-        allowed = [app.violations.max] if app.violations is not None else late
+        allowed = [1.0 - one.percentile / 100.0 for one in app.targets if one.of == "response"]
         if not any(math.isclose(promise.value, one, rel_tol=_DIGITS, abs_tol=1e-12) for one in allowed):
             yield f"a share of {promise.value:g} is not what is wished for"
 

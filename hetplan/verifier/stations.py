@@ -164,14 +164,14 @@ def check_stations(plan: Plan, served: Served, cases: Sequence[tuple[float, floa
 
 def is_limit(app: App, promise: Promise) -> bool:
     """Whether what is promised is a limit that was stated."""
-    same = (one.max_ms for one in app.latency if one.of == "response" and one.percentile == promise.percentile)
+    same = (one.max_ms for one in app.targets if one.of == "response" and one.percentile == promise.percentile)
     return any(math.isclose(promise.value, ms, rel_tol=1e-9) for ms in same)
 
 
 def promises_itself(inputs: Inputs, app: App) -> bool:
     """Whether a percentile itself may be promised: where latency is sought, alone or beside others, or no limit is."""
-    sought = any(term.min == "latency" or "latency" in (term.front or ()) for term in inputs.slo.objective)
-    return sought or not any(target.of == "response" for target in app.latency)
+    sought = any("latency" in term.split() for term in inputs.slo.objective)
+    return sought or not any(target.of == "response" for target in app.targets)
 
 
 def growth_by(table: Table, most: int) -> list[float]:

@@ -37,12 +37,12 @@ PROFILE: Json = {
 }
 SLO: Json = {
     "format": "hetplan/slo/1.0",
-    "objective": [{"max": "quality"}, {"min": "servers"}],
+    "objective": ["max quality", "min machines"],
     "limits": {"instances": {"t4": [0, 8]}},
     "apps": {
         "calls": {
             "runs": {"pipeline": "voice"},
-            "latency": [{"percentile": 99, "max_ms": 600}],
+            "latency": {"p99_ms": 600},
             "demand": {"rate_qps": 120},
             "quality": {"min": 0.7},
         }

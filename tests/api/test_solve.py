@@ -31,7 +31,7 @@ def slo() -> dict:
 
 def with_rate(slo: dict, rate: float | str) -> dict:
     changed = json.loads(json.dumps(slo))
-    changed["objective"] = [{"min": "cost"}]
+    changed["objective"] = ["min cost"]
     del changed["limits"]["cost_per_hour"]
     (app,) = changed["apps"].values()
     app["demand"]["rate_qps"] = rate

@@ -36,7 +36,7 @@ SLO: dict[str, Any] = {
     "apps": {
         "a": {
             "runs": {"variants": ["m"]},
-            "latency": [{"percentile": 95, "max_ms": 80}],
+            "latency": {"p95_ms": 80},
             "demand": {"series": [40, 160, 40, 320, 90, 40], "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}},
         }
     },

@@ -38,7 +38,7 @@ def cascade() -> Json:
             "apps": {
                 "shop": {
                     "runs": {"pipeline": "cascade"},
-                    "latency": [{"of": "response", "percentile": 99, "max_ms": 60}],
+                    "latency": {"p99_ms": 60},
                     "quality": {"min": 0.92},
                     "demand": {"rate_qps": RATE_QPS},
                 }

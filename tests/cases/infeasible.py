@@ -46,7 +46,7 @@ def _pipeline(chance: random.Random, seed: int) -> tuple[Json, Json, None, Json]
     profile, slo = pipelines.random_pipeline(seed, gpus=chance.randint(1, 2), tasks=3)
     app = slo["apps"]["x"]
     if chance.random() < 0.5:
-        app["latency"][0]["max_ms"] = round(chance.uniform(5, 80), 1)
+        app["latency"]["p99_ms"] = round(chance.uniform(5, 80), 1)
     if chance.random() < 0.5:
         app["demand"]["rate_qps"] *= 10
     if chance.random() < 0.4:
@@ -64,7 +64,7 @@ def _variants(chance: random.Random, seed: int) -> tuple[Json, Json, Json, Json]
         if isinstance(rate, int | float) and chance.random() < 0.5:
             app["demand"]["rate_qps"] = rate * chance.choice([3, 10])
         if chance.random() < 0.2 and app.get("latency"):
-            app["latency"][0]["max_ms"] = round(chance.uniform(1, 30), 1)
+            app["latency"]["p99_ms"] = round(chance.uniform(1, 30), 1)
     return profile, slo, state, {"size": "planned"}
 
 
@@ -72,7 +72,6 @@ def _policy(chance: random.Random, seed: int) -> tuple[Json, Json, None, Json]:
     profile, slo = policy.files(
         slo_ms=chance.choice([4.0, 30.0, 60.0]), rate_qps=chance.choice([50.0, 150.0, 400.0]),
         workers=(1, chance.choice([1, 2])), quality={"min": chance.choice([0.6, 0.7, 0.9])},
-        violations={"max": 0.01},
     )  # fmt: skip
     slo["objective"] = []
     return profile, slo, None, {}
@@ -92,5 +91,5 @@ def _compound(chance: random.Random, seed: int) -> tuple[Json, Json, None, Json]
         for n in range(chance.randint(1, 6))
     }  # fmt: skip
     limits = {"capacity": {kind: round(chance.uniform(0.1, 1.5), 2) for kind in kinds}}
-    slo = {"format": "hetplan/slo/1.0", "objective": [{"min": "cost"}], "limits": limits, "apps": apps}
+    slo = {"format": "hetplan/slo/1.0", "objective": ["min cost"], "limits": limits, "apps": apps}
     return {"format": "hetplan/profile/1.0"}, slo, None, {}

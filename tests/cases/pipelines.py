@@ -111,7 +111,7 @@ def random_pipeline(seed: int, *, gpus: int = 1, tasks: int = 4) -> tuple[dict, 
     }
     app = {
         "runs": {"pipeline": "p"},
-        "latency": [{"percentile": 99, "max_ms": round(chance.uniform(120, 400), 1)}],
+        "latency": {"p99_ms": round(chance.uniform(120, 400), 1)},
         "network_ms_per_hop": chance.choice([0, 0, 1.5]),
         "demand": {"rate_qps": round(chance.uniform(5, 150), 1)},
     }
@@ -147,7 +147,7 @@ def diamond(demand: float, slo_ms: float, servers: int = 8) -> tuple[dict, dict]
     }
     app = {
         "runs": {"pipeline": "p"},
-        "latency": [{"percentile": 99, "max_ms": slo_ms}],
+        "latency": {"p99_ms": slo_ms},
         "demand": {"rate_qps": demand},
     }
     return profile, {"format": "hetplan/slo/1.0", "limits": {"instances": {"g": [0, servers]}}, "apps": {"x": app}}

@@ -56,13 +56,13 @@ def variants() -> Json:
             "apps": {
                 "faces": {
                     "runs": {"families": ["resnet50"]},
-                    "latency": [{"of": "response", "percentile": 99, "max_ms": 50}],
+                    "latency": {"p99_ms": 50},
                     "quality": {"min": 0.74},
                     "demand": {"rate_qps": 120},
                 },
                 "thumbs": {
                     "runs": {"task": "classify"},
-                    "latency": [{"of": "response", "percentile": 99, "max_ms": 50}],
+                    "latency": {"p99_ms": 50},
                     "demand": {"rate_qps": 60},
                 },
             },
@@ -138,7 +138,7 @@ def hosts() -> Json:
             "apps": {
                 "x": {
                     "runs": {"task": "t"},
-                    "latency": [{"of": "response", "percentile": 99, "max_ms": 20}],
+                    "latency": {"p99_ms": 20},
                     "network_ms_per_hop": 10,
                     "demand": {"rate_qps": 90},
                 },

@@ -50,7 +50,7 @@ def pipeline() -> Json:
             "apps": {
                 "cars": {
                     "runs": {"pipeline": "traffic"},
-                    "latency": [{"of": "response", "percentile": 99, "max_ms": 100}],
+                    "latency": {"p99_ms": 100},
                     "quality": {"min": 0.77},
                     "network_ms_per_hop": 2,
                     "demand": {"rate_qps": 150},
@@ -130,7 +130,7 @@ def chain() -> Json:
             "apps": {
                 "x": {
                     "runs": {"pipeline": "p"},
-                    "latency": [{"of": "response", "percentile": 99, "max_ms": 40}],
+                    "latency": {"p99_ms": 40},
                     "demand": {"rate_qps": 100},
                 }
             }

@@ -38,7 +38,7 @@ def pool() -> Json:
             "apps": {
                 "rank": {
                     "runs": {"variants": ["m"]},
-                    "latency": [{"of": "response", "percentile": 99, "max_ms": 100}],
+                    "latency": {"p99_ms": 100},
                     "demand": {
                         "rate_qps": "max",
                         "mix": {"axes": ["batch"], "bins": [[10], [20]], "share": [0.75, 0.25]},
@@ -179,10 +179,7 @@ def chat() -> Json:
             "apps": {
                 "chat": {
                     "runs": {"families": ["llama-3"]},
-                    "latency": [
-                        {"of": "ttft", "percentile": 99, "max_ms": 500},
-                        {"of": "tpot", "percentile": 99, "max_ms": 50},
-                    ],
+                    "latency": {"ttft_p99_ms": 500, "tpot_p99_ms": 50},
                     "demand": {
                         "rate_qps": 7,
                         "mix": {

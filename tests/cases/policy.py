@@ -169,12 +169,12 @@ def files(
     }
     slo: Json = {
         "format": "hetplan/slo/1.0",
-        "objective": [{"max": "goodput"}],
+        "objective": ["max goodput"],
         "limits": {"instances": {hardware: list(workers)}},
         "apps": {
             "a": {
                 "runs": {"task": "see"},
-                "latency": [{"percentile": percentile, "max_ms": slo_ms}],
+                "latency": {f"p{percentile:g}_ms": slo_ms},
                 "balancing": "round_robin",
                 "demand": {"rate_qps": rate_qps},
                 **app,

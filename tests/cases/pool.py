@@ -65,7 +65,7 @@ def files(
         "apps": {
             "app": {
                 "runs": {"variants": ["m"]},
-                "latency": [{"of": "response", "percentile": 99, "max_ms": qos_ms}],
+                "latency": {"p99_ms": qos_ms},
                 "demand": {
                     "rate_qps": "max" if rate_qps is None else rate_qps,
                     "mix": {"axes": ["batch"], "bins": [[size] for size in sizes], "share": list(share)},

@@ -30,14 +30,14 @@ def random_fleet(seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
     }
     app: dict[str, Any] = {
         "runs": {"variants": ["v"]},
-        "latency": [{"percentile": 99, "max_ms": round(rng.uniform(60, 200), 1)}],
+        "latency": {"p99_ms": round(rng.uniform(60, 200), 1)},
     }
     slo: dict[str, Any] = {"format": "hetplan/slo/1.0", "apps": {"app": app}}
     if rng.random() < 0.4:
-        slo |= {"objective": [{"max": "rate"}], "limits": {"cost_per_hour": f"{rng.uniform(3, 12):.2f}"}}
+        slo |= {"objective": ["max rate"], "limits": {"cost_per_hour": f"{rng.uniform(3, 12):.2f}"}}
         mix = {"axes": ["batch"], "bins": [[1], [4], [16]], "share": [0.5, 0.3, 0.2]}
         app["demand"] = {"rate_qps": "max", "mix": mix}
     else:
-        slo["objective"] = [{"min": "cost"}]
+        slo["objective"] = ["min cost"]
         app["demand"] = {"rate_qps": round(rng.uniform(50, 1500), 1)}
     return profile, slo

@@ -74,7 +74,7 @@ def _wish(rng: random.Random, families: list[str]) -> dict[str, Any]:
             load = 0.0 if rng.random() < 0.1 else round(rng.uniform(1, 90), 2)
             apps[f"{family}-app{copy}"] = {
                 "runs": {"families": [family]},
-                "latency": [{"percentile": 99, "max_ms": rng.choice([60.0, 150.0])}],
+                "latency": {"p99_ms": rng.choice([60.0, 150.0])},
                 "demand": {"rate_qps": load},
             }
     change = {"slack": rng.choice([1.0, 1.05, 1.3]), "load_weight_per_s": rng.choice([0.0, 0.1])}
@@ -157,7 +157,7 @@ def sharing(
     apps = {
         f"app-{name}": {
             "runs": {"variants": [name]},
-            "latency": [{"percentile": 99, "max_ms": 60}],
+            "latency": {"p99_ms": 60},
             "demand": {"rate_qps": load},
         }
         for name, load in loads.items()

@@ -163,7 +163,7 @@ class _Profile:
 
 def _slo(random: Random, question: str, made: _Profile) -> Json:
     percentiles = random.sample((50, 90, 99, 99.9), random.choice((1, 2)))
-    latency = [{"percentile": p, "max_ms": 1000 + 50 * n} for n, p in enumerate(sorted(percentiles))]
+    latency = {f"p{p:g}_ms": 1000 + 50 * n for n, p in enumerate(sorted(percentiles))}
     app: Json = {"latency": latency, "network_ms_per_hop": random.choice((0, 1.5, 7))}
     rate = random.choice((1, 12.5, 40))
     app["demand"] = {"rate_qps": rate}

@@ -55,7 +55,7 @@ def add_pools(files: Files, names: Iterable[str], runs: Sequence[Json], series: 
         slo["apps"][name] = {
             "question": "pool",
             "runs": {"variants": [f"of-{name}"]},
-            "latency": [{"percentile": 95, "max_ms": 100}],
+            "latency": {"p95_ms": 100},
             "demand": {"series": list(series), "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}},
         }
 

@@ -31,10 +31,7 @@ SLO: dict[str, Any] = {
     "apps": {
         "chat": {
             "runs": {"variants": ["m"]},
-            "latency": [
-                {"of": "ttft", "percentile": 95, "max_ms": 400},
-                {"of": "tpot", "percentile": 95, "max_ms": 50},
-            ],
+            "latency": {"ttft_p95_ms": 400, "tpot_p95_ms": 50},
             "demand": {
                 "rate_qps": 20,
                 "mix": {
@@ -84,6 +81,6 @@ def slo(rate_qps: float = 20.0, *, ttft_ms: float = 400.0, tpot_ms: float = 50.0
     made = copy.deepcopy(SLO)
     chat = made["apps"]["chat"]
     chat["demand"]["rate_qps"] = rate_qps
-    chat["latency"][0]["max_ms"], chat["latency"][1]["max_ms"] = ttft_ms, tpot_ms
+    chat["latency"] = dict(zip(chat["latency"], (ttft_ms, tpot_ms), strict=True))
     chat.update(app)
     return made

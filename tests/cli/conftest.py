@@ -45,7 +45,7 @@ SLO: dict[str, Any] = {
     "apps": {
         "rank": {
             "runs": {"variants": ["model"]},
-            "latency": [{"of": "response", "percentile": 99, "max_ms": 100}],
+            "latency": {"p99_ms": 100},
             "demand": {
                 "rate_qps": "max",
                 "mix": {"axes": ["batch"], "bins": [[1], [4], [8]], "share": [0.5, 0.25, 0.25]},

@@ -37,7 +37,7 @@ SLO: dict[str, Any] = {
     "apps": {
         "shop": {
             "runs": {"pipeline": "one"},
-            "latency": [{"of": "response", "percentile": 99, "max_ms": 400}],
+            "latency": {"p99_ms": 400},
             "demand": {"rate_qps": 15},
         }
     },
@@ -118,7 +118,7 @@ def test_people_read_what_happens_though_engines_are_kept_quiet(folder: Path) ->
 
 def test_no_plan_ends_with_its_own_code_and_keeps_what_runs(folder: Path, run: Callable[..., Any]) -> None:
     slo = json.loads(json.dumps(SLO))
-    slo["apps"]["shop"]["latency"][0]["max_ms"] = 10
+    slo["apps"]["shop"]["latency"]["p99_ms"] = 10
     (folder / "slo.json").write_text(json.dumps(slo))
     ran = run(*arguments(folder, "--once", "--json"))
     assert ran.code == Exit.INFEASIBLE

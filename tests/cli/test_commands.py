@@ -184,7 +184,7 @@ def test_check_refuses_what_solving_would_refuse(run: Callable[..., Any], tmp_pa
             "ocr": {"nodes": {"read": {"device": "gpu", "reads": ["model"]}}, "knobs": {"model": ["s"]}, "metric": "f1"}
         },
     }
-    app = {"runs": {"pipeline": "ocr"}, "latency": [{"percentile": 95, "max_ms": 500}], "quality": {"min": 0.7}}
+    app = {"runs": {"pipeline": "ocr"}, "latency": {"p95_ms": 500}, "quality": {"min": 0.7}}
     slo = {"format": "hetplan/slo/1.0", "apps": {"docs": {**app, "demand": {"streams": 1}}}}
     for name, text in (("profile", profile), ("slo", slo)):
         (tmp_path / f"{name}.json").write_text(json.dumps(text))
@@ -194,10 +194,10 @@ def test_check_refuses_what_solving_would_refuse(run: Callable[..., Any], tmp_pa
 
 
 def test_check_finds_faults(files: Any, run: Callable[..., Any]) -> None:
-    files.slo_with(lambda slo: slo["apps"]["rank"]["latency"][0].update(max_ms=-1))
+    files.slo_with(lambda slo: slo["apps"]["rank"]["latency"].update(p99_ms=-1))
     ran = run("check", files.profile, files.slo)
     assert ran.code == 2
-    assert "max_ms" in ran.err
+    assert "p99_ms" in ran.err
 
 
 def test_a_plan_verifies_and_shows(files: Any, run: Callable[..., Any]) -> None:

@@ -54,7 +54,7 @@ for line in sys.stdin:
 def asked(tmp_path: Path) -> Callable[..., list[object]]:
     """Arguments of `hetplan solve` for one query, measured by the script in one of its modes."""
     slo = json.loads((EXAMPLE / "slo.json").read_text())
-    slo["apps"] = {"gate": slo["apps"]["gate"] | {"latency": [{"percentile": 50, "max_ms": 100}]}}
+    slo["apps"] = {"gate": slo["apps"]["gate"] | {"latency": {"p50_ms": 100}}}
     (tmp_path / "slo.json").write_text(json.dumps(slo))
     (tmp_path / "measure.py").write_text(SCRIPT)
 

@@ -80,7 +80,7 @@ def test_a_pool_follows_its_demand_too(tmp_path: Path) -> None:
     """Demand that grows fivefold: who plans anew pays for it only then, and is in time."""
     pool, plan, wish = EXAMPLE.parent / "pool", tmp_path / "plan.json", tmp_path / "wish.json"
     slo = json.loads((pool / "slo.json").read_text())
-    slo |= {"objective": [{"min": "cost"}], "limits": {}}
+    slo |= {"objective": ["min cost"], "limits": {}}
     slo["apps"]["ranking"]["demand"]["rate_qps"] = 50
     wish.write_text(json.dumps(slo))
     made = run("solve", str(pool / "profile.json"), str(wish), "--set", "size=planned", "-o", str(plan))
@@ -115,7 +115,7 @@ def test_a_fleet_follows_its_demand(tmp_path: Path) -> None:
     }  # fmt: skip
     mix = {"axes": ["batch"], "bins": [[1]], "share": [1]}
     apps = {
-        name: {"question": "pool", "runs": {"variants": ["m"]}, "latency": [{"percentile": 95, "max_ms": 80}],
+        name: {"question": "pool", "runs": {"variants": ["m"]}, "latency": {"p95_ms": 80},
                "demand": {"series": series, "mix": mix}}
         for name, series in (("rank", [30.0, 300.0, 300.0]), ("sort", [30.0, 30.0, 30.0]))
     }  # fmt: skip

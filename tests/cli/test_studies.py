@@ -40,8 +40,7 @@ class Varied:
         """Axes that are an application's rate, its floor of quality or its first limit."""
         where = {"rate": ("demand", "rate_qps"), "quality": ("quality", "min")}
         at = [
-            ("slo", "apps", app, *where.get(axis.partition("=")[0], ("latency", 0, "max_ms")))
-            for axis in (first, second)
+            ("slo", "apps", app, *where.get(axis.partition("=")[0], ("latency", "p99_ms"))) for axis in (first, second)
         ]
         named = [axis.replace("=", f":{app}=", 1) for axis in (first, second)]
         return cls(*named, (at[0], at[1]), **more)
@@ -51,7 +50,7 @@ MEASURED = EXAMPLES / "compound" / "measured.json"
 RATE = ("slo", "apps", "assistant", "demand", "rate_qps")
 QUESTIONS = {
     "pool": Varied("budget=2.8:3:2", "p99:ranking=55,60",
-                   (("slo", "limits", "cost_per_hour"), ("slo", "apps", "ranking", "latency", 0, "max_ms"))),
+                   (("slo", "limits", "cost_per_hour"), ("slo", "apps", "ranking", "latency", "p99_ms"))),
     "variants": Varied.of_app("faces", "rate=170:190:2", "quality=0.7,0.74"),
     "llm": Varied("price:a10g-od=0.8:1.4:2", "rate:assistant=20,25",
                   (("profile", "offers", "a10g-od", "price_per_hour"), RATE)),

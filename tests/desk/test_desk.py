@@ -102,7 +102,7 @@ def test_solve_verify_and_simulate_answer_as_the_library_does(server: Server) ->
 
 def test_infeasible_is_an_answer_with_repairs(server: Server) -> None:
     slo = json.loads(json.dumps(SLO))
-    slo["apps"]["ranking"]["latency"][0]["max_ms"] = 1
+    slo["apps"]["ranking"]["latency"]["p99_ms"] = 1
     code, found = server.ask("/v1/solve", {**PLANNED, "slo": slo})
     assert (code, found["exit"], found["plan"]) == (200, 3, None)
     assert found["repairs"]
@@ -435,7 +435,7 @@ def test_what_is_impossible_is_explained_once(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Answers, "_outcome", counted)
     monkeypatch.setattr("hetplan.desk.answers.SOON_SECONDS", 50.0)
     files = fleet_files()
-    files["slo"]["apps"]["ranking"]["latency"][0]["max_ms"] = 1
+    files["slo"]["apps"]["ranking"]["latency"]["p99_ms"] = 1
     found = answers.look({**files, "stage": "soon"}, threading.Event())
     assert (found["stage"], found["status"], found["plan"]) == ("planned", "infeasible", None)
     assert len(asked) == 1
@@ -443,7 +443,7 @@ def test_what_is_impossible_is_explained_once(monkeypatch: pytest.MonkeyPatch) -
     assert found["final"]
     assert "mine === turn && !said.final" in page, "it is not asked again to be confirmed"
     slo = json.loads(json.dumps(SLO))
-    slo["apps"]["ranking"]["latency"][0]["max_ms"] = 1
+    slo["apps"]["ranking"]["latency"]["p99_ms"] = 1
     assert "plans that are played may need more" in answers.look({**FILES, "slo": slo}, threading.Event())["html"]
 
 

@@ -38,9 +38,9 @@ PROFILE: dict[str, Any] = {
     }},
 }  # fmt: skip
 SLO: dict[str, Any] = {
-    "format": "hetplan/slo/1.2", "objective": [{"min": "cost"}],
+    "format": "hetplan/slo/1.2", "objective": ["min cost"],
     "apps": {"ask": {"runs": {"pipeline": "rag"}, "quality": {"min": 0.6}, "demand": {"streams": 2, "rate_qps": 4},
-                     "latency": [{"percentile": 50, "max_ms": 900}]}},
+                     "latency": {"p50_ms": 900}}},
 }  # fmt: skip
 MEASURED = {"apps": {"ask": [{
     "knobs": {"model": "large"}, "mean": 0.9, "se": 0.01, "samples": 500, "verdict": "pass", "passes": True,

@@ -101,7 +101,7 @@ def test_the_router_sends_as_many_calls_as_a_fanout_says(deploy: Callable[..., D
     profile["pipelines"]["track"]["edges"][1]["fanout"] = 3
     slo = json.loads((EXAMPLES / "compound" / "rate-slo.json").read_text())
     slo["apps"]["gate"]["demand"] = {"rate_qps": 5}
-    slo["apps"]["gate"]["latency"] = [{"percentile": 95, "max_ms": 800}]
+    slo["apps"]["gate"]["latency"] = {"p95_ms": 800}
     files = {"profile": str(tmp_path / "profile.json"), "slo": str(tmp_path / "slo.json")}
     Path(files["profile"]).write_text(json.dumps(profile))
     Path(files["slo"]).write_text(json.dumps(slo))

@@ -78,7 +78,7 @@ def served(deploy: Callable[..., Deployment], folder: Path, pipeline: str, nodes
     profile.write_text(json.dumps(PROFILE))
     wish = {
         "runs": {"pipeline": pipeline},
-        "latency": [{"of": "response", "percentile": 99, "max_ms": 5000}],
+        "latency": {"p99_ms": 5000},
         "demand": {"rate_qps": 1},
     }
     slo.write_text(json.dumps({"format": "hetplan/slo/1.0", "apps": {"app": wish}}))

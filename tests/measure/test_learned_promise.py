@@ -22,11 +22,11 @@ PROFILE: dict[str, Any] = {
 }
 SLO: dict[str, Any] = {
     "format": "hetplan/slo/1.0",
-    "objective": [{"min": "cost"}],
+    "objective": ["min cost"],
     "apps": {
         "rank": {
             "runs": {"variants": ["v"]},
-            "latency": [{"percentile": 90, "max_ms": 150}],
+            "latency": {"p90_ms": 150},
             "demand": {"rate_qps": 40, "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}},
             "network_ms_per_hop": 1,
         }

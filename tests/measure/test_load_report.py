@@ -100,7 +100,7 @@ SLO = Slo.model_validate(
         "apps": {
             "rank": {
                 "runs": {"variants": ["m"]},
-                "latency": [{"percentile": 90, "max_ms": 50}],
+                "latency": {"p90_ms": 50},
                 "quality": {"min": 0.7},
             }
         }

@@ -269,9 +269,9 @@ def _calling(files: Files) -> None:
 
 def _at_a_rate(files: Files) -> None:
     gate = files.slo["apps"]["gate"]
-    gate["demand"], gate["latency"] = {"rate_qps": 4.0}, [{"percentile": 95, "max_ms": 400}]
+    gate["demand"], gate["latency"] = {"rate_qps": 4.0}, {"p95_ms": 400}
     files.slo["apps"] = {"gate": gate}
-    files.slo["objective"] = [{"min": "cost"}]
+    files.slo["objective"] = ["min cost"]
     files.slo.pop("limits", None)
     files.options.update({"size": "estimated"})
 

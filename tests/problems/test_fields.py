@@ -82,7 +82,7 @@ def files_of(question: str) -> Files:
 
 
 def put(document: Any, path: str, value: object) -> None:
-    """Set a value at a path of steps ("apps.a.latency.0.of")."""
+    """Set a value at a path of steps ("apps.a.quality.min")."""
     *steps, last = path.split(".")
     for step in steps:
         document = document[int(step)] if isinstance(document, list) else document.setdefault(step, {})
@@ -189,12 +189,19 @@ def _mix(files: Files) -> None:
 
 
 def _slower_target(files: Files) -> None:
-    limit = files.app["latency"][0]["max_ms"]
-    files.app["latency"][0]["max_ms"] = LIMIT.get(files.question, 0.7 * limit)
+    key, limit = next(iter(files.app["latency"].items()))
+    files.app["latency"][key] = LIMIT.get(files.question, 0.7 * limit)
 
 
-def _agreeing(files: Files) -> None:
-    files.app["violations"] = {"max": 1 - files.app["latency"][0]["percentile"] / 100}
+def _limited(of: str) -> Try:
+    """The limits on the time of the first token, per token or of the response, stricter; one where there was none."""
+
+    def change(files: Files) -> None:
+        latency = files.app["latency"]
+        mine = {key: 0.7 * ms for key, ms in latency.items() if key.startswith(f"{of}p")}
+        files.app["latency"] = {**latency, **mine} if mine else {f"{of}p90_ms": 0.5 * max(latency.values())}
+
+    return change
 
 
 def _only_listed(files: Files) -> None:
@@ -206,9 +213,9 @@ def _only_listed(files: Files) -> None:
 
 def _objective(files: Files) -> None:
     terms: Any = {
-        "pool": [{"max": "rate"}, {"min": "cost"}], "pipeline": [{"min": "servers"}], "policy": [{"max": "served"}],
-        "variants": [{"max": "rate"}], "compound": [{"min": "cost"}], "llm": [{"max": "rate"}],
-        "fleet": [{"min": "moves"}],
+        "pool": ["max rate", "min cost"], "pipeline": ["min machines"], "policy": ["max served"],
+        "variants": ["max rate"], "compound": ["min cost"], "llm": ["max rate"],
+        "fleet": ["min moves"],
     }  # fmt: skip
     files.slo["objective"] = terms[files.question]
 
@@ -270,12 +277,11 @@ SLO_TRIES: dict[str, Try] = {
     "horizon.period_s": _slo("horizon.period_s", 60.0),
     "horizon.periods": _slo("horizon.periods", 3),
     "apps.*.runs": _runs,
-    "apps.*.latency.*.of": _app("latency.0.of", "ttft"),
-    "apps.*.latency.*.percentile": _app("latency.0.percentile", 90.0),
-    "apps.*.latency.*.max_ms": _slower_target,
+    "apps.*.latency.p*_ms": _slower_target,
+    "apps.*.latency.ttft_p*_ms": _limited("ttft_"),
+    "apps.*.latency.tpot_p*_ms": _limited("tpot_"),
     "apps.*.quality.min": _app("quality", {"min": 0.86}),
     "apps.*.quality.max": _app("quality", {"max": 0.6}),
-    "apps.*.violations": _agreeing,
     "apps.*.goodput": _app("goodput", 0.95),
     "apps.*.weight": _app("weight", 40.0),
     "apps.*.late": _app("late", "drop"),
@@ -310,11 +316,11 @@ def _sizes(files: Files) -> None:
         one["mean"] = [[ms, 4 * ms] for ms in one["mean"]]
     for app in files.slo["apps"].values():
         app["demand"]["mix"] = {"axes": ["resolution"], "bins": [[320.0], [640.0]], "share": [0.5, 0.5]}
-        app["latency"][0]["max_ms"] *= 4
+        app["latency"]["p99_ms"] *= 4
 
 
 def _fewest(files: Files) -> None:
-    files.slo["objective"] = [{"min": "servers"}]
+    files.slo["objective"] = ["min machines"]
     files.slo["limits"]["instances"] = {"cpu4": [6, 12]}
     files.app["demand"]["rate_qps"] = 420.0
     files.app["quality"] = {"min": 0.5}
@@ -334,26 +340,18 @@ def _slow_to_start(files: Files) -> None:
         one["startup_s"] = 600.0
 
 
-_BY_DEFAULT = dict.fromkeys(
-    ("pool", "pipeline", "variants"), ("apps.*.latency.*.percentile", "apps.*.demand.arrivals", f"{TRACE}.file")
-)
+_BY_DEFAULT = dict.fromkeys(("pool", "pipeline", "variants"), ("apps.*.demand.arrivals", f"{TRACE}.file"))
 """What a plan depends on where it is played, as it is by default."""
 
 SCENES: dict[tuple[str, str], Try] = {
     ("variants", "apps.*.demand.mix"): _sizes,
-    ("policy", "apps.*.latency.*.percentile"): _fewest,
-    ("policy", "apps.*.violations"): _app("demand.rate_qps", 420.0),
     ("pipeline", "apps.*.quality.min"): _app("demand.history_qps", [1450.0, 1500.0]),
     ("variants", "horizon.period_s"): lambda files: files.slo["change"].pop("load_weight_per_s"),
     ("pipeline", "apps.*.weight"): _two_pipelines,
-    ("llm", "apps.*.latency.*.of"): _app("latency.0.of", "response"),
     ("llm", "apps.*.goodput"): lambda files: (files.app.pop("goodput"), put(files.options, "size", "auto"))[-1],
     ("llm", "apps.*.demand.arrivals"): lambda files: put(files.options, "size", "auto"),
-    ("llm", "apps.*.latency.*.percentile"): lambda files: put(files.options, "size", "auto"),
-    ("fleet", "apps.*.latency.*.of"): _app("latency.0.of", "response"),
     ("fleet", "limits.survive.keep"): _slo("limits.survive", {"hosts": 1}),
     ("fleet", "horizon.starts"): _slow_to_start,
-    ("fleet", "apps.*.latency.*.percentile"): _played_fleet,
     ("fleet", "apps.*.demand.arrivals"): _played_fleet,
     ("fleet", "apps.*.goodput"): lambda files: (files.app.pop("goodput"), _played_fleet(files))[-1],
     ("compound", "apps.*.demand.arrivals"): _at_a_rate,

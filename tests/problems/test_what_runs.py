@@ -134,7 +134,7 @@ def test_a_wish_that_names_no_currency_is_in_that_of_the_offers(question: str) -
     files = files_of(question)
     if question == "pool":
         files.slo["limits"] = {}
-        files.slo["objective"] = [{"min": "cost"}]
+        files.slo["objective"] = ["min cost"]
         files.app["demand"]["rate_qps"] = 100.0
     dollars = solved(files)
     for offer in files.profile["offers"].values():

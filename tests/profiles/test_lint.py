@@ -42,7 +42,7 @@ SLO: dict[str, Any] = {
     "apps": {
         "a": {
             "runs": {"variants": ["dlrm"]},
-            "latency": [{"percentile": 99, "max_ms": 200}],
+            "latency": {"p99_ms": 200},
             "demand": {"rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.75, 0.25]}},
         }
     },
@@ -116,8 +116,8 @@ def test_a_sound_pair_has_no_findings() -> None:
             "co_load",
         ),
         (lambda p, s: p["tables"]["slow"].update(mean=[20, None]), "W-coverage", "tables.slow", "not measured"),
-        (lambda p, s: s["apps"]["a"]["latency"][0].update(max_ms=4), "W-too-slow", "apps.a.latency", "5 ms"),
-        (lambda p, s: s["apps"]["a"]["latency"][0].update(max_ms=3e6), "W-unit", "apps.a.latency", "seconds"),
+        (lambda p, s: s["apps"]["a"]["latency"].update(p99_ms=4), "W-too-slow", "apps.a.latency", "5 ms"),
+        (lambda p, s: s["apps"]["a"]["latency"].update(p99_ms=3e6), "W-unit", "apps.a.latency", "seconds"),
         (
             lambda p, s: p["offers"]["small-od"].update(price_per_hour=1) or clear_needs(p),
             "W-dominated",

@@ -165,7 +165,7 @@ def test_suspicious_numbers_are_warned_of(profile: dict[str, Any], slo: dict[str
     profile["variants"]["yolo-n"]["runs"][0]["load_s"] = 210000
     profile["variants"]["yolo-n"]["runs"][0]["price_per_hour"] = 4000
     profile["tables"]["rn-c5n"]["mean"] = [0.021, 0.09]
-    slo["apps"]["rank"]["latency"][0]["max_ms"] = 0.35
+    slo["apps"]["rank"]["latency"]["p99_ms"] = 0.35
     slo["limits"]["cost_per_hour"] = 200000
     slo["horizon"]["period_s"] = 0.5
     slo["apps"]["faces"]["demand"]["rate_qps"] = 1e9
@@ -182,11 +182,11 @@ def test_suspicious_numbers_are_warned_of(profile: dict[str, Any], slo: dict[str
         "limits.cost_per_hour",
         "horizon.period_s",
         "apps.faces.demand",
-        "apps.rank.latency[0].max_ms",
+        "apps.rank.latency.p99_ms",
     ]
     warned = {at: text for _, at, text in warnings}
     assert "month" in warned["offers.c5n-od.price_per_hour"]
-    assert "seconds" in warned["apps.rank.latency[0].max_ms"]
+    assert "seconds" in warned["apps.rank.latency.p99_ms"]
     assert "MiB" in warned["hardware.g4dn.provides.gpu_mem_gib"]
 
 

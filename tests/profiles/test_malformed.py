@@ -98,7 +98,7 @@ def test_a_near_name_is_reported(folder: Path) -> None:
 def test_all_faults_of_all_files_at_once(profile: dict[str, Any], slo: dict[str, Any]) -> None:
     profile["variants"]["rn50"]["quality"]["value"] = "good"
     profile["variants"]["yolo-n"]["runs"][0]["latency"] = "yn-g4"
-    slo["apps"]["rank"]["latency"][0]["max_ms"] = "350"
+    slo["apps"]["rank"]["latency"]["p99_ms"] = "350"
     slo["apps"]["faces"]["runs"] = {"variants": ["rn51"]}
     with pytest.raises(InputError) as caught:
         load_inputs(profile, slo)
@@ -106,12 +106,12 @@ def test_all_faults_of_all_files_at_once(profile: dict[str, Any], slo: dict[str,
     assert set(found) == {
         "$.variants.rn50.quality.value",
         "$.variants.yolo-n.runs[0].latency",
-        "$.apps.rank.latency[0].max_ms",
+        "$.apps.rank.latency.p99_ms",
         "$.apps.faces.runs.variants[0]",
     }
     assert 'Did you mean "yn-g4dn"?' in found["$.variants.yolo-n.runs[0].latency"].remedy
     assert 'Did you mean "rn50"?' in found["$.apps.faces.runs.variants[0]"].remedy
-    assert found["$.apps.rank.latency[0].max_ms"].remedy == "Write 350 without quotes."
+    assert found["$.apps.rank.latency.p99_ms"].remedy == "Write 350 without quotes."
 
 
 def test_a_thing_with_a_fault_still_counts_as_there(profile: dict[str, Any], slo: dict[str, Any]) -> None:
@@ -125,13 +125,12 @@ def test_a_thing_with_a_fault_still_counts_as_there(profile: dict[str, Any], slo
     ("change", "path", "hint"),
     [
         (lambda p, s: p["variants"]["rn50"]["quality"].update(value=74.9), "$.variants.rn50.quality.value", "0.749"),
-        (lambda p, s: s["apps"]["images"]["violations"].update(max=5), "$.apps.images.violations.max", "0.05"),
         (lambda p, s: s["apps"]["traffic"]["quality"].update(min=80), "$.apps.traffic.quality.min", "0.8"),
         (lambda p, s: s["apps"]["faces"]["quality"].update(min=70), "$.apps.faces.quality.min", "0.7"),
         (
-            lambda p, s: s["apps"]["rank"]["latency"][0].update(percentile=0.99),
-            "$.apps.rank.latency[0].percentile",
-            "Write 99",
+            lambda p, s: s["apps"]["rank"].update(latency={"p0.99_ms": 350}),
+            '$.apps.rank.latency["p0.99_ms"]',
+            "Write p99_ms",
         ),
         (
             lambda p, s: s["apps"]["rank"]["demand"]["mix"].update(share=[75, 25]),
@@ -147,8 +146,8 @@ def test_a_thing_with_a_fault_still_counts_as_there(profile: dict[str, Any], slo
         ),
         (
             lambda p, s: s["apps"]["images"].update(violations={"max": 0.05}),
-            "$.apps.images.violations.max",
-            "Write \"max\": 0.01 (or percentile 95)",
+            "$.apps.images.violations",
+            "Write latency: {p95_ms: 60}",
         ),
         (
             lambda p, s: p.update(format="hetplan/profile/1.9", novelty=1),

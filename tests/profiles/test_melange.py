@@ -54,7 +54,7 @@ def test_melange(tmp_path: Path) -> None:
         (1, 1): 0.25, (1, 2): 0.125, (2, 1): 0.375, (2, 2): 0.25,
     }  # fmt: skip
     assert inputs.slo.limits.instances == {"a100-80gb": (0, 4)}
-    assert inputs.slo.objective[0].min == "cost"
+    assert inputs.slo.objective == ("min cost",)
 
 
 def test_melange_with_buckets_and_shares_that_sum_to_two() -> None:

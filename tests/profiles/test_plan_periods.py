@@ -31,7 +31,7 @@ PROFILE: dict[str, Any] = {
 APP: dict[str, Any] = {
     "question": "pool",
     "runs": {"variants": ["m"]},
-    "latency": [{"percentile": 99, "max_ms": 50}],
+    "latency": {"p99_ms": 50},
     "demand": {"series": [50, 100], "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}},
 }
 SLO: dict[str, Any] = {

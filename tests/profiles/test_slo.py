@@ -50,12 +50,28 @@ def test_the_papers_words_for_late_queries(word: str, means: str) -> None:
     assert slo_of({"late": word}).apps["a"].late == means
 
 
-def test_percentile_and_violations_may_agree() -> None:
-    limits = [{"percentile": 50, "max_ms": 80}, {"percentile": 99.9, "max_ms": 200}]
-    app = slo_of({"latency": limits, "violations": {"max": 0.001}}).apps["a"]
-    assert app.violations is not None
-    other = [{"of": "ttft", "percentile": 95, "max_ms": 80}]
-    assert slo_of({"latency": other, "violations": {"max": 0.01}}).apps["a"].latency[0].of == "ttft"
+def test_limits_come_in_one_order_however_they_are_listed() -> None:
+    limits = {"tpot_p95_ms": 40, "ttft_p95_ms": 600, "p99.9_ms": 200, "p50_ms": 80}
+    targets = slo_of({"latency": limits}).apps["a"].targets
+    assert [target.key for target in targets] == ["p50_ms", "p99.9_ms", "ttft_p95_ms", "tpot_p95_ms"]
+    assert {target.key: target.max_ms for target in targets} == limits
+
+
+@pytest.mark.parametrize(
+    ("app", "said"),
+    [
+        ({"latency": {"p99.0_ms": 9}}, r"p99\.0_ms.*Write p99_ms"),
+        ({"latency": {"p0.95_ms": 9}}, "Write p95_ms"),
+        ({"latency": {"p101_ms": 9}}, "from 1 to 100"),
+        ({"latency": {"p99": 9}}, "Write for instance p99_ms"),
+        ({"latency": {"p99_ms": 0.0002}}, "if these are seconds, write milliseconds"),
+        ({"latency": [{"of": "ttft", "percentile": 95, "max_ms": 600}]}, r'Write \{"ttft_p95_ms": 600\}'),
+        ({"violations": {"max": 0.05}}, r"5% late is p95.*Write latency: \{p95_ms: 60\}"),
+    ],
+)
+def test_what_names_no_limit_is_answered_by_the_form_that_does(app: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        slo_of(app)
 
 
 def test_candidates_stand_in_place_of_runs() -> None:
@@ -74,3 +90,33 @@ def test_an_app_has_its_own_device() -> None:
 
 def test_a_slo_without_apps_is_a_slo() -> None:
     assert load_slo({"format": "hetplan/slo/1.0"}).apps == {}
+
+
+@pytest.mark.parametrize(
+    ("objective", "goals", "front"),
+    [
+        ("max rate", ("rate",), None),
+        (["max quality", "min machines"], ("quality", "machines"), None),
+        ("front quality cost", ("",), ("quality", "cost")),
+    ],
+)
+def test_an_objective_is_a_term_or_a_list_of_them(objective: Any, goals: tuple[str, ...], front: Any) -> None:
+    slo = slo_of({}, objective=objective)
+    assert (slo.goals, slo.front) == (goals, front)
+
+
+@pytest.mark.parametrize(
+    ("objective", "said"),
+    [
+        ([{"max": "rate"}], 'Write "max rate"'),
+        ([{"max": "quality"}, {"min": "servers"}], r'Write \["max quality", "min machines"\]'),
+        ([{"front": ["quality", "cost"]}], 'Write "front quality cost"'),
+        ("max cost", "max is followed by one of rate, quality, goodput, served"),
+        ("cheapest", "a term begins with max, min or front"),
+        ("min cost rate", "min is followed by one of"),
+        (["min cost", "min cost"], "there twice"),
+    ],
+)
+def test_what_is_no_term_is_answered_by_one(objective: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        slo_of({}, objective=objective)

@@ -15,8 +15,6 @@ from hetplan.profiles.yaml_text import edited_yaml, read_yaml, write_yaml
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted([*(ROOT / "examples").glob("*/*profile.json"), *(ROOT / "examples").glob("*/*slo.json")])
 
-pytest.importorskip("ruamel.yaml")
-
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_every_example_is_the_same_document_in_yaml(path: Path) -> None:
@@ -36,7 +34,9 @@ def test_a_plan_is_the_same_from_either(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("yes", "yes"),
+        ("yesterday", "yesterday"),
+        ("'yes'", "yes"),
+        ('"on"', "on"),
         ("2024-01-01", "2024-01-01"),
         ("012", "012"),
         ("1_000", "1_000"),
@@ -60,10 +60,13 @@ def test_scalars_are_read_by_the_rules_of_json(text: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: &x 1\nb: *x\n", r"\$\.a \(line 1\): no anchors"),
+        ("a: &x 1\nb: *x\n", r"\$\.a \(line 1, column 4\): no anchors"),
         ("a: !thing 1\n", "is a tag"),
         ("a: !!python/name:os.system ''\n", "is a tag"),
-        ("a: 1\nb: 2\na: 3\n", r"\$\.a \(line 3\): every key once"),
+        ("a: 1\nb: 2\na: 3\n", r"\$\.a \(line 3, column 1\): every key once"),
+        ("a: yes\n", r'\$\.a \(line 1, column 4\): text in quotes; older YAML reads yes.*Write "yes"\.'),
+        ("a: True\n", 'Write "True" or true'),
+        ("a:\n  on: 1\n", r'\$\.a\.on \(line 2, column 3\): text in quotes.*Write "on"'),
         ("a: 1e999\n", "finite"),
         ("a: [1, 2\nb: 3\n", "YAML; line 2"),
         ("a: 1\n---\nb: 2\n", "YAML"),
@@ -89,5 +92,5 @@ def test_an_edit_keeps_comments_order_and_quotes() -> None:
 def test_a_fault_in_a_yaml_file_is_named_as_in_json(tmp_path: Path) -> None:
     slo = tmp_path / "slo.yaml"
     slo.write_text("format: hetplan/slo/1.0\napps:\n  a:\n    runs: {task: t}\n    latncy: []\n")
-    with pytest.raises(InputError, match=r'slo.yaml: \$.apps.a.latncy.*Did you mean "latency"'):
+    with pytest.raises(InputError, match=r'slo.yaml: \$.apps.a.latncy \(line 5, column 5\).*Did you mean "latency"'):
         hp.load_slo(slo)

@@ -132,7 +132,7 @@ class Sought:
                     self._say(load, 0, batch, "mean", float(task.ms[c]))
         for sink, limit in tree.limit_ms.items():
             steps = len(tree.path(sink))
-            strictest = min(target.max_ms for target in app.latency)
+            strictest = min(target.max_ms for target in app.targets)
             assert limit == pytest.approx((strictest - steps * app.network_ms_per_hop) / PipelineOptions().slo_divisor)
 
     def _variants(self) -> None:
@@ -156,7 +156,7 @@ class Sought:
             )
             self.figures["worst_ms", load, kind.batch] = one.latency_ms
             assert v.asked[one.app].limit_ms() == pytest.approx(
-                min(target.max_ms for target in app.latency) - app.network_ms_per_hop
+                min(target.max_ms for target in app.targets) - app.network_ms_per_hop
             )
 
     def _policy(self) -> None:
@@ -335,7 +335,7 @@ def compound_differences(seed: int) -> Iterator[str]:
         for name in hardware
         for number in range(luck.choice((1, 2, 3)))
     }
-    latency = [{"percentile": p, "max_ms": luck.choice((300, 500, 900))} for p in luck.sample((50, 90, 99), 2)]
+    latency = {f"p{p:g}_ms": luck.choice((300, 500, 900)) for p in luck.sample((50, 90, 99), 2)}
     app = {"candidates": [{"demand": {"edge": 1}}], "latency": latency, "demand": {"streams": 1}}
     inputs = load_inputs(
         {"format": "hetplan/profile/1.0", "tiers": list(hardware), "hardware": hardware, "offers": offers},
@@ -423,7 +423,7 @@ FAULTS: dict[str, tuple[str, Any]] = {
     "simulator: another price": ("hetplan.serving.planned_system.worker_price", lambda inputs, worker: NANO),
     "simulator: the widest limit": (
         "hetplan.serving.planned_system.strictest_ms",
-        lambda app: max(target.max_ms for target in app.latency),
+        lambda app: max(target.max_ms for target in app.targets),
     ),
     "load generator: twice the rate": (
         "hetplan.simulator.simulate.offered_qps",
@@ -431,7 +431,7 @@ FAULTS: dict[str, tuple[str, Any]] = {
     ),
     "load generator: the widest limit": (
         "hetplan.simulator.simulate.strictest_ms",
-        lambda app: 1.0 + max(target.max_ms for target in app.latency),
+        lambda app: 1.0 + max(target.max_ms for target in app.targets),
     ),
     "solver: another rate": ("hetplan.planner.request.stated_qps", lambda app: 1.0),
     "executor: the first run on the hardware": ("hetplan.serving.loads.run_of", _first_run),

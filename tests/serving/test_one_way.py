@@ -41,7 +41,7 @@ def tree_of(seed: int) -> Json:
     pipeline = case["profile"]["pipelines"]["tree"]
     app, routes = case["slo"]["apps"]["x"], case["plan"]["routing"]["x"]
     app["demand"]["mix"] = {"axes": ["size"], "bins": [[size] for size in SIZES], "share": [0.25, 0.75]}
-    app["latency"] = [{"percentile": 99, "max_ms": luck.choice((50, 90))}]
+    app["latency"] = {"p99_ms": luck.choice((50, 90))}
     case["plan"]["dispatch"]["x"]["late"] = luck.choice(("serve", "drop"))
     app["balancing"] = luck.choice((None, "round_robin", "shortest_queue"))
     loads: dict[str, list[str]] = defaultdict(list)

@@ -15,20 +15,18 @@ from hetplan.serving.strictest import late_share, strictest_ms
 from hetplan.simulator.demand import offered_qps
 
 
-def app(*latency: dict[str, Any], **more: Any) -> App:
-    return App.model_validate({"runs": {"variants": ["m"]}, "latency": list(latency), **more})
+def app(latency: dict[str, float] | None = None, **more: Any) -> App:
+    return App.model_validate({"runs": {"variants": ["m"]}, "latency": latency or {}, **more})
 
 
 def test_limits_by_percentile_less_a_hop_per_step() -> None:
     wish = app(
-        {"percentile": 99, "max_ms": 200},
-        {"of": "ttft", "percentile": 99, "max_ms": 9},
-        {"percentile": 50, "max_ms": 80},
+        {"p99_ms": 200, "ttft_p99_ms": 9, "p50_ms": 80},
         network_ms_per_hop=5,
     )
     targets = response_targets(wish)
-    assert [(t.place, t.percentile, t.limit_ms(), t.limit_ms(3)) for t in targets] == [
-        (2, 50, 75, 65), (0, 99, 195, 185)
+    assert [(t.key, t.percentile, t.limit_ms(), t.limit_ms(3)) for t in targets] == [
+        ("p50_ms", 50, 75, 65), ("p99_ms", 99, 195, 185)
     ]  # fmt: skip
     assert [t.left for t in targets] == [pytest.approx(0.5), pytest.approx(0.01)]
     assert (strictest_ms(wish), Application("a", wish, ()).limit_ms(2), late_share(wish)) == (80, 70, 0.5)
@@ -40,7 +38,6 @@ def test_without_a_limit_nothing_is_late() -> None:
         math.inf,
         1.0,
     )
-    assert late_share(app(violations={"max": 0.02})) == 0.02
 
 
 def test_classes_and_their_shares() -> None:

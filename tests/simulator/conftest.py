@@ -110,7 +110,7 @@ class Plans:
             "tables": {"on-b": cls.latency([10, 40], **(table or {})), "on-a": cls.latency([20, 200])},
         }
         demand = {"rate_qps": rate, "mix": {"axes": ["batch"], "bins": [[1], [2]], "share": [0.75, 0.25]}}
-        wish = {"latency": [{"of": "response", "percentile": 99, "max_ms": max_ms}], "runs": {"variants": ["m"]}}
+        wish = {"latency": {"p99_ms": max_ms}, "runs": {"variants": ["m"]}}
         slo = {"apps": {"rank": {**wish, "demand": demand, **(app or {})}}}
         groups = [("w1", "base", "b"), ("w2", "aux", "a")]
         workers = [
@@ -166,7 +166,7 @@ class Plans:
             "apps": {
                 "cars": {
                     "runs": {"pipeline": "p"},
-                    "latency": [{"of": "response", "percentile": 99, "max_ms": 80}],
+                    "latency": {"p99_ms": 80},
                     "network_ms_per_hop": 1,
                     "demand": {"rate_qps": 100},
                 }

@@ -36,7 +36,7 @@ def documents(load_s):
     apps = {
         name: {
             "runs": {"families": [name]},
-            "latency": [{"percentile": 99, "max_ms": 200}],
+            "latency": {"p99_ms": 200},
             "demand": {"rate_qps": 40},
         }
         for name in load_s

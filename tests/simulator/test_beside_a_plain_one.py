@@ -48,7 +48,7 @@ class Group:
 def late_share(plan: Json, profile: Json, slo: Json, queries: int, chance: random.Random) -> float:
     """The share of Poisson queries that are late or dropped."""
     app = slo["apps"]["x"]
-    steps, limit, drops = profile["pipelines"]["p"], app["latency"][0]["max_ms"], app["late"] == "drop-last-task"
+    steps, limit, drops = profile["pipelines"]["p"], app["latency"]["p99_ms"], app["late"] == "drop-last-task"
     after = {node: [edge for edge in steps["edges"] if edge["from"] == node] for node in steps["nodes"]}
     (first,) = steps["nodes"].keys() - {edge["to"] for edge in steps["edges"]}
     groups = {}

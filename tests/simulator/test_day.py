@@ -44,7 +44,7 @@ SLO: dict[str, Any] = {
         "rank": {
             "question": "pool",
             "runs": {"variants": ["m"]},
-            "latency": [{"percentile": 95, "max_ms": 60}],
+            "latency": {"p95_ms": 60},
             "demand": {"series": list(SERIES)},
         }
     },

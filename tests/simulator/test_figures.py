@@ -135,12 +135,12 @@ def test_intervals_near_capacity_hold_the_truth_as_often_as_they_should(queues: 
     assert min(held.values()) >= 9, held
 
 
-def test_a_share_that_may_be_late_lengthens_runs_as_its_percentile_does(plans: Any) -> None:
-    plan, inputs = plans.pool(rate=20.0, app={"violations": {"max": 0.001}, "latency": []})
+def test_a_high_percentile_lengthens_runs(plans: Any) -> None:
+    plan, inputs = plans.pool(rate=20.0, app={"latency": {"p99.9_ms": 1e6}})
     (demand,) = demands_of(plan, inputs)
     assert demand.percentile == pytest.approx(99.9)
-    assert demand.length_s() == run_length_s(demand.percentile, rate_qps=20.0, slo_ms=math.inf, arrivals=Arrivals())
-    never, inputs = plans.pool(rate=20.0, app={"violations": {"max": 0.0}, "latency": []})
+    assert demand.length_s() == run_length_s(demand.percentile, rate_qps=20.0, slo_ms=1e6, arrivals=Arrivals())
+    never, inputs = plans.pool(rate=20.0, app={"latency": {"p100_ms": 1e6}})
     assert demands_of(never, inputs)[0].percentile == HIGHEST_PERCENTILE
     promise = {"app": "rank", "quantity": "violations", "value": 0.002, "model": "simulation/1"}
     promised, inputs = plans.pool(rate=20.0, promises=[promise])

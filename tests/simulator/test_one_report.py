@@ -6,7 +6,7 @@ from functools import cache
 from math import isfinite
 
 import pytest
-from build import Files, example, tiny
+from build import Files, example, limits_at, tiny
 from face import Answer, Refused, Simulated, simulate, solve, solved_example
 
 from hetplan import load_inputs
@@ -43,7 +43,7 @@ def test_a_run_too_short_for_its_percentile_says_so_and_decides_nothing(kind: st
 def test_the_usual_length_is_enough_for_a_high_percentile(kind: str) -> None:
     wish, _ = planned(kind)
     (app,) = wish.slo["apps"].values()
-    strict = [{**one, "percentile": 98.5} for one in app["latency"]]
+    strict = limits_at(98.5, app["latency"])
     higher = Files(wish.profile, {**wish.slo, "apps": {wish.apps[0]: {**app, "latency": strict}}}, problem=wish.problem)
     assert "W-short-run" not in run(kind, at=higher, seeds=2).warned()
 

@@ -65,7 +65,7 @@ def one_step(demand: float) -> tuple[dict, dict]:
     for variant in profile["variants"].values():
         variant["runs"] = [run | {"load_s": 2.0} for run in variant["runs"] if run["hardware"] == "g"]
     slo["limits"]["instances"] = {"g": [0, 1]}
-    slo["apps"]["x"]["latency"][0]["max_ms"] = 1000.0
+    slo["apps"]["x"]["latency"]["p99_ms"] = 1000.0
     slo["apps"]["x"]["demand"]["arrivals"] = {"process": "deterministic"}
     return profile, slo
 
@@ -94,7 +94,7 @@ def test_with_room_for_both_the_old_one_serves_until_the_new_one_has_loaded() ->
     profile, slo = one_step(40)
     slo["limits"]["instances"] = {"g": [0, 2]}
     slo["limits"]["moves"] = 1
-    slo["apps"]["x"]["latency"][0]["max_ms"] = 90.0  # v1 is too slow for 45 ms, so that the plan is v2 alone
+    slo["apps"]["x"]["latency"]["p99_ms"] = 90.0  # v1 is too slow for 45 ms, so that the plan is v2 alone
     state = state_of(before)
     plan = fluid(profile, slo, state=state).require()
     assert [action.do for action in plan.actions] == ["start", "load", "stop"]

@@ -82,14 +82,14 @@ def test_a_run_too_short_for_its_percentile_proves_nothing(plans: Any) -> None:
 
 def test_violations_of_the_wish_are_judged(plans: Any) -> None:
     calm = simulate(
-        *plans.pool(app={"latency": [{"of": "response", "percentile": 50, "max_ms": 100}], "violations": {"max": 0.5}}),
+        *plans.pool(app={"latency": {"p50_ms": 100}, "violations": {"max": 0.5}}),
         seeds=3,
     )
     assert line(calm, "violations").verdict is Verdict.MET
     tight = simulate(
         *plans.pool(
             rate=95.0,
-            app={"latency": [{"of": "response", "percentile": 99, "max_ms": 100}], "violations": {"max": 0.01}},
+            app={"latency": {"p99_ms": 100}, "violations": {"max": 0.01}},
         ),
         seeds=3,
     )
@@ -97,7 +97,7 @@ def test_violations_of_the_wish_are_judged(plans: Any) -> None:
 
 
 def test_time_to_first_token_is_not_what_this_simulates(plans: Any) -> None:
-    report = simulate(*plans.pool(app={"latency": [{"of": "ttft", "percentile": 99, "max_ms": 500}]}), seeds=2)
+    report = simulate(*plans.pool(app={"latency": {"ttft_p99_ms": 500}}), seeds=2)
     assert line(report, "ttft_ms").verdict is Verdict.NOT_SIMULATED
     assert report.ok
 
@@ -295,7 +295,7 @@ def test_a_model_selection_plan(plans: Any) -> None:
         "apps": {
             "images": {
                 "runs": {"task": "t"},
-                "latency": [{"of": "response", "percentile": 95, "max_ms": 100}],
+                "latency": {"p95_ms": 100},
                 "balancing": "round_robin",
                 "demand": {"rate_qps": 20},
             }

@@ -134,7 +134,7 @@ def test_errors_of_prices_choose_machines_by_their_worst_bill(small: Files) -> N
 @pytest.mark.slow
 def test_a_wish_for_the_most_loses_in_the_worst_corner(small: Files) -> None:
     profile, slo = small
-    slo["objective"] = [{"max": "rate"}]
+    slo["objective"] = ["max rate"]
     slo["limits"] = {"cost_per_hour": "6"}
     slo["apps"]["web"]["demand"]["rate_qps"] = "max"
     found = asked((profile, slo), box=Box(latency=0.1, gamma=1), numbers=["latency"])

@@ -31,7 +31,7 @@ POOL = Path(__file__).resolve().parents[2] / "examples" / "pool"
 def case() -> tuple[Any, Any]:
     """The shipped pool at the least cost for 80 queries a second, sized by its formula."""
     slo = json.loads((POOL / "slo.json").read_text())
-    slo |= {"objective": [{"min": "cost"}], "limits": {}}
+    slo |= {"objective": ["min cost"], "limits": {}}
     slo["apps"]["ranking"]["demand"]["rate_qps"] = 80
     inputs = load_inputs(str(POOL / "profile.json"), slo)
     return hp.solve(str(POOL / "profile.json"), slo, options={"size": "planned"}).require(), inputs
@@ -156,7 +156,7 @@ FLEET_SLO: dict[str, Any] = {
     "format": "hetplan/slo/1.2",
     "horizon": {"period_s": 200, "periods": 2},
     "apps": {
-        name: {"question": "pool", "runs": {"variants": ["m"]}, "latency": [{"percentile": 95, "max_ms": 80}],
+        name: {"question": "pool", "runs": {"variants": ["m"]}, "latency": {"p95_ms": 80},
                "demand": {"series": series, "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}}}
         for name, series in (("rank", [30.0, 110.0]), ("sort", [30.0, 30.0]))
     },
@@ -325,7 +325,7 @@ def test_the_command_shows_and_writes(tmp_path: Path, case: tuple[Any, Any]) -> 
     write_plan(case[0], plan)
     wish = json.loads((POOL / "slo.json").read_text())
     wish["apps"]["ranking"]["demand"]["rate_qps"] = 80
-    slo.write_text(json.dumps(wish | {"objective": [{"min": "cost"}], "limits": {}}))
+    slo.write_text(json.dumps(wish | {"objective": ["min cost"], "limits": {}}))
     rates.write_text("start_s,rate_qps\n0,1\n60,1\n120,1\n180,2\n240,4\n")
     files = (str(plan), str(POOL / "profile.json"), str(slo))
     more = ("--demand", str(rates), "--hours", "0.033:1", "--mean", "40", "--ways", "plan; HPA")

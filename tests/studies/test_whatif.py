@@ -44,11 +44,11 @@ PROFILE = {
 }
 SLO = {
     "format": "hetplan/slo/1.0",
-    "objective": [{"min": "cost"}],
+    "objective": ["min cost"],
     "apps": {
         "web": {
             "runs": {"variants": ["m"]},
-            "latency": [{"percentile": 99, "max_ms": 50}],
+            "latency": {"p99_ms": 50},
             "demand": {"rate_qps": 300, "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}},
         }
     },

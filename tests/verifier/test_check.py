@@ -151,7 +151,7 @@ def test_an_empty_report_is_good():
         ),
         (
             pipeline,
-            {"slo/apps/cars/latency/0/max_ms": 75},
+            {"slo/apps/cars/latency/p99_ms": 75},
             ["routing.cars: a share of 0.6 up to step c takes longer than 75 ms, 0 may [latency]"],
         ),
         (

@@ -50,10 +50,7 @@ def found() -> Json:
             "apps": {
                 "cam": {
                     "runs": {"pipeline": "track"},
-                    "latency": [
-                        {"of": "response", "percentile": 99, "max_ms": 1400},
-                        {"of": "ttft", "percentile": 99, "max_ms": 1},
-                    ],
+                    "latency": {"p99_ms": 1400, "ttft_p99_ms": 1},
                     "quality": {"min": 0.7, "max": 0.9},
                     "device": {
                         "relative_time": 2,
@@ -125,7 +122,7 @@ DOUBT = {"code": "W-undecided", "at": "apps.cam.quality", "text": "on neither si
 
 def wait(ms: float, **edits: object) -> Json:
     """Another latency is promised, and allowed."""
-    return {RESPONSE: ms, "slo/apps/cam/latency": [], **edits}
+    return {RESPONSE: ms, "slo/apps/cam/latency": {}, **edits}
 
 
 # fmt: off
@@ -170,7 +167,7 @@ SPOILT = [
     ("a share that is not named", {"plan/dispatch/cam/share/b": DROP}, f"operator @ {AT}"),
     ("more promised than is wanted", {RESPONSE: 1400.0015}, f"latency @ {AT}"),
     ("as much promised as is wanted", {RESPONSE: 1400.0013}, ""),
-    ("no latency wanted", {"slo/apps/cam/latency": [], RESPONSE: 1e6}, ""),
+    ("no latency wanted", {"slo/apps/cam/latency": {}, RESPONSE: 1e6}, ""),
     ("a quality that is too low", {QUALITY: 0.6999989, f"{NOW}/mean": 0.6999989}, f"quality @ {AT}"),
     ("the least quality", {QUALITY: 0.6999991, f"{NOW}/mean": 0.6999991}, ""),
     ("a quality that is too high", {QUALITY: 0.9000011, f"{NOW}/mean": 0.9000011}, f"quality @ {AT}"),

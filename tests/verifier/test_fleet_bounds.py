@@ -58,7 +58,7 @@ PROFILE: Json = {
 
 def slo(**limits: Any) -> Json:
     mix = {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}
-    late = [{"percentile": 99, "max_ms": 60}]
+    late = {"p99_ms": 60}
     return {
         "format": "hetplan/slo/1.2",
         "limits": limits,

@@ -17,7 +17,7 @@ def test_one_step_is_followed_as_a_pipeline_of_one_step() -> None:
     ((name, app),) = slo["apps"].items()
     (variant,) = app["runs"]["variants"]
     app["network_ms_per_hop"] = 3.0
-    app["latency"].append({"of": "response", "percentile": 50, "max_ms": 40})
+    app["latency"]["p50_ms"] = 40
     plan = hp.solve(profile, slo, options={"size": "planned", "violation_tolerance": 0.005}).plan
     assert plan is not None
     alone = follow(gather(plan, hp.load_inputs(profile, slo)), name, "t0")

@@ -47,9 +47,9 @@ def test_late_ends_of_one_step_add_up_over_its_outcomes() -> None:
         (21, 0.29, "0.3"),
         (21, 0.31, ""),
     ):
-        wish = {"of": "response", "percentile": 100.0 - 100.0 * allowed, "max_ms": max_ms}
+        wish = {f"p{100.0 - 100.0 * allowed:.12g}_ms": max_ms}
         options = {"violation_tolerance": 1.0}
-        case = spoil(cascade(), {"slo/apps/shop/latency/0": wish, "plan/method/options": options})
+        case = spoil(cascade(), {"slo/apps/shop/latency": wish, "plan/method/options": options})
         plan, inputs = read(case)
         said = [found.text for found in verify_plan(plan, inputs).violations if found.code == "latency"]
         assert [text.startswith(f"a share of {late} up to step") for text in said] == ([True] if late else [])
@@ -123,7 +123,7 @@ def test_a_step_that_two_outcomes_lead_to_is_routed_by_the_one_that_is_named() -
 def test_what_leaves_early_needs_no_machine() -> None:
     """c gets .3 x .25 of 100 queries/s: one machine is enough up to 133 ms."""
     assert RATE_QPS == 100.0
-    case = spoil(cascade(), {"profile/tables/t-c/mean": 130.0, "slo/apps/shop/latency": []})
+    case = spoil(cascade(), {"profile/tables/t-c/mean": 130.0, "slo/apps/shop/latency": {}})
     assert not [one for one in violations(case) if one.startswith("capacity")]
     case = spoil(case, {"profile/tables/t-c/mean": 140.0})
     assert "capacity @ workers.w-c" in violations(case)

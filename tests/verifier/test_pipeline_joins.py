@@ -52,10 +52,7 @@ def joined() -> Json:
             "apps": {
                 "x": {
                     "runs": {"pipeline": "p"},
-                    "latency": [
-                        {"of": "response", "percentile": 99, "max_ms": 82},
-                        {"of": "response", "percentile": 99.9, "max_ms": 100},
-                    ],
+                    "latency": {"p99_ms": 82, "p99.9_ms": 100},
                     "network_ms_per_hop": 2,
                     "quality": {"min": 0.8},
                     "demand": {"rate_qps": 100},
@@ -95,7 +92,7 @@ TIMES = "profile/tables/t-"
 # fmt: off
 SPOILT = [
     ("nothing", {}, ""),
-    ("nothing promised keeps nothing busy", {"plan/promises": [], f"{TIMES}c/mean/0": 1e6, "slo/apps/x/latency": []},
+    ("nothing promised keeps nothing busy", {"plan/promises": [], f"{TIMES}c/mean/0": 1e6, "slo/apps/x/latency": {}},
      "promise-missing @ promises"),
     ("shares of too little", {"plan/routing/x/2/to/c": 0.99999}, "share-sum @ routing.x"),
     ("shares of too much", {"plan/routing/x/1/to/b1": 0.75001}, "share-sum @ routing.x"),
@@ -112,7 +109,7 @@ SPOILT = [
     ("without headroom there is less than a machine more", {"plan/method/options/headroom": DROP,
      f"{TIMES}c/mean/0": 3.34}, "capacity @ workers.wc"),
     ("nothing measured of a load", {f"{TIMES}b2/mean/0": None}, "capacity @ workers.wb2"),
-    ("the longest branch ends late", {"slo/apps/x/latency/0/max_ms": 81.99}, LATE),
+    ("the longest branch ends late", {"slo/apps/x/latency/p99_ms": 81.99}, LATE),
     ("a takes longer", {f"{TIMES}a/mean/0": 10.01}, LATE),
     ("b1 takes longer", {f"{TIMES}b/mean/0": 20.01}, LATE),
     ("b2 takes as long", {f"{TIMES}b2/mean/0": 16}, ""),
@@ -123,12 +120,12 @@ SPOILT = [
     ("the way to the client takes longer", {"slo/apps/x/network_ms_once": 0.01}, LATE),
     ("the way to the client, shorter hops", {"slo/apps/x/network_ms_once": 3, "slo/apps/x/network_ms_per_hop": 1}, ""),
     ("the hops take nothing", {"slo/apps/x/network_ms_per_hop": 0, f"{TIMES}d/mean/1": 11}, ""),
-    ("steps in the middle are late as well", {"slo/apps/x/latency/0/max_ms": 50}, f"{LATE}; {LATE}"),
-    ("nothing is kept for queueing", {"plan/method/options/slo_divisor": DROP, "slo/apps/x/latency/0/max_ms": 44}, ""),
+    ("steps in the middle are late as well", {"slo/apps/x/latency/p99_ms": 50}, f"{LATE}; {LATE}"),
+    ("nothing is kept for queueing", {"plan/method/options/slo_divisor": DROP, "slo/apps/x/latency/p99_ms": 44}, ""),
     ("nothing is kept for queueing, too late", {"plan/method/options/slo_divisor": DROP,
-     "slo/apps/x/latency/0/max_ms": 43.99}, LATE),
-    ("the least of the limits", {"slo/apps/x/latency/1/max_ms": 81}, LATE),
-    ("no limit on the response", {"slo/apps/x/latency": [], f"{TIMES}d/mean/1": 30}, ""),
+     "slo/apps/x/latency/p99_ms": 43.99}, LATE),
+    ("the least of the limits", {"slo/apps/x/latency/p50_ms": 81}, LATE),
+    ("no limit on the response", {"slo/apps/x/latency": {}, f"{TIMES}d/mean/1": 30}, ""),
     ("better than it is", {"plan/promises/1/value": 0.800002}, "promise @ promises[1]"),
     ("as good as it is", {"plan/promises/1/value": 0.8000009}, ""),
     ("worse than it is", {"plan/promises/1/value": 0.5}, ""),
@@ -157,7 +154,7 @@ def test_joins_are_recomputed(words: str, edits: Json, expected: str) -> None:
 
 def test_a_way_that_hangs_on_no_variant() -> None:
     """A fan-out by variants that names none counts as 1."""
-    fast = {"profile/pipelines/p/edges/2/fanout": {}, "profile/tables/t-c/mean/0": 8.99, "slo/apps/x/latency": []}
+    fast = {"profile/pipelines/p/edges/2/fanout": {}, "profile/tables/t-c/mean/0": 8.99, "slo/apps/x/latency": {}}
     assert check(*read(spoil(joined(), fast))) == []
     slower = spoil(joined(), fast | {"profile/tables/t-c/mean/0": 9.01})
     assert [one.code for one in check(*read(slower))] == ["capacity"]

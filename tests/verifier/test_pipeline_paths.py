@@ -86,22 +86,22 @@ TREE = [
      "plan/workers/0/count": 3, "plan/promises/4/value": 5}, ""),
     ("more runs than is planned", {**running(pipeline()["plan"]["workers"][0] | {"count": 3}),
      "plan/promises/4/value": 4}, ""),
-    ("a path takes longer", {"slo/apps/cars/latency/0/max_ms": 75.99}, LATE),
-    ("the slowest path just in time", {"slo/apps/cars/latency/0/max_ms": 76}, ""),
-    ("two paths take longer", {"slo/apps/cars/latency/0/max_ms": 63}, f"{LATE}; {LATE}"),
-    ("another limit", {"slo/apps/cars/latency/1": {"of": "response", "percentile": 50, "max_ms": 75}}, LATE),
-    ("a limit on something else", {"slo/apps/cars/latency/0/of": "ttft"}, ""),
+    ("a path takes longer", {"slo/apps/cars/latency/p99_ms": 75.99}, LATE),
+    ("the slowest path just in time", {"slo/apps/cars/latency/p99_ms": 76}, ""),
+    ("two paths take longer", {"slo/apps/cars/latency/p99_ms": 63}, f"{LATE}; {LATE}"),
+    ("another limit", {"slo/apps/cars/latency/p50_ms": 75}, LATE),
+    ("a limit on something else", {"slo/apps/cars/latency": {"ttft_p99_ms": 1}}, ""),
     ("the way takes longer", {"slo/apps/cars/network_ms_per_hop": 14.01}, LATE),
     ("the way takes just as long", {"slo/apps/cars/network_ms_per_hop": 13.99}, ""),
     ("the way to the client takes longer", {"slo/apps/cars/network_ms_once": 24.01}, LATE),
     ("the way to the client takes just as long", {"slo/apps/cars/network_ms_once": 23.99}, ""),
-    ("nothing is kept for queueing", {"plan/method/options/slo_divisor": DROP, "slo/apps/cars/latency/0/max_ms": 40},
+    ("nothing is kept for queueing", {"plan/method/options/slo_divisor": DROP, "slo/apps/cars/latency/p99_ms": 40},
      ""),
     ("nothing is kept for queueing, too late", {"plan/method/options/slo_divisor": DROP,
-     "slo/apps/cars/latency/0/max_ms": 39.99}, LATE),
+     "slo/apps/cars/latency/p99_ms": 39.99}, LATE),
     ("a divisor of nothing is judged elsewhere", {"plan/method/options/slo_divisor": 0,
-     "slo/apps/cars/latency/0/max_ms": 40}, ""),
-    ("a share of nothing is on no path", {"slo/apps/cars/latency/0/max_ms": 75.99,
+     "slo/apps/cars/latency/p99_ms": 40}, ""),
+    ("a share of nothing is on no path", {"slo/apps/cars/latency/p99_ms": 75.99,
      "plan/routing/cars/1/to": {"w3.c": 0.0, "w4.c": 1.0}, f"{D}/backup": []}, ""),
     ("a budget below the execution", {f"{D}/budget_ms/d": 19.9999}, BUDGET),
     ("a budget of just the execution", {f"{D}/budget_ms/d": 19.99999}, ""),
@@ -190,6 +190,6 @@ def test_a_step_with_a_task_runs_a_variant() -> None:
 
 
 def test_a_slow_path_is_named() -> None:
-    late = spoil(tree(), {"slo/apps/cars/latency/0/max_ms": 75})
+    late = spoil(tree(), {"slo/apps/cars/latency/p99_ms": 75})
     (found,) = check(*read(late))
     assert found.text == "the path d=v1, c=c1 takes 36 ms, 35.5 ms are left for execution"

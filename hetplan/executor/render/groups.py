@@ -259,8 +259,8 @@ class _Reading:
         rule, wanted = plan.dispatch.get(app), self.inputs.slo.apps.get(app)
         routes = plan.routing.get(app, ())
         targets = response_targets(wanted) if wanted is not None else ()
-        token = [one for one in wanted.latency if one.of == "ttft"] if wanted is not None else []
-        limits = [f"{one.of} p{one.percentile:g} <= {one.max_ms:g} ms" for one in (wanted.latency if wanted else ())]
+        token = [one for one in wanted.targets if one.of == "ttft"] if wanted is not None else []
+        limits = [f"{one.of} p{one.percentile:g} <= {one.max_ms:g} ms" for one in (wanted.targets if wanted else ())]
         deadline = min((one.limit_ms() for one in targets), default=None)
         if deadline is None and token:
             deadline = min(one.max_ms for one in token)

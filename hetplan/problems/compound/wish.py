@@ -33,7 +33,8 @@ __all__ = [
 
 REFUSED = {
     **refused(
-        "change.slack", "change.slack_qps", "change.load_weight_per_s", "horizon.period_s", "apps.*.latency.*.of",
+        "change.slack", "change.slack_qps", "change.load_weight_per_s", "horizon.period_s", "apps.*.latency.ttft_p*_ms",
+        "apps.*.latency.tpot_p*_ms",
         "apps.*.balancing", "apps.*.goodput", "apps.*.demand.series",
     ),
     "limits.moves": ("compound plans do not keep this limit", "Leave it out."),
@@ -198,12 +199,12 @@ def _sought_of_all(request: Request, faults: Faults) -> Wish:
     stated = next((name for name, app in request.apps.items() if app.candidates), None)
     terms = request.goals
     if stated is not None and (first is not None or {"quality", "latency"} & set(terms)):
-        remedy = 'Write [{"max": "goodput"}, {"min": "cost"}].'
+        remedy = 'Write ["max goodput", "min cost"].'
         faults.in_slo("$.objective", f"the candidates of {stated} say neither quality nor latency", remedy)
     if first is not None and len(terms) > 1:
         faults.in_slo("$.objective", "a front is the whole objective", "Drop the other terms.")
     if first is not None and len(set(first)) != max(2, len(first)):
-        faults.in_slo("$.objective", "a front is of two or three different wishes", 'Write ["quality", "cost"].')
+        faults.in_slo("$.objective", "a front is of two or three different wishes", 'Write "front quality cost".')
     if first is not None:
         return Wish("min", False, first)
     known: Mapping[tuple[str, ...], Wish] = {
@@ -222,8 +223,8 @@ def _sought_of_all(request: Request, faults: Faults) -> Wish:
         faults.in_slo(
             "$.objective",
             "compound queries are served by most goodput, or all of them by quality, latency or cost; cost may follow",
-            'Write [{"max": "goodput"}, {"min": "cost"}], [{"max": "quality"}], [{"min": "latency"}], '
-            '[{"min": "cost"}] or [{"front": ["quality", "cost"]}], or leave it out.',
+            'Write ["max goodput", "min cost"], "max quality", "min latency", '
+            '"min cost" or "front quality cost", or leave it out.',
             value=", ".join(terms),
         )
     return known.get(terms, Wish("max", True))

@@ -298,18 +298,18 @@ def _goal(inputs: Inputs, request: Request, faults: Faults) -> tuple[Goal, str |
     known: dict[tuple[str, ...], Goal] = {(): "rate" if wanted else "cost", **GOALS}
     if request.goals not in known:
         listed = "cost, or of one period the most quality or rate"
-        faults.in_slo("$.objective", f"a fleet is planned for {listed}", 'Write [{"min": "cost"}].')
+        faults.in_slo("$.objective", f"a fleet is planned for {listed}", 'Write "min cost".')
         return "cost", None
     goal = known[request.goals]
     if request.horizon.periods > 1 and (goal != "cost" or wanted):
         at = "$.objective" if request.goals and goal != "cost" else f"$.apps.{wanted[0]}.demand.rate_qps"
-        faults.in_slo(at, "several periods are planned at least cost", 'Write [{"min": "cost"}], and rates.')
+        faults.in_slo(at, "several periods are planned at least cost", 'Write "min cost", and rates.')
     if len(wanted) > 1:
         at = f"$.apps.{wanted[1]}.demand.rate_qps"
         faults.in_slo(at, f"the most is wanted of {wanted[0]} already", "Write a number.", value="max")
     if wanted and goal != "rate":
         faults.in_slo("$.objective", f"{goal} needs rates, and the most is wanted of {wanted[0]}",
-                      'Write [{"max": "rate"}], or a number as rate_qps.')  # fmt: skip
+                      'Write "max rate", or a number as rate_qps.')  # fmt: skip
     if goal == "rate" and not wanted:
         faults.in_slo("$.objective", "the rates are given", 'Write "rate_qps": "max" of one application.')
     if wanted and request.budget is None:

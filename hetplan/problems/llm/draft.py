@@ -130,7 +130,7 @@ def _shown(wish: Wish, shown: Shown) -> list[Promise]:
     """The promises that simulation backs; what the network takes is added again."""
     found = []
     for limit, _, low, high in shown.percentiles:
-        stated = wish.app.latency[limit.place].max_ms
+        stated = wish.app.latency[limit.key]
         found.append(
             Promise(
                 app=wish.app.id, quantity=f"{limit.of}_ms", percentile=limit.percentile, relation="<=", value=stated,

@@ -47,7 +47,7 @@ def obstacles(request: Request, profile: Profile) -> Iterator[Obstacle]:
         yield Obstacle(text, "$.apps", "Give one app per file.", essential=True)
     if request.goals not in ((), ("cost",)):
         text = f"a fleet that makes text is planned at least cost, not by {', '.join(filter(None, request.goals))}"
-        yield Obstacle(text, "$.objective", 'Write [{"min": "cost"}], or leave it out.')
+        yield Obstacle(text, "$.objective", 'Write "min cost", or leave it out.')
     for name, app in request.apps.items():
         yield from _app(profile, name, app)
     yield from _limits(request, profile)
@@ -80,7 +80,7 @@ def _app(profile: Profile, name: str, app: Application) -> Iterator[Obstacle]:
     for field in ("streams", "series", "history_qps"):
         if getattr(app.demand, field) is not None:
             yield Obstacle(f"a fleet is sized for one rate, not for {field}", f"{at}.demand.{field}", "Take it out.")
-    for field, value in (("violations", app.max_violation_rate), ("balancing", app.balancing), ("device", app.device)):
+    for field, value in (("balancing", app.balancing), ("device", app.device)):
         if value is not None:
             text = f"{field} is nothing that fleets of text are planned with"
             yield Obstacle(
@@ -92,7 +92,7 @@ def _app(profile: Profile, name: str, app: Application) -> Iterator[Obstacle]:
         yield Obstacle("a floor of quality is kept, no ceiling", f"{at}.quality.max", 'Write "min".')
     if not app.latency:
         text = f"{name} states no limit on ttft, tpot or response"
-        yield Obstacle(text, f"{at}.latency", 'Write [{"of": "ttft", "percentile": 95, "max_ms": 500}].')
+        yield Obstacle(text, f"{at}.latency", 'Write {"ttft_p95_ms": 500}.')
 
 
 def _limits(request: Request, profile: Profile) -> Iterator[Obstacle]:

@@ -39,7 +39,7 @@ def impossible(wish: Wish) -> Infeasible | None:
     fastest = nearest.law.decode_ms()
     why, repairs = list[str](), list[Repair]()
     for limit in wish.limits:
-        at = f"slo.apps.{wish.app.id}.latency[{limit.place}].max_ms"
+        at = f"slo.apps.{wish.app.id}.latency.{limit.key}"
         if limit.of == "tpot":
             needed, who = fastest, nearest.name
         else:
@@ -48,7 +48,7 @@ def impossible(wish: Wish) -> Infeasible | None:
             place = int(np.searchsorted(np.cumsum(weight[order]), limit.percentile / 100.0 - 1e-12))
             needed, who = float(times[order][min(place, len(times) - 1)]), "an empty machine of the fastest type"
         if needed > limit.max_ms * (1.0 + 1e-9):
-            stated = wish.app.latency[limit.place].max_ms
+            stated = wish.app.latency[limit.key]
             to = _rounded(needed + stated - limit.max_ms)
             what = "one decoding sequence takes" if limit.of == "tpot" else f"p{limit.percentile:g} of {limit.of} takes"
             why.append(f"{what} {needed:.4g} ms on {who}; the limit leaves {limit.max_ms:g} ms")
@@ -172,8 +172,8 @@ def _repairs(wish: Wish, judge: Judge, ask: Ask, bound: float) -> Iterator[Repai
         if freed.request != wish.request and (made := _found(freed, judge, ask, bound)) is not None:
             yield from _minima(wish, made)
     for limit in wish.limits:
-        stated = wish.app.latency[limit.place].max_ms
-        guess = _raise(f"slo.apps.{wish.app.id}.latency[{limit.place}].max_ms", stated, _rounded(MORE * stated), "ms")
+        stated = wish.app.latency[limit.key]
+        guess = _raise(f"slo.apps.{wish.app.id}.latency.{limit.key}", stated, _rounded(MORE * stated), "ms")
         yield replace(guess, text=guess.text + ABOUT)
     less, at = wish.rate_qps / MORE, f"slo.apps.{wish.app.id}.demand.rate_qps"
     yield change(at, wish.rate_qps, less, "qps", more=ABOUT)

@@ -142,10 +142,10 @@ class Wish:
         """What one of so many fleets side by side has to do: its part of the rate, of the machines and of the money."""
         return replace(self.with_rate(self.rate_qps / parts), request=self.request.part(parts))
 
-    def with_limits(self, stated: Mapping[int, float]) -> Wish:
-        """The same where the limits at these places of the file are stated as so many ms."""
-        more = {place: to - self.app.latency[place].max_ms for place, to in stated.items()}
-        limits = (replace(one, max_ms=one.max_ms + more.get(one.place, 0.0)) for one in self.limits)
+    def with_limits(self, stated: Mapping[str, float]) -> Wish:
+        """The same where the limits of these names are stated as so many ms."""
+        more = {key: to - self.app.latency[key] for key, to in stated.items()}
+        limits = (replace(one, max_ms=one.max_ms + more.get(one.key, 0.0)) for one in self.limits)
         return replace(self, limits=tuple(limits))
 
 

@@ -32,7 +32,8 @@ __all__ = ["REFUSED", "Wish", "order_of", "read_wish"]
 REFUSED = {
     **refused(
         "limits.capacity", "limits.survive.hosts", "limits.survive.zones", "change.load_weight_per_s",
-        "horizon.period_s", "horizon.periods", "apps.*.latency.*.of", "apps.*.goodput", "apps.*.lifetime_s",
+        "horizon.period_s", "horizon.periods", "apps.*.latency.ttft_p*_ms",
+        "apps.*.latency.tpot_p*_ms", "apps.*.goodput", "apps.*.lifetime_s",
         "apps.*.deadline_s", "apps.*.device", "apps.*.candidates", "apps.*.demand.series", "apps.*.demand.streams",
     ),
     "change.slack": ("pipelines keep room by headroom", "Set option headroom instead."),
@@ -100,18 +101,21 @@ def _may_share(request: Request, options: PipelineOptions) -> bool:
 def _goals(fleet: Fleet, faults: Faults) -> tuple[Goal, ...]:
     """The terms of the objective; by default the best quality, then the least cost (servers without prices)."""
     least: Goal = "cost" if fleet.priced else "servers"
-    stated = fleet.request.goals
+    stated = tuple("servers" if term == "machines" else term for term in fleet.request.goals)
     for number, term in enumerate(stated):
         if term not in TERMS:
             faults.in_slo(
                 f"$.objective[{number}]",
-                "pipelines are planned for quality, servers, cost and moves",
-                'Write [{"max": "quality"}, {"min": "servers"}], or leave it out.',
+                "pipelines are planned for quality, machines, cost and moves",
+                'Write ["max quality", "min machines"], or leave it out.',
                 value=term,
             )
         if term == "cost" and not fleet.priced:
             faults.in_slo(
-                f"$.objective[{number}]", "not all hardware has a price", "Add offers, or minimise servers.", value=term
+                f"$.objective[{number}]",
+                "not all hardware has a price",
+                "Add offers, or write min machines.",
+                value=term,
             )
     faults.settle()
     return ("quality", least) if stated in ((), ("quality",)) else cast(tuple[Goal, ...], stated)
@@ -218,7 +222,7 @@ class _Reader:
             self.faults.in_slo(
                 f"$.apps.{self.app.id}.network_ms_per_hop",
                 f"the network alone takes {slo - left:g} ms of the limit of {slo:g} ms",
-                "Raise latency max_ms above it.",
+                f"Raise latency.{self.app.strictest.key} above it.",
                 value=self.app.hop_ms,
             )
         return left / self.options.slo_divisor

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["obstacles"]
 
-POLICY_OBJECTIVES = {"quality", "goodput", "violations", "servers"}
+POLICY_OBJECTIVES = {"quality", "goodput", "violations", "machines"}
 
 
 def obstacles(request: Request) -> Iterator[Obstacle]:
@@ -22,7 +22,7 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
     terms = set(request.goals)
     if foreign := sorted(terms - POLICY_OBJECTIVES):
         text = f"a policy is judged by quality or goodput, not by {', '.join(foreign)}"
-        yield Obstacle(text, "$.objective", 'Write [{"max": "goodput"}].', essential=True)
+        yield Obstacle(text, "$.objective", 'Write "max goodput".', essential=True)
     own = bool(terms) or any(map(_is_of_a_policy, request.apps.values()))
     if not own and request.change != type(request.change)():
         text = "a policy is for given workers, and plans no change of them"
@@ -45,18 +45,18 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
             yield Obstacle(text, f"{at}.{_unlike(app)}", ANOTHER, essential=True)
         if not app.targets:
             text = f"{name} has no response target, so there is no slack to decide by"
-            yield Obstacle(text, f"{at}.latency", 'Write [{"of": "response", "percentile": 99, "max_ms": 150}].')
+            yield Obstacle(text, f"{at}.latency", 'Write {"p99_ms": 150}.')
         if demand.trace is None and (demand.rate_qps is None or app.wants_most):
             text = f"{name} has no load; a policy is made for one, or for a range"
             yield Obstacle(text, f"{at}.demand.{amount_field(app)}", 'Write a rate_qps, or {"low": 60, "high": 300}.')
         if not terms and not _is_of_a_policy(app) and len(app.variants) < 2:
-            text = f"{name} has one model and states neither balancing nor violations"
+            text = f"{name} has one model and states no balancing"
             yield Obstacle(text, f"{at}.balancing", 'Write "balancing": "round_robin".', essential=True)
 
 
 def _is_of_a_policy(app: Application) -> bool:
     """Whether an application says what only a policy is asked."""
-    return isinstance(app.demand.rate_qps, RateRange) or app.balancing is not None or app.max_violation_rate is not None
+    return isinstance(app.demand.rate_qps, RateRange) or app.balancing is not None
 
 
 def _is_of_lone_sizes(request: Request) -> bool:

@@ -255,7 +255,7 @@ class Asked:
     @property
     def fewest(self) -> bool:
         """Whether the number of workers is asked for."""
-        return self.formulation == "fewest-workers" or self.request.goals[:1] == ("servers",)
+        return self.formulation == "fewest-workers" or self.request.goals[:1] == ("machines",)
 
     def groups(self) -> list[Group]:
         """Every application on every kind of workers, each as if it had all workers and all load to itself."""
@@ -316,7 +316,6 @@ def _keeping_percentile(wish: AppWish) -> AppWish:
 def _check(asked: Asked, faults: Faults) -> None:
     """What needs several parts of the files at once."""
     at, first = "$.limits.instances", asked.workers[0]
-    app_id = asked.apps[0].app.id
     if len(asked.apps) > 1 and len(asked.workers) > 1:
         faults.in_slo("$.apps", "several applications share one hardware, not several", "Plan one hardware at a time.")
     if asked.fewest and (len(asked.apps) > 1 or len(asked.workers) > 1):
@@ -324,10 +323,6 @@ def _check(asked: Asked, faults: Faults) -> None:
     for workers in asked.workers:
         if workers.most is None and not asked.fewest:
             faults.in_slo(f"{at}.{workers.hardware}", "a policy is for a given number of workers", "Give the most.")
-    if asked.fewest and not any(wish.stated for wish in asked.apps):
-        faults.in_slo(
-            f"$.apps.{app_id}", "fewest workers are asked for without a target", "State violations.max or quality.min."
-        )
     total = first.most or 10_000
     if len(asked.apps) > 1 and total < len(asked.apps):
         faults.in_slo(at, f"{len(asked.apps)} applications need a worker each", "Give more.", value=total)

@@ -167,7 +167,7 @@ def fewest_possible(group: Group, load_qps: float) -> int:
         for quick in np.flatnonzero(accuracy < wanted):
             share = (wanted - accuracy[quick]) / (accuracy[good] - accuracy[quick])
             least = min(least, float(share * seconds[good] + (1.0 - share) * seconds[quick]))
-    in_time = load_qps * (1.0 - (group.wish.violation_most or 0.0))
+    in_time = load_qps * (1.0 - group.wish.left)
     return max(1, math.ceil(in_time * least - 1e-9))
 
 

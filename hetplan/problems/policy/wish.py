@@ -43,7 +43,8 @@ __all__ = [
 REFUSED = {
     **refused(
         "apps.*.network_ms_once", "limits.capacity", "limits.survive.hosts", "limits.survive.zones", "change.slack",
-        "change.slack_qps", "change.load_weight_per_s", "horizon.period_s", "horizon.periods", "apps.*.latency.*.of",
+        "change.slack_qps", "change.load_weight_per_s", "horizon.period_s", "horizon.periods",
+        "apps.*.latency.ttft_p*_ms", "apps.*.latency.tpot_p*_ms",
         "apps.*.goodput", "apps.*.lifetime_s", "apps.*.deadline_s", "apps.*.device", "apps.*.candidates",
         "apps.*.demand.series", "apps.*.demand.streams",
     ),
@@ -76,8 +77,8 @@ _BURSTIEST = 0.75
 class AppWish:
     """One application. `loads_qps` is one rate, or the ends of a range; `shape` that of gamma inter-arrival times.
 
-    `violation_most` is a stated target; `left` is what the latency target's percentile says of lateness: a plan that
-    misses it says so, and stays a plan.
+    `left` is what the latency target's percentile says of lateness: a plan that misses it says so, and stays a plan.
+    `violation_most` is the same where it is a target that a plan has to keep.
     """
 
     app: Application
@@ -85,7 +86,7 @@ class AppWish:
     shape: float
     late: Literal["serve", "drop"] | None
     balancing: Literal["round_robin", "shortest_queue", "random"]
-    violation_most: float | None
+    violation_most: float | None = None
     times_s: Floats | None = None
     notices: tuple[Notice, ...] = ()
     bursts: Arrivals | None = None
@@ -100,11 +101,6 @@ class AppWish:
     def left(self) -> float:
         """The share that may miss this limit by its percentile."""
         return self.app.strictest.left if self.app.strictest is not None else 1.0
-
-    @property
-    def stated(self) -> bool:
-        """Whether a target is stated that a plan must keep."""
-        return self.app.floor is not None or self.app.max_violation_rate is not None
 
     def stages(self, workers: int, *, clamp: bool) -> tuple[int, float, str]:
         """K stages at one of so many workers under round robin, their rate per load, and what was rounded.
@@ -334,10 +330,9 @@ def _read_app(inputs: Inputs, app: Application, faults: Faults) -> AppWish | Non
         shape,
         "drop" if app.late == "drop" else "serve" if app.late else None,
         app.balancing or "round_robin",
-        app.max_violation_rate,
-        times,
-        tuple(notices),
-        app.demand.arrivals if app.demand.arrivals.process == "mmpp" and times is None else None,
+        times_s=times,
+        notices=tuple(notices),
+        bursts=app.demand.arrivals if app.demand.arrivals.process == "mmpp" and times is None else None,
     )
 
 

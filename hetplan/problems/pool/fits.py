@@ -21,7 +21,7 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
         yield Obstacle(text, "$.apps", "Give one app per file.", essential=True)
     if foreign := sorted({"quality", "moves"} & set(request.goals)):
         text = f"a pool gives the most rate for a budget, or the least cost for a rate, and knows no {foreign[0]}"
-        yield Obstacle(text, "$.objective", 'Write [{"min": "cost"}], or leave it out.')
+        yield Obstacle(text, "$.objective", 'Write "min cost", or leave it out.')
     for name, app in request.apps.items():
         at, demand = f"$.apps.{name}", app.demand
         if request.budget is not None and app.rate_qps is not None:

@@ -135,7 +135,7 @@ def looser_target(pool: Pool, k: int, least: Vector) -> Repair:
     reached = np.cumsum(pool.p[order]) > pool.limits[k][1] * (1 + 1e-9)
     target = pool.wish.app.targets[k]
     to = float(least[order[int(np.argmax(reached))]]) + target.hop_ms
-    at = f"slo.apps.{pool.wish.app.id}.latency[{target.place}].max_ms"
+    at = f"slo.apps.{pool.wish.app.id}.latency.{target.key}"
     return change(at, target.max_ms, to, "ms")
 
 
@@ -145,8 +145,8 @@ def more_tolerance(pool: Pool, share: float) -> Repair:
     text = f"raise {at} to {share:.4g}, the share of those queries"
     target = pool.wish.app.targets[-1]
     if share > target.left:
-        place = f"slo.apps.{pool.wish.app.id}.latency[{target.place}].percentile"
-        text += f", and lower {place} to {100 * (1 - share):.6g} at most"
+        at_most = f"the percentile of slo.apps.{pool.wish.app.id}.latency.{target.key}"
+        text += f", and lower {at_most} to {100 * (1 - share):.6g} at most"
     return Repair(at, "raise", share - pool.eps, share, "share", text)
 
 

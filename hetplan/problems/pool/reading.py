@@ -75,7 +75,7 @@ def _objective(request: Request, app: Application, faults: Faults) -> tuple[floa
     rate, budget, terms = app.demand.rate_qps, request.budget, list(request.goals)
     if terms not in ([], ["rate"], ["rate", "cost"], ["cost"]):
         why = "a pool gives the most rate for a budget, or the least cost for a rate"
-        remedy = 'Write [{"max": "rate"}], [{"max": "rate"}, {"min": "cost"}] or [{"min": "cost"}], or leave it out.'
+        remedy = 'Write "max rate", ["max rate", "min cost"] or "min cost", or leave it out.'
         faults.in_slo("$.objective", why, remedy, value=", ".join(terms))
     if isinstance(rate, RateRange):
         faults.in_slo(at, "a pool is sized for one rate", 'Give a number, or "max".')

@@ -21,7 +21,7 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
         yield no_application()
     if request.goals not in ((), ("cost",)):
         text = "variants are scaled at least cost, and the objective says otherwise"
-        yield Obstacle(text, "$.objective", 'Write [{"min": "cost"}], or leave it out.', essential=True)
+        yield Obstacle(text, "$.objective", 'Write "min cost", or leave it out.', essential=True)
     if not (any(one.saturation_qps is not None for one in request.choices()) or _batched(request)):
         text = "no run states its saturation_qps"
         remedy = "Measure the highest rate of each run; or name the question, and batch / latency is taken."

@@ -63,7 +63,7 @@ def _nearest(v: Snapshot, b: int, near: list[Serves]) -> tuple[str, list[Repair]
         said.append(f"nearest in time is {v.kinds[best.kind].variant} with {best.latency_ms:g} ms")
         for target in one.targets:
             if target.max_ms < to:
-                at = f"slo.apps.{one.id}.latency[{target.place}].max_ms"
+                at = f"slo.apps.{one.id}.latency.{target.key}"
                 repairs.append(change(at, target.max_ms, to, "ms"))
     quick = [s for s in near if s.latency_ms <= one.limit_ms() and not good(s)]
     if quick:

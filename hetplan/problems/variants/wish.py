@@ -40,7 +40,8 @@ __all__ = ["CEILING", "REFUSED", "Asked", "Item", "Serves", "Snapshot", "read_sn
 REFUSED = {
     **refused(
         "apps.*.network_ms_once", "limits.survive.hosts", "limits.survive.zones", "horizon.periods",
-        "apps.*.latency.*.of", "apps.*.balancing", "apps.*.goodput", "apps.*.lifetime_s", "apps.*.deadline_s",
+        "apps.*.latency.ttft_p*_ms",
+        "apps.*.latency.tpot_p*_ms", "apps.*.balancing", "apps.*.goodput", "apps.*.lifetime_s", "apps.*.deadline_s",
         "apps.*.device", "apps.*.candidates", "apps.*.demand.series", "apps.*.demand.streams",
     ),
     "apps.*.weight": ("every load is served, so none weighs more than another", "Leave it out."),

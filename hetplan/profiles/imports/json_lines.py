@@ -18,7 +18,7 @@ def read_json_or_lines(path: str | os.PathLike[str]) -> Any:
     """The document of a file, or the list of its lines' documents; of neither, what is wrong with it as a document."""
     file = os.fspath(path)
     try:
-        return read_json(path, file=file)
+        return read_json(path, file=file, is_own=False)
     except InputError:
         try:
             lines = [line for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]

@@ -120,7 +120,7 @@ def _wish(
     demand = {"rate_qps": asked, "mix": {"axes": [*axes], "bins": bins, "share": listed}}
     slo: dict[str, Any] = {
         "format": "hetplan/slo/1.0",
-        "objective": [{"min": "cost"}],
+        "objective": "min cost",
         "apps": {"llm": {"runs": {"variants": ["llm"]}, "demand": demand}},
     }
     if limits:

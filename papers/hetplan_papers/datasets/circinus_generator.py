@@ -181,7 +181,7 @@ class SyntheticQuery:
         ]
         return {
             "runs": {"pipeline": self.app.name.lower()},
-            "latency": [{"percentile": 50, "max_ms": 1000 * self.latency_max_s}],
+            "latency": {"p50_ms": 1000 * self.latency_max_s},
             "quality": {"min": self.accuracy_min},
             "demand": {"streams": 1},
             "device": {"relative_time": self.relative_time[0], "links": links},
@@ -272,7 +272,7 @@ class SyntheticPacking:
         """The SLO with these plans as candidates, tiers as totals."""
         return {
             "format": "hetplan/slo/1.0",
-            "objective": [{"max": "goodput"}],
+            "objective": ["max goodput"],
             "limits": {"capacity": dict(zip(TIERS, map(float, self.capacity), strict=True))},
             "apps": {
                 f"q{i}": {

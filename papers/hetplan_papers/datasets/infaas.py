@@ -69,7 +69,7 @@ def snapshot(
             profile["variants"][name]["quality"] = {"value": variant["quality"]}
     slo: Json = {
         "format": "hetplan/slo/1.0",
-        "objective": [{"min": "cost"}],
+        "objective": ["min cost"],
         "limits": limits or {},
         "change": change or {},
         "apps": dict(apps),
@@ -91,7 +91,7 @@ def app(load_qps: float, slo_ms: float, families: Sequence[str], *, least_qualit
     """One application: so many queries per second, each within the time, by variants of these architectures."""
     wish: Json = {
         "runs": {"families": list(families)},
-        "latency": [{"of": "response", "percentile": 99, "max_ms": slo_ms}],
+        "latency": {"p99_ms": slo_ms},
         "demand": {"rate_qps": load_qps},
     }
     return wish if least_quality is None else {**wish, "quality": {"min": least_quality}}
@@ -196,7 +196,7 @@ def published(profile: Json, slo: Json, state: Json) -> Json:
     apps = {
         name: {
             "load_qps": one["demand"]["rate_qps"],
-            "slo_ms": one["latency"][0]["max_ms"],
+            "slo_ms": one["latency"]["p99_ms"],
             "families": one["runs"]["families"],
             "least_quality": one.get("quality", {}).get("min"),
         }

@@ -60,13 +60,13 @@ def one_model(
         limits["instances"] = {name: [0, count] for name, count in most.items()}
     app: Json = {
         "runs": {"variants": [model]},
-        "latency": [{"of": "response", "percentile": 99, "max_ms": qos_ms}],
+        "latency": {"p99_ms": qos_ms},
         "demand": {
             "rate_qps": "max" if target_qps is None else target_qps,
             "mix": {"axes": ["batch"], "bins": [[size] for size in mix["batch"]], "share": mix["pmf"]},
         },
     }
-    objective = [{"max": "rate"}] if target_qps is None else [{"min": "cost"}]
+    objective = ["max rate"] if target_qps is None else ["min cost"]
     return profile, {"format": "hetplan/slo/1.0", "objective": objective, "limits": limits, "apps": {"rank": app}}
 
 
@@ -120,7 +120,7 @@ def published(profile: Json, slo: Json) -> Json:
         "latency": latency,
         "prices": {offer["hardware"]: float(offer["price_per_hour"]) for offer in profile["offers"].values()},
         "mix": {"batch": [int(size) for (size,) in mix["bins"]], "pmf": mix["share"]},
-        "qos_ms": app["latency"][0]["max_ms"],
+        "qos_ms": app["latency"]["p99_ms"],
         "budget": None if budget is None else float(budget),
         "target_qps": None if rate == "max" else rate,
         "max_num": {name: most for name, (_, most) in slo["limits"].get("instances", {}).items()},

@@ -101,7 +101,7 @@ def wish(apps: Mapping[str, Json], *, servers: Mapping[str, int], objective: Seq
     """The most quality on so many servers, then the fewest servers."""
     return {
         "format": "hetplan/slo/1.0",
-        "objective": list(objective or ({"max": "quality"}, {"min": "servers"})),
+        "objective": list(objective or ("max quality", "min machines")),
         "limits": {"instances": {name: [0, count] for name, count in servers.items()}, "only_listed": True},
         "apps": dict(apps),
     }
@@ -112,7 +112,7 @@ def app(pipeline: str, demand: float | Sequence[float], slo_ms: float, **more: o
     amount = {"rate_qps": demand} if isinstance(demand, int | float) else {"history_qps": list(demand)}
     return {
         "runs": {"pipeline": pipeline},
-        "latency": [{"of": "response", "percentile": 99, "max_ms": slo_ms}],
+        "latency": {"p99_ms": slo_ms},
         "late": "reroute",
         "demand": amount,
         **more,
@@ -263,7 +263,7 @@ def published(profile: Json, slo: Json) -> Json:
     }
     paths = {name: pipeline.get("quality", {}).get("paths", {}) for name, pipeline in profile["pipelines"].items()}
     apps = {
-        name: {"pipeline": one["runs"]["pipeline"], "slo_ms": one["latency"][0]["max_ms"], "demand": one["demand"]}
+        name: {"pipeline": one["runs"]["pipeline"], "slo_ms": one["latency"]["p99_ms"], "demand": one["demand"]}
         for name, one in slo["apps"].items()
     }
     servers = {name: most for name, (_, most) in slo["limits"]["instances"].items()}

@@ -75,7 +75,7 @@ def inputs(
         profile["tables"][f"{variant}-{WORKER}"] = {"quantity": "latency_ms", "source": "published", **model["table"]}
     app: Json = {
         "runs": {"task": task},
-        "latency": [{"of": "response", "percentile": percentile, "max_ms": slo_ms}],
+        "latency": {f"p{percentile:g}_ms": slo_ms},
         "balancing": balancing,
         "late": "serve",
         "demand": {
@@ -85,7 +85,7 @@ def inputs(
     }
     slo: Json = {
         "format": "hetplan/slo/1.0",
-        "objective": [{"max": "quality"}],
+        "objective": ["max quality"],
         "limits": {"instances": {WORKER: [workers, workers]}, "only_listed": True},
         "apps": {"queries": app},
     }
@@ -121,7 +121,7 @@ def published(profile: Json, slo: Json) -> Json:
     demand = app["demand"]
     return {
         "models": models,
-        "slo_ms": app["latency"][0]["max_ms"],
+        "slo_ms": app["latency"]["p99_ms"],
         "workers": slo["limits"]["instances"][WORKER][0],
         "load": demand.get("rate_qps"),
         "trace_qps": demand.get("series"),

@@ -29,6 +29,6 @@ def test_a_plan_is_found_and_verifies(search: str) -> None:
 @pytest.mark.parametrize("search", ["videostorm", "vulcan"])
 def test_they_look_for_the_least_cost_alone(search: str) -> None:
     query = draw("ACG", 3)
-    slo = {**query.slo(), "objective": [{"front": ["quality", "cost"]}]}
+    slo = {**query.slo(), "objective": ["front quality cost"]}
     with pytest.raises(hp.InputError, match="least cost only"):
         hp.solve(query.profile(), slo, tools=hp.Tools(evaluate=measuring(query)), options={"search": search})

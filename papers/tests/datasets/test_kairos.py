@@ -41,7 +41,7 @@ def test_the_loaded_profile_gives_the_published_rate_of_one_base_instance(model:
 
 def test_a_rate_in_place_of_a_budget():
     profile, slo = kairos.inputs("dien", target_qps=1000.0, qos_ms=40.0, most={"g4dn.xlarge": 3})
-    assert slo["objective"] == [{"min": "cost"}]
+    assert slo["objective"] == ["min cost"]
     back = kairos.published(profile, slo)
     assert (back["target_qps"], back["budget"], back["qos_ms"]) == (1000.0, None, 40.0)
     assert back["max_num"] == {"g4dn.xlarge": 3}

@@ -34,7 +34,7 @@ def profile(*, batches: bool = True, **more: Any) -> dict[str, Any]:
 
 def wish(rate: float, percentile: float = 95, max_ms: float = 400, **demand: Any) -> dict[str, Any]:
     slo = json.loads((EXAMPLE / "rate-slo.json").read_text())
-    latency = [{"percentile": percentile, "max_ms": max_ms}]
+    latency = {f"p{percentile:g}_ms": max_ms}
     app = {**slo["apps"]["gate"], "latency": latency, "demand": demand or {"rate_qps": rate}}
     return {**slo, "apps": {"gate": app}}
 
@@ -178,7 +178,7 @@ def test_callers_of_one_model_share_replicas_that_serve_batches():
     one, slo, document = profile(), wish(0), json.loads(MEASURED.read_text())
     for name, node in one["pipelines"]["track"]["nodes"].items():
         node["model"] = name
-    latency = [{"percentile": 95, "max_ms": 450}]
+    latency = {"p95_ms": 450}
     gate = {**slo["apps"]["gate"], "latency": latency}
     slo["apps"] = {
         app: {**gate, "demand": {"rate_qps": rate}} for app, rate in (("gate", 12), ("dock", 9), ("yard", 7))

@@ -61,8 +61,8 @@ def measured(count: int = 1000) -> dict[str, Any]:
 
 def slo(**app: Any) -> dict[str, Any]:
     asked = {"runs": {"pipeline": "rag"}, "quality": {"min": 0.6}, "demand": {"streams": 2, "rate_qps": 1.5},
-             "latency": [{"percentile": 95, "max_ms": 900}], **app}  # fmt: skip
-    return {"format": "hetplan/slo/1.2", "objective": [{"min": "cost"}], "apps": {"ask": asked}}
+             "latency": {"p95_ms": 900}, **app}  # fmt: skip
+    return {"format": "hetplan/slo/1.2", "objective": ["min cost"], "apps": {"ask": asked}}
 
 
 def profile(**api: Any) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def test_a_better_answer_is_called_for_and_its_bill_is_recomputed() -> None:
 @pytest.mark.parametrize(("rate", "place"), [(0.02, "acme"), (2.0, "pool")])
 def test_few_queries_are_called_for_and_many_run_on_a_share_of_a_machine(rate: float, place: str) -> None:
     document = profile(failures=0.0, retries=0)
-    asked = slo(demand={"streams": 1, "rate_qps": rate}, latency=[{"percentile": 95, "max_ms": 400}])
+    asked = slo(demand={"streams": 1, "rate_qps": rate}, latency={"p95_ms": 400})
     plan = hp.solve(document, asked, measured=measured()).plan
     assert plan is not None
     assert plan.dispatch["ask"].placement["write"] == place  # type: ignore[union-attr]
@@ -129,7 +129,7 @@ def test_limits_of_an_api_are_kept_with_the_calls_that_are_made_again() -> None:
 def test_what_is_never_answered_counts_against_quality_and_percentile() -> None:
     late = hp.solve(profile(retries=0), slo(quality={"min": 0.8}), measured=measured())
     assert late.plan is None  # one call in ten is never answered: there is no p95
-    median = slo(quality={"min": 0.8}, latency=[{"percentile": 50, "max_ms": 900}])
+    median = slo(quality={"min": 0.8}, latency={"p50_ms": 900})
     plan = hp.solve(profile(retries=0), median, measured=measured()).plan
     assert plan is not None
     assert promised(plan, "quality") == pytest.approx(0.9 * 0.95)
@@ -207,9 +207,7 @@ def test_a_search_measures_calls_and_machines_alike(rising: list[list[str]]) -> 
 
 
 def at_a_rate(max_ms: float = 900, percentile: float = 95, quality: float = 0.9, rate: float = 10.0) -> dict[str, Any]:
-    return slo(
-        quality={"min": quality}, demand={"rate_qps": rate}, latency=[{"percentile": percentile, "max_ms": max_ms}]
-    )
+    return slo(quality={"min": quality}, demand={"rate_qps": rate}, latency={f"p{percentile:g}_ms": max_ms})
 
 
 def late(plan: hp.Plan, document: dict[str, Any], wish: dict[str, Any], length_s: float = 1500) -> float:
@@ -256,9 +254,9 @@ def test_a_plan_leaves_room_for_turns_or_is_refused(most: float, max_ms: float, 
 @pytest.mark.parametrize(
     ("most", "max_ms", "helps"),
     [
-        (14, 900, [{"rate_qps"}, {"max_ms"}]),
+        (14, 900, [{"rate_qps"}, {"p95_ms"}]),
         (8, 900, [{"rate_qps"}]),  # more calls come than are taken: no time is long enough
-        (8, 100, [{"rate_qps", "max_ms"}]),
+        (8, 100, [{"rate_qps", "p95_ms"}]),
     ],
 )
 def test_where_turns_take_too_long_what_is_said_helps(most: float, max_ms: float, helps: list[set[str]]) -> None:

@@ -74,11 +74,11 @@ def test_demands_on_a_tier_stand_on_its_machines():
 
 def test_what_is_missing_to_serve_all_is_said():
     apps = {"q0": {"candidates": [candidate("1", a=0.8)]}, "q1": {"candidates": [candidate("1", a=0.5)]}}
-    outcome = hp.solve(PROFILE, wish(apps, objective=[{"min": "cost"}], capacity={"a": 1}))
+    outcome = hp.solve(PROFILE, wish(apps, objective=["min cost"], capacity={"a": 1}))
     assert outcome.exit_code == 3
     assert outcome.repairs[0].text == "raise slo.limits.capacity.a from 1 to 1.3 (fails at 1.29)"
     machines = {f"q{i}": {"candidates": [candidate(cloud=0.6)]} for i in range(3)}
-    outcome = hp.solve(tiered(), wish(machines, objective=[{"min": "cost"}], instances={"a100": [0, 2]}))
+    outcome = hp.solve(tiered(), wish(machines, objective=["min cost"], instances={"a100": [0, 2]}))
     assert outcome.repairs[0].text == "raise slo.limits.instances.a100[1] from 2 to 3 machines"
     assert "tier cloud" in outcome.why[0]
 
@@ -88,7 +88,7 @@ def test_all_are_served_at_least_cost():
         "q0": {"candidates": [candidate("3", a=1), candidate("1", a=2)]},
         "q1": {"candidates": [candidate("1", a=1)]},
     }
-    outcome = hp.solve(PROFILE, wish(apps, objective=[{"min": "cost"}], capacity={"a": 2}))
+    outcome = hp.solve(PROFILE, wish(apps, objective=["min cost"], capacity={"a": 2}))
     assert outcome.plan.dispatch["q0"].candidate == 0
     assert outcome.claims[0].value == pytest.approx(4)
 
@@ -140,7 +140,7 @@ def test_what_cannot_be_served_by_measured_plans_alone_is_no_proof():
 
     example = Path(__file__).resolve().parents[3] / "examples" / "compound"
     slo = hp.load_slo(example / "slo.json").model_dump(mode="json", by_alias=True, exclude_unset=True)
-    slo |= {"format": "hetplan/slo/1.0", "objective": [{"min": "cost"}]}
+    slo |= {"format": "hetplan/slo/1.0", "objective": ["min cost"]}
     slo["limits"]["instances"] = {"v100": [0, 0], "a100": [0, 0]}
     found = hp.solve(example / "profile.json", slo, measured=example / "measured.json")
     assert (found.exit_code, found.status) == (3, "not-found")

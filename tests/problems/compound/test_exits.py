@@ -58,8 +58,8 @@ def evaluated(knobs: dict[str, Any], stratum: int, index: int) -> Sample:
 
 def slo(quality: float = 0.8, max_ms: float = 900, objective: str = "cost") -> dict[str, Any]:
     asked = {"runs": {"pipeline": "ask"}, "quality": {"min": quality}, "demand": {"streams": 1, "rate_qps": 0.5},
-             "latency": [{"percentile": 90, "max_ms": max_ms}]}  # fmt: skip
-    return {"format": "hetplan/slo/1.2", "objective": [{"min": objective}], "apps": {"q": asked}}
+             "latency": {"p90_ms": max_ms}}  # fmt: skip
+    return {"format": "hetplan/slo/1.2", "objective": f"min {objective}", "apps": {"q": asked}}
 
 
 @pytest.fixture(scope="module")

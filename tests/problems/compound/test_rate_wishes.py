@@ -24,7 +24,7 @@ from hetplan_papers.datasets.circinus_generator import draw
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
 FORMULA = {"size": "estimated"}
-LATENCY, COST, QUALITY = [{"min": "latency"}], [{"min": "cost"}], [{"max": "quality"}]
+LATENCY, COST, QUALITY = ["min latency"], ["min cost"], ["max quality"]
 Files = tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
 
 
@@ -91,7 +91,7 @@ def all_sizes(form: Rated, most: int = 12) -> list[tuple[float, float, float]]:
 
 @pytest.mark.parametrize(("seed", "batches", "max_ms"), [(0, False, 1e6), (1, False, 250), (2, True, 1e6)])
 def test_sizes_that_no_other_beats_are_those_that_brute_force_finds(seed: int, batches: bool, max_ms: float) -> None:
-    form = form_of(*files(seed, batches=batches, latency=[{"percentile": 95, "max_ms": max_ms}]))
+    form = form_of(*files(seed, batches=batches, latency={"p95_ms": max_ms}))
     every = [(0, (round(cost, 9), late)) for _, cost, late in all_sizes(form)]
     best = [point for _, point in unbeaten(every)]
     founds = list(form.journal.values())
@@ -105,7 +105,7 @@ def test_sizes_that_no_other_beats_are_those_that_brute_force_finds(seed: int, b
 
 
 def test_of_many_replicas_steps_end_where_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    form = form_of(*files(1, rate=400, latency=[{"percentile": 95, "max_ms": 900}]))
+    form = form_of(*files(1, rate=400, latency={"p95_ms": 900}))
     founds = list(form.journal.values())
     exact = traded_sizes(form, founds)
     monkeypatch.setattr(traded, "MOST_TIMES", 0)
@@ -120,7 +120,7 @@ def test_of_many_replicas_steps_end_where_nobody_waits(monkeypatch: pytest.Monke
 
 
 def test_what_replicas_cost_at_least_is_no_more_than_any_size_costs() -> None:
-    form = form_of(*files(3, rate=60, latency=[{"percentile": 95, "max_ms": 900}]))
+    form = form_of(*files(3, rate=60, latency={"p95_ms": 900}))
     for c, found in form.journal.items():
         seconds = np.array([found.seconds])
         for one in traded_sizes(form, [found]):
@@ -130,7 +130,7 @@ def test_what_replicas_cost_at_least_is_no_more_than_any_size_costs() -> None:
 
 @pytest.mark.parametrize("budget", [None, 12.0])
 def test_the_least_latency_is_that_of_all_sizes_within_the_budget(budget: float | None) -> None:
-    of = files(1, [{"min": "latency"}, {"min": "cost"}], latency=[{"percentile": 95, "max_ms": 900}])
+    of = files(1, ["min latency", "min cost"], latency={"p95_ms": 900})
     of[1]["limits"] = {} if budget is None else {"cost_per_hour": str(budget)}
     outcome = solve(of, options=FORMULA)
     every = [one for one in all_sizes(form_of(*of)) if one[1] <= (budget or 1e9) + 1e-9]
@@ -148,7 +148,7 @@ def test_the_least_latency_is_that_of_all_sizes_within_the_budget(budget: float 
 
 
 def test_what_is_promised_was_played_and_fresh_seeds_keep_it() -> None:
-    of = files(1, [{"min": "latency"}], latency=[{"percentile": 95, "max_ms": 900}])
+    of = files(1, ["min latency"], latency={"p95_ms": 900})
     of[1]["limits"] = {"cost_per_hour": "12"}
     plan = solve(of).require()
     one = promised(plan)
@@ -160,7 +160,7 @@ def test_what_is_promised_was_played_and_fresh_seeds_keep_it() -> None:
 
 
 def test_where_plays_show_more_than_the_formula_that_is_promised_and_claimed() -> None:
-    of = files(4, LATENCY, rate=30, latency=[{"percentile": 90, "max_ms": 900}])
+    of = files(4, LATENCY, rate=30, latency={"p90_ms": 900})
     of[1]["limits"] = {"cost_per_hour": "12"}
     plan = solve(of).require()
     claim = plan.claims[0]
@@ -175,7 +175,7 @@ def test_nearly_all_promises_are_kept_by_fresh_seeds() -> None:
     random, kept = np.random.default_rng(11), []
     for trial in range(12):
         rate, percentile = float(random.choice([3, 10, 30, 100])), float(random.choice([50, 90, 95, 99]))
-        limit = [{"percentile": percentile, "max_ms": 5000}]
+        limit = {f"p{percentile:g}_ms": 5000}
         of = files(int(random.integers(1000)), COST, rate=rate, latency=limit)
         least = promised(solve(of).require(), "cost_per_hour").value
         of[1].update(objective=LATENCY, limits={"cost_per_hour": f"{least * random.uniform(1.0, 2.5) + 0.01:.4f}"})
@@ -198,7 +198,7 @@ def test_without_a_limit_the_median_is_promised(objective: list[Any]) -> None:
 
 
 def test_wrong_answers_are_caught() -> None:
-    of = files(1, LATENCY, latency=[{"percentile": 95, "max_ms": 900}])
+    of = files(1, LATENCY, latency={"p95_ms": 900})
     of[1]["limits"] = {"cost_per_hour": "12"}
     plan = solve(of).require()
     value = promised(plan).value
@@ -224,7 +224,7 @@ def test_wrong_answers_are_caught() -> None:
 
 @pytest.mark.parametrize("figures", [("cost", "latency"), ("quality", "cost", "latency")])
 def test_a_front_is_every_size_that_no_other_beats(figures: tuple[str, ...]) -> None:
-    of = files(1, [{"front": list(figures)}], latency=[{"percentile": 95, "max_ms": 900}])
+    of = files(1, [f"front {' '.join(figures)}"], latency={"p95_ms": 900})
     outcome = solve(of, options={**FORMULA, "points": 100})
     assert outcome.front is not None
     assert (outcome.front.whole, outcome.front.queued) == (True, True)
@@ -246,7 +246,7 @@ def test_a_front_is_every_size_that_no_other_beats(figures: tuple[str, ...]) -> 
 
 
 def test_points_of_a_front_are_played_and_its_cheap_end_is_the_cheapest_plan() -> None:
-    of = files(1, [{"front": ["quality", "cost"]}], latency=[{"percentile": 95, "max_ms": 300}])
+    of = files(1, ["front quality cost"], latency={"p95_ms": 300})
     outcome = solve(of)
     assert outcome.front is not None
     assert [point.exit_code for _, point in outcome.front.points] == [0, 0]
@@ -259,7 +259,7 @@ def test_points_of_a_front_are_played_and_its_cheap_end_is_the_cheapest_plan() -
 @pytest.mark.slow
 def test_of_what_was_not_measured_a_front_says_how_likely_it_is_no_point() -> None:
     query = draw("VT", 3)
-    slo = {**query.slo(), "objective": [{"front": ["cost", "latency"]}]}
+    slo = {**query.slo(), "objective": ["front cost latency"]}
     slo["apps"]["query"]["demand"] = {"rate_qps": 3}
     slo["apps"]["query"].pop("device", None)
     how = {"steps": 10, "samples": 60, "points": 3, **FORMULA}
@@ -286,7 +286,7 @@ def test_what_is_shared_is_sized_for_a_limit_so_that_replicas_stay_apart_for_lat
 
 
 def test_machines_that_there_are_and_streams_beside_are_kept() -> None:
-    of = files(1, LATENCY, latency=[{"percentile": 95, "max_ms": 900}])
+    of = files(1, LATENCY, latency={"p95_ms": 900})
     of[1]["limits"] = {"instances": {"v100": [0, 2], "a100": [0, 2]}}
     alone = promised(solve(of, options=FORMULA).require()).value
     of[1]["apps"]["dock"] = {**of[1]["apps"]["gate"], "demand": {"streams": 1}}
@@ -302,7 +302,7 @@ def test_machines_that_there_are_and_streams_beside_are_kept() -> None:
 def test_what_the_formula_alone_promises_of_the_last_in_a_thousand_is_so(
     seed: int, rate: float, objective: list[Any]
 ) -> None:
-    of = files(seed, objective, rate=rate, latency=[{"percentile": 99.9, "max_ms": 2000}])
+    of = files(seed, objective, rate=rate, latency={"p99.9_ms": 2000})
     of[1]["limits"] = {"cost_per_hour": "14"}
     outcome = solve(of, options=FORMULA)
     assert (outcome.exit_code, outcome.violations) == (0, ())
@@ -311,7 +311,7 @@ def test_what_the_formula_alone_promises_of_the_last_in_a_thousand_is_so(
 
 @pytest.mark.slow
 def test_of_hundreds_of_replicas_each_has_its_machine_named() -> None:
-    of = files(1, COST, rate=3000, latency=[{"percentile": 95, "max_ms": 900}])
+    of = files(1, COST, rate=3000, latency={"p95_ms": 900})
     outcome = solve(of, options=FORMULA)
     assert (outcome.exit_code, outcome.violations) == (0, ())
     (rule,) = outcome.require().dispatch.values()
@@ -320,7 +320,7 @@ def test_of_hundreds_of_replicas_each_has_its_machine_named() -> None:
 
 @pytest.mark.slow
 def test_machines_of_a_point_are_numbered_without_gaps_and_one_of_whom_nothing_comes_is_planned() -> None:
-    of = files(1, [{"front": ["cost", "latency"]}], latency=[{"percentile": 95, "max_ms": 900}])
+    of = files(1, ["front cost latency"], latency={"p95_ms": 900})
     of[1]["limits"] = {"cost_per_hour": "40"}
     of[1]["apps"]["dock"] = {**of[1]["apps"]["gate"], "demand": {"rate_qps": 1e-6}}
     of[2]["apps"]["dock"] = of[2]["apps"]["gate"]

@@ -21,7 +21,7 @@ FORMULA = {"size": "estimated"}
 
 def rated(rate: float, percentile: float = 95, max_ms: float = 400, **more) -> dict:
     slo = json.loads((EXAMPLE / "rate-slo.json").read_text())
-    latency = [{"percentile": percentile, "max_ms": max_ms}]
+    latency = {f"p{percentile:g}_ms": max_ms}
     app = {**slo["apps"]["gate"], "latency": latency, "demand": {"rate_qps": rate}, **more}
     return {**slo, "apps": {"gate": app}}
 

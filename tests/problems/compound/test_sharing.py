@@ -39,7 +39,7 @@ def files(rates: dict[str, float], *, shared: bool = True, max_ms: float = 400) 
     for name in ("detect", "track") if shared else ():
         profile["pipelines"]["track"]["nodes"][name]["model"] = f"yolo-{name}"
     gate, known = slo["apps"]["gate"], measured["apps"]["gate"]
-    latency = [{"percentile": 95, "max_ms": max_ms}]
+    latency = {"p95_ms": max_ms}
     slo["apps"] = {app: {**gate, "latency": latency, "demand": {"rate_qps": rate}} for app, rate in rates.items()}
     return profile, slo, {**measured, "apps": dict.fromkeys(rates, known)}
 

@@ -42,7 +42,7 @@ def profile(space: dict | None = None, models: int = 2) -> dict:
 
 SLO = {
     "format": "hetplan/slo/1.2",
-    "objective": [{"max": "quality"}],
+    "objective": ["max quality"],
     "apps": {"ask": {"runs": {"pipeline": "rag"}, "demand": {"streams": 1}}},
 }
 

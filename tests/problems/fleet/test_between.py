@@ -48,7 +48,7 @@ def asked(
     slo = wish(*apps, limits=limits)
     del slo["horizon"]
     if aim is not None:
-        slo["objective"] = [{"max": aim}, {"min": "cost"}]
+        slo["objective"] = [f"max {aim}", "min cost"]
     return hp.solve(profile, slo, options={"gap": gap, "size": size}), slo
 
 
@@ -215,7 +215,7 @@ def test_fewest_moves_from_what_runs_are_those_of_brute_force(runs: tuple[int, .
         return round(money(n[0] + n[1], n[2] + n[3]), 6)
 
     def best(*aims: str, **limits: int) -> tuple[float, float]:
-        outcome = hp.solve(PROFILE, {**slo, "limits": limits, "objective": [{"min": aim} for aim in aims]},
+        outcome = hp.solve(PROFILE, {**slo, "limits": limits, "objective": [f"min {aim}" for aim in aims]},
                            state=running(*runs), options={"size": "planned", "gap": 0.0})  # fmt: skip
         assert outcome.violations == ()
         found = machines_of(outcome.require(), "p0")
@@ -229,7 +229,7 @@ def test_fewest_moves_from_what_runs_are_those_of_brute_force(runs: tuple[int, .
 
 
 def test_of_moves_nothing_is_said_without_a_state_and_not_by_the_plan_alone() -> None:
-    slo = {**wish(one(150.0)), "objective": [{"min": "moves"}]}
+    slo = {**wish(one(150.0)), "objective": ["min moves"]}
     with pytest.raises(hp.InputError, match="state file"):
         hp.solve(PROFILE, slo)
     unknown = running(1, 0, 0, 0)

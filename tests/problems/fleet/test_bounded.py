@@ -17,7 +17,7 @@ def files_of_one(number):
     own["apps"] = {first: own["apps"][first]}
     fleet = copy.deepcopy(own)
     fleet.pop("change", None)
-    fleet |= {"format": "hetplan/slo/1.2", "objective": [{"min": "cost"}]}
+    fleet |= {"format": "hetplan/slo/1.2", "objective": ["min cost"]}
     fleet["apps"][first]["question"] = "variants"
     return made.profile, own, fleet
 
@@ -70,7 +70,7 @@ def test_a_bound_of_what_a_formula_asks_for_says_so():
     profile, _, fleet = files_of_one(1)
     name = next(iter(fleet["apps"]))
     fleet["apps"][name]["demand"]["rate_qps"] = "max"
-    fleet["objective"] = [{"max": "rate"}]
+    fleet["objective"] = ["max rate"]
     fleet["limits"] = {"cost_per_hour": "20"}
     plan = hp.solve(profile, fleet, question="fleet").plan
     goal = next(one for one in plan.claims if one.about == "rate_qps")

@@ -53,7 +53,7 @@ def app(rate: float | list[float], small: float = 0.5) -> Json:
     return {
         "question": "pool",
         "runs": {"variants": ["m"]},
-        "latency": [{"percentile": 99, "max_ms": 50}],
+        "latency": {"p99_ms": 50},
         "demand": {**amount, "mix": mix},
     }
 
@@ -483,7 +483,7 @@ REFUSALS: dict[str, object] = {
     "apps.app0.deadline_s": 5.0,
     "apps.app0.demand.history_qps": [5.0, 6.0],
     "apps.app0.demand.streams": 3,
-    "objective": [{"max": "rate"}],
+    "objective": ["max rate"],
 }
 
 

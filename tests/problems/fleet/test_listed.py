@@ -58,7 +58,7 @@ def files(rng: random.Random, *, alike: bool = True) -> tuple[dict[str, Any], di
             "app": {
                 "question": "pool",
                 "runs": {"variants": ["m"]},
-                "latency": [{"percentile": 99, "max_ms": round(rng.uniform(60, 150), 1)}],
+                "latency": {"p99_ms": round(rng.uniform(60, 150), 1)},
                 "demand": {"rate_qps": round(rng.uniform(20, 250), 1), "mix": mix},
             }
         },

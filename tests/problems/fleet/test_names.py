@@ -19,7 +19,7 @@ def test_no_two_applications_have_machines_of_one_name() -> None:
         "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [20.0]}},
     }
     wanted = {
-        "question": "pool", "latency": [{"percentile": 95, "max_ms": 100}],
+        "question": "pool", "latency": {"p95_ms": 100},
         "demand": {"series": [60.0, 10.0], "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}},
     }  # fmt: skip
     apps = {"a": "m-first", "a-b": "m-second"}

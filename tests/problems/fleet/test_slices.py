@@ -58,7 +58,7 @@ def _files(
             name: {
                 "question": "pool",
                 "runs": {"variants": [f"of-{name}"]},
-                "latency": [{"percentile": 95, "max_ms": 100}],
+                "latency": {"p95_ms": 100},
                 "demand": {"series": series, "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}},
             }
             for name, series in rates.items()

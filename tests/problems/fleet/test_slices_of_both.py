@@ -65,10 +65,7 @@ def _files(
             name: {
                 "question": "llm",
                 "runs": {"variants": [f"of-{name}"]},
-                "latency": [
-                    {"of": "ttft", "percentile": 95, "max_ms": 1500},
-                    {"of": "tpot", "percentile": 95, "max_ms": 50},
-                ],
+                "latency": {"ttft_p95_ms": 1500, "tpot_p95_ms": 50},
                 "demand": {"series": series, "mix": lengths},
             }
             for name, series in texts.items()

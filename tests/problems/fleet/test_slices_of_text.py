@@ -61,10 +61,7 @@ def _files(
             name: {
                 "question": "llm",
                 "runs": {"variants": [f"of-{name}"]},
-                "latency": [
-                    {"of": "ttft", "percentile": 95, "max_ms": 1500},
-                    {"of": "tpot", "percentile": 95, "max_ms": 50},
-                ],
+                "latency": {"ttft_p95_ms": 1500, "tpot_p95_ms": 50},
                 "demand": {"series": series, "mix": lengths},
             }
             for name, series in rates.items()
@@ -189,7 +186,7 @@ def test_nobody_shares_where_playing_finds_that_dearer(monkeypatch: pytest.Monke
     """One engine each is too slow when it is played, by itself; were several times as many asked for, two nodes do."""
     files, roomier = _files({"chat": [18.5], "code": [18.5]}), room._roomier
     for app in files[1]["apps"].values():
-        app["latency"][0]["max_ms"] = 300
+        app["latency"]["p99_ms"] = 300
 
     def too_much(found: Any, short: Any, *_: Any) -> Any:
         wish = roomier(found, short)
@@ -225,7 +222,7 @@ def test_an_hour_without_requests_of_one_application_is_planned_and_played() -> 
     "change",
     [
         lambda slo: slo["limits"].update(moves=9),
-        lambda slo: slo.update(objective=[{"max": "quality"}], horizon={"period_s": 3600, "periods": 1}),
+        lambda slo: slo.update(objective=["max quality"], horizon={"period_s": 3600, "periods": 1}),
     ],
 )
 def test_nothing_is_shared_beside(change: Callable[[Json], None]) -> None:
@@ -415,7 +412,7 @@ def test_a_comparison_adds_no_bounds_of_those_who_share() -> None:
     profile["tasks"]["faces"] = {}
     profile["variants"]["of-faces"] = {"task": "faces", "runs": [{"hardware": "card", "latency": "t"}]}
     mix = {"axes": ["batch"], "bins": [[1]], "share": [1]}
-    limit = [{"percentile": 95, "max_ms": 100}]
+    limit = {"p95_ms": 100}
     slo["apps"]["faces"] = {"question": "pool", "runs": {"variants": ["of-faces"]}, "latency": limit,
                             "demand": {"series": [10.0, 20.0], "mix": mix}}  # fmt: skip
     slo["horizon"]["period_s"] = 60

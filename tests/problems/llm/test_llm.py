@@ -347,10 +347,10 @@ def test_a_cache_saves_money_and_a_quality_floor_chooses_the_variant() -> None:
 @pytest.mark.parametrize(
     ("slo", "field", "emptiest_ms"),
     [
-        (texts.slo(tpot_ms=7.0), "slo.apps.chat.latency[1].max_ms", 8.0),
-        (texts.slo(ttft_ms=30.0), "slo.apps.chat.latency[0].max_ms", 66.4),
+        (texts.slo(tpot_ms=7.0), "slo.apps.chat.latency.tpot_p95_ms", 8.0),
+        (texts.slo(ttft_ms=30.0), "slo.apps.chat.latency.ttft_p95_ms", 66.4),
         # An empty machine keeps this one, and no fleet does.
-        (texts.slo(tpot_ms=8.01), "slo.apps.chat.latency[1].max_ms", 8.01),
+        (texts.slo(tpot_ms=8.01), "slo.apps.chat.latency.tpot_p95_ms", 8.01),
     ],
     ids=["tpot", "ttft", "by a hair"],
 )
@@ -365,7 +365,7 @@ def test_a_limit_below_what_any_type_does_alone_is_impossible(
     assert repair.to is not None
     assert repair.to >= emptiest_ms
     mended = copy.deepcopy(slo)
-    mended["apps"]["chat"]["latency"][int(field[field.index("[") + 1])]["max_ms"] = repair.to
+    mended["apps"]["chat"]["latency"][field.rpartition(".")[2]] = repair.to
     assert solved(texts.profile(), mended).exit_code == 0
 
 

@@ -58,7 +58,7 @@ def test_branches_that_join_have_repairs_too():
 
 def test_one_of_two_that_cannot_be_in_time_is_named():
     profile, slo = two_pipelines(4)
-    slo["apps"]["y"]["latency"][0]["max_ms"] = 20
+    slo["apps"]["y"]["latency"]["p99_ms"] = 20
     outcome = fluid(profile, slo)
     assert outcome.exit_code == 3
     assert "no path of y" in outcome.why[0]

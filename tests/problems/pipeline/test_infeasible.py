@@ -105,7 +105,7 @@ def test_no_path_in_time_names_the_fastest_and_what_it_needs():
     assert "a=a2, b=b2" in outcome.why[0]
     needs = repair(outcome, "latency").to
     assert needs == pytest.approx(90)
-    slo["apps"]["x"]["latency"][0]["max_ms"] = needs
+    slo["apps"]["x"]["latency"]["p99_ms"] = needs
     assert fluid(profile, slo).exit_code == 0
 
 
@@ -158,7 +158,7 @@ def test_money_that_does_not_reach():
     profile, slo = loki_by_hand.tiny(0.2, 100)
     profile["offers"] = {"g-od": {"hardware": "g", "price_per_hour": "2"}}
     slo["limits"]["cost_per_hour"] = "9"
-    slo["objective"] = [{"max": "quality"}, {"min": "cost"}]
+    slo["objective"] = ["max quality", "min cost"]
     outcome = fluid(profile, slo)
     assert repair(outcome, "cost_per_hour").to == pytest.approx(10)
 
@@ -256,7 +256,7 @@ def test_a_latency_limit_at_latency_levels_suffices(by_levels):
     profile, slo = loki.traffic_chain(208)
     to = repair(fluid(profile, slo, options=top), "latency").to
     assert to >= 336.78
-    slo["apps"]["cars"]["latency"][0]["max_ms"] = to
+    slo["apps"]["cars"]["latency"]["p99_ms"] = to
     assert fluid(profile, slo, options=top).exit_code == 0
 
 
@@ -293,7 +293,7 @@ def test_money_at_latency_levels(by_levels):
     profile, slo = loki_by_hand.tiny(0.2, 100)
     profile["offers"] = {"g-od": {"hardware": "g", "price_per_hour": "2"}}
     slo["limits"]["cost_per_hour"] = "9"
-    slo["objective"] = [{"max": "quality"}, {"min": "cost"}]
+    slo["objective"] = ["max quality", "min cost"]
     outcome = fluid(profile, slo)
     assert repair(outcome, "cost_per_hour").to == pytest.approx(10)
     assert repair(outcome, "instances") is None

@@ -78,7 +78,7 @@ def test_units_do_not_matter(seed):
     for table in slow["tables"].values():
         table["p50"] = [2 * ms for ms in table["p50"]]
     app = late["apps"]["x"]
-    app["latency"][0]["max_ms"] *= 2
+    app["latency"]["p99_ms"] *= 2
     app["network_ms_per_hop"] *= 2
     app["demand"]["rate_qps"] /= 2
     assert accuracy(fluid(slow, late)) == pytest.approx(accuracy(fluid(profile, slo)), abs=2e-6)
@@ -98,7 +98,7 @@ def test_a_hardware_under_two_names_is_the_same(demand):
 
 def brute(profile, slo, most):
     """The best accuracy of two-step chains of batch 1 over a grid of shares, and its least servers."""
-    limit = slo["apps"]["x"]["latency"][0]["max_ms"] / 2
+    limit = slo["apps"]["x"]["latency"]["p99_ms"] / 2
     demand = slo["apps"]["x"]["demand"]["rate_qps"]
     ms = {name: table["p50"][0] for name, table in profile["tables"].items()}
     factor = profile["pipelines"]["p"]["edges"][0]["fanout"]

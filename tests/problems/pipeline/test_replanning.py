@@ -59,7 +59,7 @@ def test_moves_are_limited():
 def test_few_moves_can_be_a_goal():
     first = fluid(*tiny(0.2, 20)).plan
     profile, slo = tiny(0.2, 25)
-    slo["objective"] = [{"max": "quality"}, {"min": "moves"}, {"min": "servers"}]
+    slo["objective"] = ["max quality", "min moves", "min machines"]
     outcome = fluid(profile, slo, state=state_of(first))
     assert outcome.reason == "verified", outcome.violations
     assert [claim.about for claim in outcome.plan.claims] == ["quality", "moves", "servers"]

@@ -40,7 +40,7 @@ def documents(*, per: str | None = None, needs: dict[str, float] | None = None, 
     app = {
         "runs": {"pipeline": "p"},
         "demand": {"rate_qps": rate},
-        "latency": [{"of": "response", "percentile": 99, "max_ms": 200}],
+        "latency": {"p99_ms": 200},
     }
     return profile, {"format": "hetplan/slo/1.0", "apps": {"a": app}, "limits": {"instances": {"node": [0, 9]}}}
 

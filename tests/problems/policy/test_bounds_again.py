@@ -121,7 +121,7 @@ def test_models_may_be_left_out_where_they_do_not_fit_beside_those_that_are_held
 def test_the_fewest_workers_have_the_time_for_what_is_wanted(accuracy: float) -> None:
     """One more is their writer's word."""
     profile, slo = files(workers=(1, 40), rate_qps=400.0, quality={"min": accuracy})
-    slo["objective"] = [{"min": "servers"}]
+    slo["objective"] = ["min machines"]
     plan = hp.solve(profile, slo, options={"size": "planned", "queue_max": 4, "grid": "fld{8}"}).require()
     (claim,) = (one for one in plan.claims if one.about == "servers")
     assert claim.bound is not None

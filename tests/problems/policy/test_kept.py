@@ -77,7 +77,7 @@ def test_for_a_limit_that_no_model_meets_the_repair_is_one_that_does() -> None:
     (repair,) = outcome.repairs
     assert repair.field.endswith("max_ms") or "latency" in repair.field
     assert isinstance(repair.to, float)
-    slo["apps"]["a"]["latency"][0]["max_ms"] = repair.to
+    slo["apps"]["a"]["latency"]["p99_ms"] = repair.to
     assert solve(profile, slo).exit_code == 0
 
 

@@ -170,8 +170,8 @@ def wrong_range(profile: Any, slo: Any) -> str:
 
 def all_network(profile: Any, slo: Any) -> str:
     slo["apps"]["a"]["network_ms_per_hop"] = 100.0
-    slo["apps"]["a"]["latency"].append({"percentile": 50, "max_ms": 101.0})
-    return "takes the whole latency target. Raise latency[0].max_ms above it."
+    slo["apps"]["a"]["latency"]["p50_ms"] = 101.0
+    return "takes the whole latency target. Raise latency.p99_ms above it."
 
 
 def unknown_late(profile: Any, slo: Any) -> str:
@@ -311,7 +311,7 @@ def test_dispersion_of_poisson_is_one() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"objective": [{"min": "cost"}]}, "not by cost"),
+        ({"objective": ["min cost"]}, "not by cost"),
         ({"limits": {}}, "instances names none"),
     ],
 )

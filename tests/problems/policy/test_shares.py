@@ -26,9 +26,9 @@ def files(slower: dict[str, float], counts: dict[str, int], rate: float, **app: 
         "format": "hetplan/profile/1.3", "hardware": {hardware: {"kind": "gpu"} for hardware in slower},
         "tasks": {"see": {}}, "variants": variants, "tables": tables,
     }  # fmt: skip
-    wish = {"runs": {"task": "see"}, "latency": [{"percentile": 99, "max_ms": 120}], "demand": {"rate_qps": rate}}
+    wish = {"runs": {"task": "see"}, "latency": {"p99_ms": 120}, "demand": {"rate_qps": rate}}
     slo = {
-        "format": "hetplan/slo/1.2", "objective": [{"max": "goodput"}],
+        "format": "hetplan/slo/1.2", "objective": ["max goodput"],
         "limits": {"instances": {hardware: [count, count] for hardware, count in counts.items()}},
         "apps": {"a": {**wish, **app}},
     }  # fmt: skip

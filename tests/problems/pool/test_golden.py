@@ -75,7 +75,7 @@ def test_the_cheaper_of_two_pools_of_one_rate_where_the_wish_says_so() -> None:
     # Two bases carry only so much of the largest bin: the last cent of the budget buys nothing.
     case = g3(budget="3.5", instances={"base": [1, 2], "a": [0, 0]})
     rate = promise(decide(case, derate=1.0), "rate_qps")
-    case[1]["objective"] = [{"max": "rate"}, {"min": "cost"}]
+    case[1]["objective"] = ["max rate", "min cost"]
     drafted = decide(case, derate=1.0)
     assert isinstance(drafted, Draft)
     assert [one.about for one in drafted.reported] == ["rate_qps", "cost_per_hour", "fluid_rate_qps"]
@@ -89,6 +89,6 @@ def test_a_lower_percentile_holds_too() -> None:
     # Half of the queries within 15 ms: only the small bin on base is, so half of all, all of it, must go there.
     case = g1(budget=100, instances={"base": [1, 1], "aux": [3, 3]})
     assert promise(decide(case, derate=1.0), "rate_qps") == pytest.approx(100.0, rel=1e-6)
-    case[1]["apps"]["app"]["latency"].append({"of": "response", "percentile": 50, "max_ms": 15})
+    case[1]["apps"]["app"]["latency"]["p50_ms"] = 15
     # lam (0.5 * 10 + 0.25 * 40) / 1000 = 1 on the base.
     assert promise(decide(case, derate=1.0), "rate_qps") == pytest.approx(1000 / 15, rel=1e-6)

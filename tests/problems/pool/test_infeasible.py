@@ -3,6 +3,7 @@
 import copy
 
 import pytest
+from build import limits_at
 from cases.pool import decide, files, g1, g3, promise
 
 from hetplan.planner.draft import Infeasible, Repair
@@ -27,11 +28,11 @@ def test_a_bin_that_is_late_on_every_type() -> None:
     assert "batch=20 (share 0.3), batch=30 (share 0.2)" in found.why[0]
     assert "0.5 of the queries" in found.why[0]
     # The need is the largest over bins of the least over types: max(110, 150).
-    looser = repair(found, "slo.apps.app.latency[0].max_ms")
+    looser = repair(found, "slo.apps.app.latency.p99_ms")
     assert (looser.to, looser.amount, looser.unit) == (150.0, 50.0, "ms")
-    case[1]["apps"]["app"]["latency"][0]["max_ms"] = looser.to
+    case[1]["apps"]["app"]["latency"]["p99_ms"] = looser.to
     assert promise(decide(case), "rate_qps") > 0
-    case[1]["apps"]["app"]["latency"][0]["max_ms"] = 149.9
+    case[1]["apps"]["app"]["latency"]["p99_ms"] = 149.9
     assert isinstance(decide(case), Infeasible)
 
 
@@ -50,23 +51,23 @@ def test_a_tolerance_cures_late_bins() -> None:
     case = files(latency, [0.8, 0.2], prices={"base": 1, "aux": "0.25"}, qos_ms=100, budget=5)
     tolerance = repair(refused(case, eps=0.01), "options.violation_tolerance")
     assert tolerance.to == pytest.approx(0.2)
-    assert "latency[0].percentile to 80 at most" in tolerance.text
-    case[1]["apps"]["app"]["latency"][0]["percentile"] = 80
+    assert "the percentile of slo.apps.app.latency.p99_ms to 80 at most" in tolerance.text
+    case[1]["apps"]["app"]["latency"] = limits_at(80, case[1]["apps"]["app"]["latency"])
     assert promise(decide(case, eps=0.2), "rate_qps") > 0
 
 
 def test_with_a_tolerance_the_target_covers_only_the_rest() -> None:
     latency = {"base": [10.0, 120.0, 150.0], "aux": [20.0, 110.0, 400.0]}
     case = files(latency, [0.6, 0.3, 0.1], prices={"base": 1, "aux": "0.25"}, qos_ms=100, budget=5)
-    case[1]["apps"]["app"]["latency"][0]["percentile"] = 90
-    assert repair(refused(case, eps=0.1), "slo.apps.app.latency[0].max_ms").to == 110.0
+    case[1]["apps"]["app"]["latency"] = limits_at(90, case[1]["apps"]["app"]["latency"])
+    assert repair(refused(case, eps=0.1), "slo.apps.app.latency.p90_ms").to == 110.0
 
 
 def test_the_network_is_part_of_the_target() -> None:
     case = files({"base": [10.0, 95.0]}, [0.8, 0.2], prices={"base": 1}, qos_ms=100, budget=5)
     assert promise(decide(case), "rate_qps") > 0
     case[1]["apps"]["app"]["network_ms_per_hop"] = 10
-    assert repair(refused(case), "slo.apps.app.latency[0].max_ms").to == 105.0
+    assert repair(refused(case), "slo.apps.app.latency.p99_ms").to == 105.0
 
 
 def test_a_type_that_may_not_be_rented_is_named() -> None:
@@ -153,8 +154,8 @@ def test_a_given_pool_that_is_too_slow() -> None:
 def test_no_repair_that_cannot_be_applied() -> None:
     case = files({"base": [110.0, 120.0]}, [0.5, 0.5], prices={"base": 1}, qos_ms=100, budget=5)
     found = refused(case)
-    assert {one.field for one in found.repairs} == {"slo.apps.app.latency[0].max_ms"}
-    assert repair(found, "slo.apps.app.latency[0].max_ms").to == 120.0
+    assert {one.field for one in found.repairs} == {"slo.apps.app.latency.p99_ms"}
+    assert repair(found, "slo.apps.app.latency.p99_ms").to == 120.0
 
 
 def test_a_given_pool_with_too_many_late() -> None:

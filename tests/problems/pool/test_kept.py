@@ -7,6 +7,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
+from build import limits_at
 from cases.pool import Json, files, g1, pose
 from hypothesis import given, settings
 
@@ -124,7 +125,7 @@ def test_millions_of_machines_are_planned_in_seconds(rate_qps: float) -> None:
 def test_a_percentile_of_many_digits_is_promised_as_it_is(percentile: float) -> None:
     """1 less a percentile of a hundred has fewer digits than the percentile."""
     case = small(rate_qps=20)
-    case[1]["apps"]["app"]["latency"][0]["percentile"] = percentile
+    case[1]["apps"]["app"]["latency"] = limits_at(percentile, case[1]["apps"]["app"]["latency"])
     assert hp.solve(*case).exit_code == 0
 
 
@@ -133,7 +134,7 @@ def test_near_capacity_short_runs_do_not_confirm_a_rate() -> None:
     """Queues that build up seldom last for thousands of queries; runs that begin empty and end soon miss them."""
     case = files({"g": [12.0, 105.0]}, [0.8, 0.2], prices={"g": 1}, budget=12, qos_ms=420)
     case[1]["apps"]["app"]["demand"]["arrivals"] = {"process": "gamma", "shape": 0.5}
-    case[1]["apps"]["app"]["latency"][0]["percentile"] = 95
+    case[1]["apps"]["app"]["latency"] = limits_at(95, case[1]["apps"]["app"]["latency"])
     plan = hp.solve(*case).require()
     report = hp.simulate(plan, *case, seeds=5, seed=UNSEEN, duration_s=300_000 / promised(plan))
     assert report.apps["app"].figures["violations"].value <= 0.05
@@ -143,7 +144,7 @@ def test_near_capacity_short_runs_do_not_confirm_a_rate() -> None:
 def test_a_rate_is_not_held_back_where_more_queries_are_a_little_later() -> None:
     """One machine of which 5% may be late: of what is allowed nearly all is used, and not a half."""
     case = files({"g": [10.0, 50.0]}, [0.5, 0.5], prices={"g": 1}, budget=1, qos_ms=70)
-    case[1]["apps"]["app"]["latency"][0]["percentile"] = 95
+    case[1]["apps"]["app"]["latency"] = limits_at(95, case[1]["apps"]["app"]["latency"])
     assert 0.8 * 0.05 < late_share(hp.solve(*case).require(), case) <= 0.05
 
 
@@ -156,7 +157,7 @@ def test_machines_that_no_higher_rate_asks_for_are_added_where_queues_need_them(
     latency = {"fast": [7.0, 77.0], "slow": [17.0, 219.0]}
     case = files(latency, [0.9, 0.1], prices={"fast": "1.2", "slow": "1.1"}, qos_ms=100, rate_qps=480.0)
     case[0]["offers"]["fast-od"]["stock"] = 4
-    case[1]["apps"]["app"]["latency"][0]["percentile"] = 95
+    case[1]["apps"]["app"]["latency"] = limits_at(95, case[1]["apps"]["app"]["latency"])
     outcome = hp.solve(*case)
     assert outcome.exit_code == 0, outcome.why
     assert late_share(outcome.plan, case) <= 0.05
@@ -169,7 +170,7 @@ def test_where_services_alone_are_late_no_rate_of_zero_is_spoken_of() -> None:
     outcome = hp.solve(*case)
     assert outcome.exit_code == 3
     assert "of the answers of app take longer than 52 ms though none waits; 1% may" in outcome.why[0]
-    assert [one.text.split(" from ")[0] for one in outcome.repairs] == ["raise slo.apps.app.latency[0].max_ms"]
+    assert [one.text.split(" from ")[0] for one in outcome.repairs] == ["raise slo.apps.app.latency.p99_ms"]
 
 
 @settings(max_examples=25, deadline=None)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from build import limits_at
 from cases.pool import Json, files, g1, g3, inputs, pose, solve
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -141,7 +142,8 @@ def small(draw: st.DrawFn) -> tuple[Json, Json]:
     least = {name: [draw(st.integers(0, 1)), None] for name in latency}
     share = [weight / sum(weights) for weight in weights]
     case = files(latency, share, prices=prices, qos_ms=100, budget=20, instances=least)
-    case[1]["apps"]["app"]["latency"][0]["percentile"] = draw(st.sampled_from([99, 90, 60]))
+    app = case[1]["apps"]["app"]
+    app["latency"] = limits_at(draw(st.sampled_from([99, 90, 60])), app["latency"])
     return case
 
 
@@ -217,7 +219,7 @@ def test_a_rare_class_is_served_however_rare() -> None:
 def test_a_loop_may_ask_for_little() -> None:
     slo = json.loads((EXAMPLES / "slo.json").read_text())
     del slo["limits"]["cost_per_hour"]
-    slo["objective"], slo["apps"]["ranking"]["demand"]["rate_qps"] = [{"min": "cost"}], 100
+    slo["objective"], slo["apps"]["ranking"]["demand"]["rate_qps"] = ["min cost"], 100
     planner = hetplan.Planner(EXAMPLES / "profile.json")
     costs = [planner.plan(slo, demand={"ranking": rate}).require().claims[0].value for rate in (1e-9, 1e-4, 1, 100)]
     assert costs == sorted(costs)

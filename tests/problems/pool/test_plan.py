@@ -68,10 +68,10 @@ def test_the_language_model_example_on_one_type(only: str, count: int, cost: flo
 
 def test_rates_measured_under_a_looser_target_are_refused() -> None:
     profile, slo = example("llm")
-    slo["apps"]["chat"]["latency"][0]["max_ms"] = 50  # type: ignore[index]
+    slo["apps"]["chat"]["latency"]["tpot_p99_ms"] = 50  # type: ignore[index]
     with pytest.raises(hetplan.InputError, match="looser"):
         solve(profile, slo)
-    slo["apps"]["chat"]["latency"][0] = {"of": "ttft", "percentile": 99, "max_ms": 500}  # type: ignore[index]
+    slo["apps"]["chat"]["latency"] = {"ttft_p99_ms": 500}  # type: ignore[index]
     plan = solve(profile, slo).require()
     assert "W-latency-unchecked" in {notice.code for notice in plan.warnings}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from build import limits_at
 from cases import pool_published as published
 from cases.pool import Json, counts, decide, files, pose, promise
 from hypothesis import given, settings
@@ -105,7 +106,7 @@ def test_more_money_time_or_tolerance_never_lowers_the_rate(case: tuple[Json, Js
     rate = 0.0 if isinstance(found, Infeasible) else promise(found, "fluid_rate_qps")
     richer = {**slo, "limits": {"cost_per_hour": f"{float(slo['limits']['cost_per_hour']) * more:.6f}"}}
     app = slo["apps"]["app"]
-    slower = {**slo, "apps": {"app": {**app, "latency": [{"percentile": 99, "max_ms": 100 * more}]}}}
+    slower = {**slo, "apps": {"app": {**app, "latency": {"p99_ms": 100 * more}}}}
     for other, options in ((richer, {}), (slower, {}), (slo, {"eps": 0.01})):
         again = decide((profile, other), **options)
         assert (0.0 if isinstance(again, Infeasible) else promise(again, "fluid_rate_qps")) >= rate * (1 - 1e-6)
@@ -155,7 +156,7 @@ def test_two_offers_share_the_flow_by_their_instances() -> None:
 
 def test_the_same_form_for_the_same_question() -> None:
     case = files({"only": [10.0, 20.0]}, [0.5, 0.5], prices={"only": 1}, qos_ms=15, budget=3)
-    case[1]["apps"]["app"]["latency"][0]["percentile"] = 50
+    case[1]["apps"]["app"]["latency"] = limits_at(50, case[1]["apps"]["app"]["latency"])
     problem = pose(case, eps=0.1)
     one, other = fluid_at(problem, np.array([1])), at_counts(problem, np.array([[1]]))[0]
     assert one.size() == other.size()

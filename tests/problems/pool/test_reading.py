@@ -24,9 +24,9 @@ def demand(slo: Json) -> Json:
 BAD: dict[str, tuple[Change, str, str]] = {
     "no budget and no rate": (lambda p, s: s["limits"].pop("cost_per_hour"), "$.limits.cost_per_hour", "neither"),
     "budget and rate": (lambda p, s: demand(s).update(rate_qps=5), "$.limits.cost_per_hour", "both given"),
-    "least cost without a rate": (lambda p, s: s.update(objective=[{"min": "cost"}]), "$.objective", "needs a rate"),
-    "another objective": (lambda p, s: s.update(objective=[{"max": "quality"}]), "$.objective", "most rate"),
-    "no target": (lambda p, s: s["apps"]["app"].update(latency=[]), "$.apps.app.latency", "latency target"),
+    "least cost without a rate": (lambda p, s: s.update(objective=["min cost"]), "$.objective", "needs a rate"),
+    "another objective": (lambda p, s: s.update(objective=["max quality"]), "$.objective", "most rate"),
+    "no target": (lambda p, s: s["apps"]["app"].update(latency={}), "$.apps.app.latency", "latency target"),
     "network": (
         lambda p, s: s["apps"]["app"].update(network_ms_per_hop=100),
         "$.apps.app.network_ms_per_hop",

@@ -42,7 +42,7 @@ def documents(
     mix = {"axes": ["batch"], "bins": [[1], [8]], "share": [0.7, 0.3]}
     app = {
         "demand": {"rate_qps": "max", "mix": mix},
-        "latency": [{"of": "response", "percentile": 99, "max_ms": 100}],
+        "latency": {"p99_ms": 100},
         "runs": {"variants": ["m"]},
     }
     return profile, {"format": "hetplan/slo/1.0", "apps": {"a": app}, "limits": {"cost_per_hour": "50"}}

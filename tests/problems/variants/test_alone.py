@@ -1,6 +1,7 @@
 """What is late even where no query waits: the formula is what simulation shows, and ends searches that are in vain."""
 
 import pytest
+from build import limits_at
 
 import hetplan as hp
 from hetplan.planner.contract import Limits
@@ -37,7 +38,7 @@ def files(tables, *, limit_ms, percentile=95, rate=1.0, batch=1, prices=None, ho
     }  # fmt: skip
     app = {
         "runs": {"families": ["f"]}, "network_ms_per_hop": hop_ms,
-        "latency": [{"percentile": percentile, "max_ms": limit_ms}],
+        "latency": {f"p{percentile:g}_ms": limit_ms},
         "demand": {"rate_qps": rate, "arrivals": {"process": "poisson"}},
     }  # fmt: skip
     return profile, {"format": "hetplan/slo/1.0", "apps": {"a": app}}
@@ -67,7 +68,7 @@ def test_the_share_is_the_one_that_a_simulation_without_waiting_shows(table, bat
     report = hp.simulate(planned, *documents, seeds=3, seed=77, duration_s=200_000.0)
     seen = report.apps["a"].figures["violations"].value
     assert late.share == pytest.approx(seen, rel=0.1)
-    documents[1]["apps"]["a"]["latency"][0]["max_ms"] = late.repair.to
+    documents[1]["apps"]["a"]["latency"]["p99_ms"] = late.repair.to
     assert not list(late_alone(load_inputs(*documents)))
 
 
@@ -77,8 +78,8 @@ def test_who_cannot_be_in_time_is_refused_at_once_and_the_limit_that_is_offered_
     assert outcome.exit_code == 3
     assert "take longer than 14 ms though none waits; 1% may" in outcome.why[0]
     (repair, *_) = outcome.repairs
-    assert repair.field == "slo.apps.a.latency[0].max_ms"
-    documents[1]["apps"]["a"]["latency"][0]["max_ms"] = repair.to
+    assert repair.field == "slo.apps.a.latency.p99_ms"
+    documents[1]["apps"]["a"]["latency"]["p99_ms"] = repair.to
     assert solve(documents).exit_code == 0
 
 
@@ -100,7 +101,7 @@ def test_a_variant_is_left_out_only_where_it_is_far_from_its_limit_and_not_alone
     two = files({"m": run([10.0], [4.0]), "sure": run([5.0], [0.1])}, limit_ms=18.0)
     v = read(two)
     (late,) = late_alone(load_inputs(*files({"m": run([10.0], [4.0])}, limit_ms=18.0, percentile=99.999)))
-    two[1]["apps"]["a"]["latency"][0]["percentile"] = 100.0 * (1.0 - late.share / times)
+    two[1]["apps"]["a"]["latency"] = limits_at(100.0 * (1.0 - late.share / times), two[1]["apps"]["a"]["latency"])
     hopeful = without_hopeless(read(two))
     left_out = [pair for pair, other in zip(read(two).serves, hopeful.serves, strict=True) if pair != other]
     assert bool(left_out) == (times > FAR)

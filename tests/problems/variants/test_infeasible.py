@@ -37,22 +37,21 @@ def test_nothing_is_fast_enough():
     found = solve(table2(10.0, 10.0))
     assert found.exit_code == 3
     assert "nearest in time is c with 15 ms" in found.why[0]
-    assert [(repair.field, repair.to) for repair in found.repairs] == [("slo.apps.images.latency[0].max_ms", 15.0)]
+    assert [(repair.field, repair.to) for repair in found.repairs] == [("slo.apps.images.latency.p99_ms", 15.0)]
 
 
 def test_every_limit_that_is_too_low_is_raised_at_its_own_place():
     documents = table2(10.0, 10.0)
     limits = [(99, 200), (50, 10), (90, 12)]
-    documents[1]["apps"]["images"]["latency"] = [{"percentile": p, "max_ms": ms} for p, ms in limits]
+    documents[1]["apps"]["images"]["latency"] = {f"p{p:g}_ms": ms for p, ms in limits}
     found = solve(documents)
     (joint,) = found.repairs
     assert {(edit.path, edit.value) for edit in joint.edits} == {
-        (("apps", "images", "latency", place, "max_ms"), 15.0) for place in (1, 2)
+        (("apps", "images", "latency", key), 15.0) for key in ("p50_ms", "p90_ms")
     }
-    for place, stated in ((1, 10), (2, 12)):
-        assert f"latency[{place}].max_ms from {stated} to 15 ms (fails at 14." in joint.text
-    for place in (1, 2):
-        documents[1]["apps"]["images"]["latency"][place]["max_ms"] = 15
+    for key, stated in (("p50_ms", 10), ("p90_ms", 12)):
+        assert f"latency.{key} from {stated} to 15 ms (fails at 14." in joint.text
+    documents[1]["apps"]["images"]["latency"].update(p50_ms=15, p90_ms=15)
     assert solve(documents).exit_code == 0
 
 
@@ -63,7 +62,7 @@ def test_nothing_is_both_fast_and_good():
     documents[1]["apps"]["images"]["quality"] = {"min": 0.8}
     found = solve(documents)
     assert {(repair.field, repair.to) for repair in found.repairs} == {
-        ("slo.apps.images.latency[0].max_ms", 200.0),
+        ("slo.apps.images.latency.p99_ms", 200.0),
         ("slo.apps.images.quality.min", 0.7),
     }
 

@@ -58,7 +58,7 @@ def test_a_wrong_profile(where, value, path):
 
 def test_a_wrong_wish():
     assert "rate_qps" in fault(table2(-1.0)).path
-    assert "max_ms" in fault(table2(10.0, 0.0)).path
+    assert "p99_ms" in fault(table2(10.0, 0.0)).path
     assert "slack" in fault(table2(10.0, slack=0.9)).path
     assert "pooled" in fault(table2({"x": 1.0, "y": 1.0}), sharing="pooled").why
     assert "slack" in fault(table2(10.0), slack_mode="additive").why
@@ -68,10 +68,10 @@ def test_a_wrong_wish():
 def test_the_limit_that_the_network_takes_whole_is_named():
     documents = table2(10.0)
     app = documents[1]["apps"]["images"]
-    app["network_ms_per_hop"] = max(one["max_ms"] for one in app["latency"])
-    app["latency"].insert(0, {"percentile": 50, "max_ms": 2 * app["network_ms_per_hop"]})
+    app["network_ms_per_hop"] = app["latency"]["p99_ms"]
+    app["latency"]["p50_ms"] = 2 * app["network_ms_per_hop"]
     found = fault(documents)
-    assert (found.path, found.remedy) == ("$.apps.images.network_ms_per_hop", "Raise latency[1].max_ms above it.")
+    assert (found.path, found.remedy) == ("$.apps.images.network_ms_per_hop", "Raise latency.p99_ms above it.")
 
 
 def test_a_floor_needs_a_quality_of_one_metric():
@@ -196,7 +196,7 @@ def test_a_run_without_a_batch_may_serve_each_that_was_measured():
         "format": "hetplan/slo/1.0",
         "apps": {
             "a": {
-                "runs": {"variants": ["m"]}, "latency": [{"percentile": 99, "max_ms": 60}], "demand": {"rate_qps": 600}
+                "runs": {"variants": ["m"]}, "latency": {"p99_ms": 60}, "demand": {"rate_qps": 600}
             }
         },
     }  # fmt: skip

@@ -56,7 +56,7 @@ def test_a_full_stock_changes_on_its_own_machines():
     profile["tables"]["t-quick"] = {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [5.0]}
     run = {**profile["variants"]["x-v"]["runs"][0], "latency": "t-quick"}
     profile["variants"]["x-quick"] = {"task": "t", "family": "x", "runs": [run]}
-    slo["apps"]["x"]["latency"][0]["max_ms"] = 6.0
+    slo["apps"]["x"]["latency"]["p99_ms"] = 6.0
     second = solve((profile, slo, next_state(first.plan)))
     assert second.exit_code == 0, second.violations
     assert counts(second) == {"x-quick": 6}

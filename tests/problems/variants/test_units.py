@@ -90,7 +90,7 @@ def files(part=0.5, dear="3", rates=RATES, **limits):
         "apps": {
             name: {
                 "runs": {"variants": [name]},
-                "latency": [{"percentile": 99, "max_ms": 60}],
+                "latency": {"p99_ms": 60},
                 "demand": {"rate_qps": rate},
             }
             for name, rate in rates.items()
@@ -121,7 +121,7 @@ def shared_files(max_ms=(40, 90, 60), **change):
         "apps": {
             name: {
                 "runs": {"task": "t"},
-                "latency": [{"percentile": 99, "max_ms": limit}],
+                "latency": {"p99_ms": limit},
                 "demand": {"rate_qps": rate},
             }
             for name, limit, rate in zip("abc", max_ms, (170.0, 140.0, 60.0), strict=False)

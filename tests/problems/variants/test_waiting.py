@@ -79,7 +79,7 @@ def test_each_percentile_is_held_against_its_own_limit():
     at = [(99, 100.0), (50, 40.0)]
     alone: dict[tuple[tuple[int, float], ...], list[float]] = {}
     for wanted in ([at[0]], [at[1]], at, [(99, 40.0)]):
-        app["latency"] = [{"of": "response", "percentile": p, "max_ms": ms} for p, ms in wanted]
+        app["latency"] = {f"p{p:g}_ms": ms for p, ms in wanted}
         read = read_snapshot(load_inputs(*documents[:2]), VariantsOptions())
         alone[tuple(wanted)] = [pair.busy for pair in leaving_room_to_wait(read).serves if not pair.late]
     assert alone[tuple(at)] == [min(two) for two in zip(alone[at[0],], alone[at[1],], strict=True)]

@@ -29,7 +29,7 @@ SHEET: dict[str, Any] = {
         "small": {"tflops": 10, "bandwidth_gbps": 100, "memory_gb": 2, "price_per_hour": "0.1"},
     },
 }
-LIMITS = [{"of": "ttft", "percentile": 95, "max_ms": 500}, {"of": "tpot", "percentile": 95, "max_ms": 50}]
+LIMITS = {"ttft_p95_ms": 500, "tpot_p95_ms": 50}
 
 
 def test_a_data_sheet_becomes_engines_where_weights_fit() -> None:

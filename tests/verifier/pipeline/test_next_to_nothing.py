@@ -115,7 +115,7 @@ def test_a_bound_by_servers_in_parts_is_one_for_what_is_asked(formulation: str, 
 def test_bounds_at_any_price_are_proved_again(price: str) -> None:
     profile, slo = random_pipeline(1258, gpus=2, tasks=2)
     slo["apps"]["x"]["demand"]["rate_qps"] = 4e-4
-    slo["objective"] = [{"max": "quality"}, {"min": "cost"}]
+    slo["objective"] = ["max quality", "min cost"]
     profile["offers"] = {f"{gpu}-od": {"hardware": gpu, "price_per_hour": price} for gpu in profile["hardware"]}
     plan = fluid(profile, slo, formulation="config", options={"spare": 0.1}).require()
     assert [(one.about, one.vouched) for one in plan.claims] == [

@@ -44,7 +44,7 @@ def test_sound(sound, joined):
 
 def test_a_slow_pair(sound):
     plan, (profile, slo) = sound
-    tight = {**slo, "apps": {"x": {**slo["apps"]["x"], "latency": [{"percentile": 99, "max_ms": 139}]}}}
+    tight = {**slo, "apps": {"x": {**slo["apps"]["x"], "latency": {"p99_ms": 139}}}}
     report = hp.verify(plan, profile, tight)
     slow = [one for one in report.violations if one.code == "slow-path"]
     assert slow
