@@ -22,7 +22,7 @@ _NAMES = {
     "api.judge": "simulate verify",
     "api.planner": "Planner",
     "api.solve": "solve",
-    "errors": "Cancelled Fault HetplanError InputError NoPlan NoSolver PlanRejected SolverFailed",
+    "errors": "Fault HetplanError HostsError Infeasible InputError Interrupted PlanRejected SolverError",
     "planner.answer": "Answer Limits",
     "planner.contract": "Event Tools",
     "planner.draft": "Repair",
@@ -47,15 +47,15 @@ _WHERE = {name: module for module, names in _NAMES.items() for name in names.spl
 
 __all__ = [
     "Answer",
-    "Cancelled",
     "Event",
     "Fault",
     "HetplanError",
+    "HostsError",
+    "Infeasible",
     "InputError",
     "Inputs",
+    "Interrupted",
     "Limits",
-    "NoPlan",
-    "NoSolver",
     "Outcome",
     "Plan",
     "PlanRejected",
@@ -63,7 +63,7 @@ __all__ = [
     "Profile",
     "Repair",
     "Slo",
-    "SolverFailed",
+    "SolverError",
     "State",
     "Tools",
     "__version__",
@@ -88,14 +88,14 @@ if TYPE_CHECKING:
     from hetplan.api.planner import Planner
     from hetplan.api.solve import solve
     from hetplan.errors import (
-        Cancelled,
         Fault,
         HetplanError,
+        HostsError,
+        Infeasible,
         InputError,
-        NoPlan,
-        NoSolver,
+        Interrupted,
         PlanRejected,
-        SolverFailed,
+        SolverError,
     )
     from hetplan.planner.answer import Answer, Limits
     from hetplan.planner.contract import Event, Tools

@@ -504,7 +504,7 @@ def solve(
             wish.profile, wish.slo, state=wish.state, measured=wish.measured, question=problem or wish.problem,
             formulation=formulation, options={"size": SIZING[sizing], **(options or {})}, **more,
         )  # fmt: skip
-    except (hp.InputError, hp.NoSolver) as error:
+    except (hp.InputError, hp.SolverError) as error:
         raise Refused(str(error)) from error
     return _answer(outcome)
 

@@ -19,6 +19,7 @@ import pytest
 from cases.in_processes import FAULT, PLANNED, plan_in_another_process, raise_it
 
 import hetplan as hp
+from hetplan.errors import NoSolver, SolverFailed
 from hetplan.planner.answer import Status, Stop
 from hetplan.solvers.running import unprinted
 
@@ -40,6 +41,7 @@ def error_classes() -> list[type[hp.HetplanError]]:
 
 
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "Infeasible": (["too dear"],),
     "InputError": ([FAULT, FAULT],),
     "NoSolver": ("milp", {"highs": "not installed"}),
     "PlanRejected": (["cost: 3 is above 2"],),
@@ -71,7 +73,7 @@ def test_errors_survive_pickling_and_copying(kind: type[hp.HetplanError]) -> Non
 
 
 def test_an_exit_code_of_its_own_is_kept() -> None:
-    assert pickle.loads(pickle.dumps(hp.NoPlan("time is up", exit_code=5))).exit_code == 5
+    assert pickle.loads(pickle.dumps(hp.Interrupted("time is up", exit_code=5))).exit_code == 5
 
 
 @pytest.mark.slow
@@ -79,7 +81,7 @@ def test_errors_and_planners_cross_a_process_pool() -> None:
     planner = hp.Planner(FILES[0])
     here = plan_in_another_process(planner, FILES[1])
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for number, kind in enumerate((hp.NoSolver, hp.SolverFailed, hp.InputError)):
+        for number, kind in enumerate((NoSolver, SolverFailed, hp.InputError)):
             error = pool.submit(raise_it, number).exception(timeout=60)
             assert type(error) is kind
             if isinstance(error, hp.InputError):
@@ -89,7 +91,7 @@ def test_errors_and_planners_cross_a_process_pool() -> None:
 
 def test_an_error_in_a_pool_of_processes_arrives_and_does_not_hang_it() -> None:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        for number, kind in enumerate((hp.NoSolver, hp.SolverFailed, hp.InputError)):
+        for number, kind in enumerate((NoSolver, SolverFailed, hp.InputError)):
             with pytest.raises(kind):
                 pool.apply_async(raise_it, (number,)).get(timeout=60)
 

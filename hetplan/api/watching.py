@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from hetplan.dispatch.replanning import Look, Replanning
-from hetplan.errors import Cancelled, HetplanError
+from hetplan.errors import HetplanError, Interrupted
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.schedule import Schedule, Step
 from hetplan.planner.status import Exit, PlanStatus
@@ -268,7 +268,7 @@ class Watching:
             if cancel.is_set():
                 return _INTERRUPTED
             return self._apply(outcome.plan, look, cancel)
-        except Cancelled:
+        except Interrupted:
             cancel.set()
             return _INTERRUPTED
         except HetplanError as error:

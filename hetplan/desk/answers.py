@@ -20,7 +20,7 @@ from hetplan.drawing.page import Html
 from hetplan.drawing.report import draw_fleet
 from hetplan.drawing.summary import draw_costs, write_summary
 from hetplan.drawing.svg import short
-from hetplan.errors import Cancelled, Fault, InputError
+from hetplan.errors import Fault, InputError, Interrupted
 from hetplan.planner.answer import Limits
 from hetplan.planner.contract import Event, OnEvent
 from hetplan.planner.outcome import Outcome
@@ -150,7 +150,7 @@ class Answers:
         """The look that was begun before it was asked for; it is handed out once, and asked anew after that."""
         while not wait([first], timeout=0.05).done:
             if cancel.is_set():
-                raise Cancelled("the page asked for something else")
+                raise Interrupted("the page asked for something else")
             if name:
                 self._doing[name] = self._doing.get("", "")
         self._first = None

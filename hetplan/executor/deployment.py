@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
-from hetplan.errors import Cancelled, Fault, InputError
+from hetplan.errors import Fault, InputError, Interrupted
 from hetplan.executor.background import Background
 from hetplan.executor.durable import DeploymentLock, Journal, Record, Unfinished, write_durably
 from hetplan.executor.hosts_file import HostsFile
@@ -195,7 +195,7 @@ class Deployment:
         """Bring about what the plan wants; what ran before runs again where that fails.
 
         Raises `InputError` before anything is touched, `DeploymentLocked` where another command is at work,
-        `ApplyFailed` where the wanted state could not be reached, `Cancelled` between two steps when `cancel` is set.
+        `ApplyFailed` where the wanted state could not be reached, `Interrupted` between two steps when `cancel` is set.
         """
         say = on_event or (lambda _: None)
         digest = str(plan.digest)
@@ -300,7 +300,7 @@ class Deployment:
             for number, step in enumerate(steps, start=1):
                 if cancel is not None and cancel.is_set():
                     at = f"stopped before step {number} of {len(steps)}"
-                    raise Cancelled(f"{at}; the next apply finishes it, apply --undo --yes goes back")
+                    raise Interrupted(f"{at}; the next apply finishes it, apply --undo --yes goes back")
                 say(Progress("step", number, len(steps), str(step)))
                 self._journal.add(number, "begin", str(step))
                 carrier.do(step)

@@ -30,7 +30,7 @@ import hetplan as hp
 from hetplan.desk.answers import STAGES, Answers
 from hetplan.desk.openapi import openapi
 from hetplan.desk.work import Allowance, Busy, Workshop
-from hetplan.errors import Cancelled, InputError
+from hetplan.errors import InputError, Interrupted
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "pool"
 PROFILE = json.loads((EXAMPLES / "profile.json").read_text())
@@ -396,7 +396,7 @@ def test_who_waits_for_a_look_may_leave_and_hears_of_its_faults() -> None:
     answers = Answers(Allowance())
     work, gone = answers.begin({**FILES, "stage": "nothing"}), threading.Event()
     gone.set()
-    with pytest.raises(Cancelled):
+    with pytest.raises(Interrupted):
         answers.look({**FILES, "stage": "nothing"}, gone)
     for look in (work, lambda cancel: answers.look({**FILES, "stage": "nothing"}, cancel)):
         with pytest.raises(InputError, match="there is no such stage"):

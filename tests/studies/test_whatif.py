@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 import pytest
 
 import hetplan as hp
-from hetplan.errors import Cancelled, InputError
+from hetplan.errors import InputError, Interrupted
 from hetplan.planner.spread import Spread, doubled
 from hetplan.profiles.load import load_inputs
 from hetplan.studies import whatif as room
@@ -172,7 +172,7 @@ def test_work_goes_on_after_it_was_stopped(tmp_path: Path, monkeypatch: pytest.M
             cancel.set()
 
     spread = Spread(journal=journal, on_event=listen, cancel=cancel)
-    with pytest.raises(Cancelled, match="journal"):
+    with pytest.raises(Interrupted, match="journal"):
         whatif_for(inputs, "stock:small-od=0:8:2", confirm=False, spread=spread)
     assert "left" in seen[0]
     journal.write_bytes(journal.read_bytes() + b'{"task": "half a li')  # killed while writing

@@ -332,9 +332,11 @@ class _Trial:
             return math.floor(math.log(rate / base) / math.log1p(WIDTH) + 1e-6)
 
         good, bad = place(low) if low > 0 else None, place(rated.lam) + 1
-        at = place(rated.lam * estimated_use(self.pool, rated)) if good is None else min((good + bad) // 2, good + AHEAD)
+        at = (
+            place(rated.lam * estimated_use(self.pool, rated)) if good is None else min((good + bad) // 2, good + AHEAD)
+        )
         for _ in range(MOST_NARROWED):
-            if good is not None and bad - good <= 1 or not self.left:
+            if (good is not None and bad - good <= 1) or not self.left:
                 break
             if self.at(rated, base * (1.0 + WIDTH) ** at).worst <= FULL:
                 good = at
