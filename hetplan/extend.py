@@ -25,7 +25,7 @@ A problem as a formulation gets it, to try one by hand:
 >>> slo = {"format": "hetplan/slo/1.0", "limits": {"cost_per_hour": "2.5"}, "apps": {"rank": {
 ...     "runs": {"variants": ["m"]}, "latency": [{"percentile": 99, "max_ms": 50}],
 ...     "demand": {"rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}}}}}
->>> inputs = hp.load_inputs(profile, slo)
+>>> inputs = hp.load(profile, slo)
 >>> pool = extend.pose(inputs, extend.choose(inputs, question="pool"))
 >>> rent_base_only(pool, extend.Asking([extend.solver("highs")])).rated.counts.tolist()
 [2]
@@ -34,7 +34,8 @@ A problem as a formulation gets it, to try one by hand:
 what it is for        names
 ====================  ==========================================================================================
 every problem         `Formulation` `Options` `Size`; `Ask` `Answer` `Limits` `Status`; `Draft` `Infeasible` `Reported`;
-                      `Inputs` `Request` `Application` `Tools`; `choose`, `pose` and `Asking` to try one by hand
+                      `Inputs` `Request` `Application` `Tools`; `choose`, `pose` and `Asking` to try one by hand;
+                      `certify` an answer; `plan_for` with tools of one's own; `load_profile`, `load_slo` alone
 pools                 decides by (`Pool`, `Ask`), with `PoolOptions` or `SearchOptions`, a `Chosen`: a `Rated` pool from
                       `rate_at` or `rated_by`; `Configurations` are those that `list_affordable` lists
 variants              decides by (`Snapshot`, `Ask`), with `VariantsOptions`, by `plan_instances`: so many of each of
@@ -60,7 +61,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hetplan.api.solve import choose, pose
+    from hetplan.api.solve import choose, plan_for, pose
     from hetplan.dispatch.pipelines import Host as PipelineHost
     from hetplan.dispatch.pipelines import most_accurate_first
     from hetplan.dispatch.replanning import Replanning
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
     from hetplan.planner.draft import Draft, Infeasible, Reported
     from hetplan.planner.forms.black_box import BlackBox, Measured, Past, Verdict
     from hetplan.planner.forms.catalog import Catalog
+    from hetplan.planner.forms.form import certify
     from hetplan.planner.forms.milp import Builder, Milp
     from hetplan.planner.forms.packing import Items, Packing
     from hetplan.planner.forms.queue_process import Late, QueuePolicy, QueueProcess
@@ -144,6 +146,7 @@ if TYPE_CHECKING:
     from hetplan.problems.variants.options import VariantsOptions
     from hetplan.problems.variants.wish import Snapshot
     from hetplan.profiles.inputs import Inputs
+    from hetplan.profiles.load_one import load_profile, load_slo
     from hetplan.simulator.autoscale import OfflineWork, autoscale
     from hetplan.simulator.holding import simulate_holding
     from hetplan.simulator.policy import PolicyRun, simulate_policy
@@ -247,6 +250,7 @@ __all__ = [
     "best_rated",
     "capacity_qps",
     "capacity_rooms",
+    "certify",
     "cheapest_enough",
     "choose",
     "climb_goals",
@@ -261,6 +265,8 @@ __all__ = [
     "get_variant",
     "kept_best",
     "list_affordable",
+    "load_profile",
+    "load_slo",
     "measuring",
     "missing_base",
     "most_accurate_first",
@@ -269,6 +275,7 @@ __all__ = [
     "nothing_served",
     "packing_form",
     "partly_served",
+    "plan_for",
     "plan_instances",
     "plan_rule",
     "pose",
@@ -288,7 +295,7 @@ __all__ = [
 ]
 
 _NAMES = {
-    "api.solve": "choose pose",
+    "api.solve": "choose plan_for pose",
     "dispatch.pipelines": "Host:PipelineHost most_accurate_first",
     "dispatch.replanning": "Replanning",
     "dispatch.variants": "Machine:VariantMachine OnMachine ProfiledVariant VariantQuery "
@@ -301,6 +308,7 @@ _NAMES = {
     "planner.draft": "Draft Infeasible Reported",
     "planner.forms.black_box": "BlackBox Measured Verdict Past",
     "planner.forms.catalog": "Catalog",
+    "planner.forms.form": "certify",
     "planner.forms.milp": "Builder Milp",
     "planner.forms.packing": "Items Packing",
     "planner.forms.queue_process": "Late QueuePolicy QueueProcess",
@@ -337,6 +345,7 @@ _NAMES = {
     "problems.variants.options": "VariantsOptions",
     "problems.variants.wish": "Snapshot",
     "profiles.inputs": "Inputs",
+    "profiles.load_one": "load_profile load_slo",
     "simulator.autoscale": "OfflineWork autoscale",
     "simulator.holding": "simulate_holding",
     "simulator.policy": "PolicyRun simulate_policy",

@@ -20,7 +20,7 @@ from cases.in_processes import FAULT, PLANNED, plan_in_another_process, raise_it
 
 import hetplan as hp
 from hetplan.errors import NoSolver, SolverFailed
-from hetplan.planner.answer import Status, Stop
+from hetplan.profiles.load_one import load_state
 from hetplan.solvers.running import unprinted
 
 POOL = Path(__file__).resolve().parents[1] / "examples" / "pool"
@@ -78,15 +78,15 @@ def test_an_exit_code_of_its_own_is_kept() -> None:
 
 @pytest.mark.slow
 def test_errors_and_planners_cross_a_process_pool() -> None:
-    planner = hp.Planner(FILES[0])
-    here = plan_in_another_process(planner, FILES[1])
+    planner = hp.Planner(*FILES, options=PLANNED)
+    here = plan_in_another_process(planner)
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         for number, kind in enumerate((NoSolver, SolverFailed, hp.InputError)):
             error = pool.submit(raise_it, number).exception(timeout=60)
             assert type(error) is kind
             if isinstance(error, hp.InputError):
                 assert error.faults == (FAULT,)
-        assert pool.submit(plan_in_another_process, planner, FILES[1]).result(timeout=60) == here
+        assert pool.submit(plan_in_another_process, planner).result(timeout=60) == here
 
 
 def test_an_error_in_a_pool_of_processes_arrives_and_does_not_hang_it() -> None:
@@ -98,22 +98,18 @@ def test_an_error_in_a_pool_of_processes_arrives_and_does_not_hang_it() -> None:
 
 def examples() -> dict[str, Any]:
     """One value of every public class."""
-    inputs = hp.load_inputs(*FILES)
+    inputs = hp.load(*FILES)
     outcome = hp.solve(*FILES, options=PLANNED)
     return {
-        "Answer": hp.Answer(status=Status.OPTIMAL, stop=Stop.FINISHED, value=1.0),
         "Event": hp.Event("solved", value=1.0),
-        "Fault": FAULT,
         "Inputs": inputs,
-        "Limits": hp.Limits(seconds=3.0),
         "Outcome": outcome,
         "Plan": outcome.require(),
-        "Planner": hp.Planner(FILES[0]),
+        "Planner": hp.Planner(*FILES),
         "Profile": inputs.profile,
         "Repair": hp.Repair("slo.limits.cost_per_hour", "raise", 1.0, 3.0, "USD", "raise it to 3"),
         "Slo": inputs.slo,
-        "State": hp.load_state({"format": "hetplan/state/1.0"}),
-        "Tools": hp.Tools(),
+        "State": load_state({"format": "hetplan/state/1.0"}),
     }
 
 
