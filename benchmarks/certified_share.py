@@ -36,8 +36,10 @@ from cases.random_variants import random_shared, random_snapshot
 
 import hetplan as hp
 from benchmarks import fleet, kept
+from hetplan.api.solve import plan_for
 from hetplan.planner.claims_again import Word
 from hetplan.profiles.plan_file import plan_dict
+from hetplan.profiles.read_plan import read_plan
 from hetplan.solvers.milp_engine import MilpEngine
 
 TIMES, SECONDS = 3.0, 0.2
@@ -177,13 +179,12 @@ def shared(drawn: Drawn, seconds: float, seed: int, most: int = 10**9) -> Share:
     found = Share()
     while found.solve_s + found.verify_s < seconds and most > 0:
         how, (profile, slo, *state) = drawn.hows[seed % len(drawn.hows)], drawn.files(seed)
-        more = dict(zip(["state"], state, strict=False))
-        took, outcome = cpu_s(lambda: hp.solve(profile, slo, **more, **how))  # noqa: B023
+        took, outcome = cpu_s(lambda: plan_for(hp.load(profile, slo, *state), **how))  # noqa: B023
         found.solve_s, seed, most = found.solve_s + took, seed + 1, most - 1
         if outcome.plan is None:
             continue
-        plan = hp.read_plan(plan_dict(outcome.plan))
-        took, report = cpu_s(lambda: hp.verify(plan, profile, slo, **more))  # noqa: B023
+        plan = read_plan(plan_dict(outcome.plan))
+        took, report = cpu_s(lambda: hp.verify(plan, profile, slo, *state))  # noqa: B023
         bounded = [claim for claim in plan.claims if claim.bound is not None]
         found.plans, found.verify_s, found.bounds = found.plans + 1, found.verify_s + took, found.bounds + len(bounded)
         found.certified += sum(claim.vouched == "certified" for claim in bounded)

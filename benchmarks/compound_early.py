@@ -22,8 +22,8 @@ from hetplan_papers.datasets.circinus_generator import APPS, draw
 def searched(app: str, seed: int, *, steps: int, early: bool) -> tuple[float, float, float, bool]:
     """GPU-seconds, samples, the price of the plan (infinite without one), and whether it truly complies."""
     query, journal = draw(app, seed), Journal()
-    tools = hp.Tools(evaluate=measuring(query, journal=journal))
-    outcome = hp.solve(query.profile(), query.slo(), tools=tools, options={"steps": steps, "early": early})
+    measure = measuring(query, journal=journal)
+    outcome = hp.solve(query.profile(), query.slo(), evaluate=measure, options={"steps": steps, "early": early})
     plans = journal.document()["apps"]["query"]
     spent, samples = (sum(plan.get(key, 0.0) for plan in plans) for key in ("gpu_s", "samples"))
     if outcome.plan is None:

@@ -74,9 +74,9 @@ def one(app: str, seed: int, steps: int, rate: float | None) -> tuple[float, boo
     slo = {**query.slo(), "objective": ["front quality cost"]}
     if rate is not None:
         slo["apps"]["query"]["demand"] = {"rate_qps": rate}
-    tools, how = hp.Tools(evaluate=measuring(query)), {} if rate is None else {"size": "estimated"}
+    measure, how = measuring(query), {} if rate is None else {"size": "estimated"}
     outcome = hp.solve(
-        query.profile(), slo, tools=tools, options={"steps": steps, "points": 200, **how}, limits=hp.Limits(seed=seed)
+        query.profile(), slo, evaluate=measure, options={"steps": steps, "points": 200, **how}, seed=seed
     )
     front = outcome.front
     if front is None or front.chance is None or len(front.points) < 2:

@@ -33,11 +33,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import hetplan as hp
-from hetplan.api.solve import verified
+from hetplan.api.solve import plan_for, verified
 from hetplan.cli.plan_page import ROUNDING
 from hetplan.profiles.plan_file import plan_dict
 from hetplan.profiles.plan_meaning import meaning_of
-from hetplan.profiles.read_plan import plan_schema
+from hetplan.profiles.read_plan import plan_schema, read_plan
 
 EXAMPLES = {
     "pool": ("pool/profile.json", "pool/slo.json", {}),
@@ -111,7 +111,7 @@ def inputs_of(name: str) -> hp.Inputs:
     """The files of an example."""
     profile, slo, more = EXAMPLES[name]
     files = {key: str(ROOT / "examples" / one) for key, one in more.items()}
-    return hp.load_inputs(str(ROOT / "examples" / profile), str(ROOT / "examples" / slo), **files)
+    return hp.load(str(ROOT / "examples" / profile), str(ROOT / "examples" / slo), *files.values())
 
 
 @cache
@@ -119,7 +119,7 @@ def plan_of(name: str) -> dict[str, Any]:
     """The plan of an example, as JSON data."""
     profile, slo, more = EXAMPLES[name]
     files = {key: str(ROOT / "examples" / one) for key, one in more.items()}
-    outcome = hp.solve(str(ROOT / "examples" / profile), str(ROOT / "examples" / slo), **files)
+    outcome = hp.solve(str(ROOT / "examples" / profile), str(ROOT / "examples" / slo), *files.values())
     document: dict[str, Any] = outcome.require().model_dump(mode="json", by_alias=True, exclude_none=True)
     return document
 
@@ -208,7 +208,7 @@ def _printed(plan: hp.Plan) -> hp.Plan:
 def noticed(forged: Forgery, honest: hp.Plan, inputs: hp.Inputs) -> str | None:
     """What was noticed of a forgery ("" if nothing); None where it reads as the same plan."""
     try:
-        plan = hp.read_plan(forged.document, trust_digest=True)
+        plan = read_plan(forged.document, trust_digest=True)
         if _printed(plan) == _printed(honest):
             return None
         report = verified(plan, inputs)
@@ -254,12 +254,12 @@ def tried_at_random(
     while time.process_time() < until and found.plans < most:
         where, how, (profile, slo, *state) = f"seed {seed}", drawn.hows[seed % len(drawn.hows)], drawn.files(seed)
         seed += 1
-        more: Any = dict(zip(["state"], state, strict=False))
-        plan = hp.solve(profile, slo, **more, **how).plan
+        inputs = hp.load(profile, slo, *state)
+        plan = plan_for(inputs, **how).plan
         if plan is None:
             continue
-        document, inputs = plan_dict(plan), hp.load_inputs(profile, slo, **more)
-        honest = hp.read_plan(document, trust_digest=True)
+        document = plan_dict(plan)
+        honest = read_plan(document, trust_digest=True)
         report = verified(honest, inputs)
         found.plans += 1
         found.refused += [f"{where}, {dict(how)}: {one}" for one in report.violations]
@@ -305,7 +305,7 @@ def main() -> int:
         if asked.only not in name:
             continue
         document, inputs, count = plan_of(name), inputs_of(name), Counter[bool]()
-        honest = hp.read_plan(document, trust_digest=True)
+        honest = read_plan(document, trust_digest=True)
         chance = random.Random(asked.seed)
         for forged in forgeries(document, chance=chance, every=asked.every or SLOW.get(name, 1)):
             found = noticed(forged, honest, inputs) if is_counted(forged) else None

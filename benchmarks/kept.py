@@ -66,7 +66,7 @@ class Question:
 
 def is_kept(instance: Instance, plan: Plan, *, noise: str = "table", seed: int = UNSEEN) -> bool:
     """Whether runs on queries that nobody planned with have no more late than may be."""
-    inputs = hp.load_inputs(instance.profile, instance.slo)
+    inputs = hp.load(instance.profile, instance.slo)
     rates = [_rate(plan, name, app) for name, app in inputs.slo.apps.items()]
     cycles = [sum(app.demand.arrivals.stay_s or ()) for app in inputs.slo.apps.values()]
     length_s = min(max(QUERIES / min(rates), 40.0 * max(cycles)), 300_000 / sum(rates))
@@ -131,7 +131,7 @@ def judge(question: str, instance: Instance, *, search: bool = True, beside: boo
 
 def _solved(question: str, instance: Instance, **options: Any) -> hp.Outcome:
     options = {**instance.options, **options}
-    return hp.solve(instance.profile, instance.slo, question=question.partition("-")[0], options=options)
+    return hp.solve(instance.profile, instance.slo, options=options, formulation=question.partition("-")[0])
 
 
 def _demand(rng: random.Random, rate_qps: float) -> Json:
@@ -248,9 +248,11 @@ def pools_near(instance: Instance, plan: Plan | None) -> Iterator[Plan]:
                 if sum(float(price[k]["price_per_hour"]) * (other[k] - counts[k]) for k in kinds) >= 0:
                     continue
                 found = hp.solve(
-                    instance.profile, instance.slo, question="pool", formulation="fluid-lp",
+                    instance.profile,
+                    instance.slo,
                     options={"counts": {k: n for k, n in other.items() if n}, "size": "planned", "derate": 1.0},
-                )  # fmt: skip
+                    formulation="pool/fluid-lp",
+                )
                 if found.plan is not None and found.exit_code == 0:
                     yield found.plan
 
@@ -363,7 +365,7 @@ def variants_near(instance: Instance, plan: Plan | None) -> Iterator[Plan]:
         slo = deepcopy(instance.slo)
         for name, factor in scale.items():
             slo["apps"][name]["demand"]["rate_qps"] *= factor
-        outcome = hp.solve(instance.profile, slo, question="variants", options={"size": "planned"})
+        outcome = hp.solve(instance.profile, slo, options={"size": "planned"}, formulation="variants")
         return outcome.plan
 
     for factor in (1.0, 1.15, 1.3, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0):

@@ -173,9 +173,9 @@ def _entries(rng: random.Random, pipeline: Json, work: dict[str, float], loose: 
 
 def is_kept(one: Case, plan: Plan, seed: int = UNSEEN) -> bool:
     """Whether of five runs together no more of any application's queries are late than may be."""
-    inputs = hp.load_inputs(*one.files, measured=one.measured)
+    inputs = hp.load(*one.files, one.measured)
     slowest = min(app["demand"]["rate_qps"] for app in one.slo["apps"].values())
-    report = hp.simulate(plan, *one.files, measured=one.measured, seeds=SEEDS, seed=seed, duration_s=QUERIES / slowest)
+    report = hp.simulate(plan, *one.files, one.measured, seeds=SEEDS, seed=seed, duration_s=QUERIES / slowest)
     return all(
         report.apps[name].figures["violations"].value <= late_share(app) + 1e-12
         for name, app in inputs.slo.apps.items()
@@ -202,10 +202,10 @@ def judged(number: int, *, search: bool = True) -> Judged:
     """Solve, verify, play and compare one case."""
     one = case(number)
     began = time.process_time()
-    outcome = hp.solve(*one.files, measured=one.measured)
+    outcome = hp.solve(*one.files, one.measured)
     seconds = time.process_time() - began
     plan = outcome.plan if outcome.exit_code == 0 else None
-    estimated = hp.solve(*one.files, measured=one.measured, options={"size": "estimated"}).plan
+    estimated = hp.solve(*one.files, one.measured, options={"size": "estimated"}).plan
     best = None
     for other in _near(one, plan) if search else ():
         if (best is None or _cost(other) < best) and is_kept(one, other):
@@ -215,7 +215,7 @@ def judged(number: int, *, search: bool = True) -> Judged:
     return Judged(
         number, one.drawn, outcome.exit_code,
         None if plan is None else is_kept(one, plan),
-        None if plan is None else hp.verify(plan, *one.files, measured=one.measured).ok,
+        None if plan is None else hp.verify(plan, *one.files, one.measured).ok,
         None if estimated is None else is_kept(one, estimated),
         ratio, best, cost, round(seconds, 1),
     )  # fmt: skip
@@ -229,7 +229,7 @@ def _near(one: Case, plan: Plan | None) -> Iterator[Plan]:
         for app in slo["apps"].values():
             app["latency"]["p99_ms"] *= longer
             app["demand"]["rate_qps"] *= more
-        found = hp.solve(one.profile, slo, measured=one.measured, options={"size": "estimated"})
+        found = hp.solve(one.profile, slo, one.measured, options={"size": "estimated"})
         if found.plan is not None and found.exit_code == 0:
             made.append(found.plan)
     yield from sorted(made, key=_cost)

@@ -153,7 +153,7 @@ def judged(seed: int, load_s: float = 0.0, *, text: bool = False) -> dict[str, A
     }  # fmt: skip
     if outcome.plan is None or outcome.exit_code != 0:
         return said | {"code": outcome.exit_code, "why": outcome.reason}
-    report = play_day(outcome.plan, hp.load_inputs(profile, slo), HowPlayed(seeds=3, seed=UNSEEN, queries=4e5))
+    report = play_day(outcome.plan, hp.load(profile, slo), HowPlayed(seeds=3, seed=UNSEEN, queries=4e5))
     verified = hp.verify(outcome.plan, profile, slo)
     cost = outcome.plan.claims[0].value
     return said | {"cost": round(cost or 0.0, 3), "verified": verified.ok, "broken": report.broken}

@@ -33,6 +33,8 @@ sys.path.append(str(ROOT))
 
 import hetplan as hp
 from benchmarks.pipelines_by_hand import carried_qps, dealt_by_hand
+from hetplan.api.solve import plan_for
+from hetplan.planner.answer import Limits
 
 __all__ = ["Judged", "fair", "judged", "nodes", "pipeline", "wide"]
 
@@ -251,7 +253,7 @@ def judged(
     planned = hp.solve(*files, options={"size": "planned"})
     found: list[tuple[float, int]] = []
     for options in neighbours:
-        near = hp.solve(*files, options={"size": "planned", **options}, limits=hp.Limits(work=2_000))
+        near = plan_for(hp.load(*files), options={"size": "planned", **options}, limits=Limits(work=2_000))
         if near.plan is not None and near.exit_code == 0 and lost_by(near.plan, files, seeds=2) <= allowed:
             found.append(worth(near.plan))
     best = max(found, default=None)

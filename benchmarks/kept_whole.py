@@ -116,7 +116,7 @@ class Search:
 
     @cached_property
     def inputs(self) -> Inputs:
-        return hp.load_inputs(self.instance.profile, self.instance.slo)
+        return hp.load(self.instance.profile, self.instance.slo)
 
     @cached_property
     def price(self) -> dict[str, float]:
@@ -379,9 +379,9 @@ class Judged:
 def judged(seed: int, plays: int = 100) -> Judged:
     """Solve one instance, play what comes of it, and search near by."""
     instance = whole(seed)
-    planned = hp.solve(instance.profile, instance.slo, question="variants", options={"size": "planned"}).require()
+    planned = hp.solve(instance.profile, instance.slo, options={"size": "planned"}, formulation="variants").require()
     begun = time.process_time()
-    outcome = hp.solve(instance.profile, instance.slo, question="variants")
+    outcome = hp.solve(instance.profile, instance.slo, formulation="variants")
     seconds = time.process_time() - begun
     plan = outcome.plan if outcome.exit_code == 0 else None
     best = Search(instance, planned, plays).cheapest(plan) if plays else None

@@ -52,7 +52,7 @@ def case(rate_qps: float, question: str) -> tuple[Any, Any]:
     """The shipped pool, or the classifier, asked for the least cost at a rate, and its files."""
     if question == "variants":
         files = classifier(rate_qps)
-        return hp.solve(*files, question="variants").require(), load_inputs(*files)
+        return hp.solve(*files, formulation="variants").require(), load_inputs(*files)
     slo = json.loads((POOL / "slo.json").read_text())
     slo |= {"objective": ["min cost"], "limits": {"currency": "USD"}}
     slo["apps"]["ranking"]["demand"]["rate_qps"] = rate_qps

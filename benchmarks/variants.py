@@ -57,7 +57,6 @@ def planned(count: int, seed: int, tight: float, *, repeat: int) -> list[Row]:
     """One snapshot by every formulation."""
     profile, slo, state = infaas_generator.inputs(count, seed, tight)
     read_ms, inputs = cpu_ms(lambda: load_inputs(profile, slo, state=state))
-    planner = Planner(profile)
     rows = []
     for name in FORMULATIONS:
         if name == "milp" and count > MOST_FOR_MILP:
@@ -65,9 +64,9 @@ def planned(count: int, seed: int, tight: float, *, repeat: int) -> list[Row]:
         row: Row = {"architectures": count, "tight": tight, "formulation": name, "read_files_ms": read_ms}
         times = 1 if name == "milp" and count > 100 else repeat
         rows.append(row | _decided(inputs, name, times))
-        how: Any = {"state": state, "question": "variants", "formulation": name, "options": PLANNED}
-        planner.plan(slo, **how) if times > 1 else None
-        whole = [cpu_ms(lambda how=how: planner.plan(slo, **how))[0] for _ in range(times)]
+        planner = Planner(profile, slo, formulation=f"variants/{name}", options=PLANNED)
+        planner.plan(state=state) if times > 1 else None
+        whole = [cpu_ms(lambda planner=planner: planner.plan(state=state))[0] for _ in range(times)]
         rows[-1]["whole_ms"] = statistics.median(whole)
     return rows
 

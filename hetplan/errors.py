@@ -3,14 +3,14 @@
 ::
 
     HetplanError
-    ├── InputError          what the user wrote: all problems of all files at once        exit 2
-    ├── NoSolver            no engine at hand takes this form; says why each refused      exit 2
-    ├── SolverFailed        an engine broke or lied                                       exit 1
-    ├── PlanRejected        a plan failed its own verification                            exit 6
-    ├── NoPlan              `Outcome.require()` on an outcome without a plan              exit 3 or 5
-    └── Cancelled           the caller asked the work to stop                             exit 130
+    ├── InputError          what the user wrote: all faults of all files at once          exit 2
+    ├── Infeasible          no plan meets all requirements: the conflict, and repairs     exit 3
+    ├── Interrupted         a limit or the caller ended the work before there was a plan  exit 5 or 130
+    ├── SolverError         no solver takes a program, or one broke or lied               exit 2 or 1
+    ├── PlanRejected        a plan failed its own verification: the findings              exit 6
+    └── HostsError          machines that run a plan could not be reached or changed      exit 7
 
-Infeasible is not an error: it is an `Answer`, and an `Outcome` that explains itself.
+`solve` raises none of them where files have no plan: its `Outcome` says why, and `Outcome.require()` raises.
 """
 
 from __future__ import annotations
@@ -19,7 +19,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Cancelled", "Fault", "HetplanError", "InputError", "NoPlan", "NoSolver", "PlanRejected", "SolverFailed"]
+__all__ = [
+    "Fault",
+    "HetplanError",
+    "HostsError",
+    "Infeasible",
+    "InputError",
+    "Interrupted",
+    "NoSolver",
+    "PlanRejected",
+    "SolverError",
+    "SolverFailed",
+]
 
 
 @dataclass(frozen=True)
@@ -73,8 +84,12 @@ class InputError(HetplanError):
         return cls([Fault(file=file, path=path, value=str(value), why=why, remedy=remedy)])
 
 
-class NoSolver(HetplanError):
-    """No engine accepts the form; `reasons` maps each engine to why it refused."""
+class SolverError(HetplanError):
+    """A program has no answer: no solver takes it, or one broke or lied."""
+
+
+class NoSolver(SolverError):
+    """No solver accepts the program; `reasons` maps each solver to why it refused."""
 
     exit_code = 2
 
@@ -84,8 +99,8 @@ class NoSolver(HetplanError):
         super().__init__(f"no solver for a {form} form ({listed}). `hetplan doctor` shows what is installed.")
 
 
-class SolverFailed(HetplanError):
-    """An engine crashed, or gave an answer that its own form refutes."""
+class SolverFailed(SolverError):
+    """A solver crashed, or gave an answer that its own program refutes."""
 
     def __init__(self, engine: str, detail: str) -> None:
         self.engine, self.detail = engine, detail
@@ -93,24 +108,36 @@ class SolverFailed(HetplanError):
 
 
 class PlanRejected(HetplanError):
-    """A plan broke its own promises when it was recomputed from the inputs."""
+    """A plan states what does not follow from its files; `findings` are the sentences of the verifier."""
 
     exit_code = 6
 
-    def __init__(self, violations: Sequence[str]) -> None:
-        self.violations = tuple(violations)
-        super().__init__("; ".join(self.violations))
+    def __init__(self, findings: Sequence[str]) -> None:
+        self.findings = tuple(findings)
+        super().__init__("; ".join(self.findings))
 
 
-class NoPlan(HetplanError):
-    """There is no plan to return; `exit_code` is 3 when none can exist, 5 when a limit ended the search."""
+class Infeasible(HetplanError):
+    """No plan meets all requirements: `conflict` are sentences, `repairs` are changes with which there is a plan."""
 
-    def __init__(self, why: str, *, exit_code: int = 3) -> None:
-        self.exit_code = exit_code
-        super().__init__(why)
+    exit_code = 3
+
+    def __init__(self, conflict: Sequence[str], repairs: Sequence[Any] = ()) -> None:
+        self.conflict, self.repairs = tuple(conflict), tuple(repairs)
+        super().__init__("; ".join([*self.conflict, *(repair.text for repair in self.repairs)]))
 
 
-class Cancelled(HetplanError):
-    """The caller's `cancel` was set while work was under way."""
+class Interrupted(HetplanError):
+    """The work ended before there was a result: the caller stopped it (exit 130), or a limit did (exit 5)."""
 
     exit_code = 130
+
+    def __init__(self, reason: str, *, exit_code: int = 130) -> None:
+        self.reason, self.exit_code = reason, exit_code
+        super().__init__(reason)
+
+
+class HostsError(HetplanError):
+    """The machines that run a plan could not be reached, or not be brought to what the plan says."""
+
+    exit_code = 7

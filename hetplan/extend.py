@@ -27,7 +27,7 @@ A problem as a formulation gets it, to try one by hand:
 >>> slo = {"format": "hetplan/slo/1.0", "limits": {"cost_per_hour": "2.5"}, "apps": {"rank": {
 ...     "runs": {"variants": ["m"]}, "latency": {"p99_ms": 50},
 ...     "demand": {"rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}}}}}
->>> inputs = hp.load_inputs(profile, slo)
+>>> inputs = hp.load(profile, slo)
 >>> pool = extend.pose(inputs, extend.choose(inputs, question="pool"))
 >>> rent_base_only(pool, extend.Asking([extend.solver("highs")])).rated.counts.tolist()
 [2]
@@ -36,7 +36,8 @@ A problem as a formulation gets it, to try one by hand:
 what it is for        names
 ====================  ==========================================================================================
 every problem         `Formulation` `Options` `Size`; `Ask` `Answer` `Limits` `Status`; `Draft` `Infeasible` `Reported`;
-                      `Inputs` `Request` `Application` `Tools`; `choose`, `pose` and `Asking` to try one by hand
+                      `Inputs` `Request` `Application` `Tools`; `choose`, `pose` and `Asking` to try one by hand;
+                      `certify` an answer; `plan_for` with tools of one's own; `load_profile`, `load_slo` alone
 a question            `read_request` reads SLO and state, `Request.choices` each way to run a model (`Choice`). A
                       `Builder` makes a program (`Milp`) of variables and rows; `rent` adds machines, money and limits
                       for an `Expression` of what it `Uses`. An `Elastic` row may give way; `explain_infeasible` says
@@ -72,7 +73,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hetplan.api.solve import choose, pose
+    from hetplan.api.solve import choose, plan_for, pose
     from hetplan.dispatch.pipelines import Host as PipelineHost
     from hetplan.dispatch.pipelines import most_accurate_first
     from hetplan.dispatch.replanning import Replanning
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
     from hetplan.planner.elastic import explain as explain_infeasible
     from hetplan.planner.forms.black_box import BlackBox, Measured, Past, Verdict
     from hetplan.planner.forms.catalog import Catalog
+    from hetplan.planner.forms.form import certify
     from hetplan.planner.forms.milp import Builder, Milp
     from hetplan.planner.forms.packing import Items, Packing
     from hetplan.planner.forms.program import Elastic
@@ -168,6 +170,7 @@ if TYPE_CHECKING:
     from hetplan.problems.variants.options import VariantsOptions
     from hetplan.problems.variants.wish import Snapshot
     from hetplan.profiles.inputs import Inputs
+    from hetplan.profiles.load_one import load_profile, load_slo
     from hetplan.profiles.plan import Claim, Plan, Promise, Route, SharesDispatch
     from hetplan.profiles.workers import Worker
     from hetplan.simulator.autoscale import OfflineWork, autoscale
@@ -301,6 +304,7 @@ __all__ = [
     "best_rated",
     "capacity_qps",
     "capacity_rooms",
+    "certify",
     "cheapest_enough",
     "choose",
     "climb_goals",
@@ -317,6 +321,8 @@ __all__ = [
     "get_variant",
     "kept_best",
     "list_affordable",
+    "load_profile",
+    "load_slo",
     "measuring",
     "missing_base",
     "most_accurate_first",
@@ -325,6 +331,7 @@ __all__ = [
     "nothing_served",
     "packing_form",
     "partly_served",
+    "plan_for",
     "plan_instances",
     "plan_rule",
     "plan_to_simulate",
@@ -348,7 +355,7 @@ __all__ = [
 ]
 
 _NAMES = {
-    "api.solve": "choose pose",
+    "api.solve": "choose plan_for pose",
     "dispatch.pipelines": "Host:PipelineHost most_accurate_first",
     "dispatch.replanning": "Replanning",
     "dispatch.variants": "Machine:VariantMachine OnMachine ProfiledVariant VariantQuery "
@@ -366,6 +373,7 @@ _NAMES = {
     "planner.elastic": "explain:explain_infeasible",
     "planner.forms.black_box": "BlackBox Measured Verdict Past",
     "planner.forms.catalog": "Catalog",
+    "planner.forms.form": "certify",
     "planner.forms.milp": "Builder Milp",
     "planner.forms.packing": "Items Packing",
     "planner.forms.program": "Elastic",
@@ -406,6 +414,7 @@ _NAMES = {
     "problems.variants.options": "VariantsOptions",
     "problems.variants.wish": "Snapshot",
     "profiles.inputs": "Inputs",
+    "profiles.load_one": "load_profile load_slo",
     "profiles.plan": "Claim Plan Promise Route SharesDispatch",
     "profiles.workers": "Worker",
     "simulator.autoscale": "OfflineWork autoscale",

@@ -499,14 +499,22 @@ def solve(
     """Plan a wish; `sizing` is "fluid", "formula", "simulation" or "long simulation"."""
     import hetplan as hp
 
+    named = "/".join(name for name in (problem or wish.problem, formulation) if name) or None
+    how = {"formulation": named, "options": {"size": SIZING[sizing], **(options or {})}, **more}
     try:
-        outcome = hp.solve(
-            wish.profile, wish.slo, state=wish.state, measured=wish.measured, question=problem or wish.problem,
-            formulation=formulation, options={"size": SIZING[sizing], **(options or {})}, **more,
-        )  # fmt: skip
-    except (hp.InputError, hp.NoSolver) as error:
+        if {"limits", "tools"} & how.keys():
+            from hetplan.api.solve import plan_for
+
+            outcome = plan_for(hp.load(*_files(wish)), **how)
+        else:
+            outcome = hp.solve(*_files(wish), **how)
+    except (hp.InputError, hp.SolverError) as error:
         raise Refused(str(error)) from error
     return _answer(outcome)
+
+
+def _files(wish: Files) -> tuple[Any, ...]:
+    return wish.profile, wish.slo, wish.state, wish.measured
 
 
 def has_plan(wish: Files, sizing: str = "simulation") -> bool:
@@ -514,7 +522,7 @@ def has_plan(wish: Files, sizing: str = "simulation") -> bool:
     import hetplan as hp
     from hetplan.api.solve import plan_for
 
-    inputs = hp.load_inputs(wish.profile, wish.slo, state=wish.state, measured=wish.measured)
+    inputs = hp.load(wish.profile, wish.slo, wish.state, wish.measured)
     outcome = plan_for(inputs, question=wish.problem, options={"size": SIZING[sizing]}, try_repairs=False)
     return outcome.exit_code in (EXIT["ok"], EXIT["gap"])
 
@@ -529,7 +537,7 @@ def verify(plan: Json, wish: Files, **more: Any) -> Judgement:
     """Check a plan against the files that it was made from."""
     import hetplan as hp
 
-    report = hp.verify(plan, wish.profile, wish.slo, state=wish.state, measured=wish.measured, **more)
+    report = hp.verify(plan, wish.profile, wish.slo, wish.state, wish.measured, **more)
     refuted = [f"{one.about}: {one.text}" for one in report.claims if one.refuted]
     tried = tuple((one.about, str(one.word), one.queries) for one in report.simulated)
     bounds = tuple(str(one.word) for one in report.claims)
@@ -560,9 +568,7 @@ def simulate(
         count = next(one["count"] for one in plan["workers"] if one["id"] == fails)
         more["failures"] = [Failure(0.0, fails, number) for number in range(count)]
     try:
-        report = hp.simulate(
-            plan, wish.profile, wish.slo, state=wish.state, measured=wish.measured, seeds=seeds, seed=seed, **more
-        )
+        report = hp.simulate(plan, wish.profile, wish.slo, wish.state, wish.measured, seeds=seeds, seed=seed, **more)
     except hp.InputError as error:
         raise Refused(str(error)) from error
     said = report.as_dict()
@@ -666,7 +672,7 @@ def checked(wish: Files) -> set[str]:
     import hetplan as hp
     from hetplan.profiles.lint import lint
 
-    inputs = hp.load_inputs(wish.profile, wish.slo, state=wish.state)
+    inputs = hp.load(wish.profile, wish.slo, wish.state)
     return {one[0] for one in (*inputs.warnings, *lint(inputs))}
 
 
@@ -720,7 +726,7 @@ def stopped(wish: Files, *, after: int, by: str = "limit", **how: Any) -> Stoppe
     """
     import threading
 
-    import hetplan as hp
+    from hetplan.planner.answer import Limits
 
     spent, begun = [0.0], {"simulations": 0, "programs": 0}
 
@@ -735,14 +741,14 @@ def stopped(wish: Files, *, after: int, by: str = "limit", **how: Any) -> Stoppe
     tools = _counted(wish, lambda: begins("simulations"))
     given: Json = {"seconds": float(after), "clock": lambda: spent[0]} if by == "limit" else {"cancel": AtTime()}
     told = lambda one: begins("programs") if one.what == "solve" else None  # noqa: E731
-    answer = solve(wish, limits=hp.Limits(**given), tools=tools, on_event=told, **how)
+    answer = solve(wish, limits=Limits(**given), tools=tools, on_event=told, **how)
     return Stopped(answer, begun["simulations"], begun["programs"])
 
 
 def spoken(wish: Files, *, unit_s: float = 10.0) -> tuple[list[tuple[float, str]], float]:
     """What long work says where it writes to a pipe, and when; and how long it took. Each unit of it takes so long."""
-    import hetplan as hp
     from hetplan.cli.pace import Lines
+    from hetplan.planner.answer import Limits
 
     now, said = [0.0], list[tuple[float, str]]()
     lines = Lines(lambda text: said.append((now[0], text)), lambda: now[0])
@@ -756,7 +762,7 @@ def spoken(wish: Files, *, unit_s: float = 10.0) -> tuple[list[tuple[float, str]
             unit()
         lines.show(event)
 
-    solve(wish, limits=hp.Limits(clock=lambda: now[0]), tools=_counted(wish, unit), on_event=told)
+    solve(wish, limits=Limits(clock=lambda: now[0]), tools=_counted(wish, unit), on_event=told)
     return said, now[0]
 
 
@@ -914,7 +920,7 @@ def record_of_solve(wish: Files, **more: Any) -> Json:
     """The summary as data where a wish is planned at fluid rates."""
     import hetplan as hp
 
-    outcome = hp.solve(wish.profile, wish.slo, question=wish.problem, options={"size": SIZING["fluid"]}, **more)
+    outcome = hp.solve(wish.profile, wish.slo, options={"size": SIZING["fluid"]}, **more, formulation=wish.problem)
     assert outcome.summary is not None
     return dict(json.loads(json.dumps(asdict(outcome.summary))))
 
@@ -1148,14 +1154,14 @@ def written_programs(wish: Files, kind: str, formulation: str) -> list[str]:
 
 def forged(plan: Json, change: Callable[[Json], None]) -> Json:
     """A copy of a plan with one thing changed and its digest renewed, as a forger would, who has no summary made."""
-    import hetplan as hp
     from hetplan.profiles.plan_file import plan_dict, with_digest
+    from hetplan.profiles.read_plan import read_plan
 
     changed = deepcopy(plan)
     change(changed)
     if changed.get("summary") == plan.get("summary"):
         changed.pop("summary", None)
-    return plan_dict(with_digest(hp.read_plan(changed, trust_digest=True)))
+    return plan_dict(with_digest(read_plan(changed, trust_digest=True)))
 
 
 def _scaled(row: Json, key: str, factor: float) -> None:
@@ -1388,7 +1394,7 @@ def made_for(plan: Json, wish: Files) -> Json:
     """The plan as a forger hands it in who says that it was made from other files."""
     import hetplan as hp
 
-    inputs = hp.load_inputs(wish.profile, wish.slo, state=wish.state, measured=wish.measured)
+    inputs = hp.load(wish.profile, wish.slo, wish.state, wish.measured)
 
     def rename(document: Json) -> None:
         document["inputs"] = {key: inputs.digests.get(key, old) for key, old in document["inputs"].items()}
@@ -1726,11 +1732,10 @@ def vary(wish: Files, folder: Path, what: str, ends: str) -> Ran:
 def robust(wish: Files, *, demand: float = 0.0, latency: float = 0.0) -> Robust | None:
     """The machines that hold while numbers are off by these parts; None where there are none."""
     import hetplan as hp
-    from hetplan.studies.robust import Box
+    from hetplan.studies.robust import Box, robust_for
 
-    box = hp.robust(
-        wish.profile, wish.slo, measured=wish.measured, box=Box(demand=demand, latency=latency), numbers=()
-    ).box
+    inputs = hp.load(wish.profile, wish.slo, wish.measured)
+    box = robust_for(inputs, box=Box(demand=demand, latency=latency), numbers=()).box
     return None if box is None else Robust(box.value, box.fleet, box.confirmed)
 
 
@@ -1749,8 +1754,10 @@ def simulated_violation(plan: Json, wish: Files, factor: float) -> str:
     rates = (
         {name: factor * one["demand"]["rate_qps"] for name, one in wish.slo["apps"].items()} if factor != 1.0 else None
     )
-    found: str = planner(wish.profile).violation(plan, wish.slo, demand=rates)
-    return found
+    from hetplan.api.planner import violation_of
+    from hetplan.profiles.read_plan import read_plan
+
+    return violation_of(read_plan(plan), planner(wish.profile, wish.slo).inputs(rates))
 
 
 def compared_ways(plan: Json, wish: Files, folder: Path, ways: str) -> tuple[float, Ran]:

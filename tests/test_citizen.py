@@ -19,7 +19,8 @@ import pytest
 from cases.in_processes import FAULT, PLANNED, plan_in_another_process, raise_it
 
 import hetplan as hp
-from hetplan.planner.answer import Status, Stop
+from hetplan.errors import NoSolver, SolverFailed
+from hetplan.profiles.load_one import load_state
 from hetplan.solvers.running import unprinted
 
 POOL = Path(__file__).resolve().parents[1] / "examples" / "pool"
@@ -40,6 +41,7 @@ def error_classes() -> list[type[hp.HetplanError]]:
 
 
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "Infeasible": (["too dear"],),
     "InputError": ([FAULT, FAULT],),
     "NoSolver": ("milp", {"highs": "not installed"}),
     "PlanRejected": (["cost: 3 is above 2"],),
@@ -71,47 +73,43 @@ def test_errors_survive_pickling_and_copying(kind: type[hp.HetplanError]) -> Non
 
 
 def test_an_exit_code_of_its_own_is_kept() -> None:
-    assert pickle.loads(pickle.dumps(hp.NoPlan("time is up", exit_code=5))).exit_code == 5
+    assert pickle.loads(pickle.dumps(hp.Interrupted("time is up", exit_code=5))).exit_code == 5
 
 
 @pytest.mark.slow
 def test_errors_and_planners_cross_a_process_pool() -> None:
-    planner = hp.Planner(FILES[0])
-    here = plan_in_another_process(planner, FILES[1])
+    planner = hp.Planner(*FILES, options=PLANNED)
+    here = plan_in_another_process(planner)
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for number, kind in enumerate((hp.NoSolver, hp.SolverFailed, hp.InputError)):
+        for number, kind in enumerate((NoSolver, SolverFailed, hp.InputError)):
             error = pool.submit(raise_it, number).exception(timeout=60)
             assert type(error) is kind
             if isinstance(error, hp.InputError):
                 assert error.faults == (FAULT,)
-        assert pool.submit(plan_in_another_process, planner, FILES[1]).result(timeout=60) == here
+        assert pool.submit(plan_in_another_process, planner).result(timeout=60) == here
 
 
 def test_an_error_in_a_pool_of_processes_arrives_and_does_not_hang_it() -> None:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        for number, kind in enumerate((hp.NoSolver, hp.SolverFailed, hp.InputError)):
+        for number, kind in enumerate((NoSolver, SolverFailed, hp.InputError)):
             with pytest.raises(kind):
                 pool.apply_async(raise_it, (number,)).get(timeout=60)
 
 
 def examples() -> dict[str, Any]:
     """One value of every public class."""
-    inputs = hp.load_inputs(*FILES)
+    inputs = hp.load(*FILES)
     outcome = hp.solve(*FILES, options=PLANNED)
     return {
-        "Answer": hp.Answer(status=Status.OPTIMAL, stop=Stop.FINISHED, value=1.0),
         "Event": hp.Event("solved", value=1.0),
-        "Fault": FAULT,
         "Inputs": inputs,
-        "Limits": hp.Limits(seconds=3.0),
         "Outcome": outcome,
         "Plan": outcome.require(),
-        "Planner": hp.Planner(FILES[0]),
+        "Planner": hp.Planner(*FILES),
         "Profile": inputs.profile,
         "Repair": hp.Repair("slo.limits.cost_per_hour", "raise", 1.0, 3.0, "USD", "raise it to 3"),
         "Slo": inputs.slo,
-        "State": hp.load_state({"format": "hetplan/state/1.0"}),
-        "Tools": hp.Tools(),
+        "State": load_state({"format": "hetplan/state/1.0"}),
     }
 
 

@@ -48,18 +48,18 @@ def test_every_repair_repairs(question: str, size: str | None, least: float) -> 
         if (question, size) == ("policy", "planned"):
             options = {**options, "queue_max": 8, "batching": "max"}
         try:
-            outcome = hp.solve(profile, slo, state=state, question=question, options=options)
+            outcome = hp.solve(profile, slo, state, options=options, formulation=question)
         except InputError:
             continue
         if outcome.exit_code == 0:
             continue
         seen["infeasible"] += 1
-        given = documents(hp.load_inputs(profile, slo, state=state), options)
+        given = documents(hp.load(profile, slo, state), options)
         for repair in outcome.repairs:
             assert repair.edits, f"{question} {seed}: {repair.text} was not tried"
             changed = edited(given, repair.edits)
             again = hp.solve(
-                changed["profile"], changed["slo"], state=state, question=question, options=changed["options"]
+                changed["profile"], changed["slo"], state, options=changed["options"], formulation=question
             )
             assert again.exit_code == 0, f"{question} {seed}: {repair.text}"
         seen["repaired"] += bool(outcome.repairs)
@@ -76,7 +76,7 @@ def too_fast_and_too_cheap() -> tuple[dict[str, Any], dict[str, Any]]:
 def test_each_trial_is_an_event_and_no_other_begins_once_the_work_is_cancelled() -> None:
     profile, slo, _, options = asked("pipeline", 2)
     heard: list[hp.Event] = []
-    whole = hp.solve(profile, slo, question="pipeline", options=options, on_event=heard.append)
+    whole = hp.solve(profile, slo, options=options, on_event=heard.append, formulation="pipeline")
     trials = [event.detail for event in heard if event.what == "repairs"]
     assert trials[0] == "trial 1 of at most 40 of what may help: lower slo.apps.x.quality.min from 0.753 to 0.518"
     assert len(trials) > 2
@@ -89,9 +89,7 @@ def test_each_trial_is_an_event_and_no_other_begins_once_the_work_is_cancelled()
         if event.what == "repairs":
             cancel.set()
 
-    stopped = hp.solve(
-        profile, slo, question="pipeline", options=options, on_event=hear, limits=hp.Limits(cancel=cancel)
-    )
+    stopped = hp.solve(profile, slo, options=options, on_event=hear, cancel=cancel, formulation="pipeline")
     assert sum(event.what == "repairs" for event in heard) == 1
     assert stopped.exit_code == whole.exit_code == 3
     assert stopped.repairs
@@ -128,7 +126,7 @@ def test_a_number_that_is_said_again_and_again_is_moved_on_by_more(kept: float, 
         plan = asked[-1] if asked[-1] <= kept else None
         return SimpleNamespace(plan=plan, exit_code=0 if plan else 3, repairs=(lower(0.99 * asked[-1]),), warnings=())
 
-    (repair,) = Trials(hp.load_inputs(profile, slo), {}, again).kept([lower(700.0)])
+    (repair,) = Trials(hp.load(profile, slo), {}, again).kept([lower(700.0)])
     assert isinstance(repair.to, float)
     assert isinstance(repair.fails_at, float)
     assert kept - 0.05 * (1000 - repair.to) <= repair.to <= kept < repair.fails_at
@@ -150,7 +148,7 @@ def test_a_budget_whose_plans_are_late_in_play_goes_up_until_one_is_not(kept: fl
 
     edits = (Edit("slo", ("limits", "cost_per_hour"), "0.9"),)
     money = Repair("slo.limits.cost_per_hour", "raise", 0.3, 0.9, "USD", "more", edits)
-    (repair,) = Trials(hp.load_inputs(profile, slo), {}, again).kept([money])
+    (repair,) = Trials(hp.load(profile, slo), {}, again).kept([money])
     assert kept <= float(repair.edits[0].value) <= kept + 0.05 * (kept - 0.6) + 0.005 * kept
     assert len(asked) <= 10
 
@@ -159,7 +157,7 @@ def test_what_a_file_does_not_state_is_lowered_where_its_repair_says_so() -> Non
     """It said "raise survive.keep to 0.8", where 1 was meant."""
     profile, slo = too_fast_and_too_cheap()
     repair = Repair("slo.limits.survive.keep", "lower", 0.2, 0.8, "", "")
-    inputs = hp.load_inputs(profile, slo)
+    inputs = hp.load(profile, slo)
     kept: Any = SimpleNamespace(plan="one", exit_code=0, warnings=())
     (said,) = Trials(inputs, {}, lambda *_: kept).kept([repair])
     assert said.text.startswith("lower slo.limits.survive.keep to 0.")
@@ -240,5 +238,5 @@ def test_a_total_of_resources_is_raised_by_what_machines_provide(least: float, t
         return SimpleNamespace(plan=done or None, exit_code=0 if done else 3, repairs=(), warnings=())
 
     repair = Repair("slo.limits.resources.gpu", "raise", 3.0, 5.0, "", "more")
-    (said,) = Trials(hp.load_inputs(profile, slo), {}, again).kept([repair])
+    (said,) = Trials(hp.load(profile, slo), {}, again).kept([repair])
     assert (said.to, said.fails_at) == (to, fails), said.text

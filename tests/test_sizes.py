@@ -56,8 +56,8 @@ QUICK: dict[str, Json] = {
 def solved(question: str, size: str) -> tuple[hp.Outcome, hp.Report]:
     profile, slo, measured = files(question)
     options = {"size": size, **QUICK.get(question, {})}
-    outcome = hp.solve(profile, slo, measured=measured, question=question, options=options)
-    return outcome, hp.verify(outcome.require(), profile, slo, measured=measured)
+    outcome = hp.solve(profile, slo, measured, options=options, formulation=question)
+    return outcome, hp.verify(outcome.require(), profile, slo, measured)
 
 
 def said(document: Any) -> Iterator[tuple[str, str]]:
@@ -114,7 +114,7 @@ def test_a_plan_with_the_word_of_another_size_does_not_verify() -> None:
     plan = solved("compound", "planned")[0].require()
     renamed = plan.method.model_copy(update={"options": {**plan.method.options, "size": "auto"}})
     profile, slo, measured = files("compound")
-    report = hp.verify(with_digest(plan.model_copy(update={"method": renamed})), profile, slo, measured=measured)
+    report = hp.verify(with_digest(plan.model_copy(update={"method": renamed})), profile, slo, measured)
     assert report.violations
 
 
@@ -130,7 +130,7 @@ def test_compound_plans_are_dearer_the_more_room_they_leave() -> None:
 def test_streams_of_compound_wait_for_nobody_so_each_size_is_the_same_plan() -> None:
     profile, slo, measured = (read(f"compound/{name}.json") for name in ("profile", "slo", "measured"))
     plans = [
-        hp.solve(profile, slo, measured=measured, options={"size": size}).require()
+        hp.solve(profile, slo, measured, options={"size": size}).require()
         for size in ("planned", "estimated", "simulated", "auto")
     ]
     assert all(one.workers == plans[0].workers and one.promises == plans[0].promises for one in plans)

@@ -28,6 +28,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "papers")]
 
 import hetplan as hp
 from hetplan.errors import HetplanError
+from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.forms.write_milp import write_mps
@@ -58,10 +59,8 @@ def files_of(instance: Json) -> Json:
 
 def asked(instance: Json, **how: Any) -> hp.Outcome:
     files = files_of(instance)
-    given = {"question": instance["question"], "options": instance["options"], "state": files.get("state")}
-    if instance.get("formulation"):
-        given["formulation"] = instance["formulation"]
-    return hp.solve(files["profile"], files["slo"], **{**given, **how})
+    named = "/".join(filter(None, [instance["question"], instance.get("formulation")]))
+    return hp.solve(*files.values(), formulation=named, options=instance["options"], **how)
 
 
 def found_of(outcome: hp.Outcome) -> Json:
@@ -131,7 +130,7 @@ def programs(instance: Json) -> list[Milp]:
     formulation = instance.get("formulation") or instance.get("exported_by")
     options = instance["options"] if not instance.get("exported_by") else {}
     choice = choose(inputs, question=instance["question"], formulation=formulation, options=options)
-    listening = _Listening(Engines(), hp.Limits(seconds=20.0))
+    listening = _Listening(Engines(), Limits(seconds=20.0))
     listening.forms = []
     with suppress(HetplanError):
         pose(inputs, choice, tools=tools_of(choice.problem.question)).decide(listening)
@@ -191,7 +190,7 @@ def beside() -> int:
             key = (instance["question"], engine)
             begun = time.process_time()
             try:
-                now = found_of(asked(instance, solver=engine or None, limits=hp.Limits(seconds=20.0)))
+                now = found_of(asked(instance, solver=engine or None, time_limit=20.0))
             except HetplanError:
                 continue
             took = time.process_time() - begun

@@ -68,7 +68,7 @@ def planned(files: tuple[Json, Json]) -> Json:
     """Status, objective (with its sense) and CPU seconds of the plan at fluid rates."""
     begun = time.process_time()
     try:
-        found = hp.solve(*files, options={"size": "planned"}, limits=hp.Limits(seconds=LIMIT_S))
+        found = hp.solve(*files, options={"size": "planned"}, time_limit=LIMIT_S)
     except hp.InputError as error:
         return {"status": "refused", "why": str(error)[:120]}
     row: Json = {"status": str(found.status), "cpu_s": round(time.process_time() - begun, 3)}

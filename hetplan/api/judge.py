@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hetplan.api.solve import ANEW_S, Source, verified
 from hetplan.planner.answer import Limits
 from hetplan.planner.terms import OnEvent, logged
-from hetplan.profiles.load import load_inputs
+from hetplan.profiles.given_files import GivenFile, sort_files
+from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_plan import read_plan
-from hetplan.profiles.slo import Slo
-from hetplan.profiles.state import State
 
 if TYPE_CHECKING:
     from hetplan.simulator.report import SimulationReport
+    from hetplan.simulator.simulate import Failure
     from hetplan.verifier.check import Report
 
 __all__ = ["simulate", "verify"]
@@ -25,11 +24,7 @@ __all__ = ["simulate", "verify"]
 
 def verify(
     plan: Source | Plan,
-    profile: Source | Profile | Sequence[Source | Profile],
-    slo: Source | Slo,
-    *,
-    state: Source | State | None = None,
-    measured: Source | None = None,
+    *files: GivenFile | Inputs | None,
     prove: bool | None = None,
     solver: str | None = None,
     simulate: bool = True,
@@ -38,14 +33,19 @@ def verify(
 ) -> Report:
     """Recompute everything a plan promises from the inputs, with code that never saw how it was made.
 
-    What a plan promises by simulation is played again, with seeds of its own; `simulate=False` leaves that out, and the
-    report says so. A plan that is wrong without it is not played. Bounds are proved again by the planner's programs:
-    that is no code of the verifier's own. `prove` solves the program of every bound anew that the plan's own proof does
-    not show (with a `solver` that is named, of every bound). None does so where a bound is called certified; False
-    never does.
+    `files` are those that the plan was made from. What a plan promises by simulation is simulated again, with fresh
+    seeds; `simulate=False` leaves that out, and the report says so. A plan that is wrong without it is not simulated.
+    Bounds are proved again by the planner's programs: that is no code of the verifier's own. `prove` solves the program
+    of every bound anew that the plan's own proof does not show (with a `solver` that is named, of every bound). None
+    does so where a bound is called certified; False never does.
+
+    >>> import hetplan as hp
+    >>> files = "examples/pool/profile.json", "examples/pool/slo.json"
+    >>> hp.verify(hp.solve(*files, options={"size": "planned"}).require(), *files).ok
+    True
     """
-    checked = read_plan(plan, trust_digest=True)
-    inputs = load_inputs(profile, slo, state=state, measured=measured)
+    named = sort_files((plan, *files), "verify", plans=(1, 1), in_python=True)
+    checked, inputs = read_plan(named.plan, trust_digest=True), named.inputs
     limits = Limits(seconds=ANEW_S, cancel=cancel)
     report = verified(checked, inputs, prove=prove, solver=solver, limits=limits, on_event=on_event)
     if report.ok:
@@ -57,16 +57,37 @@ def verify(
 
 def simulate(
     plan: Source | Plan,
-    profile: Source | Profile | Sequence[Source | Profile],
-    slo: Source | Slo,
-    *,
-    state: Source | State | None = None,
-    measured: Source | None = None,
-    **how: Any,
+    *files: GivenFile | Inputs | None,
+    seeds: int = 5,
+    seed: int = 0,
+    duration_s: float | None = None,
+    arrivals: str | Mapping[str, Any] | None = None,
+    trace: Any = None,
+    failures: Sequence[Failure] = (),
+    jobs: int = 1,
+    on_event: OnEvent | None = None,
+    cancel: threading.Event | None = None,
+    **rare: Any,
 ) -> SimulationReport:
-    """Run a plan under its demand before any host does; `how` is `hetplan.simulator.simulate.simulate`'s."""
+    """Run a plan under its demand before any machine does: `seeds` runs, each of `duration_s` seconds.
+
+    `arrivals` replaces the process by which queries come, `trace` the queries (seconds from 0). `rare` settings are
+    those of `hetplan.simulator.simulate.simulate`.
+
+    >>> import hetplan as hp
+    >>> files = "examples/pool/profile.json", "examples/pool/slo.json"
+    >>> plan = hp.solve(*files, options={"size": "planned"}).require()
+    >>> hp.simulate(plan, *files, seeds=1, duration_s=2.0).duration_s
+    2.0
+    """
     from hetplan.simulator.simulate import simulate as play
 
-    tried = read_plan(plan, trust_digest=True)
-    how["on_event"] = logged(how.get("on_event"))
-    return play(tried, load_inputs(profile, slo, state=state, measured=measured), **how)
+    named = sort_files((plan, *files), "simulate", plans=(1, 1), in_python=True)
+    if jobs > 1:
+        from hetplan.planner.spread import Spread
+
+        rare["spread"] = Spread(jobs)
+    return play(
+        read_plan(named.plan, trust_digest=True), named.inputs, seeds=seeds, seed=seed, duration_s=duration_s,
+        arrivals=arrivals, trace=trace, failures=failures, on_event=logged(on_event), cancel=cancel, **rare,
+    )  # fmt: skip

@@ -1,219 +1,240 @@
-"""`Planner`: a profile parsed once, for loops that plan every few seconds.
+"""`Planner`: files read once, for schedulers that plan every few seconds, from several threads or from asyncio.
 
 >>> import hetplan as hp
->>> planner = hp.Planner("examples/pool/profile.json")
->>> planner.plan("examples/pool/slo.json").status
-'best-of-measured'
+>>> planner = hp.Planner("examples/pool/profile.json", "examples/pool/slo.json", options={"size": "planned"})
+>>> planner.plan().require() == planner.last
+True
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from hetplan.api.solve import Choice, Source, choose, options_of, plan_for, pose
-from hetplan.errors import HetplanError, InputError
+from hetplan.api.solve import Source, plan_for
+from hetplan.errors import InputError, Interrupted
 from hetplan.planner.answer import Limits
-from hetplan.planner.contract import Event, OnEvent
 from hetplan.planner.outcome import Outcome
+from hetplan.planner.status import Exit
+from hetplan.planner.terms import OnEvent
+from hetplan.profiles.given_files import GivenFile
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import Loaded, load_inputs
 from hetplan.profiles.load_one import read_profile
-from hetplan.profiles.plan import Notice, Plan
+from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile
-from hetplan.profiles.read_plan import read_plan
 from hetplan.profiles.slo import Demand, Slo
-from hetplan.profiles.state import State
 
-__all__ = ["Confirmed", "Planner", "unplayed_size"]
+__all__ = ["Planner", "lead_and_limits_of", "violation_of", "with_rates"]
 
-UNPLAYED = {"size": "planned"}
-"""The size by which nothing is simulated."""
-
-
-@dataclass(frozen=True)
-class Confirmed(Event):
-    """The plan that was asked for with `at_once` is there, played like any other; or why none came of it (`detail`)."""
-
-    outcome: Outcome | None = None
+USABLE = (Exit.OK, Exit.GAP_NOT_REACHED, Exit.LIMIT, Exit.INTERRUPTED)
+"""How an outcome ends whose plan may be applied."""
 
 
-@dataclass
 class Planner:
-    """A profile parsed once, for loops that plan every few seconds.
+    """Files read once, for loops that plan every few seconds; safe from several threads.
 
-    `plan` is `solve` with the profile already read; `start` (a previous plan) is a warm start, `cancel` stops the work
-    at the next chance and returns the best plan so far. With `at_once` a plan comes back that was not played, and says
-    so (`W-unconfirmed`); the one that `plan` returns without is worked out meanwhile, and handed to `on_event` as
-    `Confirmed`, from a thread of its own.
+    `plan` is `solve` for other rates. `deadline_s` are the seconds that one plan may take: then, or once `cancel` is
+    set, the best plan so far comes back, or an outcome without a plan that says why. Where there are not machines
+    enough for the rates, the outcome is infeasible, and `last` is still the last plan that there was.
     """
 
-    profile: Source | Profile | Sequence[Source | Profile]
-    limits: Limits = field(default_factory=Limits)
-    solver: str | None = None
-    _read: Loaded[Profile] | None = field(default=None, init=False, repr=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+    def __init__(
+        self,
+        profile: GivenFile | Sequence[GivenFile],
+        slo: GivenFile,
+        *,
+        formulation: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        solver: str | None = None,
+        deadline_s: float | None = None,
+    ) -> None:
+        Limits(seconds=deadline_s)
+        several = isinstance(profile, Sequence) and not isinstance(profile, str | bytes)
+        sources: Any = profile if several else (profile,)
+        self._sources: tuple[Any, ...] = tuple(sources)
+        self._slo = slo
+        self._how: dict[str, Any] = {"formulation": formulation, "options": options, "solver": solver}
+        self._deadline_s = deadline_s
+        self._read: Loaded[Profile] | None = None
+        self._last: Plan | None = None
+        self._begun = self._newest = 0
+        self._is_closed = False
+        self._at_hand()
 
-    def __post_init__(self) -> None:
-        """Refuse what is no limit: an SLO is handed to `plan`."""
-        if not isinstance(self.limits, Limits):
-            raise InputError.one(
-                path="limits", value=type(self.limits).__name__, why="a Planner is made of profiles and of hp.Limits",
-                remedy="Hand the SLO to its plan: hp.Planner(profile).plan(slo).",
-            )  # fmt: skip
+    def _at_hand(self) -> None:
+        """What belongs to this process, and is left out of a copy."""
+        self._lock = threading.Lock()
+        self._running: set[threading.Event] = set()
+        self._threads: ThreadPoolExecutor | None = None
+
+    @property
+    def last(self) -> Plan | None:
+        """The newest plan that may be applied; None before there is one."""
+        return self._last
 
     def plan(
         self,
-        slo: Source | Slo,
+        rates: Mapping[str, float] | None = None,
         *,
-        state: Source | State | None = None,
-        measured: Source | None = None,
-        demand: Mapping[str, float] | None = None,
+        state: GivenFile | None = None,
         start: Source | Plan | None = None,
+        deadline_s: float | None = None,
         cancel: threading.Event | None = None,
         on_event: OnEvent | None = None,
-        at_once: bool = False,
-        **choices: Any,
     ) -> Outcome:
-        """One plan. `demand` replaces each named application's rate (queries per second); `choices` are `solve`'s."""
-        inputs = self._inputs(slo, demand, state=state, measured=measured)
-        limits = choices.pop("limits", None) or self.limits
-        how = {
-            "start": start,
-            "solver": choices.pop("solver", None) or self.solver,
-            "limits": replace(limits, cancel=cancel or limits.cancel),
-            "on_event": on_event,
-            **choices,
-        }
-        return _at_once(inputs, how) if at_once else plan_for(inputs, **how)
+        """A plan for these rates (application -> queries per second; others as in the SLO), from what runs (`state`).
 
-    def violation(
+        `start` is a plan to begin the search from.
+        """
+        return self._plan(
+            rates, state, start, deadline_s=deadline_s, cancel=cancel or threading.Event(), on_event=on_event
+        )
+
+    async def aplan(
         self,
-        plan: Source | Plan,
-        slo: Source | Slo,
+        rates: Mapping[str, float] | None = None,
         *,
-        demand: Mapping[str, float] | None = None,
-        cancel: threading.Event | None = None,
-    ) -> str:
-        """How a plan violates the SLO in a quick simulation; empty where it meets it."""
-        from hetplan.planner.promised import Verdict
-        from hetplan.problems.simulated import QUERIES, play_length_s
-        from hetplan.simulator.simulate import demands_of, simulate
-
-        plan, inputs = read_plan(plan), self._inputs(slo, demand)
+        state: GivenFile | None = None,
+        start: Source | Plan | None = None,
+        deadline_s: float | None = None,
+        on_event: OnEvent | None = None,
+    ) -> Outcome:
+        """`plan`, while other tasks go on; cancelling the task that awaits it ends the work."""
+        cancel = threading.Event()
+        with self._lock:
+            self._refuse_closed()
+            self._threads = self._threads or ThreadPoolExecutor(thread_name_prefix="hetplan-plan")
+            work: Future[Outcome] = self._threads.submit(
+                self._plan, rates, state, start, deadline_s=deadline_s, cancel=cancel, on_event=on_event
+            )
         try:
-            batches = [one for one in demands_of(plan, inputs) if one.text is None]
-            rates = {one.app: one.rate_qps for one in batches if one.rate_qps > 0}
-            length_s = play_length_s(inputs, rates, QUERIES) if rates else None
-            report = simulate(plan, inputs, duration_s=length_s, cancel=cancel)
-        except InputError as error:
-            return f"it cannot be simulated: {str(error).splitlines()[0]}"
-        if report.broken:
-            return f"in simulation {report.broken[0]}"
-        judged = (one for one in report.lines if one.by == "slo" and one.verdict is not Verdict.NOT_SIMULATED)
-        return "" if any(judged) else "no limit of the SLO could be simulated"
+            return await asyncio.wrap_future(work)
+        finally:
+            cancel.set()
 
-    def lead_and_limits(self, plan: Plan, slo: Source | Slo) -> dict[str, Any]:
-        """How long a plan's machines take to start, and its queries where limits are just kept (`Replanning.runs`)."""
-        from hetplan.serving.planned_system import planned_systems
-        from hetplan.simulator.following import lead_and_limits
-        from hetplan.simulator.simulate import demands_of
+    def close(self) -> None:
+        """End what is under way, and wait for its end; a closed planner plans no more."""
+        with self._lock:
+            self._is_closed = True
+            threads, self._threads = self._threads, None
+            for cancel in self._running:
+                cancel.set()
+        if threads is not None:
+            threads.shutdown(wait=True)
 
-        inputs = self._inputs(slo, None)
-        try:
-            return lead_and_limits(planned_systems(plan, inputs)[0].system, demands_of(plan, inputs))
-        except InputError:
-            # Queries that come as streams, or candidates that say no times: nothing is known to wait for.
-            return {"lead_s": 0.0, "limits_s": {}}
-
-    def _inputs(self, slo: Source | Slo, demand: Mapping[str, float] | None, **files: Any) -> Inputs:
-        """The files, with these rates in place of those of the SLO."""
+    def inputs(self, rates: Mapping[str, float] | None = None, **files: Any) -> Inputs:
+        """What the files say, with these rates in place of those of the SLO; `files` are state and measurements."""
         profile = self.loaded
-        inputs = load_inputs(profile, slo, **files)
-        if not demand:
+        inputs = load_inputs(profile, self._slo, **files)
+        if not rates:
             return inputs
         # The file's traces are beside the file.
-        folder = Path(slo).parent if isinstance(slo, str | Path) else None
-        return load_inputs(profile, _with_demand(inputs.slo, demand), folder=folder, **files)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickled and copied without its lock, which belongs to this process."""
-        return {name: value for name, value in vars(self).items() if name != "_lock"}
-
-    def __setstate__(self, held: Mapping[str, Any]) -> None:
-        self.__dict__.update(held, _lock=threading.Lock())
+        folder = Path(self._slo).parent if isinstance(self._slo, str | Path) else None
+        return load_inputs(profile, with_rates(inputs.slo, rates), folder=folder, **files)
 
     @property
     def loaded(self) -> Loaded[Profile]:
         """The profile, read once."""
         with self._lock:
             if self._read is None:
-                several = isinstance(self.profile, Sequence) and not isinstance(self.profile, str)
-                sources: Sequence[Any] = self.profile if several else [self.profile]  # type: ignore[assignment]
-                self._read = read_profile(*sources)
+                self._read = read_profile(*self._sources)
             return self._read
 
-
-def unplayed_size(choice: Choice, inputs: Inputs) -> dict[str, str]:
-    """The option by which a question plans without simulation; none where it has no size, or another was asked for.
-
-    Nor where these files are refused such a size.
-    """
-    fields = choice.options.__class__.model_fields
-    if "size" not in fields or "size" in choice.options.model_fields_set:
-        return {}
-    try:
-        options_of(choice.way, UNPLAYED)
-        pose(inputs, replace(choice, options=choice.options.model_copy(update=UNPLAYED)))
-    except InputError as error:
-        if any(fault.file == "options" for fault in error.faults):
-            return {}
-    return UNPLAYED
-
-
-def _at_once(inputs: Inputs, how: Mapping[str, Any]) -> Outcome:
-    """The plan that is not played, now; the other is begun when this one is done."""
-    heard = how["on_event"]
-    if heard is None:
-        raise InputError.one(
-            path="at_once", why="nobody hears of the confirmed plan", remedy="Hand in on_event, or leave at_once out."
-        )
-    named = {name: how.get(name) for name in ("question", "formulation", "options")}
-    quick = unplayed_size(choose(inputs, **named), inputs)
-    if not quick:
-        return plan_for(inputs, **how)
-    outcome = plan_for(inputs, **{**how, "options": {**(named["options"] or {}), **quick}})
-
-    def confirm() -> None:
+    def _plan(
+        self,
+        rates: Mapping[str, float] | None,
+        state: GivenFile | None,
+        start: Source | Plan | None,
+        *,
+        deadline_s: float | None,
+        cancel: threading.Event,
+        on_event: OnEvent | None,
+    ) -> Outcome:
+        limits = Limits(seconds=self._deadline_s if deadline_s is None else deadline_s, cancel=cancel)
+        with self._lock:
+            self._refuse_closed()
+            self._begun += 1
+            number = self._begun
+            self._running.add(cancel)
         try:
-            confirmed = plan_for(inputs, **how)
-        except HetplanError as fault:
-            heard(Confirmed("confirmed", detail=str(fault)))
-        else:
-            heard(Confirmed("confirmed", detail=confirmed.status, outcome=confirmed))
+            inputs = self.inputs(rates, state=state)
+            outcome = plan_for(inputs, start=start, limits=limits, on_event=on_event, **self._how)
+        finally:
+            with self._lock:
+                self._running.discard(cancel)
+        if outcome.plan is not None and outcome.exit_code in USABLE:
+            with self._lock:
+                # Of two that are made at once the one that was asked for last counts.
+                if number > self._newest:
+                    self._newest, self._last = number, outcome.plan
+        return outcome
 
-    threading.Thread(target=confirm, name="hetplan-confirm", daemon=True).start()
-    text = f"size {quick['size']}: not played yet; the confirmed plan comes by on_event"
-    return replace(outcome, warnings=(*outcome.warnings, Notice(code="W-unconfirmed", at="promises", text=text)))
+    def _refuse_closed(self) -> None:
+        if self._is_closed:
+            raise Interrupted("the planner is closed")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled and copied without what belongs to this process."""
+        return {name: value for name, value in vars(self).items() if name not in ("_lock", "_running", "_threads")}
+
+    def __setstate__(self, held: Mapping[str, Any]) -> None:
+        self.__dict__.update(held)
+        self._at_hand()
 
 
-def _with_demand(slo: Slo, demand: Mapping[str, float]) -> Slo:
-    unknown = sorted(set(demand) - set(slo.apps))
+def violation_of(plan: Plan, inputs: Inputs, cancel: threading.Event | None = None) -> str:
+    """How a plan violates the SLO in a quick simulation; empty where it meets it."""
+    from hetplan.planner.promised import Verdict
+    from hetplan.problems.simulated import QUERIES, play_length_s
+    from hetplan.simulator.simulate import demands_of, simulate
+
+    try:
+        batches = [one for one in demands_of(plan, inputs) if one.text is None]
+        rates = {one.app: one.rate_qps for one in batches if one.rate_qps > 0}
+        length_s = play_length_s(inputs, rates, QUERIES) if rates else None
+        report = simulate(plan, inputs, duration_s=length_s, cancel=cancel)
+    except InputError as error:
+        return f"it cannot be simulated: {str(error).splitlines()[0]}"
+    if report.broken:
+        return f"in simulation {report.broken[0]}"
+    judged = (one for one in report.lines if one.by == "slo" and one.verdict is not Verdict.NOT_SIMULATED)
+    return "" if any(judged) else "no limit of the SLO could be simulated"
+
+
+def lead_and_limits_of(plan: Plan, inputs: Inputs) -> dict[str, Any]:
+    """How long a plan's machines take to start, and its queries where limits are just kept (`Replanning.runs`)."""
+    from hetplan.serving.planned_system import planned_systems
+    from hetplan.simulator.following import lead_and_limits
+    from hetplan.simulator.simulate import demands_of
+
+    try:
+        return lead_and_limits(planned_systems(plan, inputs)[0].system, demands_of(plan, inputs))
+    except InputError:
+        # Queries that come as streams, or candidates that say no times: nothing is known to wait for.
+        return {"lead_s": 0.0, "limits_s": {}}
+
+
+def with_rates(slo: Slo, rates: Mapping[str, float]) -> Slo:
+    """The SLO with the rates of these applications, in queries per second."""
+    unknown = sorted(map(str, set(rates) - set(slo.apps)))
     if unknown:
         raise InputError.one(
-            path="demand",
+            path="rates",
             value=", ".join(unknown),
             why="there is no such application in the SLO",
             remedy=f"Choose among {', '.join(slo.apps)}.",
         )
     apps = dict(slo.apps)
-    for name, rate in demand.items():
-        if not rate >= 0 or rate == float("inf"):
+    for name, rate in rates.items():
+        is_number = isinstance(rate, int | float) and not isinstance(rate, bool)
+        if not is_number or not 0 <= rate < float("inf"):
             raise InputError.one(
-                path=f"demand.{name}",
+                path=f"rates.{name}",
                 value=rate,
                 why="a rate is a finite number of queries per second, not negative",
                 remedy="Give the rate that is asked for now.",

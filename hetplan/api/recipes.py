@@ -13,9 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hetplan import registry
-from hetplan.api.planner import Planner
-from hetplan.api.solve import options_again
+from hetplan.api.planner import with_rates
+from hetplan.api.solve import options_again, plan_for
 from hetplan.planner.next_state import next_state
+from hetplan.profiles.load import load_inputs
+from hetplan.profiles.load_one import read_profile
 from hetplan.profiles.plan_periods import of_period
 from hetplan.profiles.slo import Demand, Horizon
 
@@ -66,7 +68,7 @@ class Recipes:
         from hetplan.simulator.following import Names
 
         self._names = Names()
-        self._planner, self._slo = Planner(self.inputs.profile), at_any_moment(self.inputs.slo)
+        self._profile, self._slo = read_profile(self.inputs.profile), at_any_moment(self.inputs.slo)
         asked = registry.formulation(registry.problem(self.plan.question), self.plan.method.formulation)
         known = asked.options.model_fields if asked is not None else {}
         self._options = {name: value for name, value in options_again(self.plan).items() if name in known}
@@ -104,8 +106,9 @@ class Recipes:
         key = (tuple(sorted(rates.items())), state.model_dump_json() if state is not None else None)
         if key not in self._outcomes:
             limits = self._slo.limits if state is not None else self._slo.limits.model_copy(update={"moves": None})
-            self._outcomes[key] = self._planner.plan(
-                self._slo.model_copy(update={"limits": limits}), state=state, demand=rates, question=self.plan.question,
+            slo = with_rates(self._slo.model_copy(update={"limits": limits}), rates)
+            self._outcomes[key] = plan_for(
+                load_inputs(self._profile, slo, state=state), question=self.plan.question,
                 formulation=self.plan.method.formulation, options=self._options, try_repairs=False,
             )  # fmt: skip
         return self._outcomes[key]
@@ -188,7 +191,7 @@ def at_any_moment(slo: Slo) -> Slo:
     """The wish as it is at any one moment, for the least money: rates come from what is seen.
 
     >>> import hetplan as hp
-    >>> at_any_moment(hp.load_slo("examples/pool/slo.json")).objective
+    >>> at_any_moment(hp.load("examples/pool/profile.json", "examples/pool/slo.json").slo).objective
     ('min cost',)
     """
     apps = {}

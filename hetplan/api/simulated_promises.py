@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from hetplan.errors import Cancelled, InputError
+from hetplan.errors import InputError, Interrupted
 from hetplan.planner.contract import Event
 from hetplan.planner.promised import RATES, service_times_of
 from hetplan.problems.simulated import QUERIES, play_length_s
@@ -210,7 +210,7 @@ def _played(
     rates = _rates(unit)
     for number in range(BRIEF + MOST_RUNS):
         if cancel is not None and cancel.is_set():
-            raise Cancelled("the verification was cancelled")
+            raise Interrupted("the verification was cancelled")
         queries = QUERIES // 3 if number < BRIEF else QUERIES
         length_s = play_length_s(unit.inputs, rates, queries) if rates else None
         how: dict[str, Any] = {"seeds": 1, "seed": next(seeds), "duration_s": length_s, "noise": times}

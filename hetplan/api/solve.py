@@ -6,7 +6,8 @@ Thread-safe and silent: no global state, nothing printed, every choice an argume
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -19,12 +20,10 @@ from hetplan.planner.ask import Asking
 from hetplan.planner.make_plan import all_proved, make_plan
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.terms import Formulation, Obstacle, OnEvent, Options, Tools, logged
+from hetplan.profiles.given_files import GivenFile, sort_files
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Method, Plan
-from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_plan import read_plan
-from hetplan.profiles.slo import Slo
 from hetplan.profiles.tables import Statistic
 from hetplan.profiles.validate import validate
 from hetplan.solvers.running import unprinted
@@ -33,10 +32,9 @@ if TYPE_CHECKING:
     from hetplan.planner.certify import Bounding
     from hetplan.planner.contract import Problem
     from hetplan.profiles.plan import Claim
-    from hetplan.profiles.state import State
     from hetplan.verifier.check import Report
 
-__all__ = ["Choice", "choose", "options_again", "options_of", "plan_for", "pose", "solve", "verified"]
+__all__ = ["Choice", "choose", "options_again", "options_of", "plan_for", "pose", "solve", "verified", "with_jobs"]
 
 Source = str | Path | Mapping[str, Any]
 
@@ -71,23 +69,26 @@ class Choice:
 
 
 def solve(
-    profile: Source | Profile | Sequence[Source | Profile],
-    slo: Source | Slo,
-    *,
-    state: Source | State | None = None,
-    measured: Source | None = None,
-    question: str | None = None,
+    *files: GivenFile | Inputs | None,
     formulation: str | None = None,
     options: Mapping[str, Any] | None = None,
-    start: Source | Plan | None = None,
     solver: str | None = None,
-    limits: Limits | None = None,
+    start: Source | Plan | None = None,
+    time_limit: float | None = None,
+    gap: float | None = None,
+    seed: int = 0,
+    jobs: int = 1,
     require_proof: bool = False,
-    allow_unchecked: bool = False,
-    tools: Tools | None = None,
+    evaluate: Callable[..., Any] | None = None,
+    cancel: threading.Event | None = None,
     on_event: OnEvent | None = None,
 ) -> Outcome:
     """Plan: from what was measured and what is wanted to a verified plan, or to why there is none.
+
+    `files` are profiles, an SLO, perhaps a state and measurements: paths, folders, documents or objects, in any order.
+    `formulation` names a way to plan ("kairos"), a problem ("pool") or both ("pool/kairos"); without it the files say
+    which problem they state. `start` is a plan to begin from. `evaluate` measures a point of a compound query; `jobs`
+    of them are measured at once. After `time_limit` seconds, or once `cancel` is set, the best plan so far is returned.
 
     >>> import hetplan as hp
     >>> profile = {"format": "hetplan/profile/1.0", "hardware": {"gpu": {"kind": "gpu"}},
@@ -97,15 +98,30 @@ def solve(
     >>> slo = {"format": "hetplan/slo/1.0", "limits": {"cost_per_hour": "2.5"}, "apps": {"rank": {
     ...     "runs": {"variants": ["m"]}, "latency": {"p99_ms": 50},
     ...     "demand": {"rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}}}}}
-    >>> outcome = hp.solve(profile, slo)
+    >>> outcome = hp.solve(slo, profile)
     >>> outcome.status, outcome.require().workers[0].count
     ('best-of-measured', 2)
     """
+    named = sort_files(files, "solve", in_python=True)
     return plan_for(
-        load_inputs(profile, slo, state=state, measured=measured),
-        question=question, formulation=formulation, options=options, start=start, solver=solver,
-        limits=limits, require_proof=require_proof, allow_unchecked=allow_unchecked, tools=tools, on_event=on_event,
+        named.inputs, formulation=formulation, options=with_jobs(options, jobs), start=start, solver=solver,
+        limits=Limits(seconds=time_limit, gap=gap, seed=seed, cancel=cancel), require_proof=require_proof,
+        tools=None if evaluate is None else Tools(evaluate=evaluate), on_event=on_event,
     )  # fmt: skip
+
+
+def with_jobs(options: Mapping[str, Any] | None, jobs: int) -> Mapping[str, Any] | None:
+    """The options with how many candidates are measured at once."""
+    if not isinstance(jobs, int) or jobs < 1:
+        raise InputError.one(path="jobs", value=jobs, why="a whole number from 1 on", remedy="Write jobs=2.")
+    if jobs == 1:
+        return options
+    if options is not None and "parallel" in options:
+        raise InputError.one(
+            path="options.parallel", value=options["parallel"], why="jobs says how many are measured at once",
+            remedy="Leave one of them out.",
+        )  # fmt: skip
+    return {**(options or {}), "parallel": jobs}
 
 
 def choose(
@@ -115,7 +131,15 @@ def choose(
     formulation: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Choice:
-    """The question that the files ask (or the one named), and its options, checked."""
+    """The problem that the files state (or the one named), and its options, checked.
+
+    `formulation` may name the problem too: "pool/kairos", or "pool" for its first one.
+    """
+    if question is None and formulation is not None:
+        question, formulation = _problem_named(formulation)
+    if options is not None and not isinstance(options, Mapping):
+        why = "options are a mapping of names to values"
+        raise InputError.one(path="options", value=options, why=why, remedy='Write options={"size": "planned"}.')
     kind = registry.problem(question or _infer(inputs))
     if question and (reasons := _in_the_way(kind.question, inputs)):
         from hetplan.api.which_question import not_asked
@@ -123,6 +147,14 @@ def choose(
         raise not_asked(kind.question, reasons[0], inputs)
     name, way = _formulation(kind, formulation)
     return Choice(kind, name, options_of(way, options or {}), inferred=not question)
+
+
+def _problem_named(formulation: str) -> tuple[str | None, str | None]:
+    """The problem and the formulation that a text names; None for what it leaves open."""
+    problem, slash, name = formulation.partition("/")
+    if slash:
+        return problem, name
+    return (formulation, None) if formulation in registry.problem_names() else (None, formulation)
 
 
 def _in_the_way(question: str, inputs: Inputs) -> list[Obstacle]:

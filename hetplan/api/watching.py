@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from hetplan.dispatch.replanning import Look, Replanning
-from hetplan.errors import Cancelled, HetplanError
+from hetplan.errors import HetplanError, Interrupted
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.schedule import Schedule, Step
 from hetplan.planner.status import Exit, PlanStatus
@@ -99,7 +99,7 @@ class SystemClock:
 
 
 class Make(Protocol):
-    """Planning, for instance `Planner.plan` with the wish and the options bound."""
+    """Planning, for instance `Planner.plan`."""
 
     def __call__(
         self, *, demand: Mapping[str, float] | None, state: State | None, start: Plan | None, cancel: threading.Event
@@ -109,7 +109,7 @@ class Make(Protocol):
 
 
 class Simulate(Protocol):
-    """A quick simulation, for instance `Planner.violation` with the wish bound."""
+    """A quick simulation, for instance `planner.violation_of`."""
 
     def __call__(self, plan: Plan, *, demand: Mapping[str, float] | None, cancel: threading.Event) -> str:
         """How a plan violates the SLO at this demand; empty where it meets it."""
@@ -268,7 +268,7 @@ class Watching:
             if cancel.is_set():
                 return _INTERRUPTED
             return self._apply(outcome.plan, look, cancel)
-        except Cancelled:
+        except Interrupted:
             cancel.set()
             return _INTERRUPTED
         except HetplanError as error:

@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,11 +20,12 @@ from hetplan.cli.arguments import (
     method_from,
     option,
 )
-from hetplan.cli.given_files import KEPT_PLAN, HostsFileOption, Wait, keep_plan, sort_files
+from hetplan.cli.given_files import KEPT_PLAN, HostsFileOption, Wait, keep_plan
 from hetplan.cli.knowing import Known, Measuring, knowing
 from hetplan.cli.output import Output
 from hetplan.cli.solve import Evaluators, JournalFile
 from hetplan.errors import InputError
+from hetplan.profiles.given_files import sort_files
 
 if TYPE_CHECKING:
     from hetplan.api.planner import Planner
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from hetplan.planner.outcome import Outcome
     from hetplan.planner.schedule import Schedule
     from hetplan.profiles.plan import Plan
-    from hetplan.profiles.slo import Slo
     from hetplan.profiles.state import State
 
 __all__ = ["autoscale"]
@@ -119,10 +118,10 @@ def autoscale(
         measuring = Measuring(named.measured, evaluate, journal, live)
         with knowing(out, profiles, slo, hosts, measuring) as known:
             kept = _schedule(out, named.plan if named.plans else None, begins)
-            planner = Planner(profiles, limits=Limits(seconds=time_limit))
-            make = _making(out, planner, slo, kept, how, known)
+            planner, limits = Planner(profiles, slo), Limits(seconds=time_limit)
+            make = _making(out, planner, slo, kept, {**how, "limits": limits}, known)
             ended = _run(
-                out, hosts, make, planner, slo, trigger, known, kept,
+                out, hosts, make, planner, trigger, known, kept,
                 dry_run=dry_run, once=once, wait_s=wait,
             )  # fmt: skip
         out.people.line(ended.reason)
@@ -134,25 +133,28 @@ def _making(
 ) -> Callable[..., Outcome]:
     """What plans: the wish of the file, or beside a schedule that of one moment."""
     if kept is None:
-        return _maker(out, planner, slo, how, known)
+        return _maker(out, planner, how, known)
     return _at_one_moment(out, planner, slo, kept.plan, how, known)
 
 
-def _maker(
-    out: Output, planner: Planner, slo: Path | Slo, how: Mapping[str, Any], known: Known
-) -> Callable[..., Outcome]:
+def _maker(out: Output, planner: Planner, how: Mapping[str, Any], known: Known) -> Callable[..., Outcome]:
     """What plans; the files were read before anything is touched, so that a bad one ends the command at once."""
+    from dataclasses import replace
+
+    from hetplan.api.solve import plan_for
     from hetplan.cli.long_work import quiet_engines
 
     def make(
         *, demand: Mapping[str, float] | None, state: State | None, start: Plan | None, cancel: threading.Event
     ) -> Outcome:
         more = known.choices(how, cancel)
+        files = {"measured": more.pop("measured", None)}
+        limits = replace(more.pop("limits"), cancel=cancel)
         if known.only_streams:
             # Plans of compound queries say how all of it comes about from nothing; what runs is left to the apply.
             demand = state = None
         with quiet_engines(out):
-            outcome = planner.plan(slo, state=state, demand=demand, start=start, cancel=cancel, **more)
+            outcome = plan_for(planner.inputs(demand, state=state, **files), start=start, limits=limits, **more)
         return known.signed(outcome)
 
     return make
@@ -196,6 +198,7 @@ def _at_one_moment(
     from dataclasses import replace
 
     from hetplan.api.paid_ahead import PaidAhead
+    from hetplan.api.planner import Planner
     from hetplan.api.recipes import at_any_moment
     from hetplan.profiles.load_one import load_slo
     from hetplan.profiles.plan_file import with_digest
@@ -204,7 +207,7 @@ def _at_one_moment(
     profile = planner.loaded.model
     assert profile is not None
     now = PaidAhead.of(profile, at_any_moment(load_slo(slo)), scheduled.commitments or ())
-    make = _maker(out, replace(planner, profile=now.profile), now.wish, how, known)
+    make = _maker(out, Planner(now.profile, now.wish), how, known)
 
     def made(*, state: State | None, **asked: Any) -> Outcome:
         outcome = make(state=now.state(state), **asked)
@@ -221,7 +224,6 @@ def _run(
     hosts: Path,
     make: Callable[..., Outcome],
     planner: Planner,
-    slo: Path,
     trigger: Any,
     known: Known,
     schedule: Schedule | None,
@@ -230,6 +232,7 @@ def _run(
     once: bool,
     wait_s: float,
 ) -> Ended:
+    from hetplan.api.planner import lead_and_limits_of, violation_of
     from hetplan.api.watching import Watching
     from hetplan.cli.long_work import interruptible
     from hetplan.executor.deployment import Deployment
@@ -245,8 +248,8 @@ def _run(
             on_event=lambda event: _show(out, event),
             service=known,
             schedule=schedule,
-            simulate=partial(planner.violation, slo=slo),
-            lead_and_limits=partial(planner.lead_and_limits, slo=slo),
+            simulate=lambda plan, *, demand, cancel: violation_of(plan, planner.inputs(demand), cancel),
+            lead_and_limits=lambda plan: lead_and_limits_of(plan, planner.inputs()),
         )
         return interruptible(lambda cancel: watching.run(cancel, once=once), say=out.note)
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hetplan.cli.arguments import AsJson, option
-from hetplan.cli.given_files import GivenFiles, plan_from, sort_files
+from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output, Page, number
 from hetplan.cli.whatif import Jobs, JournalFile, On
 from hetplan.errors import InputError
+from hetplan.profiles.given_files import GivenFiles, sort_files
 
 if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs

@@ -79,7 +79,7 @@ def _documents(files: list[Path] | None) -> tuple[Any, Any] | None:
     """The profile and the SLO as documents, checked as every command checks them."""
     if not files:
         return None
-    from hetplan.cli.given_files import sort_files
+    from hetplan.profiles.given_files import sort_files
     from hetplan.profiles.read_json import read_json
 
     named = sort_files(files, "desk")

@@ -44,8 +44,8 @@ class Ending:
 def ending_of(error: BaseException) -> Ending | None:
     """What an exception means for the process; None where it is not ours to translate (typer's own, a closed pipe).
 
-    >>> from hetplan.errors import NoPlan
-    >>> ending_of(NoPlan("the budget buys nothing")).code
+    >>> from hetplan.errors import Infeasible
+    >>> ending_of(Infeasible(["the budget buys nothing"])).code
     3
     """
     if isinstance(error, InputError):

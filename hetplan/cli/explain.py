@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hetplan.cli.arguments import AsJson, PlanAndFiles
-from hetplan.cli.given_files import plan_from, sort_files
+from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output, number
 from hetplan.cli.whatif import Jobs, JournalFile, On
+from hetplan.profiles.given_files import sort_files
 
 if TYPE_CHECKING:
     from hetplan.profiles.plan import Plan

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hetplan.cli.arguments import AsJson, Settings, read_settings
-from hetplan.cli.given_files import sort_files
 from hetplan.cli.output import Exit, Output
 from hetplan.errors import Fault, InputError
+from hetplan.profiles.given_files import sort_files
 
 if TYPE_CHECKING:
     from hetplan.profiles.profile import Profile

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hetplan.cli.arguments import AsJson, PlanAndFiles, file_option, option
-from hetplan.cli.given_files import plan_from, sort_files, trace_from
+from hetplan.cli.given_files import plan_from, trace_from
 from hetplan.cli.output import Exit, Output, Page, number
+from hetplan.profiles.given_files import sort_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -84,7 +84,7 @@ class Measurer:
             outcome = replace(outcome, front=points)
         named = made.inputs.model_copy(update={"measured": digest(document)})
         plan = with_digest(made.model_copy(update={"inputs": named}))
-        report = verify(plan, list(profiles), slo, state=state, measured=document, prove=False, simulate=False)
+        report = verify(plan, *profiles, slo, state, document, prove=False, simulate=False)
         finding = outcome.finding
         judged = outcome.judged(
             violations=tuple(f"{one.code} at {one.at}: {one.text}" for one in report.violations),

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hetplan.cli.arguments import AsJson, PlanAndFiles, PlanFile, Unchecked, option
-from hetplan.cli.given_files import plan_from, sort_files
+from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output, number
 from hetplan.cli.plan_page import VIEWS, show_plan, show_view
 from hetplan.cli.policy_page import draw_policies, write_svg
 from hetplan.cli.summary_page import Closing, show_summary
 from hetplan.errors import InputError
+from hetplan.profiles.given_files import sort_files
 
 if TYPE_CHECKING:
     from hetplan.planner.claims_again import ClaimAgain
@@ -138,11 +139,11 @@ def verify(
 
         named = sort_files(files, "verify", plans=(1, 1))
         given = plan_from(named.plan, warn=out.warn)
-        how: dict[str, Any] = {**named.beside, "simulate": not no_simulate, "solver": solver}
+        how: dict[str, Any] = {"simulate": not no_simulate, "solver": solver}
         how["prove"] = True if prove or require_proof or solver is not None else None
         with quiet_engines(out), progress(out) as show:
             report = interruptible(
-                lambda cancel: check_plan(given, named.profiles, named.slo, on_event=show, cancel=cancel, **how),
+                lambda cancel: check_plan(given, named.inputs, on_event=show, cancel=cancel, **how),
                 say=out.note,
                 hurry=True,
             )

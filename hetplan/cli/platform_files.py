@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hetplan.cli.given_files import plan_from, sort_files
+from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output
 from hetplan.errors import Fault, InputError
+from hetplan.profiles.given_files import sort_files
 
 if TYPE_CHECKING:
     from hetplan.executor.render.rules import Choice

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from hetplan.cli.arguments import AsJson, Formulation, Question, Settings, file_option, method_from, read_settings
-from hetplan.cli.given_files import sort_files
 from hetplan.cli.output import Exit, Output
 from hetplan.errors import InputError
+from hetplan.profiles.given_files import sort_files
 
 __all__ = ["Target", "render"]
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hetplan.cli.arguments import AsJson, PlanAndFiles, option
-from hetplan.cli.given_files import GivenFiles, plan_from, sort_files
+from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output
 from hetplan.cli.plans import has_unproved_bound
 from hetplan.errors import InputError
+from hetplan.profiles.given_files import GivenFiles, sort_files
 
 if TYPE_CHECKING:
     from hetplan.drawing.report import Documents
@@ -90,7 +91,7 @@ def _with_files(
     from hetplan.profiles.summary_words import summary_text
 
     inputs = named.inputs
-    checked = verify(plan, named.profiles, named.slo, state=named.state, measured=named.measured, prove=False)
+    checked = verify(plan, inputs, prove=False)
     verified = {
         "reason": checked.reason,
         "violations": [str(one) for one in checked.violations],

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hetplan.cli.arguments import AsJson, PlanAndFiles, file_option, option
-from hetplan.cli.given_files import GivenFiles, plan_from, sort_files, trace_from
+from hetplan.cli.given_files import plan_from, trace_from
 from hetplan.cli.output import Exit, Output, Page, number
 from hetplan.errors import InputError
+from hetplan.profiles.given_files import GivenFiles, sort_files
 
 if TYPE_CHECKING:
     from hetplan.planner.promised import Estimate

@@ -22,13 +22,15 @@ from hetplan.cli.arguments import (
     method_from,
     option,
 )
-from hetplan.cli.given_files import plan_from, sort_files
+from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import WRITES_A_PLAN, Output
 from hetplan.errors import InputError
+from hetplan.profiles.given_files import sort_files
 
 if TYPE_CHECKING:
     from hetplan.cli.measuring import Measurer
     from hetplan.planner.outcome import Outcome
+    from hetplan.profiles.inputs import Inputs
 
 __all__ = ["solve"]
 
@@ -107,10 +109,10 @@ def solve(
         named = sort_files(files, "solve")
         profiles, slo = list(named.profiles), named.slo
         outcome = _solve(
-            out, profiles, slo,
+            out, named.inputs, profiles, slo,
             limits={"seconds": time_limit, "gap": gap, "seed": seed},
             who={"names": evaluate, "hosts": hosts, "journal": journal, "history": history, "jobs": jobs - 1, "on": on},
-            **named.beside, question=question, formulation=formulation, options=options, start=start,
+            state=named.state, question=question, formulation=formulation, options=options, start=start,
             solver=solver, require_proof=require_proof, allow_unchecked=allow_unchecked,
         )  # fmt: skip
         if apply_repair is not None and output is not None:
@@ -147,16 +149,17 @@ def _ready(output: str | None, folder: Path | None, *, as_json: bool, repair: in
 
 
 def _solve(
-    out: Output, profiles: list[Path], slo: Path, *, limits: dict[str, Any], who: dict[str, Any], **how: Any
-) -> Outcome:
-    from hetplan.api.solve import solve as plan
+    out: Output, inputs: Inputs, profiles: list[Path], slo: Path, *, limits: dict[str, Any], who: dict[str, Any],
+    state: Path | None, **how: Any,
+) -> Outcome:  # fmt: skip
+    from hetplan.api.solve import plan_for
     from hetplan.cli.long_work import interruptible, progress, quiet_engines
     from hetplan.planner.answer import Limits
 
     def work(cancel: threading.Event) -> Outcome:
         tools = None if measurer is None else measurer.tools(cancel, show)
-        outcome = plan(profiles, slo, limits=Limits(**limits, cancel=cancel), on_event=show, tools=tools, **how)
-        return outcome if measurer is None else measurer.signed(outcome, profiles, slo, how["state"])
+        outcome = plan_for(inputs, limits=Limits(**limits, cancel=cancel), on_event=show, tools=tools, **how)
+        return outcome if measurer is None else measurer.signed(outcome, profiles, slo, state)
 
     if how["start"] is not None:
         how["start"] = plan_from(how["start"])

@@ -23,9 +23,10 @@ from hetplan.cli.arguments import (
     method_from,
     option,
 )
-from hetplan.cli.given_files import GivenFiles, plan_from, sort_files
+from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output, Page, number
 from hetplan.errors import InputError
+from hetplan.profiles.given_files import GivenFiles, sort_files
 
 if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs

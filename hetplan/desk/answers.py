@@ -12,15 +12,14 @@ from functools import partial
 from typing import Any
 
 from hetplan.api.judge import simulate, verify
-from hetplan.api.planner import Planner, unplayed_size
-from hetplan.api.solve import choose
+from hetplan.api.solve import Choice, choose, options_of, plan_for, pose
 from hetplan.desk.work import Allowance
 from hetplan.drawing.charts import Curve, curves
 from hetplan.drawing.page import Html
 from hetplan.drawing.report import draw_fleet
 from hetplan.drawing.summary import draw_costs, write_summary
 from hetplan.drawing.svg import short
-from hetplan.errors import Cancelled, Fault, InputError
+from hetplan.errors import Fault, InputError, Interrupted
 from hetplan.planner.answer import Limits
 from hetplan.planner.contract import Event, OnEvent
 from hetplan.planner.outcome import Outcome
@@ -28,15 +27,19 @@ from hetplan.planner.repairs import value_at
 from hetplan.planner.status import Found
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.load import load_inputs
+from hetplan.profiles.load import Loaded, load_inputs
+from hetplan.profiles.load_one import read_profile
 from hetplan.profiles.plain_data import finite
+from hetplan.profiles.profile import Profile
 from hetplan.profiles.summary_words import summary_text
 
-__all__ = ["Answers"]
+__all__ = ["Answers", "fluid_size"]
 
 Document = Mapping[str, Any]
-MOST_PLANNERS = 8
+MOST_PROFILES = 8
 MOST_SEEDS = 20
+FLUID = {"size": "planned"}
+"""The size by which nothing is simulated."""
 MOST_NAME = 64
 SOON_SECONDS = 1.0
 """How long a first plan may take: so long people follow a thought without being held up (Nielsen, 1993, chapter 5)."""
@@ -52,7 +55,7 @@ class Answers:
 
     def __init__(self, allowance: Allowance) -> None:
         self.allowance = allowance
-        self._planners: OrderedDict[str, Planner] = OrderedDict()
+        self._loaded: OrderedDict[str, Loaded[Profile]] = OrderedDict()
         self._lock = threading.Lock()
         self._first: tuple[Document, Future[dict[str, Any]]] | None = None
         self._doing: dict[str, str] = {}
@@ -78,8 +81,7 @@ class Answers:
     def verify(self, asked: Document, cancel: threading.Event) -> dict[str, Any]:
         """What a plan's own files say of it."""
         _known(asked, _FILES)
-        beside = _beside(asked)
-        report = verify(_file(asked, "plan"), self._profile(asked), _file(asked, "slo"), cancel=cancel, **beside)
+        report = verify(_file(asked, "plan"), self._inputs(asked), cancel=cancel)
         return _plain(
             {
                 "ok": report.ok,
@@ -104,8 +106,7 @@ class Answers:
                 raise _wrong(name, value, "another kind of value", f"See {name} in /v1/openapi.json.")
         if not 1 <= how.get("seeds", 1) <= MOST_SEEDS or how.get("seed", 0) < 0 or how.get("duration_s", 1) <= 0:
             raise _wrong("seeds", how.get("seeds"), f"1 to {MOST_SEEDS} seeds, and a duration above 0", "Correct it.")
-        how |= _beside(asked)
-        report = simulate(_file(asked, "plan"), self._profile(asked), _file(asked, "slo"), cancel=cancel, **how)
+        report = simulate(_file(asked, "plan"), self._inputs(asked), cancel=cancel, **how)
         return _plain(report.as_dict())
 
     def begin(self, asked: Document) -> Callable[[threading.Event], dict[str, Any]]:
@@ -150,7 +151,7 @@ class Answers:
         """The look that was begun before it was asked for; it is handed out once, and asked anew after that."""
         while not wait([first], timeout=0.05).done:
             if cancel.is_set():
-                raise Cancelled("the page asked for something else")
+                raise Interrupted("the page asked for something else")
             if name:
                 self._doing[name] = self._doing.get("", "")
         self._first = None
@@ -259,12 +260,10 @@ class Answers:
         for name, value in choices.items():
             if not isinstance(value, str):
                 raise _wrong(name, value, "a text", "Name one that `hetplan list problems` lists.")
-        return self._planner(asked).plan(
-            _file(asked, "slo"),
-            **_beside(asked),
-            cancel=cancel,
+        return plan_for(
+            self._inputs(asked),
             options=dict(options),
-            limits=replace(Limits(), **{**limits, "seconds": seconds}),
+            limits=Limits(**{**limits, "seconds": seconds, "cancel": cancel}),
             require_proof=bool(asked.get("require_proof")),
             try_repairs=repairs,
             on_event=heard,
@@ -285,20 +284,22 @@ class Answers:
         """The options that leave simulation out of planning, and that plan roughly, where the question has such."""
         inputs = self._inputs(asked)
         choice = choose(inputs)
-        return {**getattr(choice.options, "rough", {}), **unplayed_size(choice, inputs)}
+        return {**getattr(choice.options, "rough", {}), **fluid_size(choice, inputs)}
 
     def _inputs(self, asked: Document) -> Inputs:
-        return load_inputs(self._planner(asked).loaded, _file(asked, "slo"), **_beside(asked))
+        return load_inputs(self._read_profile(asked), _file(asked, "slo"), **_beside(asked))
 
-    def _planner(self, asked: Document) -> Planner:
+    def _read_profile(self, asked: Document) -> Loaded[Profile]:
         profile = self._profile(asked)
         key = digest(profile)
         with self._lock:
-            planner = self._planners.pop(key, None) or Planner(profile)
-            self._planners[key] = planner
-            while len(self._planners) > MOST_PLANNERS:
-                self._planners.popitem(last=False)
-        return planner
+            loaded = self._loaded.pop(key, None)
+        loaded = loaded or read_profile(*(profile if isinstance(profile, list) else [profile]))
+        with self._lock:
+            self._loaded[key] = loaded
+            while len(self._loaded) > MOST_PROFILES:
+                self._loaded.popitem(last=False)
+        return loaded
 
     def _profile(self, asked: Document) -> Any:
         """One profile, or a list of them that are merged; never the name of a file."""
@@ -306,6 +307,23 @@ class Answers:
         if isinstance(held, Sequence) and not isinstance(held, str) and held and all(isinstance(x, dict) for x in held):
             return list(held)
         return _file(asked, "profile")
+
+
+def fluid_size(choice: Choice, inputs: Inputs) -> dict[str, str]:
+    """The option by which a problem plans without simulation; none where it has no size, or another was asked for.
+
+    Nor where these files are refused such a size.
+    """
+    fields = choice.options.__class__.model_fields
+    if "size" not in fields or "size" in choice.options.model_fields_set:
+        return {}
+    try:
+        options_of(choice.way, FLUID)
+        pose(inputs, replace(choice, options=choice.options.model_copy(update=FLUID)))
+    except InputError as error:
+        if any(fault.file == "options" for fault in error.faults):
+            return {}
+    return FLUID
 
 
 def _file(asked: Document, name: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from hetplan.desk.answers import Answers
 from hetplan.desk.openapi import openapi
 from hetplan.desk.work import Allowance, Busy, Task, Workshop
 from hetplan.drawing.page import PAGE_STYLE
-from hetplan.errors import Cancelled, HetplanError, InputError
+from hetplan.errors import HetplanError, InputError, Interrupted
 from hetplan.profiles.read_json import read_json
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ async def _answered(request: Request, task: Task, allowance: Allowance) -> Respo
     except InputError as error:
         faults = [vars(fault) for fault in error.faults]
         return _error(422, f"{len(faults)} faults in the request", faults=faults, headers=headers)
-    except (Cancelled, asyncio.CancelledError):
+    except (Interrupted, asyncio.CancelledError):
         late = task.overdue_s > allowance.seconds
         return _error(504 if late else 409, "stopped: its time was over" if late else "stopped", headers=headers)
     except HetplanError as error:

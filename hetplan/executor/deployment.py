@@ -183,7 +183,7 @@ class Deployment:
         """Bring about what the plan wants; what ran before runs again where that fails.
 
         Raises `InputError` before anything is touched, `DeploymentLocked` where another command is at work,
-        `ApplyFailed` where the wanted state could not be reached, `Cancelled` between two steps when `cancel` is set.
+        `ApplyFailed` where the wanted state could not be reached, `Interrupted` between two steps when `cancel` is set.
         """
         say = on_event or (lambda _: None)
         digest = str(plan.digest)

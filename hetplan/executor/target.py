@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from hetplan.errors import HetplanError
+from hetplan.errors import HostsError
 from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.units import Endpoint, Seen, Unit
 
@@ -110,10 +110,8 @@ class SettlingTarget(Protocol):
         ...
 
 
-class ApplyFailed(HetplanError):
+class ApplyFailed(HostsError):
     """The wanted state could not be reached; `undone` says whether what ran before runs again."""
-
-    exit_code = 7
 
     def __init__(self, why: str, *, undone: bool = False) -> None:
         self.why, self.undone = why, undone

@@ -35,7 +35,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hetplan.errors import Cancelled, HetplanError, InputError
+from hetplan.errors import HetplanError, InputError, Interrupted
 from hetplan.planner.forms.black_box import OutOfTime
 from hetplan.profiles.fields import MOST
 from hetplan.profiles.plain_data import is_number
@@ -89,7 +89,7 @@ class Guarded:
     """Where not every query runs all operators: None for operators that no query runs together, and no others."""
 
     def __call__(self, knobs: Mapping[str, Any], stratum: int, index: int) -> Sample:
-        """One sample; raises `EvaluationFailed` after the last try, `Cancelled`, or `OutOfTime`."""
+        """One sample; raises `EvaluationFailed` after the last try, `Interrupted`, or `OutOfTime`."""
         sample, wrong = self._tried(lambda: self._checked(self._in_time(lambda: self.evaluate(knobs, stratum, index))))
         return replace(sample, again=len(wrong), again_why=wrong[0]) if wrong else sample
 
@@ -105,7 +105,7 @@ class Guarded:
         for _ in range(self.retries + 1):
             try:
                 return attempt(), reasons
-            except (Cancelled, OutOfTime):
+            except (Interrupted, OutOfTime):
                 raise
             except EvaluationFailed as error:
                 reasons.append(str(error))
@@ -135,7 +135,7 @@ class Guarded:
         end = time.monotonic() + (self.timeout_s if own_time is None else 2.0 * own_time + 1.0)
         while True:
             if self.cancel is not None and self.cancel.is_set():
-                raise Cancelled("cancelled while measuring")
+                raise Interrupted("cancelled while measuring")
             now = time.monotonic()
             if now >= self.until:
                 raise OutOfTime("no time is left for measuring")

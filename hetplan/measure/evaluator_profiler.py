@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import Cancelled, InputError
+from hetplan.errors import InputError, Interrupted
 from hetplan.measure.evaluator import EvaluationFailed, Guarded
 from hetplan.measure.journal import Journal
 from hetplan.measure.sampling import Rule, Seen, read_features, stratify
@@ -233,7 +233,7 @@ class Profiler:
         """Sample until the rule stops; a configuration that cannot be measured is set aside with the reason.
 
         `confirm` goes on under the rule that holds however often one looks, to four times the samples. What was
-        sampled before a `Cancelled` or `OutOfTime` is in the journal.
+        sampled before a `Interrupted` or `OutOfTime` is in the journal.
         """
         return self._conclude(configuration, knobs, self._sampled(configuration, knobs, confirm=confirm))
 
@@ -278,7 +278,7 @@ class Profiler:
     def _look_up(self, knobs: Mapping[str, Any], samples: int) -> None:
         """Between samples: whether to stop, and a word on how far it is."""
         if self.cancel is not None and self.cancel.is_set():
-            raise Cancelled(f"cancelled while measuring {self.setup.app}")
+            raise Interrupted(f"cancelled while measuring {self.setup.app}")
         if time.monotonic() >= self._until:
             raise OutOfTime(f"no time is left for measuring {self.setup.app}")
         if self.on_event is not None and time.monotonic() - self._reported_s >= TELL_S:

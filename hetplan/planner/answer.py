@@ -42,6 +42,10 @@ class Stop(StrEnum):
     CANCELLED = "cancelled"
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 @dataclass(frozen=True)
 class Limits:
     """What one conversation may spend. Seeds, clocks and threads come only through here.
@@ -60,11 +64,11 @@ class Limits:
 
     def __post_init__(self) -> None:
         wrong = {
-            "seconds": self.seconds is not None and not self.seconds >= 0,
-            "work": self.work is not None and self.work < 0,
-            "gap": self.gap is not None and not self.gap >= 0,
-            "seed": self.seed < 0,
-            "threads": self.threads < 1,
+            "seconds": self.seconds is not None and not (_is_number(self.seconds) and self.seconds >= 0),
+            "work": self.work is not None and not (_is_number(self.work) and self.work >= 0),
+            "gap": self.gap is not None and not (_is_number(self.gap) and self.gap >= 0),
+            "seed": not (isinstance(self.seed, int) and self.seed >= 0),
+            "threads": not (isinstance(self.threads, int) and self.threads >= 1),
         }
         for name, is_wrong in wrong.items():
             if is_wrong:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hetplan.errors import Cancelled, HetplanError, NoSolver, SolverFailed
+from hetplan.errors import HetplanError, Interrupted, NoSolver, SolverFailed
 from hetplan.planner.answer import Answer, Certificate, Deadline, Limits, Status, Stop, Vouched
 from hetplan.planner.forms.form import Form, certify
 from hetplan.planner.forms.milp import Milp
@@ -167,7 +167,7 @@ class Asking:
         said: tuple[Draft | Infeasible, bool] | None = None
         for plan in reversed(self._incumbent.plans):
             self._incumbent.since = self.deadline.spent if self._incumbent.since is None else self._incumbent.since
-            with suppress(Cancelled):
+            with suppress(Interrupted):
                 made = plan.make()
                 if not isinstance(made, Infeasible):
                     return made, plan.simulated
@@ -252,10 +252,10 @@ class Asking:
         if kept.since is None and not self.deadline.is_set():
             return replace(wanted, seconds=None if self.limits.seconds is None else self.remaining)
         if kept.since is None and kept.plans:
-            raise Cancelled("the work is over, and there is a plan already")
+            raise Interrupted("the work is over, and there is a plan already")
         if kept.since is None and not any(answer.has_point for one in self.records for answer in one.answers):
             if self.deadline.cancelled:
-                raise Cancelled("cancelled before the work was done")
+                raise Interrupted("cancelled before the work was done")
             return replace(wanted, seconds=0.0)
         # There is something to save: what was found still has to be rounded, settled and read.
         spent = self.deadline.spent
@@ -303,7 +303,7 @@ class Asking:
                 certificates = [self._certify(form, a, engine, limits) for form, a in zip(forms, answers, strict=True)]
             except Exception as error:
                 # An engine may be anybody's: whatever it throws, the next one is asked.
-                if was_named or isinstance(error, Cancelled):
+                if was_named or isinstance(error, Interrupted):
                     raise error if isinstance(error, HetplanError) else SolverFailed(engine.name, str(error)) from error
                 refused.append(f"{engine.name}: {error}")
                 continue
@@ -333,5 +333,5 @@ class Asking:
     def _outcome(self, record: Record) -> list[Answer[Any]]:
         for answer in record.answers:
             if answer.stop is Stop.CANCELLED and not answer.has_point:
-                raise Cancelled(f"cancelled during {record.about or record.form.kind}")
+                raise Interrupted(f"cancelled during {record.about or record.form.kind}")
         return record.answers

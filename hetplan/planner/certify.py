@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetplan.errors import Cancelled, HetplanError
+from hetplan.errors import HetplanError, Interrupted
 from hetplan.planner.answer import Deadline, Limits, Status, relative_gap
 from hetplan.planner.claims_again import ClaimAgain, Word, compared, unproved
 from hetplan.planner.forms.program import Program
@@ -99,7 +99,7 @@ def prove_again(
     claims, faults, seen = list[ClaimAgain](), list[tuple[str, str]](), set[tuple[str, str, str]]()
     for number, claim in enumerate(plan.claims):
         if deadline.cancelled:
-            raise Cancelled("cancelled before every bound was looked at")
+            raise Interrupted("cancelled before every bound was looked at")
         what, fault = (claim.about, claim.sense, claim.scope), None
         if what in seen:
             said = unproved(claim, number, "it is claimed twice")
@@ -248,7 +248,7 @@ class _Again:
         """What is shown part by part; else why not."""
         try:
             return show(self.ask)
-        except Cancelled:
+        except Interrupted:
             if self.ask.deadline.cancelled:
                 raise
             raise _Unclear("the time to ask its programs was over") from None
@@ -270,7 +270,7 @@ class _Again:
         assert program.form is not None
         try:
             answer = self.ask(program.form, gap=NO_GAP, about=f"bound of {claim.about}")
-        except Cancelled:
+        except Interrupted:
             if self.ask.deadline.cancelled:
                 raise
             return _Anew(unproved(claim, number, "the time to solve its program was over"))

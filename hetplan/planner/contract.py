@@ -66,7 +66,7 @@ class Ask(Protocol):
 
         One that simulation confirmed gives way only to another such one, and any plan only to one of no lower `rank`:
         what was seen of its response times first, then its objective, larger is better. `value` is that objective as
-        people read it. What ends the work raises `Cancelled`.
+        people read it. What ends the work raises `Interrupted`.
         """
         ...
 

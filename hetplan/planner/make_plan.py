@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from hetplan.errors import Cancelled
+from hetplan.errors import Interrupted
 from hetplan.planner.answer import Status, Stop, Vouched, relative_gap
 from hetplan.planner.ask import Asking, Record
 from hetplan.planner.draft import Draft, Infeasible, Reported
@@ -61,7 +61,7 @@ def _decided(problem: Problem, ask: Asking, inputs: Inputs, method: Method) -> t
     A search that was cut short and found nothing says no more than that: then, too, it is the best plan so far.
     """
     result: Draft | Infeasible | None = None
-    with suppress(Cancelled):
+    with suppress(Interrupted):
         result = _impossible(inputs, method) or problem.decide(ask)
     empty = not result.proved if isinstance(result, Infeasible) else result is None or bool(result.target_missed)
     ended = ask.deadline.is_set() or ask.deadline.heard  # in time to make a plan of what is known, too

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from hetplan.errors import NoPlan
+from hetplan.errors import Infeasible, Interrupted, PlanRejected
 from hetplan.planner.draft import Repair
 from hetplan.planner.status import Exit, Finding, Found, verdict
 from hetplan.profiles.plan import Claim, Notice, Plan, Solve
@@ -71,11 +71,15 @@ class Outcome:
         return verdict(self.finding).reason
 
     def require(self) -> Plan:
-        """The plan, or `NoPlan` saying why there is none."""
-        if self.plan is None or self.exit_code == Exit.CHECK_FAILED:
-            reasons = [*self.why, *self.violations, *(repair.text for repair in self.repairs)]
-            raise NoPlan("; ".join([self.reason, *reasons]), exit_code=self.exit_code)
-        return self.plan
+        """The plan; else `Infeasible`, `PlanRejected` or `Interrupted` says why there is none."""
+        code = self.exit_code
+        if code == Exit.CHECK_FAILED:
+            raise PlanRejected((self.reason, *self.violations))
+        if self.plan is not None:
+            return self.plan
+        if code == Exit.INFEASIBLE:
+            raise Infeasible((self.reason, *self.why), self.repairs)
+        raise Interrupted("; ".join((self.reason, *self.why)), exit_code=code)
 
     def judged(self, *, violations: tuple[str, ...], unchecked: bool, unchecked_allowed: bool) -> Outcome:
         """The same outcome after the verifier has spoken."""

@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from hetplan.errors import Cancelled, HetplanError, InputError
+from hetplan.errors import HetplanError, InputError, Interrupted
 from hetplan.planner.contract import Event, OnEvent
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.line_journal import LineJournal
@@ -142,7 +142,7 @@ class Spread:
     def _check(self) -> None:
         if self.cancel is not None and self.cancel.is_set():
             kept = " What was found is in the journal; the same command goes on." if self.journal is not None else ""
-            raise Cancelled(f"stopped.{kept}")
+            raise Interrupted(f"stopped.{kept}")
 
     def _say(self, done: int, of: int, seconds: float, about: str, until: float | None) -> None:
         if self.on_event is not None:

@@ -6,6 +6,9 @@ Unknown keys are refused where they would change what runs, and ignored where th
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, field_serializer
@@ -133,6 +136,18 @@ class Unserved(Remark):
     why: str
 
 
+@dataclass(frozen=True)
+class PlanRow:
+    """Machines of one type that run one model for an application; `hours` is "" where they are the same all day."""
+
+    app: str
+    model: str
+    machine: str
+    purchase: str
+    hours: str
+    count: int
+
+
 class Plan(Model):
     """The whole plan."""
 
@@ -167,6 +182,47 @@ class Plan(Model):
     @field_serializer("summary")
     def _plain(self, value: PlanSummary | None) -> Any:
         return None if value is None else plain_summary(value)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Plan:
+        """The plan in a file; nothing in it is believed: its form, features and digest are checked.
+
+        >>> import hetplan as hp
+        >>> from tempfile import TemporaryDirectory
+        >>> files = "examples/pool/profile.json", "examples/pool/slo.json"
+        >>> plan = hp.solve(*files, options={"size": "planned"}).require()
+        >>> with TemporaryDirectory() as folder:
+        ...     plan.write(f"{folder}/plan.json")
+        ...     hp.Plan.read(f"{folder}/plan.json") == plan
+        True
+        """
+        plan: Plan = import_module("hetplan.profiles.read_plan").read_plan(path)
+        return plan
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the plan's file, whole or not at all; the same plan is the same bytes."""
+        import_module("hetplan.profiles.plan_file").write_plan(self, path)
+
+    def rows(self) -> list[PlanRow]:
+        """What runs where, a row per application, model, machine type, purchase and hours.
+
+        >>> import hetplan as hp
+        >>> files = "examples/pool/profile.json", "examples/pool/slo.json"
+        >>> plan = hp.solve(*files, options={"size": "planned"}).require()
+        >>> [(row.machine, row.purchase, row.count) for row in plan.rows()]
+        [('t4', '', 3), ('cpu4', 'spot', 4), ('cpu4', '', 6)]
+        """
+        if self.summary is None:
+            return []
+        if not self.summary.hours:
+            shown = self.summary.machines
+            return [PlanRow(one.app, one.model, one.machine, one.purchase, "", one.count) for one in shown]
+        return [
+            PlanRow(app, one.model, one.machine, one.purchase, hours.hours, one.count)
+            for hours in self.summary.hours
+            for app, groups in hours.apps.items()
+            for one in groups
+        ]
 
     def _repr_html_(self) -> str:
         """The plan as a notebook shows it: its summary, and what runs."""

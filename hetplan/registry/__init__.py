@@ -16,7 +16,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hetplan.errors import Cancelled, InputError
+from hetplan.errors import InputError, Interrupted
 from hetplan.registry.entry_points import plugins, sound_plugins
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ def check_of(question: str) -> Callable[..., Any] | None:
 def tools_of(question: str, given: Tools | None = None, stop: threading.Event | None = None) -> Tools:
     """What a question is handed: hetplan's own tools, each loaded when first called; what is given comes first.
 
-    Once `stop` is set no simulation begins, and one of a plan that has begun ends: both raise `Cancelled`.
+    Once `stop` is set no simulation begins, and one of a plan that has begun ends: both raise `Interrupted`.
     """
     from hetplan.planner.terms import Tools
 
@@ -299,7 +299,7 @@ def _on_first_call(where: str, stop: threading.Event | None) -> Callable[..., An
             named = {"limits": Limits(cancel=stop), **named}
         found = load_part(where)(*args, **named)
         if where == PLAN and stop is not None and stop.is_set():
-            raise Cancelled("the time was over while a part was planned")
+            raise Interrupted("the time was over while a part was planned")
         return found
 
     return call
@@ -308,7 +308,7 @@ def _on_first_call(where: str, stop: threading.Event | None) -> Callable[..., An
 def _until(stop: threading.Event, call: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(*args: Any, **named: Any) -> Any:
         if stop.is_set():
-            raise Cancelled("the work is to end: nothing more is simulated")
+            raise Interrupted("the work is to end: nothing more is simulated")
         return call(*args, **named)
 
     return guarded

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import Cancelled, InputError
+from hetplan.errors import InputError, Interrupted
 from hetplan.planner.contract import Event, OnEvent
 from hetplan.planner.promised import Estimate
 from hetplan.profiles.inputs import Inputs
@@ -279,7 +279,7 @@ class _Day:
     def _window(self, segment: _Segment, sample_s: float, seed: int) -> _Counts:
         """What ran before, the change, and a sample of what comes."""
         if self.cancel is not None and self.cancel.is_set():
-            raise Cancelled("the simulation was cancelled")
+            raise Interrupted("the simulation was cancelled")
         before, after = self.system(segment.before.parts), self.system(segment.now.parts)
         if after is None:
             return _Counts({}, {})

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hetplan.errors import Cancelled
+from hetplan.errors import Interrupted
 from hetplan.serving.planned_system import PlannedSystem
 from hetplan.serving.service import NoiseName, noise_of
 from hetplan.serving.system import Group, Rule, System
@@ -169,7 +169,7 @@ def _text_run(first: System, demand: AppDemand, seed: int, length_s: float) -> T
 def _unless(stop: threading.Event, made: T) -> T:
     """What was made, unless it is not wanted any more: drawing and ordering millions of queries take their time."""
     if stop.is_set():
-        raise Cancelled("the simulation was cancelled")
+        raise Interrupted("the simulation was cancelled")
     return made
 
 

@@ -32,7 +32,7 @@ from typing import TypeVar
 import numpy as np
 
 from hetplan.compiled import is_ready
-from hetplan.errors import Cancelled, InputError
+from hetplan.errors import InputError, Interrupted
 from hetplan.planner.confidence import LEAST_LONG_QUEUES
 from hetplan.planner.contract import Event
 from hetplan.simulator.demand import AppDemand
@@ -113,11 +113,11 @@ def run_all(
                 count = sum(future.done() for future in futures)
                 on_event(Event(what, f"{count} of {len(futures)} runs", done=share, seconds=time.monotonic() - started))
     if cancel is not None and cancel.is_set():
-        raise Cancelled("the simulation was cancelled")
+        raise Interrupted("the simulation was cancelled")
     # Runs that were stopped because another failed say only that they were: the reason is the other's.
     failed = [future.exception() for future in futures if not future.cancelled()]
     for error in failed:
-        if error is not None and not isinstance(error, Cancelled):
+        if error is not None and not isinstance(error, Interrupted):
             raise error
     return [future.result() for future in futures]
 

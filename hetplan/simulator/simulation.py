@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.compiled import is_compiled
-from hetplan.errors import Cancelled
+from hetplan.errors import Interrupted
 from hetplan.serving.system import App, Group, Load, Noise, Route, Rule, Service, Stage, System, Way
 from hetplan.simulator.building import Crew, WorldBuilder, empty_world, ensure_batches, grow_heap, grow_jobs
 from hetplan.simulator.engine_kernels import ABORT, ADVANCE, EVACUATE, RETRY, act
@@ -486,7 +486,7 @@ class Simulation:
                 self.world = grow_heap(self.world, 2 * len(self.world.heap) + self._builder.most_spawn)
             elif code == PAUSED:
                 if cancel is not None and cancel.is_set():
-                    raise Cancelled("the simulation was cancelled")
+                    raise Interrupted("the simulation was cancelled")
                 if on_progress is not None and self.horizon_ms > 0:
                     on_progress(min(1.0, self.now_ms / self.horizon_ms))
 

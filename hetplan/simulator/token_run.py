@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import Cancelled, InputError
+from hetplan.errors import InputError, Interrupted
 from hetplan.serving.tokens import Group, TextCrew, TextSystem
 from hetplan.simulator.figures import cost_of
 from hetplan.simulator.run_records import Glance
@@ -223,7 +223,7 @@ class TokenRun:
         """Play what comes until the horizon; says now and then how far it is."""
         for look in range(1, _LOOKS + 1):
             if stop.is_set():
-                raise Cancelled("the simulation was cancelled")
+                raise Interrupted("the simulation was cancelled")
             self.until(self.horizon_ms * look / _LOOKS)
             if progressed is not None:
                 progressed(look / _LOOKS)

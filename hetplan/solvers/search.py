@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import Cancelled
+from hetplan.errors import Interrupted
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.black_box import BlackBox, Measured, OutOfTime, Verdict
@@ -191,7 +191,7 @@ class BlackBoxEngine(OneByOne[BlackBox, int]):
                     to_first = to_first or (search.observed if search.best >= 0 else 0)
                     if on_event is not None:
                         on_event(_event(search, plan, found, form))
-            except Cancelled:
+            except Interrupted:
                 stop = Stop.CANCELLED
                 break
             except OutOfTime:

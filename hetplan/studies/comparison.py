@@ -15,6 +15,7 @@ from typing import Any, Literal
 from hetplan.errors import InputError
 from hetplan.profiles.canonical import rounded
 from hetplan.profiles.fields import HOURS_A_MONTH
+from hetplan.profiles.given_files import GivenFile, sort_files
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Route
 from hetplan.profiles.plan_periods import of_period
@@ -23,7 +24,7 @@ from hetplan.profiles.workers import Worker
 from hetplan.serving.demand import classes_of, stated_qps
 from hetplan.studies.points import bill
 
-__all__ = ["Figure", "PlansCompared", "compare_plans", "per_million"]
+__all__ = ["Figure", "PlansCompared", "compare_plans", "diff", "per_million"]
 
 Best = Literal["low", "high", ""]
 Table = tuple[str, tuple[str, ...], list[list[object]]]
@@ -95,21 +96,26 @@ class PlansCompared:
         return [table for table in found if table[2]]
 
 
-def compare_plans(
-    plans: Mapping[str, Plan] | Sequence[str | Path | Plan], inputs: Inputs | None = None
-) -> PlansCompared:
-    """Two plans or more, by name or by file; `inputs` are the files that prices, rates and interruptions are read from.
+def diff(*files: GivenFile | Inputs | None) -> PlansCompared:
+    """Two plans or more side by side; with the files that they were made from, at the prices of those.
 
     >>> import hetplan as hp
     >>> def made(budget):
-    ...     slo = hp.load_slo("examples/pool/slo.json")
+    ...     slo = hp.load("examples/pool/profile.json", "examples/pool/slo.json").slo
     ...     limits = slo.limits.model_copy(update={"cost_per_hour": int(budget * 10**9)})
     ...     wish = slo.model_copy(update={"limits": limits})
     ...     return hp.solve("examples/pool/profile.json", wish, options={"size": "planned"}).require()
-    >>> compared = compare_plans({"now": made(3), "saving": made(2)})
-    >>> print(compared.better[1][0])
+    >>> print(hp.diff(made(3), made(2)).better[1][0])
     cost per hour: 2 in place of 2.88
     """
+    named = sort_files(files, "diff", plans=(2, max(2, len(files))), needs_inputs=False, in_python=True)
+    return compare_plans(named.plans, named.inputs if named.has_inputs else None)
+
+
+def compare_plans(
+    plans: Mapping[str, Plan] | Sequence[str | Path | Plan], inputs: Inputs | None = None
+) -> PlansCompared:
+    """`diff` of plans by name or by file; `inputs` are the files that prices, rates and interruptions are read from."""
     named = plans if isinstance(plans, Mapping) else _read(plans)
     if len(named) < 2:
         raise InputError.one(file="PLAN", why="two plans or more to compare", remedy="Name another plan file.")

@@ -17,6 +17,7 @@ program alone takes another fleet than the plan has, a note says so.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -25,20 +26,17 @@ from typing import Any
 from hetplan.api.solve import Source, options_again
 from hetplan.planner.answer import Limits
 from hetplan.planner.spread import Spread
+from hetplan.planner.terms import OnEvent
 from hetplan.planner.tolerances import VALUE
 from hetplan.profiles.canonical import rounded
 from hetplan.profiles.fields import HOURS_A_MONTH, NANO
+from hetplan.profiles.given_files import GivenFile, sort_files
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_plan import read_plan
-from hetplan.profiles.slo import Slo
-from hetplan.profiles.state import State
 from hetplan.studies.axes import Files, own_prices
 from hetplan.studies.comparison import per_million
-from hetplan.studies.points import Asked, Task, bill, fleet_of, fleet_text, tried
-from hetplan.studies.whatif import study_digest
+from hetplan.studies.points import Asked, Task, bill, fleet_of, fleet_text, study_digest, tried
 
 __all__ = ["Absent", "Bound", "Explanation", "Other", "explain", "explain_for"]
 
@@ -124,18 +122,17 @@ class Explanation:
 
 def explain(
     plan: Source | Plan,
-    profile: Source | Profile | Sequence[Source | Profile],
-    slo: Source | Slo,
-    *,
-    state: Source | State | None = None,
-    measured: Source | None = None,
-    spread: Spread | None = None,
+    *files: GivenFile | Inputs | None,
     thorough: bool | None = None,
+    time_limit: float | None = None,
+    jobs: int = 1,
+    on_event: OnEvent | None = None,
+    cancel: threading.Event | None = None,
 ) -> Explanation:
     """Why this plan: around it, with one thing changed at a time.
 
     `thorough`: whether the prices and times at which other machines come in are looked for; of fleets they are not,
-    unless this says so.
+    unless this says so. After `time_limit` seconds no more is asked, and what is missing is named.
 
     >>> import hetplan as hp
     >>> files = "examples/pool/llm-profile.json", "examples/pool/llm-slo.json"
@@ -143,8 +140,9 @@ def explain(
     >>> [(one.without_one_of, round(one.worse_by, 2)) for one in found.others]
     [('l4-ondemand', 0.1), ('a100-ondemand', 6.9)]
     """
-    inputs = load_inputs(profile, slo, state=state, measured=measured)
-    return explain_for(read_plan(plan, trust_digest=True), inputs, spread=spread, thorough=thorough)
+    named = sort_files((plan, *files), "explain", plans=(1, 1), in_python=True)
+    spread = Spread(jobs, on_event=on_event, cancel=cancel, seconds=time_limit)
+    return explain_for(read_plan(named.plan, trust_digest=True), named.inputs, spread=spread, thorough=thorough)
 
 
 def explain_for(

@@ -13,6 +13,7 @@ from hetplan.planner.answer import Limits
 from hetplan.planner.draft import Edit
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.repairs import edited
+from hetplan.profiles.canonical import digest
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
@@ -30,6 +31,7 @@ __all__ = [
     "found_of",
     "is_price",
     "solved",
+    "study_digest",
     "tried",
 ]
 
@@ -90,6 +92,14 @@ class Asked:
             limits=replace(self.limits, cancel=cancel),
             try_repairs=False,
         )
+
+
+def study_digest(asked: Asked, what: Sequence[str]) -> str:
+    """What a journal belongs to: the files, the question and how it is answered."""
+    options = dict(asked.options)
+    return digest({"inputs": dict(asked.files.inputs.digests), "question": asked.question, "options": options,
+                   "formulation": asked.formulation, "solver": asked.solver, "what": list(what),
+                   "seed": asked.limits.seed})  # fmt: skip
 
 
 def _choice(asked: Asked) -> Choice:

@@ -4,7 +4,7 @@
 
 >>> import hetplan as hp
 >>> from hetplan.studies.replanning import play_replanned  # doctest: +SKIP
->>> report = play_replanned(plan, hp.load_inputs(profile, slo), every_s=2.0)  # doctest: +SKIP
+>>> report = play_replanned(plan, hp.load(profile, slo), every_s=2.0)  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -25,25 +25,19 @@ from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from typing import Any
 
-from hetplan.api.solve import Source, options_again
+from hetplan.api.solve import options_again
 from hetplan.errors import InputError
 from hetplan.planner.spread import Spread
 from hetplan.planner.status import PlanStatus
 from hetplan.profiles.canonical import rounded
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.profile import Profile
-from hetplan.profiles.read_plan import read_plan
-from hetplan.profiles.slo import Slo
-from hetplan.profiles.state import State
 from hetplan.serving.runs import machine_price
 from hetplan.studies.axes import Files, own_prices
-from hetplan.studies.points import Asked, Task, fleet_of, held, machines_of, tried
-from hetplan.studies.whatif import study_digest
+from hetplan.studies.points import Asked, Task, fleet_of, held, machines_of, study_digest, tried
 
-__all__ = ["Box", "InBox", "Margin", "Robustness", "robust", "robust_for"]
+__all__ = ["Box", "InBox", "Margin", "Robustness", "robust_for"]
 
 TOO_DEAR = 0.05
 FARTHEST = 4.0
@@ -76,6 +70,18 @@ class Box:
                 )  # fmt: skip
         if self.gamma is not None and self.gamma < 1:
             raise InputError.one(file="--gamma", value=self.gamma, why="at least one number is off", remedy="Write 1.")
+
+    @classmethod
+    def of(cls, parts: Mapping[str, Any]) -> Box:
+        """The box that these parts say, by name."""
+        for name, value in parts.items():
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if name not in ("demand", "latency", "prices", "gamma") or not number:
+                why = "parts by which demand, latency and prices may be off, and gamma"
+                raise InputError.one(
+                    path=f"robust.{name}", value=value, why=why, remedy='Write {"demand": 0.2, "latency": 0.1}.'
+                )
+        return cls(**parts)
 
 
 @dataclass(frozen=True)
@@ -129,39 +135,15 @@ class Robustness:
         return found
 
 
-def robust(
-    profile: Source | Profile | Sequence[Source | Profile],
-    slo: Source | Slo,
-    *,
-    plan: Source | Plan | None = None,
-    box: Box | None = None,
-    numbers: Sequence[str] | None = None,
-    state: Source | State | None = None,
-    measured: Source | None = None,
-    spread: Spread | None = None,
-    **choices: Any,
-) -> Robustness:
-    """How far numbers may be off, and machines that hold in a box; `choices` are question, formulation, options.
-
-    `numbers` are those to look at: demand, latency, prices:OFFER, demand:APP, latency:HARDWARE; by default the first
-    two and the price of every offer of the plan.
-
-    >>> import hetplan as hp
-    >>> from hetplan.studies.robust import Box
-    >>> found = hp.robust("examples/pool/llm-profile.json", "examples/pool/llm-slo.json", box=Box(demand=0.2))
-    >>> found.box.fleet, round(found.box.price, 3), found.margins[0].what
-    ({'a100-ondemand': 2, 'l4-ondemand': 1}, 0.113, 'demand')
-    """
-    inputs = load_inputs(profile, slo, state=state, measured=measured)
-    given = None if plan is None else read_plan(plan, trust_digest=True)
-    return robust_for(inputs, plan=given, box=box, numbers=numbers, spread=spread, **choices)
-
-
 def robust_for(
     inputs: Inputs, *, plan: Plan | None = None, box: Box | None = None, numbers: Sequence[str] | None = None,
     spread: Spread | None = None, **choices: Any,
 ) -> Robustness:  # fmt: skip
-    """`robust` for what is read already."""
+    """How far numbers may be off, and machines that hold in a box; `choices` are problem, formulation, options.
+
+    `numbers` are those to look at: demand, latency, prices:OFFER, demand:APP, latency:HARDWARE; by default the first
+    two and the price of every offer of the plan.
+    """
     if plan is not None:
         choices = {"question": plan.question, "formulation": plan.method.formulation,
                    "options": options_again(plan), **choices}  # fmt: skip

@@ -19,7 +19,7 @@ from typing import Protocol, cast
 from hetplan.api.recipes import Recipes
 from hetplan.dispatch.forecasting import ForecastName
 from hetplan.dispatch.replanning import Replanning
-from hetplan.errors import Cancelled, InputError
+from hetplan.errors import InputError, Interrupted
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
@@ -256,7 +256,7 @@ class TextBench:
 
     def _go_on(self) -> None:
         if self.course.cancel is not None and self.course.cancel.is_set():
-            raise Cancelled("the comparison was cancelled")
+            raise Interrupted("the comparison was cancelled")
 
     def _starting(self, steps: Sequence[_Step]) -> float:
         """What machines cost while they start, in all."""

@@ -22,22 +22,24 @@ from __future__ import annotations
 
 import csv
 import io
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise, product
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
-from hetplan.api.solve import Source
 from hetplan.errors import InputError
 from hetplan.planner.spread import Spread
-from hetplan.profiles.canonical import digest, rounded
+from hetplan.planner.terms import OnEvent
+from hetplan.profiles.canonical import rounded
+from hetplan.profiles.given_files import GivenFile, sort_files
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.load import load_inputs
-from hetplan.profiles.profile import Profile
-from hetplan.profiles.slo import Slo
-from hetplan.profiles.state import State
+from hetplan.profiles.read_plan import read_plan
 from hetplan.studies.axes import Axis, Files, axis_of
-from hetplan.studies.points import Asked, Task, fleet_text, is_price, solved
+from hetplan.studies.points import Asked, Task, fleet_text, is_price, solved, study_digest
+
+if TYPE_CHECKING:
+    from hetplan.studies.robust import Robustness
 
 __all__ = ["Breakpoint", "Segment", "WhatIf", "whatif", "whatif_for"]
 
@@ -157,27 +159,78 @@ def _cell(value: Any) -> str:
     return "" if value is None else f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
+@overload
 def whatif(
-    profile: Source | Profile | Sequence[Source | Profile],
-    slo: Source | Slo,
+    *files: GivenFile | Inputs | None,
     vary: str | Sequence[str],
-    *,
-    state: Source | State | None = None,
-    measured: Source | None = None,
-    most: int = 400,
+    robust: None = None,
+    formulation: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    solver: str | None = None,
+    points: int = 400,
     confirm: bool = True,
-    spread: Spread | None = None,
-    **choices: Any,
-) -> WhatIf:
-    """How the plan changes along one or two ranges; `choices` are question, formulation, options, solver, limits.
+    jobs: int = 1,
+    on_event: OnEvent | None = None,
+    cancel: threading.Event | None = None,
+) -> WhatIf: ...
+
+
+@overload
+def whatif(
+    *files: GivenFile | Inputs | None,
+    vary: None = None,
+    robust: Mapping[str, float],
+    formulation: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    solver: str | None = None,
+    points: int = 400,
+    confirm: bool = True,
+    jobs: int = 1,
+    on_event: OnEvent | None = None,
+    cancel: threading.Event | None = None,
+) -> Robustness: ...
+
+
+def whatif(
+    *files: GivenFile | Inputs | None,
+    vary: str | Sequence[str] | None = None,
+    robust: Mapping[str, float] | None = None,
+    formulation: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    solver: str | None = None,
+    points: int = 400,
+    confirm: bool = True,
+    jobs: int = 1,
+    on_event: OnEvent | None = None,
+    cancel: threading.Event | None = None,
+) -> WhatIf | Robustness:
+    """How the plan changes along one or two ranges, or how far numbers may be off before it fails.
+
+    `vary` names one range or two ("budget=1:5", "price:OFFER=0.5:1:6"); at most `points` values are planned. `robust`
+    says by which part numbers may be off at most, "demand", "latency" and "prices", "gamma" of them at once: found are
+    machines that hold all the same. An empty one asks for the margins alone, of the plan that is among the files.
 
     >>> import hetplan as hp
-    >>> found = hp.whatif("examples/pool/profile.json", "examples/pool/slo.json", "budget=0.5:1.5:2", confirm=False)
+    >>> files = "examples/pool/profile.json", "examples/pool/slo.json"
+    >>> found = hp.whatif(*files, vary="budget=0.5:1.5:2", confirm=False)
     >>> [round(one.low, 2) for one in found.breakpoints][:2], found.about
     ([0.6, 0.66], 'rate_qps')
+    >>> found = hp.whatif("examples/pool/llm-profile.json", "examples/pool/llm-slo.json", robust={"demand": 0.2})
+    >>> found.box.fleet, round(found.box.price, 3), found.margins[0].what
+    ({'a100-ondemand': 2, 'l4-ondemand': 1}, 0.113, 'demand')
     """
-    inputs = load_inputs(profile, slo, state=state, measured=measured)
-    return whatif_for(inputs, vary, most=most, confirm=confirm, spread=spread, **choices)
+    if (vary is None) == (robust is None):
+        raise InputError.one(path="vary", why="either vary or robust", remedy='Write vary="budget=1:5".')
+    named = sort_files(files, "whatif", plans=(0, 0 if robust is None else 1), in_python=True)
+    spread = Spread(jobs, on_event=on_event, cancel=cancel)
+    how: dict[str, Any] = {"formulation": formulation, "options": options, "solver": solver}
+    if robust is not None:
+        from hetplan.studies.robust import Box, robust_for
+
+        plan = read_plan(named.plan, trust_digest=True) if named.plans else None
+        stated = {name: value for name, value in how.items() if value is not None}
+        return robust_for(named.inputs, plan=plan, box=Box.of(robust) if robust else None, spread=spread, **stated)
+    return whatif_for(named.inputs, vary or (), most=points, confirm=confirm, spread=spread, **how)
 
 
 def whatif_for(
@@ -195,14 +248,6 @@ def whatif_for(
     spread.of = spread.of or study_digest(asked, [axis.name for axis in axes])
     with spread:
         return _Sweep(asked, spread, most).found(confirm=confirm)
-
-
-def study_digest(asked: Asked, what: Sequence[str]) -> str:
-    """What a journal belongs to: the files, the question and how it is answered."""
-    options = dict(asked.options)
-    return digest({"inputs": dict(asked.files.inputs.digests), "question": asked.question, "options": options,
-                   "formulation": asked.formulation, "solver": asked.solver, "what": list(what),
-                   "seed": asked.limits.seed})  # fmt: skip
 
 
 @dataclass

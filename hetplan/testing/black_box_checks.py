@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetplan.errors import Cancelled
+from hetplan.errors import Interrupted
 from hetplan.planner.answer import Limits, Status, Stop
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.black_box import Aim, BlackBox, Measured, Operator, OutOfTime, Placed, Verdict
@@ -242,7 +242,7 @@ def _cancelled_during(solver: Solver) -> None:
 
     def measure(c: int) -> Measured:
         if len(form.journal) == 5:
-            raise Cancelled("cancelled while measuring")
+            raise Interrupted("cancelled while measuring")
         return inner(c)
 
     form = replace(form, measure=measure)

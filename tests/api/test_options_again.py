@@ -80,7 +80,7 @@ def test_a_statistic_that_was_chosen_is_asked_for_again(files: tuple[Json, Json]
 
 @pytest.mark.slow
 def test_along_a_rate_machines_go_where_the_second_wish_says_so(files: tuple[Json, Json]) -> None:
-    found = hp.whatif(*files, "rate=60:150", confirm=False)
+    found = hp.whatif(*files, vary="rate=60:150", confirm=False)
     counts = [sum(one.fleet.values()) for one in found.segments if one.fleet is not None]
     assert len({one.first for one in found.segments}) == 1
     assert counts[0] < counts[-1]

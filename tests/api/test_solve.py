@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +13,6 @@ from pathlib import Path
 import pytest
 
 import hetplan as hp
-from hetplan.api.planner import Confirmed
 from hetplan.api.solve import choose, options_of, pose
 from hetplan.planner.status import Found
 from hetplan.profiles.plan import Notice, Plan
@@ -38,90 +39,90 @@ def with_rate(slo: dict, rate: float | str) -> dict:
     return changed
 
 
-def test_a_planner_plans_again_and_again_and_demand_replaces_the_files(slo: dict) -> None:
-    planner = hp.Planner(PROFILE)
+def test_a_planner_plans_again_and_again_and_rates_replace_those_of_the_files(slo: dict) -> None:
+    planner = hp.Planner(PROFILE, with_rate(slo, 1.0), options=PLANNED)
     (name,) = slo["apps"]
     costs = []
     for rate in (50.0, 200.0, 400.0):
-        plan = planner.plan(with_rate(slo, 1.0), demand={name: rate}, options=PLANNED).require()
+        plan = planner.plan({name: rate}).require()
         claim = next(claim for claim in plan.claims if claim.about == "cost_per_hour")
         costs.append(claim.value)
         assert hp.verify(plan, PROFILE, with_rate(slo, rate)).ok
+        assert planner.last == plan
     assert costs == sorted(costs)
     assert costs[0] < costs[-1]
 
 
-def test_demand_replaces_the_rate_of_files_that_name_others_beside_them(slo: dict, tmp_path: Path) -> None:
+def test_rates_replace_that_of_a_file_that_names_others(slo: dict, tmp_path: Path) -> None:
     changed = with_rate(slo, 15.0)
     (name,) = changed["apps"]
     changed["apps"][name]["demand"]["trace"] = {"file": "arrivals.csv"}
     (tmp_path / "arrivals.csv").write_text("arrival_s\n" + "".join(f"{n / 50}\n" for n in range(1, 100)))
     (tmp_path / "slo.json").write_text(json.dumps(changed))
-    outcome = hp.Planner(PROFILE).plan(tmp_path / "slo.json", demand={name: 20.0}, options=PLANNED)
+    outcome = hp.Planner(PROFILE, tmp_path / "slo.json", options=PLANNED).plan({name: 20.0})
     assert outcome.exit_code == 0
     assert outcome.require().inputs.traces
 
 
-def test_demand_for_an_unknown_application_is_an_input_error(slo: dict) -> None:
-    with pytest.raises(hp.InputError, match="no such application"):
-        hp.Planner(PROFILE).plan(slo, demand={"nobody": 5.0})
+@pytest.mark.parametrize(
+    ("rates", "place"), [({"nobody": 5.0}, "rates"), ({"ranking": "x"}, "rates.ranking"), ({"ranking": -1}, "ranking")]
+)
+def test_rates_that_are_none_are_refused_with_their_place(slo: dict, rates: dict, place: str) -> None:
+    with pytest.raises(hp.InputError, match=place):
+        hp.Planner(PROFILE, slo).plan(rates)
 
 
 def test_many_threads_get_the_same_plan_and_nothing_is_printed(slo: dict, capfd: pytest.CaptureFixture[str]) -> None:
-    planner = hp.Planner(PROFILE)
+    planner = hp.Planner(PROFILE, slo, options=PLANNED)
     with ThreadPoolExecutor(6) as pool:
-        plans = list(pool.map(lambda _: plan_bytes(planner.plan(slo, options=PLANNED).require()), range(12)))
+        plans = list(pool.map(lambda _: plan_bytes(planner.plan().require()), range(12)))
     assert len(set(plans)) == 1
     assert capfd.readouterr() == ("", "")
-
-
-@pytest.mark.slow
-def test_a_plan_comes_at_once_and_the_confirmed_one_by_an_event() -> None:
-    """Of three questions: what comes at once is not played and says so, what follows is the plan of the defaults."""
-    for name in ("llm-disaggregated", "variants", "pool"):
-        files = [EXAMPLE.parent / name / file for file in ("profile.json", "slo.json")]
-        heard, there = list[object](), threading.Event()
-
-        def hear(event: object, heard: list[object] = heard, there: threading.Event = there) -> None:
-            if isinstance(event, Confirmed):
-                heard.append(event)
-                there.set()
-
-        first = hp.Planner(files[0]).plan(files[1], at_once=True, on_event=hear)
-        assert not heard
-        assert not any(one.model.startswith("simulation") for one in first.require().promises)
-        assert "W-unconfirmed" in {one.code for one in first.warnings}
-        assert there.wait(120)
-        (event,) = heard
-        assert isinstance(event, Confirmed)
-        assert event.outcome is not None
-        assert event.outcome.require().digest == hp.solve(*files).require().digest
-        assert any(one.model.startswith("simulation") for one in event.outcome.require().promises)
-
-
-def test_a_plan_at_once_needs_somebody_who_hears_of_the_other() -> None:
-    with pytest.raises(hp.InputError, match="nobody hears"):
-        hp.Planner(PROFILE).plan(SLO, at_once=True)
-
-
-def test_a_plan_whose_size_is_named_is_what_comes_at_once() -> None:
-    outcome = hp.Planner(PROFILE).plan(SLO, at_once=True, on_event=lambda _: None, options=PLANNED)
-    assert outcome.require().digest == hp.solve(PROFILE, SLO, options=PLANNED).require().digest
-    assert "W-unconfirmed" not in {one.code for one in outcome.warnings}
 
 
 def test_a_cancelled_plan_is_an_outcome_not_an_exception(slo: dict) -> None:
     cancel = threading.Event()
     cancel.set()
-    sized = hp.Planner(PROFILE).plan(slo, cancel=cancel)
+    sized = hp.Planner(PROFILE, slo).plan(cancel=cancel)
     assert (sized.status, sized.exit_code) == ("not-simulated", 130), "a formula needs no time"
-    outcome = hp.Planner(PROFILE).plan(slo, cancel=cancel, options=PLANNED)
+    planner = hp.Planner(PROFILE, slo, options=PLANNED)
+    outcome = planner.plan(cancel=cancel)
     assert outcome.plan is None
+    assert planner.last is None
     assert outcome.found is Found.NOTHING
     assert outcome.exit_code == 130
-    with pytest.raises(hp.NoPlan) as caught:
+    with pytest.raises(hp.Interrupted) as caught:
         outcome.require()
     assert caught.value.exit_code == 130
+
+
+def test_a_task_that_awaits_a_plan_is_cancelled_and_ends_the_work(slo: dict) -> None:
+    """A wish that takes seconds: the task ends at once, and the thread soon after it."""
+    planner, begun = hp.Planner(PROFILE, slo), threading.Event()
+
+    async def cancelled() -> float:
+        work = asyncio.ensure_future(planner.aplan(on_event=lambda _: begun.set()))
+        while not begun.is_set():
+            await asyncio.sleep(0.01)
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        since = time.process_time()
+        planner.close()
+        return time.process_time() - since
+
+    assert asyncio.run(cancelled()) < 1.5
+    with pytest.raises(hp.Interrupted, match="closed"):
+        planner.plan()
+
+
+def test_tasks_plan_side_by_side_and_get_what_plan_gives(slo: dict) -> None:
+    planner = hp.Planner(PROFILE, slo, options=PLANNED)
+
+    async def two() -> list[hp.Outcome]:
+        return list(await asyncio.gather(planner.aplan(), planner.aplan()))
+
+    assert {one.require().digest for one in asyncio.run(two())} == {planner.plan().require().digest}
 
 
 def test_events_tell_what_is_going_on(slo: dict) -> None:
@@ -141,7 +142,7 @@ def test_a_warm_start_and_a_named_engine_change_no_answer(slo: dict) -> None:
 @pytest.mark.parametrize(
     ("choice", "says"),
     [
-        ({"question": "teleport"}, "no such question"),
+        ({"formulation": "teleport/milp"}, "no such question"),
         ({"formulation": "teleport"}, "no such formulation"),
         ({"solver": "teleport"}, "no such solver"),
         ({"options": {"derat": 0.5}}, "derate"),
@@ -156,7 +157,7 @@ def test_a_wrong_choice_is_named_with_its_remedy(slo: dict, choice: dict, says: 
 
 
 def test_the_question_is_inferred_and_papers_names_are_aliases(slo: dict) -> None:
-    inputs = hp.load_inputs(PROFILE, slo)
+    inputs = hp.load(PROFILE, slo)
     assert choose(inputs).problem.question == "pool"
     by_paper = choose(inputs, question="Kairos", formulation="fluid_milp", options={"latency-stat": "mean"})
     assert by_paper.problem.question == "pool"
@@ -174,7 +175,7 @@ def test_every_public_name_is_there() -> None:
 
 def test_an_engine_for_another_kind_of_form_is_not_silently_left_out(slo: dict) -> None:
     pytest.importorskip("ortools")
-    with pytest.raises(hp.NoSolver, match="another kind of form"):
+    with pytest.raises(hp.SolverError, match="another kind of form"):
         hp.solve(PROFILE, slo, solver="exhaustive", options=PLANNED)
     assert hp.solve(PROFILE, slo, solver="mathopt-scip", options=PLANNED).exit_code == 0
 

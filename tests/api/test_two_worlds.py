@@ -102,7 +102,7 @@ def test_the_same_counters_make_the_same_plans_at_the_same_times(how: dict[str, 
     slo = {**SLO, "apps": {"a": {**SLO["apps"]["a"], "demand": {**SLO["apps"]["a"]["demand"]}}}}
     once = {key: value for key, value in slo.items() if key != "horizon"}
     once["apps"] = {"a": {**slo["apps"]["a"], "demand": {"rate_qps": 40, "mix": slo["apps"]["a"]["demand"]["mix"]}}}
-    plan = hp.solve(PROFILE, once, question="pool", options={"size": "planned"}).require()
+    plan = hp.solve(PROFILE, once, options={"size": "planned"}, formulation="pool").require()
     inputs = load_inputs(PROFILE, slo)
     system, demands = planned_systems(plan, inputs)[0].system, demands_of(plan, inputs)
     facts = lead_and_limits(system, demands)

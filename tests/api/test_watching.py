@@ -11,7 +11,7 @@ import pytest
 
 from hetplan.api.watching import Applied, Ended, Happened, Watching
 from hetplan.dispatch.replanning import Replanning
-from hetplan.errors import Cancelled, InputError, NoPlan
+from hetplan.errors import InputError, Interrupted, SolverFailed
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.schedule import Schedule
 from hetplan.planner.status import Exit, Finding, Found
@@ -175,7 +175,7 @@ def test_a_plan_that_breaks_its_promises_is_not_applied(finding: dict[str, Any])
 
 def test_an_error_while_planning_keeps_what_runs() -> None:
     def make(**_: Any) -> Outcome:
-        raise NoPlan("the engine broke")
+        raise SolverFailed("highs", "the engine broke")
 
     world = World(rate=lambda _now: 40.0, until_s=100)
     assert world.run(make=make).code == Exit.INTERRUPTED
@@ -245,7 +245,7 @@ def test_a_cancelled_apply_ends_the_watch() -> None:
     world = World(rate=lambda _now: 40.0)
 
     def apply(_plan: Plan, _cancel: threading.Event) -> Applied:
-        raise Cancelled("stopped between two steps")
+        raise Interrupted("stopped between two steps")
 
     world.apply = apply  # type: ignore[method-assign]
     assert world.run().code == Exit.INTERRUPTED

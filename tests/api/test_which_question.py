@@ -16,6 +16,7 @@ import pytest
 import hetplan as hp
 from hetplan import registry
 from hetplan.api.solve import choose
+from hetplan.errors import Fault
 from hetplan.planner.request import read_request
 from hetplan.problems.ladder import LADDER, is_ruled_out
 from hetplan.registry import entry_points
@@ -77,7 +78,7 @@ def without(document: dict[str, Any], place: Place) -> dict[str, Any]:
 
 
 def asked(profile: Any, slo: Any) -> str:
-    return choose(hp.load_inputs(profile, slo)).problem.question
+    return choose(hp.load(profile, slo)).problem.question
 
 
 @pytest.mark.parametrize(("example", "question"), SHIPPED.items())
@@ -88,7 +89,7 @@ def test_shipped_examples_ask_their_question(example: str, question: str) -> Non
 @pytest.mark.parametrize(("example", "question"), SHIPPED.items())
 def test_what_is_written_as_its_default_changes_no_question(example: str, question: str) -> None:
     profile, slo = files(example)
-    whole = hp.load_inputs(profile, slo).slo.model_dump(mode="json", by_alias=True, exclude_none=True)
+    whole = hp.load(profile, slo).slo.model_dump(mode="json", by_alias=True, exclude_none=True)
     assert len(json.dumps(whole)) > len(json.dumps(slo, separators=(",", ":")))
     assert asked(profile, whole) == question
 
@@ -96,7 +97,7 @@ def test_what_is_written_as_its_default_changes_no_question(example: str, questi
 def test_the_ladder_has_every_question() -> None:
     assert LADDER.keys() == registry.PROBLEMS.keys()
     profile, slo = files("pool/")
-    inputs = hp.load_inputs(profile, slo)
+    inputs = hp.load(profile, slo)
     for name in LADDER:
         assert tuple(registry.problem(name).fits(inputs)) == registry.obstacles(name, inputs)
 
@@ -105,10 +106,10 @@ def test_the_ladder_has_every_question() -> None:
 @pytest.mark.parametrize(("example", "question"), SHIPPED.items())
 def test_a_glance_rules_out_only_what_has_obstacles(example: str, question: str) -> None:
     profile, slo = files(example)
-    assert not is_ruled_out(question, read_request(hp.load_inputs(profile, slo)))
+    assert not is_ruled_out(question, read_request(hp.load(profile, slo)))
     for place in places(slo):
         try:
-            inputs = hp.load_inputs(profile, without(slo, place))
+            inputs = hp.load(profile, without(slo, place))
         except hp.InputError:
             continue
         for name in LADDER:
@@ -133,10 +134,10 @@ def test_one_field_taken_out_is_named_where_no_question_is_left(example: str) ->
         assert fault.remedy
 
 
-def refused(profile: Any, slo: Any) -> tuple[hp.Fault, ...]:
+def refused(profile: Any, slo: Any) -> tuple[Fault, ...]:
     """Why no question is asked by files that load; the reader names what those lack that do not."""
     try:
-        inputs = hp.load_inputs(profile, slo)
+        inputs = hp.load(profile, slo)
     except hp.InputError:
         return ()
     try:
@@ -166,7 +167,7 @@ def test_the_more_specific_question_wins() -> None:
     for variant in profile["variants"].values():
         for run in variant["runs"]:
             run["at"] = {"batch": 16}
-    inputs = hp.load_inputs(profile, slo)
+    inputs = hp.load(profile, slo)
     assert [name for name in LADDER if not registry.obstacles(name, inputs)] == ["policy", "pool"]
     assert asked(profile, slo) == "policy"
 
@@ -221,7 +222,7 @@ def test_a_package_that_fits_everything_changes_nothing(
     install(copycat="", another=())
     assert {"copycat", "another"} <= set(registry.problem_names())
     assert asked(*files(example)) == question
-    assert not registry.obstacles("copycat", hp.load_inputs(*files(example)))
+    assert not registry.obstacles("copycat", hp.load(*files(example)))
 
 
 def test_a_package_is_asked_where_no_own_question_fits(install: Callable[..., None]) -> None:
@@ -239,7 +240,7 @@ def test_a_package_that_says_why_in_one_sentence_is_heard(install: Callable[...,
     install(mine="these files want no teleport")
     profile, slo = files("policy/")
     with pytest.raises(hp.InputError, match="want no teleport"):
-        choose(hp.load_inputs(profile, slo), question="mine")
+        choose(hp.load(profile, slo), question="mine")
     slo["apps"]["more"] = {**slo["apps"]["images"], "demand": {"streams": 3}}
     slo["apps"]["last"] = {"runs": {"task": "classify"}, "demand": {"streams": 1}}
     slo["objective"] = ["min moves"]
@@ -280,7 +281,7 @@ def test_a_question_that_is_named_and_not_asked_is_no_value_of_the_field_to_mend
     profile, slo = files("policy/")
     del slo["apps"]["images"]["latency"]
     with pytest.raises(hp.InputError) as raised:
-        choose(hp.load_inputs(profile, slo), question="ramsis")
+        choose(hp.load(profile, slo), question="ramsis")
     (fault,) = raised.value.faults
     assert (fault.path, fault.value) == ("$.apps.images.latency", "")
     assert fault.why.startswith("the files do not ask the question policy: ")
@@ -298,7 +299,7 @@ def test_a_question_that_plans_without_outcomes_names_the_step(question: str, ex
         app["late"] = "serve"
     for asked in (question, None):
         with pytest.raises(hp.InputError) as raised:
-            hp.solve(profile, slo, question=asked)
+            hp.solve(profile, slo, formulation=asked)
         (fault,) = raised.value.faults
         assert fault.path == f"$.pipelines.{name}.nodes.{step}.outcomes"
         assert "the answer of a step" in fault.why

@@ -37,9 +37,9 @@ def test_default_plans_keep_their_word(cases: range) -> None:
 @pytest.mark.slow
 def test_a_machine_that_an_operator_leaves_empty_is_warned_of() -> None:
     one = kept_compound.case(72003)
-    plan = hp.solve(*one.files, measured=one.measured).require()
+    plan = hp.solve(*one.files, one.measured).require()
     assert "W-idle-machine" in {notice.code for notice in plan.warnings}
-    report = hp.verify(plan, *one.files, measured=one.measured)
+    report = hp.verify(plan, *one.files, one.measured)
     assert report.ok, report.violations
 
 

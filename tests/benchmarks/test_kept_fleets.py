@@ -55,7 +55,7 @@ def test_text_is_played_on_its_machines(seed: int) -> None:
     profile, slo = kept_fleets.text_files(seed)
     plan = hp.solve(profile, slo, options={"levers": False, "size": "planned"}).require()
     how = HowPlayed(seeds=2, seed=kept_fleets.UNSEEN, queries=2e5)
-    assert play_day(plan, hp.load_inputs(profile, slo), how).broken
+    assert play_day(plan, hp.load(profile, slo), how).broken
 
 
 WITH_THE_FAST_ONE = 6.187
@@ -76,4 +76,4 @@ def test_by_formulas_alone_a_pipeline_is_late() -> None:
     profile, slo = kept_fleets.files(0)
     plan = hp.solve(profile, slo, options={"levers": False, "size": "estimated"}).require()
     how = HowPlayed(seeds=2, seed=kept_fleets.UNSEEN, queries=2e5)
-    assert any("app2" in one for one in play_day(plan, hp.load_inputs(profile, slo), how).broken)
+    assert any("app2" in one for one in play_day(plan, hp.load(profile, slo), how).broken)

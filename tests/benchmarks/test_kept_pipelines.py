@@ -95,7 +95,7 @@ def test_what_is_not_kept_is_told_with_what_would_be():
     assert outcome.exit_code == 3
     assert outcome.why[0].startswith("not kept")
     assert outcome.repairs
-    given = documents(hp.load_inputs(*files), {})
+    given = documents(hp.load(*files), {})
     for repair in outcome.repairs:
         changed = edited(given, repair.edits)
         assert hp.solve(changed["profile"], changed["slo"]).exit_code == 0, repair.text

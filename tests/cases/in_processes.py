@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hetplan as hp
+from hetplan.errors import Fault, NoSolver, SolverFailed
 
-FAULT = hp.Fault("slo.json", "$.apps", "3", "an object", "Write {}.")
+FAULT = Fault("slo.json", "$.apps", "3", "an object", "Write {}.")
 PLANNED = {"size": "planned"}
 
 
 def raise_it(number: int) -> None:
-    raise [hp.NoSolver("milp", {"a": "b"}), hp.SolverFailed("a", "b"), hp.InputError([FAULT])][number]
+    raise [NoSolver("milp", {"a": "b"}), SolverFailed("a", "b"), hp.InputError([FAULT])][number]
 
 
-def plan_in_another_process(planner: hp.Planner, slo: str) -> str:
-    return planner.plan(slo, options=PLANNED).require().digest or ""
+def plan_in_another_process(planner: hp.Planner) -> str:
+    return planner.plan().require().digest or ""

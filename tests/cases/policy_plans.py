@@ -62,7 +62,7 @@ def planned(name: str) -> tuple[Plan, Inputs]:
     wish, options, formulation = WISHES[name]
     documents = files(**{"workers": (2, 2), **wish})
     own = None if formulation == ONE_QUEUE else formulation
-    plan = solve(*documents, question="policy", formulation=own, options={**OPTIONS, **options}).require()
+    plan = solve(*documents, formulation=f"policy/{own}" if own else "policy", options={**OPTIONS, **options}).require()
     return of_one_queue(plan) if formulation == ONE_QUEUE else plan, load_inputs(*documents)
 
 

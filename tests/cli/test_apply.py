@@ -93,7 +93,7 @@ def test_from_nothing_to_serving_and_back(folder: Path) -> None:
 def test_undo_is_shown_first_and_done_with_yes(folder: Path) -> None:
     from cases.deployments import make_plan, make_worker
 
-    from hetplan.errors import Cancelled
+    from hetplan.errors import Interrupted
     from hetplan.executor.deployment import Deployment, Progress
     from hetplan.executor.hosts_file import read_hosts
 
@@ -105,7 +105,7 @@ def test_undo_is_shown_first_and_done_with_yes(folder: Path) -> None:
             cancel.set()
 
     with Deployment(read_hosts(folder / "hosts.toml")) as deployment:
-        with pytest.raises(Cancelled, match="apply --undo --yes goes back"):
+        with pytest.raises(Interrupted, match="apply --undo --yes goes back"):
             deployment.apply(make_plan(make_worker("w2", 1)), on_event=cut_off, cancel=cancel)
         left = {seen.name for seen in deployment.observe()}
         shown = hetplan("apply", "--undo", "--json", folder=folder)

@@ -211,7 +211,7 @@ def test_yaml_is_written_with_comments_and_solved_as_json_is(run: Callable[..., 
         assert ran.code == 0, ran.err
     text = (tmp_path / "slo.yaml").read_text()
     assert "# - an instance has its machine to itself" in text
-    asked = [hp.load_inputs(tmp_path / f"profile.{name}", tmp_path / f"slo.{name}") for name in ("yaml", "json")]
+    asked = [hp.load(tmp_path / f"profile.{name}", tmp_path / f"slo.{name}") for name in ("yaml", "json")]
     assert asked[0].digests == asked[1].digests
 
 

@@ -143,7 +143,7 @@ def test_a_profile_that_is_there_gets_a_wish(run: Callable[..., Any], mine: Path
     command, _ = begun(run, mine, words, "asked")
     assert str(given) in command
     assert run(*command, "--set", "size=planned").code == 0
-    inputs = hp.load_inputs([given, mine / "asked" / "profile.json"], mine / "asked" / "slo.json")
+    inputs = hp.load(given, mine / "asked" / "profile.json", mine / "asked" / "slo.json")
     assert [(one.price_per_hour, one.stock) for one in inputs.profile.offers.values()] == [(300_000_000, 9)]
 
 

@@ -104,7 +104,7 @@ def planned_by_hand(question: str, values: Sequence[str]) -> hp.Plan:
         at[steps[-1]] = value if isinstance(at[steps[-1]], str) else float(value)
     options = {} if question in ("policy", "compound") else {"size": "planned"}
     measured = MEASURED if question == "compound" else None
-    return hp.solve(files["profile"], files["slo"], options=options, measured=measured).require()
+    return hp.solve(files["profile"], files["slo"], measured, options=options).require()
 
 
 @pytest.mark.quick_cases(1)

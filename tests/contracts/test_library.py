@@ -34,9 +34,9 @@ def test_nothing_that_a_solver_prints_reaches_standard_output(
     assert capfd.readouterr().out == "said by the program\n"
 
 
-@pytest.mark.parametrize("name", ["slo", "path", "list"])
-def test_a_planner_takes_no_slo_in_place_of_limits(name: str) -> None:
+@pytest.mark.parametrize("deadline", [-1.0, "soon", True])
+def test_a_planner_refuses_a_deadline_that_is_none(deadline: Any) -> None:
     wish = tiny("pool")
-    with pytest.raises(Refused, match=r"limits \(found .*plan\(slo\)"):
-        planner(wish.profile, {"slo": wish.slo, "path": "slo.json", "list": [wish.slo]}[name])
-    assert planner(wish.profile).plan(wish.slo, options={"size": "planned"}).plan is not None
+    with pytest.raises(Refused, match="seconds"):
+        planner(wish.profile, wish.slo, deadline_s=deadline)
+    assert planner(wish.profile, wish.slo, options={"size": "planned"}).plan().plan is not None

@@ -26,11 +26,11 @@ import pytest
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
-import hetplan as hp
 from hetplan.desk.answers import STAGES, Answers
 from hetplan.desk.openapi import openapi
 from hetplan.desk.work import Allowance, Busy, Workshop
-from hetplan.errors import Cancelled, InputError
+from hetplan.errors import InputError, Interrupted
+from hetplan.planner.answer import Limits
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "pool"
 PROFILE = json.loads((EXAMPLES / "profile.json").read_text())
@@ -255,7 +255,7 @@ def test_given_workers_are_no_pins_and_a_look_is_rough() -> None:
 def test_a_look_is_the_plan_that_is_solved_with_the_same_options_and_limits(stage: str, sizing: str) -> None:
     wish, answers = build.example("pool"), Answers(Allowance())
     looked = answers.look({"profile": wish.profile, "slo": wish.slo, "stage": stage}, threading.Event())
-    solved = face.solve(wish, sizing, limits=hp.Limits(seconds=answers.allowance.seconds))
+    solved = face.solve(wish, sizing, limits=Limits(seconds=answers.allowance.seconds))
     assert looked["plan"]["digest"] == digest_of(solved)
     with pytest.raises(InputError, match="there is no such stage"):
         answers.look({**FILES, "stage": "later"}, threading.Event())
@@ -268,7 +268,7 @@ def test_a_plan_wanted_soon_is_the_best_that_is_solved_by_then(monkeypatch: pyte
     def jump(event: Any) -> None:
         now[0] += 1000.0 if event.detail.startswith("limits on machines") else 0.0
 
-    stated = partial(hp.Limits, clock=lambda: now[0])
+    stated = partial(Limits, clock=lambda: now[0])
     monkeypatch.setattr("hetplan.desk.answers.Limits", stated)
     monkeypatch.setattr("hetplan.desk.answers.SOON_SECONDS", 50.0)  # engines go by the clock on the wall
     monkeypatch.setattr(answers, "_heard", lambda name, event: jump(event))
@@ -396,7 +396,7 @@ def test_who_waits_for_a_look_may_leave_and_hears_of_its_faults() -> None:
     answers = Answers(Allowance())
     work, gone = answers.begin({**FILES, "stage": "nothing"}), threading.Event()
     gone.set()
-    with pytest.raises(Cancelled):
+    with pytest.raises(Interrupted):
         answers.look({**FILES, "stage": "nothing"}, gone)
     for look in (work, lambda cancel: answers.look({**FILES, "stage": "nothing"}, cancel)):
         with pytest.raises(InputError, match="there is no such stage"):

@@ -20,6 +20,7 @@ from hetplan.drawing.report import Documents, plan_fragment, report_page
 from hetplan.drawing.summary import SummaryText, Table, draw_costs, write_summary
 from hetplan.drawing.svg import Picture, ticks
 from hetplan.planner.summary import summarize
+from hetplan.profiles.load_one import load_slo
 from hetplan.profiles.summary_words import summary_text
 from hetplan.simulator.figures import Together, responses_of
 
@@ -80,7 +81,7 @@ def test_no_text_of_a_plan_becomes_code_or_an_address(document: dict[str, Any]) 
 
 
 def test_the_fleet_shows_workers_and_flows(document: dict[str, Any], pool: hp.Plan) -> None:
-    slo = hp.load_slo(EXAMPLES / "pool" / "slo.json").model_dump(mode="json", exclude_none=True)
+    slo = load_slo(EXAMPLES / "pool" / "slo.json").model_dump(mode="json", exclude_none=True)
     picture = fleet_picture(document, slo)
     shown = texts(picture.svg())
     for worker in pool.workers:
@@ -280,7 +281,7 @@ def test_notebooks_show_plans_outcomes_and_verdicts(pool: hp.Plan) -> None:
     solved = hp.solve(*files, options={"size": "planned"})._repr_html_()
     assert "<h2>$2,102 a month ($2.88/h of at most $3.00/h) serves 580 queries/s.</h2>" in solved
     assert "3 x t4" in solved
-    slow = hp.load_slo(files[1]).model_dump(mode="json", exclude_unset=True)
+    slow = load_slo(files[1]).model_dump(mode="json", exclude_unset=True)
     slow["apps"]["ranking"]["latency"]["p99_ms"] = 1.0
     shown = hp.solve(files[0], {"format": "hetplan/slo/1.0"} | slow, options={"size": "planned"})._repr_html_()
     assert "infeasible" in shown

@@ -102,7 +102,7 @@ BOX = {"box": {"target": "here", "hardware": ["box", "acme"], "machines": {"box"
 
 
 def plan() -> hp.Plan:
-    return hp.solve(PROFILE, SLO, measured=MEASURED).require()
+    return hp.solve(PROFILE, SLO, MEASURED).require()
 
 
 @pytest.mark.slow

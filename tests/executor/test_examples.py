@@ -38,7 +38,7 @@ def test_an_example_is_served_as_planned(deploy: Callable[..., Deployment], ques
     folder = EXAMPLES / question
     files = {"profile": str(folder / "profile.json"), "slo": str(folder / "slo.json")}
     measured = {"measured": str(folder / "measured.json")} if question == "compound" else {}
-    plan = hp.solve(files["profile"], files["slo"], **measured).require()  # type: ignore[arg-type]
+    plan = hp.solve(*files.values(), *measured.values()).require()
     hardware = sorted({worker.hardware for worker in plan.workers})
     places = sorted({worker.host for worker in plan.workers if worker.host})
     box = {"target": "here", "hardware": hardware, "plays": places, "machines": 64, "enforcement": "none"}
@@ -77,7 +77,7 @@ def test_queries_that_wait_at_an_operator_are_served_together(
     Path(files["profile"]).write_text(json.dumps(profile))
     Path(files["slo"]).write_text(json.dumps(slo))
     measured = str(EXAMPLES / "compound" / "measured.json")
-    plan = hp.solve(files["profile"], files["slo"], measured=measured, options={"size": "estimated"}).require()
+    plan = hp.solve(files["profile"], files["slo"], measured, options={"size": "estimated"}).require()
     hardware = sorted({worker.hardware for worker in plan.workers})
     box = {"target": "here", "hardware": hardware, "machines": 64, "enforcement": "none"}
     # So slow that those who come at once wait for one another, however fast this machine is.
@@ -106,7 +106,7 @@ def test_the_router_sends_as_many_calls_as_a_fanout_says(deploy: Callable[..., D
     Path(files["profile"]).write_text(json.dumps(profile))
     Path(files["slo"]).write_text(json.dumps(slo))
     measured = str(EXAMPLES / "compound" / "measured.json")
-    plan = hp.solve(files["profile"], files["slo"], measured=measured).require()
+    plan = hp.solve(files["profile"], files["slo"], measured).require()
     box = {"target": "here", "hardware": sorted({one.hardware for one in plan.workers}), "machines": 64,
            "enforcement": "none"}  # fmt: skip
     deployment = deploy(

@@ -32,8 +32,8 @@ def hosts(**more: Any) -> dict[str, Any]:
 def made() -> tuple[hp.Plan, hp.Inputs]:
     """A plan of measurements in which one operator took different times."""
     document = json.loads((EXAMPLE / "measured.json").read_text())
-    plan = hp.solve(EXAMPLE / "profile.json", EXAMPLE / "slo.json", measured=document).require()
-    return plan, hp.load_inputs(EXAMPLE / "profile.json", EXAMPLE / "slo.json", measured=document)
+    plan = hp.solve(EXAMPLE / "profile.json", EXAMPLE / "slo.json", document).require()
+    return plan, hp.load(EXAMPLE / "profile.json", EXAMPLE / "slo.json", document)
 
 
 def test_each_operator_sleeps_as_long_as_it_was_measured(made: Any) -> None:

@@ -22,7 +22,7 @@ FILES = (EXAMPLE / "profile.json", EXAMPLE / "slo.json")
 @pytest.fixture(scope="module")
 def made() -> tuple[hp.Plan, hp.Inputs]:
     measured = json.loads((EXAMPLE / "measured.json").read_text())
-    return hp.solve(*FILES, measured=measured).require(), hp.load_inputs(*FILES)
+    return hp.solve(*FILES, measured).require(), hp.load(*FILES)
 
 
 def journal_of(inputs: hp.Inputs, path: Path) -> Journal:
@@ -77,7 +77,7 @@ def test_a_fall_is_noticed_and_what_was_measured_becomes_old(made: Any, tmp_path
     assert len(journal.known()["apps"]["gate"]) == before
     assert len(journal.document()["apps"]["dock"]) > 1
     # From what is known: the plan that fell short is not chosen again.
-    again = hp.solve(*FILES, measured=journal.known())
+    again = hp.solve(*FILES, journal.known())
     gate = again.plan.dispatch.get("gate") if again.plan is not None else None
     assert gate is None or dict(gate.knobs) != knobs
     journal.close()

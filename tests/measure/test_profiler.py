@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hetplan.errors import Cancelled, InputError
+from hetplan.errors import InputError, Interrupted
 from hetplan.measure.evaluator import Command, EvaluationFailed, Guarded, load_evaluators
 from hetplan.measure.evaluator_profiler import Profiler, Setup, measuring
 from hetplan.measure.journal import Journal, measured_document
@@ -221,12 +221,12 @@ def test_cancelling_ends_a_measurement_between_two_samples_and_a_hanging_one_at_
         return GOOD
 
     profiler = Profiler(setup(rule=Rule(0.999, n_min=30, n_max=40)), answer, cancel=cancel)
-    with pytest.raises(Cancelled):
+    with pytest.raises(Interrupted):
         profiler(0, {"size": 1, "model": "s"})
     assert len(asked) == 3
     assert sum(len(batch["scores"]) for batch in profiler.journal.samples("q", {"size": 1, "model": "s"})) >= 2
     stop = threading.Event()
-    with pytest.raises(Cancelled):
+    with pytest.raises(Interrupted):
         Guarded(lambda *_: stop.wait(30), OPERATORS, cancel=cancel)({}, 0, 0)
     stop.set()
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from hetplan.errors import Cancelled, InputError, NoSolver, SolverFailed
+from hetplan.errors import InputError, Interrupted, NoSolver, SolverFailed
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.ask import Asking
 from hetplan.planner.forms.milp import Builder, Milp
@@ -180,10 +180,10 @@ def test_one_deadline_for_the_whole_conversation(reference) -> None:
 def test_a_cancelled_conversation_stops(reference) -> None:
     cancel = threading.Event()
     cancel.set()
-    with pytest.raises(Cancelled):
+    with pytest.raises(Interrupted):
         Asking([reference], Limits(cancel=cancel))(form())
     empty = Liar(reference, lambda form, a: Answer(Status.NO_ANSWER, stop=Stop.CANCELLED))
-    with pytest.raises(Cancelled):
+    with pytest.raises(Interrupted):
         Asking([empty])(form())
 
 
@@ -212,7 +212,7 @@ def test_what_was_found_is_settled_after_a_cancel_and_only_then(reference) -> No
     ask(form(whole=True))
     cancel.set()
     assert ask(form()).value == pytest.approx(4.0)
-    with pytest.raises(Cancelled):
+    with pytest.raises(Interrupted):
         Asking([reference], Limits(cancel=cancel))(form())
 
 

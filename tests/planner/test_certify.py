@@ -345,14 +345,14 @@ def test_a_claim_is_made_once() -> None:
 
 
 def test_bounds_are_looked_at_until_somebody_cancels_or_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hetplan.errors import Cancelled
+    from hetplan.errors import Interrupted
 
     wish, answer = made("pool", "fluid", 40)
     assert answer.plan is not None
     cancel = threading.Event()
     cancel.set()
     for prove in (False, None):
-        with pytest.raises(Cancelled):
+        with pytest.raises(Interrupted):
             verify(answer.plan, wish, prove=prove, simulate=False, cancel=cancel)
     monkeypatch.setattr("hetplan.api.judge.ANEW_S", 0.0)
     said = verify(answer.plan, wish, simulate=False)

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from hetplan.errors import InputError, NoPlan
+from hetplan import errors
+from hetplan.errors import InputError
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Options
@@ -123,7 +124,7 @@ def test_infeasible_has_reasons_and_repairs_and_no_plan(reference) -> None:
     assert outcome.plan is None
     assert outcome.exit_code == Exit.INFEASIBLE
     assert outcome.repairs[0].text == "lower demand to 8 qps"
-    with pytest.raises(NoPlan, match=r"too much.*lower demand") as caught:
+    with pytest.raises(errors.Infeasible, match=r"too much.*lower demand") as caught:
         outcome.require()
     assert caught.value.exit_code == 3
 

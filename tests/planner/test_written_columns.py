@@ -16,6 +16,7 @@ from hetplan.planner.answer import Limits
 from hetplan.planner.claims_again import Word
 from hetplan.planner.forms.columns import Columns
 from hetplan.profiles.plan_file import plan_dict
+from hetplan.profiles.read_plan import read_plan
 from hetplan.solvers.columns import ColumnsEngine
 
 Proof = dict[str, Any]
@@ -194,14 +195,14 @@ def of_many(count: int, tight: float) -> tuple[dict[str, Any], ...]:
 @pytest.mark.slow
 def test_bounds_of_a_hundred_architectures_are_proved_again() -> None:
     profile, slo, state = of_many(100, 1.0)
-    outcome = hp.solve(profile, slo, state=state, question="variants", options={"size": "planned"})
+    outcome = hp.solve(profile, slo, state, options={"size": "planned"}, formulation="variants")
     document = plan_dict(outcome.require())
     assert "tree" in document["solves"][0]["proof"]
-    report = hp.verify(hp.read_plan(document), profile, slo, state=state)
+    report = hp.verify(read_plan(document), profile, slo, state)
     assert report.ok, report.violations
     assert [one.word for one in report.claims] == [Word.PROVED]
     for place in (document["claims"][0], document["solves"][0]):
         place["bound"] *= 1.0 + 1e-7
     document["claims"][0]["value"] = document["solves"][0]["certified_bound"] = document["claims"][0]["bound"]
-    report = hp.verify(hp.read_plan(document, trust_digest=True), profile, slo, state=state)
+    report = hp.verify(read_plan(document, trust_digest=True), profile, slo, state)
     assert {"proof", "claim"} & {one.code for one in report.violations}

@@ -129,7 +129,7 @@ def test_bad_input_is_refused_with_its_place(name: str) -> None:
     profile, slo = texts.profile(), texts.slo()
     spoil(profile, slo)
     with pytest.raises(InputError) as caught:
-        hp.solve(profile, slo, question="llm")
+        hp.solve(profile, slo, formulation="llm")
     faults = caught.value.faults
     assert [fault for fault in faults if fault.path == path and why in f"{fault.why} {fault.remedy}"], faults
     assert all(fault.remedy for fault in faults)
@@ -162,4 +162,4 @@ def test_a_goodput_is_for_fleets_of_text_alone() -> None:
     }
     app = {"runs": {"variants": ["m"]}, "goodput": 0.9, "demand": {"rate_qps": 9}}
     with pytest.raises(InputError, match="goodput"):
-        hp.solve(profile, {"format": "hetplan/slo/1.1", "apps": {"a": app}}, question="pool")
+        hp.solve(profile, {"format": "hetplan/slo/1.1", "apps": {"a": app}}, formulation="pool")

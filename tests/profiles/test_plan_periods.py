@@ -159,7 +159,7 @@ def test_quotas_of_zones_are_refused_where_they_are_not_kept() -> None:
     slo = {"format": "hetplan/slo/1.0", "apps": {"rank": {**APP, "demand": {**APP["demand"], "rate_qps": 20}}}}
     del slo["apps"]["rank"]["demand"]["series"], slo["apps"]["rank"]["question"]
     with pytest.raises(hp.InputError, match="quotas of zones"):
-        hp.solve(PROFILE, slo, question="pool")
+        hp.solve(PROFILE, slo, formulation="pool")
     profile = {**PROFILE, "zones": {"a": {}, "b": {}}}
-    outcome = hp.solve(profile, slo, question="pool", options={"size": "planned"})
+    outcome = hp.solve(profile, slo, options={"size": "planned"}, formulation="pool")
     assert outcome.plan is not None

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from hetplan.errors import Cancelled, HetplanError, InputError
+from hetplan.errors import HetplanError, InputError, Interrupted
 from hetplan.planner.contract import Event
 from hetplan.search import Search, Space, Step, Wish
 from hetplan.search.optuna import StructureSampler
@@ -462,7 +462,7 @@ def test_a_measure_that_cannot_travel_is_refused(module: Any) -> None:
 def test_a_run_that_is_stopped_asks_for_the_same_again(module: Any) -> None:
     cancel = threading.Event()
     search, whole = (Search(module.SPACE, module.WISH) for _ in range(2))
-    with pytest.raises(Cancelled):
+    with pytest.raises(Interrupted):
         search.run(module.measure, steps=12, cancel=cancel, on_event=lambda _event: cancel.set())
     assert len(search.journal) == 1
     search.run(module.measure, steps=12)

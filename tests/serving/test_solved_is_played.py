@@ -110,7 +110,7 @@ def test_a_standard_deviation_that_falls_with_the_batch_stops_no_command(std: li
         slo({"runs": {"variants": ["m"]}, "latency": {"p95_ms": 60},
              "demand": {"rate_qps": {"low": 20, "high": 40}}}, instances={"gpu": [1, 1]}),
     )  # fmt: skip
-    plan = hp.solve(*files, question="policy", options={"queue_max": 7, "simulate": False}).require()
+    plan = hp.solve(*files, options={"queue_max": 7, "simulate": False}, formulation="policy").require()
     inputs = load_inputs(*files)
     (period,) = planned_systems(plan, inputs)
     (load,) = period.system.groups[0].loads

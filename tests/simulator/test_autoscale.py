@@ -46,13 +46,13 @@ def documents(load_s):
 
 def played(load_s, series, *, said=None, options=FORMULA, **how):
     profile, slo = documents(load_s)
-    planner = hp.Planner(profile)
-    first = planner.plan(slo, question="variants", options=options).require()
+    planner = hp.Planner(profile, slo, formulation="variants", options=options)
+    first = planner.plan().require()
 
     def plan_for(rates, now):
         if said is not None:
             said.append(dict(rates))
-        return planner.plan(slo, state=next_state(now), demand=rates, question="variants", options=options).plan
+        return planner.plan(rates, state=next_state(now)).plan
 
     return autoscale(
         first, load_inputs(profile, slo), plan_for, series=series, period_s=10.0, replanning=EVERY_S, **how
@@ -97,7 +97,7 @@ def test_a_load_that_stays_changes_nothing():
 
 def test_what_has_no_plan_stays_as_it_is():
     profile, slo = documents({"a": 1.0})
-    first = hp.solve(profile, slo, question="variants").require()
+    first = hp.solve(profile, slo, formulation="variants").require()
     report = autoscale(
         first, load_inputs(profile, slo), lambda rates, now: None, series={"a": [40.0] * 2}, replanning=EVERY_S
     )
@@ -115,13 +115,13 @@ def on_one_machine(series, *, load_s=1.0, follows=True):
     profile, slo, _ = machines({"cpu": (1, {"cpu_cores": 8.0})}, variants, dict.fromkeys(series, 40.0))
     profile["hardware"]["cpu"]["startup_s"] = 1000.0
     profile["variants"]["a-v"]["runs"][0]["load_s"] = load_s
-    planner = hp.Planner(profile)
-    first = planner.plan(slo, question="variants", options=FORMULA).require()
+    planner = hp.Planner(profile, slo, formulation="variants", options=FORMULA)
+    first = planner.plan().require()
 
     def plan_for(rates, now):
         if not follows:
             return None
-        return planner.plan(slo, state=next_state(now), demand=rates, question="variants", options=FORMULA).plan
+        return planner.plan(rates, state=next_state(now)).plan
 
     return autoscale(first, load_inputs(profile, slo), plan_for, series=series, period_s=10.0, replanning=EVERY_S)
 

@@ -24,7 +24,7 @@ def made(question: str, profile: str, slo: str, state: str | None = None) -> tup
     if question == "compound":
         files["measured"] = EXAMPLES / "compound/measured.json"
     options = {} if question == "compound" else {"size": "planned"}
-    plan = hp.solve(question=question, options=options, **files).require()
+    plan = hp.solve(*files.values(), options=options, formulation=question).require()
     return json.loads(plan.model_dump_json(exclude_none=True, by_alias=True)), files
 
 
@@ -108,7 +108,7 @@ def test_a_name_of_nothing_is_a_fault(plans: Any, of: Any, edit: Edit, at: str, 
     edited = copy.deepcopy(document)
     edit(edited)
     with pytest.raises(InputError) as refused:
-        hp.simulate(hp.Plan.model_validate(edited), seeds=1, duration_s=1.0, **files)
+        hp.simulate(hp.Plan.model_validate(edited), *files.values(), seeds=1, duration_s=1.0)
     found = [fault for fault in refused.value.faults if fault.path.startswith(at)]
     assert found, refused.value.faults
     assert all(fault.file == "plan" and fault.remedy and value in str(fault.value) for fault in found)
@@ -117,5 +117,5 @@ def test_a_name_of_nothing_is_a_fault(plans: Any, of: Any, edit: Edit, at: str, 
 @pytest.mark.parametrize("of", [VARIANTS, COMPOUND, PIPELINE, TEXT])
 def test_a_plan_as_it_was_made_is_played(plans: Any, of: Any) -> None:
     document, files = plans[of]
-    report = hp.simulate(hp.Plan.model_validate(document), seeds=1, duration_s=1.0, **files)
+    report = hp.simulate(hp.Plan.model_validate(document), *files.values(), seeds=1, duration_s=1.0)
     assert 0.9 < report.duration_s <= 1.0

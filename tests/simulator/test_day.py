@@ -227,7 +227,7 @@ def text() -> tuple[Plan, Any]:
     slo["apps"]["assistant"]["demand"]["series"] = [5.0, 12.0, 5.0]
     slo["horizon"] |= {"periods": 3, "repeats": 240}
     options = {"levers": False, "gap": 0.05}
-    plan = hp.solve(str(EXAMPLE / "profile.json"), slo, question="fleet", options=options).require()
+    plan = hp.solve(str(EXAMPLE / "profile.json"), slo, options=options, formulation="fleet").require()
     return plan, load_inputs(str(EXAMPLE / "profile.json"), slo)
 
 

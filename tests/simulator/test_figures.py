@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hetplan.errors import Cancelled, InputError
+from hetplan.errors import InputError, Interrupted
 from hetplan.planner.promised import Estimate, Verdict, judge
 from hetplan.profiles.plan import Promise
 from hetplan.profiles.slo import Arrivals
@@ -315,7 +315,7 @@ def test_the_reason_is_that_of_the_run_that_failed_not_of_one_that_was_stopped_f
     def stopped(stop: threading.Event, share: Any) -> None:
         begun.set()
         assert stop.wait(20.0)
-        raise Cancelled("stopped")
+        raise Interrupted("stopped")
 
     def fails(stop: threading.Event, share: Any) -> None:
         assert begun.wait(20.0)
@@ -334,7 +334,7 @@ def test_cancelling_ends_a_run_soon(queues: Any) -> None:
         seen.append(event.done)
         cancel.set()
 
-    with pytest.raises(Cancelled):
+    with pytest.raises(Interrupted):
         simulate_system(
             queues.system(1), [demand], seeds=2, duration_s=12_000.0, cancel=cancel, on_event=on_event, threads=2
         )
@@ -346,7 +346,7 @@ def test_a_run_can_be_cancelled_from_outside(queues: Any) -> None:
     cancel = threading.Event()
     cancel.set()
     run = Simulation(queues.system(1), [Stream("ask", np.arange(500_000.0) * 11.0)])
-    with pytest.raises(Cancelled):
+    with pytest.raises(Interrupted):
         run.run(cancel=cancel)
 
 

@@ -9,7 +9,7 @@ import pytest
 from build import Files, example, limits_at, tiny
 from face import Answer, Refused, Simulated, simulate, solve, solved_example
 
-from hetplan import load_inputs
+from hetplan import load
 from hetplan.profiles.plan import Plan
 from hetplan.simulator.simulate import simulate as simulate_plan
 
@@ -130,6 +130,6 @@ def test_of_text_as_many_requests_count_as_the_percentile_needs(times: float) ->
     """Where machines fill half the run, 148 requests were left beyond p95, and nothing was said; docs promise 200."""
     wish = example("llm").scaled_rates(times)
     plan = solve(example("llm"), "fluid").plan
-    inputs = load_inputs(wish.profile, wish.slo)
+    inputs = load(wish.profile, wish.slo)
     (app,) = simulate_plan(Plan.model_validate(plan), inputs, seeds=2).apps.values()
     assert app.queries_per_seed >= 0.95 * 200 / 0.05

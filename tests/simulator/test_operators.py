@@ -29,12 +29,10 @@ def with_lifetimes(seconds: float, streams: int = 1) -> dict[str, Any]:
 @pytest.mark.slow
 def test_operators_and_links_add_up_to_the_promise() -> None:
     query, journal = draw("DVC", 0), Journal()
-    hp.solve(
-        query.profile(), query.slo(), tools=hp.Tools(evaluate=measuring(query, journal=journal)), options={"steps": 20}
-    )
+    hp.solve(query.profile(), query.slo(), evaluate=measuring(query, journal=journal), options={"steps": 20})
     measured = journal.document()
-    plan = hp.solve(query.profile(), query.slo(), measured=measured).require()
-    inputs = hp.load_inputs(query.profile(), query.slo(), measured=measured)
+    plan = hp.solve(query.profile(), query.slo(), measured).require()
+    inputs = hp.load(query.profile(), query.slo(), measured)
     rule: Any = plan.dispatch["query"]
     found = operators_of(plan, inputs)
     c = query.configuration(rule.knobs)
@@ -48,10 +46,10 @@ def test_operators_and_links_add_up_to_the_promise() -> None:
 
 
 def test_a_simulated_sample_takes_what_the_plan_promises() -> None:
-    plan = hp.solve(*FILES, measured=MEASURED).require()
-    report = hp.simulate(plan, *FILES, measured=MEASURED, seeds=2)
+    plan = hp.solve(*FILES, MEASURED).require()
+    report = hp.simulate(plan, *FILES, MEASURED, seeds=2)
     assert report.ok
-    short = hp.simulate(plan, *FILES, measured=MEASURED, seeds=1, duration_s=5)
+    short = hp.simulate(plan, *FILES, MEASURED, seeds=1, duration_s=5)
     for one in (report, short):
         assert not [code for code, _, _ in one.warnings if code == "W-unstable"], "streams have no queue"
     promised = {one.app: one.value for one in plan.promises if one.quantity == "response_ms"}
@@ -64,7 +62,7 @@ def test_a_simulated_sample_takes_what_the_plan_promises() -> None:
 
 
 def test_without_measurements_it_says_where_the_times_are() -> None:
-    plan = hp.solve(*FILES, measured=MEASURED).require()
+    plan = hp.solve(*FILES, MEASURED).require()
     with pytest.raises(hp.InputError, match="are in its measurements"):
         hp.simulate(plan, *FILES)
 
@@ -74,8 +72,8 @@ def test_queries_that_live_longer_or_come_more_often_find_less_room() -> None:
     admitted = []
     for streams in (1, 4):
         slo = with_lifetimes(600.0, streams)
-        plan = hp.solve(FILES[0], slo, measured=MEASURED).require()
-        report = hp.simulate(plan, FILES[0], slo, measured=MEASURED, seeds=3)
+        plan = hp.solve(FILES[0], slo, MEASURED).require()
+        report = hp.simulate(plan, FILES[0], slo, MEASURED, seeds=3)
         lines = {(line.app, line.quantity): line.simulated for line in report.lines if line.by == "lifetimes"}
         assert all(found is not None and 0.0 <= found.value <= 1.0 for found in lines.values())
         assert {tier for app, tier in lines if app is None} == {"in use of edge", "in use of cloud"}
@@ -88,7 +86,7 @@ def test_the_scale_of_time_means_nothing_to_admission() -> None:
     found = []
     for seconds in (60.0, 6000.0):
         slo = with_lifetimes(seconds)
-        plan = hp.solve(FILES[0], slo, measured=MEASURED).require()
-        report = hp.simulate(plan, FILES[0], slo, measured=MEASURED, seeds=1)
+        plan = hp.solve(FILES[0], slo, MEASURED).require()
+        report = hp.simulate(plan, FILES[0], slo, MEASURED, seeds=1)
         found.append([line.simulated for line in report.lines if line.by == "lifetimes"])
     assert [one.value for one in found[0] if one] == pytest.approx([one.value for one in found[1] if one])

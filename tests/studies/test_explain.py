@@ -12,6 +12,8 @@ import pytest
 import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.planner.spread import Spread
+from hetplan.studies.comparison import compare_plans
+from hetplan.studies.explain import explain_for
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 Files = tuple[dict[str, Any], dict[str, Any]]
@@ -108,7 +110,7 @@ def test_an_explanation_costs_queries_and_months(small: Files) -> None:
 def test_what_the_time_does_not_allow_is_named_and_a_longer_time_goes_on(small: Files, tmp_path: Path) -> None:
     small[1]["apps"]["web"]["demand"]["rate_qps"] = 120
     plan, journal = made(*small), tmp_path / "explain.jsonl"
-    none = hp.explain(plan, *small, spread=Spread(seconds=0, journal=journal))
+    none = explain_for(plan, hp.load(*small), spread=Spread(seconds=0, journal=journal))
     assert none.value == pytest.approx(bill_of(plan))
     assert (none.others, none.bounds) == ((), ())
     assert {one.enters_at_price for one in none.absent} == {None}
@@ -116,7 +118,7 @@ def test_what_the_time_does_not_allow_is_named_and_a_longer_time_goes_on(small: 
     (note,) = [note for note in none.notes if "--time-limit" in note]
     assert "one fewer of" in note
     assert "what would bring in slow-od" in note
-    assert hp.explain(plan, *small, spread=Spread(seconds=600, journal=journal)) == hp.explain(plan, *small)
+    assert explain_for(plan, hp.load(*small), spread=Spread(seconds=600, journal=journal)) == hp.explain(plan, *small)
 
 
 def test_plans_are_compared_by_cost_promise_risk_and_moves(small: Files) -> None:
@@ -125,8 +127,8 @@ def test_plans_are_compared_by_cost_promise_risk_and_moves(small: Files) -> None
     profile["offers"]["big-od"]["price_per_hour"] = "9"
     profile["offers"]["small-od"]["stock"] = None
     other = made(profile, slo)
-    inputs = hp.load_inputs(*small)
-    compared = hp.compare_plans({"today": today, "no big ones": other}, inputs)
+    inputs = hp.load(*small)
+    compared = compare_plans({"today": today, "no big ones": other}, inputs)
     rows = {what: (*counts, 0) for what, _, counts in compared.machines}
     assert rows["big-od"][1] == 0
     before, after, _ = rows["small-od"]
@@ -153,11 +155,11 @@ def test_equal_machines_are_one_row_and_one_plan_is_nothing_to_compare(small: Fi
             )
         }
     )
-    compared = hp.compare_plans({"a": plan, "b": split})
+    compared = compare_plans({"a": plan, "b": split})
     own = next(counts for what, _, counts in compared.machines if what == worker.offer)
     assert own == (worker.count, worker.count + 1)
     with pytest.raises(InputError, match="two plans"):
-        hp.compare_plans({"a": plan})
+        compare_plans({"a": plan})
 
 
 @pytest.mark.slow
@@ -188,9 +190,9 @@ def test_of_a_fleet_prices_are_halved_only_where_that_is_asked_for(small: Files)
     web = {**slo["apps"]["web"], "question": "pool"}
     slo = {"format": "hetplan/slo/1.2", "horizon": {"period_s": 3600, "periods": 2}, "apps": {"web": web}}
     profile["offers"]["slow-od"]["price_per_hour"] = "3"
-    plan = hp.solve(profile, slo, question="fleet").require()
+    plan = hp.solve(profile, slo, formulation="fleet").require()
     seen: list[str] = []
-    found = hp.explain(plan, profile, slo, spread=Spread(on_event=lambda event: seen.append(event.detail)))
+    found = hp.explain(plan, profile, slo, on_event=lambda event: seen.append(event.detail))
     assert {one.without_one_of for one in found.others} == set(found.fleet)
     assert {one.limit for one in found.bounds} >= {"web: rate"}
     assert [(one.offer, one.looked_for) for one in found.absent] == [("slow-od", False)]
@@ -207,11 +209,11 @@ def test_of_a_fleet_limits_that_contradict_one_another_are_named(small: Files) -
     web = {**slo["apps"]["web"], "question": "pool"}
     limits: dict[str, Any] = {"instances": {"big": [3, None]}, "offers": {"spot": {"most": 1}}}
     slo = {"format": "hetplan/slo/1.2", "horizon": {"period_s": 3600, "periods": 2}, "apps": {"web": web}}
-    outcome = hp.solve(profile, {**slo, "limits": limits}, question="fleet")
+    outcome = hp.solve(profile, {**slo, "limits": limits}, formulation="fleet")
     assert outcome.why[0] == "the limits on machines contradict one another"
     assert "lower slo.limits.instances.big[0] from 3 to 1 machines" in [
         one.text.split(" (")[0] for one in outcome.repairs
     ]
     limits["instances"]["big"] = [1, None]
     # Without spot machines (a lever of its bill) there is no such fleet: no lever, and no fault.
-    assert hp.solve(profile, {**slo, "limits": limits}, question="fleet").plan is not None
+    assert hp.solve(profile, {**slo, "limits": limits}, formulation="fleet").plan is not None

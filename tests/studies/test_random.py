@@ -12,7 +12,7 @@ from cases.random_fleets import random_fleet
 import hetplan as hp
 from hetplan.studies.axes import Files as Documents
 from hetplan.studies.axes import factor
-from hetplan.studies.robust import Box
+from hetplan.studies.robust import Box, robust_for
 
 Json = dict[str, Any]
 PLANNED = {"size": "planned"}
@@ -67,7 +67,7 @@ def varied(profile: Json, slo: Json, rng: random.Random) -> tuple[str, float, fl
 def test_between_the_changes_that_are_found_the_fleet_is_the_one_that_is_said(seed: int) -> None:
     profile, slo = random_fleet(seed)
     name, low, high, (at, *steps) = varied(profile, slo, random.Random(seed))
-    found = hp.whatif(profile, slo, f"{name}={low}:{high}", confirm=False, options=PLANNED)
+    found = hp.whatif(profile, slo, vary=f"{name}={low}:{high}", confirm=False, options=PLANNED)
     tried, width = 0, 1.1e-3 * (high - low)
     for number in range(40):
         value = low + (high - low) * (number + 0.37) / 40
@@ -89,13 +89,13 @@ def test_between_the_changes_that_are_found_the_fleet_is_the_one_that_is_said(se
 def test_machines_for_a_box_hold_anywhere_in_it(seed: int) -> None:
     profile, slo = random_fleet(seed)
     rng = random.Random(seed)
-    found = hp.robust(profile, slo, options=PLANNED, box=Box(demand=0.15, latency=0.1))
+    found = robust_for(hp.load(profile, slo), options=PLANNED, box=Box(demand=0.15, latency=0.1))
     if found.box is None:
         assert any("box" in note for note in found.notes)
         return
     held = {kind: list(span) for kind, span in found.box.instances.items()}
     held |= {kind: [0, 0] for kind in profile["hardware"] if kind not in held}
-    documents = Documents.of(hp.load_inputs(profile, slo)).documents
+    documents = Documents.of(hp.load(profile, slo)).documents
     for _ in range(12):
         inside = factor(documents, "demand", 1 + rng.uniform(-0.15, 0.15)) if "limits" not in slo else documents
         for kind in profile["hardware"]:

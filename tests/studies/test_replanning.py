@@ -42,7 +42,7 @@ def moved(steps: list[Counter[str]]) -> list[int]:
 
 def fleet(moves: int | None) -> tuple[Any, Any]:
     slo = copy.deepcopy(FLEET_SLO)
-    plan = hp.solve(FLEET_PROFILE, slo, question="fleet", options={"levers": False, "size": "planned"}).require()
+    plan = hp.solve(FLEET_PROFILE, slo, options={"levers": False, "size": "planned"}, formulation="fleet").require()
     if moves is not None:
         slo["limits"] = {"moves": moves}
     return plan, load_inputs(FLEET_PROFILE, slo)

@@ -167,7 +167,7 @@ def test_a_fleet_with_text_is_planned_anew_as_one(only_text: bool) -> None:
     if only_text:
         slo["apps"]["other"] = copy.deepcopy(slo["apps"]["chat"])
         del slo["apps"]["rank"]
-    plan = hp.solve(PROFILE, slo, question="fleet", options={"levers": False, "size": "planned"}).require()
+    plan = hp.solve(PROFILE, slo, options={"levers": False, "size": "planned"}, formulation="fleet").require()
     report = replanned_fleet(plan, load_inputs(PROFILE, slo), every_s=10.0, seeds=2)["plan"]
     assert report.apps.keys() == slo["apps"].keys()
     assert {line.app for line in report.lines} == slo["apps"].keys()

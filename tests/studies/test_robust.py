@@ -12,19 +12,19 @@ from hetplan.errors import InputError
 from hetplan.planner.spread import Spread
 from hetplan.studies.axes import Files as Documents
 from hetplan.studies.axes import factor
-from hetplan.studies.robust import Box, Robustness
+from hetplan.studies.robust import Box, Robustness, robust_for
 
 Files = tuple[dict[str, Any], dict[str, Any]]
 PLANNED = {"size": "planned"}
 
 
 def asked(files: Files, **how: Any) -> Robustness:
-    return hp.robust(*files, options=PLANNED, **how)
+    return robust_for(hp.load(*files), options=PLANNED, **how)
 
 
 def least_cost(files: Files, factors: dict[str, float], fleet: dict[str, int] | None = None) -> float | None:
     """The least cost of all machines, or whether these alone do."""
-    known = Documents.of(hp.load_inputs(*files))
+    known = Documents.of(hp.load(*files))
     documents = known.documents
     for name, value in factors.items():
         documents = factor(documents, name, value)
@@ -112,11 +112,11 @@ def test_without_errors_it_says_what_solve_says(small: Files) -> None:
     assert cost is not None
     assert alone is not None
     assert cost > 1.4 * alone
-    found = hp.robust(profile, slo, numbers=(), box=Box())
+    found = robust_for(hp.load(profile, slo), numbers=(), box=Box())
     assert found.box is not None
     assert (found.value, found.box.value, found.box.price) == pytest.approx((cost, cost, 0.0))
     assert found.box.confirmed
-    ended = hp.robust(profile, slo, numbers=(), box=Box(), spread=Ended()).box
+    ended = robust_for(hp.load(profile, slo), numbers=(), box=Box(), spread=Ended()).box
     assert ended is not None
     assert not ended.confirmed
 
@@ -153,7 +153,7 @@ def test_a_plan_that_is_given_is_the_one_that_is_looked_at(small: Files) -> None
         "apps": {"web": {**slo["apps"]["web"], "demand": {**slo["apps"]["web"]["demand"], "rate_qps": 400}}},
     }
     plan = hp.solve(profile, bigger, options=PLANNED).require()
-    found = hp.robust(profile, slo, plan=plan, numbers=["demand"])
+    found = robust_for(hp.load(profile, slo), plan=plan, numbers=["demand"])
     assert sum(found.fleet.values()) == sum(worker.count for worker in plan.workers)
     (margin,) = found.margins
     assert margin.fails_from is not None

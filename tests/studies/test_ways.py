@@ -167,7 +167,7 @@ FLEET_SLO: dict[str, Any] = {
 def fleet() -> tuple[Any, Any]:
     inputs = load_inputs(FLEET_PROFILE, FLEET_SLO)
     options = {"levers": False, "size": "planned"}
-    return hp.solve(FLEET_PROFILE, FLEET_SLO, question="fleet", options=options).require(), inputs
+    return hp.solve(FLEET_PROFILE, FLEET_SLO, options=options, formulation="fleet").require(), inputs
 
 
 FLEET_SERIES = {name: tuple(app["demand"]["series"]) for name, app in FLEET_SLO["apps"].items()}
@@ -271,7 +271,7 @@ def test_text_and_others_of_one_fleet_are_tuned_apart_and_their_money_is_added(
     for name, rates in (("ranking", (20.0, 60.0)), ("assistant", (5.0, 12.0))):
         slo["apps"][name]["demand"]["series"] = list(rates)
     files = (str(example / "profile.json"), slo)
-    plan = hp.solve(*files, question="fleet", options={"levers": False, "gap": 0.05}).require()
+    plan = hp.solve(*files, options={"levers": False, "gap": 0.05}, formulation="fleet").require()
     inputs = load_inputs(*files)
     monkeypatch.setattr(compared_ways, "SHARES", (1.2,))
     series = {"ranking": (20.0, 60.0), "assistant": (5.0, 12.0)}

@@ -19,11 +19,12 @@ from xml.etree import ElementTree
 import pytest
 
 import hetplan as hp
-from hetplan.errors import Cancelled, InputError
+from hetplan.errors import InputError, Interrupted
 from hetplan.planner.spread import Spread, doubled
 from hetplan.profiles.load import load_inputs
 from hetplan.studies import whatif as room
 from hetplan.studies.axes import Files, axis_of
+from hetplan.studies.robust import robust_for
 from hetplan.studies.whatif import WhatIf, whatif_for
 
 PROFILE = {
@@ -56,7 +57,7 @@ SLO = {
 
 
 def found(*vary: str, **how: Any) -> WhatIf:
-    return hp.whatif(PROFILE, SLO, list(vary), **{"confirm": False, **how})
+    return whatif_for(hp.load(PROFILE, SLO), list(vary), **{"confirm": False, **how})
 
 
 def least_cost(**changes: Any) -> float:
@@ -98,7 +99,7 @@ def test_along_a_rate_the_bill_steps_where_it_is_said_to() -> None:
 
 def test_machines_come_one_by_one_and_a_range_may_begin_without_a_plan() -> None:
     slo = {**SLO, "limits": {"instances": {"big": [0, 0]}}}
-    answer = hp.whatif(PROFILE, slo, "stock:small-od=0:16:2", confirm=False)
+    answer = hp.whatif(PROFILE, slo, vary="stock:small-od=0:16:2", confirm=False)
     assert [(one.low, one.high) for one in answer.breakpoints] == [
         (answer.breakpoints[0].low, answer.breakpoints[0].low + 1)
     ]
@@ -110,7 +111,7 @@ def test_machines_come_one_by_one_and_a_range_may_begin_without_a_plan() -> None
 def test_a_plan_is_kept_while_more_room_brings_nothing() -> None:
     """Two fleets carry the same rate: the dearer one, which a larger budget would allow, is no change."""
     folder = Path(__file__).resolve().parents[2] / "examples" / "pool"
-    answer = hp.whatif(folder / "profile.json", folder / "slo.json", "budget=1.87:1.99:5", confirm=False)
+    answer = hp.whatif(folder / "profile.json", folder / "slo.json", vary="budget=1.87:1.99:5", confirm=False)
     assert answer.breakpoints == ()
     assert all(point["cost_per_hour"] <= point["values"][0] for point in answer.points)
     assert len(answer.segments) == 1
@@ -127,11 +128,11 @@ def test_two_axes_are_a_line_for_each_value_of_the_second() -> None:
 
 
 def test_ends_and_changes_are_made_in_full() -> None:
-    answer = hp.whatif(PROFILE, SLO, "price:small-od=0.5:1:2", options={"size": "estimated"})
+    answer = hp.whatif(PROFILE, SLO, vary="price:small-od=0.5:1:2", options={"size": "estimated"})
     assert next(point["values"][0] for point in answer.confirmed) == 0.5
     assert {one.low for one in answer.breakpoints} < {point["values"][0] for point in answer.confirmed}
     assert all(point["sized"] for point in answer.confirmed)
-    assert hp.whatif(PROFILE, SLO, "price:small-od=0.5:1:2", options={"size": "planned"}).confirmed == ()
+    assert hp.whatif(PROFILE, SLO, vary="price:small-od=0.5:1:2", options={"size": "planned"}).confirmed == ()
 
 
 def test_what_is_written_can_be_read() -> None:
@@ -172,7 +173,7 @@ def test_work_goes_on_after_it_was_stopped(tmp_path: Path, monkeypatch: pytest.M
             cancel.set()
 
     spread = Spread(journal=journal, on_event=listen, cancel=cancel)
-    with pytest.raises(Cancelled, match="journal"):
+    with pytest.raises(Interrupted, match="journal"):
         whatif_for(inputs, "stock:small-od=0:8:2", confirm=False, spread=spread)
     assert "left" in seen[0]
     journal.write_bytes(journal.read_bytes() + b'{"task": "half a li')  # killed while writing
@@ -238,20 +239,22 @@ for _place, _price in enumerate(("1", "2.5")):
 
 
 def test_a_factor_on_prices_is_on_what_is_paid_and_an_offer_that_nobody_pays_is_refused() -> None:
-    same = hp.whatif(PLENTY, SLO, ["prices:small-od=0.5,1,2"], confirm=False)
-    own = hp.whatif(OWN, SLO, ["prices:small-od=0.5,1,2"], confirm=False)
+    same = hp.whatif(PLENTY, SLO, vary=["prices:small-od=0.5,1,2"], confirm=False)
+    own = hp.whatif(OWN, SLO, vary=["prices:small-od=0.5,1,2"], confirm=False)
     assert [point["value"] for point in own.points] == [point["value"] for point in same.points]
     assert len({point["value"] for point in own.points}) > 1
     for name in ("price:small-od=0.5,1", "profile.offers.small-od.price_per_hour=0.5,1"):
         with pytest.raises(InputError, match=r"price by itself.*prices:small-od=0.5:2.*runs\[0\].price_per_hour"):
-            hp.whatif(OWN, SLO, [name], confirm=False)
-    by_path = hp.whatif(OWN, SLO, ["profile.variants.m.runs[0].price_per_hour=0.5,1,2"], confirm=False)
+            hp.whatif(OWN, SLO, vary=[name], confirm=False)
+    by_path = hp.whatif(OWN, SLO, vary=["profile.variants.m.runs[0].price_per_hour=0.5,1,2"], confirm=False)
     assert [point["value"] for point in by_path.points] == [point["value"] for point in own.points]
     one: dict[str, Any] = copy.deepcopy(OWN)
     del one["variants"]["m"]["runs"][0]["price_per_hour"]
-    assert len({point["value"] for point in hp.whatif(one, SLO, ["price:small-od=0.5,2"], confirm=False).points}) > 1
+    assert (
+        len({point["value"] for point in hp.whatif(one, SLO, vary=["price:small-od=0.5,2"], confirm=False).points}) > 1
+    )
     with pytest.raises(InputError, match=r"variants\.m\.runs\[[01]\].*price by itself"):
-        hp.robust(OWN, SLO)
+        robust_for(hp.load(OWN, SLO))
 
 
 def test_a_factor_on_prices_is_on_what_is_paid_ahead_too() -> None:
@@ -328,7 +331,7 @@ def test_of_a_fleet_only_the_values_named_are_tried_and_robustness_is_refused() 
     web: Any = SLO["apps"]["web"]  # type: ignore[index]
     app = {**web, "question": "pool", "demand": {**web["demand"], "rate_qps": 60}}
     slo = {"format": "hetplan/slo/1.2", "horizon": {"period_s": 3600, "periods": 2}, "apps": {"web": app}}
-    found = hp.whatif(PROFILE, slo, "price:big-od=1:5:3", question="fleet")
+    found = hp.whatif(PROFILE, slo, vary="price:big-od=1:5:3", formulation="fleet")
     assert [point["values"] for point in found.points] == [[1.0], [3.0], [5.0]]
     costs = [point["value"] for point in found.points]
     assert costs == sorted(costs)
@@ -336,7 +339,7 @@ def test_of_a_fleet_only_the_values_named_are_tried_and_robustness_is_refused() 
     assert len(found.breakpoints) == len({str(point["fleet"]) for point in found.points}) - 1 > 0
     assert "none was tried between" in found.notes[-1]
     with pytest.raises(InputError, match="hundreds of plans"):
-        hp.robust(PROFILE, slo, question="fleet")
+        robust_for(hp.load(PROFILE, slo), question="fleet")
 
 
 def test_a_sized_plan_that_a_harder_value_betters_is_said_so() -> None:

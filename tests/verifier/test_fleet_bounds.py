@@ -18,6 +18,7 @@ from hetplan.api.solve import verified
 from hetplan.planner.claims_again import Word
 from hetplan.problems.fleet.draft import PRICES
 from hetplan.profiles.plan_file import plan_dict
+from hetplan.profiles.read_plan import read_plan
 from hetplan.verifier.report import Report
 
 Json = dict[str, Any]
@@ -81,7 +82,7 @@ def sound() -> tuple[Json, Json]:
 
 
 def solved(wish: Json, **more: Any) -> hp.Outcome:
-    return hp.solve(PROFILE, wish, question="fleet", options={"levers": False, "size": "estimated"}, **more)
+    return hp.solve(PROFILE, wish, options={"levers": False, "size": "estimated"}, **more, formulation="fleet")
 
 
 def words(plan: Json, wish: Json) -> list[Word]:
@@ -89,7 +90,7 @@ def words(plan: Json, wish: Json) -> list[Word]:
 
 
 def judged(plan: Json, wish: Json) -> Report:
-    return hp.verify(hp.read_plan(plan, trust_digest=True), PROFILE, wish)
+    return hp.verify(read_plan(plan, trust_digest=True), PROFILE, wish)
 
 
 @pytest.mark.slow
@@ -213,7 +214,7 @@ def test_machines_start_as_long_ahead_as_they_take(sound: tuple[Json, Json]) -> 
     slow = copy.deepcopy(PROFILE)
     for hardware in slow["hardware"].values():
         hardware["startup_s"] = 60.0
-    plan = hp.read_plan(sound[0], trust_digest=True)
+    plan = read_plan(sound[0], trust_digest=True)
     found = {one.text for one in hp.verify(plan, slow, sound[1]).violations if one.code == "actions"}
     assert found
     assert all("0 s ahead, and it takes 60 s" in text for text in found)
@@ -221,13 +222,13 @@ def test_machines_start_as_long_ahead_as_they_take(sound: tuple[Json, Json]) -> 
 
 @pytest.mark.slow
 def test_of_forged_figures_of_a_fleet_98_in_100_are_noticed(sound: tuple[Json, Json]) -> None:
-    honest, inputs = hp.read_plan(sound[0], trust_digest=True), hp.load_inputs(PROFILE, sound[1])
+    honest, inputs = read_plan(sound[0], trust_digest=True), hp.load(PROFILE, sound[1])
     tried, passed = 0, []
     for forged in forgeries(sound[0], chance=random.Random(0), every=4):
         if not is_counted(forged):
             continue
         try:
-            plan = hp.read_plan(forged.document, trust_digest=True)
+            plan = read_plan(forged.document, trust_digest=True)
         except hp.InputError:
             tried += 1
             continue
@@ -245,11 +246,11 @@ def test_a_bound_without_its_prices_is_proved_by_others(spoilt: str, sound: tupl
     FORGED[spoilt](plan)
     plan["claims"][0]["vouched"] = "claimed"
     del plan["summary"]  # which calls it certified
-    read = hp.read_plan(plan, trust_digest=True)
+    read = read_plan(plan, trust_digest=True)
     assert [one.word for one in hp.verify(read, PROFILE, wish).claims] == [Word.OPEN]
     assert [one.word for one in hp.verify(read, PROFILE, wish, prove=True).claims] == [Word.PROVED]
     dearer(plan, 1e-3)
-    read = hp.read_plan(plan, trust_digest=True)
+    read = read_plan(plan, trust_digest=True)
     assert [one.word for one in hp.verify(read, PROFILE, wish, prove=True).claims] == [Word.OPEN]
 
 
@@ -262,7 +263,7 @@ def test_a_bound_a_hair_too_high_gives_way_to_what_is_proved(
     from hetplan.problems.fleet import question
 
     options, wish = {"size": "planned", "levers": False}, slo(survive={"zones": 1, "keep": 0.9})
-    (claim,) = hp.solve(PROFILE, wish, question="fleet", options=options).require().claims
+    (claim,) = hp.solve(PROFILE, wish, options=options, formulation="fleet").require().claims
     assert claim.bound is not None
     assert claim.value > claim.bound * 1.005, "else it could be no higher"
     own = question.FleetQuestion.decide
@@ -273,7 +274,7 @@ def test_a_bound_a_hair_too_high_gives_way_to_what_is_proved(
         return replace(draft, reported=(replace(said, bound=said.bound * (1.0 + more)),))
 
     monkeypatch.setattr(question.FleetQuestion, "decide", boasting)
-    (said,) = hp.solve(PROFILE, wish, question="fleet", options=options).require().claims
+    (said,) = hp.solve(PROFILE, wish, options=options, formulation="fleet").require().claims
     assert said.vouched == ("certified" if certified else "claimed")
     assert said.bound == pytest.approx(claim.bound * (1.0 if certified else 1.0 + more), rel=1e-6)
 

@@ -20,7 +20,7 @@ def test_one_step_is_followed_as_a_pipeline_of_one_step() -> None:
     app["latency"]["p50_ms"] = 40
     plan = hp.solve(profile, slo, options={"size": "planned", "violation_tolerance": 0.005}).plan
     assert plan is not None
-    alone = follow(gather(plan, hp.load_inputs(profile, slo)), name, "t0")
+    alone = follow(gather(plan, hp.load(profile, slo)), name, "t0")
     profile["pipelines"] = {"one": {"nodes": {"step": {"task": profile["variants"][variant]["task"]}}}}
     app["runs"] = {"pipeline": "one"}
     there = {"node": "step"}
@@ -33,7 +33,7 @@ def test_one_step_is_followed_as_a_pipeline_of_one_step() -> None:
             "routing": {name: tuple(route.model_copy(update=there) for route in plan.routing[name])},
         }
     )
-    through = follow(gather(walked, hp.load_inputs(profile, slo)), name, "t0")
+    through = follow(gather(walked, hp.load(profile, slo)), name, "t0")
     assert alone.work == through.work
     assert (alone.worst_ms, alone.faults) == (through.worst_ms, {})
     assert alone.quality == through.quality

@@ -13,6 +13,7 @@ import pytest
 import hetplan as hp
 from benchmarks.forged_plans import EXAMPLES, forgeries, inputs_of, is_counted, noticed, plan_of
 from hetplan.api.solve import verified
+from hetplan.profiles.read_plan import read_plan
 
 Document = dict[str, Any]
 PACKAGE = Path(hp.__file__).parent
@@ -29,7 +30,7 @@ QUICK = {
 
 
 def codes(document: Document, example: str) -> set[str]:
-    plan = hp.read_plan(document, trust_digest=True)
+    plan = read_plan(document, trust_digest=True)
     return {one.code for one in verified(plan, inputs_of(example)).violations}
 
 
@@ -42,7 +43,7 @@ def test_an_honest_plan_is_not_called_forged(example: str) -> None:
 @pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("example", sorted(QUICK))
 def test_of_forged_figures_98_in_100_are_noticed(example: str) -> None:
-    honest, inputs = hp.read_plan(plan_of(example), trust_digest=True), inputs_of(example)
+    honest, inputs = read_plan(plan_of(example), trust_digest=True), inputs_of(example)
     passed, tried = [], 0
     for forged in forgeries(plan_of(example), chance=random.Random(1), every=QUICK[example]):
         if is_counted(forged):

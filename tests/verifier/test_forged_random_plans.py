@@ -16,6 +16,7 @@ import hetplan as hp
 from benchmarks.forged_plans import tried_at_random
 from hetplan.api.solve import verified
 from hetplan.profiles.plan_file import plan_dict
+from hetplan.profiles.read_plan import read_plan
 
 Document = dict[str, Any]
 PLANS = {"pool": 4, "pipeline": 2, "variants": 2, "variants, with a state": 8, "variants, shared machines": 8, "llm": 6}
@@ -36,22 +37,21 @@ def test_of_forged_figures_of_random_plans_nearly_all_are_noticed_and_honest_pla
 @cache
 def made(kind: str, seed: int) -> tuple[Document, hp.Inputs]:
     """A plan of random files, and the files."""
-    state: Any = {}
+    running: Any = None
     if kind == "state":
         profile, slo, running = random_snapshot(seed)
-        state = {"state": running}
     elif kind == "shared":
         profile, slo = random_shared(seed)
     elif kind == "text":
         profile, slo = texts.profile(), texts.slo(5)
     else:
         profile, slo = random_pool(seed, types=3, classes=4, machines=3)
-    plan = hp.solve(profile, slo, **state, options={"size": "planned"}).plan
-    return plan_dict(plan) if plan is not None else {}, hp.load_inputs(profile, slo, **state)
+    plan = hp.solve(profile, slo, running, options={"size": "planned"}).plan
+    return plan_dict(plan) if plan is not None else {}, hp.load(profile, slo, running)
 
 
 def codes(document: Document, inputs: hp.Inputs) -> set[str]:
-    return {one.code for one in verified(hp.read_plan(document, trust_digest=True), inputs).violations}
+    return {one.code for one in verified(read_plan(document, trust_digest=True), inputs).violations}
 
 
 def first_with(kind: str, wanted: Callable[[Document], bool]) -> tuple[Document, hp.Inputs]:

@@ -32,11 +32,11 @@ def test_a_limit_of_many_digits_is_the_one_that_is_promised(question: str) -> No
         for key, ms in app["latency"].items():
             app["latency"][key] = 1000.0 / 3.0 if question == "compound" else ms + 1.0 / 3.0
     measured = EXAMPLE / "measured.json" if question == "compound" else None
-    outcome = hp.solve(profile, slo, question=question, measured=measured)
+    outcome = hp.solve(profile, slo, measured, formulation=question)
     assert outcome.exit_code == 0, outcome.violations
     plan = outcome.require()
     promises = [one for one in plan.promises if one.quantity == "response_ms" and one.model == "simulation/1"]
     assert promises
     longer = promises[0].model_copy(update={"value": promises[0].value * 1.01})
     forged = plan.model_copy(update={"promises": tuple(longer if one is promises[0] else one for one in plan.promises)})
-    assert not hp.verify(forged, profile, slo, measured=measured, prove=False).ok
+    assert not hp.verify(forged, profile, slo, measured, prove=False).ok

@@ -221,7 +221,7 @@ def of_two_kinds() -> Any:
 
 
 def test_groups_are_weighed_by_their_load() -> None:
-    outcome = hp.solve(*of_two_kinds(), question="policy", options=OPTIONS)
+    outcome = hp.solve(*of_two_kinds(), options=OPTIONS, formulation="policy")
     plan, inputs = outcome.require(), load_inputs(*of_two_kinds())
     assert len(plan.policies["a"]) == 2
     assert named(plan, inputs) == []

@@ -30,7 +30,7 @@ def documents(cores: float = 4.0, memory_gib: float = 1.0, **resources: float) -
 
 @cache
 def solved() -> Plan:
-    outcome = hp.solve(*documents(), question="policy", options=OPTIONS)
+    outcome = hp.solve(*documents(), options=OPTIONS, formulation="policy")
     assert outcome.exit_code == 0, outcome.violations
     return outcome.require()
 

@@ -66,7 +66,7 @@ def test_a_plan_is_untrusted(name: str) -> None:
     documents, options = WISHES[name]
     profile, slo, *state = documents()
     running = state[0] if state else None
-    outcome = hp.solve(profile, slo, state=running, options=options)
+    outcome = hp.solve(profile, slo, running, options=options)
     plan, inputs = outcome.require(), load_inputs(profile, slo, state=running)
     check = registry.check_of(plan.question)
     case = {"plan": plan_dict(plan)}

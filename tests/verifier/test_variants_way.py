@@ -10,6 +10,7 @@ from cases.random_variants import random_snapshot
 
 import hetplan as hp
 from hetplan.profiles.plan_file import plan_dict
+from hetplan.profiles.read_plan import read_plan
 from hetplan.verifier.variants import check
 
 
@@ -238,16 +239,16 @@ def test_what_is_wrong_is_said_in_plain_words() -> None:
 @pytest.mark.parametrize(("seed", "level"), [(67, "a group that shrinks"), (310, "some of a load that stay")])
 def test_what_ends_with_its_machines_or_stays_in_part_is_no_forgery(seed: int, level: str) -> None:
     profile, slo, state = random_snapshot(seed)
-    outcome = hp.solve(profile, slo, state=state, options={"size": "planned", "level": "machine"})
+    outcome = hp.solve(profile, slo, state, options={"size": "planned", "level": "machine"})
     plan = outcome.require()
     assert any(action.do == "move" for action in plan.actions), level
-    assert hp.verify(plan, profile, slo, state=state).ok
+    assert hp.verify(plan, profile, slo, state).ok
     document = plan_dict(plan)
     last = max(
         n for n, action in enumerate(document["actions"]) if action["do"] in ("keep", "stop") and "count" in action
     )
     document["actions"][last]["count"] += 1
-    assert not hp.verify(hp.read_plan(document, trust_digest=True), profile, slo, state=state).ok
+    assert not hp.verify(read_plan(document, trust_digest=True), profile, slo, state).ok
 
 
 def test_of_a_group_that_shrinks_those_machines_stay_on_which_something_was_loaded() -> None:
@@ -256,7 +257,7 @@ def test_of_a_group_that_shrinks_those_machines_stay_on_which_something_was_load
 
     profile, slo, state = QUESTIONS["variants, with a state"].files(5007)
     options = {"size": "planned", "level": "machine", "sharing": "dedicated"}
-    outcome = hp.solve(profile, slo, state=state, formulation="milp", options=options)
+    outcome = hp.solve(profile, slo, state, options=options, formulation="milp")
     assert outcome.exit_code == 0, outcome.violations
 
 
@@ -265,7 +266,7 @@ def test_of_a_group_that_shrinks_and_serves_others_the_rest_is_stopped(seed: int
     """Two machines that served one application become one that serves another by the same run."""
     profile, slo, state = random_snapshot(seed)
     options = {"size": "planned", "level": "machine", "sharing": "dedicated"}
-    outcome = hp.solve(profile, slo, state=state, formulation=formulation, options=options)
+    outcome = hp.solve(profile, slo, state, options=options, formulation=formulation)
     assert outcome.exit_code == 0, outcome.violations
     assert any(action.do == "stop" and action.count == 1 for action in outcome.require().actions)
 
@@ -280,5 +281,5 @@ def test_the_way_of_random_states_is_one_that_can_be_gone(formulation: str) -> N
         for level in ("aggregate", "machine"):
             for sharing in ("dedicated", "shared"):
                 options = {"size": "planned", "level": level, "sharing": sharing}
-                outcome = hp.solve(profile, slo, state=state, formulation=formulation, options=options)
+                outcome = hp.solve(profile, slo, state, options=options, formulation=formulation)
                 assert outcome.exit_code != 6, (seed, options, outcome.violations)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
-from hetplan.errors import Cancelled
+from hetplan.errors import Interrupted
 from hetplan.executor.durable import Journal
 from hetplan.executor.target import ApplyFailed, TargetFailed, TargetRefused
 
@@ -31,13 +31,13 @@ Task = tuple[str, Callable[[], None]]
 
 
 def one_by_one(journal: Journal, plan: str, tasks: Sequence[Task], say: Say, cancel: threading.Event | None) -> None:
-    """Do them all. `TargetRefused` by the first says that nothing was touched; `Cancelled` comes between two."""
+    """Do them all. `TargetRefused` by the first says that nothing was touched; `Interrupted` comes between two."""
     if tasks:
         journal.begin(plan, len(tasks))
     for number, (text, do) in enumerate(tasks, start=1):
         if cancel is not None and cancel.is_set():
             at = f"stopped before step {number} of {len(tasks)}"
-            raise Cancelled(f"{at}; the next apply finishes it, apply --undo --yes goes back")
+            raise Interrupted(f"{at}; the next apply finishes it, apply --undo --yes goes back")
         say(Progress("step", number, len(tasks), text))
         journal.add(number, "begin", text)
         try:

@@ -82,7 +82,7 @@ class Platform:
         where that fails.
 
         Raises `DeploymentLocked` where another command is at work, `ApplyFailed` where the wanted state could not be
-        reached, `Cancelled` between two steps when `cancel` is set.
+        reached, `Interrupted` between two steps when `cancel` is set.
         """
         with self._locked(f"apply of {wanted.plan[:19]}...", wait_s):
             unfinished, before = self.unfinished(), self.cluster.kept()

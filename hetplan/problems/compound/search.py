@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hetplan.errors import Cancelled, Fault, InputError, SolverFailed
+from hetplan.errors import Fault, InputError, Interrupted, SolverFailed
 from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.draft import Repair
 from hetplan.planner.forms.black_box import (
@@ -101,7 +101,7 @@ def _one(asked: Asked, ask: Ask, tools: Tools, sought: Sought, past: Any) -> Sta
         if options.confirm:
             _confirm(form, lambda c: measure(c, sought.knobs(c), confirm=True))
             confirmed = True
-    except (Cancelled, OutOfTime):
+    except (Interrupted, OutOfTime):
         pass  # what was measured until then may serve this query, or others; that it was cut short is in the record
     stage = replace(_staged(asked, sought, form, measuring=True), chance=chance)
     if options.confirm and not confirmed and stage.query.ways:

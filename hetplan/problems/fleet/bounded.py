@@ -14,7 +14,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from hetplan.errors import Cancelled
+from hetplan.errors import Interrupted
 from hetplan.planner.bridge import Cone, Part, Table
 from hetplan.planner.contract import Ask
 from hetplan.problems.fleet.search import is_over
@@ -71,7 +71,7 @@ def bounded(best: Answered, wish: Wish, parts: Mapping[str, Part], ask: Ask) -> 
     if (mine or drop) and parts and not is_over(ask):
         bare = {name: _bare(part) if name in mine else part for name, part in parts.items()}
         bare |= {name: _dropping(wish, part) for name, part in bare.items() if name in drop}
-        with suppress(Cancelled):
+        with suppress(Interrupted):
             least = searched(wish, bare, ask, settle=False, foresee=False)
             if isinstance(least, Found) and not is_over(ask):
                 free = replace(found, shown=least.shown, formula=())

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hetplan.errors import Cancelled
+from hetplan.errors import Interrupted
 from hetplan.planner.bridge import Part
 from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.draft import Infeasible
@@ -112,7 +112,7 @@ def levers_of(best: Planned, plan: Found, by: Buying) -> tuple[tuple[Lever, ...]
     """
     try:
         ways = _each(best, plan, by)
-    except Cancelled:
+    except Interrupted:
         return (), {}
     return tuple(_with_savings([lever for lever, _ in ways])), {one.name: made for one, made in ways if made}
 

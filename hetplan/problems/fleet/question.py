@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from hetplan.errors import Cancelled
+from hetplan.errors import Interrupted
 from hetplan.planner.contract import Ask, Obstacle, Options, Tools
 from hetplan.problems import ladder
 from hetplan.problems.faults import Faults
@@ -144,10 +144,10 @@ class FleetQuestion:
 
         ask.keep(kept, simulated=played)
         if not played and self.wish.options.size == "auto" and not unplayed:
-            raise Cancelled("the time was over before the parts were played")
+            raise Interrupted("the time was over before the parts were played")
         hurried = self.tools.trial or is_over(ask)
         if asked is not self.wish and (best[0].wish.given_room or is_small(self.wish)) and not hurried:
-            with suppress(Cancelled):
+            with suppress(Interrupted):
                 for fewer, own in with_fewer_slices(asked, self.wish, whole, self.tools):
                     best = or_apart(best, fewer, own, ask, lambda one: with_sharing(on_machines(*one), one[1]))
         best = bounded(best, asked, {} if between or hurried else parts, ask)

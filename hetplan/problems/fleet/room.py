@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from hetplan.errors import Cancelled
+from hetplan.errors import Interrupted
 from hetplan.planner.bridge import Cone, Part, Settled, Table
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.problems.fleet.going_on import going_on, is_slow
@@ -93,7 +93,7 @@ def with_room(
             if isinstance(more, Infeasible) and wish.firm > best[0].wish.firm:
                 margins, wish = False, _roomier(best[0], _without_margins(best[0], short))
                 more = answered(wish, best[0])
-        except Cancelled:
+        except Interrupted:
             break
         if isinstance(more, Infeasible):
             refused = more
@@ -136,7 +136,7 @@ def _with_less_room(
     little = enough / STEP
     for _ in range(HALVED if enough > 1.0 and not any(_short(*best, answers)) else 0):
         middle = 0.5 * (little + enough)
-        with suppress(Cancelled):
+        with suppress(Interrupted):
             other = answered(replace(found.wish, room={**found.wish.room, key: middle}), found)
             if isinstance(other, Infeasible) or any(_short(*other, answers)):
                 little = middle

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import Cancelled, SolverFailed
+from hetplan.errors import Interrupted, SolverFailed
 from hetplan.planner.answer import Status
 from hetplan.planner.bridge import Part
 from hetplan.planner.contract import Ask, Event
@@ -330,7 +330,7 @@ class Search:
         """
         try:
             return self._converged(gap, rounds)
-        except Cancelled:
+        except Interrupted:
             if self.last is None:
                 raise
             return self.last

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hetplan.errors import Cancelled, InputError
+from hetplan.errors import InputError, Interrupted
 from hetplan.planner.answer import Answer, Vouched
 from hetplan.planner.bridge import Cone, Part, Table
 from hetplan.planner.choices import Choice
@@ -352,7 +352,7 @@ def priced(search: Search, each: Search, like: Search) -> Relaxed:
     near = wish.options.gap / 3 if like is each else wish.options.gap
     relaxed = like.converge(near, wish.options.rounds)
     if like is not each and not is_over(ask):
-        with suppress(Cancelled):
+        with suppress(Interrupted):
             each.lift(like, each.groups)
             left = int((wish.options.programs - search.menus.asked) // len(each.pairs))
             each.converge(wish.options.gap / 3, max(REFINED, left))

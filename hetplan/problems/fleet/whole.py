@@ -8,7 +8,7 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import Cancelled
+from hetplan.errors import Interrupted
 from hetplan.planner.contract import Event
 from hetplan.problems.fleet.descent import Descent, whole_up
 from hetplan.problems.fleet.program import planned
@@ -83,7 +83,7 @@ def refined(search: Search, fleet: Fleet | None) -> Fleet | None:
         return None
     is_far = cost_of(wish, fleet) * (1.0 - wish.options.gap) > search.bound
     if wish.places or (is_far and wish.options.size == "planned" and len(search.pairs) <= FEW_PAIRS):
-        with suppress(Cancelled):
+        with suppress(Interrupted):
             return _hour_by_hour(search, fleet.committed, fleet)
     return fleet
 
@@ -165,7 +165,7 @@ def polished(search: Search, each: Search, committed: Floats, turns: int = POLIS
                 wanted.append((app, each.wish.rate(app, p), search.barred(search.wish.prices), free))
         if turn and search.menus.asked + len(wanted) > search.wish.options.programs * MORE:
             return
-        with suppress(Cancelled):
+        with suppress(Interrupted):
             search.menus.beyond(search.ask, wanted)
         if search.known == known:
             return

@@ -20,7 +20,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import Cancelled
+from hetplan.errors import Interrupted
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.request import MachineType
 from hetplan.problems.llm.form import Program, Rows, program
@@ -395,7 +395,7 @@ def _smaller(
             if ask.remaining <= 0 or judge.played > wish.options.simulations:
                 return made
             one = None
-            with suppress(Cancelled):
+            with suppress(Interrupted):
                 one = tried_fleet(wish, judge, counts, price, best, tried)
             if one is not None:
                 made = one

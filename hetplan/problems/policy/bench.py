@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import Cancelled
+from hetplan.errors import Interrupted
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.forms.queue_process import QueuePolicy, QueueProcess
@@ -79,7 +79,7 @@ class Bench:
     ) -> list[SolvedPolicy]:
         """The best policy at each load; `batching` auto tries both kinds.
 
-        Fewer come back where a cancellation ends the work; where it leaves nothing, `Cancelled` is raised.
+        Fewer come back where a cancellation ends the work; where it leaves nothing, `Interrupted` is raised.
         """
         found: dict[float, SolvedPolicy] = {}
         left = list(dict.fromkeys(loads_qps))
@@ -92,7 +92,7 @@ class Bench:
                 if len(loads_qps) > 1:
                     detail = f"{about}: {len(found)} of {len(loads_qps)} loads"
                     self.ask.note(Event("policies", detail=detail, done=len(found) / len(loads_qps)))
-        except Cancelled:
+        except Interrupted:
             if not found:
                 raise
         return [found[load] for load in loads_qps if load in found]

@@ -9,7 +9,7 @@ from typing import cast
 
 import numpy as np
 
-from hetplan.errors import Cancelled
+from hetplan.errors import Interrupted
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.problems.policy.bench import Bench
 from hetplan.problems.policy.draft import draft
@@ -137,11 +137,11 @@ def _policy_set(
         try:
             for solved in bench.solve(group, wanted, about=f"{group.id} policies"):
                 found[solved.load_qps] = solved
-        except Cancelled:
+        except Interrupted:
             if not found:
                 raise
         if group.loads_qps[-1] not in found:
-            raise Cancelled("the work was over before the highest load had a policy: the others do not hold there")
+            raise Interrupted("the work was over before the highest load had a policy: the others do not hold there")
         if any(load not in found for load in wanted):
             return [found[load] for load in sorted(found)], open_gaps or _gaps(wanted, found)
         loads = sorted(found)

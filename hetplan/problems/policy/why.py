@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from hetplan.errors import Cancelled
+from hetplan.errors import Interrupted
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.problems.policy.bench import Bench
 from hetplan.problems.policy.form import Asked, Group, SolvedPolicy
@@ -184,7 +184,7 @@ def fewest(
         if workers not in memory:
             memory[workers] = bench.solve(group.with_workers(workers), loads_qps, about=f"{workers} workers")
             if len(memory[workers]) < len(loads_qps):
-                raise Cancelled(f"cancelled before {workers} workers were tried at every load")
+                raise Interrupted(f"cancelled before {workers} workers were tried at every load")
         return not any(solved.misses() for solved in memory[workers])
 
     low = max(least, min(fewest_possible(group, max(loads_qps)), most), 1)

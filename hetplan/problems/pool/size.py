@@ -24,7 +24,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from hetplan.dispatch.matching import Matching
-from hetplan.errors import Cancelled, InputError
+from hetplan.errors import InputError, Interrupted
 from hetplan.planner.answer import Answer
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Draft, Infeasible, Reported
@@ -145,7 +145,7 @@ def against_bursts(pool: Pool, ask: Ask, made: Draft) -> Draft:
     if not costs or made.target_missed or ask.remaining <= 0 or not (bursts := bursts_of(pool)):
         return made
     answer: Answer[Any] | None = None
-    with suppress(Cancelled):
+    with suppress(Interrupted):
         form = fluid(tolerant(pool), pool.wish.rate_qps, bursts=bursts)
         answer = ask(form, gap=GAP, about="least cost that any dispatcher needs in bursts")
     (cost,) = costs

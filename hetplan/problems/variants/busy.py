@@ -29,7 +29,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import Cancelled
+from hetplan.errors import Interrupted
 from hetplan.problems.batch_queue import busy_limit_of_law
 from hetplan.problems.variants.wish import Serves, Snapshot
 from hetplan.serving.reading import answering
@@ -142,7 +142,7 @@ def leaving_room_to_wait(v: Snapshot, until: Callable[[], bool] = lambda: False)
     serves = []
     for pair in v.serves:
         if until():
-            raise Cancelled("the work was ended before it was known how busy instances may be")
+            raise Interrupted("the work was ended before it was known how busy instances may be")
         serves.append(_with_room(v, pair))
     return replace(v, serves=tuple(serves))
 

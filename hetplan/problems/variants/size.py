@@ -32,7 +32,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import Cancelled
+from hetplan.errors import Interrupted
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Draft, Infeasible, without_bound
 from hetplan.planner.next_state import USED
@@ -114,12 +114,12 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
     found = search.cheapest(any_will_do=sizing.any_will_do)
     first = sizing.first
     if first is None:
-        raise Cancelled("the time was over before any plan was made")
+        raise Interrupted("the time was over before any plan was made")
     if isinstance(first, Infeasible) or not first.routing:
         return first
     if found is None:
         if not search.looks:
-            raise Cancelled("the time was over before any plan was played")
+            raise Interrupted("the time was over before any plan was played")
         return _bounded_by(first, _missed(v, sizing, search))
     made, shown = found
     said = replace(with_shown(made, shown), searched=made is not first or v.options.size == "simulated")

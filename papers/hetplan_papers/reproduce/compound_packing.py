@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hetplan import Limits, certify
-from hetplan.extend import Packing, Solver, solver
+from hetplan.extend import Limits, Packing, Solver, certify, solver
 from hetplan_papers.datasets.circinus_generator import draw_machines, draw_packing
 
 __all__ = ["at_a_price", "cost_rows", "goodput_rows"]

@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan import load_inputs
+from hetplan import load
 from hetplan.extend import BlackBox, BlackBoxEngine, CompoundOptions, Profiler, Setup, Sought, choose, pose, solver
 from hetplan_papers.datasets.circinus_generator import SyntheticQuery, draw
 
@@ -69,7 +69,7 @@ def four_tiers(query: SyntheticQuery) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def sought_of(query: SyntheticQuery, *, tiers: int = 3) -> Sought:
     """The query as the planner reads it; over three tiers, or over four."""
-    inputs = load_inputs(*(four_tiers(query) if tiers == 4 else (query.profile(), query.slo())))
+    inputs = load(*(four_tiers(query) if tiers == 4 else (query.profile(), query.slo())))
     (sought,) = cast(Any, pose(inputs, choose(inputs, question="compound"))).asked.sought
     return cast(Sought, sought)
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from hetplan import Limits
 from hetplan.extend import (
     Application,
     CompoundOptions,
     CompoundQuery,
     CompoundWay,
+    Limits,
     Past,
     Profiler,
     Setup,

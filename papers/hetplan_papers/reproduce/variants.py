@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import hetplan as hp
-from hetplan import Inputs, Plan, Planner, load_inputs
+from hetplan import Inputs, Plan, Planner, load
 from hetplan.extend import (
     OfflineWork,
     OnMachine,
@@ -156,16 +156,18 @@ class Played:
 
     def __init__(self, documents: tuple[Any, Any], formulation: str, **options: Any) -> None:
         self.profile, self.slo = documents
-        self.inputs: Inputs = load_inputs(self.profile, self.slo)
-        self.planner = Planner(self.profile)
-        self.how: dict[str, Any] = {"question": "variants", "formulation": formulation}
-        self.how["options"] = {"size": "estimated", **options}
+        self.inputs: Inputs = load(self.profile, self.slo)
+        self.options = {"size": "estimated", **options}
+        self.planner = self._planner(formulation)
         self.decided = list[float]()
+
+    def _planner(self, formulation: str) -> Planner:
+        return Planner(self.profile, self.slo, formulation=f"variants/{formulation}", options=self.options)
 
     def plan(self, rates: Mapping[str, float], now: Plan) -> Plan | None:
         """The next plan."""
         began = time.perf_counter()
-        outcome = self.planner.plan(self.slo, state=next_state(now), demand=rates, **self.how)
+        outcome = self.planner.plan(rates, state=next_state(now))
         self.decided.append(1000 * (time.perf_counter() - began))
         return outcome.plan
 
@@ -173,7 +175,7 @@ class Played:
         """Cost per hour, the share of late queries, offline jobs per second."""
         base = {name: float(app["demand"]["rate_qps"]) for name, app in self.slo["apps"].items()}
         series = {name: [rate * value for value in shape] for name, rate in base.items()}
-        first = self.planner.plan(self.slo, **{**self.how, "formulation": "columns"}).require()
+        first = self._planner("columns").plan().require()
         report = autoscale(
             first, self.inputs, self.plan, series=series, period_s=PERIOD_S, replanning=REPLANNING,
             offline=offline, threads=scale.threads,
@@ -230,12 +232,11 @@ def throughput(scale: Scale) -> list[Row]:
     profile.pop("hosts", None)
     for name, offer in profile["offers"].items():
         offer["stock"] = PAPER_MACHINES[name]
-    planner = Planner(profile)
     loads = {name: float(app["demand"]["rate_qps"]) for name, app in slo["apps"].items()}
 
     def carried(formulation: str, factor: float) -> bool:
         rates = {name: rate * factor for name, rate in loads.items()}
-        outcome = planner.plan(slo, demand=rates, question="variants", formulation=formulation, options=PLANNED)
+        outcome = Planner(profile, slo, formulation=f"variants/{formulation}", options=PLANNED).plan(rates)
         return outcome.plan is not None and not any(one.rate_qps > 0 for one in outcome.plan.unserved)
 
     most = {}
@@ -262,7 +263,7 @@ def sharing(scale: Scale) -> list[Row]:
     wish = {**slo, "apps": shared, "limits": {}}
     cost = {}
     for mode in ("shared", "dedicated"):
-        outcome = hp.solve(profile, wish, state=state, question="variants", options={"sharing": mode, **PLANNED})
+        outcome = hp.solve(profile, wish, state, options={"sharing": mode, **PLANNED}, formulation="variants")
         cost[mode] = next(p.value for p in outcome.require().promises if p.quantity == "gross_cost_per_hour")
     what = f"gross cost per hour, {len(families)} models for four applications each"
     paper = "sharing serves the same at less cost"

@@ -20,8 +20,8 @@ def test_an_engine_passes_the_conformance_kit(engine: BlackBoxEngine) -> None:
 @pytest.mark.parametrize("search", ["videostorm", "vulcan"])
 def test_a_plan_is_found_and_verifies(search: str) -> None:
     query = draw("SR", 3)
-    tools, options = hp.Tools(evaluate=measuring(query)), {"search": search, "steps": 60, "samples": 60}
-    outcome = hp.solve(query.profile(), query.slo(), tools=tools, options=options)
+    measure, options = measuring(query), {"search": search, "steps": 60, "samples": 60}
+    outcome = hp.solve(query.profile(), query.slo(), evaluate=measure, options=options)
     assert (outcome.exit_code, outcome.violations) == (0, ())
     assert {solve.solver.split()[0] for solve in outcome.require().solves if solve.form == "black-box"} == {search}
 
@@ -31,4 +31,4 @@ def test_they_look_for_the_least_cost_alone(search: str) -> None:
     query = draw("ACG", 3)
     slo = {**query.slo(), "objective": ["front quality cost"]}
     with pytest.raises(hp.InputError, match="least cost only"):
-        hp.solve(query.profile(), slo, tools=hp.Tools(evaluate=measuring(query)), options={"search": search})
+        hp.solve(query.profile(), slo, evaluate=measuring(query), options={"search": search})

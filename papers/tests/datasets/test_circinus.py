@@ -5,7 +5,8 @@ import pytest
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from hetplan import load_inputs, load_profile, load_slo
+from hetplan import load
+from hetplan.extend import load_profile, load_slo
 from hetplan_papers.datasets import circinus
 from hetplan_papers.datasets.circinus_generator import (
     APPS,
@@ -49,7 +50,7 @@ def test_an_application_comes_back(name: str):
     assert back["device"]["speed_factor"] == query.relative_time[0]
     assert back["device"]["bandwidth_bytes_per_s"] == pytest.approx(query.bandwidth)
     assert back["gpus"] == {"mec": 4, "cloud": 4}
-    inputs = load_inputs(profile, slo)
+    inputs = load(profile, slo)
     assert not inputs.warnings
     assert inputs.profile.pipelines[name.lower()].share_grid == (1, 0.75, 0.5, 0.25, 0.125)
 

@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-from hetplan import load_inputs, load_profile
+from hetplan import load
+from hetplan.extend import load_profile
 from hetplan_papers.datasets import infaas, infaas_generator
 from hetplan_papers.datasets.sources import as_id, read
 
@@ -20,18 +21,18 @@ def test_table_2_comes_back():
     )
     back = infaas.published(profile, slo, state)
     rows = read("infaas/infaas.json")["table2_resnet50"]
-    for row, load in zip(rows, (1, 5, 10), strict=True):
+    for row, load_s in zip(rows, (1, 5, 10), strict=True):
         variant = back["variants"][as_id(row["variant"])]
         assert {key: row[key] for key in ("latency_ms", "saturation_qps", "cost_per_s")} == {
             key: variant[key] for key in ("latency_ms", "saturation_qps", "cost_per_s")
         }
         assert variant["hardware"] == infaas.HARDWARE[row["hardware"]]
-        assert variant["load_s"] == load
+        assert variant["load_s"] == load_s
         assert variant["needs"] == needs[as_id(row["variant"])]
     assert [variant["running"] for variant in back["variants"].values()] == [3, 0, 0]
     assert (back["slack"], back["lambda"], back["resources"]) == (1.05, 0.1, {"inf_cores": 1.0})
     assert back["apps"]["images"]["load_qps"] == 10.0
-    inputs = load_inputs(profile, slo, state=state)
+    inputs = load(profile, slo, state)
     assert inputs.profile.variants["b"].runs[0].price_per_hour == 3 * 3600 * 10**9
     assert inputs.state.workers[0].count == 3
 
@@ -100,11 +101,11 @@ def test_a_generated_snapshot_comes_back():
             assert found["running"] == (count if variant is chosen else 0)
     assert back["resources"] == {"cpu_cores": 72, "cpu_mem_gib": 205, "gpu_mem_gib": 16, "inf_cores": 28}
     assert (back["slack"], back["lambda"]) == (1.05, 0.1)
-    load_inputs(profile, slo, state=state)
+    load(profile, slo, state)
 
 
 def test_single_machines_and_applications_of_five():
-    inputs = load_inputs(*(documents := infaas_generator.inputs(22, 1, machines=True))[:2], state=documents[2])
+    inputs = load(*infaas_generator.inputs(22, 1, machines=True))
     assert len(inputs.profile.hosts) == 9
     assert inputs.profile.offers["inferentia"].stock == 7
     assert inputs.profile.hardware["gpu"].provides["gpu_mem_gib"] == 16

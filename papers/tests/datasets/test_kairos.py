@@ -2,7 +2,7 @@
 
 import pytest
 
-from hetplan import load_inputs
+from hetplan import load
 from hetplan_papers.datasets import kairos, ribbon
 from hetplan_papers.datasets.sources import read
 
@@ -29,7 +29,7 @@ def test_kairos_comes_back(model: str):
 
 @pytest.mark.parametrize("model", kairos.MODELS)
 def test_the_loaded_profile_gives_the_published_rate_of_one_base_instance(model: str):
-    inputs = load_inputs(*kairos.inputs(model))
+    inputs = load(*kairos.inputs(model))
     assert not inputs.warnings
     mix = inputs.slo.apps["rank"].demand.mix
     table = inputs.profile.tables[f"{model}-g4dn.xlarge"]
@@ -45,7 +45,7 @@ def test_a_rate_in_place_of_a_budget():
     back = kairos.published(profile, slo)
     assert (back["target_qps"], back["budget"], back["qos_ms"]) == (1000.0, None, 40.0)
     assert back["max_num"] == {"g4dn.xlarge": 3}
-    assert load_inputs(profile, slo).slo.limits.instances == {"g4dn.xlarge": (0, 3)}
+    assert load(profile, slo).slo.limits.instances == {"g4dn.xlarge": (0, 3)}
 
 
 @pytest.mark.parametrize("model", ribbon.MODELS)
@@ -62,7 +62,7 @@ def test_ribbon_comes_back(model: str):
     assert back["max_num"] == dict(zip(setting["ins_types"], setting["max_num"], strict=True))
     assert back["qos_ms"] == setting["qos"]
     assert back["target_qps"] == ribbon.target_qps(model) == 1000 / setting["inter_arrival"]
-    assert load_inputs(profile, slo).profile.hardware.keys() == set(setting["ins_types"])
+    assert load(profile, slo).profile.hardware.keys() == set(setting["ins_types"])
 
 
 def test_ribbon_with_every_type_and_a_budget():
@@ -70,4 +70,4 @@ def test_ribbon_with_every_type_and_a_budget():
     back = kairos.published(profile, slo)
     assert len(back["latency"]) == 8
     assert (back["budget"], back["target_qps"], back["max_num"]) == (2.5, None, {})
-    load_inputs(profile, slo)
+    load(profile, slo)

@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-from hetplan import load_inputs, load_profile
+from hetplan import load
+from hetplan.extend import load_profile
 from hetplan_papers.datasets import loki, loki_by_hand, loki_generator
 from hetplan_papers.datasets.sources import as_id, read
 
@@ -30,7 +31,7 @@ def test_profiles_and_branching_come_back(batches):
     assert back["factors"] == {"traffic/detect/car": {name: car[name] for name in loki.DETECTORS}}
     assert back["apps"] == {"cars": {"pipeline": "traffic", "slo_ms": 250.0, "demand": {"rate_qps": 300.0}}}
     assert back["servers"] == {loki.GPU: 20}
-    assert not load_inputs(profile, slo).warnings
+    assert not load(profile, slo).warnings
 
 
 @with_data
@@ -41,7 +42,7 @@ def test_measured_path_accuracies_come_back():
     assert len(paths) == len(published) == 28
     for path in published:
         assert paths[f"detect={path['detector']}/car={path['classifier']}"] == path["e2e_acc"]
-    assert load_inputs(profile, slo).profile.pipelines["traffic"].quality.rule == "table"
+    assert load(profile, slo).profile.pipelines["traffic"].quality.rule == "table"
 
 
 @with_data
@@ -56,7 +57,7 @@ def test_the_swapped_accuracies_can_be_corrected():
 
 @with_data
 def test_the_published_graphs_are_the_tree_and_the_two_tasks_side_by_side():
-    tree = load_inputs(*loki.traffic_tree(150.0)).profile
+    tree = load(*loki.traffic_tree(150.0)).profile
     root = read("loki/pipeline_traffic_analysis.json")["app"]["root"]
     nodes = tree.pipelines["traffic"].nodes
     assert {edge.from_ for edge in tree.pipelines["traffic"].edges} == {"detect"}
@@ -65,7 +66,7 @@ def test_the_published_graphs_are_the_tree_and_the_two_tasks_side_by_side():
     }
     face = read("loki/branching.json")["ilp_hardcoded_face"]
     assert tree.pipelines["traffic"].edges[1].fanout == {name: face[name] for name in loki.DETECTORS}
-    social = load_inputs(*loki.social([140.0, 150.0])).profile
+    social = load(*loki.social([140.0, 150.0])).profile
     root = read("loki/pipeline_social_media.json")["app"]["root"]
     assert {node.task for node in social.pipelines["social"].nodes.values()} == {
         child["task"] for child in root["children"]
@@ -74,7 +75,7 @@ def test_the_published_graphs_are_the_tree_and_the_two_tasks_side_by_side():
     for child in root["children"]:
         names = {name for name, variant in social.variants.items() if variant.task == child["task"]}
         assert names == {as_id(name) for name in child["model_variants"]}
-    both = load_inputs(*loki.both(100.0, 50.0))
+    both = load(*loki.both(100.0, 50.0))
     assert both.slo.apps.keys() == {"cars", "posts"}
     assert sum(variant.task == "object_detection" for variant in both.profile.variants.values()) == 5
 
@@ -82,7 +83,7 @@ def test_the_published_graphs_are_the_tree_and_the_two_tasks_side_by_side():
 @with_data
 def test_the_capacity_of_the_top_variants_is_the_published_one():
     """Twenty servers split between the two best models, each at its best batch within half the target: 207.964."""
-    inputs = load_inputs(*loki.traffic_chain(208.0))
+    inputs = load(*loki.traffic_chain(208.0))
     factor = inputs.profile.pipelines["traffic"].edges[0].fanout["yolov5x"]
     tables = [inputs.profile.tables[f"{name}-{loki.GPU}"] for name in ("yolov5x", "efficientnet-b6")]
     speeds = [
@@ -130,7 +131,7 @@ def test_the_cases_of_one_page_load():
         loki_by_hand.two_pipelines(3, equal=True),
         loki_by_hand.depth_3(110.0),
     ):
-        inputs = load_inputs(profile, slo)
+        inputs = load(profile, slo)
         assert not inputs.warnings
         assert inputs.profile.pipelines
     profile, slo = loki_by_hand.tiny(0.19, 20.0)
@@ -153,11 +154,11 @@ def test_the_generator_draws_the_demand_of_the_specification(children, servers, 
 
 
 def test_generated_trees_load():
-    inputs = load_inputs(*loki_generator.inputs(loki_generator.T5, servers=200, utilisation=1.5))
+    inputs = load(*loki_generator.inputs(loki_generator.T5, servers=200, utilisation=1.5))
     tree = loki_generator.make(loki_generator.T5, 1)
     table = inputs.profile.tables["p-t3-v9-c"]
     assert table.p50[3] == pytest.approx((tree.fix_ms[3][9] + tree.per_ms[3][9] * 8) / 2.6)
     assert inputs.profile.pipelines["p"].edges[2].fanout["p-t1-v0"] == tree.factor[1, 3][0]
-    shared = load_inputs(*loki_generator.shared_cluster())
+    shared = load(*loki_generator.shared_cluster())
     assert len(shared.profile.pipelines) == len(shared.slo.apps) == 4
     assert shared.slo.limits.instances == {"a": (0, 1000), "b": (0, 600), "c": (0, 400)}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hetplan import load_inputs
+from hetplan import load
 from hetplan_papers.datasets import ramsis
 from hetplan_papers.datasets.sources import DATA, as_id, read
 
@@ -24,7 +24,7 @@ def test_the_repaired_tables_come_back(task: str, count: int):
             np.testing.assert_allclose(model["lat_us"]["p95"], row, rtol=1e-15)
             assert model["batch"] == list(range(1, 34))
     assert (back["slo_ms"], back["workers"], back["load"]) == (150.0, 60, 2000.0)
-    assert not load_inputs(profile, slo).warnings
+    assert not load(profile, slo).warnings
 
 
 @pytest.mark.parametrize(("task", "count"), [("image", 26), ("text", 5)])
@@ -41,7 +41,7 @@ def test_the_measurements_come_back(task: str, count: int):
         for statistic in ramsis.STATISTICS:
             assert found["lat_us"][statistic] == pytest.approx([1000 * ms for ms in model[statistic]], rel=1e-15)
     assert back["load"] == {"low": 400.0, "high": 4000.0}
-    load_inputs(profile, slo)
+    load(profile, slo)
 
 
 def test_the_trace_comes_back():
@@ -50,7 +50,7 @@ def test_the_trace_comes_back():
     back = ramsis.published(profile, traced)
     held = read("ramsis/twitter_trace.json")
     assert (back["trace_qps"], back["interval_s"]) == (held["qps"], held["interval_s"])
-    inputs = load_inputs(profile, traced)
+    inputs = load(profile, traced)
     demand = inputs.slo.apps["queries"].demand
     assert sum(demand.series) * inputs.slo.horizon.period_s == 752_420
     assert demand.arrivals.shape == 2.0
@@ -58,7 +58,7 @@ def test_the_trace_comes_back():
 
 def test_nine_of_the_image_models_are_worth_having():
     """At batch 1 by p95, the others are slower than a model at least as accurate."""
-    profile = load_inputs(*ramsis.inputs("image", 150.0, 60, 2000.0, repaired=False)).profile
+    profile = load(*ramsis.inputs("image", 150.0, 60, 2000.0, repaired=False)).profile
     kept = {
         name: (variant.quality.value, profile.tables[variant.runs[0].latency].read([{"batch": 1}], "p95").values[0])
         for name, variant in profile.variants.items()
@@ -68,12 +68,12 @@ def test_nine_of_the_image_models_are_worth_having():
         for name, (quality, ms) in kept.items()
         if not any(q >= quality and t <= ms and (q > quality or t < ms) for q, t in kept.values())
     }
-    assert front == set(load_inputs(*ramsis.inputs("image", 150.0, 60, 2000.0)).profile.variants)
+    assert front == set(load(*ramsis.inputs("image", 150.0, 60, 2000.0)).profile.variants)
 
 
 @pytest.mark.parametrize(("slo_ms", "most"), [(150, 9), (300, 21), (500, 32)])
 def test_the_largest_batches_within_the_target(slo_ms: float, most: int):
-    profile = load_inputs(*ramsis.inputs("image", slo_ms, 60, 2000.0)).profile
+    profile = load(*ramsis.inputs("image", slo_ms, 60, 2000.0)).profile
     batches = [{"batch": size} for size in range(1, 33)]
     tables = [profile.tables[variant.runs[0].latency] for variant in profile.variants.values()]
     fits = max(sum(table.read(batches, "p95").values <= slo_ms) for table in tables)

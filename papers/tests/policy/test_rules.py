@@ -13,7 +13,9 @@ SMALL: dict[str, Any] = {"queue_max": 8, "grid": "fld{20}", "queries": 20_000, "
 
 
 def solve(profile: Any, slo: Any, *, formulation: str | None = None, **options: Any) -> hp.Outcome:
-    return hp.solve(profile, slo, question="policy", formulation=formulation, options={**SMALL, **options})
+    return hp.solve(
+        profile, slo, options={**SMALL, **options}, formulation=f"policy/{formulation}" if formulation else "policy"
+    )
 
 
 def planned(profile: Any, slo: Any, **how: Any) -> hp.Plan:

@@ -10,7 +10,7 @@ import pytest
 from cases.pool import Json, g1, g3
 
 import hetplan
-from hetplan.extend import Catalog, CatalogEngine, Limits
+from hetplan.extend import Catalog, CatalogEngine, Limits, Tools, plan_for
 from hetplan.testing import check_solver
 from hetplan_papers.pool.matern import matern_posterior
 from hetplan_papers.pool.searches import Annealing, GaussianProcess, Genetic, RandomOrder
@@ -37,8 +37,8 @@ class Simulator:
         return Rates(tuple(rate * (1 + 0.01 * (seed % 3 - 1)) for seed in more["seeds"]))
 
 
-def solve(case: tuple[Json, Json], formulation: str, tools: hetplan.Tools | None = None, **options: Any) -> Any:
-    return hetplan.solve(*case, formulation=formulation, options=options, tools=tools)
+def solve(case: tuple[Json, Json], formulation: str, tools: Tools | None = None, **options: Any) -> Any:
+    return plan_for(hetplan.load(*case), formulation=formulation, options=options, tools=tools)
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
@@ -52,8 +52,8 @@ def test_a_search_finds_the_best_pool(formulation: str, bound: str) -> None:
     case, how = g3(budget=3, instances={"base": [1, None]}), {"bound": bound, "seeds": 3}
     # The simulator takes its share of what it is given as the bound: with Eq. 15 all are tried.
     how["prune"] = bound == "lp"
-    best = solve(case, "kairos-plus", hetplan.Tools(simulate=Simulator()), **how).require().promises[0]
-    outcome = solve(case, formulation, hetplan.Tools(simulate=Simulator()), **how)
+    best = solve(case, "kairos-plus", Tools(simulate=Simulator()), **how).require().promises[0]
+    outcome = solve(case, formulation, Tools(simulate=Simulator()), **how)
     assert (outcome.exit_code, outcome.violations) == (0, ())
     assert outcome.require().promises[0].value == pytest.approx(best.value, rel=1e-9)
     bounded = outcome.claims[0].bound is not None
@@ -64,14 +64,14 @@ def test_every_pool_is_tried_unless_some_are_pruned() -> None:
     tries = {}
     for name in ("kairos-plus", "exhaustive"):
         simulator = Simulator()
-        solve(g3(budget=3), name, hetplan.Tools(simulate=simulator), seeds=1)
+        solve(g3(budget=3), name, Tools(simulate=simulator), seeds=1)
         tries[name] = len(simulator.tried)
     assert tries["kairos-plus"] * 3 < tries["exhaustive"]
 
 
 def test_a_number_of_tries_is_kept() -> None:
     simulator = Simulator()
-    outcome = solve(g3(budget=4), "random", hetplan.Tools(simulate=simulator), prune=False, evaluations=7)
+    outcome = solve(g3(budget=4), "random", Tools(simulate=simulator), prune=False, evaluations=7)
     assert len(set(simulator.tried)) == 7
     assert outcome.claims[0].note.startswith("7 of ")
 

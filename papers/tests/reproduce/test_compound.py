@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hetplan import load_inputs
+from hetplan import load
 from hetplan_papers.datasets.circinus_generator import APPS, draw
 from hetplan_papers.reproduce.compound import _judged, sections, show
 from hetplan_papers.reproduce.compound_search import four_tiers, run_search
@@ -20,7 +20,7 @@ def test_every_figure_has_its_section() -> None:
 
 def test_a_fourth_tier_only_adds_to_what_there_was() -> None:
     query = draw("VT", 500)
-    assert load_inputs(*four_tiers(query)).profile.tiers == ("device", "near-edge", "mec", "cloud")
+    assert load(*four_tiers(query)).profile.tiers == ("device", "near-edge", "mec", "cloud")
     three, four = (plan_query("struct-ci", query, 60.0, tiers=tiers) for tiers in (3, 4))
     assert min(way.price for way in four.ways) <= min(way.price for way in three.ways) + 1e-9
     assert 0.0 <= goodput([three, four], 2) <= 1.0

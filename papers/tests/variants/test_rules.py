@@ -80,13 +80,13 @@ LOOKS = Replanning(every_s=1.0, hold_s=10.0)
 
 def played(formulation, series, offline=None):
     profile, slo, _ = grown(series[0], slack=1.3)
-    inputs = hp.load_inputs(profile, slo)
-    first = hp.solve(profile, slo, question="variants").require()
+    inputs = hp.load(profile, slo)
+    first = hp.solve(profile, slo, formulation="variants").require()
 
     def plan_for(rates, now):
         wanted = {**slo, "apps": {"images": {**slo["apps"]["images"], "demand": {"rate_qps": rates["images"]}}}}
         state = hp.State(workers=now.workers)
-        return hp.solve(profile, wanted, state=state, question="variants", formulation=formulation).plan
+        return hp.solve(profile, wanted, state, formulation=f"variants/{formulation}").plan
 
     return autoscale(
         first, inputs, plan_for, series={"images": series}, period_s=20.0, replanning=LOOKS, offline=offline
@@ -123,7 +123,7 @@ def test_a_rule_may_leave_room_to_wait(formulation):
 @pytest.mark.parametrize("formulation", ["greedy", "replicate-only", "static"])
 def test_rules_are_as_printed(formulation):
     profile, slo, state = table2(90.0, 100.0)
-    plan = hp.solve(profile, slo, state=state, question="variants", formulation=formulation).require()
+    plan = hp.solve(profile, slo, state, formulation=f"variants/{formulation}").require()
     assert plan.method.options["size"] == "planned"
     assert not [one for one in plan.promises if one.quantity == "response_ms" and one.model.startswith("simulation")]
 

@@ -44,7 +44,7 @@ def cost(plan: hp.Plan) -> float:
 
 
 def solve(one: dict[str, Any], slo: dict[str, Any], **how: Any) -> hp.Outcome:
-    return hp.solve(one, slo, measured=MEASURED, **how)
+    return hp.solve(one, slo, MEASURED, **how)
 
 
 def served(plan: hp.Plan) -> dict[str, set[int]]:
@@ -88,18 +88,16 @@ def test_batches_that_take_as_long_as_one_by_one_are_not_formed():
 def test_streams_have_operators_for_themselves():
     found = solve(profile(), wish(0, streams=2)).require()
     assert served(found)["detect"] == {1}
-    assert hp.verify(found, profile(), wish(0, streams=2), measured=MEASURED).ok
+    assert hp.verify(found, profile(), wish(0, streams=2), MEASURED).ok
 
 
 @pytest.mark.slow
 def test_the_verifier_counts_batches_and_waits_again(plan: hp.Plan):
     slo = wish(60)
-    assert hp.verify(plan, profile(), slo, measured=MEASURED).ok
+    assert hp.verify(plan, profile(), slo, MEASURED).ok
 
     def found(changed: hp.Plan, one: dict[str, Any] | None = None, asked: dict[str, Any] = slo) -> str:
-        return " ".join(
-            f"{v.code} {v.text}" for v in hp.verify(changed, one or profile(), asked, measured=MEASURED).violations
-        )
+        return " ".join(f"{v.code} {v.text}" for v in hp.verify(changed, one or profile(), asked, MEASURED).violations)
 
     assert "batches of 8 at most" in found(with_serve(plan, Serve(max_batch=9)))
     assert "batches of 8 at most" in found(with_serve(plan, Serve(max_batch=8, max_wait_ms=5)))
@@ -166,9 +164,9 @@ def test_promises_are_kept_by_seeds_that_chose_nothing(rate: float, percentile: 
     found = solve(profile(), slo).require()
     (said,) = [one for one in found.promises if one.quantity == "response_ms"]
     assert said.model == "simulation/1"
-    assert hp.verify(found, profile(), slo, measured=MEASURED).ok
+    assert hp.verify(found, profile(), slo, MEASURED).ok
     length = 40 / (1 - percentile / 100) / rate * 20
-    report = hp.simulate(found, profile(), slo, measured=MEASURED, seeds=1, seed=4321, duration_s=length)
+    report = hp.simulate(found, profile(), slo, MEASURED, seeds=1, seed=4321, duration_s=length)
     late = report.as_dict()["apps"]["gate"]["figures"]["violations"]["value"]
     assert late <= 1 - percentile / 100
 
@@ -184,9 +182,9 @@ def test_callers_of_one_model_share_replicas_that_serve_batches():
         app: {**gate, "demand": {"rate_qps": rate}} for app, rate in (("gate", 12), ("dock", 9), ("yard", 7))
     }
     document["apps"] = dict.fromkeys(slo["apps"], document["apps"]["gate"])
-    plan = hp.solve(one, slo, measured=document).require()
+    plan = hp.solve(one, slo, document).require()
     assert "shared-loads/1" in plan.requires
     assert served(plan)["detect"] == {8}
-    assert hp.verify(plan, one, slo, measured=document).ok
-    played = hp.simulate(plan, one, slo, measured=document, seeds=1, seed=77, duration_s=600).as_dict()["apps"]
+    assert hp.verify(plan, one, slo, document).ok
+    played = hp.simulate(plan, one, slo, document, seeds=1, seed=77, duration_s=600).as_dict()["apps"]
     assert all(played[app]["figures"]["violations"]["value"] <= 0.05 for app in slo["apps"])

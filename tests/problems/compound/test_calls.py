@@ -79,7 +79,7 @@ def promised(plan: hp.Plan, quantity: str) -> float:
 @pytest.mark.slow
 def test_a_better_answer_is_called_for_and_its_bill_is_recomputed() -> None:
     wish = slo(quality={"min": 0.9})
-    plan = hp.solve(profile(), wish, measured=measured()).plan
+    plan = hp.solve(profile(), wish, measured()).plan
     assert plan is not None
     rule = plan.dispatch["ask"]
     assert rule.placement["write"] == "acme"  # type: ignore[union-attr]
@@ -88,7 +88,7 @@ def test_a_better_answer_is_called_for_and_its_bill_is_recomputed() -> None:
     assert promised(plan, "cost_per_hour") == pytest.approx(1.5 * 3600 * PER_QUERY)
     assert promised(plan, "cost_per_query") == pytest.approx(PER_QUERY)
     assert promised(plan, "quality") == pytest.approx(0.95 * (1 - 0.1**3))
-    assert hp.verify(plan, profile(), wish, measured=measured()).ok
+    assert hp.verify(plan, profile(), wish, measured()).ok
     # Of 100 calls 90 are answered at once and 9 the second time: of these the fastest 5 are within p95.
     assert 300 + 200 < promised(plan, "response_ms") < 60 + 325 + 200
     prices = prices_of(plan, load_inputs(profile(), wish, measured=measured()))
@@ -98,17 +98,17 @@ def test_a_better_answer_is_called_for_and_its_bill_is_recomputed() -> None:
         forged = plan.model_copy(update={"promises": tuple(
             one.model_copy(update={"value": one.value * better, "interval": None}) if one.quantity == quantity else one
             for one in plan.promises)})  # fmt: skip
-        assert not hp.verify(forged, profile(), wish, measured=measured()).ok, quantity
+        assert not hp.verify(forged, profile(), wish, measured()).ok, quantity
     moved = plan.model_copy(update={"dispatch": {
         "ask": rule.model_copy(update={"placement": {"find": "host", "write": "pool"}})}})  # fmt: skip
-    assert "is a call of acme" in str(hp.verify(moved, profile(), wish, measured=measured()).violations)
+    assert "is a call of acme" in str(hp.verify(moved, profile(), wish, measured()).violations)
 
 
 @pytest.mark.parametrize(("rate", "place"), [(0.02, "acme"), (2.0, "pool")])
 def test_few_queries_are_called_for_and_many_run_on_a_share_of_a_machine(rate: float, place: str) -> None:
     document = profile(failures=0.0, retries=0)
     asked = slo(demand={"streams": 1, "rate_qps": rate}, latency={"p95_ms": 400})
-    plan = hp.solve(document, asked, measured=measured()).plan
+    plan = hp.solve(document, asked, measured()).plan
     assert plan is not None
     assert plan.dispatch["ask"].placement["write"] == place  # type: ignore[union-attr]
     assert promised(plan, "cost_per_hour") == pytest.approx(2.0 if place == "pool" else 3600 * rate * PER_QUERY)
@@ -116,41 +116,40 @@ def test_few_queries_are_called_for_and_many_run_on_a_share_of_a_machine(rate: f
 
 def test_limits_of_an_api_are_kept_with_the_calls_that_are_made_again() -> None:
     wish, tried = slo(quality={"min": 0.9}), 1.5 * (1 + 0.1 + 0.01)
-    assert hp.solve(profile(calls_per_s=1.001 * tried), wish, measured=measured()).plan is not None
-    refused = hp.solve(profile(calls_per_s=0.999 * tried), wish, measured=measured())
+    assert hp.solve(profile(calls_per_s=1.001 * tried), wish, measured()).plan is not None
+    refused = hp.solve(profile(calls_per_s=0.999 * tried), wish, measured())
     assert refused.plan is None
     assert "profile.apis.acme.calls_per_s" in str(refused.why)
-    plan = hp.solve(profile(), wish, measured=measured()).plan
+    plan = hp.solve(profile(), wish, measured()).plan
     assert plan is not None
-    tight = hp.verify(plan, profile(tokens_per_s=1000), wish, measured=measured())
+    tight = hp.verify(plan, profile(tokens_per_s=1000), wish, measured())
     assert "api-limit" in {found.code for found in tight.violations}
 
 
 def test_what_is_never_answered_counts_against_quality_and_percentile() -> None:
-    late = hp.solve(profile(retries=0), slo(quality={"min": 0.8}), measured=measured())
+    late = hp.solve(profile(retries=0), slo(quality={"min": 0.8}), measured())
     assert late.plan is None  # one call in ten is never answered: there is no p95
     median = slo(quality={"min": 0.8}, latency={"p50_ms": 900})
-    plan = hp.solve(profile(retries=0), median, measured=measured()).plan
+    plan = hp.solve(profile(retries=0), median, measured()).plan
     assert plan is not None
     assert promised(plan, "quality") == pytest.approx(0.9 * 0.95)
-    poor = hp.solve(profile(retries=0), slo(quality={"min": 0.9}, latency=median["apps"]["ask"]["latency"]),
-                    measured=measured())  # fmt: skip
+    poor = hp.solve(profile(retries=0), slo(quality={"min": 0.9}, latency=median["apps"]["ask"]["latency"]), measured())
     assert poor.plan is None
 
 
 def test_a_simulation_draws_calls_and_their_failures() -> None:
     wish = slo(quality={"min": 0.9})
-    plan = hp.solve(profile(), wish, measured=measured()).plan
+    plan = hp.solve(profile(), wish, measured()).plan
     assert plan is not None
-    played = hp.simulate(plan, profile(), wish, measured=measured(), seeds=1, duration_s=2000)
+    played = hp.simulate(plan, profile(), wish, measured(), seeds=1, duration_s=2000)
     seen, promise = played.apps["ask"].percentiles_ms, promised(plan, "response_ms")
     assert 505 < seen[95.0].value < promise * 1.005
     assert 300 < seen[50.0].value < 400
     assert played.apps["ask"].figures["accuracy"].value == pytest.approx(0.94905)
     sure = profile(failures=0.0)
-    plan = hp.solve(sure, wish, measured=measured()).plan
+    plan = hp.solve(sure, wish, measured()).plan
     assert plan is not None
-    never = hp.simulate(plan, sure, wish, measured=measured(), seeds=1, duration_s=2000).apps["ask"].percentiles_ms
+    never = hp.simulate(plan, sure, wish, measured(), seeds=1, duration_s=2000).apps["ask"].percentiles_ms
     assert never[99.0].value < 400
 
 
@@ -175,7 +174,7 @@ def test_what_cannot_be_paid_or_reached_is_refused_by_name(change: dict[str, Any
     else:
         call["api"] = change["api"]
     with pytest.raises(InputError) as error:
-        hp.solve(document, wish, measured=measured())
+        hp.solve(document, wish, measured())
     assert field in str(error.value)
 
 
@@ -197,11 +196,11 @@ def test_a_search_measures_calls_and_machines_alike(rising: list[list[str]]) -> 
             return Sample(float(index % 20 < 20 * QUALITY[model]), seconds, {"find": 1e3, "write": 1e2}, 100.0)
 
     how = {"steps": 12, "n_max": 400, "stop_rule": "t"}
-    outcome = hp.solve(document, wish, tools=hp.Tools(evaluate=measuring(Evaluator())), options=how)
+    outcome = hp.solve(document, wish, evaluate=measuring(Evaluator()), options=how)
     assert outcome.plan is not None
     assert outcome.plan.dispatch["ask"].knobs["model"] == "small"  # type: ignore[union-attr]
     assert promised(outcome.plan, "cost_per_hour") == 4.0  # two streams, each half a GPU
-    better = hp.solve(document, slo(quality={"min": 0.9}), tools=hp.Tools(evaluate=measuring(Evaluator())), options=how)
+    better = hp.solve(document, slo(quality={"min": 0.9}), evaluate=measuring(Evaluator()), options=how)
     assert better.plan is not None
     assert better.plan.dispatch["ask"].placement["write"] == "acme"  # type: ignore[union-attr]
 
@@ -211,7 +210,7 @@ def at_a_rate(max_ms: float = 900, percentile: float = 95, quality: float = 0.9,
 
 
 def late(plan: hp.Plan, document: dict[str, Any], wish: dict[str, Any], length_s: float = 1500) -> float:
-    report = hp.simulate(plan, document, wish, measured=measured(), seeds=2, seed=991, duration_s=length_s)
+    report = hp.simulate(plan, document, wish, measured(), seeds=2, seed=991, duration_s=length_s)
     return report.apps["ask"].figures["violations"].value
 
 
@@ -219,7 +218,7 @@ def late(plan: hp.Plan, document: dict[str, Any], wish: dict[str, Any], length_s
 def test_calls_wait_for_their_turn_in_simulation() -> None:
     """10 queries a second make 11.1 calls: a limit of 12 holds on average, and yet calls wait long."""
     wish = at_a_rate()
-    plan = hp.solve(profile(), wish, measured=measured(), options={"size": "estimated"}).require()
+    plan = hp.solve(profile(), wish, measured(), options={"size": "estimated"}).require()
     found = [late(plan, profile(calls_per_s=most), wish) for most in (1000, 20, 14, 12, 10)]
     assert found[0] == 0.0
     assert found == sorted(found)
@@ -230,7 +229,7 @@ def test_calls_wait_for_their_turn_in_simulation() -> None:
 def test_tokens_space_calls_as_calls_do() -> None:
     """Each call has 1,050 tokens, so that so many tokens a second are 14 calls a second."""
     wish = at_a_rate()
-    plan = hp.solve(profile(), wish, measured=measured(), options={"size": "estimated"}).require()
+    plan = hp.solve(profile(), wish, measured(), options={"size": "estimated"}).require()
     by_calls, by_tokens = profile(calls_per_s=14), profile(tokens_per_s=14 * 1050)
     assert late(plan, by_calls, wish) == late(plan, by_tokens, wish)
 
@@ -239,7 +238,7 @@ def test_tokens_space_calls_as_calls_do() -> None:
 @pytest.mark.parametrize(("most", "max_ms", "place"), [(16, 900, "acme"), (14, 900, None), (12, 900, None)])
 def test_a_plan_leaves_room_for_turns_or_is_refused(most: float, max_ms: float, place: str | None) -> None:
     wish, document = at_a_rate(max_ms), profile(calls_per_s=most)
-    outcome = hp.solve(document, wish, measured=measured())
+    outcome = hp.solve(document, wish, measured())
     if place is None:
         assert outcome.exit_code == 3
         assert "raise the limits of profile.apis.acme" in str(outcome.why)
@@ -247,7 +246,7 @@ def test_a_plan_leaves_room_for_turns_or_is_refused(most: float, max_ms: float, 
     plan = outcome.require()
     assert plan.dispatch["ask"].placement["write"] == place  # type: ignore[union-attr]
     assert late(plan, document, wish) <= 0.05
-    assert hp.verify(plan, document, wish, measured=measured()).ok
+    assert hp.verify(plan, document, wish, measured()).ok
 
 
 @pytest.mark.slow
@@ -261,10 +260,10 @@ def test_a_plan_leaves_room_for_turns_or_is_refused(most: float, max_ms: float, 
 )
 def test_where_turns_take_too_long_what_is_said_helps(most: float, max_ms: float, helps: list[set[str]]) -> None:
     wish, document = at_a_rate(max_ms), profile(calls_per_s=most)
-    outcome = hp.solve(document, wish, measured=measured())
+    outcome = hp.solve(document, wish, measured())
     assert [{str(edit.path[-1]) for edit in repair.edits} for repair in outcome.repairs] == helps
     for repair in outcome.repairs:
-        assert hp.solve(document, edited({"slo": wish}, repair.edits)["slo"], measured=measured()).exit_code == 0
+        assert hp.solve(document, edited({"slo": wish}, repair.edits)["slo"], measured()).exit_code == 0
 
 
 @pytest.mark.slow
@@ -274,7 +273,7 @@ def test_where_turns_take_too_long_a_machine_of_ones_own_answers() -> None:
     places = {}
     for most in (50.0, 3.5):
         document = profile(calls_per_s=most, **free)
-        plan = hp.solve(document, wish, measured=measured()).require()
+        plan = hp.solve(document, wish, measured()).require()
         places[most] = plan.dispatch["ask"].placement["write"]  # type: ignore[union-attr]
         assert late(plan, document, wish, 3000) <= 0.05
     assert places == {50.0: "acme", 3.5: "pool"}
@@ -289,8 +288,8 @@ def test_applications_stand_in_one_line() -> None:
     known = {"apps": {"ask": measured()["apps"]["ask"], "tell": measured()["apps"]["ask"]}}
 
     def worst(wish: dict[str, Any]) -> float:
-        plan = hp.solve(document, wish, measured=known, options={"size": "estimated"}).require()
-        report = hp.simulate(plan, document, wish, measured=known, seeds=2, seed=991, duration_s=1500)
+        plan = hp.solve(document, wish, known, options={"size": "estimated"}).require()
+        report = hp.simulate(plan, document, wish, known, seeds=2, seed=991, duration_s=1500)
         return max(one.figures["violations"].value for one in report.apps.values())
 
     assert worst(alone) < 0.01

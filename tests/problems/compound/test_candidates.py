@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import hetplan as hp
+from hetplan.profiles.load_one import load_slo
 from hetplan.profiles.plan_file import with_digest
 from hetplan_papers.datasets.circinus_generator import draw_packing
 
@@ -139,9 +140,9 @@ def test_what_cannot_be_served_by_measured_plans_alone_is_no_proof():
     from pathlib import Path
 
     example = Path(__file__).resolve().parents[3] / "examples" / "compound"
-    slo = hp.load_slo(example / "slo.json").model_dump(mode="json", by_alias=True, exclude_unset=True)
+    slo = load_slo(example / "slo.json").model_dump(mode="json", by_alias=True, exclude_unset=True)
     slo |= {"format": "hetplan/slo/1.0", "objective": ["min cost"]}
     slo["limits"]["instances"] = {"v100": [0, 0], "a100": [0, 0]}
-    found = hp.solve(example / "profile.json", slo, measured=example / "measured.json")
+    found = hp.solve(example / "profile.json", slo, example / "measured.json")
     assert (found.exit_code, found.status) == (3, "not-found")
     assert "more are missing" in found.why[0] or "too little of" in found.why[0]

@@ -14,8 +14,8 @@ from hetplan_papers.datasets.circinus_generator import SyntheticQuery, draw
 
 def solved(query: SyntheticQuery, slo: dict[str, Any] | None = None, **options: Any) -> tuple[hp.Outcome, Journal]:
     journal = Journal()
-    tools = hp.Tools(evaluate=measuring(query, journal=journal))
-    return hp.solve(query.profile(), slo or query.slo(), tools=tools, options={"steps": 12, **options}), journal
+    measure = measuring(query, journal=journal)
+    return hp.solve(query.profile(), slo or query.slo(), evaluate=measure, options={"steps": 12, **options}), journal
 
 
 def cost(outcome: hp.Outcome) -> float:
@@ -68,8 +68,8 @@ def test_a_search_that_goes_on_from_its_journal_proposes_the_same(early: bool, t
 
     def run(path, steps: int) -> list[Any]:
         journal = Journal(path)
-        tools = hp.Tools(evaluate=measuring(query, journal=journal))
-        hp.solve(query.profile(), query.slo(), tools=tools, options={"steps": steps, "early": early})
+        measure = measuring(query, journal=journal)
+        hp.solve(query.profile(), query.slo(), evaluate=measure, options={"steps": steps, "early": early})
         journal.close()
         return [plan["knobs"] for plan in journal.document()["apps"]["query"]]
 

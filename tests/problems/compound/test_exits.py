@@ -66,9 +66,9 @@ def slo(quality: float = 0.8, max_ms: float = 900, objective: str = "cost") -> d
 def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     path = tmp_path_factory.mktemp("exits") / "journal.jsonl"
     journal = Journal(path)
-    tools = hp.Tools(evaluate=measuring(evaluated, journal=journal))
+    measure = measuring(evaluated, journal=journal)
     # A wish that nothing keeps: every setting is measured.
-    hp.solve(PROFILE, slo(quality=0.3, max_ms=1), tools=tools, options=OPTIONS)
+    hp.solve(PROFILE, slo(quality=0.3, max_ms=1), evaluate=measure, options=OPTIONS)
     journal.close()
     return measured_document(path)
 
@@ -109,7 +109,7 @@ PLACES = ("small", "large")
 @pytest.mark.slow
 def test_samples_that_end_early_say_so_and_share_and_bill_follow(measured: dict[str, Any]) -> None:
     wish = slo(quality=0.8)
-    outcome = hp.solve(PROFILE, wish, measured=measured)
+    outcome = hp.solve(PROFILE, wish, measured)
     plan = outcome.plan
     assert plan is not None
     rule = plan.dispatch["q"]
@@ -119,12 +119,12 @@ def test_samples_that_end_early_say_so_and_share_and_bill_follow(measured: dict[
     escalated = np.mean([one is not None for one in entry["runs"]["seconds"]["large"]])
     assert loads["small"].outcomes == pytest.approx({"sure": 1 - escalated, "unsure": escalated})
     assert 0.1 < escalated < 0.9
-    report = hp.verify(plan, PROFILE, wish, measured=measured)
+    report = hp.verify(plan, PROFILE, wish, measured)
     assert report.ok, report.violations
     if "large" in loads:
         (route,) = [one for one in plan.routing["q"] if one.node == "large"]
         assert route.after == {"small": "unsure"}
-    played = hp.simulate(plan, PROFILE, wish, measured=measured, seeds=1, duration_s=600).apps["q"]
+    played = hp.simulate(plan, PROFILE, wish, measured, seeds=1, duration_s=600).apps["q"]
     assert played.percentiles_ms[90.0].value <= promised(plan, "response_ms") * 1.01
     assert played.figures["accuracy"].value == pytest.approx(promised(plan, "quality"), abs=1e-9)
 
@@ -137,34 +137,34 @@ def test_the_cheapest_way_on_is_that_of_brute_force(measured: dict[str, Any], qu
     wish = slo(quality=quality, max_ms=limit_ms)
     fits = [one for one in entries(measured) if one["mean"] >= quality and abs(one["mean"] - quality) > one["se"]]
     best = min(by_hand(one, limit_ms) for one in fits)
-    outcome = hp.solve(profile, wish, measured=measured)
+    outcome = hp.solve(profile, wish, measured)
     assert (outcome.plan is None) == np.isinf(best)
     if outcome.plan is not None:
         assert promised(outcome.plan, "cost_per_hour") == pytest.approx(best)
-        assert hp.verify(outcome.plan, profile, wish, measured=measured).ok
+        assert hp.verify(outcome.plan, profile, wish, measured).ok
 
 
 @pytest.mark.slow
 def test_forged_shares_routes_and_bills_are_found(measured: dict[str, Any]) -> None:
     wish = {**slo(quality=0.85, max_ms=620), "limits": {"instances": {"gpu": [0, 0]}}}
-    plan = hp.solve(PROFILE, wish, measured=measured).plan
+    plan = hp.solve(PROFILE, wish, measured).plan
     assert plan is not None
     assert plan.dispatch["q"].placement["large"] == "acme"  # type: ignore[union-attr]
-    assert hp.verify(plan, PROFILE, wish, measured=measured).ok
+    assert hp.verify(plan, PROFILE, wish, measured).ok
     document = json.loads(plan.model_dump_json(by_alias=True, exclude_none=True))
     loads = next(worker["loads"] for worker in document["workers"] if worker["loads"][0]["node"] == "small")
     loads[0]["outcomes"] = {"sure": 0.9, "unsure": 0.1}
     fewer = hp.Plan.model_validate(document)
-    assert "outcomes" in {one.code for one in hp.verify(fewer, PROFILE, wish, measured=measured).violations}
+    assert "outcomes" in {one.code for one in hp.verify(fewer, PROFILE, wish, measured).violations}
     cheap = [{**one, "value": one["value"] * 0.9} if one["quantity"] in ("cost_per_hour", "calls_per_query") else one
              for one in document["promises"]]  # fmt: skip
-    found = hp.verify(hp.Plan.model_validate({**document, "promises": cheap}), PROFILE, wish, measured=measured)
+    found = hp.verify(hp.Plan.model_validate({**document, "promises": cheap}), PROFILE, wish, measured)
     assert {"calls-bill", "promise"} <= {one.code for one in found.violations}
-    ours = hp.solve(PROFILE, slo(quality=0.85), measured=measured).plan
+    ours = hp.solve(PROFILE, slo(quality=0.85), measured).plan
     assert ours is not None
     routes = tuple(one.model_copy(update={"after": None}) for one in ours.routing["q"])
     always = ours.model_copy(update={"routing": {"q": routes}})
-    assert not hp.verify(always, PROFILE, slo(quality=0.85), measured=measured).ok
+    assert not hp.verify(always, PROFILE, slo(quality=0.85), measured).ok
 
 
 def test_an_answer_that_no_query_gives_is_asked_for_again_and_set_aside() -> None:
@@ -172,7 +172,7 @@ def test_an_answer_that_no_query_gives_is_asked_for_again_and_set_aside() -> Non
         return Sample(1.0, {"large": 0.1}, {}, 0.0)
 
     with pytest.raises(SolverFailed, match="no query runs large"):
-        hp.solve(PROFILE, slo(), tools=hp.Tools(evaluate=measuring(broken)), options=OPTIONS)
+        hp.solve(PROFILE, slo(), evaluate=measuring(broken), options=OPTIONS)
 
 
 def test_shares_of_outcomes_are_stated_or_measured() -> None:
@@ -199,8 +199,8 @@ def test_rounds_are_paid_for_and_may_each_fail(tmp_path: Path) -> None:
     profile["apis"]["acme"].update(failures=0.2, retries=3, retry_ms=400)
     wish = slo(quality=0.8, max_ms=1500)
     journal = Journal(tmp_path / "journal.jsonl")
-    tools = hp.Tools(evaluate=measuring(rounded, journal=journal))
-    plan = hp.solve(profile, wish, tools=tools, options={**OPTIONS, "n_max": 240, "n_min": 240}).plan
+    measure = measuring(rounded, journal=journal)
+    plan = hp.solve(profile, wish, evaluate=measure, options={**OPTIONS, "n_max": 240, "n_min": 240}).plan
     journal.close()
     assert plan is not None
     assert promised(plan, "calls_per_query") == pytest.approx(0.004 * 2)
@@ -216,14 +216,14 @@ def test_rounds_are_paid_for_and_may_each_fail(tmp_path: Path) -> None:
     total = np.where((more > 3).any(axis=0), np.inf, 20 + 100 * times + 400 * more.sum(axis=0))
     low, high = np.quantile(total, [0.9, 0.955])
     assert low <= promised(plan, "response_ms") <= high
-    again = hp.solve(profile, wish, measured=measured).plan
+    again = hp.solve(profile, wish, measured).plan
     assert again is not None
     assert promised(again, "response_ms") == pytest.approx(promised(plan, "response_ms"))
-    assert hp.verify(again, profile, wish, measured=measured).ok
-    played = hp.simulate(again, profile, wish, measured=measured, seeds=1, duration_s=600).apps["q"]
+    assert hp.verify(again, profile, wish, measured).ok
+    played = hp.simulate(again, profile, wish, measured, seeds=1, duration_s=600).apps["q"]
     assert played.percentiles_ms[90.0].value <= promised(again, "response_ms") * 1.01
     entry["runs"]["rounds"]["large"] = [3] * 240
-    assert not hp.verify(again, profile, wish, measured=measured).ok
+    assert not hp.verify(again, profile, wish, measured).ok
 
 
 @pytest.mark.parametrize("rounds", [{"large": 0}, {"large": 1.5}, {"nobody": 2}, {"large": "two"}])
@@ -232,24 +232,24 @@ def test_rounds_that_make_no_sense_are_no_answer(rounds: dict[str, Any]) -> None
         return {"score": 1.0, "seconds": {"small": 0.02, "large": 0.1}, "rounds": rounds}
 
     with pytest.raises(SolverFailed, match="rounds"):
-        hp.solve(PROFILE, slo(), tools=hp.Tools(evaluate=measuring(evaluate)), options=OPTIONS)
+        hp.solve(PROFILE, slo(), evaluate=measuring(evaluate), options=OPTIONS)
 
 
 @pytest.mark.slow
 def test_what_was_seen_in_service_keeps_the_ways_that_were_measured(measured: dict[str, Any]) -> None:
     """After a drift the running plan is judged by its scores in service; how often it calls is as it was measured."""
     wish, later = ({**slo(0.85, most), "limits": {"instances": {"gpu": [0, 0]}}} for most in (620, 900))
-    plan = hp.solve(PROFILE, wish, measured=measured).plan
+    plan = hp.solve(PROFILE, wish, measured).plan
     assert plan is not None
     knobs = plan.dispatch["q"].knobs  # type: ignore[union-attr]
     entry = next(one for one in entries(measured) if one["knobs"] == knobs)
     running = SimpleNamespace(metric=load_inputs(PROFILE, wish).profile.metrics["right"], target=0.85)
     for count in (400, 900):
         judged = {"knobs": knobs, **_judged(entry, np.array([1.0, 1.0, 1.0, 0.9] * (count // 4)), running)}
-        again = hp.solve(PROFILE, later, measured={"apps": {"q": [judged]}}).plan
+        again = hp.solve(PROFILE, later, {"apps": {"q": [judged]}}).plan
         assert again is not None
         assert promised(again, "cost_per_hour") == pytest.approx(promised(plan, "cost_per_hour"))
-        assert hp.verify(again, PROFILE, later, measured={"apps": {"q": [judged]}}).ok
+        assert hp.verify(again, PROFILE, later, {"apps": {"q": [judged]}}).ok
 
 
 def at_a_rate(rate: float) -> dict[str, Any]:
@@ -262,8 +262,8 @@ def at_a_rate(rate: float) -> dict[str, Any]:
 def test_few_queries_are_passed_on_by_calls_and_many_to_replicas(measured: dict[str, Any]) -> None:
     found = {}
     for rate in (0.5, 10):
-        plan = hp.solve(PROFILE, at_a_rate(rate), measured=measured, options={"size": "estimated"}).require()
-        assert hp.verify(plan, PROFILE, at_a_rate(rate), measured=measured).ok
+        plan = hp.solve(PROFILE, at_a_rate(rate), measured, options={"size": "estimated"}).require()
+        assert hp.verify(plan, PROFILE, at_a_rate(rate), measured).ok
         found[rate] = plan.dispatch["q"]
     assert found[0.5].placement["large"] == "acme"
     assert found[10].placement["large"] == "pool"
@@ -277,19 +277,19 @@ def test_an_operator_that_no_query_reaches_needs_no_replica_for_the_rate(measure
         count = entry["samples"]
         entry["runs"]["seconds"]["large"], entry["runs"]["bytes"]["large"] = [None] * count, [0.0] * count
         entry |= {"mean": 0.9, "passes": True, "verdict": "pass", "seconds": {**entry["seconds"], "large": 0.0}}
-    plan = hp.solve(PROFILE, at_a_rate(10), measured=document, options={"size": "estimated"}).require()
+    plan = hp.solve(PROFILE, at_a_rate(10), document, options={"size": "estimated"}).require()
     large = [load.instances * worker.count for worker in plan.workers for load in worker.loads if load.node == "large"]
     assert sum(large) <= 1
-    assert hp.verify(plan, PROFILE, at_a_rate(10), measured=document).ok
+    assert hp.verify(plan, PROFILE, at_a_rate(10), document).ok
 
 
 @pytest.mark.slow
 def test_at_a_rate_all_answers_of_an_operator_wait_for_the_same_replicas(measured: dict[str, Any]) -> None:
-    plan = hp.solve(PROFILE, at_a_rate(3), measured=measured, options={"size": "estimated"}).require()
+    plan = hp.solve(PROFILE, at_a_rate(3), measured, options={"size": "estimated"}).require()
     load, count = next((one, w.count) for w in plan.workers for one in w.loads if one.node == "small")
     share = load.share.gpu if load.share is not None and load.share.gpu else 1.0
     busiest = load.instances * count * share / (0.5 * 0.03)
-    report = hp.simulate(plan, PROFILE, at_a_rate(1.2 * busiest), measured=measured, seeds=1, seed=3, duration_s=100)
+    report = hp.simulate(plan, PROFILE, at_a_rate(1.2 * busiest), measured, seeds=1, seed=3, duration_s=100)
     assert report.as_dict()["apps"]["q"]["figures"]["violations"]["value"] > 0.5
 
 
@@ -309,8 +309,8 @@ def test_operators_with_outcomes_serve_batches_and_are_shared(measured: dict[str
         profile["tables"] = {"grown": GROWN}
         for name, node in profile["pipelines"]["ask"]["nodes"].items():
             node |= ({"batches": "grown"} if batches else {}) | ({"model": name} if shared else {})
-        plan = hp.solve(profile, wish, measured=document, options={"size": "estimated"}).require()
-        assert hp.verify(plan, profile, wish, measured=document).ok
+        plan = hp.solve(profile, wish, document, options={"size": "estimated"}).require()
+        assert hp.verify(plan, profile, wish, document).ok
         bills[batches, shared] = promised(plan, "cost_per_hour")
         loads = {load.node: load for worker in plan.workers for load in worker.loads}
         assert loads["small"].serve.max_batch == (8 if batches else 1)
@@ -318,7 +318,7 @@ def test_operators_with_outcomes_serve_batches_and_are_shared(measured: dict[str
     assert bills[True, True] < bills[True, False] < bills[False, False]
     assert bills[True, True] < bills[False, True] <= bills[False, False]
     assert {r.node: set(r.to) for r in plan.routing["one"]} == {r.node: set(r.to) for r in plan.routing["two"]}
-    apps = hp.simulate(plan, profile, wish, measured=document, seeds=1, seed=99, duration_s=200).as_dict()["apps"]
+    apps = hp.simulate(plan, profile, wish, document, seeds=1, seed=99, duration_s=200).as_dict()["apps"]
     entry = next(one for one in entries(measured) if one["knobs"] == plan.dispatch["one"].knobs)  # type: ignore[union-attr]
     for one in apps.values():
         assert one["figures"]["violations"]["value"] <= 0.1
@@ -327,14 +327,14 @@ def test_operators_with_outcomes_serve_batches_and_are_shared(measured: dict[str
         load.model_copy(update={"outcomes": {"sure": 0.5, "unsure": 0.5}}) if load.node == "small" else load
         for load in one.loads
     )}) for one in plan.workers]  # fmt: skip
-    found = hp.verify(plan.model_copy(update={"workers": tuple(other)}), profile, wish, measured=document)
+    found = hp.verify(plan.model_copy(update={"workers": tuple(other)}), profile, wish, document)
     assert "outcomes" in {one.code for one in found.violations}
     # What comes to other outcomes is another model.
     text = json.dumps(profile).replace('"sure", "unsure"', '"yes", "no"').replace('"on": "unsure"', '"on": "no"')
     unlike = json.loads(text)
     unlike["pipelines"] = {**profile["pipelines"], "tell": unlike["pipelines"]["ask"]}
     wish["apps"]["two"]["runs"] = {"pipeline": "tell"}
-    found = hp.verify(plan, unlike, wish, measured=document)
+    found = hp.verify(plan, unlike, wish, document)
     assert "route-target" in {one.code for one in found.violations}
 
 
@@ -352,27 +352,27 @@ def test_branches_that_meet_again_share_the_step_that_follows_both(measured: dic
             runs["bytes"][name] = [10.0 if one else 0.0 for one in ran]
             entry["seconds"][name], entry["bytes"][name] = 0.1 * sum(ran) / len(ran), 10.0
     wish = at_a_rate(6)
-    plan = hp.solve(profile, wish, measured=document, options={"size": "estimated"}).require()
+    plan = hp.solve(profile, wish, document, options={"size": "estimated"}).require()
     led = {r.node: set(r.to) for r in plan.routing["q"]}
     assert led["early"] == led["late"]
-    assert hp.verify(plan, profile, wish, measured=document).ok
+    assert hp.verify(plan, profile, wish, document).ok
     loads = [(one, worker.count) for worker in plan.workers for one in worker.loads if one.id in led["late"]]
     share = loads[0][0].share.gpu if loads[0][0].share is not None else 1.0
     busiest = sum(one.instances * count for one, count in loads) * (share or 1.0) / (0.5 * 0.1)
     for rate, late in ((6, False), (1.2 * busiest, True)):
-        report = hp.simulate(plan, profile, at_a_rate(rate), measured=document, seeds=1, seed=3, duration_s=100)
+        report = hp.simulate(plan, profile, at_a_rate(rate), document, seeds=1, seed=3, duration_s=100)
         assert (report.as_dict()["apps"]["q"]["figures"]["violations"]["value"] > 0.1) is late
 
 
 def test_measurements_that_do_not_say_which_operators_ran_are_refused_by_name(measured: dict[str, Any]) -> None:
     wish = slo(quality=0.7)
-    plan = hp.solve(PROFILE, wish, measured=measured).require()
+    plan = hp.solve(PROFILE, wish, measured).require()
     without = json.loads(json.dumps(measured))
     for entry in without["apps"]["q"]:
         entry.pop("runs", None)
     for ask in (hp.verify, hp.simulate):
         with pytest.raises(InputError, match=r"\$\.apps\.q\[0\]\.runs"):
-            ask(plan, PROFILE, wish, measured=without)
+            ask(plan, PROFILE, wish, without)
 
 
 @pytest.mark.slow
@@ -381,13 +381,13 @@ def test_only_queries_that_go_on_wait_for_their_turn_at_an_api(measured: dict[st
     profile["pipelines"]["ask"]["nodes"]["large"]["calls"][0]["where"] = {"model": ["ours", "theirs"]}
     wish = slo(quality=0.85)
     wish["apps"]["q"]["demand"] = {"rate_qps": 10}
-    plan = hp.solve(profile, wish, measured=measured, options={"size": "estimated"}).require()
+    plan = hp.solve(profile, wish, measured, options={"size": "estimated"}).require()
     (rule,) = plan.dispatch.values()
     assert rule.placement["large"] == "acme"  # type: ignore[union-attr]
     shown = {}
     for most in (1000, 4, 3):
         profile["apis"]["acme"]["calls_per_s"] = most
-        report = hp.simulate(plan, profile, wish, measured=measured, seeds=2, seed=5, duration_s=1500)
+        report = hp.simulate(plan, profile, wish, measured, seeds=2, seed=5, duration_s=1500)
         times = report.apps["q"].percentiles_ms
         shown[most] = times[50].value, times[95].value
     # Most end before any call is made, and never wait; those that call wait longer where fewer calls may be made.

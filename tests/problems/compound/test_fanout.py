@@ -13,8 +13,8 @@ import pytest
 from scipy.stats import binom
 
 import hetplan as hp
-from hetplan.api.planner import unplayed_size
 from hetplan.api.solve import choose
+from hetplan.desk.answers import fluid_size
 from hetplan.errors import InputError
 from hetplan.executor.background import Background
 from hetplan.executor.serving.query_tree import Steps
@@ -188,7 +188,7 @@ def test_of_several_calls_the_one_that_fails_most_often_decides() -> None:
 @pytest.mark.slow
 def test_one_call_is_as_no_fanout_to_the_byte() -> None:
     for demand in (STREAMS, {"rate_qps": 3.0}):
-        plans = [hp.solve(profile(one), slo(**demand), measured=MEASURED).require() for one in (None, 1.0)]
+        plans = [hp.solve(profile(one), slo(**demand), MEASURED).require() for one in (None, 1.0)]
         texts = [
             json.dumps(plan.model_dump(mode="json", by_alias=True, exclude={"inputs", "digest"})) for plan in plans
         ]
@@ -224,11 +224,11 @@ def by_hand(fanout: float, max_ms: float) -> float:
 @pytest.mark.parametrize("max_ms", [180, 250, 420, 700])
 def test_the_cheapest_plan_of_a_stream_is_that_of_brute_force(fanout: float, max_ms: float) -> None:
     document, wish = profile(fanout, failures=0.0), slo(max_ms=max_ms, streams=1, rate_qps=0.5)
-    outcome, best = hp.solve(document, wish, measured=MEASURED), by_hand(fanout, max_ms)
+    outcome, best = hp.solve(document, wish, MEASURED), by_hand(fanout, max_ms)
     assert (outcome.plan is None) == np.isinf(best)
     if outcome.plan is not None:
         assert promised(outcome.plan, "cost_per_hour") == pytest.approx(best)
-        assert hp.verify(outcome.plan, document, wish, measured=MEASURED).ok
+        assert hp.verify(outcome.plan, document, wish, MEASURED).ok
 
 
 def test_every_stream_has_an_operator_for_each_of_its_calls() -> None:
@@ -236,14 +236,14 @@ def test_every_stream_has_an_operator_for_each_of_its_calls() -> None:
     document, known = profile(2.5), measured(models=("small",))
     document["pipelines"]["rag"]["knobs"]["model"] = ["small"]
     del document["pipelines"]["rag"]["nodes"]["write"]["calls"], document["apis"]
-    plan = hp.solve(document, wish, measured=known).require()
+    plan = hp.solve(document, wish, known).require()
     assert counts(plan) == {"find": 7, "write": 21}
-    assert hp.verify(plan, document, wish, measured=known).ok
+    assert hp.verify(plan, document, wish, known).ok
     single = hp.solve({**document, "pipelines": {"rag": {**document["pipelines"]["rag"], "edges": [
-        {"from": "find", "to": "write"}]}}}, wish, measured=known).require()  # fmt: skip
+        {"from": "find", "to": "write"}]}}}, wish, known).require()  # fmt: skip
     # Side by side calls take no longer than one.
     played = [
-        hp.simulate(one, files, wish, measured=known, seeds=1, seed=5, duration_s=200).apps["ask"].percentiles_ms[95.0]
+        hp.simulate(one, files, wish, known, seeds=1, seed=5, duration_s=200).apps["ask"].percentiles_ms[95.0]
         for one, files in ((plan, document), (single, profile_of_one(document)))
     ]
     assert played[0].value <= promised(plan, "response_ms") * 1.01
@@ -258,13 +258,13 @@ def profile_of_one(document: dict[str, Any]) -> dict[str, Any]:
 
 def test_fewer_than_one_call_is_a_branch_that_not_all_take() -> None:
     document, wish = profile(0.4, failures=0.0), slo(quality=0.9, percentile=50, max_ms=200, **STREAMS)
-    plan = hp.solve(document, wish, measured=MEASURED).require()
+    plan = hp.solve(document, wish, MEASURED).require()
     assert promised(plan, "calls_per_query") == pytest.approx(0.4 * PER_CALL)
     assert promised(plan, "response_ms") < 60  # the median query makes no call of 300 ms
-    assert hp.verify(plan, document, wish, measured=MEASURED).ok
-    played = hp.simulate(plan, document, wish, measured=MEASURED, seeds=2, seed=9, duration_s=900).apps["ask"]
+    assert hp.verify(plan, document, wish, MEASURED).ok
+    played = hp.simulate(plan, document, wish, MEASURED, seeds=2, seed=9, duration_s=900).apps["ask"]
     assert played.percentiles_ms[50.0].value <= promised(plan, "response_ms") * 1.01
-    assert hp.solve(profile(0.6, failures=0.0), wish, measured=MEASURED).plan is None
+    assert hp.solve(profile(0.6, failures=0.0), wish, MEASURED).plan is None
 
 
 # Bills and limits
@@ -274,19 +274,17 @@ def test_fewer_than_one_call_is_a_branch_that_not_all_take() -> None:
 def test_a_call_is_paid_and_counts_against_limits_as_often_as_it_is_made() -> None:
     bills = {}
     for fanout in (1.0, 2.0, 2.5):
-        plan = hp.solve(profile(fanout), slo(quality=0.9, **STREAMS), measured=MEASURED).require()
+        plan = hp.solve(profile(fanout), slo(quality=0.9, **STREAMS), MEASURED).require()
         bills[fanout] = promised(plan, "calls_per_query")
         assert promised(plan, "cost_per_query") == pytest.approx(bills[fanout])
     assert bills == pytest.approx({1.0: PER_CALL, 2.0: 2 * PER_CALL, 2.5: 2.5 * PER_CALL})
     tried = 2.5 * 1.5 * (1 + 0.1 + 0.01)
-    fits = hp.solve(profile(2.5, calls_per_s=1.001 * tried), slo(quality=0.9, **STREAMS), measured=MEASURED)
+    fits = hp.solve(profile(2.5, calls_per_s=1.001 * tried), slo(quality=0.9, **STREAMS), MEASURED)
     assert fits.plan is not None
-    refused = hp.solve(profile(2.5, calls_per_s=0.999 * tried), slo(quality=0.9, **STREAMS), measured=MEASURED)
+    refused = hp.solve(profile(2.5, calls_per_s=0.999 * tried), slo(quality=0.9, **STREAMS), MEASURED)
     assert refused.plan is None
     assert "profile.apis.acme.calls_per_s" in str(refused.why)
-    tight = hp.verify(
-        fits.plan, profile(2.5, calls_per_s=0.999 * tried), slo(quality=0.9, **STREAMS), measured=MEASURED
-    )
+    tight = hp.verify(fits.plan, profile(2.5, calls_per_s=0.999 * tried), slo(quality=0.9, **STREAMS), MEASURED)
     assert "api-limit" in {found.code for found in tight.violations}
 
 
@@ -295,16 +293,16 @@ def test_more_calls_are_never_answered_and_more_queries_fail_once() -> None:
     """Calls of 300 ms, and 200 ms more for each failure: shares beyond a time are those of the slowest of three."""
     known = measured(spread=0.0)
     wish = slo(quality=0.8, percentile=90, max_ms=600, **STREAMS)
-    plan = hp.solve(profile(3.0), wish, measured=known).require()
+    plan = hp.solve(profile(3.0), wish, known).require()
     assert promised(plan, "quality") == pytest.approx(0.95 * (1 - 3 * 0.1**3))
     # One of three calls fails with 1 - 0.9^3 = 0.27, and twice with 1 - 0.99^3 = 0.03.
     assert promised(plan, "response_ms") == pytest.approx(20 + 300 + 200, rel=0.02)
-    assert hp.solve(profile(3.0), slo(quality=0.8, percentile=68, max_ms=450, **STREAMS), measured=known).require()
-    assert hp.solve(profile(3.0), slo(quality=0.8, percentile=74, max_ms=450, **STREAMS), measured=known).plan is None
+    assert hp.solve(profile(3.0), slo(quality=0.8, percentile=68, max_ms=450, **STREAMS), known).require()
+    assert hp.solve(profile(3.0), slo(quality=0.8, percentile=74, max_ms=450, **STREAMS), known).plan is None
     late = {}
     for beyond in (420.0, 620.0):
         asked = slo(quality=0.8, percentile=50, max_ms=beyond, **STREAMS)
-        played = hp.simulate(plan, profile(3.0), asked, measured=known, seeds=3, seed=4, duration_s=2000).apps["ask"]
+        played = hp.simulate(plan, profile(3.0), asked, known, seeds=3, seed=4, duration_s=2000).apps["ask"]
         late[beyond] = played.figures["violations"].value
     assert late[420.0] == pytest.approx(1 - 0.9**3, abs=0.012)
     assert late[620.0] == pytest.approx(1 - 0.99**3, abs=0.005)
@@ -389,13 +387,13 @@ def test_two_calls_load_an_operator_as_twice_as_many_queries_do() -> None:
 @pytest.mark.parametrize(("fanout", "rate", "max_ms"), [(2.0, 6, 500), (3.0, 3, 900), (5.0, 20, 700), (2.5, 20, 500)])
 def test_the_formula_of_bulks_is_near_what_is_played(fanout: float, rate: float, max_ms: float) -> None:
     wish, known, stations = slo(rate_qps=rate, max_ms=max_ms), measured(models=("small",)), stations_of(fanout, rate)
-    plan = hp.solve(on_machines(fanout), wish, measured=known).require()
+    plan = hp.solve(on_machines(fanout), wish, known).require()
     place, names = len(stations.form.placements) - 1, ("find", "write")
     rule, many = plan.dispatch["ask"], counts(plan)
     slow = stations.slow(place, np.array([rule.share[name] for name in names]))  # type: ignore[union-attr]
     waits = stations._waits(place, slow, np.array([[float(many[name]) for name in names]]))
     each = stations._finish(place, stations.many, slow[None, :], waits)
-    played = hp.simulate(plan, on_machines(fanout), wish, measured=known, seeds=3, seed=55, duration_s=2000).apps["ask"]
+    played = hp.simulate(plan, on_machines(fanout), wish, known, seeds=3, seed=55, duration_s=2000).apps["ask"]
     assert 1000 * stations._at(each, 0.95)[0] == pytest.approx(played.percentiles_ms[95.0].value, rel=0.16)
 
 
@@ -403,18 +401,18 @@ def test_the_formula_of_bulks_is_near_what_is_played(fanout: float, rate: float,
 @pytest.mark.parametrize(("fanout", "rate", "max_ms"), [(3.0, 20, 500), (2.5, 3, 900)])
 def test_a_rate_is_carried_and_fresh_seeds_are_in_time(fanout: float, rate: float, max_ms: float) -> None:
     document, wish, known = on_machines(fanout), slo(rate_qps=rate, max_ms=max_ms), measured(models=("small",))
-    plan = hp.solve(document, wish, measured=known).require()
-    assert hp.verify(plan, document, wish, measured=known).ok
-    played = hp.simulate(plan, document, wish, measured=known, seeds=2, seed=977, duration_s=1500).apps["ask"]
+    plan = hp.solve(document, wish, known).require()
+    assert hp.verify(plan, document, wish, known).ok
+    played = hp.simulate(plan, document, wish, known, seeds=2, seed=977, duration_s=1500).apps["ask"]
     assert played.figures["violations"].value <= 0.05
-    single = hp.solve(on_machines(None), wish, measured=known).require()
+    single = hp.solve(on_machines(None), wish, known).require()
     assert counts(plan)["write"] > counts(single)["write"]
     # With so few replicas that each would be busy all the time, the check says so.
     share = next(load.share.gpu for worker in plan.workers for load in worker.loads if load.node == "write")  # type: ignore[union-attr]
     fewest = math.ceil(rate * fanout * known["apps"]["ask"][0]["seconds"]["write"] * 0.5 / share)
     assert counts(plan)["write"] >= fewest
     poor = with_replicas(plan, "write", fewest - 1)
-    assert "overrun" in {one.code for one in hp.verify(poor, document, wish, measured=known).violations} or fewest == 1
+    assert "overrun" in {one.code for one in hp.verify(poor, document, wish, known).violations} or fewest == 1
 
 
 def with_replicas(plan: hp.Plan, node: str, count: int) -> hp.Plan:
@@ -470,14 +468,14 @@ def test_plans_of_random_trees_are_verified_and_kept_by_fresh_seeds(seed: int) -
     wish = slo(quality=0.85 if api else 0.6, percentile=90, max_ms=float(random.uniform(150, 900)), **demand)
     if "streams" in demand and not api:
         del wish["apps"]["ask"]["demand"]["rate_qps"]
-    outcome = hp.solve(document, wish, measured=known)
+    outcome = hp.solve(document, wish, known)
     if outcome.plan is None:
         assert outcome.why
         return
-    report = hp.verify(outcome.plan, document, wish, measured=known)
+    report = hp.verify(outcome.plan, document, wish, known)
     assert report.ok, report.violations
     plan, play = outcome.plan, hp.simulate
-    played = play(plan, document, wish, measured=known, seeds=2, seed=31 + seed, duration_s=600).apps["ask"]
+    played = play(plan, document, wish, known, seeds=2, seed=31 + seed, duration_s=600).apps["ask"]
     assert played.figures["violations"].value <= 0.1 + 0.01
     if "streams" in demand:
         assert played.percentiles_ms[90.0].value <= promised(outcome.plan, "response_ms") * 1.02
@@ -490,36 +488,36 @@ def test_plans_of_random_trees_are_verified_and_kept_by_fresh_seeds(seed: int) -
 def test_a_plan_that_knows_nothing_of_the_fanout_is_refused_by_the_check() -> None:
     for demand in (STREAMS, {"rate_qps": 3.0}):
         wish = slo(quality=0.9, **demand)
-        plan = hp.solve(profile(1.0), wish, measured=MEASURED).require()
-        codes = {one.code for one in hp.verify(plan, profile(3.0), wish, measured=MEASURED).violations}
+        plan = hp.solve(profile(1.0), wish, MEASURED).require()
+        codes = {one.code for one in hp.verify(plan, profile(3.0), wish, MEASURED).violations}
         assert "calls-bill" in codes
     wish, known = slo(max_ms=420, streams=2), measured(models=("small",))
-    plan = hp.solve(on_machines(1.0), wish, measured=known).require()
-    found = hp.verify(plan, on_machines(3.0), wish, measured=known).violations
+    plan = hp.solve(on_machines(1.0), wish, known).require()
+    found = hp.verify(plan, on_machines(3.0), wish, known).violations
     assert any("write runs 2 times, not 6 times" in one.text for one in found)
 
 
 @pytest.mark.slow
 def test_forged_promises_of_a_fanout_are_found() -> None:
     wish = slo(quality=0.9, **STREAMS)
-    plan = hp.solve(profile(3.0), wish, measured=MEASURED).require()
-    assert hp.verify(plan, profile(3.0), wish, measured=MEASURED).ok
+    plan = hp.solve(profile(3.0), wish, MEASURED).require()
+    assert hp.verify(plan, profile(3.0), wish, MEASURED).ok
     for quantity in ("cost_per_hour", "cost_per_query", "calls_per_query", "response_ms", "quality"):
         factor = 1.02 if quantity == "quality" else 0.98
         forged = plan.model_copy(update={"promises": tuple(
             one.model_copy(update={"value": one.value * factor, "interval": None}) if one.quantity == quantity else one
             for one in plan.promises)})  # fmt: skip
-        assert not hp.verify(forged, profile(3.0), wish, measured=MEASURED).ok, quantity
+        assert not hp.verify(forged, profile(3.0), wish, MEASURED).ok, quantity
     formula = plan.model_copy(update={"promises": tuple(
         one.model_copy(update={"model": "stationary/1"}) if one.quantity == "response_ms" else one
         for one in plan.promises)})  # fmt: skip
     assert any("calls that come together" in one.text
-               for one in hp.verify(formula, profile(3.0), wish, measured=MEASURED).violations)  # fmt: skip
+               for one in hp.verify(formula, profile(3.0), wish, MEASURED).violations)  # fmt: skip
 
 
 def test_the_router_sends_on_as_many_calls() -> None:
     wish = slo(rate_qps=3.0)
-    plan = hp.solve(profile(2.5), wish, measured=MEASURED).require()
+    plan = hp.solve(profile(2.5), wish, MEASURED).require()
     inputs = load_inputs(profile(2.5), wish, measured=MEASURED)
     told = Background(inputs.profile, inputs.slo, None, inputs).app(plan, "ask")
     (edge,) = Steps(told["nodes"]).nodes["find"].edges
@@ -535,8 +533,8 @@ def test_branches_that_end_apart_are_answered_as_well_as_was_measured() -> None:
     for one in (entry["seconds"], entry["bytes"], entry["runs"]["seconds"], entry["runs"]["bytes"]):
         one["also"] = one["find"]
     wish = slo(streams=1)
-    plan = hp.solve(document, wish, measured=known).require()
-    played = hp.simulate(plan, document, wish, measured=known, seeds=1, duration_s=60).apps["ask"]
+    plan = hp.solve(document, wish, known).require()
+    played = hp.simulate(plan, document, wish, known, seeds=1, duration_s=60).apps["ask"]
     assert played.figures["accuracy"].value == pytest.approx(promised(plan, "quality")) == pytest.approx(0.7)
 
 
@@ -575,24 +573,24 @@ def _batched() -> dict[str, Any]:
 )
 def test_what_cannot_be_counted_is_refused_by_name(document: dict[str, Any], named: str) -> None:
     with pytest.raises(InputError, match=named):
-        hp.solve(document, slo(rate_qps=3.0), tools=hp.Tools(evaluate=lambda **_: None))
+        hp.solve(document, slo(rate_qps=3.0), evaluate=lambda **_: None)
 
 
 def test_a_formula_alone_is_refused_and_so_is_a_device_for_several_calls() -> None:
     known = measured(models=("small",))
     with pytest.raises(InputError, match="size"):
-        hp.solve(on_machines(2.0), slo(rate_qps=3.0), measured=known, options={"size": "estimated"})
+        hp.solve(on_machines(2.0), slo(rate_qps=3.0), known, options={"size": "estimated"})
     document = on_machines(2.0)
     document["hardware"]["gpu"]["provides"] = {"gpu": 0.1}
     document["pipelines"]["rag"]["nodes"]["find"]["device"] = "cpu"
     with pytest.raises(InputError, match="own device"):
-        hp.solve(document, slo(streams=1), measured=known)
+        hp.solve(document, slo(streams=1), known)
 
 
 @pytest.mark.parametrize("fanout", [None, 3.0])
 def test_who_wants_a_plan_at_once_gets_one_where_no_formula_is_trusted(fanout: float | None) -> None:
     inputs = load_inputs(profile(fanout), slo(rate_qps=5), measured=measured())
-    assert unplayed_size(choose(inputs), inputs) == {"size": "planned"}
+    assert fluid_size(choose(inputs), inputs) == {"size": "planned"}
     known = measured(models=("small",))
-    plan = hp.solve(on_machines(fanout), slo(rate_qps=3.0), measured=known, options={"size": "planned"}).require()
-    assert hp.verify(plan, on_machines(fanout), slo(rate_qps=3.0), measured=known).ok
+    plan = hp.solve(on_machines(fanout), slo(rate_qps=3.0), known, options={"size": "planned"}).require()
+    assert hp.verify(plan, on_machines(fanout), slo(rate_qps=3.0), known).ok

@@ -19,10 +19,10 @@ def document(name: str) -> dict[str, Any]:
 
 
 def solved(slo: dict[str, Any], state: Any = None) -> hp.Plan:
-    how = {"measured": EXAMPLE / "measured.json", "state": state}
-    plan = hp.solve(document("profile.json"), slo, **how).plan
+    files = document("profile.json"), slo, EXAMPLE / "measured.json", state
+    plan = hp.solve(*files).plan
     assert plan is not None
-    report = hp.verify(plan, document("profile.json"), slo, **how)
+    report = hp.verify(plan, *files)
     assert report.ok, report.violations
     return plan
 

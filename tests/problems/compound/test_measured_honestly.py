@@ -26,9 +26,9 @@ def test_every_stream_takes_its_share():
     files, measured = (EXAMPLE / "profile.json", EXAMPLE / "slo.json"), EXAMPLE / "measured.json"
     slo = json.loads(files[1].read_text())
     slo["limits"] = {}
-    one = hp.solve(files[0], slo, measured=measured).require()
+    one = hp.solve(files[0], slo, measured).require()
     slo["apps"]["gate"]["demand"]["streams"] = 2
-    plan = hp.solve(files[0], slo, measured=measured).require()
+    plan = hp.solve(files[0], slo, measured).require()
     rule = plan.dispatch["gate"]
     for worker in plan.workers:
         for load in worker.loads:
@@ -45,10 +45,10 @@ def test_every_stream_takes_its_share():
     spoilt = [w.model_copy(update={"loads": tuple(x.model_copy(update={"instances": 1}) for x in w.loads)})
               for w in plan.workers]  # fmt: skip
     assert not hp.verify(with_digest(plan.model_copy(update={"workers": tuple(spoilt)})), files[0], slo).ok
-    report = hp.simulate(plan, files[0], slo, measured=measured, seeds=1)
+    report = hp.simulate(plan, files[0], slo, measured, seeds=1)
     assert report.ok, "no stream waits for another"
     slo["apps"]["gate"]["demand"]["streams"], slo["apps"]["gate"]["latency"]["p99_ms"] = 8, 245
-    many = hp.solve(files[0], slo, measured=measured).require()
+    many = hp.solve(files[0], slo, measured).require()
     assert not many.unserved, "eight streams need not be on one machine"
     mine = [(x, w) for w in many.workers for x in w.loads if (x.app, x.node) == ("gate", "track")]
     assert sum(x.instances * w.count for x, w in mine) == 8
@@ -86,18 +86,18 @@ def tail_wish(*latency):
 def test_percentiles_are_those_of_the_samples(latency, served: bool):
     """10 ms and one in 50 takes 100: p50 is 10 ms, p99 100 ms, the mean 11.8."""
     journal, (profile, slo) = Journal(), tail_wish(*latency)
-    outcome = hp.solve(profile, slo, tools=hp.Tools(evaluate=measuring(tailed, journal=journal)))
+    outcome = hp.solve(profile, slo, evaluate=measuring(tailed, journal=journal))
     assert (outcome.exit_code == 0) is served
     if not served:
         assert "latency binds" in " ".join(outcome.why)
         return
     measured = journal.document()
-    plan = hp.solve(profile, slo, measured=measured).require()
+    plan = hp.solve(profile, slo, measured).require()
     assert plan.dispatch == outcome.plan.dispatch
     said = {one.percentile: one.value for one in plan.promises if one.quantity == "response_ms"}
     assert all(said[percentile] <= ms for percentile, ms in latency)
     assert len(measured["apps"]["q"][0]["runs"]["input_bytes"]) >= (459 if latency[-1][0] == 99 else 50)
-    report = hp.simulate(plan, profile, slo, measured=measured, seeds=2)
+    report = hp.simulate(plan, profile, slo, measured, seeds=2)
     assert report.ok
     if latency[-1][0] == 99:
         assert report.apps["q"].percentiles_ms[99.0].value == pytest.approx(said[99], rel=1e-6)
@@ -105,7 +105,7 @@ def test_percentiles_are_those_of_the_samples(latency, served: bool):
         one.model_copy(update={"value": 0.9 * one.value, "interval": None}) if one.quantity == "response_ms" else one
         for one in plan.promises
     )
-    assert not hp.verify(with_digest(plan.model_copy(update={"promises": lower})), profile, slo, measured=measured).ok
+    assert not hp.verify(with_digest(plan.model_copy(update={"promises": lower})), profile, slo, measured).ok
 
 
 @pytest.mark.longest
@@ -130,8 +130,8 @@ def test_a_median_at_its_limit_seldom_passes_however_often_one_looks():
 
 
 def test_too_few_samples_for_a_percentile_are_said():
-    tools = hp.Tools(evaluate=measuring(tailed))
-    plan = hp.solve(*tail_wish((99, 110)), tools=tools, options={"n_max": 200}).require()
+    measure = measuring(tailed)
+    plan = hp.solve(*tail_wish((99, 110)), evaluate=measure, options={"n_max": 200}).require()
     assert "200 samples bound no p99" in " ".join(one.text for one in plan.warnings if one.code == "W-undecided")
 
 
@@ -142,7 +142,7 @@ def test_answers_that_make_no_sense_are_counted():
         calls.append(index)
         return {"score": "what?"} if len(calls) % 10 == 0 else tailed(knobs, stratum, index)
 
-    plan = hp.solve(*tail_wish((50, 30)), tools=hp.Tools(evaluate=measuring(moody))).require()
+    plan = hp.solve(*tail_wish((50, 30)), evaluate=measuring(moody)).require()
     (said,) = [one.text for one in plan.warnings if one.code == "W-asked-again"]
     assert f"{len(calls) // 10} of {len(calls)} answers made no sense" in said
     assert "'what?', not a finite number" in said

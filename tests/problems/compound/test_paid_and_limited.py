@@ -23,7 +23,7 @@ def document(name: str) -> dict[str, Any]:
 
 
 def solved(profile: dict[str, Any], **slo: object) -> hp.Outcome:
-    return hp.solve(profile, {**document("slo.json"), **slo}, measured=EXAMPLE / "measured.json")
+    return hp.solve(profile, {**document("slo.json"), **slo}, EXAMPLE / "measured.json")
 
 
 def promised(outcome: hp.Outcome, quantity: str) -> float:
@@ -165,7 +165,7 @@ def test_plans_on_tiers_without_machines_take_the_place_of_no_others() -> None:
     profile = document("profile.json")
     profile["offers"]["a100-share"]["price_per_hour"] = "20"
     slo = {**document("slo.json"), "limits": {"instances": {"v100": [0, 0], "a100": [0, 8]}}}
-    outcome = hp.solve(profile, slo, measured=EXAMPLE / "measured.json", options={"alternatives": 1})
+    outcome = hp.solve(profile, slo, EXAMPLE / "measured.json", options={"alternatives": 1})
     assert promised(outcome, "served") == len(slo["apps"])
 
 
@@ -180,6 +180,6 @@ def test_a_search_passes_over_tiers_without_machines() -> None:
     query = draw("VT", 500)
     slo = query.slo()
     slo["limits"] = {"instances": {"edge-device": [0, 0], "v100": [0, 0], "a100": [0, 1]}}
-    outcome = hp.solve(query.profile(), slo, tools=hp.Tools(evaluate=measuring(query)), options={"steps": 20})
+    outcome = hp.solve(query.profile(), slo, evaluate=measuring(query), options={"steps": 20})
     assert outcome.plan is not None
     assert set(outcome.plan.dispatch["query"].placement.values()) == {"cloud"}

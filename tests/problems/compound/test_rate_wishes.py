@@ -61,11 +61,11 @@ def files(
 
 
 def solve(of: Files, **how: Any) -> hp.Outcome:
-    return hp.solve(of[0], of[1], measured=of[2], **how)
+    return hp.solve(of[0], of[1], of[2], **how)
 
 
 def verified(plan: hp.Plan, of: Files) -> str:
-    return " | ".join(one.text for one in hp.verify(plan, of[0], of[1], measured=of[2]).violations)
+    return " | ".join(one.text for one in hp.verify(plan, of[0], of[1], of[2]).violations)
 
 
 def promised(plan: hp.Plan, quantity: str = "response_ms") -> Any:
@@ -154,7 +154,7 @@ def test_what_is_promised_was_played_and_fresh_seeds_keep_it() -> None:
     one = promised(plan)
     assert (one.model, one.percentile) == ("simulation/1", 95)
     assert one.interval[1] <= one.value < 900
-    report = hp.simulate(plan, of[0], of[1], measured=of[2], seeds=2, seed=991, duration_s=300)
+    report = hp.simulate(plan, of[0], of[1], of[2], seeds=2, seed=991, duration_s=300)
     assert report.apps["gate"].percentiles_ms[95.0].value <= one.value
     assert verified(plan, of) == ""
 
@@ -181,7 +181,7 @@ def test_nearly_all_promises_are_kept_by_fresh_seeds() -> None:
         of[1].update(objective=LATENCY, limits={"cost_per_hour": f"{least * random.uniform(1.0, 2.5) + 0.01:.4f}"})
         plan = solve(of).require()
         length = 20 / (1 - percentile / 100) / rate * 40
-        report = hp.simulate(plan, of[0], of[1], measured=of[2], seeds=1, seed=7000 + trial, duration_s=max(length, 20))
+        report = hp.simulate(plan, of[0], of[1], of[2], seeds=1, seed=7000 + trial, duration_s=max(length, 20))
         kept.append(report.apps["gate"].percentiles_ms[percentile].value <= 1.02 * promised(plan).value)
     assert sum(kept) >= 11, kept
 
@@ -263,7 +263,7 @@ def test_of_what_was_not_measured_a_front_says_how_likely_it_is_no_point() -> No
     slo["apps"]["query"]["demand"] = {"rate_qps": 3}
     slo["apps"]["query"].pop("device", None)
     how = {"steps": 10, "samples": 60, "points": 3, **FORMULA}
-    outcome = hp.solve(query.profile(), slo, tools=hp.Tools(evaluate=measuring(query)), options=how)
+    outcome = hp.solve(query.profile(), slo, evaluate=measuring(query), options=how)
     assert outcome.exit_code == 0, outcome.violations
     assert outcome.front is not None
     assert not outcome.front.whole

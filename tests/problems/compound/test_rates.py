@@ -37,7 +37,7 @@ def counts(plan: hp.Plan) -> dict[str, int]:
 
 
 def solve(slo: dict, **how) -> hp.Outcome:
-    return hp.solve(PROFILE, slo, measured=MEASURED, **how)
+    return hp.solve(PROFILE, slo, MEASURED, **how)
 
 
 def a_form(random: np.random.Generator, *, batches: bool) -> Rated:
@@ -96,7 +96,7 @@ def test_a_rate_costs_more_as_it_grows():
 def test_a_plan_is_played_until_it_is_kept_by_seeds_that_chose_nothing():
     slo = rated(10, 90)
     plan = solve(slo).require()
-    report = hp.simulate(plan, PROFILE, slo, measured=MEASURED, seeds=1, seed=991, duration_s=200)
+    report = hp.simulate(plan, PROFILE, slo, MEASURED, seeds=1, seed=991, duration_s=200)
     assert report.as_dict()["apps"]["gate"]["figures"]["violations"]["value"] <= 0.1
     shown = [one for one in plan.promises if one.quantity == "response_ms"]
     assert [one.model for one in shown] == ["simulation/1"]
@@ -112,7 +112,7 @@ def test_nearly_all_promises_are_kept_by_fresh_seeds():
         slo = rated(rate, percentile, float(random.uniform(280, 600)))
         plan = solve(slo).require()
         length = 20 / (1 - percentile / 100) / rate * 20
-        report = hp.simulate(plan, PROFILE, slo, measured=MEASURED, seeds=1, seed=7000 + trial, duration_s=length)
+        report = hp.simulate(plan, PROFILE, slo, MEASURED, seeds=1, seed=7000 + trial, duration_s=length)
         kept.append(report.as_dict()["apps"]["gate"]["figures"]["violations"]["value"] <= 1 - percentile / 100)
     assert sum(kept) >= 11, kept
 
@@ -122,21 +122,21 @@ def test_the_verifier_counts_replicas_and_waits_again():
     slo = rated(100)
     plan = solve(slo, options=FORMULA).require()
     assert "W-queueing" in {one.code for one in plan.warnings}
-    assert hp.verify(plan, PROFILE, slo, measured=MEASURED).ok
+    assert hp.verify(plan, PROFILE, slo, MEASURED).ok
     said = [one.model_copy(update={"value": 0.93 * one.value}) if one.quantity == "response_ms" else one
             for one in plan.promises]  # fmt: skip
     forged = plan.model_copy(update={"promises": tuple(said)})
-    found = hp.verify(forged, PROFILE, slo, measured=MEASURED).violations
+    found = hp.verify(forged, PROFILE, slo, MEASURED).violations
     assert any("by the waits of its operators" in one.text for one in found), found
     dearer = rated(400)
-    found = hp.verify(plan, PROFILE, dearer, measured=MEASURED).violations
+    found = hp.verify(plan, PROFILE, dearer, MEASURED).violations
     assert any(one.code == "overrun" for one in found), found
 
 
 def test_nothing_asked_for_is_one_of_each_and_nothing_is_played():
     plan = solve(rated(0)).require()
     assert set(counts(plan).values()) == {1}
-    assert hp.verify(plan, PROFILE, rated(0), measured=MEASURED).ok
+    assert hp.verify(plan, PROFILE, rated(0), MEASURED).ok
 
 
 @pytest.mark.slow
@@ -158,7 +158,7 @@ def test_what_fewer_machines_of_a_tier_serve_more_of_them_serve_for_less():
 def test_an_explanation_is_what_planning_anew_says():
     slo = rated(20)
     plan = solve(slo, options=FORMULA).require()
-    said = hp.explain(plan, PROFILE, slo, measured=MEASURED)
+    said = hp.explain(plan, PROFILE, slo, MEASURED)
     (fewer,) = [one for one in said.others if one.without_one_of == "a100-share"]
     limited = {**slo, "limits": {"instances": {"a100": [0, 1]}}}
     assert fewer.worse_by == pytest.approx(cost(solve(limited, options=FORMULA).require()) - cost(plan))

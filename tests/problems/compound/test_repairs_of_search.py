@@ -10,7 +10,7 @@ import hetplan as hp
 from hetplan.planner.repairs import edited
 
 COMPOUND = Path(__file__).parents[3] / "examples/compound"
-FILES: dict[str, Any] = {"profile": COMPOUND / "profile.json", "measured": COMPOUND / "measured.json"}
+FILES = COMPOUND / "profile.json", COMPOUND / "measured.json"
 
 
 def wish(latency_ms: float, quality: float, *, by: str) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def wish(latency_ms: float, quality: float, *, by: str) -> dict[str, Any]:
 
 
 def solved(slo: dict[str, Any]) -> hp.Outcome:
-    return hp.solve(slo=slo, question="compound", **FILES)
+    return hp.solve(slo, *FILES, formulation="compound")
 
 
 @pytest.mark.slow
@@ -44,13 +44,12 @@ def test_what_is_said_to_help_helps(latency_ms: float, quality: float, field: st
 
 def refused(slo: dict[str, Any], **options: Any) -> list[set[str]]:
     """What each repair of a wish that is refused changes; the same question takes each back, and keeps its word."""
-    how: dict[str, Any] = {**FILES, "options": options}
-    outcome = hp.solve(slo=slo, **how)
+    outcome = hp.solve(slo, *FILES, options=options)
     assert outcome.exit_code == 3
     for repair in outcome.repairs:
         files = edited({"slo": slo, "options": options}, repair.edits)
         assert files != {"slo": slo, "options": options}, repair
-        again = hp.solve(**{**how, **files})
+        again = hp.solve(files["slo"], *FILES, options=files["options"])
         assert again.exit_code == 0, repair.text
     return [{str(edit.path[-1]) for edit in repair.edits} for repair in outcome.repairs]
 
@@ -71,7 +70,7 @@ def test_where_a_play_is_late_less_haste_or_fewer_queries_help(latency_ms: float
 @pytest.mark.parametrize(("latency_ms", "rate", "size"), [(160.0, 5.0, "auto"), (200.0, 20.0, "simulated")])
 def test_where_all_plays_are_late_their_plan_says_what_helps(latency_ms: float, rate: float, size: str) -> None:
     slo = at_rate(rate, latency_ms)
-    outcome = hp.solve(slo=slo, options={"size": size, "evaluations": 1}, **FILES)
+    outcome = hp.solve(slo, *FILES, options={"size": size, "evaluations": 1})
     assert outcome.why == ("late in simulation in its only play; more evaluations may help",)
     assert any("evaluations" in changed for changed in refused(slo, size=size, evaluations=1))
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import hetplan as hp
+from hetplan.api.solve import plan_for
 from hetplan.measure.evaluator_profiler import Profiler, Setup, measuring
 from hetplan.measure.journal import Journal, measured_document
 from hetplan.planner.answer import Answer, Limits, Status
@@ -26,6 +27,7 @@ from hetplan.planner.forms.black_box import (
 )
 from hetplan.planner.forms.form import certify
 from hetplan.planner.request import read_request
+from hetplan.planner.terms import Tools
 from hetplan.problems.compound.form import Sought, read_sought
 from hetplan.profiles.plan_file import with_digest
 from hetplan.solvers.gaussian_process import LightProcess, normal_below
@@ -227,15 +229,15 @@ def test_solve_measures_plans_packs_and_the_journal_verifies_it(tmp_path):
     query, path = draw("DVC", 0), tmp_path / "journal.jsonl"
     slo = query.slo(gpus=(4, 4))
     journal = Journal(path)
-    tools = hp.Tools(evaluate=measuring(query, journal=journal))
-    found = hp.solve(query.profile(), slo, tools=tools, options={"steps": 15})
+    measure = measuring(query, journal=journal)
+    found = hp.solve(query.profile(), slo, evaluate=measure, options={"steps": 15})
     journal.close()
     assert (found.status, found.exit_code) == ("best-of-measured", 0)
     measured = measured_document(path)
-    again = hp.solve(query.profile(), slo, measured=measured)
+    again = hp.solve(query.profile(), slo, measured)
     assert again.exit_code == 0
     assert again.plan.dispatch == found.plan.dispatch
-    assert hp.verify(again.plan, query.profile(), slo, measured=measured).ok
+    assert hp.verify(again.plan, query.profile(), slo, measured).ok
     for spoil in ("share", "placement", "response", "knobs"):
         plan = again.plan
         rule = plan.dispatch["query"]
@@ -252,7 +254,7 @@ def test_solve_measures_plans_packs_and_the_journal_verifies_it(tmp_path):
                 for one in plan.promises
             )
             spoilt = plan.model_copy(update={"promises": faster})
-        assert not hp.verify(with_digest(spoilt), query.profile(), slo, measured=measured).ok, spoil
+        assert not hp.verify(with_digest(spoilt), query.profile(), slo, measured).ok, spoil
 
 
 @pytest.mark.slow
@@ -260,14 +262,14 @@ def test_a_slower_link_is_planned_anew_from_the_same_measurements(tmp_path):
     query, path = draw("DVC", 0), tmp_path / "journal.jsonl"
     journal = Journal(path)
     slo = query.slo()
-    first = hp.solve(query.profile(), slo, tools=hp.Tools(evaluate=measuring(query, journal=journal)))
+    first = hp.solve(query.profile(), slo, evaluate=measuring(query, journal=journal))
     journal.close()
     measured = measured_document(path)
-    kept = hp.solve(query.profile(), slo, measured=measured, start=first.plan)
+    kept = hp.solve(query.profile(), slo, measured, start=first.plan)
     assert kept.plan.dispatch == first.plan.dispatch
     slower = query.slo()
     slower["apps"]["query"]["device"]["links"][1]["bandwidth_mbps"] /= 2
-    replanned = hp.solve(query.profile(), slower, measured=measured, start=first.plan)
+    replanned = hp.solve(query.profile(), slower, measured, start=first.plan)
     assert replanned.exit_code == 0
     before = next(one.value for one in first.plan.promises if one.quantity == "response_ms")
     after = next(one.value for one in replanned.plan.promises if one.quantity == "response_ms")
@@ -281,12 +283,12 @@ def test_nothing_compliant_says_which_target_binds_and_what_would_do():
     query = draw("ACG", 0)
     slo = query.slo()
     slo["apps"]["query"]["latency"]["p99_ms"] = 1.0
-    outcome = hp.solve(query.profile(), slo, tools=hp.Tools(evaluate=measuring(query)), options={"steps": 200})
+    outcome = hp.solve(query.profile(), slo, evaluate=measuring(query), options={"steps": 200})
     assert outcome.exit_code == 3
     assert "latency binds (proved" in outcome.why[0]
     slo = query.slo()
     slo["apps"]["query"]["quality"]["min"] = 0.999
-    outcome = hp.solve(query.profile(), slo, tools=hp.Tools(evaluate=measuring(query)), options={"steps": 10})
+    outcome = hp.solve(query.profile(), slo, evaluate=measuring(query), options={"steps": 10})
     assert "accuracy binds (not found in 10" in outcome.why[0]
 
 
@@ -320,7 +322,7 @@ def test_bad_inputs_are_reported(change, why: str):
     slo["apps"]["query"]["device"].pop("links")
     change(profile, slo["apps"]["query"])
     with pytest.raises(hp.InputError, match=why):
-        hp.solve(profile, slo, question="compound", tools=hp.Tools(evaluate=measuring(query)))
+        hp.solve(profile, slo, evaluate=measuring(query), formulation="compound")
 
 
 def test_nobody_to_measure_is_reported():
@@ -337,15 +339,15 @@ def test_memory_counts_beside_the_share():
         profile["hardware"][hardware]["provides"]["gpu_mem_gib"] = memory
     for node in profile["pipelines"]["acg"]["nodes"].values():
         node["needs"] = {"gpu_mem_gib": 50}
-    plan = hp.solve(profile, query.slo(gpus=(4, 4)), tools=hp.Tools(evaluate=measuring(query))).require()
+    plan = hp.solve(profile, query.slo(gpus=(4, 4)), evaluate=measuring(query)).require()
     assert {worker.hardware for worker in plan.workers} == {"a100"}
     assert len(plan.workers) == 2
 
 
 def test_confirmed_plans_are_measured_on():
     query = draw("SR", 5)
-    tools = hp.Tools(evaluate=measuring(query))
-    outcome = hp.solve(query.profile(), query.slo(), tools=tools, options={"confirm": True, "steps": 15})
+    measure = measuring(query)
+    outcome = hp.solve(query.profile(), query.slo(), evaluate=measure, options={"confirm": True, "steps": 15})
     assert outcome.exit_code == 0
 
 
@@ -363,8 +365,8 @@ def test_a_search_that_goes_on_from_its_journal_asks_for_nothing_twice(tmp_path)
 
     def run(steps: int) -> list[dict]:
         journal = Journal(path)
-        tools = hp.Tools(evaluate=measuring(Counting(), journal=journal))
-        hp.solve(query.profile(), query.slo(), tools=tools, options={"steps": steps})
+        measure = measuring(Counting(), journal=journal)
+        hp.solve(query.profile(), query.slo(), evaluate=measure, options={"steps": steps})
         journal.close()
         return [plan["knobs"] for plan in measured_document(path)["apps"]["query"]]
 
@@ -414,14 +416,14 @@ def test_the_default_search_begins_in_the_middle():
 @pytest.mark.slow
 def test_a_plan_over_a_link_that_is_not_there_fails_its_verification():
     query, journal = draw("DVC", 0), Journal()
-    tools = hp.Tools(evaluate=measuring(query, journal=journal))
-    hp.solve(query.profile(), query.slo(), tools=tools, options={"steps": 15})
+    measure = measuring(query, journal=journal)
+    hp.solve(query.profile(), query.slo(), evaluate=measure, options={"steps": 15})
     measured, slo = journal.document(), query.slo()
-    plan = hp.solve(query.profile(), slo, measured=measured).require()
+    plan = hp.solve(query.profile(), slo, measured).require()
     slo["apps"]["query"]["device"].pop("links")
     profile = query.profile()
     profile["links"] = []
-    report = hp.verify(plan, profile, slo, measured=measured)
+    report = hp.verify(plan, profile, slo, measured)
     assert "link" in {one.code for one in report.violations}
 
 
@@ -438,10 +440,10 @@ def test_operators_on_processors_that_need_nothing_are_packed_and_not_paid_for(o
             node.pop("share_law", None)
     if objective is not None:
         slo["objective"] = objective
-    searched = hp.solve(profile, slo, tools=hp.Tools(evaluate=measuring(query, journal=journal)), options={"steps": 8})
+    searched = hp.solve(profile, slo, evaluate=measuring(query, journal=journal), options={"steps": 8})
     assert searched.exit_code == 0, searched.why
     measured = journal.document()
-    plan = hp.solve(profile, slo, measured=measured).require()
+    plan = hp.solve(profile, slo, measured).require()
     assert any(
         load.share is None for worker in plan.workers for load in worker.loads if worker.hardware != "edge-device"
     )
@@ -450,8 +452,8 @@ def test_operators_on_processors_that_need_nothing_are_packed_and_not_paid_for(o
     price = max(float(offer["price_per_hour"]) for offer in profile["offers"].values())
     (cost,) = (one.value for one in plan.promises if one.quantity == "cost_per_hour")
     assert cost == pytest.approx(price * sum(shares)), "shares are paid for, and processors have none"
-    assert hp.verify(plan, profile, slo, measured=measured).ok
-    played = hp.simulate(plan, profile, slo, measured=measured)
+    assert hp.verify(plan, profile, slo, measured).ok
+    played = hp.simulate(plan, profile, slo, measured)
     assert (0.0 if played.cost_per_hour is None else played.cost_per_hour.value) == pytest.approx(cost)
 
 
@@ -461,25 +463,25 @@ def test_operators_on_processors_that_need_nothing_are_packed_and_not_paid_for(o
 )
 def test_measurements_that_cannot_be_are_refused(change):
     query, journal = draw("VT", 100), Journal()
-    tools = hp.Tools(evaluate=measuring(query, journal=journal))
-    hp.solve(query.profile(), query.slo(), tools=tools, options={"steps": 2})
+    measure = measuring(query, journal=journal)
+    hp.solve(query.profile(), query.slo(), evaluate=measure, options={"steps": 2})
     document = journal.document()
     document["apps"]["query"][0].update(change)
     with pytest.raises(hp.InputError):
-        hp.solve(query.profile(), query.slo(), measured=document)
+        hp.solve(query.profile(), query.slo(), document)
     first = next(iter(document["apps"]["query"][0]["seconds"]))
     document["apps"]["query"][0].update(mean=0.5, se=0.1, samples=50, input_bytes=0.0)
     document["apps"]["query"][0]["seconds"][first] = -0.1
     with pytest.raises(hp.InputError, match="operator"):
-        hp.solve(query.profile(), query.slo(), measured=document)
+        hp.solve(query.profile(), query.slo(), document)
 
 
 @pytest.mark.slow
 def test_a_history_of_something_else_is_reported():
     query = draw("VT", 100)
     past = {"apps": {"other": [{"knobs": {"size": 1}, "verdict": "pass"}]}}
-    tools = hp.Tools(evaluate=measuring(query), extra={"history": lambda: past})
-    outcome = hp.solve(query.profile(), query.slo(), tools=tools, options={"steps": 8})
+    tools = Tools(evaluate=measuring(query), extra={"history": lambda: past})
+    outcome = plan_for(hp.load(query.profile(), query.slo()), tools=tools, options={"steps": 8})
     assert "W-history" in [one.code for one in outcome.plan.warnings]
 
 
@@ -498,9 +500,7 @@ def test_confirming_measures_nothing_that_is_too_slow():
 
         return one
 
-    outcome = hp.solve(
-        query.profile(), slo, tools=hp.Tools(evaluate=watched), options={"steps": 12, "confirm": True}
-    )  # fmt: skip
+    outcome = hp.solve(query.profile(), slo, evaluate=watched, options={"steps": 12, "confirm": True})  # fmt: skip
     assert outcome.plan is None
     assert asked
     assert not any(asked)
@@ -521,8 +521,6 @@ def test_a_plan_that_time_left_unconfirmed_says_so():
 
         return ask
 
-    outcome = hp.solve(
-        query.profile(), query.slo(), tools=hp.Tools(evaluate=in_a_hurry), options={"steps": 10, "confirm": True}
-    )
+    outcome = hp.solve(query.profile(), query.slo(), evaluate=in_a_hurry, options={"steps": 10, "confirm": True})
     assert outcome.exit_code == 0
     assert "W-unconfirmed" in [one.code for one in outcome.require().warnings]

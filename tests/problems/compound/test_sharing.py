@@ -45,7 +45,7 @@ def files(rates: dict[str, float], *, shared: bool = True, max_ms: float = 400) 
 
 
 def solve(of: Files, **how: Any) -> hp.Plan:
-    return hp.solve(of[0], of[1], measured=of[2], options=FORMULA, **how).require()
+    return hp.solve(of[0], of[1], of[2], options=FORMULA, **how).require()
 
 
 def cost(plan: hp.Plan) -> float:
@@ -57,7 +57,7 @@ def led(plan: hp.Plan, app: str, node: str) -> set[str]:
 
 
 def late(plan: hp.Plan, of: Files) -> dict[str, float]:
-    report = hp.simulate(plan, of[0], of[1], measured=of[2], seeds=1, seed=77, duration_s=300).as_dict()
+    report = hp.simulate(plan, of[0], of[1], of[2], seeds=1, seed=77, duration_s=300).as_dict()
     return {app: one["figures"]["violations"]["value"] for app, one in report["apps"].items()}
 
 
@@ -74,14 +74,14 @@ def test_sharing_costs_less_and_all_are_in_time(several: tuple[Files, hp.Plan]) 
     assert SHARED in plan.requires
     assert led(plan, "gate", "detect") == led(plan, "dock", "detect") == led(plan, "yard", "detect")
     assert led(plan, "gate", "sample").isdisjoint(led(plan, "dock", "sample"))
-    assert hp.verify(plan, of[0], of[1], measured=of[2]).ok
+    assert hp.verify(plan, of[0], of[1], of[2]).ok
     assert max(late(plan, of).values()) <= 0.05
 
 
 @pytest.mark.slow
 def test_what_is_played_before_it_is_promised_shares_as_well() -> None:
     of = files({"gate": 5, "dock": 5, "yard": 20}, max_ms=483)
-    plan = hp.solve(of[0], of[1], measured=of[2]).require()
+    plan = hp.solve(of[0], of[1], of[2]).require()
     assert SHARED in plan.requires
     shown = late(plan, of)
     assert max(shown.values()) <= 0.06, shown
@@ -99,11 +99,11 @@ def test_the_verifier_counts_all_who_come(several: tuple[Files, hp.Plan]) -> Non
     of, plan = several
 
     def found(plan: hp.Plan, of: Files) -> set[str]:
-        return {one.code for one in hp.verify(plan, of[0], of[1], measured=of[2]).violations if one.at != "inputs.slo"}
+        return {one.code for one in hp.verify(plan, of[0], of[1], of[2]).violations if one.at != "inputs.slo"}
 
     more = copy.deepcopy(of)
     more[1]["apps"]["dock"]["demand"]["rate_qps"] = 60
-    over = [one.at for one in hp.verify(plan, *more[:2], measured=of[2]).violations if one.code == "overrun"]
+    over = [one.at for one in hp.verify(plan, *more[:2], of[2]).violations if one.code == "overrun"]
     assert "dispatch.gate" in over, "the queries of dock overrun what gate uses"
     said = [
         one.model_copy(update={"value": 0.9 * one.value}) if one.quantity == "response_ms" else one
@@ -152,7 +152,7 @@ def test_two_operators_of_one_query_share(several: tuple[Files, hp.Plan]) -> Non
     plan = solve(of)
     assert led(plan, "gate", "detect") == led(plan, "gate", "track")
     assert late(plan, of)["gate"] <= 0.05
-    assert hp.verify(plan, of[0], of[1], measured=of[2]).ok
+    assert hp.verify(plan, of[0], of[1], of[2]).ok
 
 
 def test_the_router_leads_a_step_to_the_load_of_another_application(several: tuple[Files, hp.Plan]) -> None:

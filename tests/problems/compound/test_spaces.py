@@ -77,8 +77,8 @@ def test_a_space_with_conditions_and_rules_is_searched_whole_and_the_best_is_tha
         return evaluate(knobs, stratum, index)
 
     journal = Journal(tmp_path / "journal.jsonl")
-    tools = hp.Tools(evaluate=measuring(noted, journal=journal))
-    outcome = hp.solve(profile(), SLO, tools=tools, options={"steps": 500, "samples": 2, "n_min": 2})
+    measure = measuring(noted, journal=journal)
+    outcome = hp.solve(profile(), SLO, evaluate=measure, options={"steps": 500, "samples": 2, "n_min": 2})
     assert outcome.exit_code == 0, (outcome.why, outcome.violations)
     assert {tuple(sorted(one.items())) for one in settings} == set(asked), "each allowed setting, and no other"
     chosen = dict(outcome.require().dispatch["ask"].knobs)
@@ -86,8 +86,8 @@ def test_a_space_with_conditions_and_rules_is_searched_whole_and_the_best_is_tha
 
 
 def test_a_plan_that_breaks_a_rule_of_knobs_fails_its_verification():
-    tools = hp.Tools(evaluate=measuring(evaluate))
-    plan = hp.solve(profile(), SLO, tools=tools, options={"steps": 4, "samples": 2, "n_min": 2}).require()
+    measure = measuring(evaluate)
+    plan = hp.solve(profile(), SLO, evaluate=measure, options={"steps": 4, "samples": 2, "n_min": 2}).require()
     rule = plan.dispatch["ask"]
     for change in ({"model": "small", "top": 4}, {"candidates": 2, "top": 4}, {"model": "small", "heat": 0.5}):
         forged = rule.model_copy(update={"knobs": {**rule.knobs, **change}})
@@ -109,7 +109,7 @@ def test_a_plan_that_breaks_a_rule_of_knobs_fails_its_verification():
 )
 def test_spaces_that_make_no_sense_are_refused(space, why):
     with pytest.raises(InputError, match=why):
-        hp.solve(profile(space), SLO, tools=hp.Tools(evaluate=measuring(evaluate)))
+        hp.solve(profile(space), SLO, evaluate=measuring(evaluate))
 
 
 def wide_box(asked: list[int], levels: tuple[int, ...] = (10,) * 6) -> BlackBox:

@@ -21,8 +21,8 @@ def gate(streams: int, **limits) -> dict:
 
 def test_forty_streams_are_forty_streams():
     slo = gate(40)
-    plan = hp.solve(PROFILE, slo, measured=MEASURED).require()
-    one = hp.solve(PROFILE, gate(1), measured=MEASURED).require()
+    plan = hp.solve(PROFILE, slo, MEASURED).require()
+    one = hp.solve(PROFILE, gate(1), MEASURED).require()
     cost, single = (next(p.value for p in made.promises if p.quantity == "cost_per_hour") for made in (plan, one))
     assert cost == pytest.approx(40 * single), "shares are paid for stream by stream"
     for node in ("sample", "detect", "track"):
@@ -34,7 +34,7 @@ def test_forty_streams_are_forty_streams():
         for worker in plan.workers
         if worker.hardware != "phone"
     ), "no GPU is given out twice"
-    report = hp.simulate(plan, PROFILE, slo, measured=MEASURED, seeds=1, duration_s=20)
+    report = hp.simulate(plan, PROFILE, slo, MEASURED, seeds=1, duration_s=20)
     times = report.as_dict()["apps"]["gate"]["percentiles_ms"]
     promised = next(p.value for p in plan.promises if p.quantity == "response_ms")
     assert times["99"]["value"] == pytest.approx(promised), "nobody waits for another stream"
@@ -42,19 +42,19 @@ def test_forty_streams_are_forty_streams():
 
 def test_a_plan_with_a_stream_too_few_or_sent_elsewhere_fails_its_verification():
     slo = gate(6)
-    plan = hp.solve(PROFILE, slo, measured=MEASURED).require()
+    plan = hp.solve(PROFILE, slo, MEASURED).require()
     last = plan.workers[0]
     fewer = last.model_copy(update={"loads": (last.loads[0].model_copy(update={"instances": 1}), *last.loads[1:])})
     spoilt = plan.model_copy(update={"workers": (fewer, *plan.workers[1:])})
-    assert any("not 6 times" in one.text for one in hp.verify(spoilt, PROFILE, slo, measured=MEASURED).violations)
+    assert any("not 6 times" in one.text for one in hp.verify(spoilt, PROFILE, slo, MEASURED).violations)
     routes = tuple(route.model_copy(update={"to": {next(iter(route.to)): 1.0}}) for route in plan.routing["gate"])
     spoilt = plan.model_copy(update={"routing": {"gate": routes}})
-    assert any("by their streams" in one.text for one in hp.verify(spoilt, PROFILE, slo, measured=MEASURED).violations)
+    assert any("by their streams" in one.text for one in hp.verify(spoilt, PROFILE, slo, MEASURED).violations)
 
 
 def test_too_few_machines_for_the_streams_are_named():
-    outcome = hp.solve(PROFILE, gate(6, instances={"v100": [0, 0], "a100": [0, 2]}), measured=MEASURED)
+    outcome = hp.solve(PROFILE, gate(6, instances={"v100": [0, 0], "a100": [0, 2]}), MEASURED)
     assert outcome.exit_code == 3
     assert any("too little of tier cloud" in why for why in outcome.why), outcome.why
-    enough = hp.solve(PROFILE, gate(6, instances={"v100": [0, 0], "a100": [0, 3]}), measured=MEASURED)
+    enough = hp.solve(PROFILE, gate(6, instances={"v100": [0, 0], "a100": [0, 3]}), MEASURED)
     assert enough.exit_code == 0, enough.why

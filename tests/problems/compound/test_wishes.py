@@ -26,7 +26,7 @@ def wish(objective: list, apps: tuple[str, ...] = ("gate",), **limits) -> dict:
 
 
 def solved(slo: dict):
-    return hp.solve(EXAMPLE / "profile.json", slo, measured=EXAMPLE / "measured.json")
+    return hp.solve(EXAMPLE / "profile.json", slo, EXAMPLE / "measured.json")
 
 
 def all_plans(app: str) -> list[tuple[float, float, float]]:
@@ -113,16 +113,16 @@ def test_whole_machines_count_against_the_budget_and_too_little_says_how_much_is
         del profile["offers"][offer]["per"]
     measured = EXAMPLE / "measured.json"
     slo = wish(["max quality"], ("gate", "dock"), cost_per_hour="6.5")
-    outcome = hp.solve(profile, slo, measured=measured)
+    outcome = hp.solve(profile, slo, measured)
     assert outcome.exit_code == 0, outcome.why
     costs = [one.value for one in outcome.require().promises if one.quantity == "cost_per_hour"]
     assert costs[0] <= 6.5
     slo["limits"]["cost_per_hour"] = "0.5"
-    none = hp.solve(profile, slo, measured=measured)
+    none = hp.solve(profile, slo, measured)
     assert none.exit_code == 3
     assert none.repairs[0].field == "slo.limits.cost_per_hour"
     slo["limits"]["cost_per_hour"] = str(none.repairs[0].to)
-    assert hp.solve(profile, slo, measured=measured).exit_code == 0
+    assert hp.solve(profile, slo, measured).exit_code == 0
 
 
 def test_nothing_needs_to_be_asked_of_what_is_sought():
@@ -156,8 +156,8 @@ def test_objectives_that_make_no_sense_are_refused(objective, why):
 def test_a_search_for_a_front_says_how_likely_a_point_is_missing_and_goes_on_the_same():
     query = draw("ACG", 3)
     slo = {**query.slo(), "objective": ["front quality cost"]}
-    tools = hp.Tools(evaluate=measuring(query))
-    made = [hp.solve(query.profile(), slo, tools=tools, options={"steps": 12, "samples": 60}) for _ in range(2)]
+    measure = measuring(query)
+    made = [hp.solve(query.profile(), slo, evaluate=measure, options={"steps": 12, "samples": 60}) for _ in range(2)]
     front = made[0].front
     assert front is not None
     assert not front.whole
@@ -165,4 +165,4 @@ def test_a_search_for_a_front_says_how_likely_a_point_is_missing_and_goes_on_the
     assert 0.0 <= front.chance <= 1.0
     assert [f for f, _ in front.points] == [f for f, _ in made[1].front.points]
     with pytest.raises(InputError, match="least cost only"):
-        hp.solve(query.profile(), slo, tools=tools, options={"search": "cmbo"})
+        hp.solve(query.profile(), slo, evaluate=measure, options={"search": "cmbo"})

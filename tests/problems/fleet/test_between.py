@@ -70,10 +70,10 @@ def test_two_pools_on_one_budget_or_by_how_much_it_is_too_small() -> None:
     assert plan.claims[0].value == pytest.approx(least) == plan.claims[0].bound
     assert "W-queueing" in {one.code for one in plan.warnings}, "of rates alone"
     how = HowPlayed(seeds=2, queries=4e4)
-    assert not play_day(plan, hp.load_inputs(PROFILE, slo), how).ok, "the case shows nothing where fluid sizes will do"
+    assert not play_day(plan, hp.load(PROFILE, slo), how).ok, "the case shows nothing where fluid sizes will do"
     outcome, slo = asked(PROFILE, *apps, budget=f"{least + 1.0:.2f}", size="estimated")
     plan = outcome.require()
-    assert play_day(plan, hp.load_inputs(PROFILE, slo), how).ok
+    assert play_day(plan, hp.load(PROFILE, slo), how).ok
     assert plan.claims[0].value > least == pytest.approx(plan.claims[0].bound)
     assert (plan.claims[0].scope, [one.code for one in plan.warnings if one.code == "W-queueing"]) == ("relaxation", [])
     outcome, slo = asked(PROFILE, *apps, budget=f"{least:.2f}", size="estimated")
@@ -89,7 +89,7 @@ def test_two_pools_on_one_budget_or_by_how_much_it_is_too_small() -> None:
 def test_sized_by_their_own_questions_they_keep_their_promise() -> None:
     slo = wish(one(100.0), one(60.0, 0.9), limits={"cost_per_hour": "5"})
     plan = hp.solve(PROFILE, slo, options={"size": "auto"}).require()
-    assert play_day(plan, hp.load_inputs(PROFILE, slo), HowPlayed(seeds=2, queries=4e4)).ok
+    assert play_day(plan, hp.load(PROFILE, slo), HowPlayed(seeds=2, queries=4e4)).ok
 
 
 def test_a_rate_and_a_budget_of_one_pool_are_a_question_too() -> None:
@@ -215,8 +215,12 @@ def test_fewest_moves_from_what_runs_are_those_of_brute_force(runs: tuple[int, .
         return round(money(n[0] + n[1], n[2] + n[3]), 6)
 
     def best(*aims: str, **limits: int) -> tuple[float, float]:
-        outcome = hp.solve(PROFILE, {**slo, "limits": limits, "objective": [f"min {aim}" for aim in aims]},
-                           state=running(*runs), options={"size": "planned", "gap": 0.0})  # fmt: skip
+        outcome = hp.solve(
+            PROFILE,
+            {**slo, "limits": limits, "objective": [f"min {aim}" for aim in aims]},
+            running(*runs),
+            options={"size": "planned", "gap": 0.0},
+        )
         assert outcome.violations == ()
         found = machines_of(outcome.require(), "p0")
         machines = tuple(found.get(name, 0) for name in OFFERS)
@@ -235,11 +239,11 @@ def test_of_moves_nothing_is_said_without_a_state_and_not_by_the_plan_alone() ->
     unknown = running(1, 0, 0, 0)
     del unknown["workers"][0]["offer"]
     with pytest.raises(hp.InputError, match="by their offer"):
-        hp.solve(PROFILE, slo, state=unknown)
-    plan = hp.solve(PROFILE, slo, state=running(0, 0, 5, 0)).require()
+        hp.solve(PROFILE, slo, unknown)
+    plan = hp.solve(PROFILE, slo, running(0, 0, 5, 0)).require()
     lie = plan.claims[0].model_copy(update={"value": 0.0, "bound": 0.0})
     spoilt = with_digest(plan.model_copy(update={"claims": (lie,)}))
-    assert "claim" in {found.code for found in hp.verify(spoilt, PROFILE, slo, state=running(0, 0, 5, 0)).violations}
+    assert "claim" in {found.code for found in hp.verify(spoilt, PROFILE, slo, running(0, 0, 5, 0)).violations}
 
 
 REFUSALS = {

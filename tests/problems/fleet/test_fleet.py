@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import hetplan as hp
+from hetplan.api.solve import plan_for
 from hetplan.planner.answer import Limits
 from hetplan.planner.claims_again import Word
 from hetplan.planner.contract import Event
@@ -69,7 +70,7 @@ def wish(*apps: Json, periods: int = 1, **more: Any) -> Json:
 
 
 def solved(slo: Json, profile: Json = PROFILE, **options: Any) -> Outcome:
-    return hp.solve(profile, slo, question="fleet", options={"levers": False, "gap": 0.0, **options})
+    return hp.solve(profile, slo, options={"levers": False, "gap": 0.0, **options}, formulation="fleet")
 
 
 def cost(outcome: Outcome) -> float:
@@ -84,7 +85,7 @@ def test_one_application_in_one_period_is_its_own_question() -> None:
     outcome = solved(slo, size="planned")
     own = copy.deepcopy(slo)
     del own["apps"]["app0"]["question"], own["horizon"]
-    alone = hp.solve(PROFILE, own, question="pool", options={"size": "planned"}).require()
+    alone = hp.solve(PROFILE, own, options={"size": "planned"}, formulation="pool").require()
     one = of_period(outcome.require(), "p0")
     counts = {worker.offer: worker.count for worker in alone.workers}
     by_hardware = {
@@ -195,7 +196,7 @@ def test_the_first_period_follows_what_runs_as_by_brute_force(
     slo = wish(app([150.0, 70.0]), periods=2, repeats=repeats, limits={} if moves is None else {"moves": moves})
     held = state(**runs)
     options = {"levers": False, "gap": 0.0, "size": "planned"}
-    outcome = hp.solve(profile, slo, state=held, question="fleet", options=options)
+    outcome = hp.solve(profile, slo, held, options=options, formulation="fleet")
     prices, has = (1.0, 0.3), (runs.get("big-a", 0), runs.get("small-b", 0))
 
     def starting(now: tuple[int, ...], before: tuple[int, ...]) -> tuple[float, int]:
@@ -222,19 +223,19 @@ def test_the_first_period_follows_what_runs_as_by_brute_force(
     )[1]  # fmt: skip
     spoilt = with_digest(plan.model_copy(update={"actions": plan.actions[1:]}))
     if plan.actions:
-        assert "actions" in {one.code for one in hp.verify(spoilt, profile, slo, state=held).violations}
+        assert "actions" in {one.code for one in hp.verify(spoilt, profile, slo, held).violations}
 
 
 @pytest.mark.slow
 def test_too_few_moves_from_what_runs_are_explained_and_repaired() -> None:
     slo = wish(app([150.0, 70.0]), periods=2, limits={"moves": 1})
     options = {"levers": False, "gap": 0.0}
-    outcome = hp.solve(PROFILE, slo, state=state(), question="fleet", options=options)
+    outcome = hp.solve(PROFILE, slo, state(), options=options, formulation="fleet")
     assert outcome.plan is None
     repair = next(one for one in outcome.repairs if one.field == "slo.limits.moves")
     assert repair.to is not None
     slo["limits"]["moves"] = int(repair.to)
-    assert hp.solve(PROFILE, slo, state=state(), question="fleet", options=options).plan is not None
+    assert hp.solve(PROFILE, slo, state(), options=options, formulation="fleet").plan is not None
 
 
 @pytest.mark.slow
@@ -302,7 +303,7 @@ def test_prices_of_groups_of_periods_bound_every_period(monkeypatch: pytest.Monk
     monkeypatch.setattr("hetplan.problems.fleet.whole.FEW_PAIRS", 0)
     seen = list[Event]()
     options = {"levers": False, "gap": 0.0, "size": "planned"}
-    rough = hp.solve(profile, slo, question="fleet", options=options, on_event=seen.append)
+    rough = hp.solve(profile, slo, options=options, on_event=seen.append, formulation="fleet")
     assert cost(rough) >= cost(least) - 1e-9
     (lifted,) = [event.bound for event in seen if event.detail == "all periods"]
     last = [event.bound for event in seen if event.what == "fleet"][-1]
@@ -331,7 +332,9 @@ def test_a_first_plan_pays_ahead_for_what_runs_all_the_time_where_it_may(
         now[0] += 1000.0 if event.detail == "machines of each application" else 0.0
 
     limited = Limits(seconds=50.0, clock=lambda: now[0])
-    first = hp.solve(profile, slo, question="fleet", options={"size": "planned"}, limits=limited, on_event=jump)
+    first = plan_for(
+        hp.load(profile, slo), options={"size": "planned"}, limits=limited, on_event=jump, formulation="fleet"
+    )
     assert (first.status, first.violations) == ("not-simulated", ())
     paid = sum(one.count for one in first.require().commitments or ())
     assert paid == (sum(machines_of(first.require(), "p0").values()) if ahead else 0)
@@ -505,7 +508,7 @@ def test_what_a_fleet_does_not_keep_is_refused_by_name(field: str) -> None:
 
 @pytest.mark.longest
 def test_the_shipped_fleet_keeps_its_promises_in_every_hour_and_after_every_failure() -> None:
-    inputs = hp.load_inputs(EXAMPLE / "profile.json", EXAMPLE / "slo.json")
+    inputs = hp.load(EXAMPLE / "profile.json", EXAMPLE / "slo.json")
     files = EXAMPLE / "profile.json", EXAMPLE / "slo.json"
     how = HowPlayed(seeds=2, queries=5e5)
     plan = hp.solve(*files, options={"levers": False}).require()
@@ -551,7 +554,7 @@ def test_work_that_is_interrupted_keeps_the_machines_that_it_knows(
         if event.detail == moment:
             cancel.set()
 
-    outcome = hp.solve(PROFILE, slo, question="fleet", limits=Limits(cancel=cancel), on_event=noted)
+    outcome = hp.solve(PROFILE, slo, cancel=cancel, on_event=noted, formulation="fleet")
     assert moment in seen
     assert outcome.exit_code == 130
     assert hp.verify(outcome.require(), PROFILE, slo).ok
@@ -579,7 +582,7 @@ def test_room_to_wait_is_found_at_the_prices_that_are_known(way: str, monkeypatc
             for name in ways:
                 function, stand_in = ROOM_BY_PRICES[name]
                 now.setattr(f"hetplan.problems.fleet.ways.{function}", stand_in)
-            outcome = hp.solve(PROFILE, slo, question="fleet", options={"levers": False})
+            outcome = hp.solve(PROFILE, slo, options={"levers": False}, formulation="fleet")
         plan = outcome.require()
         assert not [one for one in plan.warnings if one.code == "W-queueing"]
         assert plan.claims[0].scope == "relaxation"
@@ -598,7 +601,7 @@ def test_an_engine_that_proves_no_bound_finds_machines_and_calls_nothing_impossi
     folder = Path(__file__).resolve().parents[3] / "benchmarks" / "library"
 
     def asked(name: str) -> hp.Outcome:
-        how: dict[str, Any] = {"question": "fleet", "options": {"size": "planned", "levers": False}}
+        how: dict[str, Any] = {"formulation": "fleet", "options": {"size": "planned", "levers": False}}
         return hp.solve(folder / name / "profile.json", folder / name / "slo.json", solver="cp-sat", **how)
 
     found = asked("fleet-02")
@@ -614,7 +617,7 @@ def test_an_engine_that_proves_no_bound_finds_machines_and_calls_nothing_impossi
 def test_a_plan_holds_up_to_what_is_left_after_every_failure(keep: float, rates: list[float]) -> None:
     """In each period: up to the least rate of which the machines of a failure carry the share that is kept."""
     asked = wish(app(rates), periods=len(rates), limits={"survive": {"zones": 1, "keep": keep}})
-    plan = hp.solve(PROFILE, asked, question="fleet", options={"levers": False, "size": "planned"}).require()
+    plan = hp.solve(PROFILE, asked, options={"levers": False, "size": "planned"}, formulation="fleet").require()
     assert plan.parts is not None
     for period, rate in zip(plan.periods, rates, strict=True):
         own = of_period(plan, period)

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 import hetplan as hp
-from hetplan.api.solve import verified
+from hetplan.api.solve import plan_for, verified
 from hetplan.cli.fleet_page import bill_csv, totals
 from hetplan.planner.outcome import Outcome
+from hetplan.planner.terms import Tools
 from hetplan.problems.fleet import ways
 from hetplan.profiles.plan_parts import Bill, Lever
 from hetplan.verifier.report import Report, Violation
@@ -85,8 +86,8 @@ def test_what_the_verifier_refuses_is_not_called_verified() -> None:
         return Report((Violation("money", "bill", "planted"),), ())
 
     slo = wish(app(RATES), periods=3, limits={"survive": {"zones": 1, "keep": 0.5}})
-    tools = hp.Tools(extra={"verified": refused})
-    outcome = hp.solve(sold(), slo, question="fleet", options={"gap": 0.0, "size": "planned"}, tools=tools)
+    tools = Tools(extra={"verified": refused})
+    outcome = plan_for(hp.load(sold(), slo), options={"gap": 0.0, "size": "planned"}, tools=tools, formulation="fleet")
     bill = bill_of(outcome)
     assert [one.verified for one in bill.levers] == [False] * 4 + [True]
     assert [len(plan.periods) for plan in seen] == [3] * 4

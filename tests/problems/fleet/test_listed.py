@@ -67,7 +67,7 @@ def files(rng: random.Random, *, alike: bool = True) -> tuple[dict[str, Any], di
 
 
 def menus_of(profile: dict[str, Any], slo: dict[str, Any]) -> tuple[Wish, Menus, Asking]:
-    inputs = hp.load_inputs(profile, slo)
+    inputs = hp.load(profile, slo)
     wish = read_wish(inputs, FleetOptions(size="planned"), Faults.of(inputs))
     return wish, Menus(wish, parts_of(wish, registry.tools_of("fleet"))), Asking(registry.Engines())
 

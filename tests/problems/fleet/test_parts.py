@@ -102,7 +102,7 @@ def test_one_application_in_one_period_costs_what_its_own_question_says(question
     slo["apps"][name]["demand"]["rate_qps"] = rate
     own = {"simulate": False, "queue_max": 6} if question == "policy" else {}
     asked: Json = {"levers": False, "gap": 0.0, "parts": {name: own}}
-    fleet = hp.solve(profile, slo, question="fleet", options=asked)
+    fleet = hp.solve(profile, slo, options=asked, formulation="fleet")
     del slo["horizon"], slo["apps"][name]["question"]
     slo["objective"] = ["min machines" if question == "policy" else "min cost"]
     played = question != "policy"
@@ -111,7 +111,7 @@ def test_one_application_in_one_period_costs_what_its_own_question_says(question
               for h in {o["hardware"] for o in profile["offers"].values()}}  # fmt: skip
     for hardware in prices if question == "policy" else [""]:  # which plans for one hardware that is named
         slo["limits"] = {"instances": {hardware: [1, 12]}} if hardware else {}
-        plan = hp.solve(profile, slo, question=question, options=options).plan
+        plan = hp.solve(profile, slo, options=options, formulation=question).plan
         if plan is not None:
             least = min(least, plan.claims[0].value * prices[hardware] if hardware else plan.claims[0].value)
     cost = fleet.require().claims[0].value

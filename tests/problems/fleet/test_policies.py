@@ -45,6 +45,6 @@ def test_a_policy_in_two_zones_keeps_its_wish_when_one_is_lost() -> None:
     assert outcome.exit_code == 0, (outcome.why, outcome.violations)
     parts = outcome.plan.parts or {}
     assert {worker.offer for part in parts.values() for worker in part.workers} == set(ZONES)
-    report = play_day(outcome.plan, hp.load_inputs(profile, slo), HowPlayed(seeds=2, seed=9_000_011, queries=3e5))
+    report = play_day(outcome.plan, hp.load(profile, slo), HowPlayed(seeds=2, seed=9_000_011, queries=3e5))
     assert not report.broken
     assert hp.verify(outcome.plan, profile, slo).ok

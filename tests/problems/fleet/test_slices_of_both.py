@@ -272,10 +272,10 @@ def test_a_machine_of_both_starts_once_where_none_of_both_runs(whose: tuple[str,
         worker["loads"] = [load for load in worker["loads"] if load["app"] in whose]
     held["workers"] = [worker for worker in held["workers"] if worker["loads"]]
     options = {"size": "planned", "gap": 0.0, "levers": False}
-    plan = hp.solve(*files, state=held, question="fleet", options=options).require()
+    plan = hp.solve(*files, held, options=options, formulation="fleet").require()
     assert sum(one.count or 0 for one in plan.actions if one.do == "start") == started
     assert sum(one.count or 0 for one in plan.actions if one.do == "stop") == (started if whose else 0)
-    assert hp.verify(plan, *files, state=held).ok
+    assert hp.verify(plan, *files, held).ok
     assert len(_Day(plan, load_inputs(*files, state=held), HowPlayed(seeds=1), None, None)._missing()) == 2 * started
     day = play_day(plan, load_inputs(*files, state=held), HowPlayed(seeds=1, queries=1e3))
     assert day.ok

@@ -32,7 +32,7 @@ Json = dict[str, Any]
 
 
 def fleet(profile: Json, slo: Json, **options: Any) -> hp.Outcome:
-    return hp.solve(profile, {**slo, **NEWER}, question="fleet", options={"levers": False, **options})
+    return hp.solve(profile, {**slo, **NEWER}, options={"levers": False, **options}, formulation="fleet")
 
 
 @pytest.mark.slow_cases(3)

@@ -57,7 +57,7 @@ def _state(*workers: tuple[str, int, tuple[str, ...]]) -> Json:
 
 def _beside(files: Files, state: Json, **options: Any) -> Outcome:
     return hp.solve(
-        *files, state=state, question="fleet", options={"size": "planned", "gap": 0.0, "levers": False, **options}
+        *files, state, options={"size": "planned", "gap": 0.0, "levers": False, **options}, formulation="fleet"
     )
 
 
@@ -78,7 +78,7 @@ def test_machines_that_are_shared_go_on_and_start_where_none_run() -> None:
     assert cost(_beside(files, runs)) == pytest.approx(1.0)
     assert cost(_beside(files, _state())) == pytest.approx(1.25), "half an hour of starting, in two hours"
     for state, one in ((runs, plan), (_state(), first)):
-        assert hp.verify(one, *files, state=state).ok
+        assert hp.verify(one, *files, state).ok
     day = play_day(plan, load_inputs(*files, state=runs), HowPlayed(seeds=1, queries=4e3))
     late = play_day(first, load_inputs(*files, state=_state()), HowPlayed(seeds=1, queries=4e3))
     assert min(one.value for one in day.in_time.values()) > 0.7
@@ -90,7 +90,7 @@ def test_machines_of_each_alone_make_way_for_one_that_is_shared() -> None:
     runs = _state(("card-a", 1, ("faces",)), ("card-a", 1, ("plates",)))
     plan = _beside(files, runs).require()
     assert _actions(plan) == [("start", SHARED, 1), ("stop", "w0", 1), ("stop", "w1", 1)]
-    assert hp.verify(plan, *files, state=runs).ok
+    assert hp.verify(plan, *files, runs).ok
 
 
 @pytest.mark.quick_cases(2)
@@ -107,7 +107,7 @@ def test_actions_that_lead_elsewhere_are_seen(spoil: str) -> None:
         "too few": (stop,),
     }[spoil]
     spoilt = with_digest(plan.model_copy(update={"actions": actions}))
-    assert "actions" in {one.code for one in hp.verify(spoilt, *files, state=runs).violations}
+    assert "actions" in {one.code for one in hp.verify(spoilt, *files, runs).violations}
 
 
 @pytest.mark.quick_cases(1)
@@ -135,7 +135,7 @@ def test_what_runs_is_counted_as_by_brute_force(runs: dict[str, int], repeats: i
     )
     outcome = _beside(files, held)
     assert cost(outcome) == pytest.approx(best / 2)
-    assert hp.verify(outcome.require(), *files, state=held).ok
+    assert hp.verify(outcome.require(), *files, held).ok
 
 
 def _no_offer(state: Json) -> None:

@@ -191,7 +191,7 @@ def test_a_pipeline_of_which_the_most_is_wanted_needs_offers() -> None:
     demand.pop("history_qps", None)
     demand["rate_qps"] = "max"
     with pytest.raises(hp.InputError, match=r'Write a number\. Or give the profile "offers"'):
-        hp.solve(profile, slo, question="pipeline")
+        hp.solve(profile, slo, formulation="pipeline")
 
 
 @pytest.mark.parametrize(("rates", "keep"), [([100.0, 1e-6], None), ([1.0, 1.0], 1e-9)])

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from cases.pipelines import fluid
 
-import hetplan as hp
 from hetplan.api.solve import choose, pose
 from hetplan.problems.pipeline import apart, levels, ways
 from hetplan.problems.pipeline.few import choices
@@ -22,7 +21,7 @@ SOCIAL = (EXAMPLE / "social-profile.json", EXAMPLE / "social-slo.json")
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("files", [SOCIAL, STREET], ids=["social", "street"])
 def test_a_gap_of_0_is_closed_at_the_exact_value(files):
-    closed = fluid(*files, formulation="budget", limits=hp.Limits(gap=0.0))
+    closed = fluid(*files, formulation="budget", gap=0.0)
     assert closed.exit_code == 0, (closed.reason, closed.why)
     claim = closed.plan.claims[0]
     assert claim.gap <= 1e-9
@@ -65,7 +64,7 @@ def test_a_limit_in_seconds_never_leaves_nothing(monkeypatch):
     monkeypatch.setattr(levels, "_exactly", lambda *_: none)
     files = loki_generator.inputs(((1,), ()), servers=8, utilisation=1.5, variants=6)
     assert fluid(*files, formulation="budget").exit_code != 0
-    ended = fluid(*files, formulation="budget", limits=hp.Limits(seconds=600.0))
+    ended = fluid(*files, formulation="budget", time_limit=600.0)
     assert ended.reason == "verified", (ended.reason, ended.why)
     assert ended.plan.claims[0].value > 0.5
 
@@ -79,7 +78,7 @@ def test_a_bushy_pipeline_on_few_servers_is_planned_by_tables(monkeypatch, formu
     files = loki_generator.inputs(FORK, servers=8, utilisation=1.3, seed=2, variants=4)
     none = levels.Infeasible(why=("no plan was found: time",), proved=False)
     monkeypatch.setattr(ways, "by_config", lambda *_: none)
-    ended = fluid(*files, formulation=formulation, limits=hp.Limits(seconds=600.0))
+    ended = fluid(*files, formulation=formulation, time_limit=600.0)
     assert ended.reason == "verified", (ended.reason, ended.why)
     claim = ended.plan.claims[0]
     assert claim.value == pytest.approx(0.9816139586, abs=1e-7)
@@ -92,10 +91,7 @@ def test_a_bushy_pipeline_on_few_servers_is_planned_by_tables(monkeypatch, formu
 def test_what_is_left_of_a_limit_betters_the_plan_of_the_tables():
     """An engine looks for whole servers at their levels; without a limit nobody waits for that."""
     files = loki_generator.inputs(FORK, servers=7, utilisation=1.5, seed=4, variants=5)
-    found, left = [
-        fluid(*files, formulation="budget", limits=hp.Limits(seconds=most)).require().claims[0]
-        for most in (None, 600.0)
-    ]
+    found, left = [fluid(*files, formulation="budget", time_limit=most).require().claims[0] for most in (None, 600.0)]
     assert found.value == pytest.approx(0.9535454, abs=1e-6)
     assert left.value == pytest.approx(0.9600105, abs=1e-6)
     assert (left.bound, left.vouched) == (found.bound, "certified")

@@ -90,9 +90,8 @@ def test_rerouting_needs_a_plan():
 @pytest.mark.slow
 def test_through_the_planner():
     profile, slo = depth_3(110)
-    planner = hp.Planner(profile)
-    first = planner.plan(slo).plan
-    again = planner.plan(slo, demand={"x": 100}, start=first, formulation="reroute")
+    first = hp.Planner(profile, slo).plan().plan
+    again = hp.Planner(profile, slo, formulation="reroute").plan({"x": 100}, start=first)
     assert promised(again.plan, "rate_qps") == 100
 
 

@@ -46,10 +46,10 @@ def documents(*, per: str | None = None, needs: dict[str, float] | None = None, 
 
 
 def planned(files: Docs, *, state: Any = None, machines: str = "whole", **options: Any) -> hp.Plan:
-    outcome = hp.solve(*files, question="pipeline", state=state, options={"machines": machines, **options})
+    outcome = hp.solve(*files, state, options={"machines": machines, **options}, formulation="pipeline")
     assert outcome.exit_code == 0, outcome.violations
     plan = outcome.require()
-    assert not hp.verify(plan, *files, state=state).violations
+    assert not hp.verify(plan, *files, state).violations
     return plan
 
 

@@ -57,10 +57,10 @@ def documents(
 
 
 def solved(files: Docs, *, state: Any = None, **options: Any) -> hp.Plan:
-    outcome = hp.solve(*files, question="pipeline", state=state, options=options)
+    outcome = hp.solve(*files, state, options=options, formulation="pipeline")
     assert outcome.exit_code == 0, (outcome.violations, outcome.why)
     plan = outcome.require()
-    assert not hp.verify(plan, *files, state=state).violations
+    assert not hp.verify(plan, *files, state).violations
     return plan
 
 
@@ -92,9 +92,9 @@ def test_a_pipeline_of_three_steps_fits_on_one_node_and_keeps_its_wish_there() -
 def test_fewer_servers_than_steps_are_enough_where_they_have_places() -> None:
     plan = solved(documents(nodes=1), size="planned")
     assert total(plan, "servers") == 1.0
-    outcome = hp.solve(*documents(nodes=1), question="pipeline", options={"machines": "whole"})
+    outcome = hp.solve(*documents(nodes=1), options={"machines": "whole"}, formulation="pipeline")
     assert outcome.exit_code == 3
-    outcome = hp.solve(*documents(nodes=1, cards=2), question="pipeline")
+    outcome = hp.solve(*documents(nodes=1, cards=2), formulation="pipeline")
     assert outcome.exit_code == 3
     assert any("3 steps need a place on a server each, and there are 2" in why for why in outcome.why)
     assert [one.amount for one in outcome.repairs] == [2.0]
@@ -324,9 +324,9 @@ def test_a_plan_that_shares_what_may_not_be_shared_is_caught(larger: str) -> Non
 
 def test_those_beside_whom_it_is_compared_fill_their_nodes_too() -> None:
     files = documents()
-    plan, inputs = solved(files, size="planned"), hp.load_inputs(*files)
+    plan, inputs = solved(files, size="planned"), hp.load(*files)
     (kinds,) = {tuple(kind.instances for kind in found) for found in kinds_of(plan, inputs).values()}
     assert kinds == (8,)
     files[0]["offers"]["node-od"]["per"] = "gpu"
-    sold = kinds_of(solved(files, size="planned"), hp.load_inputs(*files))
+    sold = kinds_of(solved(files, size="planned"), hp.load(*files))
     assert {kind.instances for found in sold.values() for kind in found} == {1}, "a slice holds one"

@@ -12,6 +12,7 @@ from cases.simulated import CONFIRMING, app_saying, report_of
 import hetplan as hp
 from hetplan.api.solve import choose, plan_for, pose
 from hetplan.errors import InputError
+from hetplan.planner.answer import Limits
 from hetplan.planner.contract import Tools
 from hetplan.problems.pipeline import size
 from hetplan.profiles.load import load_inputs
@@ -150,7 +151,7 @@ def losing(share_of):
 
 def played(share_of, **options):
     simulate, asked = losing(share_of)
-    outcome = hp.solve(*SHIPPED["cameras"][:2], options=options, tools=Tools(simulate=simulate))
+    outcome = plan_for(hp.load(*SHIPPED["cameras"][:2]), options=options, tools=Tools(simulate=simulate))
     return outcome, asked
 
 
@@ -237,7 +238,7 @@ def test_where_more_free_capacity_has_no_plan_less_is_tried():
     *files, _ = SHIPPED["cameras"]
     slo = load_inputs(*files).slo.model_dump(mode="json", by_alias=True, exclude_none=True)
     slo["apps"]["cameras"]["quality"] = {"min": 0.98}
-    outcome = hp.solve(files[0], slo, tools=Tools(simulate=simulate))
+    outcome = plan_for(hp.load(files[0], slo), tools=Tools(simulate=simulate))
     assert outcome.exit_code == 0
     assert 0.0 < room(outcome)[0] < 0.2
 
@@ -283,7 +284,7 @@ def test_simulated_tries_both_kinds_of_room(asked_for, kinds):
 
 def test_estimated_simulates_nothing():
     simulate, asked = losing(lambda *_: 1.0)
-    outcome = hp.solve(*SHIPPED["posts"][:2], options={"size": "estimated"}, tools=Tools(simulate=simulate))
+    outcome = plan_for(hp.load(*SHIPPED["posts"][:2]), options={"size": "estimated"}, tools=Tools(simulate=simulate))
     assert outcome.exit_code == 0
     assert not asked
     assert outcome.plan.method.options["spare"] == size.ESTIMATE[0]
@@ -299,7 +300,7 @@ def test_when_time_is_up_before_fresh_seeds_have_spoken_the_best_plan_so_far_com
         sleep(0.6)
         return simulate(plan, inputs, **how)
 
-    outcome = hp.solve(*SHIPPED["cameras"][:2], tools=Tools(simulate=slow), limits=hp.Limits(seconds=0.5))
+    outcome = plan_for(hp.load(*SHIPPED["cameras"][:2]), tools=Tools(simulate=slow), limits=Limits(seconds=0.5))
     assert outcome.exit_code == 5
     assert outcome.plan.status == "not-simulated"
     assert "W-unconfirmed" in {notice.code for notice in outcome.plan.warnings}

@@ -31,7 +31,7 @@ def on_l4(files: Docs) -> Docs:
 
 
 def planned(files: Docs, **options: Any) -> hp.Plan:
-    outcome = hp.solve(*files, question="pipeline", options={"size": "planned", **options})
+    outcome = hp.solve(*files, options={"size": "planned", **options}, formulation="pipeline")
     plan = outcome.require()
     assert not hp.verify(plan, *files).violations
     return plan
@@ -85,7 +85,7 @@ def test_what_one_server_would_carry_is_not_proved_impossible() -> None:
     for files, proved in ((fits, False), (exact, True)):
         files[1]["limits"]["instances"] = {name: [0, 1] for name in files[0]["hardware"]}
         files[1]["limits"]["instances"] = dict(list(files[1]["limits"]["instances"].items())[:1])
-        outcome = hp.solve(*files, question="pipeline", options={"size": "planned"})
+        outcome = hp.solve(*files, options={"size": "planned"}, formulation="pipeline")
         assert outcome.exit_code != 0
         assert (outcome.finding.found.value == "infeasible") is proved, outcome.status
 

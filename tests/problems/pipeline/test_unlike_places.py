@@ -95,7 +95,9 @@ def test_whole_servers_are_as_few_as_counting_by_hand_says(seed: int, formulatio
         profile["variants"][f"{step}-m"]["runs"] = runs
         cards += int(least)
     files = (profile, slo)
-    outcome = hp.solve(*files, question="pipeline", formulation=formulation, options={"size": "planned"})
+    outcome = hp.solve(
+        *files, options={"size": "planned"}, formulation=f"pipeline/{formulation}" if formulation else "pipeline"
+    )
     plan = outcome.require()
     assert total(plan, "servers") == math.ceil(cards / 8)
     assert total(solved(files, size="planned", machines="whole"), "servers") >= total(plan, "servers")
@@ -128,7 +130,7 @@ def test_a_step_that_takes_whole_servers_leaves_the_others_to_share_theirs() -> 
 
 def test_too_few_places_for_one_instance_of_each_step() -> None:
     files = documents(needs={"see": 8.0, "read": 4.0}, nodes=1)
-    outcome = hp.solve(*files, question="pipeline")
+    outcome = hp.solve(*files, formulation="pipeline")
     assert outcome.exit_code == 3
     assert any(
         "3 steps need at least 13 places on servers, not one each, and there are 8" in one for one in outcome.why
@@ -204,7 +206,7 @@ def test_a_bound_forgets_no_smaller_run() -> None:
 def test_a_repair_names_the_servers_of_the_smallest_runs_that_do() -> None:
     files = with_runs(documents(rate=900.0, nodes=1), {1: 1.0, 2: 0.95})
     del files[0]["offers"]
-    outcome = hp.solve(*files, question="pipeline", options={"size": "planned"})
+    outcome = hp.solve(*files, options={"size": "planned"}, formulation="pipeline")
     assert outcome.exit_code == 3
     cards = sum(math.ceil(900.0 * ms / 4000.0) for ms in MS.values())
     assert (cards, [one.to for one in outcome.repairs if "instances" in one.field]) == (12, [2.0])
@@ -225,7 +227,7 @@ def test_half_as_large_places_change_no_value(goal: Any) -> None:
             profile["tables"]["t-idle"] = {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [9000.0]}
             run = {"hardware": "node", "needs": {"gpu": 1}, "latency": "t-idle"}
             profile["variants"]["idle"] = {"task": "see", "quality": {"value": 1.0}, "runs": [run]}
-        inputs = hp.load_inputs(profile, slo)
+        inputs = hp.load(profile, slo)
         problem = pose(inputs, choose(inputs, question="pipeline", formulation="budget"))
         assert isinstance(problem, Pipelines)
         assert problem.wish.fleet.places == ((8,) if idle else (4,))
@@ -256,7 +258,7 @@ def _random_fleet(chance: random.Random, plan: hp.Plan) -> tuple[Fleet, list[Cho
         if chance.random() < 0.5:
             needs["gpu_mem_gib"] = min(gpu * chance.choice([10.0, 24.0, 30.0]), provides["gpu_mem_gib"])
         profile["variants"][f"{step}-m"]["runs"][0]["needs"] = needs
-    inputs = hp.load_inputs(profile, slo)
+    inputs = hp.load(profile, slo)
     fleet = read_fleet(read_request(inputs), Faults.of(inputs), shared=True)
     runs = list(fleet.request.choices())
     assert places_on(gather(plan, inputs), "node") == fleet.places[0], "the check counts as the plan does"

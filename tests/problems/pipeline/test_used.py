@@ -33,7 +33,7 @@ def test_what_it_misses_of_the_best_is_within_the_gap_that_it_says(files, best):
 def test_a_wide_gap_is_said_whatever_was_asked_for():
     slo = json.loads(STREET[1].read_text())
     slo["apps"]["cameras"]["latency"]["p99_ms"] = 260
-    found = fluid(STREET[0], slo, limits=hp.Limits(gap=0.5))
+    found = fluid(STREET[0], slo, gap=0.5)
     assert found.violations == ()
     assert found.plan.claims[0].gap > 0.05
     assert any(one.code == "W-gap" for one in found.plan.warnings)
@@ -55,8 +55,8 @@ def test_the_worst_served_comes_first_soon_too():
     """Two pipelines on the street's servers: the whole program takes minutes."""
     slo = json.loads(STREET[1].read_text())
     app = slo["apps"]["cameras"] | {"demand": {"rate_qps": 300}}
-    slo["apps"] = {"cameras": app, "later": app | {"latency": {"p99_ms": 300}}}
-    found = fluid(STREET[0], slo, options=USED | {"fairness": "maxmin"}, limits=hp.Limits(seconds=30))
+    slo["apps"] = {"cameras": app, "later": app | {"latency": [app["latency"][0] | {"max_ms": 300}]}}
+    found = fluid(STREET[0], slo, options=USED | {"fairness": "maxmin"}, time_limit=30)
     assert found.violations == ()
     least, quality = found.plan.claims[:2]
     assert (least.about, least.scope) == ("least_quality", "relaxation")

@@ -16,6 +16,7 @@ from hetplan.planner.claims_again import Word
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import plan_dict
 from hetplan.profiles.plan_policy import write_runs
+from hetplan.profiles.read_plan import read_plan
 
 Document = dict[str, Any]
 
@@ -83,7 +84,7 @@ def test_forged_bounds_are_not_proved(name: str) -> None:
     sound, inputs = planned("all that wait")
     document = copy.deepcopy(plan_dict(sound))
     FORGED[name](document)
-    report = verified(hp.read_plan(document, trust_digest=True), inputs)
+    report = verified(read_plan(document, trust_digest=True), inputs)
     assert not report.ok
     assert Word.PROVED not in {one.word for one in report.claims}, report.claims
 
@@ -113,7 +114,7 @@ def test_models_may_be_left_out_where_they_do_not_fit_beside_those_that_are_held
 
     options = {"size": "planned", "queue_max": 4, "grid": "fld{8}", "batching": "max"}
     plan = hp.solve(*asked(9.0), options=options).require()
-    report = verified(plan, hp.load_inputs(*asked(room)))
+    report = verified(plan, hp.load(*asked(room)))
     assert [one.word is Word.PROVED for one in report.claims] == [proved] * len(plan.claims)
 
 
@@ -127,5 +128,5 @@ def test_the_fewest_workers_have_the_time_for_what_is_wanted(accuracy: float) ->
     assert claim.bound is not None
     for bound, word in ((claim.bound, Word.PROVED), (claim.bound + 1.0, Word.OPEN)):
         forged = plan.model_copy(update={"claims": (claim.model_copy(update={"bound": bound}),)})
-        report = verified(forged, hp.load_inputs(profile, slo))
+        report = verified(forged, hp.load(profile, slo))
         assert [one.word for one in report.claims] == [word]

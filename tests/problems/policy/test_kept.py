@@ -10,6 +10,7 @@ import pytest
 from cases.policy import files
 
 import hetplan as hp
+from hetplan.api.solve import plan_for
 from hetplan.planner.contract import Tools
 from hetplan.simulator.policy import simulate_policy
 
@@ -18,7 +19,7 @@ TWO = {"fast": (0.3, 4.0, 2.0), "slow": (0.95, 14.0, 6.0)}
 
 
 def solve(profile: Any, slo: Any, *, tools: Tools | None = None, **options: Any) -> hp.Outcome:
-    return hp.solve(profile, slo, question="policy", options={**SMALL, **options}, tools=tools)
+    return plan_for(hp.load(profile, slo), options={**SMALL, **options}, tools=tools, formulation="policy")
 
 
 def test_tables_that_fail_in_bursts_are_not_chosen_for_what_they_give_in_calm() -> None:

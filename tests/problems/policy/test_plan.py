@@ -12,7 +12,6 @@ import hetplan as hp
 from hetplan import registry
 from hetplan.dispatch.policy_lookup import PolicySelector
 from hetplan.errors import InputError
-from hetplan.planner.answer import Limits
 from hetplan.planner.contract import Tools
 from hetplan.planner.outcome import Outcome
 from hetplan.problems.policy.options import PolicyOptions
@@ -29,7 +28,9 @@ SMALL: dict[str, Any] = {"queue_max": 8, "grid": "fld{20}", "queries": 20_000, "
 
 
 def solve(profile: Any, slo: Any, *, formulation: str | None = None, **options: Any) -> Outcome:
-    return hp.solve(profile, slo, question="policy", formulation=formulation, options={**SMALL, **options})
+    return hp.solve(
+        profile, slo, options={**SMALL, **options}, formulation=f"policy/{formulation}" if formulation else "policy"
+    )
 
 
 def pose(profile: Any, slo: Any) -> Policy:
@@ -112,9 +113,9 @@ def test_a_set_goes_on_from_a_previous_plan() -> None:
     loads = {table.rate_qps for table in first.policies["a"]}
     outcome = hp.solve(
         *whole,
-        question="policy",
         options={**SMALL, "batching": "max", "accuracy_step": 0.2, "simulate": False},
         start=first,
+        formulation="policy",
     )
     assert loads <= {table.rate_qps for table in outcome.require().policies["a"]}
 
@@ -122,9 +123,9 @@ def test_a_set_goes_on_from_a_previous_plan() -> None:
 def test_a_set_that_a_deadline_ends_says_what_is_missing() -> None:
     outcome = hp.solve(
         *files(rate_qps={"low": 40.0, "high": 240.0}),
-        question="policy",
         options={**SMALL, "batching": "max", "simulate": False},
-        limits=Limits(seconds=1e-9),
+        time_limit=1e-9,
+        formulation="policy",
     )
     plan = outcome.plan
     assert plan is not None

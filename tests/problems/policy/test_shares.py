@@ -46,7 +46,7 @@ def stocked(made: Files, **stock: int) -> Files:
 
 
 def solved(made: Files) -> hp.Plan:
-    outcome = hp.solve(*made, question="policy")
+    outcome = hp.solve(*made, formulation="policy")
     assert outcome.plan is not None
     assert outcome.exit_code == 0, outcome.violations
     return outcome.plan
@@ -99,7 +99,7 @@ def test_workers_of_several_offers_are_one_group(balancing: str) -> None:
 def test_what_all_offers_have_is_the_most() -> None:
     made = stocked(files({"fast": 1.0}, {"fast": 6}, 450.0), near=2, far=3)
     with pytest.raises(hp.InputError, match="have 6 in stock: together they have 5"):
-        hp.solve(*made, question="policy")
+        hp.solve(*made, formulation="policy")
 
 
 @pytest.mark.slow
@@ -117,5 +117,5 @@ def test_verify_refuses_a_table_for_more_than_comes() -> None:
 def test_a_batch_that_takes_just_as_long_as_the_limit_is_in_time_for_all() -> None:
     """Nine of "quick" take 120 ms on the line through what was measured, and so they do to the verifier."""
     made = files({"slow": 3.0}, {"slow": 3}, 95.0, balancing="round_robin")
-    outcome = hp.solve(*made, question="policy", options={"batching": "variable", "size": "planned"})
+    outcome = hp.solve(*made, options={"batching": "variable", "size": "planned"}, formulation="policy")
     assert outcome.exit_code == 0, outcome.violations

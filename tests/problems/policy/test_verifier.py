@@ -80,7 +80,7 @@ def inputs() -> Any:
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    outcome = hp.solve(*files(late="serve"), question="policy", options=OPTIONS)
+    outcome = hp.solve(*files(late="serve"), options=OPTIONS, formulation="policy")
     assert outcome.exit_code == 0, outcome.violations
     return outcome.require()
 

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 import hetplan as hp
 from benchmarks.kept import is_kept
 from benchmarks.kept import pool as random_pool
-from hetplan.planner.answer import Limits
 from hetplan.planner.contract import Event
 from hetplan.problems.pool.rates import Rated
 from hetplan.problems.pool.sizing import FULL, estimated_use
@@ -97,7 +96,7 @@ def test_the_same_files_give_the_same_plan() -> None:
 
 
 def test_a_limit_in_seconds_ends_with_a_plan_that_says_it_is_not_confirmed() -> None:
-    outcome = hp.solve(*g1(budget=2), limits=Limits(seconds=1e-6))
+    outcome = hp.solve(*g1(budget=2), time_limit=1e-6)
     if outcome.plan is not None:
         assert "W-unconfirmed" in {notice.code for notice in outcome.plan.warnings}
         assert not any(one.model == "simulation/1" and one.quantity == "violations" for one in outcome.plan.promises)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 
 import hetplan
 from hetplan import registry
+from hetplan.api.solve import plan_for
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Draft, Infeasible
@@ -66,7 +66,7 @@ def decided(case: tuple[Json, Json], engine: Any, **options: Any) -> Draft | Inf
 
 
 def test_a_limit_in_work_leaves_a_plan() -> None:
-    outcome = solve(EXAMPLES / "profile.json", EXAMPLES / "slo.json", limits=Limits(work=1))
+    outcome = plan_for(hetplan.load(EXAMPLES / "profile.json", EXAMPLES / "slo.json"), limits=Limits(work=1))
     assert (outcome.exit_code, outcome.violations) == (5, ())
     best = solve(EXAMPLES / "profile.json", EXAMPLES / "slo.json").require()
     assert 0.5 * best.claims[0].value < outcome.require().claims[0].value <= best.claims[0].value * (1 + 1e-6)
@@ -95,7 +95,7 @@ def test_a_limit_never_proves_that_a_rate_is_out_of_reach() -> None:
     found = decided(g3(rate_qps=100), Mute())
     assert isinstance(found, Infeasible)
     assert not found.proved
-    limited = solve(*g3(rate_qps=100), limits=Limits(seconds=1e-6))
+    limited = solve(*g3(rate_qps=100), time_limit=1e-6)
     assert limited.exit_code in (0, 5)
 
 
@@ -220,8 +220,8 @@ def test_a_loop_may_ask_for_little() -> None:
     slo = json.loads((EXAMPLES / "slo.json").read_text())
     del slo["limits"]["cost_per_hour"]
     slo["objective"], slo["apps"]["ranking"]["demand"]["rate_qps"] = ["min cost"], 100
-    planner = hetplan.Planner(EXAMPLES / "profile.json")
-    costs = [planner.plan(slo, demand={"ranking": rate}).require().claims[0].value for rate in (1e-9, 1e-4, 1, 100)]
+    planner = hetplan.Planner(EXAMPLES / "profile.json", slo)
+    costs = [planner.plan({"ranking": rate}).require().claims[0].value for rate in (1e-9, 1e-4, 1, 100)]
     assert costs == sorted(costs)
 
 
@@ -238,9 +238,9 @@ def test_absurd_wishes_are_bad_input(wish: Json, derate: float) -> None:
 
 
 def test_a_demand_beyond_reason_is_bad_input_in_a_loop_too() -> None:
-    planner = hetplan.Planner(EXAMPLES / "profile.json")
+    planner = hetplan.Planner(EXAMPLES / "profile.json", EXAMPLES / "slo.json")
     with pytest.raises(hetplan.InputError, match="queries per second"):
-        planner.plan(EXAMPLES / "slo.json", demand={"ranking": 1e308})
+        planner.plan({"ranking": 1e308})
 
 
 @pytest.mark.parametrize("ms", [1e-308, 1e-14, 1e-7, 1e10, 1e300])
@@ -266,7 +266,7 @@ def test_numbers_of_every_size_give_a_plan_or_a_reason_and_no_noise(ms: list[flo
     case = files(latency, [1 - rare, rare], prices={"x": "0.9", "y": "0.02"}, qos_ms=100, **wish)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        outcome = solve(*case, limits=replace(Limits(), work=2000))
+        outcome = plan_for(hetplan.load(*case), limits=Limits(work=2000))
     # All are in time everywhere: only a budget below the cheaper machine leaves nothing to rent.
     poor = "budget" in wish and float(wish["budget"]) < 0.02
     assert (outcome.exit_code, outcome.violations) == (3 if poor else 0, ())

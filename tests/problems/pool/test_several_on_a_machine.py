@@ -49,7 +49,7 @@ def documents(
 
 
 def planned(files: Docs, **options: Any) -> hp.Plan:
-    outcome = hp.solve(*files, question="pool", options={"size": "planned", **options})
+    outcome = hp.solve(*files, options={"size": "planned", **options}, formulation="pool")
     assert outcome.exit_code == 0, outcome.violations
     return outcome.require()
 
@@ -103,7 +103,7 @@ def test_a_rate_is_kept_by_simulation_on_one_node_and_not_on_eight() -> None:
     files = documents({"gpu": 1})
     files[1]["apps"]["a"]["demand"]["rate_qps"] = 300
     del files[1]["limits"]
-    outcome = hp.solve(*files, question="pool")
+    outcome = hp.solve(*files, formulation="pool")
     assert outcome.exit_code == 0
     plan = outcome.require()
     assert value(plan, "cost_per_hour") == 20.0

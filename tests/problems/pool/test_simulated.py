@@ -430,9 +430,9 @@ def test_a_threshold_where_the_base_is_not_rented() -> None:
 def test_a_threshold_beside_a_measured_rate() -> None:
     found = hetplan.solve(
         *g1(budget=2),
-        formulation="kairos-plus",
         options={"dispatch": "threshold", "evaluator": "evaluate", "seeds": 1},
-        tools=Tools(evaluate=lambda point: 5.0),
+        evaluate=lambda point: 5.0,
+        formulation="kairos-plus",
     )
     assert (found.exit_code, found.violations) == (0, ())
     assert (found.require().promises[0].model, found.require().promises[0].value) == ("measured", 5.0)

@@ -4,6 +4,7 @@ import pytest
 from build import limits_at
 
 import hetplan as hp
+from hetplan.api.solve import plan_for
 from hetplan.planner.contract import Limits
 from hetplan.planner.service_times import late_alone
 from hetplan.problems.variants.alone import FAR, SURE, without_hopeless
@@ -11,7 +12,7 @@ from hetplan.problems.variants.options import VariantsOptions
 from hetplan.problems.variants.wish import read_snapshot
 from hetplan.profiles.load import load_inputs
 
-QUESTION = {"question": "variants"}
+QUESTION = {"formulation": "variants"}
 
 
 def run(mean, std, *, batches=(1,), **more):
@@ -120,6 +121,6 @@ def test_what_does_not_vary_is_as_it_was():
 @pytest.mark.slow
 def test_no_limit_on_work_is_needed_for_an_application_that_no_number_of_machines_helps():
     documents = files({"m": run([20.0], [4.5], batches=(8,))}, limit_ms=26.0, percentile=99.9, rate=1200.0, batch=8)
-    outcome = hp.solve(*documents, **QUESTION, limits=Limits(work=10_000_000))
+    outcome = plan_for(hp.load(*documents), **QUESTION, limits=Limits(work=10_000_000))
     assert outcome.exit_code == 3
     assert "none waits" in outcome.why[0]

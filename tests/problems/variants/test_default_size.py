@@ -10,6 +10,7 @@ from cases.variants import counts, machines, money, solve, table2
 import hetplan as hp
 from benchmarks.kept import is_kept
 from benchmarks.kept import variants as random_variants
+from hetplan.api.solve import plan_for
 from hetplan.planner.contract import Tools
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import with_digest
@@ -76,13 +77,13 @@ def default(documents, *values, **options):
     profile, slo, state = documents
     tools = Simulator(*values)
     how = {"question": "variants", "options": options, "tools": Tools(simulate=tools)}
-    return hp.solve(profile, slo, state=state, **how), tools
+    return plan_for(hp.load(profile, slo, state), **how), tools
 
 
 @pytest.mark.slow
 def test_the_shipped_example_keeps_its_wish_under_fresh_seeds():
     profile, slo = (str(ROOT / "examples" / "variants" / f"{name}.json") for name in ("profile", "slo"))
-    planned = hp.solve(profile, slo, question="variants", options={"size": "planned"}).require()
+    planned = hp.solve(profile, slo, options={"size": "planned"}, formulation="variants").require()
     found = hp.solve(profile, slo)
     assert (found.exit_code, found.status) == (0, "best-of-measured")
     assert set(shown(found.plan)) == {"faces", "thumbnails", "search"}
@@ -119,7 +120,7 @@ def test_what_the_formula_asks_in_vain_is_saved_where_simulation_allows():
     assert found.plan.workers in [plan.workers for plan, _, _ in tools.asked]
     profile, slo, state = table2(90.0, 100.0)
     # What the tools of this test say is not what happens: it is held to arithmetic alone.
-    report = hp.verify(found.plan, profile, slo, state=state, simulate=False)
+    report = hp.verify(found.plan, profile, slo, state, simulate=False)
     assert report.ok, report.violations
     assert [str(one.word) for one in report.claims] == ["proved again"]
 
@@ -129,11 +130,11 @@ def test_what_the_formula_asks_in_vain_is_saved_where_simulation_allows():
 def test_no_plan_is_optimal_where_a_cheaper_one_is_only_late_in_simulation(per_hour, status):
     """Two small machines carry 40 a second, and are in time by a hair: some simulations find them late."""
     documents = one_or_two(per_hour)
-    found = hp.solve(*documents, question="variants")
+    found = hp.solve(*documents, formulation="variants")
     (claim,) = found.require().claims
     assert (found.exit_code, found.status) == (0, status)
     small = {**documents[1], "limits": {"instances": {"small": [0, 2]}, "only_listed": True}}
-    cheaper = hp.solve(documents[0], small, question="variants", options={"size": "planned"}).require()
+    cheaper = hp.solve(documents[0], small, options={"size": "planned"}, formulation="variants").require()
     assert cheaper.claims[0].value == pytest.approx(0.6)
     assert claim.bound <= 0.6 * (1 + 1e-6)
     played = simulate(cheaper, load_inputs(*documents), seed=101, duration_s=2000.0)
@@ -190,7 +191,7 @@ def test_what_is_late_asks_less_until_it_is_in_time():
     assert (claim.scope, claim.bound) == ("relaxation", before.bound)
     assert claim.value > before.value
     profile, slo, state = table2(90.0, 100.0)
-    report = hp.verify(found.plan, profile, slo, state=state)
+    report = hp.verify(found.plan, profile, slo, state)
     assert report.ok, report.violations
     assert [str(one.word) for one in report.claims] == ["proved again"]
 
@@ -227,7 +228,7 @@ def test_a_plan_that_fresh_seeds_refuse_gives_way_to_the_next_dearer_one(refused
     at_once, tools = default(table2(90.0, 100.0), 80.0)
     profile, slo, state = table2(90.0, 100.0)
     again = Simulator(80.0, refused=refused)
-    found = hp.solve(profile, slo, state=state, question="variants", tools=Tools(simulate=again))
+    found = plan_for(hp.load(profile, slo, state), tools=Tools(simulate=again), formulation="variants")
     assert (tools.tested, found.exit_code) == ([at_once.plan.workers], 0)
     assert again.tested[0] == at_once.plan.workers
     assert len(again.tested) == refused + 1
@@ -256,7 +257,7 @@ def test_bursts_are_played_as_long_as_they_need():
 
 def test_the_papers_formulation_is_as_printed():
     profile, slo, state = table2(90.0, 100.0)
-    found = hp.solve(profile, slo, state=state, question="variants", formulation="infaas-paper")
+    found = hp.solve(profile, slo, state, formulation="variants/infaas-paper")
     assert found.require().method.options["size"] == "planned"
     assert not shown(found.plan)
 
@@ -272,7 +273,7 @@ def test_a_short_run_with_an_open_interval_calls_no_plan_late():
 
     profile, slo, state = table2(90.0, 100.0)
     tools = OpenWhenShort(80.0, 80.0, 120.0)
-    found = hp.solve(profile, slo, state=state, question="variants", tools=Tools(simulate=tools))
+    found = plan_for(hp.load(profile, slo, state), tools=Tools(simulate=tools), formulation="variants")
     assert found.exit_code == 0
     assert counts(found) == counts(default(table2(90.0, 100.0), 80.0, 80.0, 120.0)[0])
 

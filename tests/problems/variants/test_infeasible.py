@@ -92,20 +92,20 @@ def test_too_few_moves_are_named_and_raised_to_the_fewest_that_do(moves):
     folder = Path(__file__).resolve().parents[3] / "examples" / "variants"
     slo = json.loads((folder / "slo.json").read_text())
     slo["limits"] = {"moves": moves}
-    given = {"state": folder / "state.json", "options": {"size": "planned"}}
-    found = hp.solve(folder / "profile.json", slo, **given)
+    files = folder / "profile.json", folder / "state.json"
+    found = hp.solve(*files, slo, options={"size": "planned"})
     assert found.exit_code == 3
     assert "slo.limits.moves cannot be kept" in found.why
     (repair,) = found.repairs
     assert (repair.field, repair.to) == ("slo.limits.moves", 2)
     slo["limits"]["moves"] = 2
-    assert hp.solve(folder / "profile.json", slo, **given).exit_code == 0
+    assert hp.solve(*files, slo, options={"size": "planned"}).exit_code == 0
 
 
 def test_a_trial_of_which_nobody_hears_why_it_fails_asks_only_whether_there_is_a_plan():
     """A refusal tries some ten numbers for each repair: each one that failed was explained to nobody."""
     wish = tiny("variants").limited(cost=0.01)
-    inputs = hp.load_inputs(wish.profile, wish.slo)
+    inputs = hp.load(wish.profile, wish.slo)
     heard = {True: [], False: []}
     for explains, programs in heard.items():
         tools = Tools(trial=True, explains=explains)

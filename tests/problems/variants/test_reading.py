@@ -20,7 +20,7 @@ def fault(documents, formulation=None, **options):
 def test_the_question_is_inferred():
     profile, slo, state = table2(10.0)
     assert choose(load_inputs(profile, slo, state=state)).problem.question == "variants"
-    assert hp.solve(profile, slo, state=state).require().question == "variants"
+    assert hp.solve(profile, slo, state).require().question == "variants"
 
 
 def test_without_saturation_rates_batch_over_latency_is_taken_where_the_question_is_named():
@@ -28,7 +28,7 @@ def test_without_saturation_rates_batch_over_latency_is_taken_where_the_question
     for variant in profile["variants"].values():
         for run in variant["runs"]:
             run.pop("saturation_qps")
-    plan = hp.solve(profile, slo, question="variants").require()
+    plan = hp.solve(profile, slo, formulation="variants").require()
     assert "W-derived-qps" in {warning.code for warning in plan.warnings}
     with pytest.raises(InputError, match="no question fits"):
         hp.solve(profile, slo)
@@ -203,14 +203,14 @@ def test_a_run_without_a_batch_may_serve_each_that_was_measured():
     # One by one a machine serves 200 a second, so three are needed; eight at a time 727.
     [worker] = hp.solve(profile, wish, options={"size": "planned"}).require().workers
     assert (worker.count, worker.loads[0].serve.max_batch) == (1, 8)
-    kinds = read_snapshot(hp.load_inputs(profile, wish), VariantsOptions()).kinds
+    kinds = read_snapshot(hp.load(profile, wish), VariantsOptions()).kinds
     assert [kind.batch for kind in kinds] == [1, 4, 8]
     # A stated batch is the only one; so is the batch at which a saturation was measured.
     profile["variants"]["m"]["runs"][0]["at"] = {"batch": 4}
-    assert [k.batch for k in read_snapshot(hp.load_inputs(profile, wish), VariantsOptions()).kinds] == [4]
+    assert [k.batch for k in read_snapshot(hp.load(profile, wish), VariantsOptions()).kinds] == [4]
     profile["variants"]["m"]["runs"][0] |= {"at": {}, "saturation_qps": 150}
-    assert [k.batch for k in read_snapshot(hp.load_inputs(profile, wish), VariantsOptions()).kinds] == [1]
+    assert [k.batch for k in read_snapshot(hp.load(profile, wish), VariantsOptions()).kinds] == [1]
     # Where queries come in sizes, the axis is the size of a query.
     del profile["variants"]["m"]["runs"][0]["saturation_qps"]
     wish["apps"]["a"]["demand"]["mix"] = {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}
-    assert [k.batch for k in read_snapshot(hp.load_inputs(profile, wish), VariantsOptions()).kinds] == [1]
+    assert [k.batch for k in read_snapshot(hp.load(profile, wish), VariantsOptions()).kinds] == [1]

@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 
 def solved(files: tuple[Json, Json], **more: Any) -> hp.Outcome:
-    return hp.solve(*files, question="variants", options={"size": "planned", **more})
+    return hp.solve(*files, options={"size": "planned", **more}, formulation="variants")
 
 
 def bill(plan: Plan) -> float:
@@ -163,7 +163,7 @@ def test_what_runs_stays_where_it_is_and_the_others_come_to_it() -> None:
         "workers": [{"id": "here", "hardware": "card", "offer": "card-od",
                      "loads": [{"id": "here.1", "variant": "m", "at": {"batch": 8}, "serve": {"max_batch": 8}}]}],
     }  # fmt: skip
-    outcome = hp.solve(*files, state=state, question="variants", options={"size": "planned"})
+    outcome = hp.solve(*files, state, options={"size": "planned"}, formulation="variants")
     assert outcome.exit_code == 0, outcome.violations
     (worker,) = outcome.require().workers
     assert worker.id == "here"
@@ -208,7 +208,7 @@ def test_machines_with_room_left_are_named() -> None:
     files[1]["apps"]["app-m"]["demand"]["rate_qps"] = 800
     assert "W-idle-machine" not in {warning.code for warning in solved(files).require().warnings}
     files[1]["apps"]["app-m"]["demand"] = {"rate_qps": 90, "mix": {"axes": ["batch"], "bins": [[8]], "share": [1]}}
-    pool = hp.solve(*files[:1], {"format": "hetplan/slo/1.0", "apps": files[1]["apps"]}, question="pool").require()
+    pool = hp.solve(*files[:1], {"format": "hetplan/slo/1.0", "apps": files[1]["apps"]}, formulation="pool").require()
     assert "W-idle-machine" not in {warning.code for warning in pool.warnings}
     assert [len(worker.loads) for worker in pool.workers] == [8]
 

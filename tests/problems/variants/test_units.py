@@ -243,9 +243,9 @@ def test_a_cheaper_plan_within_the_moves_is_found_from_what_runs():
     drawn.slo["limits"] = {"moves": 3}
     for app in drawn.slo["apps"].values():
         app["demand"]["rate_qps"] *= 0.7
-    outcome = hp.solve(drawn.profile, drawn.slo, state=next_state(before))
+    outcome = hp.solve(drawn.profile, drawn.slo, next_state(before))
     assert (outcome.exit_code, outcome.violations) == (0, ())
-    estimated = hp.solve(drawn.profile, drawn.slo, state=next_state(before), options={"size": "estimated"})
+    estimated = hp.solve(drawn.profile, drawn.slo, next_state(before), options={"size": "estimated"})
     assert cost(outcome) < 0.95 * cost(estimated)
 
 

@@ -51,7 +51,7 @@ def test_a_variant_on_two_kinds_of_hardware_loads_at_the_price_of_each():
         "limits": {"capacity": {"mem": 4}},
         "change": {"slack": 1.05, "load_weight_per_s": 0.1},
     }
-    found = hp.solve(profile, slo, question="variants")
+    found = hp.solve(profile, slo, formulation="variants")
     assert found.exit_code == 0, found.violations
     assert money(found, "gross_cost_per_hour") * HOUR == pytest.approx(2 + 0.5 + 0.1)
 

@@ -7,6 +7,7 @@ import pytest
 from cases.variants import counts, money, solve, table2
 
 import hetplan as hp
+from hetplan.api.solve import plan_for
 from hetplan.planner.contract import Tools
 from hetplan.problems.batch_queue import busy_limit_of_law
 from hetplan.problems.variants.busy import busy_limit, leaving_room_to_wait
@@ -119,7 +120,7 @@ class Shown:
 def simulated(shown):
     profile, slo, state = table2(90.0, 100.0)
     tools = Tools(simulate=shown)
-    return hp.solve(profile, slo, state=state, question="variants", options={"size": "simulated"}, tools=tools)
+    return plan_for(hp.load(profile, slo, state), options={"size": "simulated"}, tools=tools, formulation="variants")
 
 
 @pytest.mark.slow

@@ -140,7 +140,7 @@ def test_a_sheet_and_a_trace_make_a_plan(tmp_path: Path) -> None:
     slo = token_traces.wish_of(requests)
     slo["apps"]["text"]["runs"] = {"task": "tiny"}
     with pytest.raises(InputError, match="no limit on ttft"):
-        hp.solve(datasheet.convert_sheet(SHEET), slo, question="llm")
+        hp.solve(datasheet.convert_sheet(SHEET), slo, formulation="llm")
     slo["apps"]["text"]["latency"] = LIMITS
     outcome = hp.solve(datasheet.convert_sheet(SHEET), slo, options={"requests": 1000})
     assert outcome.reason == "verified"

@@ -13,6 +13,7 @@ from cases.pipelines import diamond, fluid, random_pipeline
 import hetplan as hp
 from hetplan.api.solve import verified
 from hetplan.profiles.plan_file import plan_dict
+from hetplan.profiles.read_plan import read_plan
 from hetplan_papers.datasets.loki_by_hand import depth_3, tiny, two_pipelines
 
 Document = dict[str, Any]
@@ -37,11 +38,11 @@ def sending(fanout: float, rate: float) -> tuple[Document, Document]:
 def made(name: str, formulation: str, rate: float) -> tuple[Document, hp.Inputs]:
     files = FILES[name](rate)
     outcome = fluid(*files, formulation=formulation)
-    return plan_dict(outcome.require()), hp.load_inputs(*files)
+    return plan_dict(outcome.require()), hp.load(*files)
 
 
 def codes(document: Document, inputs: hp.Inputs) -> set[str]:
-    return {one.code for one in verified(hp.read_plan(document, trust_digest=True), inputs).violations}
+    return {one.code for one in verified(read_plan(document, trust_digest=True), inputs).violations}
 
 
 @pytest.mark.quick_sample(20)

@@ -14,16 +14,17 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan import Limits, Tools, load_inputs
 from hetplan.extend import (
     Asking,
     Bench,
     Group,
+    Limits,
     PolicyModels,
     PolicyOptions,
     PolicyRun,
     RamsisOptions,
     SolvedPolicy,
+    Tools,
     choose,
     pose,
     simulate_policy,
@@ -85,7 +86,7 @@ class Lab:
     def group(self, load: float) -> Group:
         """The group at a load."""
         if not self._groups:
-            inputs = load_inputs(*ramsis.inputs(self.task, self.slo_ms, self.workers, load, data=self.data))
+            inputs = load(*ramsis.inputs(self.task, self.slo_ms, self.workers, load, data=self.data))
             choice = choose(inputs, question="policy", formulation="paper", options={"simulate": False})
             (group,) = cast(Any, pose(inputs, choice)).asked.groups()
             if self.only:

@@ -6,8 +6,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from hetplan import Limits
-from hetplan.extend import PolicyOptions, QueueProcess, solver
+from hetplan.extend import Limits, PolicyOptions, QueueProcess, solver
 from hetplan_papers.reproduce.policy.constant import NEVER_WORSE, PLOTTED
 from hetplan_papers.reproduce.policy.lab import Lab
 from hetplan_papers.reproduce.policy.published import LOADS, RUNTIMES_S

@@ -8,16 +8,19 @@ from typing import Any, cast
 import numpy as np
 
 import hetplan
-from hetplan import Limits, Plan, Tools, load_inputs
+from hetplan import Plan, load
 from hetplan.extend import (
     Catalog,
+    Limits,
     Pool,
+    Tools,
     best_rated,
     choose,
     configurations,
     eq15_numbers,
     estimate_rates,
     most_similar,
+    plan_for,
     pose,
     solver,
 )
@@ -56,11 +59,11 @@ def fluid_rate(service: Service, budget: str = BUDGET) -> tuple[Counts, float]:
 
 def searched(trail: Trail, formulation: str, *, seed: int = 0, **options: Any) -> Trail:
     """Let hetplan search, trying pools with the trail's simulator until nothing is left that could be better."""
-    hetplan.solve(
-        *trail.service.inputs(),
-        formulation=formulation,
+    plan_for(
+        hetplan.load(*trail.service.inputs()),
         options={"seeds": 1, **options},
         tools=Tools(simulate=trail),
+        formulation=formulation,
         limits=Limits(seed=seed),
     ).require()
     return trail
@@ -120,7 +123,7 @@ def spelled(counts: Counts) -> str:
 @cache
 def our_ranking(service: Service) -> list[tuple[Counts, float]]:
     """All pools by Eq. 15 on the exact mix, best first, with the estimate: ties to the cheaper, then in order."""
-    inputs = load_inputs(*service.inputs())
+    inputs = load(*service.inputs())
     pool = cast("Pool", pose(inputs, choose(inputs, formulation="eq15")))
     found = configurations(pool, pool.request.budget or 0, with_base=True)
     rates = estimate_rates(eq15_numbers(pool), found.counts)

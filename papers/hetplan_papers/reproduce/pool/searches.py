@@ -7,8 +7,7 @@ from statistics import median
 
 import numpy as np
 
-from hetplan import Limits
-from hetplan.extend import Catalog, solver
+from hetplan.extend import Catalog, Limits, solver
 from hetplan_papers.datasets.sources import read
 from hetplan_papers.reproduce.pool.bench import Bench
 from hetplan_papers.reproduce.pool.chosen import affordable, code_ranking, searched, spelled, walked, written
