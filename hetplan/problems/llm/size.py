@@ -1,7 +1,7 @@
 """The cheapest fleet that keeps every limit in simulation: `planner.sizing_search` over machines of each type.
 
-How a fleet runs is chosen in each look (`_Looks`): which chunk each type has, and the router's limit. Which chunks and
-how many sequences are best of a type alone is found first (`tuned`).
+How a fleet runs is chosen in each look (`_best_way`): which chunk each type has, and the router's limit. Which chunks
+and how many sequences are best of a type alone is found first (`tuned`).
 
 - **Up** come the program's fleets for more and more of the rate, then for shorter limits, where queues take the rest.
   Where money or stock leave no more room, all fleets come that can be had, those that carry most first.
@@ -58,7 +58,7 @@ MOST_IN_VAIN = 60
 GAP = 1e-3
 """Of the programs that only say what to look at."""
 HELPED = 0.95
-"""More of the rate is asked for as long as so much of what is late is left."""
+"""More of the rate is asked for as long as that leaves less than this part of what was late."""
 GIVE_UP = 5.0
 """Times the bound: a fleet dearer than this has limits that more machines do not mend."""
 MOST_FREE = 2**32
@@ -266,7 +266,7 @@ class Fleets(Together):
         if is_scarce and self.listed is not None:
             rows, _ = self.listed
             yield from self._left(rows[np.argsort(-self.cuts.carried(rows), kind="stable")])
-        yield from (counts for counts in self.starts if can_be_had(self.wish, self.bought(counts)))
+        yield from filter(lambda counts: can_be_had(self.wish, self.bought(counts)), self.starts)
 
     def _planned(self, room: float, part: float) -> Counts | None:
         """The program's fleet for so much more of the rate, where service may take this part of each limit."""
