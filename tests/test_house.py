@@ -158,13 +158,6 @@ def test_slo_and_state_are_read_once() -> None:
     assert reading <= READS_WISHES.keys()
 
 
-READS_RUNS = {
-    "planner/choices.py": "the one reader",
-    "problems/llm/fits.py": "engines have laws of tokens in place of tables",
-    "problems/llm/wish.py": "engines have laws of tokens in place of tables",
-    "problems/llm/draft.py": "engines have laws of tokens in place of tables",
-}
-"""Files of the planner and of questions that read runs, variants or tables of a profile, and why not as choices."""
 RUN_READERS = {
     "hetplan.serving.loads": {"fitting_runs", "law_of_load", "law_of_run", "run_of", "slowdown_of", "table_of"},
     "hetplan.serving.price": {"price_of"},
@@ -187,7 +180,7 @@ def test_runs_and_tables_are_read_once() -> None:
     """`planner.choices` reads them for every question: what one of them means, it means in all."""
     rooms = [file for file in FILES if file.relative_to(PACKAGE).parts[0] in ("planner", "problems")]
     reading = {str(file.relative_to(PACKAGE)) for file in rooms if any(map(reads_a_run, ast.walk(tree(file))))}
-    assert reading <= READS_RUNS.keys()
+    assert reading == {"planner/choices.py"}
 
 
 def test_the_package_offers_what_it_names() -> None:

@@ -21,6 +21,7 @@ from hetplan.serving.runs import instances_on
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from hetplan.profiles.engines import Engine
     from hetplan.profiles.plan import Notice
     from hetplan.profiles.profile import Hardware, Run
     from hetplan.profiles.tables import Statistic, Table
@@ -132,11 +133,15 @@ class Choice:
         """By how much an instance is slower beside 0, 1, 2, ... others; () where nothing is known."""
         return slowdown_of(self.profile, self.variant, self.run, batch)
 
+    @property
+    def engine(self) -> Engine | None:
+        """The engine by whose law it makes tokens."""
+        return self.profile.engines.get(self.run.engine or "")
+
     @cached_property
     def takes(self) -> dict[str, float]:
         """What it needs, without what is 0; an engine has its cards for itself."""
-        engine = self.profile.engines.get(self.run.engine or "")
-        cards = {} if engine is None else {"gpu": float(engine.tensor * engine.pipeline)}
+        cards = {} if self.engine is None else {"gpu": float(self.engine.gpus)}
         return {name: amount for name, amount in {**self.needs, **cards}.items() if amount > 0}
 
     @cached_property

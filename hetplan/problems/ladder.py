@@ -34,7 +34,7 @@ def llm(inputs: Inputs) -> tuple[Obstacle, ...]:
         return missing, replace(missing, why="no run names an engine", path="$.variants")
     from hetplan.problems.llm.fits import obstacles
 
-    return tuple(obstacles(read_request(inputs), inputs.profile))
+    return tuple(obstacles(read_request(inputs)))
 
 
 def _beside(request: Request) -> Iterator[Obstacle]:
@@ -47,7 +47,7 @@ def _beside(request: Request) -> Iterator[Obstacle]:
     if profile.engines or any(app.attainment is not None for app in request.apps.values()):
         from hetplan.problems.llm.fits import of_another_question
 
-        yield from of_another_question(request, profile)
+        yield from of_another_question(request)
 
 
 def _in_its_room(question: str, inputs: Inputs) -> tuple[Obstacle, ...]:

@@ -25,9 +25,9 @@ Classes take the means of these over their requests (never those of a mean lengt
 
 Without (5) every schedule with these laws keeps the rows: the optimum is a bound on the cost. With (5) it is a plan for
 engines whose mean iteration is at most T, and no more: queues and bursts are in no row. So the fleet is sized by
-simulation, token by token, upward from the program (`size`); the plan says both.
+simulation, token by token (`size`); the plan says both.
 
 To read on, in the order of a solve: `fits` (which files ask), `question`, `wish` (reading the files), `form` (the
-program), `judge` (what a simulation shows), `size` (the search), `alike` (the search for large fleets), `why` (there is
-no fleet), `draft` (the plan).
+program), `judge` (what a simulation shows), `size` (fleets as the sizing search asks for them), `alike` (large fleets),
+`why` (there is no fleet), `draft` (the plan).
 """

@@ -19,8 +19,7 @@ from hetplan.profiles.engines import IterationLaw
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Action, Notice, Promise, Route, Valid
 from hetplan.profiles.plan_dispatch_further import LeastWorkDispatch, RoundRobinDispatch
-from hetplan.profiles.workers import Load, Serve, Worker
-from hetplan.serving.runs import at_of
+from hetplan.profiles.workers import Serve, Worker
 
 __all__ = ["drafted"]
 
@@ -28,15 +27,16 @@ Bound = Answer[np.ndarray]
 
 
 def drafted(
-    wish: Wish, found: Sized, bounds: Mapping[str, Bound], *, tried: Tried | None = None, shares: Sequence[float] = (),
-    room: float = 0.0,
-) -> Draft:  # fmt: skip
+    wish: Wish, found: Sized, bounds: Mapping[str, Bound], *, tried: Tried | None = None, room: float = 0.0
+) -> Draft:
     """The plan; `bounds` are the answers of the program without row (5), and with it.
 
     `room` is what a fleet that was not played is asked for beside the rate.
     """
     workers, loads = _workers(wish, found)
-    per_kind = list(shares) or [float(n * kind.instances) for n, kind in zip(found.counts, wish.kinds, strict=True)]
+    per_kind = list(found.shares) or [
+        float(n * kind.instances) for n, kind in zip(found.counts, wish.kinds, strict=True)
+    ]
     cost = found.cost_nanos / NANO
     to = _routing(wish, found, workers, per_kind)
     rule = (
@@ -98,10 +98,7 @@ def _actions(wish: Wish, workers: Sequence[Worker]) -> tuple[Action, ...]:
 def _worker(wish: Wish, kind: Kind, offer: str | None, count: int, tokens: int, seqs: int, number: int) -> Worker:
     serve = Serve(max_batch=seqs, concurrency=seqs, most_tokens=tokens, most_seqs=seqs)
     name = f"{kind.variant}-{offer or kind.hardware}"[:55]
-    load = Load(
-        id=f"{name}-{number}", app=wish.app.id, variant=kind.variant, at=at_of(kind.run), instances=kind.instances,
-        serve=serve, artifact=wish.inputs.profile.variants[kind.variant].weights,
-    )  # fmt: skip
+    load = kind.choice.load(id=f"{name}-{number}", app=wish.app.id, instances=kind.instances, serve=serve)
     return Worker(
         id=f"w-{name}-{number}",
         hardware=kind.hardware,
@@ -118,7 +115,7 @@ def _routing(wish: Wish, found: Sized, workers: Sequence[Worker], per_kind: Sequ
     for kind, count, share in zip(wish.kinds, found.counts, per_kind, strict=True):
         for worker in workers:
             load = worker.loads[0]
-            if worker.hardware == kind.hardware and (load.variant, load.at) == (kind.variant, at_of(kind.run)):
+            if worker.hardware == kind.hardware and (load.variant, load.at) == (kind.variant, kind.choice.at):
                 to[load.id] = share / total * worker.count / count
     slip = 1.0 - math.fsum(to.values())
     largest = max(to, key=lambda load: to[load])
@@ -178,7 +175,7 @@ def _warnings(wish: Wish, found: Sized) -> list[Notice]:
     for kind, count, law in zip(wish.kinds, found.counts, found.laws, strict=True):
         if not count:
             continue
-        at = f"engines.{kind.run.engine}"
+        at = f"engines.{kind.choice.run.engine}"
         if kind.engine.law is not None:
             notices.append(Notice(code="W-law", at=at, text=_law_said(wish, kind, kind.engine.law)))
         elif kind.engine.overlap == "assumed":

@@ -12,7 +12,6 @@ from hetplan.planner.contract import Obstacle
 
 if TYPE_CHECKING:
     from hetplan.planner.request import Application, Request
-    from hetplan.profiles.profile import Profile
 
 __all__ = ["obstacles", "of_another_question"]
 
@@ -20,26 +19,26 @@ AXES = ("input_tokens", "output_tokens")
 LENGTHS = '{"axes": ["input_tokens", "output_tokens"], "bins": [[512, 128], [4096, 512]], "share": [0.7, 0.3]}'
 
 
-def of_another_question(request: Request, profile: Profile) -> Iterator[Obstacle]:
+def of_another_question(request: Request) -> Iterator[Obstacle]:
     """What only the question `llm` plans with."""
     for name, app in request.apps.items():
         if app.attainment is not None:
             text = f"{name} states a goodput, which fleets that make text are planned for"
             yield Obstacle(text, f"$.apps.{name}.goodput", "Take it out.", essential=True)
-        for variant in _making_tokens(profile, app)[:1]:
+        for variant in _making_tokens(request, app)[:1]:
             text = f"{variant} makes tokens by the law of an engine"
             yield Obstacle(
                 text, f"$.variants.{variant}.runs", "Name a variant with tables.", essential=True, file="profile"
             )
 
 
-def _making_tokens(profile: Profile, app: Application) -> list[str]:
-    return [name for name in app.variants if any(run.engine is not None for run in profile.variants[name].runs)]
+def _making_tokens(request: Request, app: Application) -> list[str]:
+    return [one.variant for one in request.choices(variants=app.variants) if one.engine is not None]
 
 
-def obstacles(request: Request, profile: Profile) -> Iterator[Obstacle]:
+def obstacles(request: Request) -> Iterator[Obstacle]:
     """What keeps these files from asking for a fleet that makes text."""
-    if not profile.engines:
+    if not request.profile.engines:
         text = "the profile has no engines that make tokens"
         yield Obstacle(text, "$.engines", "Add the laws of engines.", essential=True, file="profile")
     if len(request.apps) != 1:
@@ -49,11 +48,11 @@ def obstacles(request: Request, profile: Profile) -> Iterator[Obstacle]:
         text = f"a fleet that makes text is planned at least cost, not by {', '.join(filter(None, request.goals))}"
         yield Obstacle(text, "$.objective", 'Write "min cost", or leave it out.')
     for name, app in request.apps.items():
-        yield from _app(profile, name, app)
-    yield from _limits(request, profile)
+        yield from _app(request, name, app)
+    yield from _limits(request)
 
 
-def _app(profile: Profile, name: str, app: Application) -> Iterator[Obstacle]:
+def _app(request: Request, name: str, app: Application) -> Iterator[Obstacle]:
     at = f"$.apps.{name}"
     if app.pipeline is not None or app.candidates:
         field = "candidates" if app.candidates else "runs"
@@ -61,9 +60,9 @@ def _app(profile: Profile, name: str, app: Application) -> Iterator[Obstacle]:
             f"{name} runs no variant of a model", f"{at}.{field}", 'Write "variants": ["..."].', essential=True
         )
         return
-    if not _making_tokens(profile, app):
+    if not _making_tokens(request, app):
         text = f"no variant that {name} may run has a run with an engine"
-        known = any(run.engine is not None for variant in profile.variants.values() for run in variant.runs)
+        known = any(one.engine is not None for one in request.choices())
         where = f"{at}.runs" if known else "$.variants"
         file: Literal["slo", "profile"] = "slo" if known else "profile"
         yield Obstacle(text, where, 'Name a variant with "engine" in its runs.', essential=True, file=file)
@@ -95,8 +94,8 @@ def _app(profile: Profile, name: str, app: Application) -> Iterator[Obstacle]:
         yield Obstacle(text, f"{at}.latency", 'Write {"ttft_p95_ms": 500}.')
 
 
-def _limits(request: Request, profile: Profile) -> Iterator[Obstacle]:
-    for name, zone in profile.zones.items():
+def _limits(request: Request) -> Iterator[Obstacle]:
+    for name, zone in request.profile.zones.items():
         if zone.quota:
             text = "quotas of zones are kept by the question fleet"
             yield Obstacle(text, f"$.zones.{name}.quota", "Take it out, or ask fleet.", file="profile")

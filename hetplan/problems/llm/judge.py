@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hetplan.planner.sizing import ALPHA, FRESH, ErrorBudget, LimitShares, Verdict, confirm
+from hetplan.planner.sizing import FRESH, ErrorBudget, LimitShares, Verdict, confirm
 from hetplan.problems.llm.wish import Wish
 from hetplan.profiles.operating_points import Limit
 from hetplan.profiles.slo import Arrivals
@@ -20,11 +20,9 @@ __all__ = ["FEW", "Judge", "Shown"]
 
 FEW = 800
 """Requests of a play that only shows which fleets are far from their limits."""
-PLAYED, CONFIRMED = 2.0, 6.0
-"""So many times as long as a fleet takes to fill it is played at least, to choose and to confirm it."""
-ANY = 0.1
-"""Which part of the error budget is kept for a search for any fleet: for trials of what may help, and where the search
-for the cheapest found none. So what a trial finds the plan finds, too."""
+PLAYED, CONFIRMED = 2.0, 3.0
+"""So many times as long as a fleet takes to fill it is played at least to choose it. A run that confirms it is so many
+times as long, with as many more requests: the means of short runs lie far apart."""
 MOST_CYCLES, LONG = 30_000, 40.0
 """Bursts and days are shortened to about so many requests, but not to less than so many times as long as that."""
 
@@ -56,7 +54,7 @@ class Judge:
     """Whether repairs are looked for, which takes simulations."""
     may_go_on: Callable[[], bool] = lambda: True
     """Whether there is time for another play of a fleet that is put to the test."""
-    budget: ErrorBudget = field(default_factory=lambda: ErrorBudget(0, alpha=(1.0 - ANY) * ALPHA))
+    budget: ErrorBudget = field(default_factory=lambda: ErrorBudget(0))
     played: int = 0
     sent: list[float] = field(default_factory=list)
     """Of the fleet that was confirmed last: the requests that each instance got."""
@@ -67,10 +65,6 @@ class Judge:
     def of(self, wish: Wish) -> Judge:
         """A judge of another wish, with the same simulator and seed."""
         return Judge(wish, self.play, self.draw, self.seed, self.repairs, self.may_go_on)
-
-    def of_any(self) -> Judge:
-        """A judge of a search for any fleet, which has seen no other: the same after a search in vain as in a trial."""
-        return replace(self.of(self.wish), budget=ErrorBudget(0, alpha=ANY * ALPHA))
 
     def played_demand(self, demand: TokenDemand) -> TokenDemand:
         """The demand with bursts and days that a play sees whole.
@@ -108,11 +102,12 @@ class Judge:
             self._drawn[key] = (demand, drawn)
         return self._drawn[key][1]
 
-    def once(self, fleet: TokenFleet, *, seed: int, demand: TokenDemand | None = None, lasts: float = PLAYED) -> Any:
-        """One play of as many requests as the options say, and as long as a fleet takes to fill so many times."""
-        asked = self.played_demand(demand or self.wish.demand)
-        least_s = max(lasts * self.settles_s, asked.arrivals.cycle_s)
-        count = max(self.wish.options.requests, math.ceil(least_s * asked.rate_qps))
+    def once(self, fleet: TokenFleet, *, seed: int, times: float = 1.0) -> Any:
+        """One play, so many times as long as to choose a fleet: as many requests as the options say, and no shorter
+        than it takes a fleet to fill."""
+        asked = self.played_demand(self.wish.demand)
+        least_s = max(times * PLAYED * self.settles_s, asked.arrivals.cycle_s)
+        count = math.ceil(max(times * self.wish.options.requests, least_s * asked.rate_qps))
         self.played += 1
         return self.play(fleet, self.coming(asked, self.seed + seed, count, self.settles_s))
 
@@ -174,7 +169,7 @@ class _Draws:
 
     def add(self, count: int, seed: int) -> None:
         """Play so many more."""
-        self.runs += [self.judge.once(self.fleet, seed=seed + k, lasts=CONFIRMED) for k in range(count)]
+        self.runs += [self.judge.once(self.fleet, seed=seed + k, times=CONFIRMED) for k in range(count)]
 
     def limits(self) -> list[LimitShares]:
         """What part of the requests is beyond each limit; and is not good, where a share of good ones is wished."""

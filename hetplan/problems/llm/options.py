@@ -18,8 +18,8 @@ class LlmOptions(Options):
     size: Size = Field(
         default="auto",
         description="planned: by the program with `rate_headroom`; estimated: by the program with room for what may "
-        "come at once, by a formula, and nothing simulated; simulated: mixes of types, as large as simulations (token "
-        "by token) say; auto: the cheapest fleet, from the program's bound up, that simulations show to be enough",
+        "come at once, by a formula, and nothing simulated; simulated, auto: the cheapest fleet that is in time in "
+        "simulation, token by token",
     )
     rule: Literal["least-work/1", "round-robin/1"] = Field(
         default="least-work/1", description="how requests reach instances"

@@ -38,9 +38,7 @@ def cone(part: Cone, at_capacities: AtCapacities) -> Cone:
     wish = read_wish(part.any_number(), options)
     what = program(wish, mean_tpot=options.mean_tpot, sacrifice=options.sacrifice, laws=wish.slower(1.5))
     rows = Rows.of(what, iterations=True)
-    part.run_on(
-        (kind.hardware, {**kind.run.needs, "gpu": float(kind.engine.gpus)}, kind.instances) for kind in wish.kinds
-    )
+    part.run_on((kind.hardware, kind.choice.takes, kind.instances) for kind in wish.kinds)
     of = [part.hardware.index(kind.hardware) for kind in wish.kinds]
 
     m, entries = Builder("max", name="the rate of machines"), rows.matrix.tocoo()

@@ -58,10 +58,10 @@ class LlmQuestion:
         """Bound by the program, then size: by the program with headroom, or by simulation upward from the bound."""
         from hetplan.planner.answer import Status
         from hetplan.planner.elastic import explain
-        from hetplan.problems.llm.alike import MOST_SEARCHED_WHOLE, parts_of, sized_in_parts
+        from hetplan.problems.llm.alike import sized_alike
         from hetplan.problems.llm.draft import drafted
-        from hetplan.problems.llm.size import Tried, judge_of, sized
-        from hetplan.problems.llm.why import hopeless, impossible, reached, short_of, too_dear
+        from hetplan.problems.llm.size import judge_of
+        from hetplan.problems.llm.why import impossible, reached, short_of, too_dear
 
         wish, options = self.wish, self.wish.options
         played = options.size in ("auto", "simulated")
@@ -84,23 +84,9 @@ class LlmQuestion:
         bounds[TPOT] = ask(self._bounding(TPOT), gap=1e-6, about=f"least cost of {TPOT}")
         if judge is None:
             return self._planned(ask, bounds)
-        least, parts = max(float(bounds[ANY].bound or 0.0), 1e-9), parts_of(wish)
-        one = judge.of(wish.part(parts)) if parts > 1 else judge
-        if (late := hopeless(one.wish, one, least / parts)) is not None:
-            return too_dear(wish, judge, ask, least, Tried(), late=late)
-        if parts > 1:
-            found, tried, shares = sized_in_parts(judge, ask, least, parts)
-            if found is not None:
-                return drafted(wish, found, bounds, tried=tried, shares=shares)
-            if parts > MOST_SEARCHED_WHOLE:
-                return too_dear(wish, judge, ask, least, tried)
-        found, tried = (None, Tried()) if self.tools.trial else sized(wish, judge, ask, least)
-        if found is None:  # near the edge of what is possible the search for the cheapest may miss what a trial finds
-            judge = judge.of_any()
-            found, tried = sized(wish, judge, ask, least, cheapest=False)
-        if found is None:
-            return too_dear(wish, judge, ask, least, tried)
-        return drafted(wish, found, bounds, tried=tried, shares=judge.shares(found.counts))
+        least = max(float(bounds[ANY].bound or 0.0), 1e-9)
+        found, tried = sized_alike(judge, ask, least, any_will_do=self.tools.trial)
+        return too_dear(wish, judge, ask, least, tried) if found is None else drafted(wish, found, bounds, tried=tried)
 
     def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding]:
         """The programs that bound a claim of such a plan: the least cost of any schedule."""

@@ -1,28 +1,38 @@
-"""The cheapest fleet that keeps every limit in simulation: searched upward in price from the program's bound.
+"""The cheapest fleet that keeps every limit in simulation: `planner.sizing_search` over machines of each type.
 
-First each type alone: which chunk and how many sequences let one instance carry most (`tuned`). Then fleets in the
-order of their price. A fleet that rows (1) to (4) exclude is not simulated: prices of those rows, gathered from a few
-linear programs, exclude most at once (`Cuts`). A fleet that is far from the limits on a few hundred requests is
-dropped; others are played longer, with several limits of the router and chunks. The first that fresh draws confirm
-(`planner.sizing`) is the plan. Where that takes too many simulations (limits that only fleets several times the bound
-keep), a few mixes of types are scaled up until one keeps them, and made smaller again as far as that goes: a plan, but
-not every fleet below it was looked at. With size `simulated` that alone is done.
+How a fleet runs is chosen in each look (`_best_way`): which chunk each type has, and the router's limit. Which chunks
+and how many sequences are best of a type alone is found first (`tuned`).
+
+- **Up** come the program's fleets for more and more of the rate, then for shorter limits, where queues take the rest.
+  Where money or stock leave no more room, all fleets come that can be had, those that carry most first.
+- **Down** come all cheaper fleets that rows (1) to (4) do not exclude, by price. Prices of those rows, gathered from a
+  few linear programs, exclude most at once (`Cuts`). So the plan is the cheapest, as far as looks tell. Of fleets that
+  are too many to be listed come those with fewer machines of a type, then those with others in their place.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import Interrupted
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.request import MachineType
+from hetplan.planner.sizing_search import (
+    LATE,
+    Counts,
+    Refused,
+    Search,
+    Together,
+    counts_of,
+    is_less,
+    more_room,
+    neighbours,
+)
 from hetplan.problems.llm.form import Program, Rows, program
 from hetplan.problems.llm.judge import Judge, Shown
 from hetplan.problems.llm.wish import Kind, Wish
@@ -30,59 +40,51 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.slo import Arrivals
 from hetplan.serving.tokens import Group, TokenDemand, TokenFleet, TokenLaw
 
-__all__ = [
-    "GIVE_UP",
-    "MOST_CONFIRMED",
-    "Cuts",
-    "Sized",
-    "Tried",
-    "can_be_had",
-    "dearest",
-    "fleet_of",
-    "judge_of",
-    "planned",
-    "price_of",
-    "room_at_once",
-    "sized",
-    "tried_fleet",
-    "tuned",
-]
+__all__ = ["Cuts", "Fleets", "Sized", "Tried", "fleet_of", "judge_of", "planned", "room_at_once", "sized", "tuned"]
 
 CHUNKS = (256, 512, 1024, 2048, 4096, 8192)
 SEQUENCES = (16, 32, 64, 128, 256, 512)
 THETAS = (1.0, 0.5, 0.25)
-HOPELESS, NEAR = 4.0, 2.0
-DRAWS = (0, 1, 2)
-"""The draws on which ways to run a fleet are compared: one may be lucky for one of them, and unlucky for another."""
-MOST_CONFIRMED = 3
-MOST_LARGER = 4
-"""A fleet that is scaled up is tried in so many sizes, from the first that one draw does not rule out."""
-STEP = 1.04
-"""Fleets are listed in stretches of the price, each so many times the one before."""
+PARTS = (1.0, 0.6, 0.35, 0.2)
+"""So much of each limit but that per token may be taken by a request that waits for nothing."""
+HOPELESS = 4.0
+"""A look that finds so many times over what may be late goes no further."""
+DRAWS, SEVERAL, MORE_DRAWS, NEAR = 3, 3, 12, 2.0
+"""On so many draws all ways to run a fleet are compared, and so many of them on more, if the best is as near as this:
+one may be lucky on one draw, and unlucky on another."""
 MOST_LISTED = 3_000_000
 MOST_IN_VAIN = 60
 """So many fleets after another that rows do not exclude: the rest are simulated at once."""
-WALKED, WALKED_BRIEFLY = 0.6, 0.1
-"""After this part of the simulations the walk upward in price ends: briefly where any fleet will do."""
-NO_BOUND = 1e-9
+GAP = 1e-3
+"""Of the programs that only say what to look at."""
+HELPED = 0.95
+"""More of the rate is asked for as long as that leaves less than this part of what was late."""
 GIVE_UP = 5.0
 """Times the bound: a fleet dearer than this has limits that more machines do not mend."""
+MOST_FREE = 2**32
+"""More machines that cost nothing than any fleet has."""
 
 MOST_THERE_MS, SUREST = 60_000.0, 0.9999
 """Where limits say less, a request is taken to be there for so long; percentiles beyond are taken as this one."""
 
 Integers = NDArray[np.int64]
+Way = tuple[tuple[int, ...], float]
+"""Which law each type has, and the router's limit."""
 
 
 @dataclass(frozen=True)
 class Sized:
-    """A fleet: machines of each type, the law of each with its chunk and sequences, and the router's limit."""
+    """A fleet: machines of each type, the law of each with its chunk and sequences, and the router's limit.
 
-    counts: tuple[int, ...]
+    `shares`: what part of the requests each type got.
+    """
+
+    counts: Counts
     laws: tuple[TokenLaw, ...]
     theta: float
     cost_nanos: int
     shown: Shown | None = None
+    shares: tuple[float, ...] = ()
 
 
 @dataclass
@@ -106,12 +108,14 @@ class Cuts:
 
     what: Program
     prices: list[NDArray[np.float64]] = field(default_factory=list)
-
     in_vain: int = 0
     """Fleets since the last that a program of its own excluded."""
 
     def __post_init__(self) -> None:
         self.rows = Rows.of(self.what)
+        kinds = len(self.what.wish.kinds)
+        for some in (*(np.eye(kinds) + 0.02), np.ones(kinds)):
+            self.learn(some)
 
     def learn(self, counts: Sequence[int] | NDArray[np.float64]) -> float:
         """Add the prices of one fleet; what it carries at most."""
@@ -122,6 +126,16 @@ class Cuts:
     def carried(self, counts: Integers) -> NDArray[np.float64]:
         """Of each row of counts, what it carries at most as far as these prices say."""
         return np.asarray(np.min(np.stack([counts @ price for price in self.prices]), axis=0))
+
+    def exclude(self, counts: Counts) -> bool:
+        """Whether rows exclude one fleet; by a program of its own, unless many of these were in vain."""
+        rate_qps = self.what.wish.rate_qps
+        if float(self.carried(np.array([counts]))[0]) < rate_qps:
+            return True
+        if self.in_vain >= MOST_IN_VAIN:
+            return False
+        self.in_vain = 0 if self.learn(counts) < rate_qps * (1.0 - 1e-9) else self.in_vain + 1
+        return self.in_vain == 0
 
 
 def judge_of(wish: Wish, tools: Tools, seed: int, may_go_on: Callable[[], bool] = lambda: True) -> Judge:
@@ -140,11 +154,12 @@ def fleet_of(wish: Wish, counts: Sequence[int], laws: Sequence[TokenLaw], theta:
     return TokenFleet(tuple(groups), wish.demand.output_tokens, wish.limit_ms("ttft"), wish.options.rule, link)
 
 
-def tuned(wish: Wish, judge: Judge, number: int) -> list[TokenLaw]:
+def tuned(judge: Judge, number: int) -> list[TokenLaw]:
     """The law of a type with the chunk and the sequences by which one instance carries most, the best first.
 
     It is tried with the requests that it can serve in time alone. Engines of one role are taken as they are.
     """
+    wish = judge.wish
     law = wish.laws[number]
     if law.role != "mixed":
         return [law]
@@ -178,80 +193,162 @@ def tuned(wish: Wish, judge: Judge, number: int) -> list[TokenLaw]:
     return [found[place][1] for place in order]
 
 
-def sized(
-    wish: Wish, judge: Judge, ask: Ask, bound: float, *, cheapest: bool = True
-) -> tuple[Sized | None, Tried]:  # fmt: skip
+def sized(judge: Judge, ask: Ask, bound: float, *, any_will_do: bool = False) -> tuple[Sized | None, Tried]:
     """The cheapest fleet that keeps every limit, above a bound on the price, or any; and what was done to find it."""
-    tried = Tried()
     ask.note(Event("simulate", "each type alone: chunk and sequences"))
-    best = [tuned(wish, judge, number) for number in range(len(wish.kinds))]
-    cuts = Cuts(program(wish, mean_tpot=False, sacrifice=True, laws=wish.laws))
-    for number in range(len(wish.kinds)):
-        cuts.learn(np.eye(len(wish.kinds))[number] + 0.02)
-    cuts.learn(np.ones(len(wish.kinds)))
-    low, budget = bound * (1.0 - 1e-9) if bound > NO_BOUND else 0.0, wish.request.budget
-    prices = [wish.supply(kind).cost(1) / NANO for kind in wish.kinds]
-    # Where next to nothing is asked for, the bound is, too: one machine of each type is looked at all the same.
-    end = max(GIVE_UP * bound, sum(prices) + 0.5 / NANO) if budget is None else budget / NANO + 0.5 / NANO
-    if wish.options.size == "simulated":
-        tried.complete = False
-        return _scaled(wish, judge, ask, (max(low, NO_BOUND), end), best, tried, cheapest=cheapest), tried
-    while low < end:
-        high = min(max(low * STEP, min((price for price in prices if price), default=end)), end)
-        counts, cost, whole = _listed(wish, low, high)
-        tried.complete &= whole
-        if not whole:
-            return _scaled(wish, judge, ask, (low, end), best, tried, cheapest=cheapest), tried
-        tried.listed += len(counts)
-        for row, price in _in_turn(wish, cuts, counts, cost, tried):
-            if ask.remaining <= 0:
-                tried.complete = False
-                return None, tried
-            if judge.played > wish.options.simulations * (WALKED if cheapest else WALKED_BRIEFLY):
-                tried.complete = False
-                return _scaled(wish, judge, ask, (low, end), best, tried, cheapest=cheapest), tried
-            made = tried_fleet(wish, judge, row, price, best, tried)
-            if made is not None:
-                return made, tried
-        low = high
-    return None, tried
+    best = [tuned(judge, number) for number in range(len(judge.wish.kinds))]
+    fleets = Fleets(judge, ask, best, math.floor(bound * (1.0 - 1e-9) * NANO))
+    found = Search(fleets).cheapest(any_will_do=any_will_do)
+    return found, fleets.tried(found)
 
 
-def _in_turn(
-    wish: Wish, cuts: Cuts, counts: Integers, cost: NDArray[np.int64], tried: Tried
-) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Fleets of a stretch by price, then by what they carry; those that rows exclude are left out, and learnt from."""
-    free = counts[:, [not wish.supply(kind).cost(1) for kind in wish.kinds]].sum(axis=1)
-    order = np.lexsort((-cuts.carried(counts), free, cost)) if len(counts) else np.zeros(0, dtype=np.int64)
-    for place in order:
-        row = counts[place]
-        if float(cuts.carried(row[None, :])[0]) < wish.rate_qps:
-            tried.excluded += 1
-            continue
-        if cuts.in_vain < MOST_IN_VAIN:
-            if cuts.learn([int(n) for n in row]) < wish.rate_qps * (1.0 - 1e-9):
-                tried.excluded += 1
-                cuts.in_vain = 0
-                continue
-            cuts.in_vain += 1
-        yield tuple(int(n) for n in row), int(cost[place])
+@dataclass
+class Fleets(Together):
+    """Fleets as the sizing search asks for them: machines of each type, the laws to try of each, the best first.
 
+    With `starts` there is a fleet already, and what it has too much is found: so many times as many machines are bought
+    as are simulated.
+    """
 
-def tried_fleet(
-    wish: Wish, judge: Judge, counts: tuple[int, ...], price: int, best: Sequence[Sequence[TokenLaw]], tried: Tried
-) -> Sized | None:
-    """A fleet with several chunks and limits of the router: the first way that surely keeps every limit."""
-    tried.simulated += 1
-    for excess, way in _ways(wish, judge, counts, price, best)[:MOST_CONFIRMED]:
-        if tried.nearest is None or excess < tried.nearest[0]:
-            tried.nearest = (excess, way)
-        # Of limits of minutes a run may see nothing, while more comes than can ever be served.
-        if excess <= NEAR and _carries(wish, counts, way.laws):
-            shown = judge.surely(fleet_of(wish, counts, way.laws, way.theta))
+    judge: Judge
+    ask: Ask
+    best: Sequence[Sequence[TokenLaw]]
+    bound_nanos: int = 0
+    thetas: Sequence[float] = THETAS
+    starts: Sequence[Counts] = ()
+    times: float = 1.0
+    ways: dict[Counts, tuple[float, Sized] | None] = field(default_factory=dict)
+    """Of each fleet that was looked at how late it is, and how to run it; None where it is hopeless."""
+    late: set[Counts] = field(default_factory=set)
+    listed: tuple[Integers, Integers] | None = None
+    """All fleets from the bound up, and their prices; None where they are too many."""
+    listed_to: int = -1
+    refused: int = 0
+    """Fleets that looked in time, and were not confirmed."""
+
+    def __post_init__(self) -> None:
+        self.wish = self.judge.wish
+        self.each = [self.wish.supply(kind).cost(1) for kind in self.wish.kinds]
+        self.cuts = Cuts(program(self.wish, mean_tpot=False, sacrifice=True, laws=self.wish.laws))
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether there is time, and another simulation may be made."""
+        return self.judge.played < self.wish.options.simulations and self.ask.remaining > 0
+
+    def bought(self, counts: Counts) -> Counts:
+        """The machines that are bought for those that are simulated."""
+        return counts_of(math.ceil(count * self.times - 1e-9) for count in counts)
+
+    def price(self, counts: Counts) -> int:
+        """What they cost; where that is the same, the fewer machines for nothing the better."""
+        free = sum(n for n, each in zip(counts, self.each, strict=True) if not each)
+        return price_of(self.wish, self.bought(counts)) * MOST_FREE + free
+
+    # Up
+
+    def candidates(self) -> Generator[Counts, float, None]:
+        """The program's fleets for more of the rate, and for shorter limits; else all that can be had."""
+        is_scarce, budget = False, self.wish.request.budget
+        most = max(round(GIVE_UP * self.bound_nanos), sum(self.each)) if budget is None else budget
+        for part in () if self.starts else PARTS:
+            room, in_turn, before, late, last = 1.0, 0, math.inf, math.inf, (0,) * len(self.each)
+            while price_of(self.wish, last) <= most and (late < HELPED * before or math.isinf(late)):
+                counts = self._planned(room, part)
+                if counts is None:
+                    is_scarce = is_scarce or part == 1.0
+                    break
+                if counts != last:
+                    last, before, late = counts, late, (yield counts)
+                room, in_turn = room * more_room(late, in_turn), in_turn + 1
+        if is_scarce:
+            self._list(most)
+        if is_scarce and self.listed is not None:
+            rows, _ = self.listed
+            yield from self._left(rows[np.argsort(-self.cuts.carried(rows), kind="stable")])
+        yield from filter(lambda counts: can_be_had(self.wish, self.bought(counts)), self.starts)
+
+    def _planned(self, room: float, part: float) -> Counts | None:
+        """The program's fleet for so much more of the rate, where service may take this part of each limit."""
+        limits = tuple(one if one.of == "tpot" else replace(one, max_ms=part * one.max_ms) for one in self.wish.limits)
+        wish = replace(self.wish.with_rate(room * self.wish.rate_qps), limits=limits)
+        what = program(wish, mean_tpot=True, sacrifice=True, laws=wish.laws).build()
+        answer = self.ask.untested()(what, gap=GAP, about=f"least cost of {room:.3g} of the rate, {part:g} of limits")
+        return None if answer.point is None else counts_of(np.rint(answer.point[: len(wish.kinds)]))
+
+    # Down
+
+    def neighbours(self, counts: Counts, station: Hashable) -> Iterator[Counts]:
+        """All cheaper fleets by price; of too many, those with fewer machines of a type, and with others instead."""
+        del station
+        price = self.price(counts)
+        if not self.starts and self.listed_to < price // MOST_FREE:
+            self._list(price // MOST_FREE)
+        if self.listed is None:
+            near = (one for one in self._around(counts) if can_be_had(self.wish, self.bought(one)))
+            yield from (one for one in self._left(near) if self.price(one) < price)
+        else:
+            rows, costs = self.listed
+            free = rows[:, [not each for each in self.each]].sum(axis=1)
+            order = np.lexsort((-self.cuts.carried(rows), free, costs))
+            yield from (one for one in self._left(rows[order]) if self.price(one) < price)
+
+    def _left(self, fleets: Iterable[Counts | Integers]) -> Iterator[Counts]:
+        """Those that are not known to be late: by a late one with no fewer machines, or by rows."""
+        for one in map(counts_of, fleets):
+            is_known = one in self.ways or any(is_less(one, late) for late in self.late)
+            if not is_known and not self.cuts.exclude(one):
+                yield one
+
+    def _around(self, counts: Counts) -> Iterator[Counts]:
+        """Half the machines of a type less, a quarter, ...; of a fleet that is searched whole, up to two others too."""
+        for kind in sorted(range(len(counts)), key=lambda kind: -self.each[kind]):
+            for fewer in dict.fromkeys(math.ceil(counts[kind] / 2**k) for k in range(1, counts[kind].bit_length() + 1)):
+                yield (*counts[:kind], counts[kind] - fewer, *counts[kind + 1 :])
+        if not self.starts:
+            yield from neighbours(counts, self.each)
+
+    def _list(self, top: int) -> None:
+        """List every fleet from the bound up to a price."""
+        self.listed_to, self.listed = top, _listed(self.wish, self.bound_nanos, top)
+
+    # Each
+
+    def room(self, station: Hashable, counts: Counts) -> float:
+        """No formula says what is in time."""
+        del station, counts
+        return math.inf
+
+    def look(self, counts: Counts, stations: Collection[Hashable]) -> Mapping[Hashable, float]:
+        """How late the best way to run it is on a few draws, over what may be."""
+        self.ways[counts] = found = _best_way(self.judge, counts, self.best, self.thetas)
+        late = found[0] if found else math.inf
+        if late > LATE:
+            self.late.add(counts)
+        self.ask.note(Event("simulated", f"{counts}: {late:.2g} of what may be late"))
+        return dict.fromkeys(stations, late)
+
+    def confirm(self, counts: Counts) -> Sized | Refused:
+        """The fleet, if fresh draws show that it keeps every limit."""
+        found = self.ways[counts]
+        if found is not None and self.ask.remaining > 0:
+            _, way = found
+            shown = self.judge.surely(fleet_of(self.wish, counts, way.laws, way.theta))
             if shown.kept:
-                return replace(way, shown=shown)
-            tried.unconfirmed += 1
-    return None
+                bought, shares = self.bought(counts), tuple(self.judge.shares(counts))
+                return replace(way, counts=bought, cost_nanos=price_of(self.wish, bought), shown=shown, shares=shares)
+        self.refused += 1
+        return Refused(self.stations(counts))
+
+    def tried(self, found: Sized | None) -> Tried:
+        """What was done."""
+        top, listed, excluded = found.cost_nanos if found is not None else self.listed_to, 0, 0
+        if self.listed is not None:
+            rows = self.listed[0][self.listed[1] <= top]
+            listed, excluded = len(rows), int((self.cuts.carried(rows) < self.wish.rate_qps).sum())
+        nearest = min(filter(None, self.ways.values()), key=lambda one: one[0], default=None)
+        is_whole = self.listed is not None and self.may_go_on
+        return Tried(listed, excluded, len(self.ways), self.refused, is_whole, nearest=nearest)
 
 
 def _carries(wish: Wish, counts: Sequence[int], laws: Sequence[TokenLaw]) -> bool:
@@ -260,29 +357,31 @@ def _carries(wish: Wish, counts: Sequence[int], laws: Sequence[TokenLaw]) -> boo
     return rows.carried(counts).rate_qps >= wish.rate_qps * (1.0 - 1e-9)
 
 
-def _ways(
-    wish: Wish, judge: Judge, counts: tuple[int, ...], price: int, best: Sequence[Sequence[TokenLaw]]
-) -> list[tuple[float, Sized]]:
-    """Ways to run a fleet, the best first, each with how far it is from the limits on the mean of all `DRAWS`.
+def _best_way(
+    judge: Judge, counts: Counts, best: Sequence[Sequence[TokenLaw]], several: Sequence[float]
+) -> tuple[float, Sized] | None:
+    """The best way to run a fleet, and how late it is on the mean of draws; None where all are hopeless.
 
     First the router's limits with each type's own best chunk, on few requests. Unless all are hopeless, on many: one
     type's chunk after the other, and the router's limit, are changed, and what is better is kept, until nothing is.
+    The best of these are compared on more draws, as the best of many on a few was lucky there.
 
     One draw favours one way by luck, so all are compared on the same several. No draw takes away from what the others
     add up to: a way is given up as soon as its first draws exceed the sum of the best so far.
     """
-    thetas = THETAS if math.isfinite(wish.limit_ms("ttft")) and sum(1 for n in counts if n) > 1 else THETAS[:1]
-    found = dict[tuple[tuple[int, ...], float], list[float]]()
+    wish = judge.wish
+    thetas = several if math.isfinite(wish.limit_ms("ttft")) and sum(1 for n in counts if n) > 1 else several[:1]
+    found = dict[Way, list[float]]()
 
     def laws_of(places: tuple[int, ...]) -> tuple[TokenLaw, ...]:
         return tuple(mine[place] for mine, place in zip(best, places, strict=True))
 
-    def tries(way: tuple[tuple[int, ...], float], least: float) -> float:
-        """How far a way is from the limits, over all draws; infinite where that is not below `least`."""
+    def tries(way: Way, least: float, draws: int = DRAWS) -> float:
+        """How late a way is, over all draws; infinite where that is not below `least`."""
         shown = found.setdefault(way, [])
         fleet = fleet_of(wish, counts, laws_of(way[0]), way[1])
-        while len(shown) < len(DRAWS) and sum(shown) < least:
-            shown.append(judge.excess(judge.once(fleet, seed=DRAWS[len(shown)])))
+        while len(shown) < draws and sum(shown) < least:
+            shown.append(judge.excess(judge.once(fleet, seed=len(shown))))
         return sum(shown) if sum(shown) < least else math.inf
 
     now = tuple(0 for _ in counts)
@@ -290,17 +389,17 @@ def _ways(
     if rough[0] <= 3.0 * HOPELESS:
         rough += [judge.excess(judge.briefly(fleet_of(wish, counts, laws_of(now), one))) for one in thetas[:-1]]
     if min(rough) > HOPELESS:
-        return []
+        return None
     # From one chunk for all, too: what is best alone need not be best together.
     starts = [now]
     for size in CHUNKS:
         alike = [next((k for k, law in enumerate(mine) if law.most_tokens == size), 0) for mine in best]
         starts.append(tuple(place if count else 0 for place, count in zip(alike, counts, strict=True)))
-    way, least = (now, thetas[0]), len(DRAWS) * HOPELESS
+    way, least = (now, thetas[0]), DRAWS * HOPELESS
     for other in ((start, one) for start in dict.fromkeys(starts) for one in thetas):
         if (excess := tries(other, least)) < least:
             way, least = other, excess
-    better = least < len(DRAWS) * HOPELESS
+    better = least <= DRAWS * NEAR
     while better:
         better = False
         for number, count in enumerate(counts):
@@ -312,96 +411,16 @@ def _ways(
             if (excess := tries((way[0], one), least)) < least:
                 way, least, better = (way[0], one), excess, True
     # Ways that act alike show the same on every draw: of each, one is enough.
-    whole = {tuple(shown): way for way, shown in reversed(found.items()) if len(shown) == len(DRAWS)}
-    return [
-        (sum(shown) / len(DRAWS), Sized(counts, laws_of(places), theta, price))
-        for shown, (places, theta) in sorted(whole.items(), key=lambda one: sum(one[0]))
-    ]
-
-
-def _scaled(
-    wish: Wish, judge: Judge, ask: Ask, between: tuple[float, float], best: Sequence[Sequence[TokenLaw]],
-    tried: Tried, *, cheapest: bool,
-) -> Sized | None:  # fmt: skip
-    """Each type alone, pairs at equal cost and the nearest fleet so far, as large as they have to be: the cheapest.
-
-    How large is found by halving, on one draw; the cheapest are confirmed, each a little larger where it has to be.
-    Then machines are taken out, or replaced by cheaper ones, one by one, as long as everything is kept.
-    """
-    ask.note(Event("simulate", "mixes of types, scaled up"))
-    best_laws = [mine[0] for mine in best]
-    units = np.eye(len(wish.kinds), dtype=np.int64)
-    each = np.array([max(price_of(wish, unit) / NANO, 1e-9) for unit in units.tolist()])
-    alone = [k for k, kind in enumerate(wish.kinds) if wish.supply(kind).available]
-    mixes = [units[one] / each[one] + units[two] / each[two] for one in alone for two in alone if one <= two]
-    if tried.nearest is not None:
-        mixes.append(np.array(tried.nearest[1].counts, dtype=np.float64))
-    hoped = list[tuple[int, tuple[int, ...], list[tuple[int, ...]]]]()
-    for mix in mixes:
-        ladder = _ladder(wish, mix / float(mix @ each), *between)
-        if (first := _first_kept(wish, judge, ladder, best_laws)) is not None:
-            hoped.append((price_of(wish, ladder[first]), ladder[first], ladder[first : first + MOST_LARGER]))
-    for _, _, larger in sorted(hoped)[:MOST_CONFIRMED]:
-        for counts in larger:
-            if ask.remaining > 0 and (made := tried_fleet(wish, judge, counts, price_of(wish, counts), best, tried)):
-                return _smaller(wish, judge, ask, made, best, tried) if cheapest else made
-    return None
-
-
-def _ladder(wish: Wish, mix: NDArray[np.float64], low: float, high: float) -> list[tuple[int, ...]]:
-    """A mix that costs 1 in larger and larger amounts from one price to another, as far as machines can be had."""
-    found = dict[tuple[int, ...], None]()
-    while low <= high:
-        counts = tuple(int(n) for n in np.ceil(mix * low - 1e-6))
-        spent = _spent(wish, counts)
-        if any(count > min(one.available, wish.largest) for one, count in spent):
-            break
-        if all(count >= one.least for one, count in spent):
-            found[counts] = None
-        low *= STEP
-    return list(found)
-
-
-def _first_kept(wish: Wish, judge: Judge, ladder: list[tuple[int, ...]], laws: Sequence[TokenLaw]) -> int | None:
-    """The first of fleets, each larger than the one before, that keeps all limits on one draw; None where none does."""
-
-    def keeps(place: int) -> bool:
-        fleets = (fleet_of(wish, ladder[place], laws, theta) for theta in THETAS)
-        return any(judge.excess(judge.once(one, seed=0)) <= 1.0 for one in fleets)
-
-    if not ladder or not keeps(len(ladder) - 1):
-        return None
-    low, high = -1, len(ladder) - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if keeps(middle) else (middle, high)
-    return high
-
-
-def _smaller(
-    wish: Wish, judge: Judge, ask: Ask, made: Sized, best: Sequence[Sequence[TokenLaw]], tried: Tried
-) -> Sized:  # fmt: skip
-    """The fleet with fewer or cheaper machines, by the step that saves most, as long as everything is kept."""
-    kinds = range(len(wish.kinds))
-    while True:
-        steps = list[tuple[int, tuple[int, ...]]]()
-        for out in (kind for kind in kinds if made.counts[kind]):
-            for new in (None, *(kind for kind in kinds if kind != out)):
-                counts = tuple(n - (k == out) + (k == new) for k, n in enumerate(made.counts))
-                price = price_of(wish, counts)
-                if any(counts) and can_be_had(wish, counts) and price < made.cost_nanos:
-                    steps.append((price, counts))
-        for price, counts in sorted(steps):
-            if ask.remaining <= 0 or judge.played > wish.options.simulations:
-                return made
-            one = None
-            with suppress(Interrupted):
-                one = tried_fleet(wish, judge, counts, price, best, tried)
-            if one is not None:
-                made = one
-                break
-        else:
-            return made
+    whole = {tuple(shown): way for way, shown in reversed(found.items()) if len(shown) == DRAWS}
+    few, draws = [way for _, way in sorted(whole.items(), key=lambda one: sum(one[0]))[:SEVERAL]], DRAWS
+    if few and sum(found[few[0]]) <= NEAR * DRAWS:
+        # Of limits of minutes a run may see nothing, while more comes than can ever be served.
+        few, draws = [way for way in few if _carries(wish, counts, laws_of(way[0]))], MORE_DRAWS
+    least = math.inf
+    for other in few:
+        if (excess := tries(other, least, draws)) < least:
+            way, least = other, excess
+    return (least / draws, Sized(counts, laws_of(way[0]), way[1], price_of(wish, counts))) if few else None
 
 
 def _spent(wish: Wish, counts: Sequence[int]) -> list[tuple[MachineType, int]]:
@@ -412,9 +431,11 @@ def _spent(wish: Wish, counts: Sequence[int]) -> list[tuple[MachineType, int]]:
     ]
 
 
-def can_be_had(wish: Wish, counts: Sequence[int]) -> bool:
-    """Whether there are so many machines of each hardware, and as many as there have to be."""
-    return all(one.least <= n <= min(one.available, wish.largest) for one, n in _spent(wish, counts))
+def can_be_had(wish: Wish, counts: Counts) -> bool:
+    """Whether there are so many machines of each hardware, as many as there have to be, and the money for them."""
+    budget = wish.request.budget
+    is_there = all(one.least <= n <= min(one.available, wish.largest) for one, n in _spent(wish, counts))
+    return is_there and any(counts) and (budget is None or price_of(wish, counts) <= budget)
 
 
 def price_of(wish: Wish, counts: Sequence[int]) -> int:
@@ -468,40 +489,23 @@ def _chunk(wish: Wish, law: TokenLaw, longer: int) -> int:
     return sizes[min(sizes.index(enough) + longer, len(sizes) - 1)]
 
 
-def dearest(wish: Wish, bound: float) -> list[Sized]:
-    """Of each type alone, as many machines as a search ends at, with each chunk."""
-    top = wish.request.budget if wish.request.budget is not None else round(GIVE_UP * bound * NANO)
-    found = []
-    for kind, one in zip(wish.kinds, np.eye(len(wish.kinds), dtype=np.int64), strict=True):
-        counts = one * _most_of(wish, kind, top)
-        for size in CHUNKS if counts.any() and kind.engine.role == "mixed" else ():
-            laws = [law.limited(min(size, law.most_tokens), law.most_seqs) for law in wish.laws]
-            found.append(Sized(tuple(int(n) for n in counts), tuple(laws), THETAS[0], top))
-    return found
-
-
-def _listed(wish: Wish, low: float, high: float) -> tuple[Integers, NDArray[np.int64], bool]:
-    """Every fleet with low <= price < high: machines of each type, its price; and whether none was left out.
-
-    Where there are too many, none is listed.
-    """
-    kinds, top = wish.kinds, math.ceil(high * NANO) - 1
+def _listed(wish: Wish, low: int, top: int) -> tuple[Integers, Integers] | None:
+    """Every fleet with a price from one to another: machines of each type, its price; None where there are too many."""
     hardwares = [one.id for one in wish.request.machines]
     rows, spent = np.zeros((1, 0), dtype=np.int64), np.zeros((1, len(hardwares)), dtype=np.int64)
-    for kind in kinds:
+    for kind in wish.kinds:
         place, supply = hardwares.index(kind.hardware), wish.supply(kind)
         made = np.arange(_most_of(wish, kind, top) + 1)
         if len(rows) * len(made) > MOST_LISTED:
-            return np.zeros((0, len(kinds)), dtype=np.int64), np.zeros(0, dtype=np.int64), False
+            return None
         rows = np.concatenate([np.repeat(rows, len(made), axis=0), np.tile(made, len(rows))[:, None]], axis=1)
         spent = np.repeat(spent, len(made), axis=0)
         spent[:, place] += rows[:, -1]
         kept = (_cost(wish, spent) <= top) & (spent[:, place] <= supply.available)
         rows, spent = rows[kept], spent[kept]
     cost = _cost(wish, spent)
-    least = np.array([one.least for one in wish.request.machines])
-    kept = (cost >= low * NANO) & (spent >= least).all(axis=1)
-    return rows[kept], cost[kept], True
+    kept = (cost >= low) & rows.any(axis=1) & (spent >= [one.least for one in wish.request.machines]).all(axis=1)
+    return rows[kept], cost[kept]
 
 
 def _most_of(wish: Wish, kind: Kind, top: int) -> int:

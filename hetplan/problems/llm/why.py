@@ -12,21 +12,18 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.planner.repairs import ABOUT
 from hetplan.planner.request import PLENTY
-from hetplan.problems.llm.alike import parts_of, sized_in_parts
+from hetplan.problems.llm.alike import sized_alike
 from hetplan.problems.llm.form import classes_of, program
 from hetplan.problems.llm.judge import Judge
-from hetplan.problems.llm.size import GIVE_UP, Sized, Tried, dearest, fleet_of, sized
+from hetplan.problems.llm.size import Sized, Tried
 from hetplan.problems.llm.wish import Wish
 from hetplan.problems.repairs import change
 from hetplan.profiles.fields import NANO
-from hetplan.serving.tokens import TokenFleet
 
-__all__ = ["hopeless", "impossible", "reached", "short_of", "too_dear"]
+__all__ = ["impossible", "reached", "short_of", "too_dear"]
 
 MORE = 1.5
 """The first guess at what helps, in times of what is stated: trials go on from it, and back (`planner.repairs`)."""
-LIKELY = 1.3
-"""Times as many late requests as may be: where all of the largest fleets have more, no fleet is looked for."""
 
 
 def impossible(wish: Wish) -> Infeasible | None:
@@ -79,16 +76,9 @@ def _without_sacrifice(wish: Wish) -> tuple[list[str], list[Repair]]:
     return [why], [Repair("options.sacrifice", "set", None, "true", "", text)]
 
 
-def too_dear(
-    wish: Wish, judge: Judge, ask: Ask, bound: float, tried: Tried, *, late: float | None = None
-) -> Infeasible:
-    """No fleet within budget, stock and limits keeps what is wished: each field is changed until one does.
-
-    `late` is how far the best of the largest fleets is off, where they were all that was looked at.
-    """
-    why = [_said(wish, tried, late)]
-    repairs = _repairs(wish, judge, ask, bound)
-    return Infeasible(why=tuple(why), repairs=tuple(repairs), proved=False)
+def too_dear(wish: Wish, judge: Judge, ask: Ask, bound: float, tried: Tried) -> Infeasible:
+    """No fleet within budget, stock and limits keeps what is wished: each field is changed until one does."""
+    return Infeasible(why=(_said(wish, tried),), repairs=tuple(_repairs(wish, judge, ask, bound)), proved=False)
 
 
 def short_of(wish: Wish, judge: Judge, ask: Ask, said: Infeasible) -> Infeasible:
@@ -97,15 +87,10 @@ def short_of(wish: Wish, judge: Judge, ask: Ask, said: Infeasible) -> Infeasible
     return replace(said, repairs=tuple(_repairs(wish, judge, ask, bound)))
 
 
-def _said(wish: Wish, tried: Tried, late: float | None = None) -> str:
+def _said(wish: Wish, tried: Tried) -> str:
     limits = ", ".join(f"{one.of} p{one.percentile:g} <= {one.max_ms:g} ms" for one in wish.limits)
     budget = f" up to {wish.request.budget / NANO:g} per hour" if wish.request.budget is not None else ""
     near, begun = "", f"no fleet{budget} was found that keeps {limits} at {wish.rate_qps:g} requests/s"
-    if late is not None:
-        return (
-            f"{begun}: of the largest fleets of each type, {GIVE_UP:g} times as dear as the cheapest possible fleet, "
-            f"the best has {late:.3g} times as many late requests as allowed"
-        )
     if tried.parts > 1:
         begun += f", for one of {tried.parts} parts of the requests and of what there is"
     if tried.nearest is not None:
@@ -125,37 +110,7 @@ def _found(wish: Wish, judge: Judge, ask: Ask, bound: float) -> Sized | None:
     """The cheapest fleet for another wish."""
     if ask.remaining <= 0 or impossible(wish) is not None:
         return None
-    if (parts := parts_of(wish)) > 1:
-        return sized_in_parts(judge.of(wish), ask, bound, parts)[0]
-    return sized(wish, judge.of(wish), ask, bound)[0]
-
-
-def hopeless(wish: Wish, judge: Judge, bound: float) -> float | None:
-    """How many times as many late requests as allowed the best of the largest fleets has, where that is far too many.
-
-    None where they come near, and where a budget or a stock keeps them small.
-    """
-    if not _as_many_as_wanted(wish):
-        return None
-    if min((_late(judge, one) for one in dearest(wish, bound)), default=0.0) <= LIKELY:
-        return None
-    late = min(judge.excess(judge.once(_of(judge, one), seed=0)) for one in dearest(wish, bound))
-    return late if late > LIKELY else None
-
-
-def _as_many_as_wanted(wish: Wish) -> bool:
-    """Whether neither budget nor stock keeps fleets small, and each type could serve alone."""
-    plenty = all(kind.available >= PLENTY for kind in wish.request.machines)
-    return plenty and wish.request.budget is None and all(kind.engine.role == "mixed" for kind in wish.kinds)
-
-
-def _of(judge: Judge, one: Sized) -> TokenFleet:
-    return fleet_of(judge.wish, one.counts, one.laws, one.theta)
-
-
-def _late(judge: Judge, one: Sized) -> float:
-    """How far a fleet is from the limits on some hundred requests."""
-    return judge.excess(judge.briefly(_of(judge, one)))
+    return sized_alike(judge.of(wish), ask, bound)[0]
 
 
 def _repairs(wish: Wish, judge: Judge, ask: Ask, bound: float) -> Iterator[Repair]:

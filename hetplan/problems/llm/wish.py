@@ -9,13 +9,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.planner.choices import HAIR, Choice
 from hetplan.planner.request import Application, MachineType, Request, read_request
 from hetplan.problems.faults import Faults, refused
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.operating_points import Limit
-from hetplan.profiles.profile import Profile, Run
+from hetplan.profiles.profile import Profile
 from hetplan.serving.tokens import (
     CACHED,
     INPUT,
@@ -48,25 +49,31 @@ Floats = NDArray[np.float64]
 
 
 _SEVERAL, _USUAL_LARGEST, _MOST_LARGEST = 4.0, 1000, 10**6
-_HAIR = 1e-9
-"""What just fits, fits."""
 
 
 @dataclass(frozen=True, eq=False)
 class Kind:
     """A type of instance: a variant on a hardware, by the law of its engine; so many instances on a machine."""
 
-    variant: str
-    hardware: str
-    run: Run
+    choice: Choice
     engine: Engine
     law: TokenLaw
     instances: int
 
     @property
+    def variant(self) -> str:
+        """What it runs."""
+        return self.choice.variant
+
+    @property
+    def hardware(self) -> str:
+        """Where it runs."""
+        return self.choice.hardware
+
+    @property
     def name(self) -> str:
         """As messages call it."""
-        at = "".join(f",{axis}={value:g}" for axis, value in self.run.at.items())
+        at = "".join(f",{axis}={value:g}" for axis, value in self.choice.at.items())
         return f"{self.variant}@{self.hardware}{at}"
 
 
@@ -155,11 +162,11 @@ def read_wish(inputs: Inputs, options: LlmOptions) -> Wish:
 
     faults = Faults.of(inputs)
     request = read_request(inputs)
-    faults.obstacles(obstacles(request, inputs.profile))
+    faults.obstacles(obstacles(request))
     faults.refuse(REFUSED)
     (app,) = request.apps.values()
     assert app.rate_qps is not None
-    kinds = _kinds(inputs, app, faults)
+    kinds = _kinds(request, app, faults)
     _check_lengths(app, faults)
     faults.settle()
     request = request.renting(inputs.profile, dict.fromkeys(kind.hardware for kind in kinds))
@@ -183,54 +190,47 @@ def read_wish(inputs: Inputs, options: LlmOptions) -> Wish:
     return wish
 
 
-def _kinds(inputs: Inputs, app: Application, faults: Faults) -> tuple[Kind, ...]:
-    profile, found = inputs.profile, list[Kind]()
-    floor, too_low = app.floor, list[str]()
-    for variant in app.variants:
-        known = profile.variants[variant]
-        if floor is not None and (known.quality is None or known.quality.value < floor):
-            too_low.append(variant)
-            continue
-        for number, run in known.in_order:
-            at = f"$.variants.{variant}.runs[{number}]"
-            if run.engine is None:
-                continue
-            if run.price_per_hour is not None:
-                why = "a run that makes tokens has no price of its own"
-                faults.in_profile(f"{at}.price_per_hour", why, "Write the price into an offer of its hardware.")
-            engine, hardware = profile.engines[run.engine], profile.hardware[run.hardware]
-            gpus = hardware.provides.get("gpu")
-            instances = instances_on(gpus, engine)
-            if instances < 1:
-                says = (
-                    f"one {run.hardware} has {gpus:g}"
-                    if gpus is not None
-                    else f"{run.hardware} does not say how many it has"
-                )
-                remedy = f'Write "provides": {{"gpu": {engine.gpus}}} where that is so, or a smaller degree.'
-                why = f"an instance takes {engine.gpus} GPUs, and {says}"
-                faults.in_profile(f"$.engines.{run.engine}.tensor", why, remedy, value=engine.tensor)
-                continue
-            for name, amount in run.needs.items() if hardware.provides else ():
-                if name != "gpu" and amount > 0:
-                    has = hardware.provides.get(name, 0.0)
-                    instances = min(instances, int(has / amount + _HAIR))
-                    if has / amount + _HAIR < 1:
-                        why = f"an instance needs {amount:g} {name}, and one {run.hardware} has {has:g}"
-                        faults.in_profile(f"{at}.needs.{name}", why, "Mend one of them, or leave the run out.")
-            if instances < 1:
-                continue
-            found.append(Kind(variant, run.hardware, run, engine, law_of_engine(engine), instances))
+def _kinds(request: Request, app: Application, faults: Faults) -> tuple[Kind, ...]:
+    found, too_low = list[Kind](), dict[str, None]()
+    for one in request.choices(app.id):
+        if app.floor is not None and (one.quality is None or one.quality < app.floor):
+            too_low[one.variant] = None
+        elif one.engine is not None and (instances := _instances(one, one.engine, faults)):
+            found.append(Kind(one, one.engine, law_of_engine(one.engine), instances))
     if not found and not faults.found:
-        why = f"no variant of quality {floor:g} or more makes tokens" if too_low else "nothing here makes tokens"
+        why = f"no variant of quality {app.floor:g} or more makes tokens" if too_low else "nothing here makes tokens"
         remedy = f"Lower it; there are {', '.join(too_low) or 'none'}."
-        faults.in_slo(f"$.apps.{app.id}.quality.min", why, remedy, value=floor or "")
+        faults.in_slo(f"$.apps.{app.id}.quality.min", why, remedy, value=app.floor or "")
     roles = {kind.engine.role for kind in found}
     if found and roles in ({"prefill"}, {"decode"}):
         other = "decode" if "prefill" in roles else "prefill"
         why = f"engines that {next(iter(roles))} alone serve no request"
         faults.in_profile("$.engines", why, f'Add engines of role "{other}" or "mixed".')
     return tuple(found)
+
+
+def _instances(one: Choice, engine: Engine, faults: Faults) -> int:
+    """How many run on one machine; a fault where none does."""
+    if one.own_price is not None:
+        why = "a run that makes tokens has no price of its own"
+        faults.in_profile(f"$.{one.path}.price_per_hour", why, "Write the price into an offer of its hardware.")
+    provides = one.machine.provides
+    gpus, instances = provides.get("gpu"), instances_on(provides.get("gpu"), engine)
+    if instances < 1:
+        says = (
+            f"one {one.hardware} has {gpus:g}" if gpus is not None else f"{one.hardware} does not say how many it has"
+        )
+        remedy = f'Write "provides": {{"gpu": {engine.gpus}}} where that is so, or a smaller degree.'
+        why = f"an instance takes {engine.gpus} GPUs, and {says}"
+        faults.in_profile(f"$.engines.{one.run.engine}.tensor", why, remedy, value=engine.tensor)
+        return 0
+    for name, amount in one.takes.items() if provides else ():
+        if name != "gpu":
+            instances = min(instances, int(provides.get(name, 0.0) / amount + HAIR))
+            if name in one.lacking:
+                why = f"an instance needs {amount:g} {name}, and one {one.hardware} has {one.lacking[name]:g}"
+                faults.in_profile(f"$.{one.path}.needs.{name}", why, "Mend one of them, or leave the run out.")
+    return instances
 
 
 def _check_lengths(app: Application, faults: Faults) -> None:
@@ -276,7 +276,7 @@ def _link(profile: Profile, kinds: Sequence[Kind], faults: Faults) -> float:
             elif one.engine.kv_bytes_per_token is None:
                 why = "KV moves over a link, and it is not known how large it is"
                 remedy = "Write the bytes of KV of one token."
-                faults.in_profile(f"$.engines.{one.run.engine}.kv_bytes_per_token", why, remedy)
+                faults.in_profile(f"$.engines.{one.choice.run.engine}.kv_bytes_per_token", why, remedy)
             else:
                 found.add(one.engine.kv_bytes_per_token * 8.0 / (link.bandwidth_mbps * 1e3))
     if len(found) > 1:

@@ -12,14 +12,15 @@ import pytest
 
 import hetplan as hp
 from hetplan.errors import InputError
+from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
 from hetplan.planner.sizing import FRESH, LOOKS
-from hetplan.problems.llm import alike
-from hetplan.problems.llm import size as search
+from hetplan.planner.sizing_search import LATE
+from hetplan.problems.llm import alike, size
 from hetplan.problems.llm.form import Rows, program
 from hetplan.problems.llm.judge import CONFIRMED, Judge
 from hetplan.problems.llm.options import LlmOptions
-from hetplan.problems.llm.size import Tried, fleet_of, judge_of, tried_fleet
+from hetplan.problems.llm.size import Fleets, Sized, fleet_of, judge_of
 from hetplan.problems.llm.wish import Wish, read_wish
 from hetplan.profiles.load import load_inputs
 from hetplan.serving.tokens import Group, Requests, TokenFleet, TokenLaw
@@ -45,16 +46,16 @@ def wish_of(profile: dict[str, Any], slo: dict[str, Any], **options: Any) -> Wis
 
 
 @pytest.mark.parametrize(
-    ("size", "kv", "within"),
+    ("lengths", "kv", "within"),
     [((200, 150), 200_000, 0.03), ((900, 200), 200_000, 0.03), ((600, 300), 12_000, 0.07)],
     ids=["short", "long", "kv binds"],
 )
-def test_rows_say_what_a_saturated_machine_does(size: tuple[int, int], kv: int, within: float) -> None:
+def test_rows_say_what_a_saturated_machine_does(lengths: tuple[int, int], kv: int, within: float) -> None:
     """Rows (1) to (4) at the measured length of iterations, in a stationary window."""
     pieces = [[2.0, 0.02, 0, 0, 1e-6], [8.0, 0, 5e-5, 0, 0]]
     law = TokenLaw(np.array(pieces), kv, most_tokens=512, most_seqs=128)
-    requests = Requests.of([size] * 12_000)
-    run = play(TokenFleet((Group(law, 1),), size[1]), Coming(np.arange(12_000) * 1e-3, requests, size[1]))
+    requests = Requests.of([lengths] * 12_000)
+    run = play(TokenFleet((Group(law, 1),), lengths[1]), Coming(np.arange(12_000) * 1e-3, requests, lengths[1]))
     done = np.sort(run.response_ms + run.arrival_ms)
     rate = 6000.0 / (done[9000] - done[3000])
     mean_ms = run.busy[0] / run.rounds[0]
@@ -111,7 +112,7 @@ def test_a_percentile_is_that_of_the_requests_of_all_runs(machines: int) -> None
     fleet = fleet_of(wish, (0, machines), wish.laws, 1.0)
     shown = judge.surely(fleet)
     first = FRESH + LOOKS[-1]
-    runs = [judge.once(fleet, seed=first + number, lasts=CONFIRMED) for number in range(shown.seeds)]
+    runs = [judge.once(fleet, seed=first + number, times=CONFIRMED) for number in range(shown.seeds)]
     ways = {
         "ttft": [run.ttft_ms[run.judged()] for run in runs],
         "tpot": [run.tpot_ms[run.judged()][~np.isnan(run.tpot_ms[run.judged()])] for run in runs],
@@ -150,16 +151,17 @@ def test_one_unlucky_draw_rules_out_no_fleet(monkeypatch: pytest.MonkeyPatch) ->
     unlucky = judge.once(fleet_of(wish, (2, 2), wish.laws, 1.0), seed=1).arrival_ms
     plain = Judge.excess
     monkeypatch.setattr(Judge, "excess", lambda self, run: 1.5 if run.arrival_ms is unlucky else plain(self, run))
-    best = [[kind.law] for kind in wish.kinds]
-    assert tried_fleet(wish, judge, (2, 2), 1, best, Tried()) is not None
+    fleets = Fleets(judge, Asking([]), [[kind.law] for kind in wish.kinds])
+    assert fleets.look((2, 2), [""])[""] <= LATE
+    assert isinstance(fleets.confirm((2, 2)), Sized)
 
 
 @pytest.mark.slow
-def test_a_search_that_would_take_too_long_scales_mixes_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No walk upward in price at all: the plan keeps everything, says what was not looked at, and is hardly dearer."""
+def test_of_fleets_too_many_to_be_listed_those_nearby_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is listed at all: the plan keeps everything, says what was not looked at, and is hardly dearer."""
     profile, slo = texts.profile(), texts.slo(30.0)
     exact = cost_of(solved(profile, slo))
-    monkeypatch.setattr(search, "WALKED", 0.0)
+    monkeypatch.setattr(size, "MOST_LISTED", 0)
     outcome = solved(profile, slo)
     assert exact <= cost_of(outcome) <= 1.15 * exact
     assert outcome.plan.extensions["llm"]["search"]["complete"] is False
