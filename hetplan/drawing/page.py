@@ -40,7 +40,8 @@ PAGE_STYLE = (
     ".hp a{color:var(--link)}.hp :focus-visible{outline:3px solid var(--link);outline-offset:2px;border-radius:3px}"
     ".hp .skip{position:absolute;left:-999px}.hp .skip:focus{left:16px;top:8px;background:var(--paper);"
     "padding:8px 12px;z-index:9}"
-    ".hp .answer{display:flex;flex-wrap:wrap;justify-content:space-between;gap:12px 32px;align-items:end;margin-top:10px}"
+    ".hp .answer{display:flex;flex-wrap:wrap;justify-content:space-between;gap:12px 32px;align-items:end;"
+    "margin-top:10px}"
     ".hp .money{font-size:clamp(2.6rem,7vw,4.25rem);line-height:1.02;font-weight:700;letter-spacing:-.035em}"
     ".hp .money span{font-size:.36em;font-weight:600;letter-spacing:-.01em;color:var(--soft)}"
     ".hp .says{font-size:1.125rem;max-width:62ch;margin-top:12px;text-wrap:pretty}"
@@ -138,10 +139,9 @@ class Html:
 
     def answer(self, large: tuple[str, str], state: str, status: str) -> None:
         """What stands largest on the page, with its unit, and the state of the plan."""
-        self._parts.append(
-            f'<div class="answer"><div class="money">{plain(large[0])} <span>{plain(large[1])}</span></div>'
-            f'<div><span class="chip {plain(state)}">{GLYPHS[state]} {plain(status)}</span></div></div>'
-        )
+        money = f'<div class="money">{plain(large[0])} <span>{plain(large[1])}</span></div>' if large[0] else ""
+        chip = f'<span class="chip {plain(state)}">{GLYPHS[state]} {plain(status)}</span>'
+        self._parts.append(f'<div class="answer">{money}<div>{chip}</div></div>')
 
     def link(self, text: str, to: str) -> None:
         """A link to a heading of this page."""

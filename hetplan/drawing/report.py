@@ -547,7 +547,7 @@ def _proof(page: Html, given: Documents, level: int) -> None:
             page.table("claims", ("claim", "bound is", "why"), claims)
             page.text(f"Checked again here: {', '.join(given.verified.get('checked') or ())}.", "small")
             page.items(f"not checked: {what}" for what in given.verified.get("skipped") or ())
-        else:
+        elif not _line(told, "Verified"):
             page.text("This page was made from the plan file alone: nothing was recomputed.", "small")
     if given.simulation is not None:
         with page.fold("Promised and simulated"):
