@@ -34,6 +34,8 @@ WIDTH = 1000.0
 """How wide a chart is for a desk."""
 NARROW = 500.0
 """Below this a chart is for a phone: notes stand above it, not at its right."""
+MOST_DOTS = 40
+"""Of more points a line alone is shown."""
 MOST_STEPS = 60
 """A step of a course over time is at least five pixels wide on a phone."""
 LIMIT_AT = 0.85
@@ -152,13 +154,15 @@ class Curve:
     """A curve through points.
 
     `better` says which values of y are wished: "min" or "max". Such a curve is drawn as steps, between two points at
-    the worse of their values: a plan that is known to do so much is there in any case. Without it points are joined.
+    the worse of their values: a plan that is known to do so much is there in any case. Without it points are joined,
+    with "none" they are not. `notes` stand beside the points.
     """
 
     label: str
     x: Sequence[float]
     y: Sequence[float | None]
     better: str = ""
+    notes: Sequence[str] = ()
 
 
 def curves(
@@ -260,19 +264,23 @@ def _rounds(low: float, high: float) -> list[float]:
 
 def _curve(picture: Picture, curve: Curve, over: Scale, up: Scale, colour: str) -> None:
     stretch: list[tuple[float, float]] = []
-    for at, value in zip(curve.x, curve.y, strict=True):
+    for place, (at, value) in enumerate(zip(curve.x, curve.y, strict=True)):
         if value is None or not math.isfinite(value):
             _stretch(picture, stretch, colour)
             stretch = []
             continue
         point = (over(at), up(value))
-        if curve.better and stretch:
+        if curve.better == "none":
+            stretch = []
+        elif curve.better and stretch:
             worse = max if (curve.better == "max") == (up.start > up.end) else min
             level = worse(point[1], stretch[-1][1])
             stretch += [(stretch[-1][0], level), (point[0], level)]
         stretch.append(point)
-        if len(curve.x) <= 40:
+        if len(curve.x) <= MOST_DOTS or curve.notes:
             picture.dot(*point, 2.5, colour, tip=f"{curve.label}: {short(value)} at {short(at)}")
+        if curve.notes:
+            _word_at(picture, point[0], point[1] - 6, curve.notes[place])
     _stretch(picture, stretch, colour)
 
 
