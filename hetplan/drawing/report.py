@@ -7,6 +7,7 @@ is left out.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -83,7 +84,7 @@ def report_page(given: Documents) -> str:
     told = given.summary
     if given.simulation is not None:
         told = replace(told, limits=tuple(_as_simulated(one, given.simulation) for one in told.limits))
-        if given.simulation.get("ok") is False:
+        if given.simulation.get("ok") is False or given.simulation.get("broken"):
             told = replace(told, status=f"{told.status} {_BROKEN}", state="bad")
     page = Html(told.head)
     write_plan(page, replace(given, summary=told), level=1)
@@ -293,7 +294,7 @@ def _machines(page: Html, given: Documents, level: int) -> None:
     counts = [row[at[first[0]]] for row in table.rows] if first else []
     whole = all(one.isdigit() or not one for one in counts)
     total = [str(sum(int(one) for one in counts if one))] if whole and counts else ["" for _ in first]
-    month = [told.money[0].lstrip("$") for _ in money]
+    month = [re.sub(r"^\D+", "", told.money[0]) for _ in money]
     heads = [{"count": "machines"}.get(name, name.replace("/month", " a month")) for name in names]
     right = [1 + place for place, name in enumerate(names) if at[name] in table.right]
     page.table("What runs where", ["model on machine", *heads], rows, right=right,
@@ -381,18 +382,14 @@ def _tails(page: Html, given: Documents, level: int) -> None:
     page.heading("How long answers take", level)
     for name, points in list(apps.items())[:8]:
         known = [(float(at), float(ms)) for at, ms in points if ms is not None and at < 100.0]
-        wanted = (((given.slo or {}).get("apps") or {}).get(name) or {}).get("latency") or ()
-        limits = {
-            f"{short(one['percentile'])}% within {short(one['max_ms'])} ms": one
-            for one in wanted if one.get("of", "response") == "response"
-        }  # fmt: skip
-        late = {said: float(f"{100.0 - float(one['percentile']):.12g}") for said, one in limits.items()}
+        asked = [one for one in given.summary.limits if one.app == name and one.limit and one.metric[:1] == "p"]
+        limits = {f"{one.metric[1:]}% within {short(one.limit)} ms": one.limit or 0.0 for one in asked}
+        late = {said: float(f"{100.0 - float(said.partition('%')[0]):.12g}") for said in limits}
         slower = Curve(name, [ms for _, ms in known], [float(f"{100.0 - at:.12g}") for at, _ in known])
         last = f"; {short(slower.y[-1])}% take longer than {short(slower.x[-1])} ms" if known else ""
         draw = partial(
             curves, [slower], label=f"{name}: response times{last}", x="response ms",
-            y=f"{name}: % of queries that are slower",
-            limits={said: float(one["max_ms"]) for said, one in limits.items()}, late=late, log=True,
+            y=f"{name}: % of queries that are slower", limits=limits, late=late, log=True,
         )  # fmt: skip
         page.chart(draw)
 

@@ -280,10 +280,13 @@ def test_ticks_are_round_and_cover() -> None:
         assert 2 <= len(found) <= 12
 
 
-@pytest.mark.parametrize("ok", [True, False])
-def test_a_plan_that_simulation_breaks_looks_wrong_at_its_head(document: dict[str, Any], ok: bool) -> None:
+@pytest.mark.parametrize("played", [{"ok": True}, {"ok": False}, {"broken": []}, {"broken": ["p0: chat"]}])
+def test_a_plan_that_simulation_breaks_looks_wrong_at_its_head(
+    document: dict[str, Any], played: dict[str, Any]
+) -> None:
+    ok = played.get("ok") is not False and not played.get("broken")
     told = SummaryText("head", "Feasible.", (), (), (), ())
-    head = report_page(Documents(document, told, simulation={"ok": ok})).partition("<h2>")[0]
+    head = report_page(Documents(document, told, simulation=played)).partition("<h2>")[0]
     assert ('class="chip bad">\u2715 Feasible. Simulated again' in head) != ok
     assert ('class="chip good">\u2713 Feasible<' in head) == ok
 
