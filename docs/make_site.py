@@ -32,7 +32,7 @@ MODULES = ("hetplan", "hetplan.extend", "hetplan.search", "hetplan.studies.whati
 STYLE = PAGE_STYLE + (
     ".hp nav{display:flex;flex-wrap:wrap;gap:4px 14px;font-size:.9rem;padding:10px 16px}"
     ".hp nav{border-bottom:1px solid var(--line)}"
-    ".hp a{color:var(--k0)}.hp pre{background:var(--soft);border:1px solid var(--line);border-radius:6px;"
+    ".hp a{color:var(--link)}.hp pre{background:var(--panel);border:1px solid var(--line);border-radius:6px;"
     "padding:10px 12px;overflow-x:auto;font-size:.88rem;line-height:1.4}.hp img{max-width:100%}"
     ".hp section{border-top:1px solid var(--line);margin-top:1.6em}.hp .of{margin-left:1.2em}"
 )
@@ -77,7 +77,7 @@ def site_page(title: str, body: str, place: str, *, versions: bool = False) -> s
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head>"
-        f'<body class="hp"><nav>{nav}<span class="faint">{version}</span></nav>'
+        f'<body class="hp"><nav>{nav}<span class="small">{version}</span></nav>'
         f"<main>{body}</main></body></html>\n"
     )
 
@@ -169,7 +169,7 @@ def entry(name: str, thing: Any, place: str) -> str:
     for inner, held in members(thing) if inspect.isclass(thing) else ():
         kind = "property" if isinstance(held, property) else ""
         head = inner if kind else signature(inner, held)
-        parts.append(f'<div class="of"><h3><code>{escape(head)}</code> <span class="faint">{kind}</span></h3>')
+        parts.append(f'<div class="of"><h3><code>{escape(head)}</code> <span class="small">{kind}</span></h3>')
         parts.append(f"{docstring(held.fget if isinstance(held, property) else held, place)}</div>")
     return "\n".join([*parts, "</section>"])
 

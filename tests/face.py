@@ -15,7 +15,7 @@ import re
 import shlex
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -832,15 +832,11 @@ SECTIONS: Mapping[str, str] = {
     "steps": "From what runs", "periods": "Machines of each offer", "bill": "Bill",
     "savings": "What each way to buy saves", "changes": "What starts and stops for each period",
     "verdicts": "Promised and simulated", "figures": "What happened", "slo": "SLO",
-    "else": "What else to know", "fleet": "The fleet", "simulated": "Promised and simulated",
-    "response times": "How long answers take", "over time": "Over time",
-    "proof": "How good it is, and how that is known", "made from": "Made from",
+    "runs": "What runs where", "costs": "Where the money goes", "response times": "How long answers take",
+    "failures": "What if it fails", "cautions": "Look at these before you buy", "proof": "How this is known",
 }  # fmt: skip
 """Parts of a page by what they tell -> their headings."""
-CHARTS = (
-    "the fleet and where queries go", "money a month", "promises beside simulation",
-    "ranking: response times", "simulated ",
-)  # fmt: skip
+CHARTS = ("below ", "ranking: response times", "simulated ")
 """How the titles of charts in the report of a pool begin, in order."""
 COLUMNS: Mapping[str, str] = {
     "proved": "bound is",
@@ -1081,10 +1077,11 @@ class Report:
     """A page of HTML: its parts, their tables, and in its charts bars with their widths, points with their places."""
 
     head: str
-    """What stands largest on it: money, and what is served."""
+    """What stands largest on it: money."""
     headings: tuple[str, ...]
     charts: tuple[str, ...]
-    """What each chart is of."""
+    """What each chart is of, as it is drawn for a desk."""
+    limits: tuple[Drawn, ...]
     tables: Mapping[str, tuple[Row, ...]]
     bars: tuple[tuple[float, str], ...]
     points: tuple[tuple[float, str], ...]
@@ -1096,6 +1093,24 @@ class Report:
         return self.tables.get(SECTIONS[part], ())
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """A limit as it is drawn: what is said of it; how far along the bar it is, and the ends of what was found."""
+
+    said: str
+    limit: float
+    low: float
+    high: float
+
+
+def _drawn_limits(text: str) -> Iterator[Drawn]:
+    for said, inside in re.findall(r'<svg[^>]* aria-label="([^"]*, limit [^"]*)">(.*?)</svg>', text, re.S):
+        places = re.findall(r'<rect x="([^"]+)"[^>]* width="([^"]+)"[^>]* class="(\w+)"', inside)
+        ends = {kind: (float(x), float(x) + float(width)) for x, width, kind in places}
+        if "bar" in ends:
+            yield Drawn(html.unescape(said), sum(ends["limit"]) / 2.0, ends["bar"][1], ends["paler"][1])
+
+
 def report(plan: Json, wish: Files, folder: Path) -> Report:
     """The page that is written of a plan."""
     path, written = folder / "plan.json", folder / "report.html"
@@ -1104,25 +1119,30 @@ def report(plan: Json, wish: Files, folder: Path) -> Report:
     assert ran.code == EXIT["ok"], ran
     text = written.read_text()
     tables: dict[str, tuple[Row, ...]] = {}
-    for part in text.split("<h2>")[1:]:
+    for part in re.split(r"<h2[^>]*>", text)[1:]:
         heading, _, rest = part.partition("</h2>")
         for table in re.findall(r"<table>(.*?)</table>", rest, re.S):
             heads, *rows = (
-                [_plain(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.S)]
+                [
+                    _plain(cell.replace("<span", " <span"))
+                    for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.S)
+                ]
                 for row in re.findall(r"<tr>(.*?)</tr>", table, re.S)
             )
             found = [dict(zip(heads, row, strict=True)) for row in rows]
             tables.setdefault(heading, tuple({told: row[name] for told, name in _told(row).items()} for row in found))
-    shapes = re.findall(r"<(rect|circle) ([^>]*?)><title>(.*?)</title>", text, re.S)
+    wide = re.sub(r'<div class="(?:mid|narrow)">.*?</div>', "", text, flags=re.S)
+    shapes = re.findall(r"<(rect|circle) ([^>]*?)><title>(.*?)</title>", wide, re.S)
     size = {"rect": "width", "circle": "cx"}
     sized = [
         (kind, float(re.search(rf'{size[kind]}="([^"]+)"', said)[1]), _plain(title))  # type: ignore[index]
         for kind, said, title in shapes
     ]
     return Report(
-        _plain(text.partition("<h1>")[2].partition("</h1>")[0]),
-        tuple(_plain(one) for one in re.findall(r"<h2>(.*?)</h2>", text)),
-        tuple(_plain(one) for one in re.findall(r"<svg[^>]*><title>(.*?)</title>", text)), tables,
+        _plain(text.partition('<div class="money">')[2].partition("</div>")[0]),
+        tuple(_plain(one) for one in re.findall(r"<h2[^>]*>(.*?)</h2>", text)),
+        tuple(_plain(one) for one in re.findall(r'<div class="wide"><svg[^>]* aria-label="(.*?)"', text)),
+        tuple(_drawn_limits(text)), tables,
         tuple((width, title) for kind, width, title in sized if kind == "rect"),
         tuple((place, title) for kind, place, title in sized if kind == "circle"),
         " ".join(html.unescape(re.sub(r"<style.*?</style>|<[^>]+>", " ", text, flags=re.S)).split()),

@@ -283,10 +283,10 @@ def _picture(found: Comparison) -> str:
     drawn = []
     for row in found.rows:
         points = sorted((100.0 * one.late, one.cost_per_hour) for one in row.tried)
-        drawn.append(Curve(row.way, [late for late, _ in points], [cost for _, cost in points]))
+        drawn.append(Curve(row.way, [late for late, _ in points], [cost for _, cost in points], "min"))
     limits = {"asked": 100.0 * (1.0 - min(found.attain.values(), default=1.0))}
     picture = curves(
-        drawn, title="Money against lateness", x="late, percent of queries", y=f"{found.currency} per hour",
+        drawn, label="Money against lateness", x="late, percent of queries", y=f"{found.currency} per hour",
         limits=limits,
     )  # fmt: skip
     return picture.svg(alone=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
 
 __all__ = ["front_body", "front_csv", "front_of", "front_svg", "how_sure", "show_front", "write_front"]
 
-WIDE, HIGH, LEFT, BELOW = 520, 320, 70, 50
 WORDS = {"quality": "quality", "cost_per_hour": "cost per hour", "latency_ms": "latency, ms"}
 
 
@@ -99,39 +97,15 @@ def front_csv(front: FrontOf[Outcome]) -> str:
 
 
 def front_svg(front: FrontOf[Outcome]) -> str:
-    """The first two figures against one another; of three, the third beside each point."""
-    names = list(front.points[0][0])
-    across, up = names[1], names[0]
-    xs = [figures[across] for figures, _ in front.points]
-    ys = [figures[up] for figures, _ in front.points]
+    """The first two figures against one another, each point with its number; of three, with the third figure."""
+    from hetplan.drawing.charts import Curve, curves
 
-    def at(value: float, values: list[float], length: int) -> float:
-        low, high = min(values), max(values)
-        return 0.5 * length if high == low else (0.05 + 0.9 * (value - low) / (high - low)) * length
-
-    places = [(LEFT + at(x, xs, WIDE), HIGH + 20 - at(y, ys, HIGH)) for x, y in zip(xs, ys, strict=True)]
-    dots = [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="#2c728e"/>' for x, y in places]
-    third = names[2] if len(names) > 2 else None
-    label = [
-        f'<text x="{x + 6:.1f}" y="{y - 6:.1f}">{place}{"" if third is None else f" ({number(figures[third])})"}</text>'
-        for place, ((x, y), (figures, _)) in enumerate(zip(places, front.points, strict=True), start=1)
+    up, across, *third = list(front.points[0][0])
+    points = sorted((figures[across], figures[up], place) for place, (figures, _) in enumerate(front.points, start=1))
+    notes = [
+        f"{place} ({number(front.points[place - 1][0][third[0]])})" if third else str(place) for _, _, place in points
     ]
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in sorted(places))
-    line = [f'<polyline points="{path}" fill="none" stroke="#28ae80"/>'] if third is None else []
-    axes = [
-        f'<path d="M{LEFT} 20 V{HIGH + 20} H{LEFT + WIDE}" fill="none" stroke="#444"/>',
-        f'<text x="{LEFT}" y="{HIGH + 38}">{number(min(xs))}</text>',
-        f'<text x="{LEFT + WIDE}" y="{HIGH + 38}" text-anchor="end">{number(max(xs))}</text>',
-        f'<text x="{LEFT + WIDE / 2:g}" y="{HIGH + 58}" text-anchor="middle">{escape(WORDS[across])}</text>',
-        f'<text x="{LEFT - 6}" y="{HIGH + 20}" text-anchor="end">{number(min(ys))}</text>',
-        f'<text x="{LEFT - 6}" y="30" text-anchor="end">{number(max(ys))}</text>',
-        f'<text x="{LEFT}" y="14">{escape(WORDS[up])}</text>',
-    ]
-    if third is not None:
-        axes.append(f'<text x="{LEFT + 90}" y="14">(in brackets: {escape(WORDS[third])})</text>')
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDE + 60}" height="{HIGH + 20 + BELOW}" '
-        'font-family="sans-serif" font-size="12">'
-    )
-    ground = '<rect width="100%" height="100%" fill="white"/>'
-    return "\n".join([head, ground, *axes, *line, *dots, *label, f"<desc>{escape(how_sure(front))}</desc>", "</svg>\n"])
+    x, y = [at for at, _, _ in points], [value for _, value, _ in points]
+    drawn = Curve(WORDS[up], x, y, "max", notes) if not third else Curve(WORDS[up], x, y, "none", notes)
+    words = WORDS[up] + (f" (in brackets: {WORDS[third[0]]})" if third else "")
+    return curves([drawn], label=how_sure(front), x=WORDS[across], y=words, zero=False).svg(alone=True)

@@ -54,8 +54,9 @@ def busiest_policies(plan: Plan) -> list[PolicyTable]:
 
 
 def write_svg(plan: Plan, path: Path, *, load_qps: float | None = None) -> None:
-    """The plan as one SVG file: its policies (or those that serve one load), else its fleet and where queries go."""
-    from hetplan.drawing.fleet import fleet_picture
+    """The plan as one SVG file: its policies (or those that serve one load), else its day, else where queries go."""
+    from hetplan.drawing.day import day_picture, hours_of
+    from hetplan.drawing.routes import routes_picture
     from hetplan.planner.plan_policy_picture import svg_of
 
     groups = _groups(plan)
@@ -63,7 +64,11 @@ def write_svg(plan: Plan, path: Path, *, load_qps: float | None = None) -> None:
         kept = [table for _, many in groups for table in (many if load_qps is None else [_serving(many, load_qps)])]
         text = svg_of(kept, title=", ".join(dict.fromkeys(app for app, _ in groups)))
     else:
-        text = fleet_picture(plan.model_dump(mode="json", by_alias=True, exclude_none=True)).svg(alone=True)
+        document = plan.model_dump(mode="json", by_alias=True, exclude_none=True)
+        hours = hours_of(document)
+        money = plan.bill.currency if plan.bill is not None else "money"
+        drawn = day_picture(hours, 1000.0, money=money) if len(hours) > 1 else routes_picture(document)
+        text = drawn.svg(alone=True)
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -88,6 +88,7 @@ def _with_files(
     """What the plan's own files add: limits, money, the verification, and a simulation where one is wanted."""
     from hetplan.api.judge import verify
     from hetplan.planner.summary import summarize
+    from hetplan.planner.summary_rows import spot_offers
     from hetplan.profiles.summary_words import summary_text
 
     inputs = named.inputs
@@ -104,8 +105,8 @@ def _with_files(
     summary = summarize(plan, inputs, made_here=again)
     if not checked.ok:
         summary = replace(summary, status="not verified")
-    told = summary_text(summary, _checked_words(checked))
-    given = replace(given, summary=told, slo=wish, verified=verified)
+    told, spot = summary_text(summary, _checked_words(checked)), spot_offers(inputs)
+    given = replace(given, summary=told, slo=wish, verified=verified, spot=spot)
     if not play or not plan.workers:
         return given
     ways = _played(out, plan, inputs, baselines=baselines)

@@ -16,8 +16,7 @@ from hetplan.api.solve import Choice, choose, options_of, plan_for, pose
 from hetplan.desk.work import Allowance
 from hetplan.drawing.charts import Curve, curves
 from hetplan.drawing.page import Html
-from hetplan.drawing.report import draw_fleet
-from hetplan.drawing.summary import draw_costs, write_summary
+from hetplan.drawing.report import Documents, write_plan
 from hetplan.drawing.svg import short
 from hetplan.errors import Fault, InputError, Interrupted
 from hetplan.planner.answer import Limits
@@ -25,6 +24,7 @@ from hetplan.planner.contract import Event, OnEvent
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.repairs import value_at
 from hetplan.planner.status import Found
+from hetplan.planner.summary_rows import spot_offers
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import Loaded, load_inputs
@@ -182,9 +182,8 @@ class Answers:
         said = outcome.as_dict()
         if outcome.summary is not None:
             told = summary_text(outcome.summary, outcome.checked)
-            write_summary(page, told, level=2)
-            draw_fleet(page, said["plan"], _file(asked, "slo"))
-            draw_costs(page, told)
+            spot = spot_offers(self._inputs(asked))
+            write_plan(page, Documents(said["plan"], told, slo=_file(asked, "slo"), spot=spot))
         return _plain(
             {
                 "stage": stage,
@@ -215,10 +214,11 @@ class Answers:
         claims = [one.claims[0] if one is not None and one.plan is not None and one.claims else None for one in found]
         about = next((claim.about for claim in claims if claim is not None), "nothing")
         x, y = [float(value) for value in values], [None if one is None else one.value for one in claims]
+        sense = next((claim.sense for claim in claims if claim is not None), "")
         now = value_at(_file(asked, "slo"), path)
         limits = {"now": float(now)} if isinstance(now, int | float | str) and _is_number(now) else {}
         label = str(asked.get("label") or path[-1])
-        picture = curves([Curve(about, x, y)], title=f"{about} over {label}", x=label, y=about, limits=limits)
+        picture = curves([Curve(about, x, y, sense)], label=f"{about} over {label}", x=label, y=about, limits=limits)
         return _plain({"svg": picture.svg(), "x": x, "y": y, "about": about})
 
     def _pins(

@@ -1,16 +1,13 @@
-"""A summary in words, whoever reads it: sentences, tables, lines with a label; and the same as the top of a page."""
+"""A summary as whoever shows it is handed it: sentences and tables, and the figures that its charts are drawn from."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hetplan.drawing.charts import Bar, bars
-from hetplan.drawing.page import Html
+__all__ = ["SIGNS", "Axis", "Bar", "Limit", "SummaryText", "Table"]
 
-__all__ = ["SummaryText", "Table", "draw_costs", "write_summary"]
-
-_KINDS = {"met": "good", "violated": "bad", "undecided": "maybe", "not simulated": "maybe"}
-"""Colours of what is said of a limit."""
+SIGNS = {"USD": "$", "EUR": "€", "GBP": "£"}
+"""How money is written of which people know the sign; of other money its code is."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +21,47 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Bar:
+    """One bar: what it is of, how long, how its length is said, its colour, and what else is known of it."""
+
+    label: str
+    value: float
+    note: str = ""
+    colour: str = "k0"
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One limit of an application: the limit and the ends of what was found as figures, and all of it as words.
+
+    `notes` say in which hours, and after which failure, it is closest to the limit.
+    """
+
+    app: str
+    metric: str
+    about: str
+    asked: str
+    found: str
+    verdict: str
+    relation: str = ""
+    limit: float | None = None
+    low: float | None = None
+    high: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The plan on a line with what no plan can better; `end` is a simpler plan, where one is known."""
+
+    sense: str
+    value: tuple[float, str]
+    bound: tuple[float, str]
+    end: tuple[float, str] | None = None
+
+
+@dataclass(frozen=True)
 class SummaryText:
     """What a person checks of a plan, in words; `lines` are labels, each with its sentences."""
 
@@ -34,32 +72,19 @@ class SummaryText:
     reserved: tuple[str, ...]
     tables: tuple[Table, ...]
     lines: tuple[tuple[str, tuple[str, ...]], ...]
-    is_wrong: bool = False
-    """Whether the status says that something is missed, violated or not known."""
+    state: str = "good"
+    """"good", "open" where something was not simulated or is undecided, "bad" where something is missed."""
     costs: tuple[Bar, ...] = ()
     """Money a month of each group of machines, or of each application where machines change by the hour."""
-
-
-def write_summary(page: Html, told: SummaryText, *, level: int = 1) -> None:
-    """The whole summary, below a heading of this level that says the money."""
-    page.heading(told.head, level)
-    page.text(told.status, "bad" if told.is_wrong else "")
-    for bound in told.bounds:
-        page.text(f"Bound: {bound}")
-    for table in told.tables:
-        page.heading(table.title, level + 1)
-        if table.title in ("Machines", "Hours"):
-            page.items(told.reserved)
-        kinds = [_KINDS.get(row[-1].split(" in ")[0], "") for row in table.rows]
-        right = [table.columns[place] for place in table.right]
-        page.table(table.columns, table.rows, right=right, kinds=kinds)
-        if not table.rows:
-            page.text("none")
-    page.heading("What else to know", level + 1)
-    page.items(f"{label}: {line}" for label, lines in told.lines for line in lines)
-
-
-def draw_costs(page: Html, told: SummaryText) -> None:
-    """A bar for each cost; nothing where nothing has a price."""
-    if told.costs:
-        page.picture(bars(told.costs, title="money a month"))
+    title: str = ""
+    """Which applications, and what they are served at."""
+    money: tuple[str, str] = ("", "")
+    """Money a month, or what is counted where nothing has a price; and its unit."""
+    buy: str = ""
+    """Which machines, in a sentence."""
+    monthly_bounds: tuple[str, ...] = ()
+    axis: Axis | None = None
+    limits: tuple[Limit, ...] = ()
+    ways: tuple[Bar, ...] = ()
+    """Simpler ways to buy, the dearest first, this plan the last."""
+    cautions: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
-"""The pencil: an SVG picture made of boxes, lines, ribbons and words, scales with round ticks, and one style sheet.
+"""The pencil: an SVG picture made of boxes, lines and words, scales with round ticks, colours, and the one escape.
 
->>> picture = Picture(100, 40, title="two < three")
+>>> picture = Picture(100, 40, label="two < three")
 >>> picture.box(0, 0, 50, 20, "k0")
 >>> "two &lt; three" in picture.svg()
 True
@@ -12,73 +12,85 @@ import math
 from collections.abc import Iterable, Sequence
 from html import escape
 
-__all__ = ["COLOURS", "STYLE", "Picture", "Scale", "clipped", "colour_class", "letters_in", "plain", "short", "ticks"]
+__all__ = ["COLOURS", "HATCHES", "STYLE", "Picture", "Scale", "clipped", "colour_class", "letters_in", "plain", "short",
+    "ticks"]  # fmt: skip
 
 COLOURS = 8
 """Kinds of things that get a colour of their own; all beyond share a grey."""
 
-_LIGHT = {
-    "ground": "#ffffff",
-    "soft": "#f3f5f7",
-    "line": "#cfd6dd",
-    "faint": "#56626e",
-    "ink": "#171c21",
-    "good": "#1a7f4b",
-    "bad": "#c0362c",
-    "maybe": "#996200",
-    "k0": "#2a78d6",
-    "k1": "#12936a",
-    "k2": "#b97700",
-    "k3": "#7a4fc4",
-    "k4": "#cf4544",
-    "k5": "#0f8c99",
-    "k6": "#c2548c",
-    "k7": "#6c8016",
-    "k8": "#7b8794",
+_TOKENS = {
+    "paper": ("#ffffff", "#11171d"),
+    "panel": ("#f4f6f8", "#1a222a"),
+    "ink": ("#14202b", "#e9eef2"),
+    "soft": ("#51606e", "#a3b1bd"),
+    "line": ("#d9dfe5", "#303b45"),
+    "grid": ("#e8ecf0", "#26303a"),
+    "edge": ("#7a8794", "#8a98a5"),
+    "link": ("#0b5c94", "#7fc0ee"),
+    "ahead": ("#0b5c94", "#3f93d2"),
+    "spot": ("#3f97cf", "#a5d8f5"),
+    "demand": ("#c47d06", "#f0b24a"),
+    "bar": ("#3d86bd", "#5aa5dc"),
+    "track": ("#e8ecf0", "#2a353f"),
+    "never": ("#c9d1d8", "#5a6976"),
+    "good": ("#0a6b4f", "#6fd0ab"),
+    "good-bg": ("#e5f3ee", "#12322a"),
+    "warn": ("#8a4b00", "#f3bd6a"),
+    "warn-bg": ("#fdf1dc", "#35270f"),
+    "bad": ("#b3261e", "#ff9d94"),
+    "bad-bg": ("#fbe9e7", "#3b1b19"),
+    "heat0": ("#eaf2f8", "#1b2731"),
+    "heat1": ("#bcd9ec", "#24445c"),
+    "heat2": ("#7fb5da", "#2f6c98"),
+    "heat3": ("#2f78b0", "#4f9dd3"),
+    "heat4": ("#0b4a78", "#a9daf7"),
+    "k0": ("#5b4b9a", "#a493e6"),
+    "k1": ("#129a78", "#37b08c"),
+    "k2": ("#b97700", "#dc9f2e"),
+    "k3": ("#2a78d6", "#5b9df0"),
+    "k4": ("#cf4544", "#ee7b78"),
+    "k5": ("#0f8c99", "#3bb7c4"),
+    "k6": ("#c2548c", "#e288b4"),
+    "k7": ("#6c8016", "#a3b848"),
+    "k8": ("#7b8794", "#93a0ad"),
 }
-_DARK = {
-    "ground": "#14181c",
-    "soft": "#1e242a",
-    "line": "#3a444e",
-    "faint": "#a3afba",
-    "ink": "#eceff2",
-    "good": "#4cc38a",
-    "bad": "#ff8278",
-    "maybe": "#e0aa3e",
-    "k0": "#5b9df0",
-    "k1": "#34b98c",
-    "k2": "#dc9f2e",
-    "k3": "#a98be6",
-    "k4": "#ee7b78",
-    "k5": "#3bb7c4",
-    "k6": "#e288b4",
-    "k7": "#a3b848",
-    "k8": "#93a0ad",
-}
+"""Colours on light and on dark ground: text has 4.5:1 or more on them, bars 3:1."""
+_PLAIN = ("ahead", "demand", "bar", "track", *(f"k{number}" for number in range(COLOURS + 1)))
+_HATCHED = {"spot": "spot", "idle": "ahead", "never": "never"}
 
 
-def _colours(of: dict[str, str]) -> str:
-    return "".join(f"--{name}:{value};" for name, value in of.items())
+def _colours(dark: bool) -> str:
+    return "".join(f"--{name}:{pair[dark]};" for name, pair in _TOKENS.items())
 
 
 STYLE = (
-    f".hp{{{_colours(_LIGHT)}color:var(--ink)}}"
-    f"@media screen and (prefers-color-scheme:dark){{.hp{{{_colours(_DARK)}}}}}"
-    "svg.hp{font:12px system-ui,-apple-system,'Segoe UI',sans-serif;background:var(--ground)}"
-    ".hp text{fill:var(--ink)}.hp text.faint{fill:var(--faint)}.hp text.bold{font-weight:600}"
-    ".hp text.small{font-size:10.5px}.hp text.good{fill:var(--good)}.hp text.bad{fill:var(--bad)}"
-    ".hp text.maybe{fill:var(--maybe)}"
-    ".hp .soft{fill:var(--soft);stroke:var(--line)}.hp .grid{stroke:var(--line);fill:none}"
-    ".hp .limit{stroke:var(--bad);stroke-dasharray:5 4;fill:none}.hp .axis{stroke:var(--faint);fill:none}"
-    ".hp .area{fill-opacity:.22;stroke:none}.hp .ribbon{fill-opacity:.32;stroke:none}"
-    ".hp .curve{fill:none!important;stroke-width:2;stroke-linejoin:round}"
-    + "".join(
-        f".hp .{name}{{fill:var(--{name});stroke:var(--{name})}}"
-        for name in (*(f"k{number}" for number in range(COLOURS + 1)), "good", "bad", "maybe", "faint")
-    )
-    + ".hp .ribbon,.hp .area{stroke:none}.hp text,.hp text[class]{stroke:none}"
+    f".hp{{{_colours(False)}color-scheme:light dark}}"
+    f"@media screen and (prefers-color-scheme:dark){{.hp{{{_colours(True)}}}}}"
+    ".hp svg,svg.hp{display:block;max-width:100%}"
+    ".hp svg text,svg.hp text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,Arial,sans-serif;"
+    "fill:var(--soft);font-variant-numeric:tabular-nums}"
+    ".hp svg text.key,svg.hp text.key{fill:var(--ink);font-weight:600}"
+    ".hp .gridline{stroke:var(--grid);fill:none}.hp .axis{stroke:var(--edge);fill:none}"
+    ".hp .limit{fill:var(--ink)}.hp .mark{stroke:var(--ink);stroke-width:2;fill:none}"
+    ".hp .flow{fill:var(--grid)}.hp .paler{fill:var(--bar);fill-opacity:.55}.hp .unknown{fill:var(--demand);"
+    "fill-opacity:.5}"
+    ".hp .ground{fill:var(--paper)}.hp .curve{fill:none;stroke-width:2;stroke-linejoin:round}"
+    + "".join(f".hp .{name}{{fill:var(--{name})}}" for name in _PLAIN)
+    + "".join(f".hp .{name}{{fill:url(#hp-{name})}}" for name in _HATCHED)
+    + "".join(f".hp .curve.{name}{{fill:none;stroke:var(--{name})}}" for name in (*_PLAIN, "ink"))
+    + ".hp .part{stroke:var(--paper);stroke-width:1.5;vector-effect:non-scaling-stroke}"
+    ".hp .idle.part{stroke:var(--ahead)}"
 )
-"""The style sheet of pictures and pages: light, dark where the reader's screen is, and light on paper."""
+"""The style sheet of pictures: light, dark where the reader's screen is, and light on paper."""
+
+HATCHES = "<defs>" + "".join(
+    f'<pattern id="hp-{name}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    f'<rect width="6" height="6" style="fill:var(--{"paper" if name == "idle" else colour})"/>'
+    f'<path d="M0 0V6" style="stroke:var(--{colour if name == "idle" else "paper"})" stroke-width="2"'
+    f' stroke-opacity="{1 if name == "idle" else 0.55}"/></pattern>'
+    for name, colour in _HATCHED.items()
+) + "</defs>"  # fmt: skip
+"""What is taken back, idle or impossible is hatched, so that it is told apart without colours; once on each page."""
 
 
 def colour_class(place: int) -> str:
@@ -180,19 +192,24 @@ class Scale:
 
 
 class Picture:
-    """An SVG picture under way; lengths are pixels, a class names the colour."""
+    """An SVG picture under way; lengths are pixels, a class names the colour. `label` is what it shows, in a sentence.
 
-    def __init__(self, width: float, height: float, *, title: str) -> None:
-        self.width, self.height, self.title = width, height, title
+    One that has no words may `stretch` to the width that there is.
+    """
+
+    def __init__(self, width: float, height: float, *, label: str, stretch: bool = False) -> None:
+        self.width, self.height, self.label, self.stretch = width, height, label, stretch
         self._parts: list[str] = []
 
-    def box(
-        self, x: float, y: float, width: float, height: float, kind: str, *, round_by: float = 0, tip: str = ""
-    ) -> None:
+    def box(self, x: float, y: float, width: float, height: float, kind: str, *, tip: str = "") -> None:
         """A rectangle, with a tip that shows under the pointer."""
-        rounded = f' rx="{_px(round_by)}"' if round_by else ""
         place = f'x="{_px(x)}" y="{_px(y)}" width="{_px(max(width, 0))}" height="{_px(max(height, 0))}"'
-        self._add("rect", f'{place}{rounded} class="{kind}"', tip)
+        self._add("rect", f'{place} class="{kind}"', tip)
+
+    def upright(self, x: float, top: float, bottom: float, thick: float, *, tip: str = "") -> None:
+        """An upright line about a place, moved so far that it stays in the frame."""
+        left = min(max(x - thick / 2, 0.0), self.width - thick)
+        self.box(left, top, thick, bottom - top, "limit", tip=tip)
 
     def line(self, points: Iterable[tuple[float, float]], kind: str, *, tip: str = "") -> None:
         """A line through points."""
@@ -206,17 +223,6 @@ class Picture:
         """A dot."""
         self._add("circle", f'cx="{_px(x)}" cy="{_px(y)}" r="{_px(radius)}" class="{kind}"', tip)
 
-    def ribbon(
-        self, start: tuple[float, float], end: tuple[float, float], thick: float, kind: str, *, tip: str = ""
-    ) -> None:
-        """A band that flows from one place to another; the places are its upper corners."""
-        (x, y), (to_x, to_y) = start, end
-        middle = _px((x + to_x) / 2)
-        upper = f"M{_px(x)} {_px(y)}C{middle} {_px(y)} {middle} {_px(to_y)} {_px(to_x)} {_px(to_y)}"
-        low, to_low = _px(y + thick), _px(to_y + thick)
-        lower = f"L{_px(to_x)} {to_low}C{middle} {to_low} {middle} {low} {_px(x)} {low}Z"
-        self._add("path", f'd="{upper}{lower}" class="ribbon {kind}"', tip)
-
     def words(self, x: float, y: float, text: object, kind: str = "", *, to: str = "start", tip: str = "") -> None:
         """A line of text that starts, ends or has its middle here."""
         anchor = f' text-anchor="{to}"' if to != "start" else ""
@@ -225,16 +231,15 @@ class Picture:
         self._parts.append(f'<text x="{_px(x)}" y="{_px(y)}"{anchor}{named}>{inner}{plain(text)}</text>')
 
     def svg(self, *, alone: bool = False) -> str:
-        """The picture; `alone` with its style sheet, as a file or a notebook wants it."""
-        style = f"<style>{STYLE}</style>" if alone else ""
+        """The picture; `alone` with its style sheet and ground, as a file wants it."""
         wide, high = _px(self.width), _px(self.height)
-        size = f'width="{wide}" height="{high}" ' if alone else ""
-        least = min(int(self.width * 0.72), 640)
-        head = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="hp" {size}viewBox="0 0 {wide} {high}" role="img" '
-            f'style="min-width:{least}px;max-width:{wide}px;width:100%">'
-        )
-        return "\n".join([f"{head}<title>{plain(self.title)}</title>{style}", *self._parts, "</svg>"]) + "\n"
+        size = f'height="{high}" preserveAspectRatio="none"' if self.stretch else f'width="{wide}" height="{high}"'
+        kind = ' class="hp"' if alone else ' class="stretch"' if self.stretch else ""
+        head = f'<svg xmlns="http://www.w3.org/2000/svg"{kind} viewBox="0 0 {wide} {high}" {size} role="img"'
+        parts = [f'{head} aria-label="{plain(self.label)}">']
+        if alone:
+            parts.append(f'<style>{STYLE}</style>{HATCHES}<rect width="100%" height="100%" class="ground"/>')
+        return "\n".join([*parts, *self._parts, "</svg>"]) + "\n"
 
     def _add(self, kind: str, attributes: str, tip: str) -> None:
         self._parts.append(

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from html import escape
 from itertools import groupby
 
+from hetplan.drawing.svg import plain
 from hetplan.profiles.plan_policy import PolicyTable
 
 __all__ = ["PALETTE", "colour_of", "heading_of", "svg_of", "text_of"]
@@ -115,7 +115,7 @@ def svg_of(tables: PolicyTable | Sequence[PolicyTable], *, title: str = "", wide
         '<rect width="1" height="5" fill="#fff" fill-opacity="0.6"/></pattern></defs>',
     ]
     if title:
-        head.append(f'<text x="{left}" y="22" font-size="15" font-weight="bold">{escape(title)}</text>')
+        head.append(f'<text x="{left}" y="22" font-size="15" font-weight="bold">{plain(title)}</text>')
     return "\n".join([*head, *parts, *_legend(several, colour, left + wide + 24, 64), "</svg>"]) + "\n"
 
 
@@ -129,7 +129,7 @@ def _drawn(table: PolicyTable, colour: dict[str, str], wide: int, cell: int) -> 
     slo_ms, high = table.slack_ms[-1], cell * table.queue_max
     edges = [wide * slack / slo_ms for slack in table.slack_ms] + [wide + 4.0]
     # The largest slack is a point, not a stretch: it gets a few pixels.
-    parts = [f'<text x="0" y="-8" font-size="12" font-weight="bold">{escape(heading_of(table))}</text>']
+    parts = [f'<text x="0" y="-8" font-size="12" font-weight="bold">{plain(heading_of(table))}</text>']
     for n, row in enumerate(_cells(table)):
         start = 0
         for j in range(1, len(row) + 1):
@@ -160,7 +160,7 @@ def _field(
     x, y, width, height = box
     model, batch = chosen
     place = f'x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}"'
-    what = "drop the oldest" if batch == 0 else f"{escape(table.models[model])} on {batch} of {waiting}"
+    what = "drop the oldest" if batch == 0 else f"{plain(table.models[model])} on {batch} of {waiting}"
     fill = "#fff" if batch == 0 else colour[table.models[model]]
     title = f"<title>{what}</title>"
     parts = [f'<rect {place} fill="{fill}">{title}</rect>']
@@ -182,7 +182,7 @@ def _legend(tables: Sequence[PolicyTable], colour: dict[str, str], x: int, top: 
         parts.append(f'<rect x="{x}" y="{y}" width="12" height="12" {style}/>')
         if name == "fewer than wait":
             parts.append(f'<rect x="{x}" y="{y}" width="12" height="12" fill="url(#fewer)"/>')
-        parts.append(f'<text x="{x + 18}" y="{y + 10}">{escape(name)}</text>')
+        parts.append(f'<text x="{x + 18}" y="{y + 10}">{plain(name)}</text>')
     return parts
 
 

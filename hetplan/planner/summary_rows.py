@@ -18,7 +18,7 @@ from hetplan.profiles.workers import Load, Worker
 if TYPE_CHECKING:
     from hetplan.profiles.slo import App
 
-__all__ = ["machine_name", "machine_rows", "policy_rows", "slo_rows_of", "verdict_of"]
+__all__ = ["machine_name", "machine_rows", "policy_rows", "slo_rows_of", "spot_offers", "verdict_of"]
 
 # SLO
 
@@ -203,6 +203,11 @@ def machine_name(worker: Worker, inputs: Inputs | None) -> tuple[str, str, str]:
     if offer is None:
         return worker.hardware, "", ""
     return worker.hardware, "spot" if offer.interruptions_per_hour is not None else "", offer.zone or ""
+
+
+def spot_offers(inputs: Inputs) -> frozenset[str]:
+    """The offers whose machines may be taken back."""
+    return frozenset(name for name, one in inputs.profile.offers.items() if one.interruptions_per_hour is not None)
 
 
 def machine_rows(

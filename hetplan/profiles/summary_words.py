@@ -6,12 +6,14 @@ Every figure is the summary's: this file chooses words, digits and columns.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from hetplan.drawing.charts import Bar
-from hetplan.drawing.summary import SummaryText, Table
+from hetplan.drawing.summary import SIGNS, Axis, Bar, Limit, SummaryText, Table
 from hetplan.drawing.svg import colour_class
 from hetplan.profiles.plan_summary import per_month
 
@@ -22,7 +24,10 @@ __all__ = ["NOTHING_CHECKED", "figure", "head_text", "runs_tables", "summary_tex
 
 NOTHING_CHECKED = ("Checked", "nothing here: hetplan verify PLAN PROFILE SLO recomputes all, and simulates again")
 """Of a plan that is only shown."""
-SIGNS = {"USD": "$", "EUR": "€", "GBP": "£"}
+COSTS = ("cost_per_hour", "packed_per_hour")
+"""Objectives that are money which is paid each month."""
+MOST_NAMES = 4
+"""Of more applications a title has the number and not the names: it is one line on a phone."""
 
 
 def summary_text(summary: Summary, checked: tuple[str, str] = NOTHING_CHECKED) -> SummaryText:
@@ -38,8 +43,16 @@ def summary_text(summary: Summary, checked: tuple[str, str] = NOTHING_CHECKED) -
         reserved=tuple(_reserved_sentences(summary)),
         tables=tuple(one for one in tables if one.rows or one in runs),
         lines=tuple((label, sentences) for label, sentences in lines if sentences),
-        is_wrong=summary.status not in ("optimal", "feasible") or any(row.verdict == "violated" for row in summary.slo),
+        state=_state(summary),
         costs=tuple(_costs(summary)),
+        title=_title(summary),
+        money=_money_and_unit(summary),
+        buy=_machines_sentence(summary),
+        monthly_bounds=tuple(_bound_sentences(summary, monthly=True)),
+        axis=_axis(summary),
+        limits=tuple(map(partial(_limit, summary), summary.slo)),
+        ways=tuple(_ways(summary)),
+        cautions=tuple(_cautions(summary)),
     )
 
 
@@ -98,6 +111,51 @@ def _value_text(value: float, unit: str) -> str:
 def head_text(summary: Summary, *, names: bool = True) -> str:
     """Money and what is served, as a sentence; with `names` each application is named where there are few."""
     return f"{_money_words(summary)} {_serving_words(summary, names=names)}."
+
+
+def _money_and_unit(summary: Summary) -> tuple[str, str]:
+    """Money a month; where nothing has a price, machines."""
+    if summary.cost_per_month is not None:
+        return money(summary.cost_per_month, summary.currency), "a month"
+    if not summary.machine_count:
+        return summary.served.partition(" queries")[0], "queries are served" if summary.served else ""
+    if summary.missing:
+        return str(summary.machine_count), "machines"
+    return str(summary.machine_count), f"machine{'' if summary.machine_count == 1 else 's'}, no prices given"
+
+
+def _title(summary: Summary) -> str:
+    """The applications by their names, where they are few, and what they are served at."""
+    names = dict.fromkeys([*summary.rates_qps, *(row.app for row in summary.slo), *summary.routing])
+    apps = ", ".join(names) if 0 < len(names) <= MOST_NAMES else f"{len(names)} applications"
+    served = _serving_words(summary, names=False).partition("serve")[2].removeprefix("s ").removeprefix(" ")
+    told = "" if served.startswith(f"{len(summary.rates_qps)} applications") and not summary.hours else served
+    return " \u00b7 ".join(filter(None, [apps, told.removeprefix(f"{len(names)} applications over ")]))
+
+
+def _machines_sentence(summary: Summary) -> str:
+    """Which machines; of a day those that are reserved, and the most that run at once."""
+    if summary.hours:
+        most = f"at most {summary.machine_count} machines run at once."
+        held = tuple(_reserved_sentences(summary))
+        return " ".join(
+            [*held, f"The others are rented by the hour: {most}" if held else f"{most[0].upper()}{most[1:]}"]
+        )
+    counts: dict[str, int] = {}
+    for row in summary.machines:
+        if not row.on_same_machines:
+            name = _machine_text(row, zones=False)
+            counts[name] = counts.get(name, 0) + row.count + row.standby
+    listed = [f"{count} {name}" for name, count in counts.items()]
+    return f"{_listed(listed)}." if listed else ""
+
+
+def _listed(words: Sequence[str]) -> str:
+    """
+    >>> _listed(["3 t4", "4 cpu4", "1 h100"])
+    '3 t4, 4 cpu4 and 1 h100'
+    """
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
 def _money_words(summary: Summary) -> str:
@@ -166,7 +224,42 @@ def _status_words(summary: Summary) -> str:
     return f"{name}; {left} of {len(limits)} SLO limits {'was' if left == 1 else 'were'} {how}" if left else name
 
 
-def _bound_sentences(summary: Summary) -> Iterator[str]:
+def _state(summary: Summary) -> str:
+    """Whether all limits are met as far as was simulated ("good"), one is missed ("bad"), or one is open ("open")."""
+    asked = [row for row in summary.slo if row.limit is not None]
+    missed = any(row.verdict == "violated" for row in asked)
+    if missed or summary.status not in ("optimal", "feasible", "not simulated"):
+        return "bad"
+    partly = any(row.verdict not in ("met", "by formula" if row.metric == "quality" else "met") for row in asked)
+    return "open" if partly or summary.status == "not simulated" else "good"
+
+
+def _axis(summary: Summary) -> Axis | None:
+    """The plan between what no plan betters and the simplest way to buy; None where no such bound is known."""
+    known = [one for one in summary.bounds if one.bound is not None]
+    one = next((one for one in known if one.objective in COSTS), next(iter(known), None))
+    if one is None or one.bound is None or summary.policies or not 0.0 < one.value < math.inf:
+        return None
+    if one.objective not in COSTS:
+        if "per_hour" in one.objective:
+            return None  # of moving machines: no money that is paid each month
+        return Axis(one.sense, (one.value, _counted(one, one.value)), (one.bound, _counted(one, one.bound)))
+
+    def month(cost: float) -> tuple[float, str]:
+        return per_month(cost), money(per_month(cost), summary.currency)
+
+    first = summary.savings[0] if len(summary.savings) > 1 else None
+    end = None if first is None or first[1] <= one.value else (month(first[1])[0], f"{first[0]} {month(first[1])[1]}")
+    return Axis(one.sense, month(one.value), month(one.bound), end)
+
+
+def _counted(one: Bound, value: float) -> str:
+    """A value of an objective that is no money, with what it counts."""
+    unit = {"rate_qps": "queries/s", "servers": "machines"}.get(one.objective)
+    return f"{figure(value)} {unit}" if unit else f"{one.objective.partition('[')[0].replace('_', ' ')} {figure(value)}"
+
+
+def _bound_sentences(summary: Summary, *, monthly: bool = False) -> Iterator[str]:
     told = [one for one in summary.bounds if one.bound is not None]
     if summary.policies and len(told) == len(summary.policies) > 1:
         gaps = [one.gap for one in told if one.gap is not None]
@@ -178,14 +271,14 @@ def _bound_sentences(summary: Summary) -> Iterator[str]:
     if not told:
         yield "none is known; a better plan may exist."
     for one in told[:2]:
-        yield _bound_sentence(summary, one)
+        yield _bound_sentence(summary, one, monthly=monthly)
 
 
 def _gap_text(gap: float) -> str:
     return "0%" if gap < 5e-7 else f"{100 * gap:.3g}%"
 
 
-def _bound_sentence(summary: Summary, one: Bound) -> str:
+def _bound_sentence(summary: Summary, one: Bound, *, monthly: bool) -> str:
     assert one.bound is not None
     scope = {
         "problem": "exact",
@@ -195,7 +288,7 @@ def _bound_sentence(summary: Summary, one: Bound) -> str:
     }.get(one.scope, one.scope)
     vouched = _vouched_words(summary, one)
     gap = "" if one.gap is None else f"  Gap {_gap_text(one.gap)}."
-    return f"{_limit_words(summary, one)} ({scope}, {vouched}).{gap}"
+    return f"{_limit_words(summary, one, monthly=monthly)} ({scope}, {vouched}).{gap}"
 
 
 def _vouched_words(summary: Summary, one: Bound) -> str:
@@ -205,7 +298,7 @@ def _vouched_words(summary: Summary, one: Bound) -> str:
     return {"none": "not certified", "claimed": "claimed by the solver"}.get(one.vouched, one.vouched)
 
 
-def _limit_words(summary: Summary, one: Bound) -> str:
+def _limit_words(summary: Summary, one: Bound, *, monthly: bool = False) -> str:
     """What no plan betters, as a sentence."""
     bound = one.bound or 0.0
     name = one.objective.partition("[")[0]
@@ -213,7 +306,7 @@ def _limit_words(summary: Summary, one: Bound) -> str:
         said = f"{money(bound, summary.currency)}/h"
         what = {"gross_cost_per_hour": "with loading", "net_cost_per_hour": "for new machines"}.get(name)
         if what is None:
-            return f"no plan costs less than {said}"
+            return f"no plan costs less than {_month(bound, summary) + ' a month' if monthly else said}"
         return f"at least {said} {what}, of this plan {money(one.value, summary.currency)}/h"
     if name == "rate_qps":
         return f"no plan serves more than {figure(bound)} queries/s"
@@ -395,6 +488,51 @@ def _policy_table(summary: Summary) -> Table:
     return Table("Policies", columns, tuple(cells), (1, 2, 3, 4, 5))
 
 
+def _limit(summary: Summary, row: SloRow) -> Limit:
+    """A limit with the models and machines that have to meet it."""
+    mine = [one for one in summary.machines if row.app in one.app.split(", ")]
+    models = dict.fromkeys(model for one in mine for model in one.model.split(", ") if model)
+    machines = dict.fromkeys(one.machine for one in mine)
+    about = [_few(list(models)), f"on {_few(list(machines))}" if machines else ""]
+    notes = [row.note] * bool(row.note)
+    notes += [f"worst at {one.hours}" for one in row.worst if one.hours and not one.failure]
+    low, high = row.interval or (row.value, row.value)
+    return Limit(
+        app=row.app, metric=row.metric, about=" ".join(filter(None, about)), asked=_limit_text(row),
+        found=_result_text(replace(row, note="")), verdict=row.verdict, relation=row.relation, limit=row.limit,
+        low=low, high=high, notes=tuple(notes),
+    )  # fmt: skip
+
+
+def _few(names: Sequence[str]) -> str:
+    return _listed(names) if len(names) <= MOST_NAMES else f"{len(names)} kinds"
+
+
+def _ways(summary: Summary) -> Iterator[Bar]:
+    """Each way to buy, with what it saves beside the one before."""
+    before: float | None = None
+    for place, (name, cost) in enumerate(summary.savings if len(summary.savings) > 1 else ()):
+        saved = 0.0 if before is None else before - cost
+        about = "" if before is None else f"saves {_month(saved, summary)}" if saved > 0.0 else "saves nothing"
+        last = place == len(summary.savings) - 1
+        named = f"{name}: this plan" if last else name
+        yield Bar(named, per_month(cost), _month(cost, summary), "ahead" if last else "bar", about)
+        before = cost
+
+
+def _month(cost: float, summary: Summary) -> str:
+    return money(per_month(cost), summary.currency)
+
+
+def _cautions(summary: Summary) -> Iterator[str]:
+    """What may hurt whoever buys: what is not served, money for nothing, machines that may go, then warnings."""
+    yield from (f"Not served: {one}." for one in summary.unserved)
+    if summary.cost_of_idle:
+        yield f"{_month(summary.cost_of_idle, summary)} a month is paid for reserved machines while they are idle."
+    yield from (f"{one[0].upper()}{one[1:]}." for one in summary.interruptions)
+    yield from _warning_sentences(summary)
+
+
 def _costs(summary: Summary) -> Iterator[Bar]:
     """Of machines in the order and colours of their types, else of applications."""
     rows = () if summary.hours else summary.machines
@@ -436,8 +574,12 @@ def _labeled_lines(summary: Summary) -> Iterator[tuple[str, tuple[str, ...]]]:
     if summary.changes:
         yield "Changes", (", ".join(f"{count} {do}" for do, count in summary.changes.items()),)
     yield "Unserved", summary.unserved
-    warnings = (f"{code}{f' ({count})' if count > 1 else ''}: {text}" for code, count, text in summary.warnings)
-    yield "Warnings", tuple(warnings) or ("none",)
+    yield "Warnings", tuple(_warning_sentences(summary)) or ("none",)
+
+
+def _warning_sentences(summary: Summary) -> Iterator[str]:
+    for code, count, text in summary.warnings:
+        yield f"{code}{f' ({count})' if count > 1 else ''}: {text}"
 
 
 def _money_of_apps(summary: Summary) -> Iterator[str]:

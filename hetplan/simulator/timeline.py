@@ -87,6 +87,6 @@ def timeline_svg(timeline: Timeline, *, title: str = "") -> str:
     >>> timeline_svg(Timeline(1.0, flat, flat, flat, flat, flat)).startswith("<svg ")
     True
     """
-    drawn = timeline_picture(timeline.as_dict(), title=title or "Timeline of a simulation")
+    drawn = timeline_picture(timeline.as_dict(), label=title or "Timeline of a simulation")
     assert drawn is not None
     return drawn.svg(alone=True)

@@ -130,8 +130,8 @@ class WhatIf:
         from hetplan.drawing.charts import Curve, curves
 
         drawn = self.curve()
-        lines = [Curve(one["label"], one["x"], one["y"]) for one in drawn["lines"]]
-        return curves(lines, title=drawn["title"], x=drawn["x"], y=drawn["y"], zero=False).svg(alone=True)
+        lines = [Curve(one["label"], one["x"], one["y"], self.sense) for one in drawn["lines"]]
+        return curves(lines, label=drawn["title"], x=drawn["x"], y=drawn["y"], zero=False).svg(alone=True)
 
     def curve(self) -> dict[str, Any]:
         """The objective along the first axis, a line per value of the second, as `hetplan report` draws it."""

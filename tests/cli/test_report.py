@@ -26,17 +26,19 @@ def test_a_report_with_the_files_has_limits_money_and_verification(
     page = tmp_path / "report.html"
     assert run("report", plan, *FILES, "--no-simulation", "-o", page).code == 0
     text = page.read_text()
-    assert "$2,102 a month ($2.88/h of at most $3.00/h)" in text
+    assert '<div class="money">$2,102 <span>a month</span></div>' in text
     assert "60 ms" in text
     assert "Bound: no plan serves more than 580 queries/s (exact, certified)." in text, "it was proved again"
     assert "Verified: independent arithmetic" in text
-    assert "<td>max rate_qps</td><td>proved again</td><td>bound 580.097 is proved again" in text
+    assert '<th scope="row">max rate_qps</th><td>proved again</td><td>bound 580.097 is proved again' in text
+    assert "no SLO was simulated; verified<" in text
     assert "Promised and simulated" not in text
     alone = tmp_path / "alone.html"
     assert run("report", plan, "-o", alone).code == 0
     assert "(exact, not proved here)" in alone.read_text()
-    assert "$2,102 a month ($2.88/h of at most $3.00/h)" in alone.read_text()
+    assert '<div class="money">$2,102 <span>a month</span></div>' in alone.read_text()
     assert "60 ms" in alone.read_text()
+    assert "This page was made from the plan file alone" in alone.read_text()
 
 
 def test_a_report_of_a_plan_that_is_wrong_says_so_at_its_head(
@@ -47,7 +49,7 @@ def test_a_report_of_a_plan_that_is_wrong_says_so_at_its_head(
     plan.write_text(json.dumps(wrong))
     assert run("report", plan, *FILES, "--no-simulation", "-o", page).code == 0
     text = page.read_text()
-    assert text.index('<p class="bad">NOT VERIFIED.</p>') < text.index("<h2>")
+    assert text.index('class="chip bad">\u2715 NOT VERIFIED<') < text.index("<h2>")
     assert "Verified:" not in text
     assert "Checked: " in text
 
@@ -74,8 +76,8 @@ def test_a_report_takes_what_simulate_and_whatif_wrote(run: Callable[..., Any], 
     given = "--simulation", played, "--whatif", curves, "--compare", ways
     assert run("report", plan, *given, "-o", page).code == 0
     text = page.read_text()
-    shown = "Promised and simulated", "wish: ranking: response", "static-peak", "4.8 per hour", "What if", "budget"
-    shown += "autoscaled", "3 replicas", "3,504", "money against lateness"
+    shown = "Promised and simulated", "ranking: response_ms p99", "static-peak", "4.8 per hour", "What if", "budget"
+    shown += "autoscaled", "3 replicas", "3,504", "money against lateness", "54 .. 56", "simulated for this page"
     for words in shown:
         assert words in text
 

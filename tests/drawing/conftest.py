@@ -1,10 +1,7 @@
-"""Shipped examples planned once, as documents, and a headless browser where there is one."""
+"""Shipped examples planned once, as documents."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +22,3 @@ def pool() -> hp.Plan:
 def document(pool: hp.Plan) -> dict[str, Any]:
     made: dict[str, Any] = pool.model_dump(mode="json", by_alias=True, exclude_none=True)
     return made
-
-
-@pytest.fixture(scope="session")
-def browser() -> Callable[..., str]:
-    """What headless Chromium prints for an address; skipped where there is none (Debian's package `chromium`)."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    found = next((path for name in names if (path := shutil.which(name))), "")
-    if not found:
-        pytest.skip("no headless browser here: install chromium to look at pages")
-
-    def run(address: str, *how: str) -> str:
-        given = [found, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", *how, address]
-        return subprocess.run(given, capture_output=True, text=True, check=True, timeout=120).stdout
-
-    return run
