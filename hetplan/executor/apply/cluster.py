@@ -39,7 +39,7 @@ KINDS: Mapping[str, str] = {
 """All kinds that are rendered for Kubernetes, as kubectl names them."""
 LARGEST_CONFIG_BYTES = 1024 * 1024
 """The most that Kubernetes takes in one ConfigMap."""
-_AUTOSCALERS = "horizontalpodautoscalers.autoscaling"
+_AUTOSCALERS, _KEDA = "horizontalpodautoscalers.autoscaling", "scaledobject.keda.sh/name"
 _FILES = "files.json.gz"
 _LOOK_S = 0.5
 _SIDE_BY_SIDE = 16
@@ -223,25 +223,33 @@ class Cluster:
         return self._as_scaled(objects, self.kubectl.live([one for one in objects if one["kind"] == "Deployment"]))
 
     def _as_scaled(self, objects: Sequence[Json], live: Iterable[Json]) -> list[Json]:
-        """The objects, with as many replicas as there are where an autoscaler of somebody's says how many."""
-        counts = {
-            one["metadata"]["name"]: one["spec"].get("replicas", 1) for one in live if one["kind"] == "Deployment"
+        """The objects, with as many replicas as there are where an autoscaler says how many: one of somebody's, or KEDA
+        by what was rendered. (Left out, a count that was ours before would be 1 for a moment.)
+        """
+        there = [one for one in live if one["kind"] == "Deployment"]
+        counts = {one["metadata"]["name"]: one["spec"].get("replicas", 1) for one in there}
+        scaled = self._scaled_by_others() if counts else set()
+        scaled |= {
+            one["metadata"]["name"] for one in objects if one["kind"] == "Deployment" and "replicas" not in one["spec"]
         }
-        if not counts:
-            return list(objects)
-        try:
-            refs = [one["spec"].get("scaleTargetRef", {}) for one in self.kubectl.get([_AUTOSCALERS])]
-        except Away:
-            raise
-        except TargetFailed:
-            return list(objects)  # who may not ask has none
-        scaled = {ref["name"] for ref in refs if ref.get("kind") == "Deployment"} & counts.keys()
         return [
             {**one, "spec": {**one["spec"], "replicas": counts[one["metadata"]["name"]]}}
-            if one["kind"] == "Deployment" and one["metadata"]["name"] in scaled and "replicas" in one["spec"]
+            if one["kind"] == "Deployment" and one["metadata"]["name"] in scaled & counts.keys()
             else one
             for one in objects
         ]
+
+    def _scaled_by_others(self) -> set[str]:
+        """Deployments of which an autoscaler says how many pods they have; not those of KEDA's that were rendered."""
+        try:
+            found = self.kubectl.get([_AUTOSCALERS])
+        except Away:
+            raise
+        except TargetFailed:
+            return set()  # who may not ask has none
+        named = [(one["metadata"].get("labels", {}), one["spec"].get("scaleTargetRef", {})) for one in found]
+        refs = [ref for marks, ref in named if ref.get("kind") == "Deployment" and marks.get(_KEDA) != ref["name"]]
+        return {str(ref["name"]) for ref in refs}
 
     def _troubles(self, deployment: str) -> str:
         found = self.kubectl.get(["deployments.apps", "pods"], selector=self.selector)

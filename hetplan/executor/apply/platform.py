@@ -152,10 +152,11 @@ class Platform:
             return [("delete all that was begun", lambda: self.cluster.prune(None))]
         return self._tasks(before, self.cluster.changes(before))
 
-    def state(self) -> State:
+    @staticmethod
+    def state(groups: Sequence[RunningGroup]) -> State:
         """What runs, as a state file has it."""
         workers, observed = [], {}
-        for one in self.groups():
+        for one in groups:
             load = Load(
                 id=f"{one.name}.model", app=str(one.told["app"]), variant=str(one.told["model"]),
                 serve=Serve(concurrency=int(one.told["concurrency"])),
