@@ -74,6 +74,8 @@ class Changes:
     changed: tuple[Name, ...] = ()
     gone: tuple[Name, ...] = ()
     text: str = ""
+    objects: tuple[Json, ...] = ()
+    """What is applied: the files' objects, with counts that are left to others."""
 
     def __bool__(self) -> bool:
         return bool(self.made or self.changed or self.gone)
@@ -129,7 +131,8 @@ class Cluster:
         for kind, name in live.keys() - there:
             why = "is there already, and not of this deployment. Write another name or namespace in site.toml"
             raise TargetRefused(NAME, f"{kind} {name}", why)
-        text = self.kubectl.diff(self._as_scaled(objects, live.values()))
+        applied = self._as_scaled(objects, live.values())
+        text = self.kubectl.diff(applied)
         said = {(kind, name) for kind, name in _CHANGED.findall(text)}
         names = [_name(one) for one in objects]
         return Changes(
@@ -137,12 +140,13 @@ class Cluster:
             changed=tuple(one for one in names if one in live and one in said),
             gone=tuple(sorted(there - set(names) - {("ConfigMap", self.record)})),
             text=text,
+            objects=tuple(applied),
         )
 
-    def check(self, wanted: Rendered) -> None:
+    def check(self, found: Changes) -> None:
         """Have the server look at everything; `TargetRefused` with what it, or who owns a field, says against it."""
         try:
-            self.kubectl.apply(self._left_to_others(wanted.objects), force=self.take_over, only_look=True)
+            self.kubectl.apply(found.objects, force=self.take_over, only_look=True)
         except Away:
             raise
         except TargetFailed as error:
@@ -174,10 +178,10 @@ class Cluster:
 
     # Acting
 
-    def apply(self, wanted: Rendered) -> None:
+    def apply(self, found: Changes) -> None:
         """Hand all objects to the server."""
         self._may_change()
-        self.kubectl.apply(self._left_to_others(wanted.objects), force=self.take_over)
+        self.kubectl.apply(found.objects, force=self.take_over)
 
     def wait(self, wanted: Rendered) -> None:
         """Wait for all Deployments side by side; each wave of a roll may take as long as one pod may."""
@@ -218,9 +222,6 @@ class Cluster:
     def _may_change(self) -> None:
         if self._lease is not None:
             self._lease.check()
-
-    def _left_to_others(self, objects: Sequence[Json]) -> list[Json]:
-        return self._as_scaled(objects, self.kubectl.live([one for one in objects if one["kind"] == "Deployment"]))
 
     def _as_scaled(self, objects: Sequence[Json], live: Iterable[Json]) -> list[Json]:
         """The objects, with as many replicas as there are where an autoscaler says how many: one of somebody's, or KEDA

@@ -65,9 +65,14 @@ def test_who_has_lost_the_lease_changes_nothing_any_more(
         mine.cluster._lease._renewing.join()
         cluster.edit("Lease", steal)
         assert mine.cluster._lease._still_mine() is None
-        for change in (mine.cluster.apply, mine.cluster.prune, mine.cluster.keep):
+        wanted = rendered(rank=1)
+        for change in (
+            lambda: mine.cluster.apply(mine.cluster.changes(wanted)),
+            lambda: mine.cluster.prune(wanted),
+            lambda: mine.cluster.keep(wanted),
+        ):
             with pytest.raises(TargetFailed, match="held by apply of somebody else"):
-                change(rendered(rank=1))
+                change()
     assert cluster.kinds() == ["Lease"], "that of somebody else stays"
 
 
