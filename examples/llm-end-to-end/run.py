@@ -75,7 +75,7 @@ gpus_per_worker = 0                 # nothing computes, so no GPU is asked for
 [[models]]
 kind = "openai"                     # a real fleet says "vllm serve ..." here
 command = ["{python}", "-m", "hetplan.executor.emulator", "{{variant}}-{{hardware}}", "{truth}", "--port", "{{port}}",
-           "--most-tokens", "{{most_tokens}}", "--most-seqs", "{{most_seqs}}"]
+           "--most-tokens", "{{max_tokens}}", "--most-seqs", "{{max_seqs}}"]
 """
 
 

@@ -80,8 +80,8 @@ def cluster_status(out: Output, site: Path, output: Path | None, *, as_json: boo
     unfinished = platform.unfinished()
     if unfinished is not None:
         out.warn(f"{unfinished}; apply again finishes it, apply --undo --yes goes back")
-    write_state(out, platform.state(), output, as_json=as_json)
     groups = platform.groups()
+    write_state(out, platform.state(groups), output, as_json=as_json)
     rows = [
         (one.name, str(one.told["model"]), str(one.told["hardware"]), f"{one.ready} of {one.wanted} ready")
         for one in groups

@@ -14,6 +14,7 @@ from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.executor.hosts_file import HostsFile
+from hetplan.executor.words import Split
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
@@ -115,6 +116,11 @@ class Background:
                 why="this load makes no tokens: its run names no engine", remedy="Make the plan again.",
             )  # fmt: skip
         return found
+
+    def split(self, engine: Engine, load: Load, hardware: str) -> Split:
+        """Over how many GPUs the engine of a load is split, by its run."""
+        assert self.profile is not None  # it has the engine
+        return Split.of(engine, run_of(self.profile, load, hardware).at, f"$.workers.loads.{load.id}.at")
 
     def link_ms_per_token(self, plan: Plan, app: str | None) -> float:
         """How long the KV of a token takes from machines that prefill to those that decode; 0 without such."""

@@ -162,13 +162,9 @@ class Deployment:
 
     def endpoint(self) -> str:
         """Where queries go; the router's real port where hosts.toml leaves it open."""
-        routed = self.targets[self.hosts.router_target].routed()
-        port, address = (routed.get(key) if routed is not None else None for key in ("router_port", "router_address"))
-        settings = self.hosts.router
-        if settings.address is not None and address is not None:
-            # A name by which others reach a Service has a port of its own.
-            return f"http://{in_url(settings.address)}:{settings.port}"
-        return f"http://{in_url(settings.address or address or settings.bind)}:{port or settings.port}"
+        routed, settings = self.targets[self.hosts.router_target].routed(), self.hosts.router
+        port = routed.get("router_port") if routed is not None else None
+        return f"http://{in_url(settings.address or settings.bind)}:{port or settings.port}"
 
     def state(self, *, over_s: float = 1.0) -> State:
         """What runs, and what was observed of it during `over_s` seconds; as a state file has it."""

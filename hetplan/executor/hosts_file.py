@@ -266,7 +266,7 @@ class OpenaiModel(_Match):
     kind: Literal["openai"]
     command: tuple[str, ...] = Field(
         default=(),
-        description='words; "{port}", "{variant}", "{most_tokens}", "{most_seqs}", "{tensor}" ... are filled',
+        description='words; "{port}", "{variant}", "{max_tokens}", "{max_seqs}", "{tensor}" ... are filled',
     )
     url: str | None = Field(default=None, pattern=r"^http://[^/?#]+$", description="http://HOST:PORT, instead")
     port: Port = Field(default=0, description="where the command is to listen; 0: any free one")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,30 +17,29 @@ from hetplan.executor.hosts_file import (
     OpenaiModel,
     SleepModel,
 )
+from hetplan.executor.words import Split, command, filled, split_otherwise, words_of
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.workers import Load
 
-__all__ = ["filled", "served_by"]
+__all__ = ["served_by"]
 
 Law = Mapping[str, Any]
-_PLACE = re.compile(r"\{([a-z_]+)(?:\.([A-Za-z_][A-Za-z0-9_.-]*))?\}")
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 
 
 def served_by(
     hosts: HostsFile, load: Load, hardware: str, *, law: Law | None, table: Callable[[str], Law | None],
-    tokens: Law | None = None, engine: Engine | None = None,
+    tokens: Law | None = None, engine: Engine | None = None, split: Split | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The model of a load as plain data: its kind, and what that kind needs to start.
 
-    A load that makes text has an `engine`, and `tokens` is the law of its iterations.
+    A load that makes text has an `engine`, `tokens` is the law of its iterations, and `split` how its GPUs share them.
     """
-    names = {"variant": load.variant, "node": load.node, "app": load.app, "hardware": hardware}
+    names = words_of(load, hardware, engine, split)
     for number, rule in enumerate(hosts.models):
         if rule.fits(variant=load.variant, node=load.node, app=load.app, hardware=hardware):
             at = f"$.models[{number}]"
             if engine is not None:
-                made = _text(rule, load, engine, tokens or {}, names, at)
+                made = _text(rule, load, engine, split or Split(), tokens or {}, names, at)
             elif isinstance(rule, OpenaiModel):
                 raise InputError.one(
                     file="hosts.toml", path=at, value=load.id, why="the plan does not say that this load makes text",
@@ -50,18 +48,19 @@ def served_by(
             elif isinstance(rule, SleepModel):
                 made = _sleep(rule, load, hardware, law, table, at)
             elif isinstance(rule, OnnxModel):
-                made = _onnx(rule, hosts, load, {**names, "knobs": load.knobs}, at)
+                made = _onnx(rule, hosts, load, names, at)
             elif isinstance(rule, ApiModel):
-                made = _api(rule, hosts, {**names, "knobs": load.knobs}, at)
+                made = _api(rule, hosts, names, at)
             elif isinstance(rule, HttpModel):
-                made = _http(rule, {**names, "knobs": load.knobs}, at)
+                made = _http(rule, names, at)
             else:
-                made = _command(rule, {**names, "knobs": load.knobs}, at)
+                made = _command(rule, names, at)
             _says_outcomes(rule, load, at)
             said = getattr(rule, "outcome", None)
             made = {**made, "outcome": said} if said is not None else made
             return made if rule.retry else {**made, "retry": False}
-    wanted = ", ".join(f'{name} = "{value}"' for name, value in names.items() if value is not None)
+    asked = ("variant", "node", "app", "hardware")
+    wanted = ", ".join(f'{name} = "{names[name]}"' for name in asked if name in names)
     raise InputError.one(
         file="hosts.toml", path="$.models", value=load.id, why="no rule says how this load is served",
         remedy='Add [[models]] with kind = "sleep", "onnx", "http", "openai", "api" or "command" '
@@ -80,7 +79,7 @@ def _says_outcomes(rule: ModelRule, load: Load, at: str) -> None:
 
 
 def _text(
-    rule: ModelRule, load: Load, engine: Engine, tokens: Law, names: Mapping[str, Any], at: str
+    rule: ModelRule, load: Load, engine: Engine, split: Split, tokens: Law, names: Mapping[str, Any], at: str
 ) -> dict[str, Any]:  # fmt: skip
     """The model of a load that makes text: a server of OpenAI's protocol, or the embedded engine that keeps the law."""
     if isinstance(rule, SleepModel):
@@ -106,13 +105,11 @@ def _text(
             file="hosts.toml", path=at, value=load.instances, why="instances of one machine have a server each",
             remedy="Leave out port and url, and write {port} in the command.",
         )  # fmt: skip
-    words = {
-        **names, "knobs": load.knobs, "most_tokens": tokens["most_tokens"], "most_seqs": tokens["most_seqs"],
-        "tensor": engine.tensor, "pipeline": engine.pipeline, "precision": engine.precision,
-        "context_tokens": engine.context_tokens,
-    }  # fmt: skip
+    if wrong := list(split_otherwise(rule.command, split, load.id, at=f"{at}.command", file="hosts.toml")):
+        raise InputError(wrong)
     return {
-        "kind": "openai", "command": _with_port(rule.command, words, at), "url": rule.url, "port": rule.port,
+        "kind": "openai", "command": command(rule.command, names, at=f"{at}.command"), "url": rule.url,
+        "port": rule.port,
         "ready": rule.ready, "model": rule.model or load.variant, "timeout_s": rule.timeout_s, "gpus": engine.gpus,
         "environment": dict(rule.environment),
     }  # fmt: skip
@@ -165,10 +162,11 @@ _PATHS = {
 def _http(rule: HttpModel, names: Mapping[str, Any], at: str) -> dict[str, Any]:
     route, ready = _PATHS[rule.protocol]
     return {
-        "kind": "http", "command": _with_port(rule.command, names, at), "url": rule.url, "port": rule.port,
+        "kind": "http", "command": command(rule.command, names, at=f"{at}.command"), "url": rule.url,
+        "port": rule.port,
         "protocol": rule.protocol,
         "route": filled(rule.route or route, names, at=f"{at}.route"), "ready": rule.ready or ready,
-        "model": names["variant"], "timeout_s": rule.timeout_s, "environment": dict(rule.environment),
+        "model": names.get("variant"), "timeout_s": rule.timeout_s, "environment": dict(rule.environment),
     }  # fmt: skip
 
 
@@ -182,46 +180,3 @@ def _api(rule: ApiModel, hosts: HostsFile, names: Mapping[str, Any], at: str) ->
         "key_file": str(hosts.path(rule.key_file)) if rule.key_file is not None else None, "key_env": rule.key_env,
         "header": rule.header, "at_once": rule.at_once, "timeout_s": rule.timeout_s,
     }  # fmt: skip
-
-
-def _with_port(command: Sequence[str], names: Mapping[str, Any], at: str) -> list[str]:
-    """The words of a command; the port is the worker's to fill in."""
-    return [
-        "{port}".join(filled(part, names, at=f"{at}.command[{number}]") for part in word.split("{port}"))
-        for number, word in enumerate(command)
-    ]
-
-
-def filled(text: str, names: Mapping[str, Any], *, at: str = "", file: str = "hosts.toml") -> str:
-    """A text of a trusted file with the load's names in place of ``{variant}``, ``{node}``, ``{knobs.size}``.
-
-    What comes from the plan is held to plain letters, digits, ``. _ -``: it can be no path, no option, no second word.
-
-    >>> filled("models/{variant}-{knobs.size}.onnx", {"variant": "yolo-n", "knobs": {"size": 640}})
-    'models/yolo-n-640.onnx'
-    >>> filled("{variant}", {"variant": "../../etc/passwd"}, at="$.models[0].path")
-    Traceback (most recent call last):
-      ...
-    hetplan.errors.InputError: hosts.toml: $.models[0].path (found ../../etc/passwd): {variant} of the plan is no ...
-    """
-
-    def value(match: re.Match[str]) -> str:
-        name, knob = match[1], match[2]
-        found = names.get(name)
-        if knob is not None and isinstance(found, Mapping):
-            found = found.get(knob)
-        if found is None or isinstance(found, Mapping):
-            raise InputError.one(
-                file=file, path=at, value=text, why=f"the load has no {match[0]}",
-                remedy="Known are {variant}, {node}, {app}, {hardware} and {knobs.NAME}, where the load has them; for "
-                "text also {most_tokens}, {most_seqs}, {tensor}, {pipeline}, {precision} and {context_tokens}.",
-            )  # fmt: skip
-        written = f"{found:g}" if isinstance(found, float) else str(found)
-        if not _PLAIN.match(written) or ".." in written:
-            raise InputError.one(
-                file=file, path=at, value=written, why=f"{match[0]} of the plan is no plain name",
-                remedy="Names hold letters, digits, dot, dash and underline only.",
-            )  # fmt: skip
-        return written
-
-    return _PLACE.sub(value, text)

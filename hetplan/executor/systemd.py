@@ -7,12 +7,12 @@ there. Stopping the unit ends the processes and remembers them; starting it brin
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from math import ceil
 
 from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.kept_process import MARK, python_path
 from hetplan.executor.local import Local
+from hetplan.executor.render.names import systemd_value, systemd_word
 from hetplan.executor.secrets import TOKEN_FILE, environment_of
 
 __all__ = ["unit_name", "unit_text"]
@@ -33,16 +33,17 @@ def unit_text(hosts: HostsFile, target: Local) -> str:
     """The unit that keeps what runs on this target."""
     # A token of an apply's own environment is not known to systemd: the unit then needs a drop-in that sets it.
     secret = {name: value for name, value in environment_of(hosts).items() if name == TOKEN_FILE}
+    said = {MARK: target.folder, "PYTHONPATH": python_path(), **secret}
+    environment = "\n".join(f"Environment={systemd_value(f'{name}={value}')}" for name, value in said.items())
     stop_s = ceil(2 * hosts.limits.drain_s) + 10
     return f"""[Unit]
 Description=hetplan {hosts.name}: workers and router of target {target.name}
 After=network.target
 
 [Service]
-ExecStart={_line(target.keeper_command("wait"))}
-Environment={_word(f"{MARK}={target.folder}")}
-Environment={_word(f"PYTHONPATH={python_path()}")}
-{"".join(f"Environment={_word(f'{name}={value}')}{chr(10)}" for name, value in secret.items())}WorkingDirectory=/
+ExecStart={" ".join(map(systemd_word, target.keeper_command("wait")))}
+{environment}
+WorkingDirectory=/
 Restart=always
 RestartSec=5
 # Only the keeper: what it keeps goes on without it, and the next one finds it.
@@ -55,17 +56,3 @@ LimitNOFILE=65536
 [Install]
 WantedBy={"multi-user.target" if sys.prefix.startswith(("/usr", "/opt")) else "default.target"}
 """
-
-
-def _line(words: Sequence[str]) -> str:
-    return " ".join(_word(word) for word in words)
-
-
-def _word(word: str) -> str:
-    """A word as systemd reads it.
-
-    >>> _word("a b"), _word("50%"), _word("")
-    ('"a b"', '50%%', '""')
-    """
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
-    return f'"{escaped}"' if not word or " " in word else escaped

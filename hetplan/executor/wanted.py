@@ -286,16 +286,19 @@ class _Placing:
 
 
 def _load(plan: Plan, known: Background, hosts: HostsFile, worker: Worker, load: Load, faults: list[Fault]) -> LoadSpec:
-    law, model, memory, tokens = None, {}, None, None
+    law, model, memory, tokens, split = None, {}, None, None, None
     try:
         engine = known.engine(plan, load, worker.hardware)
         if engine is not None:
             most, serve = law_of_engine(engine), load.serve
             chosen = (serve.most_tokens or most.most_tokens, serve.most_seqs or most.most_seqs)
             tokens = most.limited(*chosen).as_dict()
+            split = known.split(engine, load, worker.hardware)
         law = known.law(plan, load, worker.hardware)
         memory = known.gpu_mem_gib(load, worker.hardware)
-        model = served_by(hosts, load, worker.hardware, law=law, table=known.table, tokens=tokens, engine=engine)
+        model = served_by(
+            hosts, load, worker.hardware, law=law, table=known.table, tokens=tokens, engine=engine, split=split
+        )
         if model["kind"] == "api":
             model = {**model, **_called(known, hosts, worker, load)}
         if engine is not None and engine.role == "prefill":

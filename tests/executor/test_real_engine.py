@@ -145,7 +145,7 @@ def test_a_real_engine_is_measured_planned_with_started_and_loaded(
     plan = hetplan.solve(*paths).require()
     host: dict[str, Any] = {"target": "here", "hardware": ["core"], "machines": 2, "gpus_per_worker": 0}
     rule = {
-        "kind": "openai", "command": command(model, "{port}", "{most_seqs}", "{most_tokens}"), "ready": "/health",
+        "kind": "openai", "command": command(model, "{port}", "{max_seqs}", "{max_tokens}"), "ready": "/health",
         "model": "tiny",
     }  # fmt: skip
     made = deploy(profiles=[str(paths[0])], hosts={"box": host}, models=[rule])

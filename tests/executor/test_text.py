@@ -244,7 +244,7 @@ def test_another_server_is_started_with_the_plans_numbers_and_again_when_it_ends
     served: Callable[..., tuple[Deployment, str]], tmp_path: Path
 ) -> None:
     (tmp_path / "server.py").write_text(SERVER)
-    words = ["{port}", "{variant}", "{most_tokens}", "{most_seqs}", "{tensor}"]
+    words = ["{port}", "{variant}", "{max_tokens}", "{max_seqs}", "{tensor}"]
     rule = {"kind": "openai", "command": [sys.executable, str(tmp_path / "server.py"), *words], "model": "real/name"}
     deployment, endpoint = served(rule=rule)
     answer = ask(endpoint, {"model": "talker", "prompt": "x", "stream": True})

@@ -39,7 +39,7 @@ KINDS: Mapping[str, str] = {
 """All kinds that are rendered for Kubernetes, as kubectl names them."""
 LARGEST_CONFIG_BYTES = 1024 * 1024
 """The most that Kubernetes takes in one ConfigMap."""
-_AUTOSCALERS = "horizontalpodautoscalers.autoscaling"
+_AUTOSCALERS, _KEDA = "horizontalpodautoscalers.autoscaling", "scaledobject.keda.sh/name"
 _FILES = "files.json.gz"
 _LOOK_S = 0.5
 _SIDE_BY_SIDE = 16
@@ -74,6 +74,8 @@ class Changes:
     changed: tuple[Name, ...] = ()
     gone: tuple[Name, ...] = ()
     text: str = ""
+    objects: tuple[Json, ...] = ()
+    """What is applied: the files' objects, with counts that are left to others."""
 
     def __bool__(self) -> bool:
         return bool(self.made or self.changed or self.gone)
@@ -129,7 +131,8 @@ class Cluster:
         for kind, name in live.keys() - there:
             why = "is there already, and not of this deployment. Write another name or namespace in site.toml"
             raise TargetRefused(NAME, f"{kind} {name}", why)
-        text = self.kubectl.diff(self._as_scaled(objects, live.values()))
+        applied = self._as_scaled(objects, live.values())
+        text = self.kubectl.diff(applied)
         said = {(kind, name) for kind, name in _CHANGED.findall(text)}
         names = [_name(one) for one in objects]
         return Changes(
@@ -137,12 +140,13 @@ class Cluster:
             changed=tuple(one for one in names if one in live and one in said),
             gone=tuple(sorted(there - set(names) - {("ConfigMap", self.record)})),
             text=text,
+            objects=tuple(applied),
         )
 
-    def check(self, wanted: Rendered) -> None:
+    def check(self, found: Changes) -> None:
         """Have the server look at everything; `TargetRefused` with what it, or who owns a field, says against it."""
         try:
-            self.kubectl.apply(self._left_to_others(wanted.objects), force=self.take_over, only_look=True)
+            self.kubectl.apply(found.objects, force=self.take_over, only_look=True)
         except Away:
             raise
         except TargetFailed as error:
@@ -174,10 +178,10 @@ class Cluster:
 
     # Acting
 
-    def apply(self, wanted: Rendered) -> None:
+    def apply(self, found: Changes) -> None:
         """Hand all objects to the server."""
         self._may_change()
-        self.kubectl.apply(self._left_to_others(wanted.objects), force=self.take_over)
+        self.kubectl.apply(found.objects, force=self.take_over)
 
     def wait(self, wanted: Rendered) -> None:
         """Wait for all Deployments side by side; each wave of a roll may take as long as one pod may."""
@@ -219,29 +223,34 @@ class Cluster:
         if self._lease is not None:
             self._lease.check()
 
-    def _left_to_others(self, objects: Sequence[Json]) -> list[Json]:
-        return self._as_scaled(objects, self.kubectl.live([one for one in objects if one["kind"] == "Deployment"]))
-
     def _as_scaled(self, objects: Sequence[Json], live: Iterable[Json]) -> list[Json]:
-        """The objects, with as many replicas as there are where an autoscaler of somebody's says how many."""
-        counts = {
-            one["metadata"]["name"]: one["spec"].get("replicas", 1) for one in live if one["kind"] == "Deployment"
+        """The objects, with as many replicas as there are where an autoscaler says how many: one of somebody's, or KEDA
+        by what was rendered. (Left out, a count that was ours before would be 1 for a moment.)
+        """
+        there = [one for one in live if one["kind"] == "Deployment"]
+        counts = {one["metadata"]["name"]: one["spec"].get("replicas", 1) for one in there}
+        scaled = self._scaled_by_others() if counts else set()
+        scaled |= {
+            one["metadata"]["name"] for one in objects if one["kind"] == "Deployment" and "replicas" not in one["spec"]
         }
-        if not counts:
-            return list(objects)
-        try:
-            refs = [one["spec"].get("scaleTargetRef", {}) for one in self.kubectl.get([_AUTOSCALERS])]
-        except Away:
-            raise
-        except TargetFailed:
-            return list(objects)  # who may not ask has none
-        scaled = {ref["name"] for ref in refs if ref.get("kind") == "Deployment"} & counts.keys()
         return [
             {**one, "spec": {**one["spec"], "replicas": counts[one["metadata"]["name"]]}}
-            if one["kind"] == "Deployment" and one["metadata"]["name"] in scaled and "replicas" in one["spec"]
+            if one["kind"] == "Deployment" and one["metadata"]["name"] in scaled & counts.keys()
             else one
             for one in objects
         ]
+
+    def _scaled_by_others(self) -> set[str]:
+        """Deployments of which an autoscaler says how many pods they have; not those of KEDA's that were rendered."""
+        try:
+            found = self.kubectl.get([_AUTOSCALERS])
+        except Away:
+            raise
+        except TargetFailed:
+            return set()  # who may not ask has none
+        named = [(one["metadata"].get("labels", {}), one["spec"].get("scaleTargetRef", {})) for one in found]
+        refs = [ref for marks, ref in named if ref.get("kind") == "Deployment" and marks.get(_KEDA) != ref["name"]]
+        return {str(ref["name"]) for ref in refs}
 
     def _troubles(self, deployment: str) -> str:
         found = self.kubectl.get(["deployments.apps", "pods"], selector=self.selector)

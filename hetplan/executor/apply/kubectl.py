@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -71,8 +72,8 @@ class Kubectl:
 
     @cached_property
     def kinds(self) -> frozenset[str]:
-        """The kinds that the server knows, as `deployments.apps`."""
-        return frozenset(self._run(["api-resources", "--output=name"], about="kinds").split())
+        """The kinds that the server knows, as `deployments.apps`; it ends with 1 where one of its parts is away."""
+        return frozenset(self._run(["api-resources", "--output=name"], about="kinds", fine=(0, 1)).split())
 
     def rollout(self, deployment: str, *, limit_s: float) -> None:
         """Wait until a Deployment is what it should be."""
@@ -136,15 +137,16 @@ class Kubectl:
         while True:
             try:
                 ran = subprocess.run(
-                    command, input=given, capture_output=True, text=True, timeout=most_s + _GRACE_S, check=False
-                )
+                    command, input=given, capture_output=True, text=True, timeout=most_s + _GRACE_S, check=False,
+                    env={**os.environ, "KUBECTL_EXTERNAL_DIFF": ""},  # its own account of differences is read
+                )  # fmt: skip
             except subprocess.TimeoutExpired:
                 why = f"kubectl {doing} did not end within {most_s + _GRACE_S:g} s"
                 raise TargetFailed(NAME, about, why) from None
             except OSError as error:
                 raise TargetFailed(NAME, about, f"{self.program} cannot be run: {error.strerror}") from None
             said = _once(ran.stderr.strip() or ran.stdout.strip())
-            # `diff` ends with 1 where it found differences, and says them; with 1 and nothing it has failed.
+            # Where 1 is fine and nothing is said, it has failed all the same.
             failed = ran.returncode not in fine or (ran.returncode != 0 and not ran.stdout.strip())
             # Every call may be made twice: an API server that is away for a moment is asked again.
             if not failed or not _AWAY.search(said):

@@ -91,7 +91,7 @@ class Platform:
             found = self.cluster.changes(wanted)
             if before == wanted and not found and unfinished is None and not self.missing():
                 return ()
-            tasks: list[Task] = [("have the server look at all objects", lambda: self.cluster.check(wanted))]
+            tasks: list[Task] = [("have the server look at all objects", lambda: self.cluster.check(found))]
             tasks += self._tasks(wanted, found)
             try:
                 one_by_one(self._journal, wanted.plan, tasks, on_event, cancel)
@@ -137,9 +137,9 @@ class Platform:
     def _tasks(self, wanted: Rendered, found: Changes) -> list[Task]:
         """The way to these files. Where machines are as many as the plan counts, what goes makes room first."""
         cluster = self.cluster
-        many = f"{len(wanted.objects)} objects"
+        many = f"{len(found.objects)} objects"
         come: list[Task] = [
-            (f"apply {many}", lambda: cluster.apply(wanted)),
+            (f"apply {many}", lambda: cluster.apply(found)),
             ("wait until all pods are ready", lambda: cluster.wait(wanted)),
         ]
         go: list[Task] = [(f"delete {_listed(found)}", lambda: cluster.prune(wanted))] if found.gone else []
@@ -152,10 +152,11 @@ class Platform:
             return [("delete all that was begun", lambda: self.cluster.prune(None))]
         return self._tasks(before, self.cluster.changes(before))
 
-    def state(self) -> State:
+    @staticmethod
+    def state(groups: Sequence[RunningGroup]) -> State:
         """What runs, as a state file has it."""
         workers, observed = [], {}
-        for one in self.groups():
+        for one in groups:
             load = Load(
                 id=f"{one.name}.model", app=str(one.told["app"]), variant=str(one.told["model"]),
                 serve=Serve(concurrency=int(one.told["concurrency"])),

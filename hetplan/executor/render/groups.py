@@ -18,11 +18,13 @@ from hetplan.errors import Fault, InputError
 from hetplan.executor.render.names import CannotRender, dns_name
 from hetplan.executor.render.nodes import allocatable
 from hetplan.executor.render.site import FILE, Site
+from hetplan.executor.words import Split, words_of
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Period, Plan
 from hetplan.profiles.plan_periods import of_period
+from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Load, Worker
 from hetplan.serving.demand import classes_of, response_targets
 from hetplan.serving.loads import fitting_runs, offer_of, worker_price
@@ -72,12 +74,8 @@ class Group:
     max_wait_ms: float = 0.0
     max_tokens: int | None = None
     max_seqs: int | None = None
-    tensor: int = 1
-    data: int = 1
-    expert: int = 1
-    pipeline: int = 1
-    precision: str | None = None
-    context_tokens: int | None = None
+    split: Split = field(default_factory=Split)
+    words: Mapping[str, Any] = field(default_factory=dict)
     mean_ms: float | None = None
     p99_ms: float | None = None
     answer_ms: float | None = None
@@ -114,23 +112,6 @@ class Group:
         if self.rate_qps is not None:
             return self.rate_qps
         return 1000.0 * self.concurrency / self.mean_ms if self.mean_ms else None
-
-    @property
-    def parallel(self) -> str:
-        """How its model is split, in letters that a word may hold: tp, ep, dp or dp-ep."""
-        ways = [way for way, many in (("dp", self.data), ("ep", self.expert)) if many > 1]
-        return "-".join(ways) or "tp"
-
-    def words(self) -> dict[str, Any]:
-        """What may stand in the words of site.toml for a name in braces."""
-        named = {
-            "variant": self.model, "model": self.model, "node": self.node, "app": self.app, "hardware": self.hardware,
-            "knobs": self.knobs, "max_seqs": self.max_seqs, "max_tokens": self.max_tokens, "tensor": self.tensor,
-            "data": self.data, "expert": self.expert, "parallel": self.parallel, "pipeline": self.pipeline,
-            "precision": self.precision, "context_tokens": self.context_tokens, "max_batch": self.max_batch,
-            "concurrency": self.concurrency, "role": self.role,
-        }  # fmt: skip
-        return {name: value for name, value in named.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -187,10 +168,10 @@ class Fleet:
             lines.append(f"{app.name}: {asked}; rule {self.rules.get(app.name, app.rule)}")
             lines += [f"  {self.verdicts[app.name]}"] if app.name in self.verdicts else []
         lines += [
-            f"{one.name}: {one.parallel} over {gpus} GPUs (tensor {one.tensor}, data {one.data}, "
-            f"expert {one.expert}, pipeline {one.pipeline})"
+            f"{one.name}: {split.parallel} over {split.gpus} GPUs (tensor {split.tensor}, data {split.data}, "
+            f"expert {split.expert}, pipeline {split.pipeline})"
             for one in self.groups
-            if (gpus := one.tensor * one.data * one.pipeline) > 1
+            if (split := one.split).gpus > 1
         ]
         if self.without_spot is not None:
             lines.append(f"losing all spot machines keeps {self.without_spot:.0%} of the machines")
@@ -288,44 +269,34 @@ class _Reading:
         run = runs[0] if len(runs) == 1 else None
         engine = profile.engines.get(run.engine or "") if run is not None else None
         needs = dict(run.needs) if run is not None else {}
-        tensor, data, expert = self._split(load, dict(run.at) if run is not None else {}, engine)
+        split = self._split(load, run, engine)
         led = {app: part for app, routes in plan.routing.items() if (part := _share(self.inputs, app, routes, load.id))}
         apps = tuple(sorted(led)) or ((load.app,) if load.app is not None else ())
         offer_name = offer_of(profile, worker)
         offer = profile.offers.get(offer_name or "")
         price = worker_price(self.inputs, worker)
+        app, model = load.app or (apps[0] if len(apps) == 1 else "shared"), load.variant or load.node or load.id
+        words = {**words_of(load, worker.hardware, engine, split), "variant": model, "model": model, "app": app}
         group = Group(
-            name="", app=load.app or (apps[0] if len(apps) == 1 else "shared"), apps=apps,
-            model=load.variant or load.node or load.id, node=load.node, hardware=worker.hardware, offer=worker.offer,
+            name="", app=app, apps=apps, model=model, node=load.node, hardware=worker.hardware, offer=worker.offer,
             loads=(load.id,), schedule=((0.0, 0),), zone=offer.zone if offer is not None else None,
             spot=offer is not None and offer.interruptions_per_hour is not None,
-            role={"mixed": "whole"}.get(engine.role, engine.role) if engine is not None else "whole",
+            role=words.get("role", "whole"), concurrency=words["concurrency"], split=split, words=words,
             at=dict(load.at or {}), knobs=dict(load.knobs), per_machine=load.instances,
-            concurrency=load.serve.concurrency if load.serve.most_seqs is None else load.serve.most_seqs,
             max_batch=load.serve.max_batch, max_wait_ms=load.serve.max_wait_ms,
-            max_tokens=(load.serve.most_tokens or engine.most_tokens) if engine is not None else None,
-            max_seqs=(load.serve.most_seqs or engine.most_seqs) if engine is not None else None,
-            tensor=tensor, data=data, expert=expert, pipeline=engine.pipeline if engine is not None else 1,
-            precision=engine.precision if engine is not None else None,
-            context_tokens=engine.context_tokens if engine is not None else None,
+            max_tokens=words.get("max_tokens"), max_seqs=words.get("max_seqs"),
             share=led, startup_s=hardware.startup_s, load_s=run.load_s if run is not None else 0.0,
             price_per_hour=_money(price, load.instances, seats) if price is not None else None,
         )  # fmt: skip
-        if group.max_seqs is None:
-            group = replace(group, concurrency=load.serve.concurrency * load.serve.max_batch)
         return self._amounts(group, load, hardware.kind, dict(hardware.provides), needs, seats, engine is not None)
 
-    def _split(self, load: Load, at: Mapping[str, Any], engine: Engine | None) -> tuple[int, int, int]:
-        """Over how many GPUs each layer, the requests (attention is whole on each) and the experts are split."""
-        if engine is None:
-            return 1, 1, 1
-        data, expert = (max(round(at.get(way, 1)), 1) for way in ("data", "expert"))
-        if engine.tensor % data:
-            why = f"requests are split over {data} GPUs, and its engine has {engine.tensor}"
-            remedy = "In the profile, let tensor of the engine count all its GPUs: a multiple of data."
-            self._fault("plan", f"$.workers.loads.{load.id}.at", str(data), why, remedy)
-            return engine.tensor, 1, expert
-        return engine.tensor // data, data, expert
+    def _split(self, load: Load, run: Run | None, engine: Engine | None) -> Split:
+        """How the GPUs of a replica share its model."""
+        try:
+            return Split.of(engine, run.at, f"$.workers.loads.{load.id}.at") if engine is not None and run else Split()
+        except InputError as error:
+            self.faults += error.faults
+            return Split()
 
     def _amounts(
         self, group: Group, load: Load, kind: str, provides: dict[str, float], needs: dict[str, float], seats: int,
@@ -335,7 +306,7 @@ class _Reading:
         stated = machine.gpus if machine.gpus is not None else provides.get("gpu")
         has = round(stated) if stated is not None else 0 if kind == "cpu" else None
         part = load.share.gpu if load.share is not None else None
-        one = needs.get("gpu") or (float(group.tensor * group.data * group.pipeline) if text else None)
+        one = needs.get("gpu") or (float(group.split.gpus) if text else None)
         if has is None and part is None and one is None:
             self._fault(FILE, f"$.hardware.{group.hardware}.gpus", "nothing",
                         f"nothing says how many GPUs (or other accelerators) a {group.hardware} has",

@@ -89,10 +89,10 @@ def _text(group: Group, site: Site, places: Mapping[str, Nodes], faults: list[Fa
     price = f"{(group.price_per_hour or 0.0) / group.per_machine:.6g}"
     scaling: Json = {"minReplicas": group.least, "maxReplicas": group.most, "wva": {"variantCost": price, "hpa": {}}}
     spread = {
-        "tensor": group.tensor,
-        **({"pipeline": group.pipeline} if group.pipeline > 1 else {}),
-        **({"data": group.data, "dataLocal": group.data} if group.data > 1 else {}),
-        **({"expert": True} if group.expert > 1 else {}),
+        "tensor": group.split.tensor,
+        **({"pipeline": group.split.pipeline} if group.split.pipeline > 1 else {}),
+        **({"data": group.split.data, "dataLocal": group.split.data} if group.split.data > 1 else {}),
+        **({"expert": True} if group.split.expert > 1 else {}),
     }
     return {
         "model": {"uri": model.model_uri, "name": model.name or group.model},

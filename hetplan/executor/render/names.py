@@ -25,6 +25,7 @@ __all__ = [
     "marked_name",
     "objects_of",
     "slice_of",
+    "systemd_value",
     "systemd_word",
 ]
 
@@ -120,16 +121,26 @@ def haproxy_word(text: str, what: str) -> str:
     return text
 
 
+def systemd_value(text: str) -> str:
+    r"""A value of a unit's line, as of Environment: quoted, with what systemd would read as its own doubled.
+
+    >>> print(systemd_value('KEY=say "50%" $HOME'))
+    "KEY=say \"50%%\" $HOME"
+    """
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{_CONTROL.sub(" ", escaped)}"'
+
+
 def systemd_word(text: str, **variables: str) -> str:
-    r"""A word of a unit's line: quoted, with what systemd would read as its own doubled; `{port}` may be a variable.
+    r"""A word of a command, in which systemd also reads variables; `{port}` may be one.
 
     >>> print(systemd_word('say "50%" $HOME'), systemd_word("--port={port}", port="PORT"))
     "say \"50%%\" $$HOME" "--port=${PORT}"
     """
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    made = text.replace("$", "$$")
     for name, variable in variables.items():
-        escaped = escaped.replace(f"{{{name}}}", f"${{{variable}}}")
-    return f'"{_CONTROL.sub(" ", escaped)}"'
+        made = made.replace(f"{{{name}}}", f"${{{variable}}}")
+    return systemd_value(made)
 
 
 def slice_of(shares: Mapping[str, float], whole: int) -> dict[str, int]:

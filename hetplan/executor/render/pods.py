@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from hetplan.errors import Fault, InputError
-from hetplan.executor.model_rules import filled
 from hetplan.executor.render.groups import Application, Fleet, Group
 from hetplan.executor.render.names import Json, label_value, slice_of
 from hetplan.executor.render.nodes import Nodes, gpu_resource, nodes_of, same_nodes, stop_limit_s
 from hetplan.executor.render.site import FILE, ModelSite, Site
+from hetplan.executor.words import command, split_otherwise
 
 __all__ = [
     "EDGE", "GROUP", "OFFER", "PROBE_S", "WAVES", "WHOLE", "amounts", "container", "crons", "http_route", "labels",
@@ -20,7 +19,6 @@ __all__ = [
     "whose", "words",
 ]  # fmt: skip
 
-PLACE = re.compile(r"\{([a-z_]+)(?:\.[A-Za-z_][A-Za-z0-9_.-]*)?\}")
 MANAGED = {"app.kubernetes.io/managed-by": "hetplan"}
 DEPLOYMENT, GROUP, OFFER, EDGE = (f"hetplan.dev/{what}" for what in ("deployment", "group", "offer", "edge"))
 WAVES = 4
@@ -115,24 +113,8 @@ def of_images(
         if model in needs_uri and known.model_uri is None:
             yield _missing(model, "model_uri", "where it is loaded from", 'model_uri = "hf://ORG/NAME"')
     for group in fleet.groups:
-        yield from _unsplit(group, site.model(group.model))
-
-
-def _unsplit(group: Group, model: ModelSite) -> Iterator[Fault]:
-    """A command that would split the model over its GPUs otherwise than the plan counts on."""
-    said = " ".join((*model.command, *model.args))
-    if "{tensor}" not in said or "{parallel}" in said:
-        return
-    if group.data > 1 and "{data}" not in said:
-        why = (
-            f"{group.name} splits requests over {group.data} GPUs, and its words say {{tensor}} ({group.tensor}) alone"
-        )
-        remedy = 'Add "--data-parallel-size", "{data}" to its words, as its server calls it; or {parallel}.'
-        yield Fault(FILE, f"$.models.{group.model}.args", group.parallel, why, remedy)
-    if group.expert > 1 and "expert" not in said:
-        why = f"{group.name} splits experts over {group.expert} GPUs, and its words do not say that"
-        remedy = 'Add "--enable-expert-parallel" to its words, as its server calls it; or {expert} or {parallel}.'
-        yield Fault(FILE, f"$.models.{group.model}.args", group.parallel, why, remedy)
+        given = (*site.model(group.model).command, *site.model(group.model).args)
+        yield from split_otherwise(given, group.split, group.name, at=f"$.models.{group.model}.args", file=FILE)
 
 
 def _missing(model: str, key: str, what: str, line: str) -> Fault:
@@ -141,20 +123,7 @@ def _missing(model: str, key: str, what: str, line: str) -> Fault:
 
 def words(group: Group, given: Sequence[str], key: str, *, port: int | None = None) -> list[str]:
     """Words of site.toml with what the plan says of a group in place of their braces; `{port}` stays without one."""
-    known, at = group.words(), f"$.models.{group.model}.{key}"
-    for place, word in enumerate(given):
-        for name in PLACE.findall(word):
-            if name != "port" and name not in known:
-                listed = ", ".join(f"{{{one}}}" for one in [*(one for one in known if one != "knobs"), "port"])
-                remedy = f"Known are {listed}{' and {knobs.NAME}' if group.knobs else ''}."
-                why = f"{group.name} has no {{{name}}}"
-                raise InputError.one(file=FILE, path=f"{at}[{place}]", value=word, why=why, remedy=remedy)
-    return [
-        ("{port}" if port is None else str(port)).join(
-            filled(part, known, at=f"{at}[{place}]", file=FILE) for part in word.split("{port}")
-        )
-        for place, word in enumerate(given)
-    ]
+    return command(given, group.words, at=f"$.models.{group.model}.{key}", file=FILE, port=port)
 
 
 def amounts(group: Group, site: Site, faults: list[Fault]) -> Json:

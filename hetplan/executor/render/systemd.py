@@ -15,7 +15,7 @@ from hetplan.errors import InputError
 from hetplan.executor.render import haproxy
 from hetplan.executor.render.groups import Fleet, Group
 from hetplan.executor.render.machines import Placed, place
-from hetplan.executor.render.names import CannotRender, comment, dns_name, systemd_word
+from hetplan.executor.render.names import CannotRender, comment, dns_name, systemd_value, systemd_word
 from hetplan.executor.render.pods import of_images, words
 from hetplan.executor.render.site import Site
 
@@ -103,7 +103,7 @@ def _unit(fleet: Fleet, site: Site, group: Group) -> str:
         "[Service]",
         "Type=exec",
         f"EnvironmentFile={_HERE}/hetplan-{group.name}@%i.env",
-        *(f"Environment={systemd_word(f'{name}={value}')}" for name, value in sorted(model.env.items())),
+        *(f"Environment={systemd_value(f'{name}={value}')}" for name, value in sorted(model.env.items())),
         *(f"LoadCredential={name}:{SECRETS}/{ref.name}/{ref.key}" for name, ref in sorted(model.secret.items())),
         f"ExecStart={' '.join([*_with_secrets(sorted(model.secret)), *start])}",
         "Restart=always",

@@ -225,7 +225,6 @@ class Router:
         elif path == "/healthz":
             ready = {name: link.ready for (name, _, _), link in self.links.items()}
             said = {"ready": not self.draining, "revision": self.routes["revision"], "refused": self.refused,
-                    "follows": self.routes.get("follows", self.routes["revision"]),
                     "units": ready, "pid": os.getpid()}  # fmt: skip
             exchange.answer(503 if self.draining else 200, json.dumps(said).encode())
         else:

@@ -257,7 +257,7 @@ def test_what_runs_is_read_from_the_cluster(platform: Make, cluster: Any) -> Non
     platform().apply(rendered(rank=2))
     (one,) = platform("elsewhere").groups()
     assert (one.name, one.wanted, one.ready, one.why) == ("rank-net-cpu", 2, 2, "")
-    (worker,) = platform().state().workers
+    (worker,) = platform().state([one]).workers
     assert (worker.hardware, worker.count, worker.loads[0].variant) == ("cpu", 2, "net")
     cluster.play(unready={"rank": {"reason": "CrashLoopBackOff", "message": "it ends"}})
     assert platform().missing() == ["rank-net-cpu: 0 of 2 are ready: " + platform().groups()[0].why]

@@ -9,6 +9,7 @@ import pytest
 from cases.in_a_cluster import rendered
 
 from hetplan.executor.apply import lease
+from hetplan.executor.apply.cluster import Rendered
 from hetplan.executor.apply.platform import Platform
 from hetplan.executor.target import ApplyFailed, DeploymentLocked, TargetFailed
 
@@ -64,9 +65,14 @@ def test_who_has_lost_the_lease_changes_nothing_any_more(
         mine.cluster._lease._renewing.join()
         cluster.edit("Lease", steal)
         assert mine.cluster._lease._still_mine() is None
-        for change in (mine.cluster.apply, mine.cluster.prune, mine.cluster.keep):
+        wanted = rendered(rank=1)
+        for change in (
+            lambda: mine.cluster.apply(mine.cluster.changes(wanted)),
+            lambda: mine.cluster.prune(wanted),
+            lambda: mine.cluster.keep(wanted),
+        ):
             with pytest.raises(TargetFailed, match="held by apply of somebody else"):
-                change(rendered(rank=1))
+                change()
     assert cluster.kinds() == ["Lease"], "that of somebody else stays"
 
 
@@ -108,6 +114,25 @@ def test_how_many_pods_there_are_is_left_to_an_autoscaler(platform: Make, cluste
     assert not platform().changes(rendered(rank=2))
     platform().apply(rendered("registry.example/net:2", rank=2))
     assert cluster.deployments == {name: count}
+
+
+def test_counts_by_the_hour_are_left_to_keda_and_taken_back_from_it(platform: Make, cluster: Any) -> None:
+    def by_the_hour(wanted: Rendered) -> Rendered:
+        text = wanted.files["kubernetes.yaml"]
+        assert "  replicas: 2\n" in text
+        return Rendered(wanted.plan, {"kubernetes.yaml": text.replace("  replicas: 2\n", "")})
+
+    platform().apply(rendered(rank=2))
+    platform().apply(by_the_hour(rendered(rank=2)))
+    assert cluster.deployments == {"rank-net-cpu": 2}, "not 1 for a moment"
+    cluster.edit("Deployment", lambda one: one["spec"].update(replicas=7))
+    marks = {"labels": {"scaledobject.keda.sh/name": "rank-net-cpu"}}
+    reference = {"scaleTargetRef": {"kind": "Deployment", "name": "rank-net-cpu"}}
+    cluster.put({"kind": "HorizontalPodAutoscaler", "metadata": {"name": "keda", **marks}, "spec": reference})
+    platform().apply(by_the_hour(rendered("registry.example/net:2", rank=2)))
+    assert cluster.deployments == {"rank-net-cpu": 7}
+    platform().apply(rendered(rank=2))
+    assert cluster.deployments == {"rank-net-cpu": 2}
 
 
 def test_the_answer_of_kubectl_is_in_the_failure(platform: Make, cluster: Any) -> None:
