@@ -361,7 +361,9 @@ class _Trial:
             tried.update(rows)
             answers = rates_of(pool, self.ask, np.array(rows), about="rates of pools around the best") if rows else []
             near = [rated_by(pool, pool.by_offer(np.array(row)), one) for row, one in zip(rows, answers, strict=True)]
-            carried = [(one.lam * estimated_use(pool, one) / says, one) for one in near if one.lam >= want]
+            carried = [
+                (one.lam * estimated_use(pool, one) / says, one) for one in near if one.lam >= want and one.lam > 0
+            ]
             hopeful = sorted((one for one in carried if one[0] >= LIKELY * want), key=lambda one: -one[0])
             found = next((one for _, one in hopeful if self.left and self._carries(one, want)), None)
             if found is None:
