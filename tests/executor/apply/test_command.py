@@ -87,7 +87,7 @@ def test_a_failure_is_told_with_its_reason_and_what_runs_now(do: Do, request: py
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("status",), "--site site.toml"),
+        (("status", "--over", "2"), "--site site.toml"),
         (("status", "--site", "site.toml", "--hosts", "hosts.toml"), "a cluster by site.toml"),
         (("apply", "--site", "site.toml"), "which plan?"),
         (("apply", "plan.json", "--site", "site.toml", "--restore"), "--restore: it says nothing with --site"),
