@@ -52,7 +52,8 @@ HOPELESS = 4.0
 DRAWS, SEVERAL, MORE_DRAWS, NEAR = 3, 3, 12, 2.0
 """On so many draws all ways to run a fleet are compared, and so many of them on more, if the best is as near as this:
 one may be lucky on one draw, and unlucky on another."""
-MOST_LISTED = 3_000_000
+MOST_LISTED, MOST_LEFT = 3_000_000, 200
+"""Of more fleets, or of more that rows do not exclude, only those nearby are looked at."""
 MOST_IN_VAIN = 60
 """So many fleets after another that rows do not exclude: the rest are simulated at once."""
 GAP = 1e-3
@@ -223,6 +224,8 @@ class Fleets(Together):
     listed: tuple[Integers, Integers] | None = None
     """All fleets from the bound up, and their prices; None where they are too many."""
     listed_to: int = -1
+    is_whole: bool = False
+    """Whether all cheaper ones that rows do not exclude were looked at."""
     refused: int = 0
     """Fleets that looked in time, and were not confirmed."""
 
@@ -266,7 +269,7 @@ class Fleets(Together):
         if is_scarce and self.listed is not None:
             rows, _ = self.listed
             yield from self._left(rows[np.argsort(-self.cuts.carried(rows), kind="stable")])
-        yield from filter(lambda counts: can_be_had(self.wish, self.bought(counts)), self.starts)
+        yield from filter(self._is_to_be_had, self.starts)
 
     def _planned(self, room: float, part: float) -> Counts | None:
         """The program's fleet for so much more of the rate, where service may take this part of each limit."""
@@ -284,14 +287,18 @@ class Fleets(Together):
         price = self.price(counts)
         if not self.starts and self.listed_to < price // MOST_FREE:
             self._list(price // MOST_FREE)
-        if self.listed is None:
-            near = (one for one in self._around(counts) if can_be_had(self.wish, self.bought(one)))
-            yield from (one for one in self._left(near) if self.price(one) < price)
-        else:
+        near: Iterable[Counts | Integers] = (one for one in self._around(counts) if self._is_to_be_had(one))
+        if self.listed is not None:
             rows, costs = self.listed
+            carried = self.cuts.carried(rows)
+            left = np.flatnonzero((costs <= price // MOST_FREE) & (carried >= self.wish.rate_qps))
             free = rows[:, [not each for each in self.each]].sum(axis=1)
-            order = np.lexsort((-self.cuts.carried(rows), free, costs))
-            yield from (one for one in self._left(rows[order]) if self.price(one) < price)
+            self.is_whole = len(left) <= MOST_LEFT
+            near = rows[left[np.lexsort((-carried[left], free[left], costs[left]))]] if self.is_whole else near
+        yield from (one for one in self._left(near) if self.price(one) < price)
+
+    def _is_to_be_had(self, counts: Counts) -> bool:
+        return can_be_had(self.wish, self.bought(counts))
 
     def _left(self, fleets: Iterable[Counts | Integers]) -> Iterator[Counts]:
         """Those that are not known to be late: by a late one with no fewer machines, or by rows."""
@@ -347,7 +354,7 @@ class Fleets(Together):
             rows = self.listed[0][self.listed[1] <= top]
             listed, excluded = len(rows), int((self.cuts.carried(rows) < self.wish.rate_qps).sum())
         nearest = min(filter(None, self.ways.values()), key=lambda one: one[0], default=None)
-        is_whole = self.listed is not None and self.may_go_on
+        is_whole = self.is_whole and self.may_go_on
         return Tried(listed, excluded, len(self.ways), self.refused, is_whole, nearest=nearest)
 
 
@@ -396,9 +403,12 @@ def _best_way(
         alike = [next((k for k, law in enumerate(mine) if law.most_tokens == size), 0) for mine in best]
         starts.append(tuple(place if count else 0 for place, count in zip(alike, counts, strict=True)))
     way, least = (now, thetas[0]), DRAWS * HOPELESS
-    for other in ((start, one) for start in dict.fromkeys(starts) for one in thetas):
-        if (excess := tries(other, least)) < least:
-            way, least = other, excess
+    for start in dict.fromkeys(starts):
+        for one in thetas:
+            if (excess := tries((start, one), least)) < least:
+                way, least = (start, one), excess
+        if least == DRAWS * HOPELESS:
+            return None
     better = least <= DRAWS * NEAR
     while better:
         better = False
