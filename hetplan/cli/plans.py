@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hetplan.profiles.plan import Plan
     from hetplan.verifier.promise_verdicts import Tried
 
-__all__ = ["diff", "differences", "has_unproved_bound", "show", "verify"]
+__all__ = ["diff", "differences", "show", "verify"]
 
 View = Annotated[
     str, option("--view", "NAME", "summary, machines, hours, routes, bill, policies, proof, warnings, changes or all.")
@@ -168,19 +168,12 @@ def verify(
         out.end(code, reason, **said)
 
 
-def has_unproved_bound(plan: Plan, claims: Sequence[ClaimAgain]) -> bool:
-    """Whether any bound of a plan was not proved again."""
-    from hetplan.planner.claims_again import Word
-
-    words = {one.at: one.word for one in claims}
-    bound = [f"claims[{place}]" for place, claim in enumerate(plan.claims) if claim.bound is not None]
-    return any(words.get(at) is not Word.PROVED for at in bound)
-
-
 def _missing(plan: Plan, claims: Sequence[ClaimAgain], gap: float | None) -> str:
     """What is missing where every bound is to be proved, and as near as the gap asks ("" if nothing is)."""
     if not any(claim.bound is not None for claim in plan.claims):
         return "the plan has no bound that could be proved"
+    from hetplan.planner.claims_again import has_unproved_bound
+
     if has_unproved_bound(plan, claims):
         return "not every bound of the plan was proved again"
     wide = [claim for claim in plan.claims if gap is not None and claim.gap is not None and claim.gap > gap]
