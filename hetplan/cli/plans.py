@@ -14,9 +14,10 @@ from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output, number
 from hetplan.cli.plan_page import VIEWS, show_plan, show_view
 from hetplan.cli.policy_page import draw_policies, write_svg
-from hetplan.cli.summary_page import Closing, show_summary
+from hetplan.cli.summary_page import show_summary
 from hetplan.errors import InputError
 from hetplan.profiles.given_files import sort_files
+from hetplan.profiles.summary_lines import Closing
 
 if TYPE_CHECKING:
     from hetplan.planner.claims_again import ClaimAgain
