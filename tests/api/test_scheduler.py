@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
-import sys
+import runpy
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,17 +15,11 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "scheduler.py"
 
 
 @pytest.fixture(scope="module")
-def scheduler() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("scheduler_example", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # its dataclasses look for their module there
-    spec.loader.exec_module(module)
-    return module
+def scheduler() -> SimpleNamespace:
+    return SimpleNamespace(**runpy.run_path(str(EXAMPLE)))
 
 
-def test_the_last_plan_is_kept_through_an_overload_and_others_are_not_held_up(scheduler: ModuleType) -> None:
+def test_the_last_plan_is_kept_through_an_overload_and_others_are_not_held_up(scheduler: SimpleNamespace) -> None:
     now, ticks = [0.0], [0]
 
     async def sleep(seconds: float) -> None:
