@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _NAMES = {
+    "api.formulate": "formulate",
     "api.judge": "simulate verify",
     "api.planner": "Planner",
     "api.solve": "solve",
@@ -32,8 +33,10 @@ _NAMES = {
     "profiles.profile": "Profile",
     "profiles.slo": "Slo",
     "profiles.state": "State",
+    "studies.compare": "compare",
     "studies.comparison": "diff",
     "studies.explain": "explain",
+    "studies.report": "report",
     "studies.whatif": "whatif",
 }
 """Module -> what it offers here."""
@@ -57,9 +60,12 @@ __all__ = [
     "SolverError",
     "State",
     "__version__",
+    "compare",
     "diff",
     "explain",
+    "formulate",
     "load",
+    "report",
     "simulate",
     "solve",
     "verify",
@@ -67,6 +73,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from hetplan.api.formulate import formulate
     from hetplan.api.judge import simulate, verify
     from hetplan.api.planner import Planner
     from hetplan.api.solve import solve
@@ -80,8 +87,10 @@ if TYPE_CHECKING:
     from hetplan.profiles.profile import Profile
     from hetplan.profiles.slo import Slo
     from hetplan.profiles.state import State
+    from hetplan.studies.compare import compare
     from hetplan.studies.comparison import diff
     from hetplan.studies.explain import explain
+    from hetplan.studies.report import report
     from hetplan.studies.whatif import whatif
 
 

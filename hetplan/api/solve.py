@@ -34,10 +34,23 @@ if TYPE_CHECKING:
     from hetplan.profiles.plan import Claim
     from hetplan.verifier.check import Report
 
-__all__ = ["Choice", "choose", "options_again", "options_of", "plan_for", "pose", "solve", "verified", "with_jobs"]
+__all__ = [
+    "Choice",
+    "choose",
+    "fluid_size",
+    "options_again",
+    "options_of",
+    "plan_for",
+    "pose",
+    "solve",
+    "verified",
+    "with_jobs",
+]
 
 Source = str | Path | Mapping[str, Any]
 
+FLUID = {"size": "planned"}
+"""The size by which nothing is simulated."""
 ANEW_S = 60.0
 """So long all of a plan's bounds may take; what is open then stays so."""
 
@@ -176,6 +189,23 @@ def pose(inputs: Inputs, choice: Choice, *, tools: Tools | None = None, start: P
         raise
 
 
+def fluid_size(choice: Choice, inputs: Inputs) -> dict[str, str]:
+    """The option by which a problem plans without simulation; none where it has no size, or another was asked for.
+
+    Nor where these files are refused such a size.
+    """
+    fields = choice.options.__class__.model_fields
+    if "size" not in fields or "size" in choice.options.model_fields_set:
+        return {}
+    try:
+        options_of(choice.way, FLUID)
+        pose(inputs, replace(choice, options=choice.options.model_copy(update=FLUID)))
+    except InputError as error:
+        if any(fault.file == "options" for fault in error.faults):
+            return {}
+    return FLUID
+
+
 def options_of(way: Formulation, given: Mapping[str, Any]) -> Options:
     """Typed options; names accept "-" and "_" alike."""
     data = {name.replace("-", "_"): value for name, value in given.items()}
@@ -199,6 +229,7 @@ def plan_for(
     on_event: OnEvent | None = None,
     try_repairs: bool = True,
     check: bool = True,
+    engines: registry.Engines | None = None,
 ) -> Outcome:
     """`solve` for inputs that are read already; repairs are tried before they are handed back.
 
@@ -206,7 +237,7 @@ def plan_for(
     """
     previous = read_plan(start) if start is not None else None
     choice = choose(inputs, question=question, formulation=formulation, options=options)
-    engines = registry.Engines()
+    engines = engines or registry.Engines()
     _known(engines, solver, "--solver")
     limits = limits or Limits()
     # More threads than cores only cost memory, and an absurd number would take the machine down.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,13 +18,10 @@ from hetplan.profiles.given_files import GivenFiles, sort_files
 if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
-    from hetplan.profiles.rates import RatesOverTime
     from hetplan.studies.ways import Compared, Comparison
 
 __all__ = ["compare"]
 
-STEADY_S, STEADY_QUERIES = 900.0, 100_000
-"""Three times the window over which Kubernetes' autoscaler stabilises; enough queries for a percentile of 99.9."""
 
 Files = Annotated[
     list[Path],
@@ -93,10 +89,14 @@ def compare(
                 file=str(named.plan), why="a plan, its profiles and its SLO file are compared, or several plans",
                 remedy="Write hetplan compare plan.json profile.json slo.json, or name two plans.",
             )  # fmt: skip
+        from hetplan.studies.compare import compared_demand
+
         tried, inputs = plan_from(named.plan, warn=out.warn), named.inputs
         chosen = tuple(name.strip() for name in ways.split(";")) if ways is not None else None
-        what = _what(inputs, demand, mean, hours, attain=attain, ways=chosen, seeds=seeds, seed=seed, noise=noise,
-                     every_s=every, fresh=fresh)  # fmt: skip
+        what = compared_demand(
+            inputs, _demand_files(inputs, demand), mean_qps=mean, hours=_hours(hours), attain=attain, ways=chosen,
+            seeds=seeds, seed=seed, noise=noise, every_s=every, fresh=fresh,
+        )  # fmt: skip
         found = _run(out, tried, inputs, what, {"jobs": jobs, "on": on, "journal": journal})
         for file, text in ((csv, found.as_csv), (svg, lambda: _picture(found))):
             if file is not None:
@@ -120,47 +120,9 @@ def _plans(out: Output, named: GivenFiles) -> None:
     out.end(Exit.OK, f"{len(named.plans)} plans side by side", comparison=found.as_dict())
 
 
-def _what(
-    inputs: Inputs,
-    demand: list[str] | None,
-    mean: float | None,
-    hours: str | None,
-    *,
-    ways: tuple[str, ...] | None,
-    **how: Any,
-) -> Compared:
-    """The demand to be played, and what came before it."""
-    from hetplan.studies.ways import WAYS, Compared
-
-    given = _given(inputs, demand)
-    first, last = _hours(hours)
-    periods = {one.period_s for one in given.values()}
-    if len(periods) > 1:
-        raise InputError.one(
-            file="--demand", value=", ".join(f"{one:g} s" for one in sorted(periods)),
-            why="the applications' rates are in steps of different lengths", remedy="Bring them to one step.",
-        )  # fmt: skip
-    played = {app: one.cut(first, last) for app, one in given.items()}
-    before = {app: one.cut(0.0, first) for app, one in given.items()}
-    if not all(one.rates_qps for one in played.values()):
-        raise InputError.one(
-            file="--hours", value=hours, why="the demand has no step in these hours", remedy="Write --hours 0:24."
-        )
-    factor = 1.0
-    if mean is not None:
-        factor = mean / max(sum(one.mean_qps for one in played.values()), 1e-12)
-    return Compared(
-        series={app: one.times(factor).rates_qps for app, one in played.items()},
-        history={app: one.times(factor).rates_qps for app, one in before.items()},
-        period_s=periods.pop(), ways=ways or WAYS, begin_s=3600.0 * first, **how,
-    )  # fmt: skip
-
-
-def _given(inputs: Inputs, demand: list[str] | None) -> dict[str, RatesOverTime]:
-    from hetplan.profiles.rates import RatesOverTime, read_rates
-
-    apps = list(inputs.slo.apps)
-    found: dict[str, RatesOverTime] = {}
+def _demand_files(inputs: Inputs, demand: list[str] | None) -> dict[str, Path]:
+    """The file that each application's rates are in."""
+    apps, found = list(inputs.slo.apps), dict[str, Path]()
     for one in demand or []:
         app, sign, path = one.rpartition("=")
         if not sign and len(apps) > 1:
@@ -168,36 +130,8 @@ def _given(inputs: Inputs, demand: list[str] | None) -> dict[str, RatesOverTime]
                 file="--demand", value=one, why=f"there are {len(apps)} applications",
                 remedy=f"Write --demand {apps[0]}={one}.",
             )  # fmt: skip
-        app = app or apps[0]
-        if app not in apps:
-            raise InputError.one(
-                file="--demand", value=app, why="there is no such application in the SLO file",
-                remedy=f"Choose among {', '.join(apps)}.",
-            )  # fmt: skip
-        found[app] = read_rates(Path(path))
-    horizon = inputs.slo.horizon
-    steps = max((len(one.rates_qps) for one in found.values()), default=horizon.periods)
-    period_s = next((one.period_s for one in found.values()), horizon.period_s)
-    for app in apps:
-        if app not in found:
-            wanted = inputs.slo.apps[app].demand
-            rate = wanted.rate_qps
-            rates = wanted.series or ((float(rate),) * steps if isinstance(rate, int | float) else None)
-            if rates is None:
-                raise InputError.one(
-                    file="slo", path=f"$.apps.{app}.demand", why="neither a rate nor rates over time",
-                    remedy=f"Give --demand {app}=FILE.csv, or write demand.series and horizon.",
-                )  # fmt: skip
-            found[app] = RatesOverTime(period_s, tuple(rates))
-    if not demand and horizon.periods == 1:
-        return {app: RatesOverTime(_steady_s(found, period_s), one.rates_qps) for app, one in found.items()}
+        found[app or apps[0]] = Path(path)
     return found
-
-
-def _steady_s(found: Mapping[str, RatesOverTime], period_s: float) -> float:
-    """How long rates that never change are played: as long as it takes to tell the ways apart, a period at most."""
-    rate = sum(one.mean_qps for one in found.values())
-    return min(period_s, max(STEADY_S, STEADY_QUERIES / max(rate, 1e-9)))
 
 
 def _hours(text: str | None) -> tuple[float, float]:

@@ -69,8 +69,9 @@ def explain(
 
 def _of_plan(out: Output, plan: Plan) -> None:
     """What a plan says of itself: its summary."""
-    from hetplan.cli.summary_page import Closing, show_summary
+    from hetplan.cli.summary_page import show_summary
     from hetplan.planner.summary import summarize
+    from hetplan.profiles.summary_lines import Closing
 
     show_summary(summarize(plan), out.people, Closing())
     out.people.line()
@@ -79,7 +80,7 @@ def _of_plan(out: Output, plan: Plan) -> None:
 
 
 def _show(out: Output, found: Explanation, summary: Summary) -> None:
-    from hetplan.cli.summary_page import opening_lines
+    from hetplan.profiles.summary_lines import opening_lines
     from hetplan.profiles.summary_words import money, summary_text
     from hetplan.studies.points import fleet_change, fleet_text
 

@@ -208,7 +208,8 @@ def show_outcome(outcome: Outcome, page: Page, *, written: str | None = None, de
         page.line(outcome.reason)
         show_notices(outcome.warnings, page)
     else:
-        from hetplan.cli.summary_page import Closing, show_summary
+        from hetplan.cli.summary_page import show_summary
+        from hetplan.profiles.summary_lines import Closing
 
         closing = Closing(outcome.checked, written or "PLAN")
         show_summary(summary, page, closing)

@@ -14,16 +14,17 @@ from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output, number
 from hetplan.cli.plan_page import VIEWS, show_plan, show_view
 from hetplan.cli.policy_page import draw_policies, write_svg
-from hetplan.cli.summary_page import Closing, show_summary
+from hetplan.cli.summary_page import show_summary
 from hetplan.errors import InputError
 from hetplan.profiles.given_files import sort_files
+from hetplan.profiles.summary_lines import Closing
 
 if TYPE_CHECKING:
     from hetplan.planner.claims_again import ClaimAgain
     from hetplan.profiles.plan import Plan
     from hetplan.verifier.promise_verdicts import Tried
 
-__all__ = ["diff", "differences", "has_unproved_bound", "show", "verify"]
+__all__ = ["diff", "differences", "show", "verify"]
 
 View = Annotated[
     str, option("--view", "NAME", "summary, machines, hours, routes, bill, policies, proof, warnings, changes or all.")
@@ -168,19 +169,12 @@ def verify(
         out.end(code, reason, **said)
 
 
-def has_unproved_bound(plan: Plan, claims: Sequence[ClaimAgain]) -> bool:
-    """Whether any bound of a plan was not proved again."""
-    from hetplan.planner.claims_again import Word
-
-    words = {one.at: one.word for one in claims}
-    bound = [f"claims[{place}]" for place, claim in enumerate(plan.claims) if claim.bound is not None]
-    return any(words.get(at) is not Word.PROVED for at in bound)
-
-
 def _missing(plan: Plan, claims: Sequence[ClaimAgain], gap: float | None) -> str:
     """What is missing where every bound is to be proved, and as near as the gap asks ("" if nothing is)."""
     if not any(claim.bound is not None for claim in plan.claims):
         return "the plan has no bound that could be proved"
+    from hetplan.planner.claims_again import has_unproved_bound
+
     if has_unproved_bound(plan, claims):
         return "not every bound of the plan was proved again"
     wide = [claim for claim in plan.claims if gap is not None and claim.gap is not None and claim.gap > gap]

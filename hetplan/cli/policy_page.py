@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hetplan.cli.output import Page, number, printable
 from hetplan.errors import InputError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hetplan.profiles.plan import Plan
     from hetplan.profiles.plan_policy import PolicyTable
 
-__all__ = ["busiest_policies", "draw_policies", "show_policies", "write_svg"]
+__all__ = ["draw_policies", "show_policies", "write_svg"]
 
 _MARGIN = 28
 """Columns of a terminal that the labels beside a picture take."""
@@ -30,15 +30,19 @@ _ROW = re.compile(r" *\d+(?:-\d+)?  ([A-Za-z.]+)")
 
 def show_policies(plan: Plan, page: Page) -> None:
     """A line per load: what is expected of its policy, and what it gave in simulation."""
+    from hetplan.planner.plan_policy_picture import list_policies
+
     page.heading("Policies")
     columns = ["app", "workers", "qps", "slo_ms", "batches", "goodput", "late", "busy", "simulated", "late there"]
-    rows = [_row(app, table) for app, table in _all(plan)]
+    rows = [_row(app, table) for app, table in list_policies(plan)]
     page.table(columns, rows, right=columns[2:4] + columns[5:])
 
 
 def draw_policies(plan: Plan, page: Page, *, load_qps: float | None = None) -> None:
     """Which model answers which queue: per group of workers the policy that serves `load_qps`, or the busiest one."""
-    for app, tables in _groups(plan):
+    from hetplan.planner.plan_policy_picture import policies_by_group
+
+    for app, tables in policies_by_group(plan):
         table = _serving(tables, load_qps)
         note = ""
         if load_qps is not None and load_qps > table.rate_qps:
@@ -48,18 +52,13 @@ def draw_policies(plan: Plan, page: Page, *, load_qps: float | None = None) -> N
         _draw(app, table, page, note)
 
 
-def busiest_policies(plan: Plan) -> list[PolicyTable]:
-    """Per group of workers, the policy of the highest load."""
-    return [tables[-1] for _, tables in _groups(plan)]
-
-
 def write_svg(plan: Plan, path: Path, *, load_qps: float | None = None) -> None:
     """The plan as one SVG file: its policies (or those that serve one load), else its day, else where queries go."""
     from hetplan.drawing.day import day_picture, hours_of
     from hetplan.drawing.routes import routes_picture
-    from hetplan.planner.plan_policy_picture import svg_of
+    from hetplan.planner.plan_policy_picture import policies_by_group, svg_of
 
-    groups = _groups(plan)
+    groups = policies_by_group(plan)
     if groups:
         kept = [table for _, many in groups for table in (many if load_qps is None else [_serving(many, load_qps)])]
         text = svg_of(kept, title=", ".join(dict.fromkeys(app for app, _ in groups)))
@@ -74,26 +73,6 @@ def write_svg(plan: Plan, path: Path, *, load_qps: float | None = None) -> None:
     except OSError as error:
         why = f"cannot be written: {error.strerror}"
         raise InputError.one(file=str(path), why=why, remedy="Name another file.") from None
-
-
-def _all(plan: Plan) -> Iterator[tuple[str, PolicyTable]]:
-    for app, tables in plan.policies.items():
-        for table in tables:
-            yield app, _typed(table)
-
-
-def _typed(table: Any) -> PolicyTable:
-    from hetplan.profiles.plan_policy import PolicyTable
-
-    return table if isinstance(table, PolicyTable) else PolicyTable.model_validate(table)
-
-
-def _groups(plan: Plan) -> list[tuple[str, list[PolicyTable]]]:
-    """The tables of each application on each group of workers, by load."""
-    found: dict[tuple[str, str], list[PolicyTable]] = {}
-    for app, table in _all(plan):
-        found.setdefault((app, table.workers), []).append(table)
-    return [(app, sorted(tables, key=lambda one: one.rate_qps)) for (app, _), tables in found.items()]
 
 
 def _serving(tables: Sequence[PolicyTable], load_qps: float | None) -> PolicyTable:

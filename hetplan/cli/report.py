@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,15 +12,13 @@ import typer
 from hetplan.cli.arguments import AsJson, PlanAndFiles, option
 from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output
-from hetplan.cli.plans import has_unproved_bound
 from hetplan.errors import InputError
-from hetplan.profiles.given_files import GivenFiles, sort_files
+from hetplan.profiles.given_files import sort_files
 
 if TYPE_CHECKING:
     from hetplan.drawing.report import Documents
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
-    from hetplan.verifier.report import Report
 
 __all__ = ["report", "write_page"]
 
@@ -51,15 +47,12 @@ def report(
     It begins with the summary. With the files that the plan was made from it also has a verification and a simulation.
     """
     with Output("report", as_json=as_json) as out:
-        from hetplan.drawing.report import Documents, report_page
-        from hetplan.planner.summary import summarize
-        from hetplan.profiles.summary_words import summary_text
+        from hetplan.drawing.report import report_page
+        from hetplan.studies.report import documents_of
 
         named = sort_files(files, "report", plans=(1, 1), needs_inputs=False)
         found = plan_from(named.plan, warn=out.warn)
-        document = found.model_dump(mode="json", by_alias=True, exclude_none=True)
-        told = summary_text(summarize(found))
-        given = Documents(document, told, pictures=_policies(found))
+        given = documents_of(found)
         if simulation is not None:
             ways = _simulated(simulation)
             given = replace(given, simulation=ways.pop("plan", None), baselines=ways)
@@ -70,82 +63,29 @@ def report(
             given = replace(given, compared=ways["comparison"])
         if named.has_inputs:
             play = simulation is None and not no_simulation
-            given = _with_files(out, found, given, named, play=play, baselines=baselines)
+            given = _with_files(out, found, given, named.inputs, play=play, baselines=baselines)
         write_page(output, report_page(given))
         out.people.line(f"written to {output}")
         out.end(Exit.OK, "done", written=str(output))
 
 
-def _with_files(
-    out: Output,
-    plan: Plan,
-    given: Documents,
-    named: GivenFiles,
-    *,
-    play: bool,
-    baselines: bool,
-) -> Documents:
+def _with_files(out: Output, plan: Plan, given: Documents, inputs: Inputs, *, play: bool, baselines: bool) -> Documents:
     """What the plan's own files add: limits, money, the verification, and a simulation where one is wanted."""
-    from hetplan.api.judge import verify
-    from hetplan.planner.summary import summarize
-    from hetplan.planner.summary_rows import spot_offers
-    from hetplan.profiles.summary_words import summary_text
+    from hetplan.cli.long_work import interruptible, progress
+    from hetplan.studies.report import with_simulation, with_verification
 
-    inputs = named.inputs
-    checked = verify(plan, inputs, prove=False)
-    verified = {
-        "reason": checked.reason,
-        "violations": [str(one) for one in checked.violations],
-        "checked": list(checked.checked),
-        "skipped": [str(what) for what in checked.skipped],
-        "claims": [{"about": one.about, "word": str(one.word), "text": one.text} for one in checked.claims],
-    }
-    wish = inputs.slo.model_dump(mode="json", by_alias=True, exclude_none=True)
-    again = checked.reason == "verified" and not has_unproved_bound(plan, checked.claims)
-    summary = summarize(plan, inputs, made_here=again)
-    if not checked.ok:
-        summary = replace(summary, status="not verified")
-    told, spot = summary_text(summary, _checked_words(checked)), spot_offers(inputs)
-    given = replace(given, summary=told, slo=wish, verified=verified, spot=spot)
+    given = with_verification(given, plan, inputs)
     if not play or not plan.workers:
         return given
-    ways = _played(out, plan, inputs, baselines=baselines)
-    return given if ways is None else replace(given, simulation=ways.pop("plan"), baselines=ways)
-
-
-def _checked_words(report: Report) -> tuple[str, str]:
-    """What separate code found when it recomputed the plan from its files."""
-    if report.reason == "verified":
-        return "Verified", "independent arithmetic over the same files finds nothing that contradicts it"
-    return "Checked", "; ".join([report.reason, *map(str, report.violations[:3])])
-
-
-def _played(out: Output, plan: Plan, inputs: Inputs, *, baselines: bool) -> dict[str, Any] | None:
-    from hetplan.cli.long_work import interruptible, progress
-    from hetplan.simulator.baselines import compare
-    from hetplan.simulator.simulate import simulate
-
-    def work(cancel: threading.Event) -> Mapping[str, Any]:
-        if baselines:
-            return compare(plan, inputs, on_event=show, cancel=cancel)
-        return {"plan": simulate(plan, inputs, on_event=show, cancel=cancel)}
-
     try:
         with progress(out) as show:
-            return {name: one.as_dict() for name, one in interruptible(work, say=out.note).items()}
+            return interruptible(
+                lambda cancel: with_simulation(given, plan, inputs, baselines=baselines, on_event=show, cancel=cancel),
+                say=out.note,
+            )
     except InputError as error:
         out.warn(f"not simulated: {error.faults[0].why}")
-        return None
-
-
-def _policies(plan: Plan) -> dict[str, str]:
-    """The pictures of a plan's policies: the busiest of each group."""
-    if not plan.policies:
-        return {}
-    from hetplan.cli.policy_page import busiest_policies
-    from hetplan.planner.plan_policy_picture import svg_of
-
-    return {"Which model answers which queue": svg_of(busiest_policies(plan), title=", ".join(plan.policies))}
+        return given
 
 
 def _lines(file: Path) -> list[Any]:

@@ -7,12 +7,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from hetplan.api.judge import simulate, verify
-from hetplan.api.solve import Choice, choose, options_of, plan_for, pose
+from hetplan.api.solve import choose, fluid_size, plan_for
 from hetplan.desk.work import Allowance
 from hetplan.drawing.charts import Curve, curves
 from hetplan.drawing.page import Html
@@ -33,13 +32,11 @@ from hetplan.profiles.plain_data import finite
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.summary_words import summary_text
 
-__all__ = ["Answers", "fluid_size"]
+__all__ = ["Answers"]
 
 Document = Mapping[str, Any]
 MOST_PROFILES = 8
 MOST_SEEDS = 20
-FLUID = {"size": "planned"}
-"""The size by which nothing is simulated."""
 MOST_NAME = 64
 SOON_SECONDS = 1.0
 """How long a first plan may take: so long people follow a thought without being held up (Nielsen, 1993, chapter 5)."""
@@ -307,23 +304,6 @@ class Answers:
         if isinstance(held, Sequence) and not isinstance(held, str) and held and all(isinstance(x, dict) for x in held):
             return list(held)
         return _file(asked, "profile")
-
-
-def fluid_size(choice: Choice, inputs: Inputs) -> dict[str, str]:
-    """The option by which a problem plans without simulation; none where it has no size, or another was asked for.
-
-    Nor where these files are refused such a size.
-    """
-    fields = choice.options.__class__.model_fields
-    if "size" not in fields or "size" in choice.options.model_fields_set:
-        return {}
-    try:
-        options_of(choice.way, FLUID)
-        pose(inputs, replace(choice, options=choice.options.model_copy(update=FLUID)))
-    except InputError as error:
-        if any(fault.file == "options" for fault in error.faults):
-            return {}
-    return FLUID
 
 
 def _file(asked: Document, name: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -9,9 +10,9 @@ from typing import TYPE_CHECKING
 from hetplan.planner.answer import relative_gap
 
 if TYPE_CHECKING:
-    from hetplan.profiles.plan import Claim
+    from hetplan.profiles.plan import Claim, Plan
 
-__all__ = ["ClaimAgain", "Word", "compared", "unproved"]
+__all__ = ["ClaimAgain", "Word", "compared", "has_unproved_bound", "unproved"]
 
 SHORT = 1e-8
 """By how much less than a claim says a proof may show, relative to the bound: numbers of plans have 12 digits."""
@@ -43,6 +44,13 @@ class ClaimAgain:
     def refuted(self) -> bool:
         """Whether its bound is not one."""
         return self.word is Word.REFUTED
+
+
+def has_unproved_bound(plan: Plan, claims: Sequence[ClaimAgain]) -> bool:
+    """Whether any bound of a plan was not proved again."""
+    words = {one.at: one.word for one in claims}
+    bound = [f"claims[{place}]" for place, claim in enumerate(plan.claims) if claim.bound is not None]
+    return any(words.get(at) is not Word.PROVED for at in bound)
 
 
 def compared(claim: Claim, shown: float, number: int) -> ClaimAgain:

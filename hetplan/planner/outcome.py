@@ -15,14 +15,20 @@ from hetplan.profiles.plan import Claim, Notice, Plan, Solve
 if TYPE_CHECKING:
     from hetplan.planner.front import FrontOf
     from hetplan.profiles.inputs import Inputs
-    from hetplan.profiles.plan_summary import Summary
+    from hetplan.profiles.plan_summary import SloRow, Summary
 
 __all__ = ["Outcome"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Outcome:
-    """The end of one question. `finding` holds all that the exit code depends on."""
+    """A plan with its proof, or why there is none; printed, it is the first lines of what `hetplan solve` says.
+
+    >>> import hetplan as hp
+    >>> outcome = hp.solve("examples/pool/profile.json", "examples/pool/slo.json", options={"size": "planned"})
+    >>> outcome.cost_per_hour, outcome.conflict, outcome.require() == outcome.plan
+    (2.88, (), True)
+    """
 
     finding: Finding
     plan: Plan | None = None
@@ -59,6 +65,48 @@ class Outcome:
         if self.violations or self.finding.violations:
             return replace(found, status="not verified")
         return replace(found, status="a stated target is missed") if self.finding.target_missed else found
+
+    @property
+    def cost_per_month(self) -> float | None:
+        """Money for 730 hours; None without a plan, or without prices."""
+        return None if self.summary is None else self.summary.cost_per_month
+
+    @property
+    def cost_per_hour(self) -> float | None:
+        """Money per hour."""
+        return None if self.summary is None else self.summary.cost_per_hour
+
+    @property
+    def bound(self) -> float | None:
+        """What no plan can better in the first objective."""
+        return self.summary.bounds[0].bound if self.summary is not None and self.summary.bounds else None
+
+    @property
+    def gap(self) -> float | None:
+        """The part of the larger one that lies between the plan's value and the bound."""
+        return self.summary.bounds[0].gap if self.summary is not None and self.summary.bounds else None
+
+    @property
+    def slo(self) -> tuple[SloRow, ...]:
+        """Each limit of each application, with what was simulated of it and whether that meets it."""
+        return () if self.summary is None else self.summary.slo
+
+    @property
+    def conflict(self) -> tuple[str, ...]:
+        """Where there is no plan: what cannot hold together, in sentences."""
+        return self.why
+
+    def __repr__(self) -> str:
+        """The first five lines that are printed of it."""
+        return "\n".join(self._lines()[:5])
+
+    def _lines(self) -> list[str]:
+        if self.summary is None or self.violations:
+            repairs = [f"  {number}. {one.text}" for number, one in enumerate(self.repairs, start=1)]
+            return [f"{self.status}: {self.reason}", *self.violations, *self.why, *repairs]
+        from hetplan.profiles.summary_lines import Closing, summary_lines
+
+        return [line for line in summary_lines(self.summary, Closing(self.checked)) if line]
 
     @property
     def exit_code(self) -> int:

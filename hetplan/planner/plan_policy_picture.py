@@ -6,13 +6,26 @@ Slack runs to the right in equal steps of time, whatever the table's grid; the l
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from hetplan.drawing.svg import plain
 from hetplan.profiles.plan_policy import PolicyTable
 
-__all__ = ["PALETTE", "colour_of", "heading_of", "svg_of", "text_of"]
+if TYPE_CHECKING:
+    from hetplan.profiles.plan import Plan
+
+__all__ = [
+    "PALETTE",
+    "busiest_policies",
+    "colour_of",
+    "heading_of",
+    "list_policies",
+    "policies_by_group",
+    "svg_of",
+    "text_of",
+]
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _DROP = "."
@@ -20,6 +33,26 @@ _LEAST_COLUMNS = 8
 
 PALETTE = ("#fde725", "#addc30", "#5ec962", "#28ae80", "#21918c", "#2c728e", "#3b528b", "#472d7b", "#440154")
 """Bright for fast models, dark for slow ones; different also for people who see few colours, and in grey."""
+
+
+def list_policies(plan: Plan) -> Iterator[tuple[str, PolicyTable]]:
+    """Every table of a plan, with its application."""
+    for app, tables in plan.policies.items():
+        for one in tables:
+            yield app, one if isinstance(one, PolicyTable) else PolicyTable.model_validate(one)
+
+
+def policies_by_group(plan: Plan) -> list[tuple[str, list[PolicyTable]]]:
+    """The tables of each application on each group of workers, by load."""
+    found: dict[tuple[str, str], list[PolicyTable]] = {}
+    for app, table in list_policies(plan):
+        found.setdefault((app, table.workers), []).append(table)
+    return [(app, sorted(tables, key=lambda one: one.rate_qps)) for (app, _), tables in found.items()]
+
+
+def busiest_policies(plan: Plan) -> list[PolicyTable]:
+    """Per group of workers, the policy of the highest load."""
+    return [tables[-1] for _, tables in policies_by_group(plan)]
 
 
 def heading_of(table: PolicyTable) -> str:

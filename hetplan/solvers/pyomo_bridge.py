@@ -23,7 +23,7 @@ from hetplan.solvers.milp_engine import DEFAULT_GAP, Found, MilpEngine, Word
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
 
-__all__ = ["Pyomo", "pyomo_with"]
+__all__ = ["Pyomo", "pyomo_model", "pyomo_with"]
 
 
 class _Names(NamedTuple):
@@ -82,7 +82,7 @@ class Pyomo(MilpEngine):
                 _forget_threads()
             for option, value in self._options(limits).items():
                 solver.options[option] = value
-            model = _model(form, start)
+            model = pyomo_model(form, start)
             result = self._solve(solver, model)
             if result.solver.termination_condition == Ended.error and self.engine == Pyomo.engine:
                 # HiGHS finds now and then that the point it took back through presolve lies outside its bounds.
@@ -165,7 +165,8 @@ def _forget_threads() -> None:
     highspy.Highs.resetGlobalScheduler(True)
 
 
-def _model(form: Milp, start: Vector | None) -> Any:
+def pyomo_model(form: Milp, start: Vector | None = None) -> Any:
+    """The program as a model of Pyomo; `start` is where its variables begin."""
     import pyomo.environ as pyomo
     from pyomo.core.expr.numeric_expr import LinearExpression
 

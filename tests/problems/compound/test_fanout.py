@@ -13,8 +13,7 @@ import pytest
 from scipy.stats import binom
 
 import hetplan as hp
-from hetplan.api.solve import choose
-from hetplan.desk.answers import fluid_size
+from hetplan.api.solve import choose, fluid_size
 from hetplan.errors import InputError
 from hetplan.executor.background import Background
 from hetplan.executor.serving.query_tree import Steps

@@ -66,7 +66,8 @@ def decided(case: tuple[Json, Json], engine: Any, **options: Any) -> Draft | Inf
 
 
 def test_a_limit_in_work_leaves_a_plan() -> None:
-    outcome = plan_for(hetplan.load(EXAMPLES / "profile.json", EXAMPLES / "slo.json"), limits=Limits(work=1))
+    files = hetplan.load(EXAMPLES / "profile.json", EXAMPLES / "slo.json")
+    outcome = plan_for(files, limits=Limits(work=1), options={"size": "planned"})
     assert (outcome.exit_code, outcome.violations) == (5, ())
     best = solve(EXAMPLES / "profile.json", EXAMPLES / "slo.json").require()
     assert 0.5 * best.claims[0].value < outcome.require().claims[0].value <= best.claims[0].value * (1 + 1e-6)
@@ -266,7 +267,7 @@ def test_numbers_of_every_size_give_a_plan_or_a_reason_and_no_noise(ms: list[flo
     case = files(latency, [1 - rare, rare], prices={"x": "0.9", "y": "0.02"}, qos_ms=100, **wish)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        outcome = plan_for(hetplan.load(*case), limits=Limits(work=2000))
+        outcome = plan_for(hetplan.load(*case), limits=Limits(work=2000), options={"size": "planned"})
     # All are in time everywhere: only a budget below the cheaper machine leaves nothing to rent.
     poor = "budget" in wish and float(wish["budget"]) < 0.02
     assert (outcome.exit_code, outcome.violations) == (3 if poor else 0, ())

@@ -137,7 +137,7 @@ def test_a_small_pool_is_warned_that_its_derate_promises_much(budget: int, warne
 @pytest.mark.parametrize("formulation", ["fluid-milp", "fluid-lp"])
 def test_plans_verify(formulation: str) -> None:
     case = g3(budget=3, instances={"base": [2, 2], "a": [1, 1], "b": [2, 2]})
-    outcome = solve(*case, question="kairos", formulation=formulation)
+    outcome = solve(*case, formulation=f"kairos/{formulation}")
     assert outcome.violations == ()
     assert outcome.require().method.like == "kairos"
 

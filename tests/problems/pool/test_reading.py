@@ -357,7 +357,7 @@ def test_planner_and_verifier_agree_on_what_fits(needs: Json) -> None:
 def test_measurements_that_nobody_reads_are_refused() -> None:
     profile, slo = g1(budget=2)
     with pytest.raises(InputError, match="reads no measurements") as caught:
-        hetplan.solve(profile, slo, {"anything": 1})
+        hetplan.solve(profile, slo, {"format": "hetplan/measured/1.0", "anything": 1})
     assert caught.value.faults[0].file == "measured"
 
 
