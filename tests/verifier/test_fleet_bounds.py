@@ -74,7 +74,7 @@ def slo(**limits: Any) -> Json:
 
 @pytest.fixture(scope="module")
 def sound() -> tuple[Json, Json]:
-    wish = slo(survive={"zones": 1, "keep": 0.9})
+    wish = slo(survive={"zones": 1, "serve": 0.9})
     outcome = solved(wish, require_proof=True)
     assert outcome.exit_code == 0, outcome.reason
     return plan_dict(outcome.require()), wish
@@ -261,7 +261,7 @@ def test_a_bound_a_hair_too_high_gives_way_to_what_is_proved(
     """One that is far too high stays what it was: nobody's proof."""
     from hetplan.problems.fleet import question
 
-    options, wish = {"size": "planned", "levers": False}, slo(survive={"zones": 1, "keep": 0.9})
+    options, wish = {"size": "planned", "levers": False}, slo(survive={"zones": 1, "serve": 0.9})
     (claim,) = hp.solve(PROFILE, wish, question="fleet", options=options).require().claims
     assert claim.bound is not None
     assert claim.value > claim.bound * 1.005, "else it could be no higher"
