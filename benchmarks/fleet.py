@@ -71,7 +71,7 @@ def files(
         }  # fmt: skip
     slo = {
         "format": "hetplan/slo/1.2",
-        "limits": {"survive": {"zones": 1, "spot": "all", "keep": 0.9}},
+        "limits": {"survive": {"zones": 1, "spot": "all", "serve": 0.9}},
         "horizon": {"period_s": 3600 * PERIOD_HOURS, "periods": periods, "repeats": 30 * 24},
         "apps": wanted,
     }

@@ -53,7 +53,7 @@ def files(seed: int, load_s: float = 0.0) -> tuple[dict[str, Any], dict[str, Any
     survive = rng.choice(({"zones": 1}, {"zones": 1, "spot": "all"}, {"spot": "all"}))
     slo = {
         "format": "hetplan/slo/1.2",
-        "limits": {"survive": {**survive, "keep": rng.choice((0.8, 1.0))}},
+        "limits": {"survive": {**survive, "serve": rng.choice((0.8, 1.0))}},
         "horizon": {"period_s": 3600, "periods": 3},
         "apps": apps,
     }
@@ -79,7 +79,7 @@ def text_files(seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
     survive = rng.choice(({"zones": 1}, {"zones": 1, "spot": "all"}, {"spot": "all"}))
     slo = {
         "format": "hetplan/slo/1.2",
-        "limits": {"survive": {**survive, "keep": rng.choice((0.8, 1.0))}},
+        "limits": {"survive": {**survive, "serve": rng.choice((0.8, 1.0))}},
         "horizon": {"period_s": 3600, "periods": 3},
         "apps": {"chat": {**app, "question": "llm"}},
     }

@@ -96,7 +96,7 @@ def case(seed: int) -> Case:
     if kind == "bursts":
         app["demand"]["arrivals"] = {"process": "gamma", "shape": 0.4}
     elif kind == "goodput":
-        app["goodput"] = 0.95
+        app["attainment"] = 0.95
     elif kind == "whole":
         app["latency"] = {"p90_ms": float(ttft + 400 * tpot)}
     lengths = [size for size, weight in zip(bins, weights, strict=True) for _ in range(weight)]

@@ -72,7 +72,7 @@ FIELDS: Mapping[str, str] = {
     "most machines": "instances",
     "fewest machines": "instances",
     "stock": "stock",
-    "power": "resources",
+    "power": "provides",
     "rate": "rate_qps",
     "quality": "quality",
 }
@@ -232,7 +232,7 @@ class Files:
         if cost is not None:
             limits["cost_per_hour"] = f"{cost:.9g}"
         if provided:
-            limits.setdefault("resources", {}).update(provided)
+            limits.setdefault("provides", {}).update(provided)
         if taken:
             limits.setdefault("capacity", {}).update(taken)
         for name, (least, most) in (counts or {}).items():
@@ -240,7 +240,7 @@ class Files:
         if spot_share is not None:
             limits.setdefault("offers", {})["spot"] = {"share": [0, spot_share]}
         if survive_machines is not None:
-            limits["survive"] = {"hosts": survive_machines}
+            limits["survive"] = {"machines": survive_machines}
         return replace(self, slo=slo)
 
     def only(self, *machine_types: str) -> Files:

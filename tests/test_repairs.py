@@ -154,13 +154,13 @@ def test_a_budget_whose_plans_are_late_in_play_goes_up_until_one_is_not(kept: fl
 
 
 def test_what_a_file_does_not_state_is_lowered_where_its_repair_says_so() -> None:
-    """It said "raise survive.keep to 0.8", where 1 was meant."""
+    """It said "raise survive.serve to 0.8", where 1 was meant."""
     profile, slo = too_fast_and_too_cheap()
-    repair = Repair("slo.limits.survive.keep", "lower", 0.2, 0.8, "", "")
+    repair = Repair("slo.limits.survive.serve", "lower", 0.2, 0.8, "", "")
     inputs = hp.load(profile, slo)
     kept: Any = SimpleNamespace(plan="one", exit_code=0, warnings=())
     (said,) = Trials(inputs, {}, lambda *_: kept).kept([repair])
-    assert said.text.startswith("lower slo.limits.survive.keep to 0.")
+    assert said.text.startswith("lower slo.limits.survive.serve to 0.")
 
 
 @pytest.mark.slow
@@ -231,12 +231,12 @@ def test_a_total_of_resources_is_raised_by_what_machines_provide(least: float, t
     profile, slo = too_fast_and_too_cheap()
     for name, gpus in (("a", 2), ("b", 4)):
         profile["hardware"][name]["provides"] = {"gpu": gpus}
-    slo["limits"] = {"resources": {"gpu": 2}}
+    slo["limits"] = {"provides": {"gpu": 2}}
 
     def again(inputs: Any, _: Any) -> Any:
-        done = inputs.slo.limits.resources["gpu"] >= least
+        done = inputs.slo.limits.provides["gpu"] >= least
         return SimpleNamespace(plan=done or None, exit_code=0 if done else 3, repairs=(), warnings=())
 
-    repair = Repair("slo.limits.resources.gpu", "raise", 3.0, 5.0, "", "more")
+    repair = Repair("slo.limits.provides.gpu", "raise", 3.0, 5.0, "", "more")
     (said,) = Trials(hp.load(profile, slo), {}, again).kept([repair])
     assert (said.to, said.fails_at) == (to, fails), said.text

@@ -80,7 +80,7 @@ def _fleets() -> Iterator[tuple[str, tuple[Json, Json]]]:
         json.loads((ROOT / "examples" / "fleet" / f"{name}.json").read_text()) for name in ("profile", "slo")
     )
     peak, day = (9,), (0, 6, 9, 18)
-    lost = {"survive": {"zones": 1, "spot": "all", "keep": 0.9}}
+    lost = {"survive": {"zones": 1, "spot": "all", "serve": 0.9}}
     ranking, photos, text = ({name: slo["apps"][name]} for name in ("ranking", "photos", "assistant"))
 
     def part(apps: Json, hours: tuple[int, ...], limits: Json) -> tuple[Json, Json]:

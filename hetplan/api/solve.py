@@ -316,7 +316,7 @@ def verified(
         from hetplan.verifier.fleet import verify_fleet
 
         report = verify_fleet(plan, inputs)
-        if "fleet" in report.checked and inputs.slo.limits.survive.hosts:
+        if "fleet" in report.checked and inputs.slo.limits.survive.machines:
             lost = (Violation("survive", at, text) for at, text in again.lost_too_much())
             report = replace(report, violations=(*report.violations, *lost))
     else:

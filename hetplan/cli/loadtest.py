@@ -589,7 +589,7 @@ def text_load(
         judged = played.judged()
         simulated = {("goodput", None): played.goodput(limits_of(wanted)), **_percentiles(played, judged, wanted)}
     return text_report(
-        plan, app, found, simulated, wanted.targets, goodput=wanted.goodput, duration_s=how.duration_s,
+        plan, app, found, simulated, wanted.targets, goodput=wanted.attainment, duration_s=how.duration_s,
         tolerance=how.tolerance, judged=judged,
     )  # fmt: skip
 

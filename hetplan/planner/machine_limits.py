@@ -120,7 +120,7 @@ def machine_limits(
             takes = np.array([1.0 if resource == "machines" else kind.provides.get(resource, 0.0) for kind in kinds])
             elastic = Elastic(PRICE_OF_SLACK, f"profile.zones.{zone}.quota.{resource}")
             yield MachineLimit("quota", f"{resource} in {zone}", takes * here, none, upper=amount, elastic=elastic)
-    elastic = Elastic(PRICE_OF_SLACK, "slo.limits.resources.{label}")
+    elastic = Elastic(PRICE_OF_SLACK, "slo.limits.provides.{label}")
     for resource, amount in request.resources.items():
         provided = np.array([kind.provides.get(resource, 0.0) for kind in kinds])
         yield MachineLimit("resources", resource, provided, none, upper=amount, elastic=elastic, equation="(5)")

@@ -65,7 +65,7 @@ LESS = " (less may do)"
 """How a repair ends of which it was not tried how much less would do."""
 SEVERAL = "several"
 """The field of a repair that changes several at once."""
-COUNTS = ("stock", "moves", "hosts", "zones", "evaluations")
+COUNTS = ("stock", "moves", "machines", "zones", "evaluations")
 """Fields of whole numbers."""
 
 Step = str | int
@@ -549,7 +549,7 @@ def _step_of(edit: Edit, given: Documents) -> float:
     """The step between two values of a field that make a difference; 0 where any value may."""
     if isinstance(edit.value, int | list) or edit.path[-1] in COUNTS:
         return 1.0
-    if edit.path[:2] == ("limits", "resources"):
+    if edit.path[:2] == ("limits", "provides"):
         provides = [one.get("provides", {}) for one in given["profile"].get("hardware", {}).values()]
         amounts = [float(one[edit.path[2]]) for one in provides if edit.path[2] in one]
         return float(math.gcd(*map(int, amounts))) if all(map(float.is_integer, amounts)) else 0.0

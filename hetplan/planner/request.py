@@ -138,7 +138,7 @@ class Application:
     @property
     def attainment(self) -> float | None:
         """The least share of requests within all limits at once."""
-        return self.stated.goodput
+        return self.stated.attainment
 
     @property
     def late(self) -> str | None:
@@ -517,7 +517,7 @@ def read_request(inputs: Inputs) -> Request:
         (),
         limits.cost_per_hour,
         limits.currency,
-        limits.resources,
+        limits.provides,
         # Frozen models have a hash, which type checkers do not see.
         {name: Application(name, app, variants(cast(Hashable, app.runs))) for name, app in slo.apps.items()},
         slo.goals,

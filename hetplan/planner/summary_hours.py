@@ -232,7 +232,7 @@ def _failures(plan: Plan, inputs: Inputs | None) -> tuple[str, ...]:
     """What may fail: the situations that the plan has parts or promises for; single machines only the SLO names."""
     listed = dict.fromkeys(name for one in plan.periods for name in one.failures or {})
     listed |= dict.fromkeys(one.situation for one in plan.promises if one.situation is not None)
-    machines = inputs.slo.limits.survive.hosts if inputs is not None else 0
+    machines = inputs.slo.limits.survive.machines if inputs is not None else 0
     if machines and not listed:
         listed[f"any {machines} machine{'' if machines == 1 else 's'} of one type lost"] = None
     return tuple(listed)
@@ -250,8 +250,8 @@ def _survivors(plan: Plan, inputs: Inputs | None) -> float | None:
         for (app, period, situation), value in rates.items()
         if situation is not None and rates.get((app, period, None))
     ]
-    if inputs is not None and inputs.slo.limits.survive.hosts and not shares:
-        shares.append(inputs.slo.limits.survive.keep)
+    if inputs is not None and inputs.slo.limits.survive.machines and not shares:
+        shares.append(inputs.slo.limits.survive.serve)
     return min(shares, default=None)
 
 

@@ -120,8 +120,8 @@ def _share_rows(app: str, promises: Sequence[Promise], wanted: App | None, quali
 
 def _stated_limits(wanted: App) -> dict[str, tuple[str, float | None]]:
     found: dict[str, tuple[str, float | None]] = {}
-    if wanted.goodput is not None:
-        found["goodput"] = (">=", wanted.goodput)
+    if wanted.attainment is not None:
+        found["goodput"] = (">=", wanted.attainment)
     if wanted.quality is not None:
         least = wanted.quality.min is not None
         found["quality"] = (">=", wanted.quality.min) if least else ("<=", wanted.quality.max)

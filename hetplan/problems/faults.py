@@ -90,14 +90,14 @@ class Faults:
 
 
 _OF_FLEETS = dict.fromkeys(
-    ("limits.offers", "limits.survive.spot", "limits.survive.keep", "horizon.repeats", "horizon.starts",
+    ("limits.offers", "limits.survive.spot", "limits.survive.serve", "horizon.repeats", "horizon.starts",
      "apps.*.question", "apps.*.demand.trace.period_s", "apps.*.demand.trace.percentile"),
     ("only the question fleet plans with it", "Leave it out, or ask fleet."),
 )  # fmt: skip
 """Fields that only the question `fleet` keeps."""
 
 _ALIKE: Mapping[str, tuple[str, str]] = {
-    **dict.fromkeys(("limits.survive.hosts", "limits.survive.zones"),
+    **dict.fromkeys(("limits.survive.machines", "limits.survive.zones"),
                     ("only the question fleet plans for failures", "Leave it out, or ask fleet.")),
     "limits.capacity": ("nothing here is taken of stated totals", "Say what machines provide in all: resources."),
     "change.slack": ("the load says how much room is kept", "State a higher load."),
@@ -108,7 +108,7 @@ _ALIKE: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("apps.*.latency.ttft_p*_ms", "apps.*.latency.tpot_p*_ms"),
                     ("only response times are judged", "Write a limit on the response time, such as p99_ms.")),
     "apps.*.balancing": ("routes say where queries go", "Leave it out."),
-    "apps.*.goodput": ("here a percentile says how many may be late", "Write for instance latency: {p95_ms: 60}."),
+    "apps.*.attainment": ("here a percentile says how many may be late", "Write for instance latency: {p95_ms: 60}."),
     "apps.*.network_ms_once": ("a query has one step", "Add it to network_ms_per_hop."),
     "apps.*.lifetime_s": ("this question plans applications that stay", "Leave it out."),
     "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),
@@ -153,7 +153,7 @@ def refuse_not_provided(request: Request, faults: Faults) -> None:
     known = sorted({resource for one in mine.values() for resource in one.provides})
     silent = [name for name, one in sorted(mine.items()) if not one.provides]
     for resource in sorted(request.resources):
-        at = f"$.limits.resources.{resource}"
+        at = f"$.limits.provides.{resource}"
         if resource not in known:
             remedy = f"Hardware provides: {', '.join(known) or 'nothing'}."
             faults.in_slo(at, f"no hardware provides {resource!r}", remedy)

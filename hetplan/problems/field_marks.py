@@ -42,7 +42,7 @@ Mark = Literal["kept", "played", "part", "holds", "refused", "-"]
 
 _RECORDED = tuple(f"apps.*.demand.trace.{one}" for one in ("file", "sha256", "scale", "compress"))
 _NOT_OF_TEXT = (
-    "limits.moves", "limits.only_listed", "limits.resources", "limits.survive.hosts", "limits.survive.zones",
+    "limits.moves", "limits.only_listed", "limits.provides", "limits.survive.machines", "limits.survive.zones",
     "horizon.periods", "apps.*.balancing", "apps.*.candidates", "apps.*.device", "apps.*.late", "apps.*.quality.max",
     "apps.*.demand.history_qps", "apps.*.demand.series", "apps.*.demand.streams", *_RECORDED,
 )  # fmt: skip
@@ -64,7 +64,7 @@ _PLAYED = {
     "apps.*.lifetime_s": "compound",
 }
 _OWN = (
-    "latency.p*_ms", "latency.ttft_p*_ms", "latency.tpot_p*_ms", "quality.min", "quality.max", "goodput",
+    "latency.p*_ms", "latency.ttft_p*_ms", "latency.tpot_p*_ms", "quality.min", "quality.max", "attainment",
     "late", "balancing", "network_ms_per_hop", "network_ms_once", "demand.arrivals", "demand.mix",
 )  # fmt: skip
 _PART = ("change.offline_below", "robust.law", *(f"apps.*.{one}" for one in _OWN))

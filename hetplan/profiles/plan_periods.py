@@ -143,7 +143,7 @@ def inputs_of_part(inputs: Inputs, rates: Mapping[str, float]) -> Inputs:
     slo = inputs.slo
     limits = slo.limits.model_copy(
         update={"cost_per_hour": None, "moves": None, "offers": {}, "instances": {}, "only_listed": False,
-                "resources": {}, "capacity": {}, "survive": Survive()}
+                "provides": {}, "capacity": {}, "survive": Survive()}
     )  # fmt: skip
     apps = {name: _at_rate(slo.apps[name], rate) for name, rate in rates.items()}
     wish = slo.model_copy(update={"limits": limits, "horizon": Horizon(), "apps": apps})

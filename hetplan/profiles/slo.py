@@ -124,10 +124,10 @@ Objective = Annotated[
 class Survive(Model):
     """How many may fail at once with the promises still kept."""
 
-    hosts: Count = 0
+    machines: Count = 0
     zones: Count = 0
     spot: Literal["none", "zone", "all"] = Field(default="none", description="spot machines gone: of a zone, or all")
-    keep: Fraction = Field(default=1.0, description="share of each rate that is kept after a failure")
+    serve: Fraction = Field(default=1.0, description="share of each rate that is served after a failure")
 
 
 class WishLimits(Model):
@@ -141,7 +141,7 @@ class WishLimits(Model):
     )
     offers: Named[_OfferLimit] = Field(default_factory=dict, description="per offer, or on-demand, spot, committed")
     only_listed: bool = False
-    resources: dict[Key, Amount] = Field(
+    provides: dict[Key, Amount] = Field(
         default_factory=dict, description="most of what all machines that a plan rents provide, such as watts or cores"
     )
     capacity: dict[Key, Amount] = Field(
@@ -399,7 +399,7 @@ class App(Model):
     runs: Runs | None = None
     latency: LatencyLimits = Field(default_factory=dict, description="p99_ms, ttft_p95_ms, tpot_p95_ms and so on")
     quality: _QualityTarget | None = None
-    goodput: Fraction | None = Field(default=None, description="least share of requests within all limits at once")
+    attainment: Fraction | None = Field(default=None, description="least share of requests within all limits at once")
     weight: Amount | None = None
     late: Annotated[str, AfterValidator(_late)] | None = None
     balancing: Literal["round_robin", "shortest_queue", "random"] | None = None

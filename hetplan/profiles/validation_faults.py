@@ -70,7 +70,7 @@ def _explain(details: list[Any], steps: Steps, model_type: type[BaseModel], *, n
         return " or ".join(expected), remedy or "Write one of these."
     detail = details[0]
     if detail["type"] == "extra_forbidden":
-        moved = _MOVED.get((*steps[:1], *("*" for _ in steps[1:-1]), *steps[-1:]))
+        moved = _MOVED.get(("apps", "*", *steps[2:]) if steps[0] == "apps" else steps)
         if moved is not None and model_type.__name__ == "Slo":
             return moved
         known = sorted(_keys_at(model_type, steps[:-1]))
@@ -85,6 +85,10 @@ _MOVED: Mapping[Steps, tuple[str, str]] = {
         "a share of late answers is said by a percentile: 5% late is p95",
         "Write latency: {p95_ms: 60}.",
     ),
+    ("apps", "*", "goodput"): ("the share of requests within all limits at once is attainment", "Write attainment."),
+    ("limits", "resources"): ("what rented machines provide together is provides", "Write provides."),
+    ("limits", "survive", "hosts"): ("here machines are lost", "Write machines."),
+    ("limits", "survive", "keep"): ("the share of each rate that is served after a failure is serve", "Write serve."),
 }
 """Keys of an older SLO file, by their places, and what is written instead."""
 

@@ -287,7 +287,7 @@ class _Day:
         after = self._as_it_comes(before, after, self._rented(segment.before.parts))
         lead_s = SPARE_S + max((group.ready_ms for group in after.groups), default=0.0) / 1000.0
         run_seed = seed_of(self.how.seed, seed)
-        keep = self.inputs.slo.limits.survive.keep if segment.situation is not None else 1.0
+        keep = self.inputs.slo.limits.survive.serve if segment.situation is not None else 1.0
         streams = self._streams(before, segment, lead_s, sample_s, run_seed, keep)
         apps = tuple(app for app in after.apps if app.id in {stream.app for stream in streams})
         known = {app.id for app in before.apps}
@@ -345,7 +345,7 @@ class _Day:
 
     def _text_rates(self, segment: _Segment) -> dict[str, float]:
         """What comes to each application that is text; after a failure, what is kept of it."""
-        keep = self.inputs.slo.limits.survive.keep if segment.situation is not None else 1.0
+        keep = self.inputs.slo.limits.survive.serve if segment.situation is not None else 1.0
         return {app: keep * rate for app, rate in segment.now.rates if app in self.makes_text and rate > 0}
 
     def _prepared_for(self, segment: _Segment) -> Sequence[str] | None:

@@ -68,8 +68,8 @@ class Change:
 
 def promised_of_text(wanted: App) -> float:
     """The share that is asked to keep all limits at once; of percentiles, what they say of all of them together."""
-    if wanted.goodput is not None:
-        return wanted.goodput
+    if wanted.attainment is not None:
+        return wanted.attainment
     return max(0.0, 1.0 - sum(1.0 - target.percentile / 100.0 for target in wanted.targets))
 
 

@@ -342,10 +342,10 @@ def _wishes(inputs: Inputs, report: SimulationReport, app: str) -> Iterator[Line
         verdict = _unless_short(verdict, app, report, simulated)
         missed = found.missed(target.max_ms, target.of) if simulated is not None else None
         yield Line(app, f"{target.of}_ms", target.percentile, "<=", target.max_ms, "slo", simulated, verdict, missed)
-    if wanted.goodput is not None and found.makes_text:
+    if wanted.attainment is not None and found.makes_text:
         simulated = found.figures["goodput"]
-        verdict = _unless_short(judge(simulated, ">=", wanted.goodput), app, report)
-        yield Line(app, "goodput", None, ">=", wanted.goodput, "slo", simulated, verdict)
+        verdict = _unless_short(judge(simulated, ">=", wanted.attainment), app, report)
+        yield Line(app, "goodput", None, ">=", wanted.attainment, "slo", simulated, verdict)
     if wanted.quality is not None and wanted.quality.min is not None and "accuracy" in found.figures:
         yield Line(app, "accuracy", None, ">=", wanted.quality.min, "slo", found.figures["accuracy"], Verdict.REPORTED)
 

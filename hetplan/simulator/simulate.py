@@ -286,7 +286,7 @@ def _strictest(plan: Plan, app: str, wanted: App) -> float:
     percentiles = [target.percentile for target in wanted.targets]
     percentiles += [one.percentile for one in promised if one.percentile is not None]
     shares = [one.value for one in promised if one.quantity == "violations"]
-    shares += [1.0 - wanted.goodput] if wanted.goodput is not None else []
+    shares += [1.0 - wanted.attainment] if wanted.attainment is not None else []
     percentiles += [100.0 * (1.0 - share) for share in shares]
     # No run shows that none is ever late.
     return min(max(percentiles, default=99.0), HIGHEST_PERCENTILE)

@@ -216,7 +216,7 @@ def _quotas(fleet: Fleet, at: str, had: Mapping[str, float]) -> Iterator[Violati
         for resource, quota in held.quota.items():
             if taken(resource, zone) > quota * (1 + SLIP) + SLIP:
                 yield Violation("quota", at, f"{taken(resource, zone):g} {resource} in {zone}, and {quota:g} may be")
-    for resource, total in fleet.inputs.slo.limits.resources.items():
+    for resource, total in fleet.inputs.slo.limits.provides.items():
         if taken(resource, None) > total * (1 + SLIP) + SLIP:
             yield Violation("resources", at, f"{taken(resource, None):g} {resource}, and {total:g} may be")
 
@@ -403,7 +403,7 @@ def _failures(fleet: Fleet) -> Iterator[Violation]:
 
     Of unlike machines that are shared any may be lost: what is left then the planner's programs say (`lost_too_much`).
     """
-    keep, situations = fleet.inputs.slo.limits.survive.keep, lost_in(fleet)
+    keep, situations = fleet.inputs.slo.limits.survive.serve, lost_in(fleet)
     profile = fleet.inputs.profile
     for number, period in enumerate(fleet.plan.periods):
         groups = fleet.together(period.parts or ())
@@ -496,7 +496,7 @@ def _valid(fleet: Fleet) -> Iterator[Violation]:
     tops = {app: max(rates) for app, rates in fleet.rates.items()}
     for app, most, high in _beyond(fleet.plan.valid, tops, tops):
         yield Violation("valid", f"valid.rate_qps.{app}", f"the plan holds up to {most:.9g} qps, and says {high}")
-    keep = fleet.inputs.slo.limits.survive.keep
+    keep = fleet.inputs.slo.limits.survive.serve
     runs = [(name, period) for period in fleet.plan.periods for name in period.parts or ()]
     for name, period in [*runs, *((name, None) for name in fleet.parts.keys() - {name for name, _ in runs})]:
         part, most_of = fleet.parts[name], carried(fleet.parts[name])
@@ -521,7 +521,7 @@ def _beyond(
 def _promises(fleet: Fleet) -> Iterator[Violation]:
     """Each rate is promised, as it is asked for, in each period and situation."""
     yield from _promised(fleet)
-    keep = fleet.inputs.slo.limits.survive.keep
+    keep = fleet.inputs.slo.limits.survive.serve
     situations: dict[str | None, float] = {None: 1.0, **dict.fromkeys(lost_in(fleet), keep)}
     said = {(one.app, one.period, one.situation): one for one in fleet.plan.promises if one.quantity == "rate_qps"}
     number = {period.id: place for place, period in enumerate(fleet.plan.periods)}

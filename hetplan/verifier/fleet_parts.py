@@ -287,8 +287,8 @@ def lost_in(fleet: Fleet) -> dict[str, Any]:
             gone = {name for name in spot if offers[name].zone == zone}
             if gone:
                 found[f"spot of {zone or 'everywhere'} gone"] = gone
-    if survive.hosts:
+    if survive.machines:
         used = {worker.hardware for part in fleet.parts.values() for worker in part.workers}
         for hardware in used:
-            found[f"{survive.hosts} {hardware} lost"] = (hardware, survive.hosts)
+            found[f"{survive.machines} {hardware} lost"] = (hardware, survive.machines)
     return found

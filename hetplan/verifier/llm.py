@@ -226,10 +226,10 @@ def _promises(plan: Plan, name: str, app: App) -> Iterator[Violation]:
         if promise is None or not same or (promise.seeds or 0) < 2:
             text = f"no simulation with several seeds shows {target.of} p{target.percentile:g} <= {target.max_ms:g} ms"
             yield Violation("llm-promise", f"promises.{name}", text)
-    if app.goodput is not None:
+    if app.attainment is not None:
         promise = shown.get(("goodput", None))
-        if promise is None or promise.value < app.goodput or promise.relation != ">=":
-            yield Violation("llm-promise", f"promises.{name}", f"no simulation shows a goodput of {app.goodput:g}")
+        if promise is None or promise.value < app.attainment or promise.relation != ">=":
+            yield Violation("llm-promise", f"promises.{name}", f"no simulation shows a goodput of {app.attainment:g}")
 
 
 def _is_unplayed(plan: Plan) -> bool:

@@ -25,8 +25,8 @@ def _losses(facts: Facts, period: str) -> Iterator[tuple[str, Mapping[str, int]]
     wanted = facts.inputs.slo.limits.survive
     workers = [worker for worker in facts.plan.workers if worker.period == period]
     full = {worker.id: worker.count + worker.standby for worker in workers}
-    if wanted.hosts:
-        for lost in combinations_with_replacement(sorted(full), min(wanted.hosts, sum(full.values()))):
+    if wanted.machines:
+        for lost in combinations_with_replacement(sorted(full), min(wanted.machines, sum(full.values()))):
             taken = Counter(lost)
             if all(count <= full[worker] for worker, count in taken.items()):
                 yield f"machines of {', '.join(lost)}", {worker: full[worker] - taken[worker] for worker in full}

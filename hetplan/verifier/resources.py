@@ -240,7 +240,7 @@ def check_resources(facts: Facts) -> list[Violation]:
             for resource, amount in facts.inputs.profile.hardware[worker.hardware].provides.items():
                 provided[resource] += amount * machines(worker)
         limits = facts.inputs.slo.limits
-        for words, total, most in (("in all", in_all, limits.capacity), ("provided", provided, limits.resources)):
+        for words, total, most in (("in all", in_all, limits.capacity), ("provided", provided, limits.provides)):
             for resource, room in sorted(most.items()):
                 if _over(total[resource], room):
                     text = f"{total[resource]:g} {resource} {words}, the limit is {room:g}"

@@ -192,4 +192,4 @@ def check_late(facts: Facts) -> Iterator[Violation]:
 def asked(facts: Facts) -> bool:
     """Whether the wish names losses to be survived."""
     survive = facts.inputs.slo.limits.survive
-    return survive.hosts + survive.zones > 0
+    return survive.machines + survive.zones > 0

@@ -131,7 +131,7 @@ def hosts() -> Json:
                 "cost_per_hour": "2.25",
                 "instances": {"g": [1, 3]},
                 "only_listed": True,
-                "survive": {"hosts": 1, "zones": 1},
+                "survive": {"machines": 1, "zones": 1},
                 "capacity": {"gpu_mem_gib": 40},
             },
             "horizon": {"periods": 2},

@@ -93,7 +93,7 @@ def test_a_machine_that_several_replicas_share_counts_once(problem: str) -> None
 def test_who_cannot_count_machines_refuses_the_limit(problem: str) -> None:
     # The runs of the shipped example have prices of their own: nobody says how many are on one machine.
     wish = example(problem).provides({"watts": 300}).limited(provided={"watts": 300})
-    with pytest.raises(Refused, match=r"limits\.resources"):
+    with pytest.raises(Refused, match=r"limits\.provides"):
         solve(wish, "fluid" if problem != "compound" else "simulation", problem=problem)
 
 

@@ -102,7 +102,7 @@ FREE = Request(
     ("limited", "field", "repair"),
     [
         (replace(FREE, budget=NANO), "slo.limits.cost_per_hour", 3.0),
-        (replace(FREE, resources={"watts": 500.0}), "slo.limits.resources.watts", 1200.0),
+        (replace(FREE, resources={"watts": 500.0}), "slo.limits.provides.watts", 1200.0),
         (replace(FREE, machines=(replace(FREE.machines[0], most=2),)), "slo.limits.instances.a[1]", 4.0),
         (
             replace(FREE, machines=(replace(FREE.machines[0], offers=(Offer("a", "a", NANO, 3),)),)),

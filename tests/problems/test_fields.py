@@ -237,7 +237,7 @@ def _provided(files: Files) -> None:
     """So little that fewer machines may be had than are wanted; of machines that say what they provide."""
     for hardware in files.profile["hardware"].values():
         hardware.setdefault("provides", {})["watts"] = 300
-    put(files.slo, "limits.resources", {"watts": 700})
+    put(files.slo, "limits.provides", {"watts": 700})
 
 
 TRACE = "apps.*.demand.trace"
@@ -256,12 +256,12 @@ SLO_TRIES: dict[str, Try] = {
         files.slo, f"limits.instances.{HARDWARE[files.question]}", LEAST[files.question]
     ),
     "limits.only_listed": _only_listed,
-    "limits.resources": _provided,
+    "limits.provides": _provided,
     "limits.capacity": _slo("limits.capacity", {"gpu": 1, "cpu_cores": 4, "gpu_mem_gib": 2, "mem_gib": 64}),
-    "limits.survive.hosts": _slo("limits.survive", {"hosts": 1}),
+    "limits.survive.machines": _slo("limits.survive", {"machines": 1}),
     "limits.survive.zones": _slo("limits.survive", {"zones": 1}),
     "limits.survive.spot": _slo("limits.survive", {"spot": "all"}),
-    "limits.survive.keep": _slo("limits.survive", {"keep": 0.9}),
+    "limits.survive.serve": _slo("limits.survive", {"serve": 0.9}),
     "limits.offers": _slo("limits.offers", {"on-demand": {"least": 1}}),
     "horizon.repeats": _slo("horizon.repeats", 30),
     "horizon.starts": _slo("horizon.starts", False),
@@ -282,7 +282,7 @@ SLO_TRIES: dict[str, Try] = {
     "apps.*.latency.tpot_p*_ms": _limited("tpot_"),
     "apps.*.quality.min": _app("quality", {"min": 0.86}),
     "apps.*.quality.max": _app("quality", {"max": 0.6}),
-    "apps.*.goodput": _app("goodput", 0.95),
+    "apps.*.attainment": _app("attainment", 0.95),
     "apps.*.weight": _app("weight", 40.0),
     "apps.*.late": _app("late", "drop"),
     "apps.*.balancing": _app("balancing", "shortest_queue"),
@@ -348,12 +348,12 @@ SCENES: dict[tuple[str, str], Try] = {
     ("pipeline", "apps.*.quality.min"): _app("demand.history_qps", [1450.0, 1500.0]),
     ("variants", "horizon.period_s"): lambda files: files.slo["change"].pop("load_weight_per_s"),
     ("pipeline", "apps.*.weight"): _two_pipelines,
-    ("llm", "apps.*.goodput"): lambda files: (files.app.pop("goodput"), put(files.options, "size", "auto"))[-1],
+    ("llm", "apps.*.attainment"): lambda files: (files.app.pop("attainment"), put(files.options, "size", "auto"))[-1],
     ("llm", "apps.*.demand.arrivals"): lambda files: put(files.options, "size", "auto"),
-    ("fleet", "limits.survive.keep"): _slo("limits.survive", {"hosts": 1}),
+    ("fleet", "limits.survive.serve"): _slo("limits.survive", {"machines": 1}),
     ("fleet", "horizon.starts"): _slow_to_start,
     ("fleet", "apps.*.demand.arrivals"): _played_fleet,
-    ("fleet", "apps.*.goodput"): lambda files: (files.app.pop("goodput"), _played_fleet(files))[-1],
+    ("fleet", "apps.*.attainment"): lambda files: (files.app.pop("attainment"), _played_fleet(files))[-1],
     ("compound", "apps.*.demand.arrivals"): _at_a_rate,
     ("compound", f"{TRACE}.file"): _at_a_rate,
     **{

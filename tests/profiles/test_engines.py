@@ -109,7 +109,11 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any], dict[str, Any]], object], str,
         "$.engines",
         "serve no request",
     ),
-    "survive": (lambda p, s: s.update(limits={"survive": {"hosts": 1}}), "$.limits.survive", "not planned for losses"),
+    "survive": (
+        lambda p, s: s.update(limits={"survive": {"machines": 1}}),
+        "$.limits.survive",
+        "not planned for losses",
+    ),
     "drop": (lambda p, s: s["apps"]["chat"].update(late="drop"), "$.apps.chat.late", "never dropped"),
     "weight": (lambda p, s: s["apps"]["chat"].update(weight=2), "$.apps.chat.weight", "nothing is weighed"),
     "deadline": (lambda p, s: s["apps"]["chat"].update(deadline_s=3), "$.apps.chat.deadline_s", "question compound"),
@@ -151,7 +155,7 @@ def test_files_with_engines_ask_no_other_question_and_others_ask_no_fleet_of_tex
         assert any("by the law of an engine" in one.why for one in registry.obstacles(name, inputs)), name
 
 
-def test_a_goodput_is_for_fleets_of_text_alone() -> None:
+def test_an_attainment_is_for_fleets_of_text_alone() -> None:
     profile = {
         "format": "hetplan/profile/1.1",
         "hardware": {"gpu": {"kind": "gpu"}},
@@ -160,6 +164,6 @@ def test_a_goodput_is_for_fleets_of_text_alone() -> None:
         "variants": {"m": {"task": "rank", "runs": [{"hardware": "gpu", "latency": "t"}]}},
         "tables": {"t": {"quantity": "latency_ms", "mean": 5}},
     }
-    app = {"runs": {"variants": ["m"]}, "goodput": 0.9, "demand": {"rate_qps": 9}}
-    with pytest.raises(InputError, match="goodput"):
+    app = {"runs": {"variants": ["m"]}, "attainment": 0.9, "demand": {"rate_qps": 9}}
+    with pytest.raises(InputError, match="attainment"):
         hp.solve(profile, {"format": "hetplan/slo/1.1", "apps": {"a": app}}, formulation="pool")

@@ -36,7 +36,7 @@ APP: dict[str, Any] = {
 }
 SLO: dict[str, Any] = {
     "format": "hetplan/slo/1.2",
-    "limits": {"survive": {"zones": 1, "spot": "all", "keep": 0.9}, "offers": {"spot": {"share": [0, 0.5]}}},
+    "limits": {"survive": {"zones": 1, "spot": "all", "serve": 0.9}, "offers": {"spot": {"share": [0, 0.5]}}},
     "horizon": {"period_s": 43200, "periods": 2, "repeats": 30, "starts": False},
     "apps": {"rank": APP},
 }

@@ -38,7 +38,7 @@ PROFILE: dict[str, Any] = {
 SERIES = (60.0, 60.0, 300.0, 60.0)
 SLO: dict[str, Any] = {
     "format": "hetplan/slo/1.2",
-    "limits": {"survive": {"zones": 1, "keep": 1.0}},
+    "limits": {"survive": {"zones": 1, "serve": 1.0}},
     "horizon": {"period_s": 3600, "periods": 4},
     "apps": {
         "rank": {

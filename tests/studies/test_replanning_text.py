@@ -40,7 +40,7 @@ PROFILE: dict[str, Any] = {
 }  # fmt: skip
 MIX = {"axes": ["input_tokens", "output_tokens"], "bins": [[100, 20], [300, 40]], "share": [0.5, 0.5]}
 CHAT: dict[str, Any] = {
-    "runs": {"task": "chat"}, "goodput": 0.9,
+    "runs": {"task": "chat"}, "attainment": 0.9,
     "latency": {"ttft_p95_ms": 500, "tpot_p95_ms": 60},
 }  # fmt: skip
 

@@ -83,7 +83,7 @@ class Case:
             }
             for app, rates in self.rates.items()
         }  # fmt: skip
-        survive = {"keep": self.keep, **({"spot": "all"} if self.fails == "spot" else {"zones": 1})}
+        survive = {"serve": self.keep, **({"spot": "all"} if self.fails == "spot" else {"zones": 1})}
         slo = {
             "format": "hetplan/slo/1.2",
             "limits": {"survive": survive},

@@ -69,7 +69,7 @@ def test_a_report_says_what_was_skipped():
     assert verify_plan(*read(spoil(variants(), decided))).skipped == ("thumbs: a policy decides at run time",)
     assert verify_plan(*read(spoil(variants(), {"plan/policies": {"thumbs": []}}))).skipped == ()
     assert verify_plan(*read(pool())).skipped == ()
-    for losses in ({"hosts": 1}, {"zones": 1}):
+    for losses in ({"machines": 1}, {"zones": 1}):
         lost = {"slo/limits": {"survive": losses}}
         expected = ("x: routes of a pipeline after losses are not computed",)
         assert verify_plan(*read(spoil(chain(), lost))).skipped == expected
@@ -138,7 +138,7 @@ def test_an_empty_report_is_good():
         ),
         (
             chat,
-            {"slo/limits/survive": {"hosts": 1}},
+            {"slo/limits/survive": {"machines": 1}},
             [
                 "periods.t0: without machines of w1 at most 3.71517 queries/s of chat are served, 7.43034 are promised "
                 "[survive]"

@@ -75,7 +75,7 @@ def slo(**limits: Any) -> Json:
 
 @pytest.fixture(scope="module")
 def sound() -> tuple[Json, Json]:
-    wish = slo(survive={"zones": 1, "keep": 0.9})
+    wish = slo(survive={"zones": 1, "serve": 0.9})
     outcome = solved(wish, require_proof=True)
     assert outcome.exit_code == 0, outcome.reason
     return plan_dict(outcome.require()), wish
@@ -266,7 +266,7 @@ def test_a_bound_a_hair_too_high_gives_way_to_what_is_proved(
     from hetplan.problems.fleet import question
 
     monkeypatch.setattr("hetplan.problems.fleet.ways.FEW_AT_ONCE", 0)
-    options, wish = {"size": "planned", "levers": False}, slo(survive={"zones": 1, "keep": 0.9})
+    options, wish = {"size": "planned", "levers": False}, slo(survive={"zones": 1, "serve": 0.9})
     (claim,) = hp.solve(PROFILE, wish, options=options, formulation="fleet").require().claims
     assert claim.bound is not None
     assert claim.value > claim.bound * 1.005, "else it could be no higher"

@@ -25,7 +25,7 @@ def sound() -> dict[str, Any]:
 
 
 def wish() -> dict[str, Any]:
-    return texts.slo(RATE, goodput=0.9)
+    return texts.slo(RATE, attainment=0.9)
 
 
 def load(plan: dict[str, Any]) -> dict[str, Any]:

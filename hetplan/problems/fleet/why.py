@@ -203,28 +203,28 @@ def _asked_less(wish: Wish, app: Application, p: int, to: float) -> Repair:
 def _fewer_lost(wish: Wish, can: Callable[[Wish], bool]) -> Iterator[Repair]:
     """Fewer machines or zones that may fail at once, or less that is kept then; the least change that would do."""
     survive = wish.request.survive
-    for name, stated in (("hosts", survive.hosts), ("zones", survive.zones)):
+    for name, stated in (("machines", survive.machines), ("zones", survive.zones)):
         few, many = -1, stated
         while stated and many - few > 1:
             middle = (few + many) // 2
             less = situations_of(survive.model_copy(update={name: middle}), wish.offers)
             few, many = (middle, many) if can(replace(wish, situations=tuple(less))) else (few, middle)
         if stated and few >= 0:
-            field, what = f"slo.limits.survive.{name}", "machines" if name == "hosts" else "zones"
+            field, what = f"slo.limits.survive.{name}", name
             text, edits = f"lower {field} from {stated} to {few}", _edits_to(survive, name, few)
             yield Repair(field, "lower", stated - few, few, what if len(edits) == 1 else "", text, edits)
     part = _most(lambda part: can(_keeping(wish, part))) if any(wish.situations[1:]) else 0.0
     if part > 0:
-        kept, field = survive.keep * part, "slo.limits.survive.keep"
-        yield Repair(field, "lower", survive.keep - kept, kept, "", f"lower {field} to {kept:.4g}")
+        kept, field = survive.serve * part, "slo.limits.survive.serve"
+        yield Repair(field, "lower", survive.serve - kept, kept, "", f"lower {field} to {kept:.4g}")
 
 
 def _edits_to(survive: Survive, name: str, few: int) -> tuple[Edit, ...]:
     """The change, and where nothing may fail then, that all is kept."""
     at = ("limits", "survive")
     less = survive.model_copy(update={name: few})
-    is_sure = not less.hosts and not less.zones and less.spot == "none" and less.keep != 1
-    return (Edit("slo", (*at, name), few), *([Edit("slo", (*at, "keep"), 1.0)] if is_sure else []))
+    is_sure = not less.machines and not less.zones and less.spot == "none" and less.serve != 1
+    return (Edit("slo", (*at, name), few), *([Edit("slo", (*at, "serve"), 1.0)] if is_sure else []))
 
 
 def _keeping(wish: Wish, part: float) -> Wish:

@@ -272,12 +272,12 @@ def _without_use(request: Request, faults: Faults) -> None:
     """What is stated, and would change nothing."""
     refuse_not_provided(request, faults)
     survive = request.survive
-    if survive.keep != 1 and not survive.hosts and not survive.zones and survive.spot == "none":
+    if survive.serve != 1 and not survive.machines and not survive.zones and survive.spot == "none":
         why = "a share that is kept after a failure, and nothing may fail"
-        faults.in_slo("$.limits.survive.keep", why, 'Write "zones", "hosts" or "spot", or leave it out.')
-    elif survive.keep == 0:
+        faults.in_slo("$.limits.survive.serve", why, 'Write "zones", "machines" or "spot", or leave it out.')
+    elif survive.serve == 0:
         why = "nothing is kept after a failure, so what may fail changes nothing"
-        faults.in_slo("$.limits.survive.keep", why, "Write a share above 0, or leave limits.survive out.", value=0)
+        faults.in_slo("$.limits.survive.serve", why, "Write a share above 0, or leave limits.survive out.", value=0)
     for name, app in request.apps.items():
         demand = app.demand
         at, trace = f"$.apps.{name}.demand", demand.trace
@@ -380,7 +380,7 @@ def _application(inputs: Inputs, request: Request, name: str, faults: Faults) ->
         why = "a rate in each period"
         faults.in_slo(f"{at}.demand", why, f'Write "series" with {periods} rates, or "rate_qps" as a number.')
         rates = (1.0,) * periods
-    if any(0 < rate * request.survive.keep < FEWEST_QPS for rate in rates):
+    if any(0 < rate * request.survive.serve < FEWEST_QPS for rate in rates):
         why = "so few queries, after a failure too, that no engine tells them from none"
         faults.in_slo(f"{at}.demand", why, f"Write 0, or at least {FEWEST_QPS:g} queries a second.", value=min(rates))
     question = app.question
@@ -441,15 +441,15 @@ def situations_of(survive: Survive, offers: Sequence[Offer]) -> Iterator[Situati
     yield Situation("nothing failed", 1.0)
     for lost in combinations(zones, survive.zones) if survive.zones else ():
         gone = frozenset(offer.name for offer in offers if offer.zone in lost)
-        yield Situation(f"zone {' and '.join(lost)} lost", survive.keep, gone)
+        yield Situation(f"zone {' and '.join(lost)} lost", survive.serve, gone)
     if survive.spot == "all":
-        yield Situation("all spot gone", survive.keep, frozenset(offer.name for offer in offers if offer.spot))
+        yield Situation("all spot gone", survive.serve, frozenset(offer.name for offer in offers if offer.spot))
     elif survive.spot == "zone":
         for zone in zones or (None,):
             gone = frozenset(offer.name for offer in offers if offer.spot and offer.zone == zone)
             if gone:
-                yield Situation(f"spot of {zone or 'everywhere'} gone", survive.keep, gone)
-    if survive.hosts:
+                yield Situation(f"spot of {zone or 'everywhere'} gone", survive.serve, gone)
+    if survive.machines:
         for hardware in dict.fromkeys(offer.machine for offer in offers):
-            name = f"{survive.hosts} {hardware} lost"
-            yield Situation(name, survive.keep, hardware=hardware, count=survive.hosts)
+            name = f"{survive.machines} {hardware} lost"
+            yield Situation(name, survive.serve, hardware=hardware, count=survive.machines)

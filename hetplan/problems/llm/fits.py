@@ -24,7 +24,7 @@ def of_another_question(request: Request) -> Iterator[Obstacle]:
     for name, app in request.apps.items():
         if app.attainment is not None:
             text = f"{name} states a goodput, which fleets that make text are planned for"
-            yield Obstacle(text, f"$.apps.{name}.goodput", "Take it out.", essential=True)
+            yield Obstacle(text, f"$.apps.{name}.attainment", "Take it out.", essential=True)
         for variant in _making_tokens(request, app)[:1]:
             text = f"{variant} makes tokens by the law of an engine"
             yield Obstacle(
@@ -83,7 +83,7 @@ def _app(request: Request, name: str, app: Application) -> Iterator[Obstacle]:
         if value is not None:
             text = f"{field} is nothing that fleets of text are planned with"
             yield Obstacle(
-                text, f"{at}.{field}", 'Take it out; "goodput" states a share of requests within all limits.'
+                text, f"{at}.{field}", 'Take it out; "attainment" states a share of requests within all limits.'
             )
     if app.late not in (None, "serve"):
         yield Obstacle("late requests are served, never dropped", f"{at}.late", 'Write "serve", or leave it out.')
@@ -99,14 +99,14 @@ def _limits(request: Request) -> Iterator[Obstacle]:
         if zone.quota:
             text = "quotas of zones are kept by the question fleet"
             yield Obstacle(text, f"$.zones.{name}.quota", "Take it out, or ask fleet.", file="profile")
-    if request.survive.hosts or request.survive.zones:
+    if request.survive.machines or request.survive.zones:
         text = "fleets that make text are not planned for losses yet"
         yield Obstacle(text, "$.limits.survive", "Take it out, and raise the rate by what the loss would take.")
     if request.only_listed:
         text = "fleets that make text are rented, not placed on listed machines"
         yield Obstacle(text, "$.limits.only_listed", "Take it out, and give offers a stock.")
-    for field in ("resources", "moves"):
-        if getattr(request, field) not in (None, {}):
+    for field, value in (("provides", request.resources), ("moves", request.moves)):
+        if value not in (None, {}):
             yield Obstacle(
                 f"{field} is nothing that fleets of text are planned with", f"$.limits.{field}", "Take it out."
             )

@@ -216,7 +216,7 @@ def _too_little(limits: Sequence[Repair]) -> Iterator[str]:
     for one in limits:
         if one.field == "slo.limits.moves":
             yield f"moves: {round(float(one.to or 0) - (one.amount or 0))} are too few"
-        if (resource := one.field.removeprefix("slo.limits.resources.")) != one.field:
+        if (resource := one.field.removeprefix("slo.limits.provides.")) != one.field:
             yield f"resources: {resource} is too little"
 
 

@@ -31,9 +31,9 @@ __all__ = ["REFUSED", "Wish", "order_of", "read_wish"]
 
 REFUSED = {
     **refused(
-        "limits.capacity", "limits.survive.hosts", "limits.survive.zones", "change.load_weight_per_s",
+        "limits.capacity", "limits.survive.machines", "limits.survive.zones", "change.load_weight_per_s",
         "horizon.period_s", "horizon.periods", "apps.*.latency.ttft_p*_ms",
-        "apps.*.latency.tpot_p*_ms", "apps.*.goodput", "apps.*.lifetime_s",
+        "apps.*.latency.tpot_p*_ms", "apps.*.attainment", "apps.*.lifetime_s",
         "apps.*.deadline_s", "apps.*.device", "apps.*.candidates", "apps.*.demand.series", "apps.*.demand.streams",
     ),
     "change.slack": ("pipelines keep room by headroom", "Set option headroom instead."),

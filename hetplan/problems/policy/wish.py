@@ -42,15 +42,15 @@ __all__ = [
 
 REFUSED = {
     **refused(
-        "apps.*.network_ms_once", "limits.capacity", "limits.survive.hosts", "limits.survive.zones", "change.slack",
+        "apps.*.network_ms_once", "limits.capacity", "limits.survive.machines", "limits.survive.zones", "change.slack",
         "change.slack_qps", "change.load_weight_per_s", "horizon.period_s", "horizon.periods",
         "apps.*.latency.ttft_p*_ms", "apps.*.latency.tpot_p*_ms",
-        "apps.*.goodput", "apps.*.lifetime_s", "apps.*.deadline_s", "apps.*.device", "apps.*.candidates",
+        "apps.*.attainment", "apps.*.lifetime_s", "apps.*.deadline_s", "apps.*.device", "apps.*.candidates",
         "apps.*.demand.series", "apps.*.demand.streams",
     ),
     "limits.cost_per_hour": ("a policy is for given workers, so it keeps no budget", "Leave it out."),
     "limits.moves": ("a policy is for given workers, and moves nothing", "Leave it out."),
-    "limits.resources": ("a policy is for given workers, so it keeps no totals", "Say how many: instances."),
+    "limits.provides": ("a policy is for given workers, so it keeps no totals", "Say how many: instances."),
     "apps.*.quality.max": ("a policy's accuracy is better when higher", 'State a min.'),
     "apps.*.weight": ("each application has separate workers and policies, so none weighs more", "Leave it out."),
     "apps.*.demand.history_qps": ("a policy is made for stated loads", "Give rate_qps, or a range."),

@@ -58,7 +58,7 @@ def unaffordable(pool: Pool, counts: Counts) -> Infeasible | None:
         provided = float(pool.takes(resource) @ pool.of_type(counts))
         if provided > limit * (1 + 1e-12):
             why.append(f"the given pool provides {provided:g} {resource}, at most {limit:g} allowed")
-            repairs.append(change(f"slo.limits.resources.{resource}", limit, provided))
+            repairs.append(change(f"slo.limits.provides.{resource}", limit, provided))
     return Infeasible(why=tuple(why), repairs=tuple(repairs)) if why else None
 
 

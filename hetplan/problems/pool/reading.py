@@ -34,8 +34,8 @@ __all__ = [
 
 REFUSED = {
     **refused(
-        "apps.*.network_ms_once", "limits.capacity", "limits.survive.hosts", "limits.survive.zones",
-        "change.load_weight_per_s", "horizon.period_s", "horizon.periods", "apps.*.goodput", "apps.*.lifetime_s",
+        "apps.*.network_ms_once", "limits.capacity", "limits.survive.machines", "limits.survive.zones",
+        "change.load_weight_per_s", "horizon.period_s", "horizon.periods", "apps.*.attainment", "apps.*.lifetime_s",
         "apps.*.deadline_s", "apps.*.device", "apps.*.candidates", "apps.*.demand.series", "apps.*.demand.streams",
     ),
     "limits.moves": ("a pool is planned from nothing and counts no moves", "Leave it out."),

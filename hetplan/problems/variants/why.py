@@ -163,7 +163,7 @@ def over_limits(v: Snapshot, placed: Placed) -> Infeasible | None:
     for resource, total in limits.resources.items():
         provides = {name: one.provides.get(resource, 0.0) for name, one in v.inputs.profile.hardware.items()}
         provided = sum(provides[name] * n for name, n in of.items())
-        over.append((f"resources.{resource}", total * (1.0 + SLIP), provided, 1, resource))
+        over.append((f"provides.{resource}", total * (1.0 + SLIP), provided, 1, resource))
     over += [(f"instances.{name}[1]", most, of[name], 1, "machines") for name, (_, most) in limits.instances.items()]
     for at, most, amount, unit, what in over:
         if most is not None and amount > most:

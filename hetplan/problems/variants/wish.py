@@ -39,9 +39,9 @@ __all__ = ["CEILING", "REFUSED", "Asked", "Item", "Serves", "Snapshot", "read_sn
 
 REFUSED = {
     **refused(
-        "apps.*.network_ms_once", "limits.survive.hosts", "limits.survive.zones", "horizon.periods",
+        "apps.*.network_ms_once", "limits.survive.machines", "limits.survive.zones", "horizon.periods",
         "apps.*.latency.ttft_p*_ms",
-        "apps.*.latency.tpot_p*_ms", "apps.*.balancing", "apps.*.goodput", "apps.*.lifetime_s", "apps.*.deadline_s",
+        "apps.*.latency.tpot_p*_ms", "apps.*.balancing", "apps.*.attainment", "apps.*.lifetime_s", "apps.*.deadline_s",
         "apps.*.device", "apps.*.candidates", "apps.*.demand.series", "apps.*.demand.streams",
     ),
     "apps.*.weight": ("every load is served, so none weighs more than another", "Leave it out."),
@@ -431,7 +431,7 @@ def read_snapshot(inputs: Inputs, options: VariantsOptions) -> Snapshot:
     if request.resources and any(kind.part is None and WHOLE not in kind.needs for kind in kinds):
         why = "runs that are paid by themselves, or by the slice, do not say on how many machines they are"
         remedy = "Let offers give the prices of whole machines, or limit what runs take: capacity."
-        faults.in_slo("$.limits.resources", why, remedy)
+        faults.in_slo("$.limits.provides", why, remedy)
     faults.settle()
     return Snapshot(inputs, request, options, asked, types, kinds, slots, serves, tuple(notices))
 

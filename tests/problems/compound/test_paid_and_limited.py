@@ -119,7 +119,7 @@ def test_candidates_on_shares_of_a_gpu_promise_no_price_that_they_do_not_state()
     ("slo", "path"),
     [
         ({"limits": {"instances": {"v100": [1, 3]}}}, "$.limits.instances.v100"),
-        ({"limits": {"instances": SHARED, "survive": {"hosts": 1}}}, "$.limits.survive.hosts"),
+        ({"limits": {"instances": SHARED, "survive": {"machines": 1}}}, "$.limits.survive.machines"),
         ({"limits": {"instances": SHARED, "capacity": {"edge": 1}}}, "$.limits.capacity.edge"),
         ({"horizon": {"period_s": 60, "periods": 2}}, "$.horizon.periods"),
     ],

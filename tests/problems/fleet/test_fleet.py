@@ -130,7 +130,7 @@ def test_two_applications_on_two_types_over_three_periods_as_by_brute_force(
     rates: tuple[float, ...], survive: bool
 ) -> None:
     other = [50.0, 80.0, 30.0]
-    limits = {"survive": {"zones": 1, "keep": 0.8}} if survive else {}
+    limits = {"survive": {"zones": 1, "serve": 0.8}} if survive else {}
     slo = wish(app([*rates]), app(other, small=0.9), periods=3, limits=limits, starts=False)
     outcome = solved(slo, size="planned")
     total = 0.0
@@ -249,7 +249,7 @@ def test_twice_the_repeats_are_twice_the_bill_and_no_more_per_hour() -> None:
 
 @pytest.mark.slow
 def test_a_zone_more_never_costs_more() -> None:
-    slo = wish(app([90.0, 40.0]), periods=2, limits={"survive": {"zones": 1, "keep": 1.0}})
+    slo = wish(app([90.0, 40.0]), periods=2, limits={"survive": {"zones": 1, "serve": 1.0}})
     more = copy.deepcopy(PROFILE)
     for name in ("big", "small"):
         more["offers"][f"{name}-c"] = {**more["offers"][f"{name}-a"], "zone": "c"}
@@ -267,7 +267,7 @@ def test_without_failures_and_commitments_hours_add_up() -> None:
 def test_hours_in_halves_and_zones_in_another_order_cost_the_same() -> None:
     profile = copy.deepcopy(PROFILE)
     profile["offers"]["big-b"]["commit"] = {"term_s": 7200, "discount": 0.3}
-    rates, limits = [90.0, 40.0], {"survive": {"zones": 1, "keep": 0.8}}
+    rates, limits = [90.0, 40.0], {"survive": {"zones": 1, "serve": 0.8}}
     slo = wish(app(rates), app([30.0, 70.0], small=0.9), periods=2, starts=False, limits=limits)
     halves = copy.deepcopy(slo)
     halves["horizon"] |= {"periods": 4, "period_s": 1800}
@@ -281,7 +281,7 @@ def test_hours_in_halves_and_zones_in_another_order_cost_the_same() -> None:
 @pytest.mark.slow
 def test_applications_and_hours_in_another_order_cost_the_same() -> None:
     apps = [app([90.0, 40.0, 120.0]), app([30.0, 80.0, 10.0], small=0.9), app([10.0, 10.0, 10.0], small=0.2)]
-    slo = wish(*apps, periods=3, limits={"survive": {"zones": 1, "keep": 0.8}}, starts=False)
+    slo = wish(*apps, periods=3, limits={"survive": {"zones": 1, "serve": 0.8}}, starts=False)
     turned, backwards = copy.deepcopy(slo), copy.deepcopy(slo)
     turned["apps"] = dict(reversed(slo["apps"].items()))
     for one in backwards["apps"].values():
@@ -294,7 +294,7 @@ def test_prices_of_groups_of_periods_bound_every_period(monkeypatch: pytest.Monk
     profile = copy.deepcopy(PROFILE)
     for name in ("a", "b"):
         profile["offers"][f"small-{name}"]["commit"] = {"term_s": 3600, "discount": 0.45}
-    slo = wish(app([90.0, 40.0, 85.0, 60.0]), periods=4, starts=False, limits={"survive": {"zones": 1, "keep": 0.5}})
+    slo = wish(app([90.0, 40.0, 85.0, 60.0]), periods=4, starts=False, limits={"survive": {"zones": 1, "serve": 0.5}})
     least = solved(slo, profile, size="planned")
     monkeypatch.setattr("hetplan.problems.fleet.ways.FEW_AT_ONCE", 0)
     monkeypatch.setattr("hetplan.problems.fleet.search.PAIRS", 1)
@@ -366,8 +366,8 @@ def test_what_cannot_be_had_names_period_failure_and_stock() -> None:
     slo = wish(app([90.0, 900.0]), periods=2, limits={"survive": {"zones": 1}})
     outcome = solved(slo)
     assert outcome.why[0] == "p1: no machines on offer carry 900 qps of app0 when zone a lost"
-    repair = next(one for one in outcome.repairs if one.field == "slo.limits.survive.keep")
-    slo["limits"]["survive"]["keep"] = repair.to
+    repair = next(one for one in outcome.repairs if one.field == "slo.limits.survive.serve")
+    slo["limits"]["survive"]["serve"] = repair.to
     assert solved(slo).plan is not None
 
 
@@ -472,7 +472,7 @@ def test_a_share_of_spot_is_kept_and_its_loss_survived() -> None:
     for line in (one for one in bill.lines if one.period == "p0"):
         paid["big-spot" if line.offer == "big-spot" else "others"] += line.rented + line.committed
     assert 0 < paid["big-spot"] <= paid["others"]
-    kept = solved(wish(app(rates), periods=2, limits={"survive": {"spot": "all", "keep": 0.5}}), profile)
+    kept = solved(wish(app(rates), periods=2, limits={"survive": {"spot": "all", "serve": 0.5}}), profile)
     assert cost(all_spot) < cost(kept)
     assert (kept.require().periods[0].failures or {}).keys() == {"all spot gone"}
 
@@ -546,7 +546,7 @@ def test_work_that_is_interrupted_keeps_the_machines_that_it_knows(
 ) -> None:
     monkeypatch.setattr("hetplan.problems.fleet.ways.FEW_AT_ONCE", 0)
     monkeypatch.setattr("hetplan.problems.fleet.search.PAIRS", 1)
-    slo = wish(app([90.0, 40.0, 85.0, 60.0, 55.0]), periods=5, limits={"survive": {"zones": 1, "keep": 0.5}})
+    slo = wish(app([90.0, 40.0, 85.0, 60.0, 55.0]), periods=5, limits={"survive": {"zones": 1, "serve": 0.5}})
     cancel, seen = threading.Event(), list[str]()
 
     def noted(event: Event) -> None:
@@ -616,7 +616,7 @@ def test_an_engine_that_proves_no_bound_finds_machines_and_calls_nothing_impossi
 @pytest.mark.parametrize(("keep", "rates"), [(0.8, [60.0, 100.0]), (0.5, [100.0]), (1.0, [40.0])])
 def test_a_plan_holds_up_to_what_is_left_after_every_failure(keep: float, rates: list[float]) -> None:
     """In each period: up to the least rate of which the machines of a failure carry the share that is kept."""
-    asked = wish(app(rates), periods=len(rates), limits={"survive": {"zones": 1, "keep": keep}})
+    asked = wish(app(rates), periods=len(rates), limits={"survive": {"zones": 1, "serve": keep}})
     plan = hp.solve(PROFILE, asked, options={"levers": False, "size": "planned"}, formulation="fleet").require()
     assert plan.parts is not None
     for period, rate in zip(plan.periods, rates, strict=True):

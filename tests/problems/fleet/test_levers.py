@@ -85,7 +85,7 @@ def test_what_the_verifier_refuses_is_not_called_verified() -> None:
         seen.append(plan)
         return Report((Violation("money", "bill", "planted"),), ())
 
-    slo = wish(app(RATES), periods=3, limits={"survive": {"zones": 1, "keep": 0.5}})
+    slo = wish(app(RATES), periods=3, limits={"survive": {"zones": 1, "serve": 0.5}})
     tools = Tools(extra={"verified": refused})
     outcome = plan_for(hp.load(sold(), slo), options={"gap": 0.0, "size": "planned"}, tools=tools, formulation="fleet")
     bill = bill_of(outcome)

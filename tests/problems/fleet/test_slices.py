@@ -161,7 +161,7 @@ def test_places_say_what_fits(needs: tuple[float, ...]) -> None:
 
 @pytest.mark.slow
 def test_a_lost_zone_leaves_what_is_kept_and_the_day_is_played() -> None:
-    limits = {"survive": {"zones": 1, "keep": 0.8}}
+    limits = {"survive": {"zones": 1, "serve": 0.8}}
     files = _files({"faces": [100.0, 60.0], "plates": [80.0, 120.0]}, zones="abc", ahead=True, **limits)
     plan = solved(files, size="auto").require()
     apart = solved(files, size="auto", share=False, levers=False)
@@ -183,7 +183,7 @@ def test_a_lost_zone_leaves_what_is_kept_and_the_day_is_played() -> None:
 @pytest.mark.slow
 def test_a_lost_card_takes_what_it_holds_of_each_and_may_hold_all_of_one() -> None:
     """Of two halves each, any card may be full of one pool: three cards of both; apart two cards each."""
-    files = _files({"faces": [40.0], "plates": [40.0]}, zones="a", survive={"hosts": 1, "keep": 1.0})
+    files = _files({"faces": [40.0], "plates": [40.0]}, zones="a", survive={"machines": 1, "serve": 1.0})
     apart = solved(files, share=False, levers=False).require()
     plan = solved(files, levers=False).require()
     assert apart.bill is not None
@@ -200,7 +200,7 @@ def test_a_lost_card_takes_what_it_holds_of_each_and_may_hold_all_of_one() -> No
 @pytest.mark.parametrize("unlike", [False, True])
 def test_any_card_may_be_lost_not_only_the_one_that_a_plan_says(unlike: bool) -> None:
     """One card full of each pool, and one of both: without that one both go on, without a full one a pool is short."""
-    files = _files({"faces": [70.0], "plates": [70.0]}, zones="a", survive={"hosts": 1, "keep": 1.0})
+    files = _files({"faces": [70.0], "plates": [70.0]}, zones="a", survive={"machines": 1, "serve": 1.0})
     data = plan_dict(solved(files, size="planned", levers=False).require())
     first, after = data["parts"].values()
     (mixed,) = first["workers"]
@@ -227,7 +227,7 @@ def test_sharing_beside_lost_machines_is_never_dearer(seed: int) -> None:
     chance = random.Random(300 + seed)
     names = "abcd"[: chance.randint(2, 4)]
     rates = {name: [chance.choice([5.0, 40.0, 90.0])] for name in names}
-    limits: Json = {"survive": {"hosts": chance.choice([1, 2]), "zones": chance.choice([0, 1]), "keep": 0.7}}
+    limits: Json = {"survive": {"machines": chance.choice([1, 2]), "zones": chance.choice([0, 1]), "serve": 0.7}}
     files = _files(rates, chance.choice([0.5, 0.25]), "ab", **limits)
     own, plan = (solved(files, share=share, levers=False).require() for share in (False, True))
     assert own.bill is not None
@@ -278,7 +278,7 @@ def test_sharing_is_never_dearer_and_always_proved(seed: int) -> None:
     chance = random.Random(100 + seed)
     periods, names = chance.choice([1, 2, 3]), "abcd"[: chance.randint(2, 4)]
     rates = {name: [chance.choice([0.0, 5.0, 40.0, 90.0]) + 1.0 for _ in range(periods)] for name in names}
-    limits = {"survive": {"zones": 1, "keep": 0.7}} if chance.random() < 0.4 else {}
+    limits = {"survive": {"zones": 1, "serve": 0.7}} if chance.random() < 0.4 else {}
     files = _files(rates, chance.choice([0.5, 0.33, 0.25]), "abc", ahead=chance.random() < 0.5, **limits)
     own, plan = (solved(files, share=share, levers=False).require() for share in (False, True))
     assert own.bill is not None
@@ -362,7 +362,7 @@ def test_machines_that_no_part_says_the_fit_of_are_refused() -> None:
 
 
 def test_a_pool_that_gets_another_s_place_after_a_failure_is_refused() -> None:
-    files = _files({"x": [70.0], "y": [30.0]}, zones="ab", survive={"zones": 1, "keep": 0.5})
+    files = _files({"x": [70.0], "y": [30.0]}, zones="ab", survive={"zones": 1, "serve": 0.5})
     assert is_refused_with_places_changed(files, _text(files), "zone a lost", "x", "y")
 
 
@@ -378,7 +378,7 @@ def test_five_long_names_have_parts_of_their_own() -> None:
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "limits",
-    [{"offers": {"on-demand": {"most": 2}}}, {"instances": {"card": [0, 2]}}, {"resources": {"gpu": 2}}],
+    [{"offers": {"on-demand": {"most": 2}}}, {"instances": {"card": [0, 2]}}, {"provides": {"gpu": 2}}],
 )
 def test_a_limit_that_leaves_just_enough_machines_leaves_a_plan(limits: Json) -> None:
     """Three pools on two cards of two places: the cheapest of each alone do not fit."""

@@ -186,7 +186,7 @@ def test_sharing_is_never_dearer_and_always_verified_and_played(seed: int) -> No
     node = chance.choice([2, 4, 8])
     cards: dict[str, float] = {name: chance.choice([0.5, 1, 1, 2]) for name in pools}
     cards |= {name: chance.choice([1, 2] if node < 8 else [1, 2, 4]) for name in texts}
-    limits: Json = chance.choice([{}, {"survive": {"hosts": 1, "keep": 0.7}}, {"survive": {"zones": 1, "keep": 0.7}}])
+    limits: Json = chance.choice([{}, *({"survive": {lost: 1, "serve": 0.7}} for lost in ("machines", "zones"))])
     limits = {} if zones == "a" and "zones" in limits.get("survive", {}) else limits
     files = _files(pools, texts, cards, zones, node=node, **limits)
     for offer in files[0]["offers"].values() if chance.random() < 0.3 else ():
@@ -198,7 +198,7 @@ def test_sharing_is_never_dearer_and_always_verified_and_played(seed: int) -> No
     assert shown.ok
     assert plan.claims[0].bound is not None
     assert plan.claims[0].bound <= cost(outcome) * (1.0 + 1e-9)
-    if "hosts" not in limits.get("survive", {}):
+    if "machines" not in limits.get("survive", {}):
         assert [one.word for one in shown.claims] == [Word.PROVED]
     day = play_day(plan, load_inputs(*files), HowPlayed(seeds=1, queries=2e3))
     assert day.ok
@@ -235,7 +235,7 @@ def test_an_hour_without_queries_of_one_question_is_planned_and_played() -> None
 @pytest.mark.slow
 def test_a_lost_node_takes_what_it_holds_of_both() -> None:
     """Any node may be full of one of the two, so there are three of both; apart there are two of each."""
-    files = _files({"faces": [30.0]}, {"chat": [2.0]}, survive={"hosts": 1, "keep": 1.0})
+    files = _files({"faces": [30.0]}, {"chat": [2.0]}, survive={"machines": 1, "serve": 1.0})
     plan = _solved(files).require()
     assert cost(_solved(files, share=False)) == pytest.approx(4.0)
     assert machines_of(plan, "p0") == {"node-a": 3}
@@ -413,7 +413,7 @@ def test_machines_that_no_part_says_the_fit_of_are_refused() -> None:
 @pytest.mark.slow
 def test_a_pool_that_gets_the_place_of_text_after_a_failure_is_refused() -> None:
     """After a failure the node that is left would hold the pool twice, and no text."""
-    files = _files({"faces": [30.0]}, {"chat": [2.0]}, zones="ab", survive={"zones": 1, "keep": 1.0})
+    files = _files({"faces": [30.0]}, {"chat": [2.0]}, zones="ab", survive={"zones": 1, "serve": 1.0})
     plan = _solved(files).require()
     assert hp.verify(plan, *files).ok
 

@@ -147,7 +147,7 @@ def test_sharing_is_never_dearer_and_always_verified(seed: int) -> None:
     chance = random.Random(200 + seed)
     periods, names = chance.choice([1, 2]), "abc"[: chance.randint(2, 3)]
     rates = {name: [chance.choice([0.0, 20.0, 60.0]) + 1.0 for _ in range(periods)] for name in names}
-    limits: Json = {"survive": {"zones": 1, "keep": 0.7}} if chance.random() < 0.4 else {}
+    limits: Json = {"survive": {"zones": 1, "serve": 0.7}} if chance.random() < 0.4 else {}
     cards = {name: chance.choice([1, 2, 4]) for name in names}
     files = _files(rates, cards, "ab", **limits)
     plan = _solved(files).require()
@@ -167,7 +167,7 @@ def test_what_does_not_fit_exactly_is_not_shared() -> None:
 
 @pytest.mark.slow
 def test_a_lost_zone_leaves_what_is_kept_and_the_day_is_played() -> None:
-    files = _files({"chat": [10.0], "code": [20.0]}, zones="ab", survive={"zones": 1, "keep": 0.5})
+    files = _files({"chat": [10.0], "code": [20.0]}, zones="ab", survive={"zones": 1, "serve": 0.5})
     plan = _solved(files, size="auto").require()
     assert plan.bill is not None
     assert plan.bill.cost_per_hour == pytest.approx(2.0)
@@ -344,14 +344,14 @@ def test_a_bound_that_no_slices_show_is_not_believed(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 def test_engines_that_change_places_after_a_failure_are_refused() -> None:
-    files = _files({"chat": [20.0], "code": [2.0]}, zones="ab", survive={"zones": 1, "keep": 0.5})
+    files = _files({"chat": [20.0], "code": [2.0]}, zones="ab", survive={"zones": 1, "serve": 0.5})
     assert is_refused_with_places_changed(files, text(_solved(files)), "zone a lost", "chat", "code")
 
 
 @pytest.mark.slow
 def test_a_machine_that_has_most_of_an_application_may_be_the_one_that_is_lost() -> None:
     """Three engines of `chat`, of which two are kept: one node has two of them, and the plan has another one lost."""
-    files = _files({"chat": [20.0], "code": [2.0]}, survive={"hosts": 1, "keep": 1.0})
+    files = _files({"chat": [20.0], "code": [2.0]}, survive={"machines": 1, "serve": 1.0})
     data = json.loads(_solved(files).require().model_dump_json(by_alias=True, exclude_none=True))
     part = data["parts"][data["periods"][0]["parts"][0]]
     (worker,) = part["workers"]
@@ -372,7 +372,7 @@ def test_a_machine_that_has_most_of_an_application_may_be_the_one_that_is_lost()
 def test_sharing_beside_lost_machines_is_never_dearer(seed: int) -> None:
     chance = random.Random(400 + seed)
     rates = {name: [chance.choice([2.0, 20.0, 50.0])] for name in "abc"[: chance.randint(2, 3)]}
-    files = _files(rates, {name: chance.choice([1, 2, 4]) for name in rates}, survive={"hosts": 1, "keep": 0.8})
+    files = _files(rates, {name: chance.choice([1, 2, 4]) for name in rates}, survive={"machines": 1, "serve": 0.8})
     plan = _solved(files).require()
     assert plan.bill is not None
     assert plan.bill.cost_per_hour < cost(_solved(files, share=False)) - 1e-9

@@ -82,7 +82,7 @@ def test_cards_are_as_few_as_all_instances_fill(seed: int) -> None:
 
 def test_what_a_failure_leaves_carries_all_that_share_and_so_it_is_played() -> None:
     """A zone may be lost: a card in each zone for both, where each alone has one in each."""
-    files = _files({"faces": [60.0], "plates": [50.0]}, survive={"zones": 1, "keep": 0.9})
+    files = _files({"faces": [60.0], "plates": [50.0]}, survive={"zones": 1, "serve": 0.9})
     assert cost(solved(files, share=False)) == pytest.approx(2.4)
     plan = solved(files).require()
     (names,) = {period.failures["zone a lost"] for period in plan.periods if period.failures is not None}
@@ -121,7 +121,7 @@ def _loading(files: Files, load_s: float) -> Files:
 
 
 def test_a_machine_for_a_failure_holds_ahead_what_it_serves_then() -> None:
-    files = _loading(_files({"faces": [60.0]}, gpu=1.0, survive={"zones": 1, "keep": 1.0}), load_s=70)
+    files = _loading(_files({"faces": [60.0]}, gpu=1.0, survive={"zones": 1, "serve": 1.0}), load_s=70)
     plan = solved(files, levers=False).require()
     (part,) = [(plan.parts or {})[name] for name in plan.periods[0].parts or ()]
     assert {worker.offer: [load.variant for load in worker.loads] for worker in part.workers} == {
@@ -137,7 +137,7 @@ def test_a_machine_for_a_failure_holds_ahead_what_it_serves_then() -> None:
 @pytest.mark.parametrize(("load_s", "cards"), [(5.0, 3), (40.0, 4)])
 def test_a_machine_goes_over_to_another_application_only_where_that_is_soon(load_s: float, cards: int) -> None:
     """Two need a card each, whichever of three zones is lost: a third card for either of them has to load."""
-    limits = {"survive": {"zones": 1, "keep": 1.0}}
+    limits = {"survive": {"zones": 1, "serve": 1.0}}
     profile, slo = _loading(_files({"faces": [60.0], "plates": [50.0]}, gpu=1.0, **limits), load_s)
     profile["offers"]["card-c"] = {**profile["offers"]["card-a"], "zone": "c"}
     plan = solved((profile, slo), levers=False).require()

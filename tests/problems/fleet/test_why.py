@@ -42,12 +42,12 @@ def followed(repair: Repair, slo: Json, profile: Json, **options: Any) -> Outcom
 @pytest.mark.parametrize("hosts", [100, *(pytest.param(one, marks=pytest.mark.longest) for one in (14, 18))])
 def test_more_machines_lost_than_there_are_is_refused_and_repaired(hosts: int) -> None:
     """It was an engine's error: of 18 machines, 18 lost were a program that no proof called impossible."""
-    slo = limited(survive={"hosts": hosts, "keep": 0.5})
+    slo = limited(survive={"machines": hosts, "serve": 0.5})
     outcome = solved(slo, SPOT, size="planned")
     assert outcome.plan is None
     assert outcome.exit_code == 3
     assert f"{hosts} big lost" in outcome.why[0]
-    repair = next(one for one in outcome.repairs if one.field == "slo.limits.survive.hosts")
+    repair = next(one for one in outcome.repairs if one.field == "slo.limits.survive.machines")
     assert isinstance(repair.to, int)
     assert 0 <= repair.to < 14
     assert followed(repair, slo, SPOT, size="planned").exit_code == 0
@@ -58,20 +58,20 @@ def test_nothing_lost_is_a_repair_where_a_share_is_kept() -> None:
     profile = copy.deepcopy(PROFILE)
     for name in ("big-a", "big-b"):
         profile["offers"][name]["stock"] = 1
-    slo = wish(app(180.0), limits={"survive": {"hosts": 2, "keep": 0.9}})
+    slo = wish(app(180.0), limits={"survive": {"machines": 2, "serve": 0.9}})
     outcome = solved(slo, profile, size="planned")
     assert outcome.exit_code == 3
-    repair = next(one for one in outcome.repairs if one.field == "slo.limits.survive.hosts")
+    repair = next(one for one in outcome.repairs if one.field == "slo.limits.survive.machines")
     assert repair.to == 0
-    assert "survive.keep" in repair.text
+    assert "survive.serve" in repair.text
     assert followed(repair, slo, profile, size="planned").exit_code == 0
 
 
-@pytest.mark.parametrize("what", [{"zones": 1}, {"hosts": 2}, {"spot": "all"}])
+@pytest.mark.parametrize("what", [{"zones": 1}, {"machines": 2}, {"spot": "all"}])
 def test_a_share_of_nothing_is_refused_by_name(what: Json) -> None:
     """Parts that serve nothing after a failure failed the verification: exit 6."""
-    with pytest.raises(hp.InputError, match=r"survive\.keep \(found 0\): nothing is kept .* Write a share above 0"):
-        solved(limited(survive={**what, "keep": 0}), SPOT)
+    with pytest.raises(hp.InputError, match=r"survive\.serve \(found 0\): nothing is kept .* Write a share above 0"):
+        solved(limited(survive={**what, "serve": 0}), SPOT)
 
 
 def test_only_listed_hardware_without_any_listed_is_refused_by_name() -> None:
@@ -89,8 +89,8 @@ def test_only_listed_hardware_is_used(hardware: str, most: int, is_kept: bool) -
 
 CASES: dict[str, tuple[Json, Json]] = {
     "budget": (limited(cost_per_hour="0.5"), SPOT),
-    "spot": (limited(offers={"spot": {"share": [0.9, 1]}}, survive={"spot": "all", "keep": 0.9}), SPOT),
-    "resources": (limited(resources={"gpu": 0, "cpu_cores": 4}), SPOT),
+    "spot": (limited(offers={"spot": {"share": [0.9, 1]}}, survive={"spot": "all", "serve": 0.9}), SPOT),
+    "resources": (limited(provides={"gpu": 0, "cpu_cores": 4}), SPOT),
     "instances": (wish(app([100.0, 200.0]), periods=2, limits={"instances": {"big": [0, 0], "small": [0, 3]}}), SPOT),
     "quota": (limited(), {**SPOT, "zones": {"a": {"quota": {"machines": 0}}, "b": {"quota": {"gpu": 0}}}}),
     "zone": (wish(app([100.0, 900.0]), periods=2, limits={"survive": {"zones": 1}}), SPOT),
@@ -116,7 +116,7 @@ def test_each_repair_of_a_played_fleet_is_a_kept_plan(case: str) -> None:
 @pytest.mark.longest
 @pytest.mark.parametrize("keep", [0.8163, pytest.param(0.815, marks=pytest.mark.longest)])
 def test_no_commitments_and_moves_are_blamed_where_none_are_stated(keep: float) -> None:
-    slo = wish(app([100.0, 900.0]), periods=2, limits={"survive": {"zones": 1, "keep": keep}})
+    slo = wish(app([100.0, 900.0]), periods=2, limits={"survive": {"zones": 1, "serve": keep}})
     outcome = solved(slo, SPOT)
     assert outcome.exit_code == 3
     said = " ".join(outcome.why)
@@ -143,8 +143,8 @@ def test_what_a_repair_of_a_floor_says_is_what_it_changes(least: int, most: int 
 @pytest.mark.parametrize(
     ("limits", "demand", "path"),
     [
-        ({"resources": {"gpus": 1}}, {}, "limits.resources.gpus"),
-        ({"survive": {"keep": 0.9}}, {}, "limits.survive.keep"),
+        ({"provides": {"gpus": 1}}, {}, "limits.provides.gpus"),
+        ({"survive": {"serve": 0.9}}, {}, "limits.survive.serve"),
         ({}, {"series": [100.0, 200.0], "trace": {"period_s": 60.0}}, "demand.trace.period_s"),
         ({}, {"series": [100.0, 200.0], "trace": {"period_s": 60.0}}, "demand.series"),
         ({}, {"rate_qps": 5.0, "trace": {"period_s": 60.0}}, "demand.rate_qps"),
@@ -177,7 +177,7 @@ def test_what_would_change_nothing_is_refused_by_name(limits: Json, demand: Json
     ],
 )
 def test_shares_that_leave_no_machines_are_named_and_repaired(offers: Json, field: str) -> None:
-    survive = {"survive": {"spot": "all", "keep": 0.9}} if offers == {"spot": {"share": [1, 1]}} else {}
+    survive = {"survive": {"spot": "all", "serve": 0.9}} if offers == {"spot": {"share": [1, 1]}} else {}
     slo = limited(offers=offers, **survive)
     outcome = solved(slo, SPOT)
     assert "every demand loosened" not in " ".join(outcome.why)
@@ -197,7 +197,7 @@ def test_a_pipeline_of_which_the_most_is_wanted_needs_offers() -> None:
 @pytest.mark.parametrize(("rates", "keep"), [([100.0, 1e-6], None), ([1.0, 1.0], 1e-9)])
 def test_so_few_queries_that_no_engine_sees_them_are_refused(rates: list[float], keep: float | None) -> None:
     """Programs called no machines enough, and were asked again and again."""
-    limits = {"survive": {"zones": 1, "keep": keep}} if keep else {}
+    limits = {"survive": {"zones": 1, "serve": keep}} if keep else {}
     with pytest.raises(hp.InputError, match=r"apps\.[a-z0-9]+\.demand .*so few queries"):
         solved(wish(app(rates), periods=2, limits=limits), SPOT, size="planned")
 
@@ -206,7 +206,8 @@ def test_so_few_queries_that_no_engine_sees_them_are_refused(rates: list[float],
 @pytest.mark.parametrize("spot", ["none", "zone", "all"])
 def test_spot_machines_are_warned_of_where_nothing_is_kept_for_their_loss(spot: str) -> None:
     """The plans of other questions say so; fleets did not, and promised the same without a word."""
-    slo = limited(**({} if spot == "none" else {"survive": {"spot": spot, "keep": 0.5}}), offers={"spot": {"least": 1}})
+    survive = {} if spot == "none" else {"survive": {"spot": spot, "serve": 0.5}}
+    slo = limited(**survive, offers={"spot": {"least": 1}})
     plan = solved(slo, SPOT, size="planned").require()
     warned = [one for one in plan.warnings if one.code == "W-interruptions"]
     assert [one.at for one in warned] == (["offers.big-a-spot"] if spot == "none" else [])

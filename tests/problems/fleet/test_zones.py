@@ -51,7 +51,7 @@ def files(rng: random.Random, *, alike: bool = True) -> tuple[dict[str, Any], di
     slo = {
         "format": "hetplan/slo/1.2",
         "horizon": {"period_s": 3600, "periods": 1},
-        "limits": {"survive": {**lost, "keep": rng.choice((0.6, 0.9, 1.0))}} if lost else {},
+        "limits": {"survive": {**lost, "serve": rng.choice((0.6, 0.9, 1.0))}} if lost else {},
         "apps": {
             "app": {
                 "question": "pool",
@@ -99,7 +99,7 @@ def test_zones_that_sell_other_things_are_not_alike() -> None:
 
 def test_where_machines_are_lost_zones_are_not_alike() -> None:
     profile, slo = files(random.Random("hosts"))
-    slo["limits"] = {"survive": {"hosts": 1, "keep": 0.9}}
+    slo["limits"] = {"survive": {"machines": 1, "serve": 0.9}}
     wish, menus, _ = menus_of(profile, slo)
     assert Places.of(wish, menus.parts["app"].hardware) is None
 

@@ -271,7 +271,7 @@ def test_the_same_files_give_the_same_bytes() -> None:
 
 
 def test_a_plan_says_chunks_and_who_shows_its_times() -> None:
-    plan = solved(texts.profile(), texts.slo(20.0, goodput=0.93)).plan
+    plan = solved(texts.profile(), texts.slo(20.0, attainment=0.93)).plan
     assert {
         load.serve.most_seqs is not None and load.serve.most_tokens is not None
         for w in plan.workers
@@ -282,7 +282,7 @@ def test_a_plan_says_chunks_and_who_shows_its_times() -> None:
     assert all(one.seeds >= 6 and one.confidence >= 0.975 for one in shown.values())
     assert plan.dispatch["chat"].rule == "least-work/1"
     assert plan.extensions["llm"]["search"]["complete"]
-    report = hp.simulate(plan, texts.profile(), texts.slo(20.0, goodput=0.93), seeds=3)
+    report = hp.simulate(plan, texts.profile(), texts.slo(20.0, attainment=0.93), seeds=3)
     assert report.ok, report.broken
 
 

@@ -56,10 +56,10 @@ def test_a_resource_that_is_short_is_named_and_raised():
             run["needs"] = {"gpus": 1}
     for hardware in profile["hardware"].values():
         hardware["provides"] = {"gpus": 1}
-    slo["limits"]["resources"] = {"gpus": 4}
+    slo["limits"]["provides"] = {"gpus": 4}
     outcome = fluid(profile, slo)
     assert "resources: gpus is too little" in outcome.why
-    assert repair(outcome, "resources.gpus").to == 5
+    assert repair(outcome, "provides.gpus").to == 5
 
 
 def test_top_variants_of_the_tiny_case():

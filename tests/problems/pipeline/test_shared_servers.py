@@ -191,7 +191,7 @@ def test_servers_that_must_run_are_used_and_resources_and_stock_are_kept() -> No
     assert total(plan, "servers") == 2.0
     files = documents(rate=300.0)
     cards = files[0]["hardware"]["node"]["provides"]["gpu"]
-    files[1]["limits"]["resources"] = {"gpu": 1.5 * cards}
+    files[1]["limits"]["provides"] = {"gpu": 1.5 * cards}
     plan = solved(files, size="planned")
     assert sum(worker.count for worker in plan.workers) == 1
     files = documents(rate=300.0, nodes=None)

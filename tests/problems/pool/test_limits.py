@@ -305,23 +305,21 @@ def test_minima_beyond_the_totals_are_said() -> None:
     profile, slo = g1(rate_qps=0, instances={"aux": [2, None]})
     profile["hardware"]["aux"]["provides"] = {"cpu_cores": 8}
     profile["hardware"]["base"]["provides"] = {"cpu_cores": 4}
-    slo["limits"]["resources"] = {"cpu_cores": 12}
+    slo["limits"]["provides"] = {"cpu_cores": 12}
     outcome = solve(profile, slo)
     assert outcome.exit_code == 3
-    assert any("resources" in repair.field or "instances" in repair.field for repair in outcome.repairs)
+    assert any("provides" in repair.field or "instances" in repair.field for repair in outcome.repairs)
 
 
 def test_a_limit_on_what_machines_provide_is_refused_where_they_do_not_say_it() -> None:
     profile, slo = g1(budget=5)
     for run in profile["variants"]["m"]["runs"]:
         run["needs"] = {"cpu_cores": 4}
-    slo["limits"]["resources"] = {"cpu_cores": 8}
-    with pytest.raises(hetplan.InputError, match=r"\$\.limits\.resources\.cpu_cores: no hardware provides 'cpu_cores'"):
+    slo["limits"]["provides"] = {"cpu_cores": 8}
+    with pytest.raises(hetplan.InputError, match=r"\$\.limits\.provides\.cpu_cores: no hardware provides 'cpu_cores'"):
         solve(profile, slo)
     profile["hardware"]["base"]["provides"] = {"cpu_cores": 4}
-    with pytest.raises(
-        hetplan.InputError, match=r"\$\.limits\.resources\.cpu_cores: aux does not say what it provides"
-    ):
+    with pytest.raises(hetplan.InputError, match=r"\$\.limits\.provides\.cpu_cores: aux does not say what it provides"):
         solve(profile, slo)
     profile["hardware"]["aux"]["provides"] = {"cpu_cores": 4}
     outcome = solve(profile, slo)

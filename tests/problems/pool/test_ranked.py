@@ -76,7 +76,7 @@ def test_resources_limit_configurations() -> None:
     case = g1(budget=9)
     for hardware in case[0]["hardware"].values():
         hardware["provides"] = {"cpu_cores": 4}
-    case[1]["limits"]["resources"] = {"cpu_cores": 9}
+    case[1]["limits"]["provides"] = {"cpu_cores": 9}
     problem = pose(case)
     assert configurations(problem, 9 * 10**9).counts[0].max() == 2
 

@@ -87,7 +87,7 @@ BAD: dict[str, tuple[Change, str, str]] = {
         "stated rate",
     ),
     "moves": (lambda p, s: s["limits"].update(moves=3), "$.limits.moves", "counts no moves"),
-    "survive": (lambda p, s: s["limits"].update(survive={"hosts": 1}), "$.limits.survive", "plans for failures"),
+    "survive": (lambda p, s: s["limits"].update(survive={"machines": 1}), "$.limits.survive", "plans for failures"),
     "nothing to rent": (lambda p, s: s["limits"].update(only_listed=True), "$.variants.m.runs", "no hardware"),
 }
 
@@ -193,7 +193,7 @@ def test_stock_and_resources_limit_the_pool() -> None:
     profile["offers"]["base-od"]["stock"] = 2
     for name, cores in (("base", 4), ("a", 2), ("b", 1)):
         profile["hardware"][name]["provides"] = {"cpu_cores": cores}
-    slo["limits"]["resources"] = {"cpu_cores": 12}
+    slo["limits"]["provides"] = {"cpu_cores": 12}
     # Two bases and two a: 160 (golden case 4 at a budget of 3), all twelve cores.
     drafted = decide((profile, slo), derate=1.0)
     assert counts(drafted) == {"base-od": 2, "a-od": 2}
