@@ -51,6 +51,7 @@ __all__ = [
 
 Document = Mapping[str, Any]
 _BROKEN = "Simulated again for this page, a limit or a promise is broken."
+_PLAYED = " Simulated for this page, no limit or promise is broken."
 _KINDS = {"met": "good", "violated": "bad", "broken": "bad", "undecided": "open", "not simulated": "open"}
 """Colours of what is said of a limit."""
 MOST_CAUTIONS = 5
@@ -83,9 +84,10 @@ def report_page(given: Documents) -> str:
     """The whole report, one file of HTML."""
     told = given.summary
     if given.simulation is not None:
-        told = replace(told, limits=tuple(_as_simulated(one, given.simulation) for one in told.limits))
+        limits = tuple(_as_simulated(one, given.simulation) for one in told.limits)
+        told = replace(told, limits=limits, status=f"{told.status}{_PLAYED * (limits != told.limits)}")
         if given.simulation.get("ok") is False or given.simulation.get("broken"):
-            told = replace(told, status=f"{told.status} {_BROKEN}", state="bad")
+            told = replace(told, status=f"{given.summary.status} {_BROKEN}", state="bad")
     page = Html(told.head)
     write_plan(page, replace(given, summary=told), level=1)
     return page.html()
