@@ -13,27 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from hetplan.drawing.charts import (
-    Curve,
-    curves,
-    length_bar,
-    limit_bar,
-    money_line,
-    parts_bar,
-    timeline_picture,
-)
-from hetplan.drawing.day import (
-    WAYS,
-    bill_parts,
-    day_picture,
-    hour_names,
-    hour_rows,
-    hours_of,
-    metric_of,
-    tight_hours,
-    ways_of,
-    ways_words,
-)
+from hetplan.drawing import day
+from hetplan.drawing.charts import Curve, curves, length_bar, limit_bar, money_line, parts_bar, timeline_picture
 from hetplan.drawing.page import Html, Row
 from hetplan.drawing.routes import MOST_ROWS, hardware_colours, route_rows
 from hetplan.drawing.summary import Bar, Limit, SummaryText, Table
@@ -51,6 +32,7 @@ __all__ = [
 
 Document = Mapping[str, Any]
 _BROKEN = "Simulated again for this page, a limit or a promise is broken."
+_PLAYED = " Simulated for this page, no limit or promise is broken."
 _KINDS = {"met": "good", "violated": "bad", "broken": "bad", "undecided": "open", "not simulated": "open"}
 """Colours of what is said of a limit."""
 MOST_CAUTIONS = 5
@@ -83,9 +65,10 @@ def report_page(given: Documents) -> str:
     """The whole report, one file of HTML."""
     told = given.summary
     if given.simulation is not None:
-        told = replace(told, limits=tuple(_as_simulated(one, given.simulation) for one in told.limits))
+        limits = tuple(_as_simulated(one, given.simulation) for one in told.limits)
+        told = replace(told, limits=limits, status=f"{told.status}{_PLAYED * (limits != told.limits)}")
         if given.simulation.get("ok") is False or given.simulation.get("broken"):
-            told = replace(told, status=f"{told.status} {_BROKEN}", state="bad")
+            told = replace(told, status=f"{given.summary.status} {_BROKEN}", state="bad")
     page = Html(told.head)
     write_plan(page, replace(given, summary=told), level=1)
     return page.html()
@@ -96,7 +79,7 @@ def _as_simulated(one: Limit, simulation: Document) -> Limit:
     if one.limit is None or one.verdict not in ("not simulated", "by formula"):
         return one
     lines = [line for line in simulation.get("lines") or () if line.get("by") == "slo" and line.get("simulated")]
-    mine = [line for line in lines if (line.get("app"), metric_of(line)) == (one.app, one.metric)]
+    mine = [line for line in lines if (line.get("app"), day.metric_of(line)) == (one.app, one.metric)]
     if not mine:
         return one
     low, high = (math.inf if end is None else float(end) for end in mine[0]["simulated"]["interval"][:2])
@@ -237,14 +220,14 @@ def _tight_hours(page: Html, given: Documents, level: int) -> None:
         for one in given.summary.limits
         if one.limit is not None and one.metric.split("p")[0] in ("", "TTFT ", "TPOT ")
     }
-    hours = hours_of(given.plan)
-    rows = tight_hours(given.plan, limits) if len(hours) > 1 else {}
+    hours = day.hours_of(given.plan)
+    rows = day.tight_hours(given.plan, limits) if len(hours) > 1 else {}
     if not any(share is not None for row in rows.values() for share in row):
         return
     page.heading("Where it is tight", level)
     page.text("The slow tail in percent of its limit; the darker, the closer.", "lead")
     step = max(len(hours) // 8, 1)
-    begins = hour_names(hours)
+    begins = day.hour_names(hours)
     names = [name if place % step == 0 else "" for place, name in enumerate(begins)]
     page.heat(
         "the simulated tail in percent of its limit, by period; the table below has the numbers", names, rows.items()
@@ -302,18 +285,18 @@ def _machines(page: Html, given: Documents, level: int) -> None:
 
 
 def _hours(page: Html, given: Documents, level: int) -> None:
-    told, hours = given.summary, hours_of(given.plan, given.spot or ())
+    told, hours = given.summary, day.hours_of(given.plan, given.spot or ())
     table = _table(told, "Hours")
     if len(hours) < 2:
         return
     page.heading("The day" if hours[-1].end_s > 7200.0 else "The hour", level)
     page.text("Machines follow demand.", "lead")
-    words = ways_words(given.spot)
-    page.legend((way, words[way], "") for way in ways_of(hours))
+    words = day.ways_words(given.spot)
+    page.legend((way, words[way], "") for way in day.ways_of(hours))
     money = str((given.plan.get("bill") or {}).get("currency") or "money")
-    page.chart(partial(day_picture, hours, money=money))
-    columns, rows = hour_rows(hours)
-    columns = [name.replace(WAYS["demand"], words["demand"]) for name in columns]
+    page.chart(partial(day.day_picture, hours, money=money))
+    columns, rows = day.hour_rows(hours)
+    columns = [name.replace(day.WAYS["demand"], words["demand"]) for name in columns]
     with page.fold(f"The same as a table ({len(rows)} rows; equal hours are one row)"):
         page.table("machines by hour", columns, rows, right=range(1, len(columns)))
         if table is not None:
@@ -321,7 +304,7 @@ def _hours(page: Html, given: Documents, level: int) -> None:
 
 
 def _bill(page: Html, given: Documents, level: int) -> None:
-    costs = bill_parts(given.plan, given.spot) or given.summary.costs
+    costs = day.bill_parts(given.plan, given.spot) or given.summary.costs
     if not costs:
         return
     page.heading("Where the money goes", level)

@@ -331,6 +331,7 @@ def test_a_plan_without_simulation_has_the_limits_as_they_were_simulated_for_the
         shown = {"met": "Every limit is met", "broken": "a: p99 is violated", "undecided": "a: p99 is undecided"}[word]
         assert f"<h2>{shown}</h2>" in page
         assert "simulated for this page" in page
+        assert "Feasible. Simulated for this page, no limit or promise is broken<" in page
 
 
 def test_rates_and_machines_of_a_day_are_those_of_each_period() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from build import PROBLEMS, tiny
+from build import PROBLEMS, example, tiny
 from face import solve
 
 import hetplan as hp
@@ -26,10 +26,10 @@ from hetplan.profiles.plan_summary import Summary
 from hetplan.profiles.summary_words import summary_text
 
 HOURS_A_MONTH = 730.0
-SLOW = ("pipeline", "policy")
+SLOW = ("pipeline", "policy", "compound")
 NEVER = (r"sha256:", r"\[\w+\]", r"gross_|net_cost", r"\bp0\b", r"\.\d{7,}")
 """What is for programs and not for people: digests, names of rows, ids of periods, invented precision."""
-PLANS = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in PROBLEMS]
+PLANS = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in (*PROBLEMS, "compound")]
 
 
 @dataclass
@@ -84,9 +84,9 @@ class Read(HTMLParser):
 @cache
 def made(problem: str) -> tuple[dict[str, Any], Summary, str, Read]:
     """A plan as a document, its summary, its page, and what can be read there."""
-    wish = tiny(problem)
+    wish = example("compound") if problem == "compound" else tiny(problem)
     answer = solve(wish, "simulation")
-    inputs = load_inputs(wish.profile, wish.slo)
+    inputs = load_inputs(wish.profile, wish.slo, measured=wish.measured)
     plan = hp.Plan.model_validate(answer.plan)
     summary = summarize(plan, inputs, made_here=True)
     document = plan.model_dump(mode="json", by_alias=True, exclude_none=True)
