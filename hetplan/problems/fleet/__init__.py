@@ -34,9 +34,10 @@ which machines may fail, may share some afterwards (`together`). Who might share
 way, counts as free in the bound (`together.who_may_share`).
 
 The files, in the order in which they are used: `asks` (who plans what), `question` (the door), `wish` (reading),
-`alike` (zones and periods that are alike), `menus` (the rows of an application, and its cheapest machines), `zones`
-(these by a quicker program, where zones are alike), `program` (the one program of all periods: a small fleet is that,
-one period alone, and hours of a large one), `search` (prices, menus and the bound of large fleets), `descent` and
-`whole` (their whole machines), `ways` (the conversation), `slices` and `together` (machines that are shared), `bill`,
-`draft` (the plan), `why` (no plan, and what would give one). Other wishes of one period than the cost: `between`.
+`alike` (zones and periods that are alike), `menus` (the rows of an application, and its cheapest machines), `program`
+(the one program of all periods: a small fleet is that, one period alone, and hours of a large one), `listed` (cheapest
+machines from lists, where zones are alike), `zoned` (and by a quicker program, where lists are too long), `search`
+(prices, menus and the bound of large fleets), `descent` and `whole` (their whole machines), `ways` (the conversation),
+`slices` and `together` (machines that are shared), `bill`, `draft` (the plan), `why` (no plan, and what would give
+one). Other wishes of one period than the cost: `between`.
 """

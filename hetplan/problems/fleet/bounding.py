@@ -9,10 +9,10 @@ and any prices of the limits, a fleet costs no less than
     sum over applications and periods of the cheapest machines at these prices that carry the rate, after every failure
     + the least of  sum_o cost R_o + sum_op cost N_op - sum_op pi_op (R_o + N_op)  under the limits
 
-The second is a linear program, whose bound is safe from rounding; the first are found by small programs that are
-proved (`menus`). Costs of starting only add to it. What machines carry is said by the part of an application: of pools
-and text by their linear programs, of variants by what fits on each machine. Applications of other questions, and those
-that may share machines without slices, count as free: the bound is true, and lower.
+The second is a linear program, whose bound is safe from rounding; the first are found in lists, or by small programs
+that are proved (`menus`). Costs of starting only add to it. What machines carry is said by the part of an application:
+of pools and text by their linear programs, of variants by what fits on each machine. Applications of other questions,
+and those that may share machines without slices, count as free: the bound is true, and lower.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +25,18 @@ from hetplan.planner.bridge import Cone, Part
 from hetplan.planner.contract import Ask
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.program import lose
+from hetplan.problems.fleet.listed import Lists
 from hetplan.problems.fleet.wish import Application, Situation, Wish
-from hetplan.problems.fleet.zones import Counts, Floats, Places, Zoned, zoned
+from hetplan.problems.fleet.zoned import Zoned
+from hetplan.problems.fleet.zones import Counts, Floats
 
 __all__ = ["Choice", "Menus", "add_part", "left_of", "on_grid", "surviving", "worth"]
 
 PRICE_GAP = 1e-6
 BEYOND_GAP = 1e-3
 LARGEST = 2000
+LOOK = 0.1
+"""What a look at lists counts for, in programs."""
 ZONED = 0.2
 """What a program of zones that are alike counts for, in programs of all offers."""
 
@@ -148,10 +152,9 @@ class Menus:
     found: dict[tuple[str, float], dict[Counts, Choice]] = field(default_factory=dict)
     priced: dict[tuple[str, float, Counts], tuple[float, Choice | None]] = field(default_factory=dict)
     refused: set[tuple[str, float, Counts]] = field(default_factory=set)
-    places: dict[str, Places | None] = field(default_factory=dict)
-    """Where the offers of each application are, where zones are alike."""
+    lists: dict[str, Lists] = field(default_factory=dict)
     counted: list[float] = field(default_factory=lambda: [0.0])
-    """How many programs were asked; one of zones that are alike counts as a part of one."""
+    """How many programs were asked; a look at lists counts as a part of one."""
 
     @property
     def asked(self) -> float:
@@ -196,6 +199,7 @@ class Menus:
         """
         keys = [(app.name, rate, _grid(prices)) for app, rate, prices in wanted]
         missing = {key: app for key, (app, _, _) in zip(keys, wanted, strict=True) if key not in self.priced}
+        missing = {key: app for key, app in missing.items() if not self._looked(app, *key[1:])}
         tried: dict[tuple[str, float, Counts], Counts | None] = {}
         plain = set[tuple[str, float, Counts]]()
         while missing:
@@ -234,23 +238,39 @@ class Menus:
             for stock, each in zip(self.wish.stock, self.wish.each(app.name), strict=True)
         ]
 
+    def _looked(self, app: Application, rate: float, grid: Counts) -> bool:
+        """Whether lists say which choice is the cheapest at prices, and what it costs; not of parts with a single row.
+
+        Of these the program of all offers is as quick, and menus of what it finds led to fleets that were 2% cheaper.
+        """
+        part, stock = self.parts[app.name], self._stock(app)
+        if isinstance(part, Cone) and len(part.weights()) == 1:
+            return False
+        said = -1
+        while isinstance(part, Cone) and len(part.weights()) > said:
+            if app.name not in self.lists:
+                self.lists[app.name] = Lists(self.wish, part, self.hardware(app))
+            lists = self.lists[app.name]
+            said, known = len(part.cuts), lists.at(rate)
+            found = known.cheapest(self._paid(app, grid), stock) if known is not None else None
+            if found is None:
+                return False
+            self.counted[0] += LOOK
+            cost, machines = found
+            if not machines or self.holds(app, rate, machines[0]):
+                choices = [self.add(app, rate, one) for one in machines if self.holds(app, rate, one)]
+                self.priced[app.name, rate, grid] = (cost, choices[0] if choices else None)
+                return True
+        return False
+
     def _program(self, app: Application, rate: float, grid: Counts, *, plain: bool) -> Zoned | _Plain:
         """The program of zones that are alike; that of all offers where they are not, or where it is `plain`."""
-        part = self.wish.planned_by(self.parts[app.name], rate)
-        places = self._places(app) if isinstance(part, Cone) and not plain else None
-        if places is not None and isinstance(part, Cone):
-            hardware, rooms = self.hardware(app), self.wish.rooms.get((app.name, rate), {})
-            rows = part.weights()[:, [part.hardware.index(one) for one in hardware]]
-            rows = rows / np.array([rooms.get(one, 1.0) for one in hardware])
-            found = zoned(places, rows, rate, self._paid(app, grid), self._stock(app))
+        lists = self.lists.get(app.name)
+        if lists is not None and not plain:
+            found = lists.program(rate, self._paid(app, grid), self._stock(app))
             if found is not None:
                 return found
         return _Plain(self.form(app, rate, grid), len(self.wish.offers))
-
-    def _places(self, app: Application) -> Places | None:
-        if app.name not in self.places:
-            self.places[app.name] = Places.of(self.wish, self.hardware(app))
-        return self.places[app.name]
 
     def beyond(self, ask: Ask, wanted: Sequence[tuple[Application, float, Floats, Floats]]) -> None:
         """The choices that cost least beyond machines that are there already: application, rate, prices, those."""
@@ -338,7 +358,8 @@ class Menus:
         changed |= (wish.firm - self.wish.firm) | (wish.seen.keys() - self.wish.seen.keys())
         found = {key: choices for key, choices in self.found.items() if key not in changed}
         priced = {key: one for key, one in self.priced.items() if key[:2] not in changed}
-        return Menus(wish, self.parts, found, priced, self.refused, self.places)
+        lists = {name: replace(one, wish=wish) for name, one in self.lists.items()}
+        return Menus(wish, self.parts, found, priced, self.refused, lists)
 
 
 STEP = 1e-6

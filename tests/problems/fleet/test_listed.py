@@ -1,4 +1,4 @@
-"""Where zones are alike machines cost what the program of all offers says, and keep the rate after every failure."""
+"""Machines looked up in lists cost what the program over whole machines says, and keep the rate after every failure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import pytest
 import hetplan as hp
 from hetplan import registry
 from hetplan.planner.ask import Asking
+from hetplan.planner.bridge import Cone
 from hetplan.problems.faults import Faults
-from hetplan.problems.fleet.menus import STEP, Menus
+from hetplan.problems.fleet.listed import LONGEST
+from hetplan.problems.fleet.menus import LOOK, STEP, Menus
 from hetplan.problems.fleet.options import FleetOptions
 from hetplan.problems.fleet.ways import parts_of
 from hetplan.problems.fleet.wish import Wish, read_wish
@@ -51,12 +53,12 @@ def files(rng: random.Random, *, alike: bool = True) -> tuple[dict[str, Any], di
     slo = {
         "format": "hetplan/slo/1.2",
         "horizon": {"period_s": 3600, "periods": 1},
-        "limits": {"survive": {**lost, "serve": rng.choice((0.6, 0.9, 1.0))}} if lost else {},
+        "limits": {"survive": {**lost, "keep": rng.choice((0.6, 0.9, 1.0))}} if lost else {},
         "apps": {
             "app": {
                 "question": "pool",
                 "runs": {"variants": ["m"]},
-                "latency": {"p99_ms": round(rng.uniform(60, 150), 1)},
+                "latency": [{"percentile": 99, "max_ms": round(rng.uniform(60, 150), 1)}],
                 "demand": {"rate_qps": round(rng.uniform(20, 250), 1), "mix": mix},
             }
         },
@@ -65,12 +67,42 @@ def files(rng: random.Random, *, alike: bool = True) -> tuple[dict[str, Any], di
 
 
 def menus_of(profile: dict[str, Any], slo: dict[str, Any]) -> tuple[Wish, Menus, Asking]:
-    inputs = hp.load(profile, slo)
+    inputs = hp.load_inputs(profile, slo)
     wish = read_wish(inputs, FleetOptions(size="planned"), Faults.of(inputs))
     return wish, Menus(wish, parts_of(wish, registry.tools_of("fleet"))), Asking(registry.Engines())
 
 
-def test_more_room_costs_more() -> None:
+@pytest.mark.slow
+def test_lists_say_what_the_program_says() -> None:
+    looked = 0
+    for seed in range(9):
+        rng = random.Random(f"lists {seed}")
+        wish, menus, ask = menus_of(*files(rng))
+        (app,) = wish.apps
+        rate = app.rates[0]
+        if seed % 3 == 2:  # machines are worth less than the program says
+            wish = replace(wish, rooms={("app", rate): {h: rng.uniform(1.0, 2.0) for h in menus.parts["app"].hardware}})
+            menus = menus.roomier(wish)
+        kinds = {(o.machine, o.spot): rng.uniform(0.0, 1.0) for o in wish.offers}
+        for turn in range(3):
+            at = [wish.prices, [kinds[o.machine, o.spot] for o in wish.offers], np.array(wish.prices) * 0.5][turn]
+            before = menus.asked
+            ((cost, choice),) = menus.price(ask, [(app, rate, np.array(at))])
+            grid = tuple(int(n) for n in np.floor(np.array(at) / STEP + 1e-9))
+            if choice is not None:
+                assert menus.holds(app, rate, choice.machines)
+                assert cost == pytest.approx(choice.array @ np.array(grid) * STEP, rel=1e-9)
+            by_lists = menus.asked - before < 1.0
+            looked += by_lists
+            if by_lists:
+                answer = ask(menus.form(app, rate, grid), gap=0.0)
+                assert (answer.value is None) == (choice is None), (seed, turn)
+                assert answer.value is None or answer.value == pytest.approx(cost, rel=1e-6), (seed, turn)
+    assert looked > 18, "most of these are looked up"
+    assert LOOK < 1.0
+
+
+def test_lists_are_made_anew_where_more_room_is_needed() -> None:
     profile, slo = files(random.Random("lists 6"))
     for offer in profile["offers"].values():
         offer.pop("stock", None)
@@ -82,12 +114,12 @@ def test_more_room_costs_more() -> None:
         menus = menus.roomier(replace(wish, rooms=rooms))
         before = menus.asked
         ((cost, _),) = menus.price(ask, [(app, app.rates[0], wish.prices)])
-        assert menus.asked - before < 1.0, "zones are alike"
+        assert menus.asked - before < 1.0, "no program is asked"
         costs.append(cost)
     assert costs[0] < costs[1] < costs[2] < np.inf
 
 
-def test_zones_that_sell_other_things_are_not_alike() -> None:
+def test_zones_that_sell_other_things_have_no_lists() -> None:
     rng = random.Random("other zones 1")
     wish, menus, ask = menus_of(*files(rng, alike=False))
     (app,) = wish.apps
@@ -97,16 +129,28 @@ def test_zones_that_sell_other_things_are_not_alike() -> None:
     assert choice is not None
 
 
-def test_where_machines_are_lost_zones_are_not_alike() -> None:
+def test_a_loss_of_machines_has_no_lists() -> None:
     profile, slo = files(random.Random("hosts"))
-    slo["limits"] = {"survive": {"machines": 1, "serve": 0.9}}
+    slo["limits"] = {"survive": {"hosts": 1, "keep": 0.9}}
     wish, menus, _ = menus_of(profile, slo)
     assert Places.of(wish, menus.parts["app"].hardware) is None
 
 
+def test_longer_lists_are_not_made() -> None:
+    wish, menus, _ = menus_of(*files(random.Random("lists 3")))
+    part = menus.parts["app"]
+    assert isinstance(part, Cone)
+    (app,) = wish.apps
+    assert not menus._looked(app, 1e3 * LONGEST, tuple(int(n) for n in wish.prices / STEP))
+    assert not menus.asked
+
+
 @pytest.mark.slow
-def test_the_program_of_zones_that_are_alike_says_what_that_of_all_offers_says() -> None:
-    """With tight stock, without spot, where more room is needed, after every failure."""
+def test_the_program_of_zones_that_are_alike_says_what_that_of_all_offers_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where lists are too long, or more room is needed: with tight stock, without spot, after every failure."""
+    monkeypatch.setattr("hetplan.problems.fleet.listed.LONGEST", 0)
     without = zoned_only = 0
     for seed in range(25):
         rng = random.Random(f"zoned {seed}")
