@@ -257,6 +257,8 @@ class Cone(Part):
     """What the question itself said, that plays what it plans."""
     firm: Cone | None = None
     """The same with margins, where `most` leaves none."""
+    bare: Cone | None = None
+    """The same without room to wait, where `most` leaves it by a formula: machines may carry that, and no more."""
     dropping: Cone | None = None
     """The same of one who drops late queries, where the application does: no machines carry more."""
 

@@ -27,7 +27,7 @@ from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.program import Expression
 from hetplan.planner.tolerances import SLIP
 
-__all__ = ["IN_TOTAL", "Filling", "Sharing", "in_total", "place", "read_places", "total_of"]
+__all__ = ["IN_TOTAL", "MOST_ON_ONE", "Filling", "Sharing", "in_total", "place", "read_places", "total_of"]
 
 Columns = NDArray[np.int64]
 Vector = NDArray[np.float64]
@@ -115,6 +115,11 @@ class Sharing:
         limits = np.bincount(of, weights=most, minlength=len(needs))
         return _patterns(needs, tuple(self._room.tolist()), company, tuple(int(one) for one in limits))
 
+    @property
+    def kinds(self) -> int:
+        """How many kinds of things there are."""
+        return len(self._kinds[0])
+
     def of_kind(self, kind: int) -> list[int]:
         """The things of one kind."""
         return [thing for thing, one in zip(self.things, self._kinds[2], strict=True) if one == kind]
@@ -176,7 +181,7 @@ def place(
         machines = m.columns(block, ["all"], whole=True, unit="machines")
         in_total(m, sharing, x, [(Expression(machines), sharing.provides)], less=less)
         return Expression(machines)
-    things = [" or ".join(map(name, sharing.of_kind(kind)[:2])) for kind in range(len(sharing._kinds[0]))]
+    things = [" or ".join(map(name, sharing.of_kind(kind)[:2])) for kind in range(sharing.kinds)]
 
     def label(k: int) -> str:
         return " + ".join(f"{n} {thing}" for n, thing in zip(patterns[k], things, strict=True) if n)
@@ -225,7 +230,7 @@ def read_places(
     block = next(block for block in form.columns if block.name == f"machines {sharing.machine}")
     machines = np.rint(point[block.start : block.stop]).astype(int)
     left = Counter({thing: counts.get(thing, 0) for thing in sharing.things})
-    things = [sharing.of_kind(kind) for kind in range(len(sharing._kinds[0]))]
+    things = [sharing.of_kind(kind) for kind in range(sharing.kinds)]
     found = list[Filling]()
     for pattern, count in zip(patterns, machines.tolist(), strict=True):
         found += _filled(sharing.machine, pattern, count, things, left)

@@ -81,7 +81,10 @@ def sound() -> tuple[Json, Json]:
 
 
 def solved(wish: Json, **more: Any) -> hp.Outcome:
-    return hp.solve(PROFILE, wish, question="fleet", options={"levers": False, "size": "estimated"}, **more)
+    """By prices, as large fleets are planned."""
+    with pytest.MonkeyPatch.context() as large:
+        large.setattr("hetplan.problems.fleet.ways.FEW_AT_ONCE", 0)
+        return hp.solve(PROFILE, wish, question="fleet", options={"levers": False, "size": "estimated"}, **more)
 
 
 def words(plan: Json, wish: Json) -> list[Word]:
@@ -261,6 +264,7 @@ def test_a_bound_a_hair_too_high_gives_way_to_what_is_proved(
     """One that is far too high stays what it was: nobody's proof."""
     from hetplan.problems.fleet import question
 
+    monkeypatch.setattr("hetplan.problems.fleet.ways.FEW_AT_ONCE", 0)
     options, wish = {"size": "planned", "levers": False}, slo(survive={"zones": 1, "keep": 0.9})
     (claim,) = hp.solve(PROFILE, wish, question="fleet", options=options).require().claims
     assert claim.bound is not None

@@ -80,10 +80,9 @@ def bounded(best: Answered, wish: Wish, parts: Mapping[str, Part], ask: Ask) -> 
 
 def _bare(part: Part) -> Part:
     """The same by service times alone."""
-    if not isinstance(part, Table):
-        return part
-    options = {**part.options, **BARE[part.question]}
-    return part.asked_anew(options=options)
+    if isinstance(part, Cone):
+        return part.bare or part
+    return part.asked_anew(options={**part.options, **BARE[part.question]}) if isinstance(part, Table) else part
 
 
 def _dropping(wish: Wish, part: Part) -> Part:
@@ -101,13 +100,10 @@ def part_answered(wish: Wish, part: Table) -> float:
     if part.app not in missing(wish):
         return 1.0
     files = part.files(1.0, dict.fromkeys(part.hardware, (0, MOST)), None)
-    room = f"hetplan.problems.{part.question}"
+    if part.question != "pipeline":
+        return NEXT_TO_NONE
+    room = "hetplan.problems.pipeline"
     says = import_module(f"{room}.options")
-    if part.question == "variants":
-        options = validate(says.VariantsOptions, {**part.options, **BARE["variants"]}, file="options")
-        v = import_module(f"{room}.wish").read_snapshot(files, options)
-        least = import_module(f"{room}.bursts").answering_fewest(v)
-        return float(least.asked[0].need_qps / v.asked[0].need_qps)
     options = validate(says.ConfigOptions, {**part.options, **BARE["pipeline"]}, file="options")
     (tree,) = import_module(f"{room}.wish").read_wish(files, options).trees
     part_of = import_module(f"{room}.parts").part_answered

@@ -11,8 +11,8 @@ and any prices of the limits, a fleet costs no less than
 
 The second is a linear program, whose bound is safe from rounding; the first are found in lists, or by small programs
 that are proved (`menus`). Costs of starting only add to it. What machines carry is said by the part of an application:
-of pools and text by their linear programs, of variants by what their instances need at least. Applications of other
-questions, and those that may share machines without slices, count as free: the bound is true, and lower.
+of pools and text by their linear programs, of variants by what fits on each machine. Applications of other questions,
+and those that may share machines without slices, count as free: the bound is true, and lower.
 """
 
 from __future__ import annotations
@@ -22,17 +22,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from hetplan.planner.bridge import Cone, Table
+from hetplan.planner.bridge import Cone
 from hetplan.planner.certify import Bounding, Split
 from hetplan.planner.contract import Tools
 from hetplan.planner.safe_bound import dual_bound
 from hetplan.planner.tolerances import SLIP
-from hetplan.problems.fleet.bounded import BARE, missing, part_answered
+from hetplan.problems.fleet.bounded import missing
 from hetplan.problems.fleet.draft import PRICES, ROWS
 from hetplan.problems.fleet.program import form_of
 from hetplan.problems.fleet.search import MISSING, Search
@@ -41,7 +40,6 @@ from hetplan.problems.fleet.together import who_may_share
 from hetplan.problems.fleet.ways import part_of, priced
 from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.profiles.plan_periods import machines_with_users
-from hetplan.profiles.validate import validate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,8 +55,8 @@ if TYPE_CHECKING:
 
 __all__ = ["bounding", "lost_too_much"]
 
-MOST = 200
-"""So many programs are proved of a plan at most, in tenths of a second each; most are found in lists."""
+MOST = 2_000
+"""So many programs are proved of a plan at most: the hours of a week of ten applications, most in a few ms."""
 KEPT = 1e-6
 """A plan's machines carry what they are for but for so much of it: digits of a file."""
 
@@ -203,9 +201,11 @@ class _Priced:
 
     def _carrying(self, app: Application, part: Part) -> Cone | None:
         """What says how much machines carry of an application, or slices; None where nothing does."""
-        if app.question == "variants" and isinstance(part, Table):
-            return _of_variants(part, part_answered(self.asked, part))
-        return part if isinstance(part, Cone) and self.has_cone(app) else None
+        if not isinstance(part, Cone) or not (self.has_cone(app) or app.question == "variants"):
+            return None
+        if (bare := part.bare) is None:
+            return part
+        return replace(part, most=bare.most, anew=bare.anew, dropping=bare.dropping, known={}, cuts={})
 
     @property
     def wish(self) -> Wish:
@@ -304,50 +304,3 @@ class _Proving:
 
     def note(self, event: Any) -> None:
         """Nobody looks on."""
-
-
-def _of_variants(table: Table, answered: float) -> Cone | None:
-    """Variants as machines that carry so much each at most, whatever instances they hold; None where nothing says so.
-
-    So they do where all queries are answered, and more where no more than a part of them must be.
-
-    An instance is on one machine. What all need of some resource says how many a machine holds: one where each needs
-    more than half of it, else as many as its parts come to. Nobody waits in it.
-    """
-    variants = {name: import_module(f"hetplan.problems.variants.{name}") for name in ("kinds", "options", "wish")}
-    files = table.any_number()
-    options = validate(variants["options"].VariantsOptions, {**table.options, **BARE["variants"]}, file="options")
-    v = variants["wish"].read_snapshot(files, options)
-    most = np.zeros(len(table.hardware))
-    whole = {variants["kinds"].WHOLE: 1.0}
-    for place, hardware in enumerate(table.hardware):
-        # Of a machine that says nothing of what it provides an instance takes the whole, whatever it needs.
-        given = files.profile.hardware[hardware].provides
-        provides = {**given, **whole}
-        served = [
-            (pair.qps, v.kinds[pair.kind].needs if given else whole)
-            for pair in v.serves
-            if v.kinds[pair.kind].hardware == hardware
-        ]
-        most[place] = _carried(served, provides) if served else 0.0
-    if not np.isfinite(most).all():
-        return None
-    weights = most / (answered * v.asked[0].need_qps)
-
-    def carried(machines: Sequence[float]) -> tuple[float, NDArray[np.float64]]:
-        return float(np.dot(weights, machines)), weights
-
-    return Cone.of(table, most=carried)
-
-
-def _carried(served: Sequence[tuple[float, Mapping[str, float]]], provides: Mapping[str, float]) -> float:
-    """The most that instances carry on a machine: the rate of each, and what it needs; infinite where nothing says."""
-    most = math.inf
-    for resource in {name for _, needs in served for name in needs}:
-        room = provides.get(resource, 0.0)
-        amounts = [needs.get(resource, 0.0) for _, needs in served]
-        if room > 0.0 and all(amount > room / 2.0 * (1.0 + SLIP) for amount in amounts):
-            most = min(most, max(qps for qps, _ in served))
-        elif all(amount > 0.0 for amount in amounts):
-            most = min(most, max(qps * room / amount for (qps, _), amount in zip(served, amounts, strict=True)))
-    return most

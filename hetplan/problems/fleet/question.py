@@ -75,7 +75,6 @@ class FleetQuestion:
 
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """Prices and menus, then whole machines, then each part by its own question; pools get room to wait."""
-        from hetplan.planner.bridge import Table
         from hetplan.planner.draft import Infeasible, without_bound
         from hetplan.problems.fleet.ahead import held_ahead
         from hetplan.problems.fleet.between import answered, is_between
@@ -89,6 +88,7 @@ class FleetQuestion:
         from hetplan.problems.fleet.slices import ALONE, in_slices, is_unseen, on_machines, or_apart, with_fewer_slices
         from hetplan.problems.fleet.together import bounding_less, with_sharing
         from hetplan.problems.fleet.ways import (
+            BESIDE,
             is_quick,
             is_small,
             part_of,
@@ -130,7 +130,7 @@ class FleetQuestion:
         best = with_room(asked, answer, lambda: unplayed or is_over(ask), answers=answers)
         if isinstance(best, Infeasible) and not (between or unplayed or is_over(ask)):
             best = with_own_machines(best, asked, parts, answer, answers)
-        tables = any(isinstance(parts[name], Table) for name in asked.slices)
+        tables = any(parts[name].question in BESIDE for name in asked.slices)
         if isinstance(best, Infeasible) and tables and not is_over(ask):
             # By their own plans variants and pipelines may do with what slices refuse.
             return replace(self, sharing=ALONE).decide(ask)

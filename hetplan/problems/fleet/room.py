@@ -152,7 +152,8 @@ def _beside_own(
     wish = found.wish
     mine = [app for app in wish.apps if app.question in ASKED and app.name not in wish.slices]
     careful = {app.name: _careful(wish, app, parts[app.name], answers) for app in mine}
-    asked = {n: part for n, part in careful.items() if part and (isinstance(part, Table) or _is_text(wish, part))}
+    given_room = {name for name, _ in wish.given_room}  # text without any has the machines that cost least
+    asked = {n: part for n, part in careful.items() if part and (not _is_text(part) or n in given_room)}
     if not asked or wish.goal != "cost" or not is_small(wish):
         return found, parts
     late = {(one.careful.app, one.rate) for one in _short(found, parts, answers)}
@@ -179,7 +180,7 @@ def with_own_machines(
     """
     mine = [app for app in wish.apps if app.question in ASKED and app.name not in wish.slices and app.name in parts]
     careful = {app.name: _careful(wish, app, parts[app.name], answers) for app in mine}
-    asked = {name: part for name, part in careful.items() if isinstance(part, Table)}
+    asked = {name: part for name, part in careful.items() if part is not None and not _is_text(part)}
     if not asked or wish.goal != "cost" or not is_small(wish):
         return said
     known = seen_on_stock(wish, asked)
@@ -192,9 +193,9 @@ def with_own_machines(
     return _as_played(replace(_with_warnings(settled, own, answers, None), shown=Bound()), own, answers)
 
 
-def _is_text(wish: Wish, part: Cone) -> bool:
-    """Whether it is text that was given room: without any, no machines cost less."""
-    return part.firm is not None and part.app in {name for name, _ in wish.given_room}
+def _is_text(part: Part) -> bool:
+    """Whether rows say what machines carry of text: how many of each hardware are enough for it is found by playing."""
+    return isinstance(part, Cone) and part.question == "llm"
 
 
 def _as_played(found: Found, parts: Mapping[str, Part], answers: Answers) -> tuple[Found, Mapping[str, Part]]:
@@ -391,7 +392,7 @@ def _roomier(found: Found, short: Sequence[_Late], turn: int = 0) -> Wish:
         cone = late.careful if isinstance(late.careful, Cone) and name != wish.most else None
         if cone is not None and cone.firm is not None and (name, late.rate) not in firm:
             firm.add((name, late.rate))
-        elif cone is not None and cone.kept is None:
+        elif cone is not None and _is_text(cone):
             rooms[name, late.rate] = _rooms(found, _as_planned(wish, cone, late.rate), late)
         elif cone is not None and late.was_played:
             planned, left = wish.rate(_app(found, name), late.p), late.left(found)
@@ -401,7 +402,7 @@ def _roomier(found: Found, short: Sequence[_Late], turn: int = 0) -> Wish:
         else:
             key, machines = _key(name, late.p, found), found.fleet.choices[name, late.p].machines
             more = STEP * wish.room.get(key, 1.0)
-            if cone is not None:
+            if cone is not None and cone.kept is not None:
                 more = beyond(wish, cone, machines, late.rate)
             room[key] = max(more, least * wish.room.get(key, 1.0))
     return replace(wish, room=room, rooms=rooms, firm=frozenset(firm))

@@ -110,7 +110,8 @@ def _dearest(found: Found, parts: Mapping[str, Cone | Table]) -> list[tuple[Appl
     for app in (app for app in wish.apps if app.name in parts):
         for p in range(wish.periods):
             key = app.name, wish.rate(app, p)
-            if key in wish.given_room or (isinstance(parts[app.name], Table) and app.rates[p] > 0):
+            is_text = isinstance(parts[app.name], Cone) and app.question == "llm"
+            if key in wish.given_room or (not is_text and app.rates[p] > 0):
                 machines = found.fleet.choices[app.name, p].machines
                 cost[key] = cost.get(key, 0.0) + float(np.array(machines) @ wish.prices)
                 has.setdefault(key, (app, machines))

@@ -44,7 +44,7 @@ NAME = 40
 
 def with_sharing(found: Found, parts: Mapping[str, Part]) -> Found:
     """The fleet with fewer machines, where applications can share them and that costs less; else as it is."""
-    wish, apps = found.wish, _sharers(found.wish, parts)
+    wish, apps = found.wish, _sharers(found.wish)
     if len(apps) < 2:
         return found
     known: dict[object, Together | None] = {}
@@ -95,7 +95,7 @@ def _and_more(found: Found, more: Mapping[int, Together]) -> dict[int, tuple[Tog
 
 def who_may_share(wish: Wish, parts: Mapping[str, Part]) -> list[Application]:
     """The applications that a bound in which nobody shares, but in slices, counts as free."""
-    apps = _sharers(wish, parts)
+    apps = _sharers(wish)
     found = {app.name for app in apps if _may_fit(wish, apps, parts)}
     if wish.options.share and wish.goal == "cost":
         for one, other in combinations(wish.apps, 2):
@@ -117,7 +117,7 @@ def _may_meet(wish: Wish, one: Application, other: Application, parts: Mapping[s
     return False
 
 
-def _sharers(wish: Wish, parts: Mapping[str, Part]) -> list[Application]:
+def _sharers(wish: Wish) -> list[Application]:
     """The applications that may share: of one of the questions that can, asked in the same way, and not in slices.
 
     Where both questions could, those of the first do.
@@ -128,8 +128,7 @@ def _sharers(wish: Wish, parts: Mapping[str, Part]) -> list[Application]:
     if not wish.options.share or wish.goal != "cost" or asked.moves is not None or least:
         return []
     for question in BESIDE:
-        own = [app for app in wish.apps if app.question == question and isinstance(parts[app.name], Table)]
-        own = [app for app in own if app.name not in wish.slices]
+        own = [app for app in wish.apps if app.question == question and app.name not in wish.slices]
         options = [wish.options.parts.get(app.name, {}) for app in own]
         if len(own) > 1 and all(one == options[0] for one in options):
             return own
@@ -147,7 +146,6 @@ def _may_fit(wish: Wish, apps: Sequence[Application], parts: Mapping[str, Part])
 def _joined(parts: Mapping[str, Part], rates: Mapping[str, float]) -> Table:
     """These applications as one, at their rates."""
     first, name = parts[next(iter(rates))], "-".join(rates)
-    assert isinstance(first, Table)
     return Table(
         app=name if len(name) <= NAME and name not in parts else "shared-by-several",
         question=first.question,

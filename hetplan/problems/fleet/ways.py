@@ -55,7 +55,8 @@ FEW_AT_ONCE = 72
 """Up to so many applications times periods times situations are one program: HiGHS takes a second of most of these."""
 FEW_OF_TEXT = 16
 """Machines of text whose requests are played within seconds."""
-CONES = {"pool": "hetplan.problems.pool.part", "llm": "hetplan.problems.llm.part"}
+CONES = {name: f"hetplan.problems.{name}.part" for name in ("pool", "llm", "variants")}
+"""Questions of which a program may say what machines carry."""
 PLANNED: Mapping[str, Mapping[str, Any]] = {
     "pool": {"size": "planned"},
     "llm": {"size": "planned"},
@@ -170,10 +171,10 @@ def parts_of(wish: Wish, tools: Tools) -> dict[str, Part]:
     found = {app.name: part_of(wish, app, tools) for app in wish.apps}
     for app in wish.apps if wish.options.size == "auto" else ():
         part = found[app.name]
-        if not isinstance(part, Table) or app.question not in PLAYED or part.options.get("size") != "estimated":
+        if app.question not in PLAYED or part.options.get("size") != "estimated":
             continue
         if not part.carries([MOST_OF_ONE] * len(part.hardware), max(app.rates)):
-            found[app.name] = part.asked_anew(options={**part.options, "size": "auto"})
+            found[app.name] = table_of(wish, app, tools).asked_anew(options={**part.options, "size": "auto"})
     return found
 
 
@@ -186,8 +187,8 @@ def part_of(wish: Wish, app: Application, tools: Tools) -> Part:
     played = SIZES.get(wish.options.size) is AUTO and not wish.options.parts.get(app.name, {}).keys() & SAYS_SIZE
     cone = module.without_margins if played and app.question == "llm" else module.cone
     how = {"simulate": tools.extra.get("simulate_plan")} if app.question == "pool" else {}
-    made: Part = cone(Cone.of(table), tools.extra["at_capacities"], **how)
-    return made
+    made: Part | None = cone(Cone.of(table, needs=table.needs, alone=table.alone), tools.extra["at_capacities"], **how)
+    return made or table
 
 
 def table_of(wish: Wish, app: Application, tools: Tools) -> Table:
@@ -219,7 +220,10 @@ def _asked(wish: Wish, app: Application) -> Mapping[str, Any]:
 
 def _is_written(wish: Wish, app: Application) -> bool:
     """Whether its program says what machines carry of an application."""
-    return _asked(wish, app).get("size") == "planned" and app.question in CONES and not _several(wish, app)
+    size = _asked(wish, app).get("size")
+    if app.question == "variants":
+        return size in ("planned", "estimated")
+    return size == "planned" and app.question in CONES and not _several(wish, app)
 
 
 def with_margins(wish: Wish, parts: Mapping[str, Part]) -> Wish:
@@ -513,7 +517,7 @@ def settled_by(
         part = by[app.name]
         planned = part is search.menus.parts[app.name]
         rate = wish.rate(app, p) if planned else wish.settled_at(app, p)
-        part = wish.planned_by(part, rate) if planned and isinstance(part, Table) else part  # maybe seen by playing
+        part = wish.planned_by(part, rate) if planned and app.question != "llm" else part  # maybe seen by playing
         found = part.settle(offers, rate)
         after = [
             part.settle(left, rate * situation.keep)

@@ -20,7 +20,7 @@ from hetplan.planner.bridge import Cone, Settled, Table
 from hetplan.problems.faults import Faults
 from hetplan.problems.fleet.options import FleetOptions
 from hetplan.problems.fleet.room import _has_room
-from hetplan.problems.fleet.ways import ESTIMATED, parts_of
+from hetplan.problems.fleet.ways import ESTIMATED, parts_of, table_of
 from hetplan.problems.fleet.wish import read_wish
 from hetplan.profiles.load import load_inputs
 from hetplan.testing.part_checks import checks, fewest_machines
@@ -61,7 +61,7 @@ def _files(question: str) -> tuple[Json, Json, str, float]:
     [
         ("pool", Cone, {}),
         ("llm", Cone, {}),
-        pytest.param("variants", Table, {}, marks=pytest.mark.slow),
+        ("variants", Cone, {}),
         pytest.param("pipeline", Table, {}, marks=pytest.mark.longest),
         pytest.param("policy", Table, {"simulate": False, "queue_max": 6}, marks=pytest.mark.slow),
     ],
@@ -192,12 +192,11 @@ def test_a_pool_has_room_where_its_formula_finds_a_plan(seed: int) -> None:
 
 
 def test_what_machines_carry_is_no_matter_of_prices_and_stock_and_is_asked_with_one_offer_of_each() -> None:
-    profile, slo, name, rate = _files("variants")
+    profile, slo, _, rate = _files("variants")
     for number, offer in enumerate(profile["offers"].values()):
         offer |= {"stock": 1, "price_per_hour": str(1 + number)}
     wish = read_wish(load_inputs(profile, slo), FleetOptions(), Faults.of(load_inputs(profile, slo)))
-    part = parts_of(wish, registry.tools_of("fleet"))[name]
-    assert isinstance(part, Table)
+    part = table_of(wish, wish.apps[0], registry.tools_of("fleet"))
     asked: list[dict[str, Any]] = []
 
     def solve(files: Any, **how: Any) -> Any:
