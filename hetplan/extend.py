@@ -35,8 +35,8 @@ A problem as a formulation gets it, to try one by hand:
 ====================  ==========================================================================================
 what it is for        names
 ====================  ==========================================================================================
-every problem         `Formulation` `Options` `Size`; `Ask` `Answer` `Limits` `Status`; `Draft` `Infeasible` `Reported`;
-                      `Inputs` `Request` `Application` `Tools`; `choose`, `pose` and `Asking` to try one by hand;
+every problem         `Formulation` `Options` `Size`; `Ask` `Answer` `Limits` `Status`; `Draft` `Infeasibility`
+                      `Reported`; `Inputs` `Request` `Application` `Tools`; `choose`, `pose` and `Asking` to try one by hand;
                       `certify` an answer; `plan_for` with tools of one's own; `load_profile`, `load_slo` alone
 a question            `read_request` reads SLO and state, `Request.choices` each way to run a model (`Choice`). A
                       `Builder` makes a program (`Milp`) of variables and rows; `rent` adds machines, money and limits
@@ -98,7 +98,7 @@ if TYPE_CHECKING:
     from hetplan.planner.certify import Bounding
     from hetplan.planner.choices import Choice
     from hetplan.planner.contract import Ask, Solver
-    from hetplan.planner.draft import Draft, Infeasible, Reported
+    from hetplan.planner.draft import Draft, Infeasibility, Reported
     from hetplan.planner.elastic import explain as explain_infeasible
     from hetplan.planner.forms.black_box import BlackBox, Measured, Past, Verdict
     from hetplan.planner.forms.catalog import Catalog
@@ -221,7 +221,7 @@ __all__ = [
     "Expression",
     "Formulation",
     "Group",
-    "Infeasible",
+    "Infeasibility",
     "Inputs",
     "Items",
     "Late",
@@ -369,7 +369,7 @@ _NAMES = {
     "planner.certify": "Bounding",
     "planner.choices": "Choice",
     "planner.contract": "Ask Solver",
-    "planner.draft": "Draft Infeasible Reported",
+    "planner.draft": "Draft Infeasibility Reported",
     "planner.elastic": "explain:explain_infeasible",
     "planner.forms.black_box": "BlackBox Measured Verdict Past",
     "planner.forms.catalog": "Catalog",

@@ -47,7 +47,7 @@ from hetplan.extend import (
     Elastic,
     ErrorBudget,
     Expression,
-    Infeasible,
+    Infeasibility,
     Inputs,
     Milp,
     Options,
@@ -159,7 +159,7 @@ class OneType:
         rented = rent(m, self.request, Uses(uses, most=dict(zip(types, most, strict=True))), priced=True)
         return m.build(), rented
 
-    def decide(self, ask: Ask) -> Draft | Infeasible:
+    def decide(self, ask: Ask) -> Draft | Infeasibility:
         """Ask for the cheapest fleet, simulate it, and ask again for one that is less busy until the SLO is met."""
         now, bound, budget = self, None, ErrorBudget(ask.limits.seed)
         for _ in range(self.options.simulations):
@@ -169,7 +169,7 @@ class OneType:
                 # Below full utilization only this search found no plan: that proves nothing.
                 return replace(explain_infeasible(form, ask), proved=bound is None)
             if answer.point is None:
-                return Infeasible(why=(f"no plan was found: {answer.stop}",), proved=False)
+                return Infeasibility(why=(f"no plan was found: {answer.stop}",), proved=False)
             bound = bound or answer
             made = now.draft(answer.point[rented].round().astype(int), bound)
             if self.options.size == "planned" or self.tools.simulate is None:
@@ -181,7 +181,7 @@ class OneType:
                 break
             # Less than that of the plan that was too busy, so that it is not found again.
             now = replace(now, utilization=now.used_by(made) * self.options.step)
-        return Infeasible(why=(f"the SLO is violated even at a utilization of {now.utilization:.2g}",), proved=False)
+        return Infeasibility(why=(f"the SLO is violated even at a utilization of {now.utilization:.2g}",), proved=False)
 
     def simulated(self, made: Draft, ask: Ask, budget: ErrorBudget) -> Draft | None:
         """The plan with what simulation promises of it; None where it violates the SLO, or nobody knows."""

@@ -24,7 +24,7 @@ from hetplan.api.solve import Choice, choose, fluid_size, plan_for, pose
 from hetplan.errors import InputError
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.ask import Asking
-from hetplan.planner.draft import Infeasible
+from hetplan.planner.draft import Infeasibility
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.forms.program import point_faults
 from hetplan.profiles.given_files import GivenFile, sort_files
@@ -190,7 +190,7 @@ def _program_of(problem: Problem) -> Milp | None:
     result = problem.decide(ask)
     asked = [(one.form, one.certificates[0].value) for one in ask.records if len(one.answers) == 1]
     programs = [(form, value) for form, value in asked if isinstance(form, Milp)]
-    for one in () if isinstance(result, Infeasible) else result.reported[:1]:
+    for one in () if isinstance(result, Infeasibility) else result.reported[:1]:
         for form, value in programs:
             # A looser program may bound the claim: what is read is the one whose value the plan has.
             if value is not None and one.value is not None and np.isclose(one.scale * value + one.shift, one.value):

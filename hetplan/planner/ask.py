@@ -18,7 +18,7 @@ from hetplan.planner.terms import Event, OnEvent
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Engines, Solver
-    from hetplan.planner.draft import Draft, Infeasible
+    from hetplan.planner.draft import Draft, Infeasibility
 
 __all__ = ["Asking", "Record"]
 
@@ -41,7 +41,7 @@ class _Plan:
     """A plan that can be made: its rank is whether simulation confirmed it, then how good it is."""
 
     rank: tuple[Any, ...]
-    make: Callable[[], Draft | Infeasible]
+    make: Callable[[], Draft | Infeasibility]
     value: float | None
 
     @property
@@ -151,7 +151,7 @@ class Asking:
 
     def keep(
         self,
-        make: Callable[[], Draft | Infeasible],
+        make: Callable[[], Draft | Infeasibility],
         *,
         simulated: bool = False,
         rank: Sequence[Any] = (),
@@ -160,16 +160,16 @@ class Asking:
         """See `Ask.keep`."""
         self._incumbent.offer(_Plan((simulated, *rank), make, value))
 
-    def best(self) -> tuple[Draft | Infeasible, bool] | None:
+    def best(self) -> tuple[Draft | Infeasibility, bool] | None:
         """The best plan so far, and whether simulation confirmed it; to make it engines get a moment more."""
-        from hetplan.planner.draft import Infeasible
+        from hetplan.planner.draft import Infeasibility
 
-        said: tuple[Draft | Infeasible, bool] | None = None
+        said: tuple[Draft | Infeasibility, bool] | None = None
         for plan in reversed(self._incumbent.plans):
             self._incumbent.since = self.deadline.spent if self._incumbent.since is None else self._incumbent.since
             with suppress(Interrupted):
                 made = plan.make()
-                if not isinstance(made, Infeasible):
+                if not isinstance(made, Infeasibility):
                     return made, plan.simulated
                 said = said or (made, plan.simulated)
         return said

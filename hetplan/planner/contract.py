@@ -10,7 +10,7 @@ from hetplan.planner.forms.form import Form
 from hetplan.planner.terms import Event, Formulation, Obstacle, OnEvent, Options, Size, Tools, logged
 
 if TYPE_CHECKING:
-    from hetplan.planner.draft import Draft, Infeasible
+    from hetplan.planner.draft import Draft, Infeasibility
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
 
@@ -56,7 +56,7 @@ class Ask(Protocol):
 
     def keep(
         self,
-        make: Callable[[], Draft | Infeasible],
+        make: Callable[[], Draft | Infeasibility],
         *,
         simulated: bool = False,
         rank: Sequence[Any] = (),
@@ -163,6 +163,6 @@ class Problem(Protocol):
         """The problem that these files and options pose; raises InputError with every fault found."""
         ...
 
-    def decide(self, ask: Ask) -> Draft | Infeasible:
+    def decide(self, ask: Ask) -> Draft | Infeasibility:
         """The conversation: one form or several, and what their answers mean."""
         ...

@@ -14,7 +14,7 @@ from hetplan.profiles.workers import Worker
 if TYPE_CHECKING:
     from hetplan.planner.front import FrontOf
 
-__all__ = ["TOGETHER", "Draft", "Edit", "Infeasible", "Repair", "Reported", "Scope", "without_bound"]
+__all__ = ["TOGETHER", "Draft", "Edit", "Infeasibility", "Repair", "Reported", "Scope", "without_bound"]
 
 TOGETHER = " (together with the others)"
 """How the text of a repair ends that helps only with all others that end so."""
@@ -115,7 +115,7 @@ def without_bound(made: Draft) -> Draft:
 
 
 @dataclass(frozen=True)
-class Infeasible:
+class Infeasibility:
     """No plan can exist (`proved`), or none was found."""
 
     why: tuple[str, ...]

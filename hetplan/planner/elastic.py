@@ -15,7 +15,7 @@ import numpy as np
 
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import TOGETHER, Infeasible, Repair
+from hetplan.planner.draft import TOGETHER, Infeasibility, Repair
 from hetplan.planner.forms.milp import Block, Elastic, Milp
 from hetplan.planner.tolerances import FEASIBILITY
 
@@ -140,7 +140,7 @@ def explain(
     kept: str = "",
     gap: float | None = None,
     known: Mapping[tuple[str, str], float] | None = None,
-) -> Infeasible:
+) -> Infeasibility:
     """The smallest set of demands that cannot hold together, and the smallest repairs, in the user's units.
 
     What the block `kept` says does not give way. `gap` is how far from the smallest repairs may be: of large forms they
@@ -149,14 +149,14 @@ def explain(
     """
     loose = [knob for knob in knobs(form) if knob.block.name != kept]
     if not loose:
-        return Infeasible(why=("no choice satisfies all rows, and none of them may give way",))
+        return Infeasibility(why=("no choice satisfies all rows, and none of them may give way",))
     # Of what only helps to explain, no infeasibility is claimed: none is put to the test.
     answer, giving, together, briefly = None, list[Knob](), list[Repair](), ask.untested()
     alone = _single_repairs(form, briefly, loose, gap, known or {}) if len(loose) <= MOST_KNOBS else {}
     if not alone:
         answer, slack = giving_together(form, ask, loose, gap)
         if answer.point is None:
-            return Infeasible(
+            return Infeasibility(
                 why=("even with every demand loosened no choice exists",), proved=answer.status is Status.INFEASIBLE
             )
         giving = list(slack)
@@ -165,7 +165,7 @@ def explain(
         also = TOGETHER if len(giving) > 1 else ""
         together = [_repair(form, k, slack[k], also) for k in giving] if not alone else []
     names = _binding(form, briefly, loose, [*alone, *(k for k in giving if k not in alone)])
-    return Infeasible(why=tuple(names), repairs=(*alone.values(), *together), answer=answer)
+    return Infeasibility(why=tuple(names), repairs=(*alone.values(), *together), answer=answer)
 
 
 def giving_together(

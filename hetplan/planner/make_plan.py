@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hetplan.errors import Interrupted
 from hetplan.planner.answer import Status, Stop, Vouched, relative_gap
 from hetplan.planner.ask import Asking, Record
-from hetplan.planner.draft import Draft, Infeasible, Reported
+from hetplan.planner.draft import Draft, Infeasibility, Reported
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.request import read_request
@@ -44,7 +44,7 @@ def make_plan(problem: Problem, inputs: Inputs, ask: Asking, *, method: Method, 
         finding = Finding(Found.NOTHING, interrupted=interrupted)
         return Outcome(finding, solves=tuple(_solve(one) for one in ask.records))
     solves = tuple(_solve(record, proofs=require_proof) for record in ask.records)
-    if isinstance(result, Infeasible):
+    if isinstance(result, Infeasibility):
         found = Found.INFEASIBLE if result.proved else _not_found(ask)
         finding = Finding(found, interrupted=interrupted)
         warnings = (*_notices(inputs, ask), *result.warnings)
@@ -55,21 +55,23 @@ def make_plan(problem: Problem, inputs: Inputs, ask: Asking, *, method: Method, 
     return outcome if result.front is None else replace(outcome, front=result.front.each(made))
 
 
-def _decided(problem: Problem, ask: Asking, inputs: Inputs, method: Method) -> tuple[Draft | Infeasible | None, bool]:
+def _decided(
+    problem: Problem, ask: Asking, inputs: Inputs, method: Method
+) -> tuple[Draft | Infeasibility | None, bool]:
     """The end of the conversation, or the best plan until a limit or a cancel ended it; and whether it was played.
 
     A search that was cut short and found nothing says no more than that: then, too, it is the best plan so far.
     """
-    result: Draft | Infeasible | None = None
+    result: Draft | Infeasibility | None = None
     with suppress(Interrupted):
         result = _impossible(inputs, method) or problem.decide(ask)
-    empty = not result.proved if isinstance(result, Infeasible) else result is None or bool(result.target_missed)
+    empty = not result.proved if isinstance(result, Infeasibility) else result is None or bool(result.target_missed)
     ended = ask.deadline.is_set() or ask.deadline.heard  # in time to make a plan of what is known, too
     best = ask.best() if empty and ended else None
     return best or (result, True)
 
 
-def _impossible(inputs: Inputs, method: Method) -> Infeasible | None:
+def _impossible(inputs: Inputs, method: Method) -> Infeasibility | None:
     """Why no plan can keep the wish by the service times alone; asked where a plan is to keep response times."""
     if method.options.get("size", "planned") == "planned" or method.options.get("violators") == "count":
         return None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from hetplan.planner.draft import Draft, Infeasible, Repair
+from hetplan.planner.draft import Draft, Infeasibility, Repair
 from hetplan.planner.request import Application, Request, read_request
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.multilinear import OffTable
@@ -97,12 +97,12 @@ def late_alone(inputs: Inputs) -> Iterator[LateAlone]:
             yield from (one for one in found if one.share > one.target.left * (1.0 + 1e-6))
 
 
-def never_in_time(inputs: Inputs) -> Infeasible | None:
+def never_in_time(inputs: Inputs) -> Infeasibility | None:
     """Why no plan can keep the wish, where answers are late though none waits; None where this is not so."""
     found = tuple(late_alone(inputs))
     if not found:
         return None
-    return Infeasible(why=tuple(one.why for one in found), repairs=tuple(one.repair for one in found))
+    return Infeasibility(why=tuple(one.why for one in found), repairs=tuple(one.repair for one in found))
 
 
 def _entries(request: Request, app: Application) -> Iterator[Sequence[str]]:

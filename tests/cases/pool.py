@@ -11,7 +11,7 @@ from hetplan import registry
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
-from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.draft import Draft, Infeasibility
 from hetplan.problems.pool.question import PoolQuestion
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Profile
@@ -161,20 +161,20 @@ def decide(
     formulation: str = "fluid-milp",
     tools: Tools | None = None,
     **options: Any,
-) -> Draft | Infeasible:
+) -> Draft | Infeasibility:
     """What the problem hands back, with the engines of the registry."""
     problem = pose(case, formulation=formulation, tools=tools, **options)
     return problem.decide(Asking([*registry.solvers("milp"), *CATALOG], Limits(gap=gap), solver=solver))
 
 
-def promise(draft: Draft | Infeasible, quantity: str) -> float:
+def promise(draft: Draft | Infeasibility, quantity: str) -> float:
     """The value a draft promises of a quantity."""
     assert isinstance(draft, Draft), draft
     (value,) = [float(one.value) for one in draft.promises if one.quantity == quantity]
     return value
 
 
-def counts(draft: Draft | Infeasible) -> dict[str, int]:
+def counts(draft: Draft | Infeasibility) -> dict[str, int]:
     """Instances per offer."""
     assert isinstance(draft, Draft), draft
     return {worker.offer or worker.hardware: worker.count for worker in draft.workers}

@@ -15,7 +15,7 @@ from hetplan.errors import InputError
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Options
-from hetplan.planner.draft import Draft, Infeasible, Repair, Reported
+from hetplan.planner.draft import Draft, Infeasibility, Repair, Reported
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.make_plan import make_plan
 from hetplan.planner.status import Exit, Found
@@ -54,12 +54,12 @@ class Toy:
     formulations: ClassVar[dict[str, type[Options]]] = {"plain": Options}
     like: ClassVar[dict[str, str]] = {}
 
-    def decide(self, ask: Any) -> Draft | Infeasible:
+    def decide(self, ask: Any) -> Draft | Infeasibility:
         answer = ask(machines(demand=self.demand, whole=self.whole), about="machines", gap=1e-4)
         if answer.status is Status.INFEASIBLE:
-            return Infeasible(("too much",), (Repair("demand", "lower", 1.0, 8.0, "qps", "lower demand to 8 qps"),))
+            return Infeasibility(("too much",), (Repair("demand", "lower", 1.0, 8.0, "qps", "lower demand to 8 qps"),))
         if answer.point is None:
-            return Infeasible(("no time",), proved=False)
+            return Infeasibility(("no time",), proved=False)
         return Draft(
             workers=(Worker(id="w1", hardware="gpu", count=max(1, round(float(answer.point[0])))),),
             reported=(Reported("cost_per_hour", "min", "problem", answer),),
@@ -96,7 +96,7 @@ def test_the_log_of_a_family_speaks_for_its_worst_member(reference, worst_at: in
     """Of three programs one is infeasible, wherever it is; of three that are optimal one has the widest gap."""
 
     class Family(Toy):
-        def decide(self, ask: Any) -> Draft | Infeasible:
+        def decide(self, ask: Any) -> Draft | Infeasibility:
             wanted = [5.0, 3.0, 7.0]
             wanted[worst_at] = self.demand
             answers = ask.all([machines(demand=one) for one in wanted], about="several demands")
@@ -124,7 +124,7 @@ def test_infeasible_has_reasons_and_repairs_and_no_plan(reference) -> None:
     assert outcome.plan is None
     assert outcome.exit_code == Exit.INFEASIBLE
     assert outcome.repairs[0].text == "lower demand to 8 qps"
-    with pytest.raises(errors.Infeasible, match=r"too much.*lower demand") as caught:
+    with pytest.raises(errors.Infeasibility, match=r"too much.*lower demand") as caught:
         outcome.require()
     assert caught.value.exit_code == 3
 
@@ -235,7 +235,7 @@ def test_a_bound_that_the_plans_own_value_refutes_is_not_claimed(reference) -> N
     class Better(Toy):
         """Finds, after rounding, a better value than the engine's bound allows: the bound was false."""
 
-        def decide(self, ask: Any) -> Draft | Infeasible:
+        def decide(self, ask: Any) -> Draft | Infeasibility:
             draft = super().decide(ask)
             assert isinstance(draft, Draft)
             better = Reported("cost_per_hour", "min", "problem", draft.reported[0].answer, value=6.0)

@@ -17,7 +17,7 @@ from itertools import product
 
 import numpy as np
 
-from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.draft import Draft, Infeasibility
 from hetplan.planner.forms.black_box import Figure
 from hetplan.planner.front import FrontOf, unbeaten
 from hetplan.problems.compound.draft import draft, mean_latency_ms
@@ -28,9 +28,9 @@ from hetplan.profiles.plan import Notice
 
 __all__ = ["front_of"]
 
-Settle = Callable[[Draft, Mapping[str, Way]], Draft | Infeasible]
+Settle = Callable[[Draft, Mapping[str, Way]], Draft | Infeasibility]
 """Makes a point of what was packed a plan that may be handed out."""
-Pack = Callable[..., Packed | Infeasible]
+Pack = Callable[..., Packed | Infeasibility]
 Points = list[tuple[tuple[float, ...], Packed, Sequence[Query]]]
 
 CHOSEN_FROM = "the bound is over the plans from which this point of the front was chosen"
@@ -44,20 +44,20 @@ def front_of(
     notices: Sequence[Notice],
     pack: Pack,
     settle: Settle,
-) -> Draft | Infeasible:
+) -> Draft | Infeasibility:
     """The draft of the first point, with the front that it is of."""
     one = len(queries) == 1 and bool(queries[0].ways)
     found = _of_one(asked, queries[0], pack) if one else _of_several(asked, queries, pack)
-    if isinstance(found, Infeasible):
+    if isinstance(found, Infeasibility):
         return found
     rows = unbeaten([(k, point) for k, (point, _, _) in enumerate(found)])
     made: list[tuple[tuple[float, ...], dict[str, float], Draft]] = []
-    missed: Draft | Infeasible | None = None
+    missed: Draft | Infeasibility | None = None
     queued = any(one.rate_qps for one in asked.sought)
     for k, values in _thinned(rows, asked.options.points):
         _, packed, own = found[k]
         point = settle(draft(asked, own, packed, notices), _picked(packed, own))
-        if isinstance(point, Infeasible) or point.target_missed:
+        if isinstance(point, Infeasibility) or point.target_missed:
             missed = point
             continue
         now = _as_planned(asked, point, values) if queued else values
@@ -66,7 +66,7 @@ def front_of(
         reported = tuple(replace(one, note=CHOSEN_FROM) for one in point.reported)
         made.append((now, shown, replace(point, reported=reported)))
     if not made:
-        return missed or Infeasible(why=("no point was found",), proved=False)
+        return missed or Infeasibility(why=("no point was found",), proved=False)
     kept = unbeaten([(n, values) for n, (values, _, _) in enumerate(made)])
     points = tuple((made[n][1], made[n][2]) for n, _ in kept)
     whole = bool(stages) and all(stage.whole for stage in stages)
@@ -88,7 +88,7 @@ def _as_planned(asked: Asked, point: Draft, values: tuple[float, ...]) -> tuple[
     return tuple(known.get(name, value) for name, value in zip(asked.wish.of, values, strict=True))
 
 
-def _of_one(asked: Asked, query: Query, pack: Pack) -> Points | Infeasible:
+def _of_one(asked: Asked, query: Query, pack: Pack) -> Points | Infeasibility:
     """Every way that no other beats, by itself."""
     rows = [(w, tuple(way.figure(name) for name in asked.wish.of)) for w, way in enumerate(query.ways)]
     if not any(tier.machine_price > 0 and tier.per != "gpu" and not tier.own for tier in asked.tiers):
@@ -98,24 +98,24 @@ def _of_one(asked: Asked, query: Query, pack: Pack) -> Points | Infeasible:
     for w, _ in rows:
         own = (replace(query, ways=(query.ways[w],)),)
         packed = pack(own)
-        if isinstance(packed, Infeasible):
+        if isinstance(packed, Infeasibility):
             why = packed
         else:
             found.append((_of_choice(packed, own, asked.wish.of), packed, own))
-    return found or why or Infeasible(why=("no way fits",), proved=False)
+    return found or why or Infeasibility(why=("no way fits",), proved=False)
 
 
-def _of_several(asked: Asked, queries: Sequence[Query], pack: Pack) -> Points | Infeasible:
+def _of_several(asked: Asked, queries: Sequence[Query], pack: Pack) -> Points | Infeasibility:
     """The first figure at its best under limits on the others, from end to end of these."""
     of, others = asked.wish.of, asked.wish.of[1:]
     best = pack(queries)
-    if isinstance(best, Infeasible):
+    if isinstance(best, Infeasibility):
         return best
     found: Points = [(_of_choice(best, queries, of), best, queries)]
     ends: list[tuple[float, float]] = []
     for name in others:
         low = pack(queries, of=(name, *(other for other in of if other != name)))
-        if isinstance(low, Infeasible):
+        if isinstance(low, Infeasibility):
             return low
         values = _of_choice(low, queries, of)
         found.append((values, low, queries))

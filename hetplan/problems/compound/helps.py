@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hetplan.planner.draft import Infeasible, Repair
+from hetplan.planner.draft import Infeasibility, Repair
 from hetplan.problems.compound.found import found_ways
 from hetplan.problems.repairs import change
 from hetplan.problems.simulated import where_late
@@ -46,7 +46,7 @@ def _carries(form: Rated, sought: Sought, rate_qps: float) -> bool:
     return any(way.found is not None and max(way.found.replicas.values(), default=0) <= MANY for way in ways)
 
 
-def fewer_served(missing: Infeasible, sought: Sequence[Sought]) -> Infeasible:
+def fewer_served(missing: Infeasibility, sought: Sequence[Sought]) -> Infeasibility:
     """With fewer queries where machines or money do not suffice: the part of them that there is enough for.
 
     An application of which a lower rate is said already keeps that one.

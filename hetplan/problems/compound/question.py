@@ -12,7 +12,7 @@ from hetplan.problems.compound.options import CompoundOptions, PaperOptions
 
 if TYPE_CHECKING:
     from hetplan.planner.certify import Bounding
-    from hetplan.planner.draft import Draft, Infeasible
+    from hetplan.planner.draft import Draft, Infeasibility
     from hetplan.problems.compound.form import Asked
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Claim, Plan
@@ -63,7 +63,7 @@ class Compound:
         form = packing(asked.queries, asked.tiers, asked.totals, sense="max", figure=wanted[0])
         return [Bounding(form, of_plans=True)]
 
-    def decide(self, ask: Ask) -> Draft | Infeasible:
+    def decide(self, ask: Ask) -> Draft | Infeasibility:
         """Search where plans are not stated, then pack."""
         from hetplan.problems.compound.ways import decided
 

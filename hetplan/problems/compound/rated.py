@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hetplan.planner.contract import Ask, Tools
-from hetplan.planner.draft import Draft, Infeasible, Repair
+from hetplan.planner.draft import Draft, Infeasibility, Repair
 from hetplan.planner.forms.black_box import Measured
 from hetplan.planner.request import Application
 from hetplan.planner.sizing import Confirmation, confirm
@@ -63,19 +63,19 @@ UNPLAYED = {
 }
 """What plans rest on that are not played, by their size."""
 
-Again = Callable[[Sequence[Stage]], Draft | Infeasible]
+Again = Callable[[Sequence[Stage]], Draft | Infeasibility]
 
 
 def kept(
     asked: Asked, ask: Ask, tools: Tools, stages: Sequence[Stage], again: Again, point: Draft | None = None
-) -> Draft | Infeasible:
+) -> Draft | Infeasibility:
     """The plan of these stages; where queries come at a rate, one that simulation shows to be in time.
 
     `point` is a plan to begin from, on which latency is sought: it stays as it is where it is in time.
     """
     made = again(stages) if point is None else point
     rated = [one.app_id for one in asked.sought if one.rate_qps]
-    if isinstance(made, Infeasible) or not any(name in made.dispatch for name in rated):
+    if isinstance(made, Infeasibility) or not any(name in made.dispatch for name in rated):
         return made
     if (by := UNPLAYED.get(asked.options.size)) is not None:
         return _unplayed(made, by)
@@ -115,7 +115,7 @@ class _Rounds:
             self.tools.simulate, inputs, self.ask, options.evaluations, self.ask.limits.seed, own_seeds=True
         )
 
-    def found(self, made: Draft) -> Draft | Infeasible:
+    def found(self, made: Draft) -> Draft | Infeasibility:
         """The cheapest plan seen that is in time, confirmed; else the best seen, which misses its target."""
         best: tuple[Draft, Played] | None = None
         while self.simulations.may_go_on:
@@ -137,7 +137,7 @@ class _Rounds:
             if best is not None:
                 break
             following = self._tighter(made, {name: played.each[name] for name in late or played.each})
-            if isinstance(following, Infeasible):
+            if isinstance(following, Infeasibility):
                 return replace(following, proved=False, repairs=(*following.repairs, *self.helps))
             made = following
             self._keep(made)
@@ -210,29 +210,31 @@ class _Rounds:
         asked, usual = self.asked.options.evaluations, type(self.asked.options)().evaluations
         return (change("options.evaluations", asked, usual),) if asked < usual else ()
 
-    def _sized(self) -> Draft | Infeasible:
+    def _sized(self) -> Draft | Infeasibility:
         stages = [
             sized_anew(self.asked, sought, stage, self.slack.get(sought.app_id, 1.0))
             for sought, stage in zip(self.asked.sought, self.stages, strict=True)
         ]
         return self.again(stages)
 
-    def _tighter(self, made: Draft, worst: Mapping[str, float]) -> Draft | Infeasible:
+    def _tighter(self, made: Draft, worst: Mapping[str, float]) -> Draft | Infeasibility:
         while True:
             for name, share in worst.items():
                 self.slack[name] = self.slack.get(name, 1.0) * (MUCH_LESS if share > FAR else LESS)
             if min(self.slack.values()) < LEAST:
-                return Infeasible(why=("in simulation too many are late, with any number of replicas",), proved=False)
+                return Infeasibility(
+                    why=("in simulation too many are late, with any number of replicas",), proved=False
+                )
             following = self._sized()
             # Few replicas may be enough for a little more load, too: the same plan is not played again.
-            if not self.fluid or isinstance(following, Infeasible) or following.workers != made.workers:
+            if not self.fluid or isinstance(following, Infeasibility) or following.workers != made.workers:
                 return following
 
     def _roomier(self, made: Draft) -> Draft | None:
         """A cheaper plan that leaves the formula more than the limit, if there is one."""
         self.slack = {name: self.slack.get(name, 1.0) * MORE for name in self._rates(made)}
         following = self._sized()
-        if isinstance(following, Infeasible) or set(following.dispatch) != set(made.dispatch):
+        if isinstance(following, Infeasibility) or set(following.dispatch) != set(made.dispatch):
             return None
         return following if _cost(following) < _cost(made) else None
 

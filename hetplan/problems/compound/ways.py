@@ -12,7 +12,7 @@ import numpy as np
 from hetplan.errors import NoSolver
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask, Tools
-from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.draft import Draft, Infeasibility
 from hetplan.planner.forms.black_box import Aim, Figure
 from hetplan.planner.forms.packing import Choice, Packing, sums_of
 from hetplan.problems.compound.draft import alternatives_of, draft, why_left
@@ -34,7 +34,7 @@ SAME = 1e-9
 """By how much a figure may be worse when the cost follows it."""
 
 
-def decided(asked: Asked, ask: Ask, tools: Tools) -> Draft | Infeasible:
+def decided(asked: Asked, ask: Ask, tools: Tools) -> Draft | Infeasibility:
     """Search where plans are not stated, then pack."""
     stages = search_all(asked, ask, tools)
     queries = (*asked.queries, *(stage.query for stage in stages))
@@ -47,20 +47,20 @@ def decided(asked: Asked, ask: Ask, tools: Tools) -> Draft | Infeasible:
     if stages and not found:
         why = tuple(f"{query.app_id}: {query.why_none}" for query in queries)
         repairs = tuple(repair for query in queries for repair in query.repairs)
-        return Infeasible(why=why, repairs=repairs, proved=False, warnings=notices)
+        return Infeasibility(why=why, repairs=repairs, proved=False, warnings=notices)
     if len(asked.wish.of) > 1:
         point = partial(_point, asked, (ask, tools), stages, notices)
         made = front_of(asked, stages, queries, notices, partial(_pack, asked, ask), point)
     else:
         made = kept(asked, ask, tools, stages, partial(_planned, asked, ask, notices))
-    return fewer_served(made, asked.sought) if isinstance(made, Infeasible) else made
+    return fewer_served(made, asked.sought) if isinstance(made, Infeasibility) else made
 
 
-def _planned(asked: Asked, ask: Ask, notices: Sequence[Notice], stages: Sequence[Stage]) -> Draft | Infeasible:
+def _planned(asked: Asked, ask: Ask, notices: Sequence[Notice], stages: Sequence[Stage]) -> Draft | Infeasibility:
     """The plan of these stages, with replicas shared where that costs less."""
     queries = (*asked.queries, *(stage.query for stage in stages))
     found = _pack(asked, ask, queries)
-    apart = found if isinstance(found, Infeasible) else draft(asked, queries, found, notices)
+    apart = found if isinstance(found, Infeasibility) else draft(asked, queries, found, notices)
     return _cheaper_of(apart, _together(asked, ask, stages, (queries, found), notices))
 
 
@@ -71,7 +71,7 @@ def _point(
     notices: Sequence[Notice],
     made: Draft,
     picked: Mapping[str, Way],
-) -> Draft | Infeasible:
+) -> Draft | Infeasibility:
     """A point of a front as it is handed out: where queries come at a rate, played like any other plan.
 
     What it takes to be in time is sized by the least cost of its own settings, as fast as the point was to be.
@@ -95,7 +95,7 @@ def _together(
     asked: Asked,
     ask: Ask,
     stages: Sequence[Stage],
-    known: tuple[Sequence[Query], Packed | Infeasible],
+    known: tuple[Sequence[Query], Packed | Infeasibility],
     notices: Sequence[Notice],
 ) -> Draft | None:
     """The plan in which operators of one model share its replicas; None where none do, or there is no such plan."""
@@ -104,7 +104,7 @@ def _together(
         return None  # what is shared is sized to be just in time
     if not any(node.model is not None for one in asked.sought for node in one.pipeline.nodes.values()):
         return None
-    if isinstance(found, Infeasible):
+    if isinstance(found, Infeasibility):
         if not all(query.ways for query in queries):
             return None
         chosen = {query.app_id: query.ways[0] for query in queries}
@@ -116,16 +116,16 @@ def _together(
     if shared is None:
         return None
     packed = _pack(asked, ask, shared.queries)
-    if isinstance(packed, Infeasible) or int((packed.choice.option >= 0).sum()) < len(chosen):
+    if isinstance(packed, Infeasibility) or int((packed.choice.option >= 0).sum()) < len(chosen):
         return None
-    left = [] if isinstance(found, Infeasible) else [why_left(found, queries, query) for query in queries]
+    left = [] if isinstance(found, Infeasibility) else [why_left(found, queries, query) for query in queries]
     named = [replace(q, why_none=why) for q, why in zip(shared.queries, left, strict=True)] if left else shared.queries
     made = draft(asked, named, packed, notices, shared.owner)
     return replace(made, alternatives=alternatives_of(queries))
 
 
-def _cheaper_of(apart: Draft | Infeasible, together: Draft | None) -> Draft | Infeasible:
-    if together is None or isinstance(apart, Infeasible):
+def _cheaper_of(apart: Draft | Infeasibility, together: Draft | None) -> Draft | Infeasibility:
+    if together is None or isinstance(apart, Infeasibility):
         return together or apart
     return together if _price_and_count(together) < _price_and_count(apart) else apart
 
@@ -141,7 +141,7 @@ def _pack(
     queries: Sequence[Query],
     caps: Mapping[Figure, float] = NO_CAPS,
     of: tuple[Figure, ...] = (),
-) -> Packed | Infeasible:
+) -> Packed | Infeasibility:
     """One way per query, by the objective (or `of`); `caps` limits other figures than the first that is sought."""
     asked = replace(asked, wish=replace(asked.wish, of=of or asked.wish.of))
     if "cost" in caps:
@@ -149,14 +149,14 @@ def _pack(
         wish, totals = replace(asked.wish, budget=budget), {**asked.totals, BUDGET: budget}
         asked, caps = replace(asked, wish=wish, totals=totals), {k: v for k, v in caps.items() if k != "cost"}
     tiers = _within_budget(asked, queries)
-    if isinstance(tiers, Infeasible):
+    if isinstance(tiers, Infeasibility):
         return tiers
     tried = [_packed(replace(asked, tiers=these), ask, queries, caps, rest) for these, rest in tiers]
     made = [one for one in tried if isinstance(one, Packed)]
     if not made and BUDGET in asked.totals and (missing := over_budget(asked, ask, queries)) is not None:
         return replace(missing, proved=not asked.sought)
     if not made:
-        return next(one for one in tried if isinstance(one, Infeasible))
+        return next(one for one in tried if isinstance(one, Infeasibility))
     best = max if made[0].form.sense == "max" else min
     return best(made, key=lambda one: one.form.value(one.choice))
 
@@ -164,7 +164,7 @@ def _pack(
 MOST_NUMBERS = 300
 
 
-def _within_budget(asked: Asked, queries: Sequence[Query]) -> Infeasible | list[tuple[tuple[Tier, ...], float]]:
+def _within_budget(asked: Asked, queries: Sequence[Query]) -> Infeasibility | list[tuple[tuple[Tier, ...], float]]:
     """The tiers, and what is left of the budget for shares; with whole machines at a price, per numbers of them.
 
     Of numbers that the budget pays for only the largest count where nothing else costs anything.
@@ -181,7 +181,7 @@ def _within_budget(asked: Asked, queries: Sequence[Query]) -> Infeasible | list[
         counts = {n: cost for n, cost in counts.items() if not any(tuple(np.add(n, one)) in counts for one in more)}
     if not 0 < len(counts) <= MOST_NUMBERS:
         why = f"the budget pays for {len(counts) or 'too many'} numbers of whole machines; {MOST_NUMBERS} are tried"
-        return Infeasible(why=(why, "limit them by limits.instances, or pay by the share"), proved=False)
+        return Infeasibility(why=(why, "limit them by limits.instances, or pay by the share"), proved=False)
     found = []
     for numbers, cost in counts.items():
         of = {tier.name: float(n) for tier, n in zip(paid, numbers, strict=True)}
@@ -192,7 +192,7 @@ def _within_budget(asked: Asked, queries: Sequence[Query]) -> Infeasible | list[
 
 def _packed(
     asked: Asked, ask: Ask, queries: Sequence[Query], caps: Mapping[Figure, float], budget: float
-) -> Packed | Infeasible:
+) -> Packed | Infeasibility:
     """One way per query on these tiers, within what is left of the budget."""
     wish, figure = asked.wish, asked.wish.of[0]
     totals = {**asked.totals, BUDGET: budget} if BUDGET in asked.totals else asked.totals
@@ -209,7 +209,7 @@ def _packed(
         # Of queries that were searched only the plans that were measured are known: others may fit.
         return replace(found, proved=found.proved and not asked.sought)
     if answer.point is None:
-        return Infeasible(why=(f"no packing was found: {answer.stop}",), proved=False)
+        return Infeasibility(why=(f"no packing was found: {answer.stop}",), proved=False)
     opening = np.array([0.0 if t.per == "gpu" else t.machine_price for t in asked.tiers if not t.own])
     packed = Packed(form, answer.point, answer, figure=figure, opening=opening)
     priced = any(way.price > 0 for query in queries for way in query.ways) or (

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Infeasible, Repair
+from hetplan.planner.draft import Infeasibility, Repair
 from hetplan.planner.forms.milp import Builder
 from hetplan.planner.forms.packing import Packing
 from hetplan.planner.tolerances import FEASIBILITY
@@ -23,7 +23,7 @@ GAP = 2e-3
 MOST_WHOLE = 5000
 
 
-def short(wanted: Asked, ask: Ask, form: Packing, queries: Sequence[Query], *, proved: bool) -> Infeasible:
+def short(wanted: Asked, ask: Ask, form: Packing, queries: Sequence[Query], *, proved: bool) -> Infeasibility:
     """Queries without any way that fits alone; else the totals, or the machines, that serving all would take."""
     stuck = [i for i in range(len(queries)) if not form.fits[form.first[i] : form.first[i + 1]].any()]
     if stuck:
@@ -34,13 +34,13 @@ def short(wanted: Asked, ask: Ask, form: Packing, queries: Sequence[Query], *, p
             more = _totals(ask, replace(form, items=None), every=True, proved=True)
         else:
             more = _machines(wanted, ask, form, queries, proved=True)
-        return Infeasible(why=why, repairs=wider + more.repairs, proved=True)
+        return Infeasibility(why=why, repairs=wider + more.repairs, proved=True)
     if form.items is not None:
         return _machines(wanted, ask, form, queries, proved=proved)
     return _totals(ask, form, proved=proved)
 
 
-def over_budget(wanted: Asked, ask: Ask, queries: Sequence[Query]) -> Infeasible | None:
+def over_budget(wanted: Asked, ask: Ask, queries: Sequence[Query]) -> Infeasibility | None:
     """The least that serving all costs, where that is more than the budget; None where it is something else."""
     totals = {name: most for name, most in wanted.totals.items() if name != BUDGET}
     form = packing(queries, wanted.tiers, totals, sense="min")
@@ -54,7 +54,7 @@ def over_budget(wanted: Asked, ask: Ask, queries: Sequence[Query]) -> Infeasible
     text = f"raise {field} by {to - budget:.6g} to {to:.6g}"
     repair = Repair(field=field, verb="raise", amount=to - budget, to=to, unit="per hour", text=text)
     why = f"all of them cost {to:.6g} an hour or more, the limit is {budget:.6g}"
-    return Infeasible(why=(why,), repairs=(repair,))
+    return Infeasibility(why=(why,), repairs=(repair,))
 
 
 def _alone(wanted: Asked, form: Packing, queries: Sequence[Query], i: int) -> str:
@@ -69,7 +69,7 @@ def _alone(wanted: Asked, form: Packing, queries: Sequence[Query], i: int) -> st
     return f"{query.app_id}: none of its {len(query.ways)} plans fits, even alone: too little of {' and '.join(of)}"
 
 
-def _totals(ask: Ask, form: Packing, *, proved: bool, every: bool = False) -> Infeasible:
+def _totals(ask: Ask, form: Packing, *, proved: bool, every: bool = False) -> Infeasibility:
     """The least excess over the totals, each relative to its size; of many options its linear relaxation.
 
     `every` counts options in that do not fit alone.
@@ -89,7 +89,7 @@ def _totals(ask: Ask, form: Packing, *, proved: bool, every: bool = False) -> In
     answer = ask(m.build(), about="least excess over the totals")
     why = "all queries together take more than there is"
     if answer.point is None:
-        return Infeasible(why=(why,), proved=proved)
+        return Infeasibility(why=(why,), proved=proved)
     excess = np.asarray(answer.point)[over]
     repairs = []
     for place, amount in zip(map(int, finite), map(float, excess), strict=True):
@@ -102,10 +102,10 @@ def _totals(ask: Ask, form: Packing, *, proved: bool, every: bool = False) -> In
                 Repair(field=field, verb="raise", amount=amount, to=to, unit=form.resources[place], text=text)
             )
     named = ", ".join(repair.unit for repair in repairs)
-    return Infeasible(why=(f"{why} of {named}" if named else why,), repairs=tuple(repairs), proved=proved)
+    return Infeasibility(why=(f"{why} of {named}" if named else why,), repairs=tuple(repairs), proved=proved)
 
 
-def _machines(wanted: Asked, ask: Ask, asked: Packing, queries: Sequence[Query], *, proved: bool) -> Infeasible:
+def _machines(wanted: Asked, ask: Ask, asked: Packing, queries: Sequence[Query], *, proved: bool) -> Infeasibility:
     """With as many machines as wanted, each at price 1: the tiers that then have more than there are.
 
     Where even these do not help, it is the totals.
@@ -130,4 +130,6 @@ def _machines(wanted: Asked, ask: Ask, asked: Packing, queries: Sequence[Query],
             why.append(f"tier {tier.name} has {tier.machines:g} machines; {missing} more are missing to serve all")
             text = f"raise {field} by {missing} to {count}"
             repairs.append(Repair(field=field, verb="raise", amount=missing, to=count, unit="machines", text=text))
-    return Infeasible(why=tuple(why) or ("no packing of all queries was found",), repairs=tuple(repairs), proved=proved)
+    return Infeasibility(
+        why=tuple(why) or ("no packing of all queries was found",), repairs=tuple(repairs), proved=proved
+    )

@@ -25,7 +25,7 @@ import numpy as np
 from hetplan.errors import InputError
 from hetplan.planner.bridge import Cone, Part, Table
 from hetplan.planner.contract import Ask, Event
-from hetplan.planner.draft import Infeasible, Reported
+from hetplan.planner.draft import Infeasibility, Reported
 from hetplan.problems.fleet.asks import of_one_variant
 from hetplan.problems.fleet.menus import Choice, Menus, surviving
 from hetplan.problems.fleet.program import cheapest_of_one, hourly_cost, moves_of
@@ -154,7 +154,7 @@ def is_between(wish: Wish) -> bool:
     return wish.goal != "cost" or limited or any(len(app.variants) > 1 for app in pools)
 
 
-def answered(wish: Wish, part_of: PartOf, ask: Ask) -> tuple[Found, Mapping[str, Part]] | Infeasible:
+def answered(wish: Wish, part_of: PartOf, ask: Ask) -> tuple[Found, Mapping[str, Part]] | Infeasibility:
     """The best fleet of one period, with the parts that it is made of."""
     between = Between(wish, part_of, ask)
     if wish.goal == "rate":
@@ -268,7 +268,7 @@ def _alone(search: Search) -> tuple[Found | None, str]:
     return Found(wish, fleet, parts, Bound(min(least, default=0.0) * wish.length(0))), ""
 
 
-def _least_cost(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasible:
+def _least_cost(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasibility:
     """The cheapest choice: in the order of what each costs at least, until that is more than what is known."""
     bounds = {choice: between.cost(choice) for choice in between.choices}
     order = sorted(between.choices, key=lambda one: (bounds[one], one))
@@ -290,7 +290,7 @@ def _least_cost(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasib
     return replace(best[1], shown=Bound(min(least, best[0]))), best[2].menus.parts
 
 
-def _fewest_moves(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasible:
+def _fewest_moves(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasibility:
     """The fewest machines anew, of all choices; of those the cheapest."""
     best: tuple[float, float, Found, Search] | None = None
     for choice in between.choices:
@@ -317,7 +317,7 @@ def _begun(search: Search) -> Search:
     return search
 
 
-def _best_quality(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasible:
+def _best_quality(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasibility:
     """The first choice that can be had, from the best down; of those of one quality the cheapest."""
     never, bound = list[tuple[int, ...]](), -float("inf")
     best: tuple[float, Found, Search] | None = None
@@ -372,7 +372,7 @@ def quality_of(found: Found) -> float:
     return _mean(wish, qualities)
 
 
-def _most_rate(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasible:
+def _most_rate(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasibility:
     """The most rate of one application beside the others, by halving, for the best of all choices.
 
     Where half the way was too much, it is asked whether machines that carry no more were the best.

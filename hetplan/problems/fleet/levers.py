@@ -17,7 +17,7 @@ import numpy as np
 from hetplan.errors import Interrupted
 from hetplan.planner.bridge import Part
 from hetplan.planner.contract import Ask, Tools
-from hetplan.planner.draft import Infeasible
+from hetplan.planner.draft import Infeasibility
 from hetplan.planner.make_plan import assembled
 from hetplan.planner.status import PlanStatus
 from hetplan.problems.fleet.ahead import held_ahead
@@ -55,14 +55,14 @@ class Buying:
     def planned(self, wish: Wish) -> Planned | None:
         """The cheapest fleet of this wish that is found with room for all, as far as there is one."""
 
-        def answer(other: Wish, last: Found | None) -> Planned | Infeasible:
+        def answer(other: Wish, last: Found | None) -> Planned | Infeasibility:
             more = roomier(last, other, self.ask) if last is not None else None
             found = more or searched(other, self.parts, self.ask, settle=is_small(other))
-            return found if isinstance(found, Infeasible) else (found, self.parts)
+            return found if isinstance(found, Infeasibility) else (found, self.parts)
 
         is_played = is_small(wish) or wish.options.levers == "played"
         made = with_room(wish, answer, lambda: not is_played or is_over(self.ask), answers=self.answers, nearer=False)
-        return None if isinstance(made, Infeasible) else made
+        return None if isinstance(made, Infeasibility) else made
 
     def way(self, name: str, about: str, made: Planned | None) -> Way:
         """What such a plan costs, whether it was played and kept, and whether the verifier finds nothing wrong."""

@@ -16,7 +16,7 @@ from hetplan.problems.fleet.options import FleetOptions
 if TYPE_CHECKING:
     from hetplan.planner.bridge import Part
     from hetplan.planner.certify import Bounding
-    from hetplan.planner.draft import Draft, Infeasible
+    from hetplan.planner.draft import Draft, Infeasibility
     from hetplan.problems.fleet.slices import Play
     from hetplan.problems.fleet.ways import Found
     from hetplan.problems.fleet.wish import Wish
@@ -73,9 +73,9 @@ class FleetQuestion:
 
         return lost_too_much(self.wish, self.tools, plan)
 
-    def decide(self, ask: Ask) -> Draft | Infeasible:
+    def decide(self, ask: Ask) -> Draft | Infeasibility:
         """Prices and menus, then whole machines, then each part by its own question; pools get room to wait."""
-        from hetplan.planner.draft import Infeasible, without_bound
+        from hetplan.planner.draft import Infeasibility, without_bound
         from hetplan.problems.fleet.ahead import held_ahead
         from hetplan.problems.fleet.between import answered, is_between
         from hetplan.problems.fleet.bounded import bounded
@@ -112,12 +112,12 @@ class FleetQuestion:
         def as_drafted(found: Found) -> Draft:
             return drafted(with_slow_pipelines(on_machines(found, parts), parts), (), parts)
 
-        def answer(wish: Wish, last: Found | None) -> tuple[Found, Mapping[str, Part]] | Infeasible:
+        def answer(wish: Wish, last: Found | None) -> tuple[Found, Mapping[str, Part]] | Infeasibility:
             if between:
                 return answered(wish, lambda files, app: part_of(files, app, self.tools), ask)
             near = roomier(last, wish, ask) if last is not None else None
             found = near or searched(wish, parts, ask, settle=is_small(wish))
-            if isinstance(found, Infeasible):
+            if isinstance(found, Infeasibility):
                 return found
             settled = found if found.parts or is_over(ask) else settled_anew(found, parts)
             if settled is not None and settled.parts:
@@ -128,13 +128,13 @@ class FleetQuestion:
 
         answers: Answers = {}
         best = with_room(asked, answer, lambda: unplayed or is_over(ask), answers=answers)
-        if isinstance(best, Infeasible) and not (between or unplayed or is_over(ask)):
+        if isinstance(best, Infeasibility) and not (between or unplayed or is_over(ask)):
             best = with_own_machines(best, asked, parts, answer, answers)
         tables = any(parts[name].question in BESIDE for name in asked.slices)
-        if isinstance(best, Infeasible) and tables and not is_over(ask):
+        if isinstance(best, Infeasibility) and tables and not is_over(ask):
             # By their own plans variants and pipelines may do with what slices refuse.
             return replace(self, sharing=ALONE).decide(ask)
-        if isinstance(best, Infeasible):
+        if isinstance(best, Infeasibility):
             return by_its_own(best, self.wish, whole) if self.tools.repairs else best
         done, played = best, not is_over(ask)
 
@@ -156,7 +156,7 @@ class FleetQuestion:
         if tables and not (hurried or is_over(ask)) and is_unseen(joined):
             # On machines that are shared some are late, or were not played: they have their own then.
             apart = replace(self, sharing=ALONE).decide(ask)
-            if not isinstance(apart, Infeasible):
+            if not isinstance(apart, Infeasibility):
                 return apart
         joined = bounding_less(joined, best[1])
         joined = with_slow_pipelines(held_ahead(joined, best[1]), best[1])

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from hetplan.errors import Interrupted
 from hetplan.planner.bridge import Cone, Part, Settled, Table
-from hetplan.planner.draft import Infeasible, Repair
+from hetplan.planner.draft import Infeasibility, Repair
 from hetplan.problems.fleet.going_on import going_on, is_slow
 from hetplan.problems.fleet.menus import left_of, surviving
 from hetplan.problems.fleet.pool_room import confirmed, helping, looks_kept, of_pool, tightest
@@ -42,7 +42,7 @@ from hetplan.profiles.plan import Notice
 
 __all__ = ["Answers", "with_own_machines", "with_room"]
 
-Answer = tuple[Found, Mapping[str, Part]] | Infeasible
+Answer = tuple[Found, Mapping[str, Part]] | Infeasibility
 Answers = dict[tuple[str, str], dict[tuple[float, tuple[tuple[str, int], ...]], Settled]]
 """What was said of the machines of each application, asked in one way: of the same machines it is asked once."""
 FORMULA, CAREFUL = "estimated", "careful"
@@ -79,10 +79,10 @@ def with_room(
     """
     first = best = answered(wish, None)
     answers = {} if answers is None else answers
-    refused: Infeasible | None = None
+    refused: Infeasibility | None = None
     rounds, margins = ROUNDS if is_small(wish) else ROUNDS_OF_SEVERAL, True
     for turn in range(rounds if wish.options.size in SIZED else 0):
-        if isinstance(best, Infeasible) or over():
+        if isinstance(best, Infeasibility) or over():
             break
         short = list(_short(*best, answers))
         if not short:
@@ -90,26 +90,28 @@ def with_room(
         wish = _roomier(best[0], short if margins else _without_margins(best[0], short), turn)
         try:
             more = answered(wish, best[0])
-            if isinstance(more, Infeasible) and wish.firm > best[0].wish.firm:
+            if isinstance(more, Infeasibility) and wish.firm > best[0].wish.firm:
                 margins, wish = False, _roomier(best[0], _without_margins(best[0], short))
                 more = answered(wish, best[0])
         except Interrupted:
             break
-        if isinstance(more, Infeasible):
+        if isinstance(more, Infeasibility):
             refused = more
             break
         best = more
     for again in (True, False):
-        if not isinstance(best, Infeasible):
+        if not isinstance(best, Infeasibility):
             by = _settling(best[0].wish, best[1], answers) if not over() else best[1]
             found = settled_anew(best[0], by)
             if found is not None:
                 best = found, best[1]
                 break
             best = (
-                answered(wish, None) if again else Infeasible(why=("machines do not settle into plans",), proved=False)
+                answered(wish, None)
+                if again
+                else Infeasibility(why=("machines do not settle into plans",), proved=False)
             )
-    if isinstance(best, Infeasible) or isinstance(first, Infeasible):
+    if isinstance(best, Infeasibility) or isinstance(first, Infeasibility):
         return best
     hurried = over()
     if nearer and not hurried:
@@ -138,7 +140,7 @@ def _with_less_room(
         middle = 0.5 * (little + enough)
         with suppress(Interrupted):
             other = answered(replace(found.wish, room={**found.wish.room, key: middle}), found)
-            if isinstance(other, Infeasible) or any(_short(*other, answers)):
+            if isinstance(other, Infeasibility) or any(_short(*other, answers)):
                 little = middle
             else:
                 best, enough = other, middle
@@ -160,14 +162,14 @@ def _beside_own(
     known = seen(found, asked, late)
     rooms = {key: own for key, own in wish.rooms.items() if key not in known}
     other = answered(replace(wish, rooms=rooms, seen=known), found) if known else None
-    if other is None or isinstance(other, Infeasible) or any(_short(*other, answers)):
+    if other is None or isinstance(other, Infeasibility) or any(_short(*other, answers)):
         return found, parts
     is_cheaper = cost_of(wish, other[0].fleet) < cost_of(wish, found.fleet)
     return other if late or is_cheaper else (found, parts)
 
 
 def with_own_machines(
-    said: Infeasible,
+    said: Infeasibility,
     wish: Wish,
     parts: Mapping[str, Part],
     answered: Callable[[Wish, Found | None], Answer],
@@ -185,7 +187,7 @@ def with_own_machines(
         return said
     known = seen_on_stock(wish, asked)
     best = answered(replace(wish, seen=known), None) if known else said
-    if isinstance(best, Infeasible):
+    if isinstance(best, Infeasibility):
         return said
     found, own = best
     if any(_short(found, own, answers)) or (settled := settled_anew(found, _settling(wish, own, answers))) is None:
@@ -253,7 +255,7 @@ def _looked_at(found: Found, parts: Mapping[str, Part], answers: Answers) -> lis
     return [app.name for app in found.wish.apps if _careful(found.wish, app, parts[app.name], answers) is not None]
 
 
-def _with_warnings(found: Found, parts: Mapping[str, Part], answers: Answers, refused: Infeasible | None) -> Found:
+def _with_warnings(found: Found, parts: Mapping[str, Part], answers: Answers, refused: Infeasibility | None) -> Found:
     """The fleet, with a warning for every application that is short of room: if it was played, the wish is not kept.
 
     What keeps it from more room, if anything does, is `refused`.

@@ -32,7 +32,7 @@ from typing import Any
 from hetplan.errors import SolverFailed
 from hetplan.planner.bridge import COSTS, Part, Table, short_name
 from hetplan.planner.contract import Ask, Tools
-from hetplan.planner.draft import Infeasible
+from hetplan.planner.draft import Infeasibility
 from hetplan.problems.fleet.room import with_room
 from hetplan.problems.fleet.search import is_over
 from hetplan.problems.fleet.together import bounding_less
@@ -180,17 +180,17 @@ def or_apart(
 
     cost = costs(best)
     first = searched(wish, parts, ask, settle=is_small(wish))
-    if isinstance(first, Infeasible) or (bounding_less(first, parts) if otherwise else first).shown.value >= cost:
+    if isinstance(first, Infeasibility) or (bounding_less(first, parts) if otherwise else first).shown.value >= cost:
         return best
 
-    def answer(other: Wish, last: Found | None) -> Answered | Infeasible:
+    def answer(other: Wish, last: Found | None) -> Answered | Infeasibility:
         more = roomier(last, other, ask) if last is not None else None
         known = more or (first if other is wish else None)
         found = known or searched(other, parts, ask, settle=is_small(other))
-        return found if isinstance(found, Infeasible) else (found, parts)
+        return found if isinstance(found, Infeasibility) else (found, parts)
 
     apart = with_room(wish, answer, lambda: is_over(ask))
-    if isinstance(apart, Infeasible) or costs(apart) >= cost:
+    if isinstance(apart, Infeasibility) or costs(apart) >= cost:
         return best
     found, own = apart
     least = min(best[0], found, key=lambda one: one.shown.value)

@@ -15,7 +15,7 @@ from hetplan.planner.answer import Answer, Vouched
 from hetplan.planner.bridge import Cone, Part, Table
 from hetplan.planner.choices import Choice
 from hetplan.planner.contract import Ask, Event, Tools
-from hetplan.planner.draft import Infeasible, Repair, Reported
+from hetplan.planner.draft import Infeasibility, Repair, Reported
 from hetplan.planner.forms.form import certify
 from hetplan.problems.fleet.descent import Descent
 from hetplan.problems.fleet.menus import left_of, surviving
@@ -93,7 +93,9 @@ FEW_CHANGED = 0.1
 """Where no more of all applications and periods need more room, other periods keep their machines."""
 MORE = 1.001
 """Machines that are short are worth so much less than what their program needs: it then takes others."""
-OVER = Infeasible(why=("the time was over, or the work interrupted, before machines for all were found",), proved=False)
+OVER = Infeasibility(
+    why=("the time was over, or the work interrupted, before machines for all were found",), proved=False
+)
 
 
 @dataclass(frozen=True)
@@ -260,7 +262,7 @@ def _takes_alike(wish: Wish, choice: Choice, runs: Sequence[Choice]) -> bool:
 
 def searched(
     wish: Wish, parts: Mapping[str, Part], ask: Ask, *, settle: bool = True, foresee: bool = True
-) -> Found | Infeasible:
+) -> Found | Infeasibility:
     """The cheapest fleet that is found, each part settled by its own question.
 
     Without `settle` its parts are settled later (`settled_anew`); without `foresee` pools get room only then.
@@ -313,7 +315,7 @@ def searched(
             search.menus.drop(name, p, fleet.choices[name, p])
         relaxed = priced(search, each, like)
     why = ("machines that carry the rates by their rows do not settle into plans", *dict.fromkeys(refused.values()))
-    return Infeasible(why=why, proved=False)
+    return Infeasibility(why=why, proved=False)
 
 
 def is_one_program(wish: Wish) -> bool:

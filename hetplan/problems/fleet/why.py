@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hetplan.planner.answer import Answer
 from hetplan.planner.bridge import Cone, Part
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Edit, Infeasible, Repair
+from hetplan.planner.draft import Edit, Infeasibility, Repair
 from hetplan.planner.elastic import explain, knobs
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.machine_limits import Floor, MachineLimit, floors_of, machine_limits
@@ -35,7 +35,7 @@ FEW_APPS = 3
 """Of more applications it is not said how much less of each would do."""
 
 
-def contradicted(search: Search, form: Milp) -> Infeasible:
+def contradicted(search: Search, form: Milp) -> Infeasibility:
     """Limits on machines that no machines keep, whatever they serve: the fewest of them, and what would do."""
     kept = list(search.limits)
     for limit in search.limits:
@@ -53,7 +53,7 @@ def contradicted(search: Search, form: Milp) -> Infeasible:
     stated += [limit.elastic.field.format(label=limit.label) for limit in kept if limit.elastic is not None]
     *others, last = dict.fromkeys(stated)
     together = f"{', '.join(others)} and {last} cannot hold together" if others else f"{last} cannot be kept"
-    return Infeasible(why=("the limits on machines contradict one another", together), repairs=tuple(repairs))
+    return Infeasibility(why=("the limits on machines contradict one another", together), repairs=tuple(repairs))
 
 
 def _loosened(search: Search, floor: Floor, can: Callable[[Sequence[MachineLimit]], bool]) -> Repair | None:
@@ -77,14 +77,14 @@ def _loosened(search: Search, floor: Floor, can: Callable[[Sequence[MachineLimit
     return Repair(floor.field, floor.verb, abs(to - floor.stated), to, unit, text)
 
 
-def explained(search: Search, refused: Mapping[tuple[str, int], str] | None = None) -> Infeasible:
+def explained(search: Search, refused: Mapping[tuple[str, int], str] | None = None) -> Infeasibility:
     """The first thing that cannot be: an application alone, then a period with all of them, then all together.
 
     `refused`: who found no plan on machines that its program called enough, and why.
     """
     wish = search.wish
     if not wish.explains:
-        return Infeasible(why=("no machines were found for all of it",), proved=False)
+        return Infeasibility(why=("no machines were found for all of it",), proved=False)
     for app, p in search.impossible:
         return _alone(search, app, p)
     busiest = sorted(range(wish.periods), key=lambda p: -sum(app.rates[p] for app in wish.apps))
@@ -103,10 +103,10 @@ def explained(search: Search, refused: Mapping[tuple[str, int], str] | None = No
     else:
         what = "all applications together" if wish.periods == 1 else "all periods"
         why = f"no machines were found for {what}, and the engine did not prove that there are none"
-    return Infeasible(why=(why,), proved=False)
+    return Infeasibility(why=(why,), proved=False)
 
 
-def _unsettled(search: Search, refused: Mapping[tuple[str, int], str]) -> Infeasible:
+def _unsettled(search: Search, refused: Mapping[tuple[str, int], str]) -> Infeasibility:
     """Machines that a program calls enough, on which an application has no plan: what would give it more of them."""
     (name, p), said = next(iter(refused.items()))
     app = next(one for one in search.wish.apps if one.name == name)
@@ -115,11 +115,11 @@ def _unsettled(search: Search, refused: Mapping[tuple[str, int], str]) -> Infeas
         ((_, choice),) = search.menus.price(search.ask, [(app, search.wish.rate(app, p) * more, search.wish.prices)])
         if choice is None:
             repairs = tuple(_repairs(search, app, p, more))
-            return Infeasible(why=(why, *_stocks(search.wish, search, app)), repairs=repairs, proved=False)
-    return Infeasible(why=(why,), proved=False)
+            return Infeasibility(why=(why, *_stocks(search.wish, search, app)), repairs=repairs, proved=False)
+    return Infeasibility(why=(why,), proved=False)
 
 
-def _alone(search: Search, app: Application, p: int) -> Infeasible:
+def _alone(search: Search, app: Application, p: int) -> Infeasibility:
     """An application that no machines on offer carry: without a failure, or in which one."""
     wish, rate = search.wish, search.wish.rate(app, p)
     for number, situation in enumerate(wish.situations):
@@ -132,12 +132,12 @@ def _alone(search: Search, app: Application, p: int) -> Infeasible:
             proved, them = bool(np.isinf(bound)), f"{kept} qps of {app.name}{when}"
             why = f"p{p}: no machines on offer carry {them}" if proved else f"p{p}: no machines were found for {them}"
             repairs = tuple(_repairs(search, app, p))
-            return Infeasible(why=(why, *_stocks(wish, search, app)), repairs=repairs, proved=proved)
+            return Infeasibility(why=(why, *_stocks(wish, search, app)), repairs=repairs, proved=proved)
     why = f"p{p}: {app.name} survives each failure alone, but not all of them"
-    return Infeasible(why=(why,), repairs=tuple(_repairs(search, app, p)))
+    return Infeasibility(why=(why,), repairs=tuple(_repairs(search, app, p)))
 
 
-def by_its_own(said: Infeasible, wish: Wish, parts: Mapping[str, Part]) -> Infeasible:
+def by_its_own(said: Infeasibility, wish: Wish, parts: Mapping[str, Part]) -> Infeasibility:
     """The same, with what the question of an application says of it that no number of machines carries."""
     for part in parts.values():
         if (
@@ -241,7 +241,7 @@ def _most(can: Callable[[float], bool]) -> float:
     return low / 1000
 
 
-def _period(search: Search, p: int) -> Infeasible | None:
+def _period(search: Search, p: int) -> Infeasibility | None:
     """One period with all its applications: None where it has a fleet."""
     wish = search.wish
     once = planned(search, [p], stocked=False, gap=0.01)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from hetplan.planner.answer import Answer
     from hetplan.planner.certify import Bounding
-    from hetplan.planner.draft import Draft, Infeasible
+    from hetplan.planner.draft import Draft, Infeasibility
     from hetplan.planner.forms.milp import Milp
     from hetplan.problems.llm.wish import Wish
     from hetplan.profiles.inputs import Inputs
@@ -54,7 +54,7 @@ class LlmQuestion:
         del formulation, start
         return cls(read_wish(inputs, cast(LlmOptions, options)), tools)
 
-    def decide(self, ask: Ask) -> Draft | Infeasible:
+    def decide(self, ask: Ask) -> Draft | Infeasibility:
         """Bound by the program, then size: by the program with headroom, or by simulation upward from the bound."""
         from hetplan.planner.answer import Status
         from hetplan.planner.elastic import explain
@@ -104,7 +104,7 @@ class LlmQuestion:
         sacrifice = self.wish.options.sacrifice or not mean
         return program(self.wish, mean_tpot=mean, sacrifice=sacrifice).build()
 
-    def _planned(self, ask: Ask, bounds: dict[str, Answer[np.ndarray]]) -> Draft | Infeasible:
+    def _planned(self, ask: Ask, bounds: dict[str, Answer[np.ndarray]]) -> Draft | Infeasibility:
         """The program at a higher rate, under slower laws."""
         from hetplan.planner.elastic import explain
         from hetplan.problems.llm.draft import drafted

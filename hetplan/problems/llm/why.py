@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Infeasible, Repair
+from hetplan.planner.draft import Infeasibility, Repair
 from hetplan.planner.repairs import ABOUT
 from hetplan.planner.request import PLENTY
 from hetplan.problems.llm.alike import sized_alike
@@ -26,7 +26,7 @@ MORE = 1.5
 """The first guess at what helps, in times of what is stated: trials go on from it, and back (`planner.repairs`)."""
 
 
-def impossible(wish: Wish) -> Infeasible | None:
+def impossible(wish: Wish) -> Infeasibility | None:
     """A limit that no type keeps for enough requests, even alone on an empty machine; None where there is none such."""
     laws = [kind.law for kind in wish.kinds]
     requests, weight = wish.demand.requests, wish.demand.weight / wish.demand.weight.sum()
@@ -52,10 +52,10 @@ def impossible(wish: Wish) -> Infeasible | None:
             repairs.append(_raise(at, stated, to, "ms"))
     if not why and not wish.options.sacrifice:
         why, repairs = _without_sacrifice(wish)
-    return Infeasible(why=tuple(why), repairs=tuple(repairs), proved=True) if why else None
+    return Infeasibility(why=tuple(why), repairs=tuple(repairs), proved=True) if why else None
 
 
-def reached(said: Infeasible) -> Infeasible:
+def reached(said: Infeasibility) -> Infeasibility:
     """What is said to be impossible, with limits from which to look for those that a fleet keeps in simulation.
 
     An empty machine's time is not one: queries wait.
@@ -76,12 +76,12 @@ def _without_sacrifice(wish: Wish) -> tuple[list[str], list[Repair]]:
     return [why], [Repair("options.sacrifice", "set", None, "true", "", text)]
 
 
-def too_dear(wish: Wish, judge: Judge, ask: Ask, bound: float, tried: Tried) -> Infeasible:
+def too_dear(wish: Wish, judge: Judge, ask: Ask, bound: float, tried: Tried) -> Infeasibility:
     """No fleet within budget, stock and limits keeps what is wished: each field is changed until one does."""
-    return Infeasible(why=(_said(wish, tried),), repairs=tuple(_repairs(wish, judge, ask, bound)), proved=False)
+    return Infeasibility(why=(_said(wish, tried),), repairs=tuple(_repairs(wish, judge, ask, bound)), proved=False)
 
 
-def short_of(wish: Wish, judge: Judge, ask: Ask, said: Infeasible) -> Infeasible:
+def short_of(wish: Wish, judge: Judge, ask: Ask, said: Infeasibility) -> Infeasibility:
     """Budget, stock or limits leave no fleet that the rows allow; what would do is found by simulation."""
     bound = _least(_unlimited(wish, budget=True, stock=True), ask) if judge.repairs else 0.0
     return replace(said, repairs=tuple(_repairs(wish, judge, ask, bound)))

@@ -9,7 +9,7 @@ import numpy as np
 
 from hetplan.planner.answer import Answer, Status, Stop
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Infeasible, Reported, Scope
+from hetplan.planner.draft import Infeasibility, Reported, Scope
 from hetplan.planner.forms.milp import Milp
 from hetplan.problems.pipeline.climb import (
     ABOUT,
@@ -56,7 +56,7 @@ NEAR = 3e-3
 Write = Callable[[Forest, Asked], Written]
 
 
-def by_config(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
+def by_config(problem: Pipelines, ask: Ask) -> Solved | Infeasibility:
     """The exact program."""
     return by_programs(problem, ask, *exact_of(problem))
 
@@ -68,7 +68,7 @@ def exact_of(problem: Pipelines) -> tuple[Forest, Write, Scope]:
     return forest, lambda kept, asked: config_form(kept, fleet, asked), problem.scope
 
 
-def by_used(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
+def by_used(problem: Pipelines, ask: Ask) -> Solved | Infeasibility:
     """Soon: whole servers among the configurations that are worth most where servers may be in parts.
 
     What the accuracy (of several where the worst served comes first, the least) misses of that with servers in parts,
@@ -78,7 +78,7 @@ def by_used(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
     return by_config(problem, ask) if found is None else found
 
 
-def among_used(problem: Pipelines, ask: Ask) -> Solved | Infeasible | None:
+def among_used(problem: Pipelines, ask: Ask) -> Solved | Infeasibility | None:
     """The same, accuracy first; None where those configurations have no plan: others may."""
     first = problem.levels[0]
     fleet = problem.wish.fleet
@@ -89,7 +89,7 @@ def among_used(problem: Pipelines, ask: Ask) -> Solved | Infeasible | None:
     written = config_form(forest, fleet, base)
     best = answer = ask(written.form, about=f"{ABOUT[first]}, servers in parts")
     if answer.status is Status.INFEASIBLE:
-        return Infeasible(why=(), answer=answer, proved=problem.wish.fleet.apart != "unlike")
+        return Infeasibility(why=(), answer=answer, proved=problem.wish.fleet.apart != "unlike")
     if first == "fairest" and answer.point is not None:
         # Only the worst served have a worth there: what the others are worth says the accuracy of all.
         written = config_form(
@@ -104,7 +104,7 @@ def among_used(problem: Pipelines, ask: Ask) -> Solved | Infeasible | None:
     found = by_programs(
         narrowed, ask, some, lambda part, asked: config_form(part, fleet, asked), scope="restriction", gap=NEAR
     )
-    if isinstance(found, Infeasible):
+    if isinstance(found, Infeasibility):
         return None
     about = CLAIMED[first]
     claim = found.valued(Reported(about, "max", problem.scope_in_parts, best, value=found.quality))
@@ -127,7 +127,7 @@ def _worth_most(written: Written, forest: Forest, point: Vector, prices: Vector,
     return kept
 
 
-def by_paper(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
+def by_paper(problem: Pipelines, ask: Ask) -> Solved | Infeasibility:
     """Loki's own program; with several hardware it may find less than there is."""
     return by_programs(problem, ask, *paper_of(problem))
 
@@ -144,7 +144,7 @@ def paper_of(problem: Pipelines) -> tuple[Forest, Write, Scope]:
 
 def by_programs(
     problem: Pipelines, ask: Ask, forest: Forest, write: Write, scope: Scope, *, gap: float = GAP
-) -> Solved | Infeasible:
+) -> Solved | Infeasibility:
     """Hardware scaling while the best accuracy can be kept, else accuracy scaling."""
     found = _hardware_scaling(problem, ask, forest, write, scope, gap)
     return found if found is not None else _accuracy_scaling(problem, ask, forest, write, scope, gap)
@@ -202,7 +202,7 @@ def best_in_time(problem: Pipelines) -> Milp:
 
 def _accuracy_scaling(
     problem: Pipelines, ask: Ask, forest: Forest, write: Write, scope: Scope, gap: float
-) -> Solved | Infeasible:
+) -> Solved | Infeasibility:
     """The best accuracy on all servers, then the least of them."""
     fleet, goals = problem.wish.fleet, problem.levels
     # Within a wide gap the least servers are sought among the configurations already chosen: it is a matter of order.
@@ -214,10 +214,10 @@ def _accuracy_scaling(
             if climbed.status is Status.INFEASIBLE:
                 # Neither a restriction nor capacities that were tightened prove anything.
                 proved = scope == "problem" and slip == SLIPS[0]
-                return Infeasible(why=(), answer=climbed, proved=proved)
+                return Infeasibility(why=(), answer=climbed, proved=proved)
             if climbed.stop is Stop.FINISHED:
                 continue  # by a hair: with a little less capacity all engines say the same
-            return Infeasible(why=(f"no plan was found: {climbed.detail or climbed.stop}",), proved=False)
+            return Infeasibility(why=(f"no plan was found: {climbed.detail or climbed.stop}",), proved=False)
         written, point, reported = climbed
         shares = polished(ask, problem.served, written.counts(point), fleet, fair=problem.fair)
         if shares is not None:
@@ -225,7 +225,7 @@ def _accuracy_scaling(
             if upto < len(goals):
                 found = tidied(problem, ask, found, goals[upto:])
             return replace(found, reported=tuple(found.valued(one) for one in found.reported))
-    return Infeasible(why=("whole servers do not carry what the program promised",), proved=False)
+    return Infeasibility(why=("whole servers do not carry what the program promised",), proved=False)
 
 
 def tidied(problem: Pipelines, ask: Ask, found: Solved, goals: tuple[Goal, ...]) -> Solved:

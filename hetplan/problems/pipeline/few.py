@@ -19,7 +19,7 @@ import numpy as np
 
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Infeasible, Reported
+from hetplan.planner.draft import Infeasibility, Reported
 from hetplan.problems.pipeline.climb import KEPT, SLIPS, Solved, best_quality, keeping, kept_best, polished
 from hetplan.problems.pipeline.form import config_form, variant_form
 from hetplan.problems.pipeline.letters import Pipelines
@@ -52,7 +52,7 @@ ALL = 1.0 - 1e-6
 GAP = 1e-3
 """The gap of their programs: waiting moves more than this."""
 
-NONE = Infeasible(why=("no choice of latency levels has a plan",), proved=False)
+NONE = Infeasibility(why=("no choice of latency levels has a plan",), proved=False)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class _Choice:
         return variant_form("few levels", some, self.trees, self.problem.wish.fleet, asked)
 
 
-def by_few_levels(problem: Pipelines, ask: Ask) -> Solved | Infeasible | None:
+def by_few_levels(problem: Pipelines, ask: Ask) -> Solved | Infeasibility | None:
     """The best plan with one latency level per step; None where there are too many choices to answer."""
     goals = problem.levels
     chosen = _chosen(problem)

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Infeasible, Repair
+from hetplan.planner.draft import Infeasibility, Repair
 from hetplan.planner.elastic import Knob, giving_together, knobs, stretch
 from hetplan.planner.forms.milp import Milp
 from hetplan.problems.pipeline.climb import best_quality
@@ -124,7 +124,7 @@ Write = Callable[[Asked], Milp]
 """A program of what is asked."""
 
 
-def too_slow(problem: Pipelines) -> Infeasible | None:
+def too_slow(problem: Pipelines) -> Infeasibility | None:
     """The applications of which no path can be in time, however many servers; None where all can."""
     why: list[str] = []
     repairs: list[Repair] = []
@@ -143,10 +143,10 @@ def too_slow(problem: Pipelines) -> Infeasible | None:
             f"{tree.fastest_ms(sink):.6g} ms of the {tree.limit_ms[sink]:.6g} ms that {slo:g} ms leave for execution"
         )
         repairs.append(slo_repair(problem, tree, needs[sink]))
-    return Infeasible(why=tuple(why), repairs=tuple(repairs)) if why else None
+    return Infeasibility(why=tuple(why), repairs=tuple(repairs)) if why else None
 
 
-def too_few(problem: Pipelines, ask: Ask) -> Infeasible | None:
+def too_few(problem: Pipelines, ask: Ask) -> Infeasibility | None:
     """Fewer servers than steps, each of which needs one; None where there are enough."""
     least = [int(task.places.min()) if task.size else 1 for tree in problem.served for task in tree.tasks]
     there = float(problem.wish.fleet.most.sum())
@@ -158,10 +158,10 @@ def too_few(problem: Pipelines, ask: Ask) -> Infeasible | None:
     find, write = _finder(problem, ask)
     why = f"capacity: {len(least)} steps need {each} each, and there are {there:g}: no demand at all can be served"
     repairs = tuple(looser_limits(problem, write, find)) or tuple(all_limits_looser(problem, ask, write))
-    return Infeasible(why=(why,), repairs=repairs)
+    return Infeasibility(why=(why,), repairs=repairs)
 
 
-def explain(problem: Pipelines, ask: Ask, *, proved: bool) -> Infeasible:
+def explain(problem: Pipelines, ask: Ask, *, proved: bool) -> Infeasibility:
     """What binds, and the repairs; `proved` where an exact program found that there is no plan.
 
     Where only levels found none, all that is said is that none was found. Where the exact program has none with a
@@ -186,7 +186,9 @@ def explain(problem: Pipelines, ask: Ask, *, proved: bool) -> Infeasible:
         else:
             why.append(found)
     repairs += _lower_floor(problem, find)
-    return Infeasible(why=tuple(why), repairs=tuple(repairs or all_limits_looser(problem, ask, write)), proved=proved)
+    return Infeasibility(
+        why=tuple(why), repairs=tuple(repairs or all_limits_looser(problem, ask, write)), proved=proved
+    )
 
 
 def _is_large(problem: Pipelines) -> bool:
@@ -220,7 +222,7 @@ def _too_little(limits: Sequence[Repair]) -> Iterator[str]:
             yield f"resources: {resource} is too little"
 
 
-def _floors(problem: Pipelines, find: Find) -> Infeasible | None:
+def _floors(problem: Pipelines, find: Find) -> Infeasibility | None:
     """Accuracy floors above the best accuracy in time, and those that the servers could keep."""
     why, at_most = [], []
     for tree in problem.served:
@@ -237,7 +239,7 @@ def _floors(problem: Pipelines, find: Find) -> Infeasible | None:
     if not repairs:
         why.append("no lower floor on one accuracy alone was found to help")
         repairs = tuple(at_most)  # a part of what helps
-    return Infeasible(why=tuple(why), repairs=repairs)
+    return Infeasibility(why=tuple(why), repairs=repairs)
 
 
 def _binding(problem: Pipelines, ask: Ask, few: Sequence[Tree]) -> str:
@@ -509,7 +511,7 @@ def _first_of_the_least(less: Sequence[NDArray[Any]]) -> Mask:
 # By one latency level per step
 
 
-def _explain_at_levels(problem: Pipelines, ask: Ask, limits: tuple[Repair, ...], *, proved: bool) -> Infeasible:
+def _explain_at_levels(problem: Pipelines, ask: Ask, limits: tuple[Repair, ...], *, proved: bool) -> Infeasibility:
     """What binds, and repairs that suffice; `proved` says that no plan can exist, whatever its levels.
 
     `limits` are the repairs by limits on machines, found beforehand.
@@ -522,7 +524,7 @@ def _explain_at_levels(problem: Pipelines, ask: Ask, limits: tuple[Repair, ...],
     largest = None if most is None else _largest_step(most.trees, most.counts)
     if most is None or most.value <= 0.0 or largest is None:
         repairs = [*limits, *floors] or [*all_limits_looser(problem, ask, partial(_write_levels, problem))]
-        return Infeasible(why=(f"capacity: {short}",), repairs=tuple(repairs), proved=proved)
+        return Infeasibility(why=(f"capacity: {short}",), repairs=tuple(repairs), proved=proved)
     step, part = largest
     binds = f"step {step} binds; where as much as was found is served it takes {part:.0f}% of the servers"
     why = [f"capacity: {short}; {binds}"]
@@ -533,7 +535,7 @@ def _explain_at_levels(problem: Pipelines, ask: Ask, limits: tuple[Repair, ...],
             repairs.append(found)
         else:
             why.append(found)
-    return Infeasible(why=tuple(why), repairs=(*repairs, *floors), proved=proved)
+    return Infeasibility(why=tuple(why), repairs=(*repairs, *floors), proved=proved)
 
 
 def is_beyond_all(problem: Pipelines, ask: Ask) -> bool:

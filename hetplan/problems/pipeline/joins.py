@@ -21,7 +21,7 @@ import numpy as np
 from hetplan.errors import SolverFailed
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Infeasible, Repair
+from hetplan.planner.draft import Infeasibility, Repair
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.problems.faults import Faults
 from hetplan.problems.pipeline.climb import SLIPS, Solved, climb
@@ -82,12 +82,12 @@ def _gains(tree: Tree, edges: Edges) -> list[list[float]]:
     return found
 
 
-def by_steps(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
+def by_steps(problem: Pipelines, ask: Ask) -> Solved | Infeasibility:
     """The best accuracy on all servers, then the least of them; raises `InputError` where no plan could be exact."""
     _check(problem)
     trees = in_room(problem)
     if any(not task.size for tree in trees for task in tree.tasks):
-        return Infeasible(why=("latency: some step has no variant that is fast enough beside the fastest others",))
+        return Infeasibility(why=("latency: some step has no variant that is fast enough beside the fastest others",))
     for slip in SLIPS:
         base = problem.asked(problem.levels[0], slip=slip)
         goals = problem.levels
@@ -96,8 +96,8 @@ def by_steps(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
             if climbed.status is Status.INFEASIBLE:
                 why = "capacity: the servers do not carry the demand in time"
                 proved = slip == SLIPS[0]  # else by capacities that were tightened
-                return Infeasible(why=(why,), repairs=_repairs(problem, ask, trees), answer=climbed, proved=proved)
-            return Infeasible(why=(f"no plan was found: {climbed.detail or climbed.stop}",), proved=False)
+                return Infeasibility(why=(why,), repairs=_repairs(problem, ask, trees), answer=climbed, proved=proved)
+            return Infeasibility(why=(f"no plan was found: {climbed.detail or climbed.stop}",), proved=False)
         written, point, reported = climbed
         counts = written.counts(point)
         fixed = steps_form(problem, trees, Asked("quality", counts=counts))
@@ -106,7 +106,7 @@ def by_steps(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
             shares = fixed.flows
             found = _solved(problem, trees, counts, [[again.point[s] for s in own] for own in shares])
             return replace(found, reported=tuple(found.valued(one) for one in reported))
-    return Infeasible(why=("whole servers do not carry what the program promised",), proved=False)
+    return Infeasibility(why=("whole servers do not carry what the program promised",), proved=False)
 
 
 def _repairs(problem: Pipelines, ask: Ask, trees: Sequence[Tree]) -> tuple[Repair, ...]:

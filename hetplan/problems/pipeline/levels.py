@@ -19,7 +19,7 @@ import numpy as np
 
 from hetplan.planner.answer import Answer, Status, relative_gap
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Infeasible, Reported
+from hetplan.planner.draft import Infeasibility, Reported
 from hetplan.planner.forms.priced import Menu, Mixture, Options, Priced
 from hetplan.problems.pipeline.apart import by_tables, is_crowded
 from hetplan.problems.pipeline.climb import KEPT, Solved, best_quality, kept_best
@@ -83,10 +83,10 @@ class Chosen:
     answer: Answer[Any]
 
 
-def by_levels(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
+def by_levels(problem: Pipelines, ask: Ask) -> Solved | Infeasibility:
     """Levels by stage 1, whole servers by stage 2; with more passes, levels around the choice and stage 2 again."""
     if is_beyond_all(problem, ask):
-        return Infeasible(why=())
+        return Infeasibility(why=())
     wanted = ask.limits.gap
     if wanted is not None and wanted < GAP and (closed := _closed(problem, ask, wanted)) is not None:
         return closed
@@ -106,14 +106,16 @@ def by_levels(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
     return made[0] if best is None else best
 
 
-def at_least(problem: Pipelines, ask: Ask, way: Callable[[Pipelines, Ask], Solved | Infeasible]) -> Solved | Infeasible:
+def at_least(
+    problem: Pipelines, ask: Ask, way: Callable[[Pipelines, Ask], Solved | Infeasibility]
+) -> Solved | Infeasibility:
     """What a program finds within its seconds; where that is nothing, or worse, the plan that was found before it."""
     tables = by_tables(problem, ask)
     soon = tables[0] if tables is not None else _first_plan(problem, ask)
     found = way(problem, ask)
-    if soon is None or (isinstance(found, Infeasible) and found.proved):
+    if soon is None or (isinstance(found, Infeasibility) and found.proved):
         return found
-    if isinstance(found, Infeasible):
+    if isinstance(found, Infeasibility):
         return soon
     if problem.levels[0] != "quality" or soon.quality <= found.quality + KEPT:
         return found
@@ -127,7 +129,7 @@ def _first_plan(problem: Pipelines, ask: Ask) -> Solved | None:
     if not is_crowded(problem, trees) or not all(task.size for tree in trees for task in tree.tasks):
         return None
     found = _whole_at(problem, ask, trees, ANY)
-    return None if isinstance(found, Infeasible) else found
+    return None if isinstance(found, Infeasibility) else found
 
 
 def _in_proportion(tree: Tree) -> list[float]:
@@ -179,26 +181,26 @@ def _closed(problem: Pipelines, ask: Ask, gap: float) -> Solved | None:
         return None
     levels, claim = found
     made = _whole_servers(problem, ask, levels, gap=gap)
-    if isinstance(made, Infeasible) or made.mode == "hardware":
-        return None if isinstance(made, Infeasible) else made
+    if isinstance(made, Infeasibility) or made.mode == "hardware":
+        return None if isinstance(made, Infeasibility) else made
     rest = tuple(made.valued(one) for one in made.reported if one.about != "quality")
     return replace(made, reported=(made.valued(claim), *rest))
 
 
-def _by_so_many(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
+def _by_so_many(problem: Pipelines, ask: Ask) -> Solved | Infeasibility:
     """So many levels per step, evenly over all, or around the choice of the pass before."""
     best: Solved | None = None
     backed: Answer[Any] | None = None
     levels: list[list[float]] | None = None
     for _ in range(_passes(problem)):
         chosen = _choose(problem, ask, levels)
-        if isinstance(chosen, Infeasible):
+        if isinstance(chosen, Infeasibility):
             return _exactly(problem, ask, chosen) if best is None else best
         if chosen.levels == levels:
             break
         levels = chosen.levels
         found = _whole_servers(problem, ask, levels)
-        if isinstance(found, Infeasible):
+        if isinstance(found, Infeasibility):
             if best is None:
                 return _exactly(problem, ask, found)
             break
@@ -211,7 +213,7 @@ def _by_so_many(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
     return _claimed(best, backed, "of the levels tried last")
 
 
-def _exactly(problem: Pipelines, ask: Ask, failed: Infeasible) -> Solved | Infeasible:
+def _exactly(problem: Pipelines, ask: Ask, failed: Infeasibility) -> Solved | Infeasibility:
     """What the exact program finds where the levels, or whole servers at them, do not do, if it is small."""
     return by_config(problem, ask) if sum(map(count_prefixes, problem.served)) <= SMALL else failed
 
@@ -228,7 +230,7 @@ def _is_better(problem: Pipelines, found: Solved, best: Solved) -> bool:
     return more >= -KEPT and found.servers < best.servers
 
 
-def _choose(problem: Pipelines, ask: Ask, around: list[list[float]] | None) -> Chosen | Infeasible:
+def _choose(problem: Pipelines, ask: Ask, around: list[list[float]] | None) -> Chosen | Infeasibility:
     """Stage 1 over thinned levels, or over those around a choice."""
     trees = problem.served
     forest = [(tree, prefixes(tree)) for tree in map(merged, trees)]
@@ -241,7 +243,7 @@ def _choose(problem: Pipelines, ask: Ask, around: list[list[float]] | None) -> C
     ]
     about = "latency levels, servers in parts" if around is None else "finer latency levels around the choice"
     asked = problem.asked(problem.levels[0])
-    chosen: Chosen | Infeasible | None = None
+    chosen: Chosen | Infeasibility | None = None
     if _can_be_priced(problem, levels):
         priced = _priced_levels(problem, ask, levels)
         if priced is not None:
@@ -252,7 +254,7 @@ def _choose(problem: Pipelines, ask: Ask, around: list[list[float]] | None) -> C
             else:
                 chosen = None
     chosen = chosen or _solve_levels(problem, ask, forest, levels, about, asked)
-    return chosen if isinstance(chosen, Infeasible) else _with_fewest(problem, ask, forest, levels, chosen)
+    return chosen if isinstance(chosen, Infeasibility) else _with_fewest(problem, ask, forest, levels, chosen)
 
 
 def _with_fewest(problem: Pipelines, ask: Ask, forest: Forest, levels: list[list[Vector]], chosen: Chosen) -> Chosen:
@@ -266,7 +268,7 @@ def _with_fewest(problem: Pipelines, ask: Ask, forest: Forest, levels: list[list
     kept = [(tree, kept_best(tree, own)) for tree, own in forest]
     about = f"latency levels, least {goals[1]} in parts at the best accuracy"
     fewest = _solve_levels(problem, ask, kept, levels, about, problem.asked(goals[1]), gap=GAP)
-    return chosen if isinstance(fewest, Infeasible) else replace(fewest, answer=chosen.answer)
+    return chosen if isinstance(fewest, Infeasibility) else replace(fewest, answer=chosen.answer)
 
 
 def _meets(chosen: Chosen, bound: Answer[Any]) -> bool:
@@ -285,14 +287,14 @@ def _solve_levels(
     asked: Asked,
     *,
     gap: float = GAP / 10,
-) -> Chosen | Infeasible:
+) -> Chosen | Infeasibility:
     written = levels_form(problem.served, forest, levels, problem.wish.fleet, asked)
     answer = ask(written.form, gap=gap, about=about)
     if answer.status is Status.INFEASIBLE:
         # Of one level per step, chosen from some: no proof that there is no plan.
-        return Infeasible(why=(), answer=answer, proved=False)
+        return Infeasibility(why=(), answer=answer, proved=False)
     if answer.point is None:
-        return Infeasible(why=(f"no plan was found: {answer.stop}",), proved=False)
+        return Infeasibility(why=(f"no plan was found: {answer.stop}",), proved=False)
     return Chosen(written.chosen(answer.point), answer)
 
 
@@ -311,7 +313,7 @@ def _window(values: Vector, problem: Pipelines, around: float | None) -> Vector:
 
 def _whole_servers(
     problem: Pipelines, ask: Ask, levels: list[list[float]], *, gap: float | None = None
-) -> Solved | Infeasible:
+) -> Solved | Infeasibility:
     """Stage 2: the levels as they are, servers whole."""
     trees = [at_levels(tree, own) for tree, own in zip(problem.served, levels, strict=True)]
     if gap is None:
@@ -327,14 +329,14 @@ def _whole_servers(
     return _better(problem, best, found) or found
 
 
-def _better(problem: Pipelines, best: Solved | None, found: Solved | Infeasible) -> Solved | None:
+def _better(problem: Pipelines, best: Solved | None, found: Solved | Infeasibility) -> Solved | None:
     """The better of two."""
-    if isinstance(found, Infeasible):
+    if isinstance(found, Infeasibility):
         return best
     return found if best is None or _is_better(problem, found, best) else best
 
 
-def _whole_at(problem: Pipelines, ask: Ask, trees: Sequence[Tree], gap: float) -> Solved | Infeasible:
+def _whole_at(problem: Pipelines, ask: Ask, trees: Sequence[Tree], gap: float) -> Solved | Infeasibility:
     """Whole servers of these configurations, which are in time together."""
     forest = [(tree, prefixes(tree)) for tree in map(merged, trees)]
 
@@ -342,8 +344,10 @@ def _whole_at(problem: Pipelines, ask: Ask, trees: Sequence[Tree], gap: float) -
         return variant_form("budget", some, trees, problem.wish.fleet, asked)
 
     found = by_programs(replace(problem, of=tuple(trees)), ask, forest, write, scope="restriction", gap=gap)
-    if isinstance(found, Infeasible) and not found.why:
-        return Infeasible(why=("whole servers at the levels of the relaxation do not carry the demand",), proved=False)
+    if isinstance(found, Infeasibility) and not found.why:
+        return Infeasibility(
+            why=("whole servers at the levels of the relaxation do not carry the demand",), proved=False
+        )
     return found
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from hetplan.planner.contract import Ask, Obstacle, Options, Tools
-from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.draft import Draft, Infeasibility
 from hetplan.problems import ladder
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.options import (
@@ -61,7 +61,7 @@ class PipelineQuestion(Pipelines):
 
         return bounding(self, claim, plan)
 
-    def decide(self, ask: Ask) -> Draft | Infeasible:
+    def decide(self, ask: Ask) -> Draft | Infeasibility:
         """Answer by the chosen formulation."""
         from hetplan.problems.pipeline.ways import planned
 

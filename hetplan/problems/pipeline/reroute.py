@@ -10,7 +10,7 @@ import numpy as np
 
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Infeasible, Reported
+from hetplan.planner.draft import Infeasibility, Reported
 from hetplan.problems.pipeline.climb import Solved, polished
 from hetplan.problems.pipeline.form import config_form
 from hetplan.problems.pipeline.letters import Pipelines
@@ -26,7 +26,7 @@ HAIR = 1e-9
 """By this share less is served where the last digit is too much."""
 
 
-def by_reroute(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
+def by_reroute(problem: Pipelines, ask: Ask) -> Solved | Infeasibility:
     """Routing for the demand of now, with the servers of the plan before; what they cannot carry stays unserved."""
     counts = _running(problem)
     trees = problem.served
@@ -39,15 +39,15 @@ def by_reroute(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
     written = config_form(forest, problem.wish.fleet, Asked("rate", counts=counts))
     answer = ask(written.form, about="how much of the demand these servers carry")
     if answer.value is None or answer.value <= 0:
-        return Infeasible(why=("the servers of the previous plan carry nothing of this demand in time",))
+        return Infeasibility(why=("the servers of the previous plan carry nothing of this demand in time",))
     served = Reported("served_share", "max", "restriction", answer)
     scaled = partly_served(problem, ask, trees, counts, float(answer.value))
-    return scaled if isinstance(scaled, Infeasible) else replace(scaled, mode="rerouted", reported=(served,))
+    return scaled if isinstance(scaled, Infeasibility) else replace(scaled, mode="rerouted", reported=(served,))
 
 
 def partly_served(
     problem: Pipelines, ask: Ask, trees: Sequence[Tree], counts: list[Places], share: float
-) -> Solved | Infeasible:
+) -> Solved | Infeasibility:
     """The shares of given servers when only this share of every demand is served."""
     for slip in (0.0, HAIR, 1e-7) if share > NO_RATE else ():
         served = tuple(replace(tree, demand=tree.demand * share * (1 - slip)) for tree in trees)
@@ -57,7 +57,7 @@ def partly_served(
             forest = [(replace(tree, demand=whole[tree.app]), levels) for tree, levels in shares[0]]
             rates = {tree.app: tree.demand for tree in served}
             return Solved(forest, shares[1], shares[2], mode="partly served", reported=(), served=rates)
-    return Infeasible(why=("the servers carry nothing of it",), proved=False)
+    return Infeasibility(why=("the servers carry nothing of it",), proved=False)
 
 
 def _running(problem: Pipelines) -> list[Places]:

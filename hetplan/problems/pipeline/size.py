@@ -20,7 +20,7 @@ from math import inf, log
 from typing import Any, Literal
 
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.draft import Draft, Infeasibility
 from hetplan.planner.sizing_search import GOOD, LATE, Counts, Refused, Search, Together, more_room
 from hetplan.problems.pipeline.climb import Solved
 from hetplan.problems.pipeline.dealt import Deal, deal_of, key_of, key_of_load, may_deal, of_most
@@ -37,7 +37,7 @@ from hetplan.profiles.plan import Dispatch, Plan
 
 __all__ = ["better_apart", "estimated", "sized"]
 
-Way = Callable[..., Draft | Infeasible]
+Way = Callable[..., Draft | Infeasibility]
 Kind = Literal["spare", "headroom"]
 
 SPARES = (0.2, 0.34, 0.58, 0.98, 1.67, 2.84, 4.83, 8.2)
@@ -123,7 +123,7 @@ class Room:
         return p.with_options(**self.named)
 
 
-def estimated(p: Pipelines, ask: Ask, way: Way, *, explained: bool = True) -> Draft | Infeasible:
+def estimated(p: Pipelines, ask: Ask, way: Way, *, explained: bool = True) -> Draft | Infeasibility:
     """The plan with as much room as is mostly enough, or less of it where that is too much to ask for."""
     least = Room.stated(p)
     for spare in ESTIMATE:
@@ -131,10 +131,10 @@ def estimated(p: Pipelines, ask: Ask, way: Way, *, explained: bool = True) -> Dr
         if isinstance(made, Draft):
             return _bounded(p, ask, made)
     made = way(least.given_to(p), ask, explained=explained)
-    return made if isinstance(made, Infeasible) else _bounded(p, ask, replace(made, chosen=least.named))
+    return made if isinstance(made, Infeasibility) else _bounded(p, ask, replace(made, chosen=least.named))
 
 
-def sized(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
+def sized(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasibility:
     """The best plan found that simulation confirms; without one, why there is none."""
     check_simulator(p.tools, p.options.size)
     ask.keep(lambda: estimated(p, ask, way, explained=False))
@@ -144,8 +144,8 @@ def sized(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
 
 
 def better_apart(
-    p: Pipelines, shared: Draft | Infeasible, answered: Callable[[Pipelines], Draft | Infeasible]
-) -> Draft | Infeasible:
+    p: Pipelines, shared: Draft | Infeasibility, answered: Callable[[Pipelines], Draft | Infeasibility]
+) -> Draft | Infeasibility:
     """The plan on shared servers, if it is better than one with servers of each step's own; else that one.
 
     Places of a step on unlike servers wait apart, and so need more room than as many on alike ones.
@@ -169,7 +169,7 @@ def _is_too_dear(p: Pipelines, made: Draft) -> bool:
     return budget is not None and cost * NANO > budget * (1.0 + 1e-9)
 
 
-def _made(p: Pipelines, ask: Ask, way: Way, room: Room) -> Draft | Infeasible:
+def _made(p: Pipelines, ask: Ask, way: Way, room: Room) -> Draft | Infeasibility:
     """The plan that keeps this room: of one latency level per step, where choices of these are few; else, or where none
     of them has one, among the configurations that are worth most where servers may be in parts.
 
@@ -183,13 +183,13 @@ def _made(p: Pipelines, ask: Ask, way: Way, room: Room) -> Draft | Infeasible:
         found = by_few_levels(roomy, quick)
         if not isinstance(found, Solved):
             found = among_used(roomy, quick) or NONE
-        bare = found if isinstance(found, Infeasible) else replace(found, reported=(), levels_proved=True)
-        made = bare if isinstance(bare, Infeasible) else draft(roomy, bare)
+        bare = found if isinstance(found, Infeasibility) else replace(found, reported=(), levels_proved=True)
+        made = bare if isinstance(bare, Infeasibility) else draft(roomy, bare)
     else:
         made = way(roomy, ask, explained=False)
     if isinstance(made, Draft) and made.target_missed:
-        return Infeasible(why=(made.target_missed,), proved=False)
-    return made if isinstance(made, Infeasible) else replace(made, chosen=room.named)
+        return Infeasibility(why=(made.target_missed,), proved=False)
+    return made if isinstance(made, Infeasibility) else replace(made, chosen=room.named)
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class _ForDeadline(Together):
     refused: set[Counts] = field(default_factory=set)
     last: Played | None = None
     """What was shown of the last that was put to the test."""
-    never: Infeasible | None = None
+    never: Infeasibility | None = None
     """Why there is no plan at all."""
 
     def __post_init__(self) -> None:
@@ -272,8 +272,8 @@ class _ForDeadline(Together):
         if not self.known:
             # Is it what is asked for that has no plan, or only what we keep free?
             fluid = self.way(self.wanted.given_to(self.p), self.ask, explained=True)
-            if isinstance(fluid, Infeasible) or fluid.target_missed:
-                self.never = fluid if isinstance(fluid, Infeasible) else Infeasible(why=(fluid.target_missed,))
+            if isinstance(fluid, Infeasibility) or fluid.target_missed:
+                self.never = fluid if isinstance(fluid, Infeasibility) else Infeasibility(why=(fluid.target_missed,))
                 return
             yield self._new(self.wanted, replace(fluid, chosen=self.wanted.named))
         if may_deal(self.p):
@@ -462,9 +462,9 @@ class _ForDeadline(Together):
     def _keep(self, counts: Counts, one: _Candidate) -> None:
         """Keep a plan that was looked at: those that meet the SLO by their objective, others by how near they come."""
 
-        def made() -> Draft | Infeasible:
+        def made() -> Draft | Infeasibility:
             if counts in self.refused:
-                return Infeasible(why=("fresh seeds did not confirm it",), proved=False)
+                return Infeasibility(why=("fresh seeds did not confirm it",), proved=False)
             return _bounded(self.p, self.ask, one.draft)
 
         worth = _worth(self.p, one.draft)
@@ -491,11 +491,11 @@ class _ForDeadline(Together):
         seen = [one for one in self.known.values() if one.shown is not None and one.price < above]
         return min(seen, key=lambda one: one.late, default=None)
 
-    def none_found(self) -> Draft | Infeasible:
+    def none_found(self) -> Draft | Infeasibility:
         """The plan that came nearest, with why it is not enough: never one that is late in silence."""
         nearest = self._nearest()
         if nearest is None or nearest.shown is None:
-            return self.never or Infeasible(why=("the time was over before any plan was simulated",), proved=False)
+            return self.never or Infeasibility(why=("the time was over before any plan was simulated",), proved=False)
         late = (self.last.late if self.last is not None else ()) or nearest.shown.late or tuple(self.p.request.apps)
         if self.ask.remaining <= 0:
             why = "not confirmed: time ended before fresh seeds could say whether the plan keeps the wish"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.draft import Draft, Infeasibility
 from hetplan.problems.pipeline.climb import Solved
 from hetplan.problems.pipeline.draft import draft, nothing_to_do
 from hetplan.problems.pipeline.exact import by_config, by_paper, by_used
@@ -18,10 +18,10 @@ from hetplan.problems.pipeline.letters import Pipelines
 
 __all__ = ["planned"]
 
-Way = Callable[[Pipelines, Ask], Solved | Infeasible]
+Way = Callable[[Pipelines, Ask], Solved | Infeasibility]
 
 
-def planned(problem: Pipelines, ask: Ask) -> Draft | Infeasible:
+def planned(problem: Pipelines, ask: Ask) -> Draft | Infeasibility:
     """Answer by the chosen formulation; where servers may be shared, as well as without."""
     made = _answered(problem, ask)
     exact = problem.options.size == "planned" and problem.form != "budget"
@@ -34,7 +34,7 @@ def planned(problem: Pipelines, ask: Ask) -> Draft | Infeasible:
     return better_apart(problem, made, lambda whole: _answered(whole, ask))
 
 
-def _answered(problem: Pipelines, ask: Ask) -> Draft | Infeasible:
+def _answered(problem: Pipelines, ask: Ask) -> Draft | Infeasibility:
     """The same, with as much headroom as the size asks for."""
     size = problem.options.size
     if size == "planned" or not problem.asked_for:
@@ -45,14 +45,14 @@ def _answered(problem: Pipelines, ask: Ask) -> Draft | Infeasible:
     return _said_of_own_servers(problem, made)
 
 
-def _said_of_own_servers(problem: Pipelines, made: Draft | Infeasible) -> Draft | Infeasible:
+def _said_of_own_servers(problem: Pipelines, made: Draft | Infeasibility) -> Draft | Infeasibility:
     """With what its bounds are about, where steps that would fit on one server have servers of their own.
 
     Nor is it proved there that no plan carries the demand: only that none is in time is.
     """
     if not problem.wish.fleet.apart:
         return made
-    if isinstance(made, Infeasible):
+    if isinstance(made, Infeasibility):
         return replace(made, proved=made.proved and too_slow(problem) is not None)
     note = "among plans on servers of each step's own"
     claims = (replace(one, note=one.note or note) if one.scope == "restriction" else one for one in made.reported)
@@ -60,7 +60,7 @@ def _said_of_own_servers(problem: Pipelines, made: Draft | Infeasible) -> Draft 
     return replace(made, reported=tuple(claims), levels_proved=made.levels_proved and not narrower)
 
 
-def _planned(problem: Pipelines, ask: Ask, *, explained: bool = True) -> Draft | Infeasible:
+def _planned(problem: Pipelines, ask: Ask, *, explained: bool = True) -> Draft | Infeasibility:
     if not problem.asked_for:
         return nothing_to_do(problem)
     problem, way = _way_of(problem)
@@ -68,7 +68,7 @@ def _planned(problem: Pipelines, ask: Ask, *, explained: bool = True) -> Draft |
         from hetplan.problems.pipeline.joins import by_steps
 
         steps = by_steps(problem, ask)
-        return steps if isinstance(steps, Infeasible) else draft(problem, steps)
+        return steps if isinstance(steps, Infeasibility) else draft(problem, steps)
     slow = too_slow(problem)
     if slow is not None:
         return slow
@@ -82,7 +82,7 @@ def _planned(problem: Pipelines, ask: Ask, *, explained: bool = True) -> Draft |
         found = at_least(problem, ask, way)
     else:
         found = way(problem, ask)
-    if isinstance(found, Infeasible):
+    if isinstance(found, Infeasibility):
         is_brief = not (explained and problem.tools.explains)
         return found if found.why or is_brief else explain(problem, ask, proved=found.proved)
     return draft(problem, found)

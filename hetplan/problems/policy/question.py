@@ -12,7 +12,7 @@ from hetplan.problems.policy.options import FewestOptions, PaperOptions, PolicyO
 
 if TYPE_CHECKING:
     from hetplan.planner.certify import Bounding
-    from hetplan.planner.draft import Draft, Infeasible
+    from hetplan.planner.draft import Draft, Infeasibility
     from hetplan.problems.policy.bench import Bench
     from hetplan.problems.policy.form import Asked
     from hetplan.profiles.inputs import Inputs
@@ -64,7 +64,7 @@ class Policy:
 
         return None if self.tools.formulation is not None else bounding(self.asked, claim, plan)
 
-    def decide(self, ask: Ask) -> Draft | Infeasible:
+    def decide(self, ask: Ask) -> Draft | Infeasibility:
         """The conversation: policies at every load; targets checked; repairs where one is missed."""
         from hetplan.problems.policy.bench import Bench
         from hetplan.problems.policy.why import too_tight
@@ -76,18 +76,18 @@ class Policy:
             ask.keep(lambda: self._unplayed(ask))
         return self._answered(self.asked, bench)
 
-    def _answered(self, asked: Asked, bench: Bench) -> Draft | Infeasible:
+    def _answered(self, asked: Asked, bench: Bench) -> Draft | Infeasibility:
         from hetplan.problems.policy.ways import best_policies, divided, fewest_workers
 
         if asked.fewest:
             return fewest_workers(asked, bench)
         brought = self.tools.formulation
         if brought is not None and brought.decide is not None:
-            planned: Draft | Infeasible = brought.decide(asked, bench)
+            planned: Draft | Infeasibility = brought.decide(asked, bench)
             return planned
         return best_policies(asked, bench, divided(asked, bench))
 
-    def _unplayed(self, ask: Ask) -> Draft | Infeasible:
+    def _unplayed(self, ask: Ask) -> Draft | Infeasibility:
         """Policies of whole batches at the ends of the range: these are found soon. None is simulated."""
         from hetplan.planner.draft import Draft
         from hetplan.problems.policy.bench import WHOLE_BATCHES, Bench

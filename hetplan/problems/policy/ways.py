@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 
 from hetplan.errors import Interrupted
-from hetplan.planner.draft import Draft, Infeasible, Reported
+from hetplan.planner.draft import Draft, Infeasibility, Reported
 from hetplan.problems.policy.bench import Bench
 from hetplan.problems.policy.draft import draft
 from hetplan.problems.policy.form import Asked, Group, SolvedPolicy
@@ -59,7 +59,7 @@ def _balanced(bench: Bench, group: Group) -> Group:
     return best
 
 
-def best_policies(asked: Asked, bench: Bench, groups: Sequence[Group]) -> Draft | Infeasible:
+def best_policies(asked: Asked, bench: Bench, groups: Sequence[Group]) -> Draft | Infeasibility:
     """A set of policies per group; where a stated target is missed, what would keep it."""
     solved: list[list[SolvedPolicy]] = []
     notices: list[Notice] = []
@@ -76,7 +76,7 @@ def best_policies(asked: Asked, bench: Bench, groups: Sequence[Group]) -> Draft 
     worst = max(missing, key=lambda one: one.violation)
     missed = f"{worst.group.id} at {worst.load_qps:g} qps: {'; '.join(worst.misses())}"
     repairs = repairs_of(bench, worst)
-    return Infeasible((missed,), repairs, proved=False)
+    return Infeasibility((missed,), repairs, proved=False)
 
 
 def _loads_before(asked: Asked, group: Group) -> list[float]:
@@ -88,7 +88,7 @@ def _loads_before(asked: Asked, group: Group) -> list[float]:
     return sorted({table.rate_qps for table in same if low <= table.rate_qps <= high})
 
 
-def fewest_workers(asked: Asked, bench: Bench) -> Draft | Infeasible:
+def fewest_workers(asked: Asked, bench: Bench) -> Draft | Infeasibility:
     """The least number of workers with which the targets hold at every load."""
     group, given = asked.groups()[0], asked.workers[0]
     if group.wish.violation_most is None:
@@ -103,7 +103,7 @@ def fewest_workers(asked: Asked, bench: Bench) -> Draft | Infeasible:
     if found is None:
         worst = bench.solve(group.with_workers(most), [top], about="most workers")[0]
         why = f"{most} workers do not keep the targets at {top:g} qps: {'; '.join(worst.misses())}"
-        return Infeasible((why,), repairs_of(bench, worst), proved=False)
+        return Infeasibility((why,), repairs_of(bench, worst), proved=False)
     group, policies = found
     if len(ends) > 1:
         policies, _ = _policy_set(bench, group, {one.load_qps: one for one in policies})

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from hetplan.errors import Interrupted
-from hetplan.planner.draft import Infeasible, Repair
+from hetplan.planner.draft import Infeasibility, Repair
 from hetplan.problems.policy.bench import Bench
 from hetplan.problems.policy.form import Asked, Group, SolvedPolicy
 from hetplan.problems.policy.wish import capacity_qps
@@ -25,7 +25,7 @@ _ROUGH = 0.1
 """An SLO that nobody can meet is far from any that somebody does."""
 
 
-def too_tight(asked: Asked, bench: Bench) -> Infeasible | None:
+def too_tight(asked: Asked, bench: Bench) -> Infeasibility | None:
     """Why an SLO that no model meets can be kept by nobody, and the least at which the targets are kept.
 
     Where not even many times the fastest answer keeps them, the fastest is a part of what would: alone it is tried, and
@@ -45,7 +45,7 @@ def too_tight(asked: Asked, bench: Bench) -> Infeasible | None:
         least_ms, wanted_ms = 1000.0 * (least_s or fastest_s) + hop, 1000 * group.wish.slo_s + hop
         field = f"slo.apps.{group.wish.app.id}.latency"
         repairs.append(Repair(field, "raise", least_ms - wanted_ms, least_ms, "ms", f"raise max_ms to {least_ms:.4g}"))
-    return Infeasible(tuple(why), tuple(repairs)) if why else None
+    return Infeasibility(tuple(why), tuple(repairs)) if why else None
 
 
 def repairs_of(bench: Bench, solved: SolvedPolicy) -> tuple[Repair, ...]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hetplan.planner.answer import Status
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Draft, Infeasible, Reported, Scope
+from hetplan.planner.draft import Draft, Infeasibility, Reported, Scope
 from hetplan.planner.transition import transition
 from hetplan.problems.pool.draft import cost_promise, draft, worker_groups
 from hetplan.problems.pool.infeasible import nothing_served, too_slow
@@ -18,7 +18,7 @@ from hetplan.profiles.plan import Promise, Unserved, Valid
 __all__ = ["draft_chosen", "draft_idle"]
 
 
-def draft_chosen(pool: Pool, ask: Ask, found: Chosen | Infeasible | Draft) -> Draft | Infeasible:
+def draft_chosen(pool: Pool, ask: Ask, found: Chosen | Infeasibility | Draft) -> Draft | Infeasibility:
     """The plan of a chosen pool, with what the answers say about it."""
     if not isinstance(found, Chosen):
         return found

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Infeasible, Reported
+from hetplan.planner.draft import Infeasibility, Reported
 from hetplan.problems.pool.letters import Pool, Vector
 from hetplan.problems.pool.listing import best_rated, cheapest_enough, list_affordable
 from hetplan.problems.pool.options import Eq15Options
@@ -63,12 +63,12 @@ def unbounded_claim(pool: Pool, rated: Rated) -> Reported:
     return Reported("rate_qps", "max", "none", value=pool.options.derate * rated.lam)
 
 
-def missing_base(pool: Pool) -> Infeasible:
+def missing_base(pool: Pool) -> Infeasibility:
     """Why a formulation that needs a base instance has none."""
     base = pool.types[pool.base].hardware
     why = f"this formulation builds on instances of the base type {base}, and too few are within the budget and limits"
     remedy = "use formulation fluid-milp, which needs no base type"
-    return Infeasible(why=(why, remedy), proved=False)
+    return Infeasibility(why=(why, remedy), proved=False)
 
 
 Columns = Sequence[NDArray[np.int32]]
@@ -215,16 +215,16 @@ def most_similar(ranked: NDArray[np.int64], base: int) -> int:
     return int(np.argmin(apart))
 
 
-def choose_by_estimate(pool: Pool, ask: Ask) -> Chosen | Infeasible:
+def choose_by_estimate(pool: Pool, ask: Ask) -> Chosen | Infeasibility:
     """The best by the estimate, or the most typical of its best ten (`select`)."""
     numbers, found = eq15_numbers(pool), list_affordable(pool, ask, with_base=True, room=ROOM)
-    if isinstance(found, Infeasible) or not len(found):
-        return found if isinstance(found, Infeasible) else missing_base(pool)
+    if isinstance(found, Infeasibility) or not len(found):
+        return found if isinstance(found, Infeasibility) else missing_base(pool)
     rates = estimate_rates(numbers, found.counts)
     if pool.fluid_target is not None:
         enough = np.flatnonzero(rates >= pool.fluid_target)
         rated = cheapest_enough(pool, ask, found, enough[np.argsort(found.cost[enough], kind="stable")])
-        return rated if isinstance(rated, Infeasible) else with_estimate(pool, rated, numbers)
+        return rated if isinstance(rated, Infeasibility) else with_estimate(pool, rated, numbers)
     best = best_rated(rates, found.cost, 10)
     chosen = best[0]
     if cast(Eq15Options, pool.options).select == "similarity":

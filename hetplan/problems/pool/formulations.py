@@ -13,7 +13,7 @@ import numpy as np
 
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Draft, Infeasible, Repair, Reported
+from hetplan.planner.draft import Draft, Infeasibility, Repair, Reported
 from hetplan.planner.elastic import explain
 from hetplan.planner.request import PLENTY
 from hetplan.problems.faults import Faults
@@ -36,7 +36,7 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice
 
 if TYPE_CHECKING:
-    Way = Callable[[Pool, Ask], Chosen | Infeasible | Draft]
+    Way = Callable[[Pool, Ask], Chosen | Infeasibility | Draft]
 
 __all__ = [
     "GROUPS",
@@ -58,13 +58,13 @@ SLIPS = (0.0, 2e-6, 2e-5)
 """By how much budget and rate are tightened, in turn, until whole counts keep them exactly; the first is the rule."""
 
 
-def planned(pool: Pool, ask: Ask) -> Draft | Infeasible:
+def planned(pool: Pool, ask: Ask) -> Draft | Infeasibility:
     """Answer by the chosen formulation; also where there is no pool, what reading the files found is reported."""
     found = _planned(pool, ask)
-    return replace(found, warnings=(*pool.notices, *found.warnings)) if isinstance(found, Infeasible) else found
+    return replace(found, warnings=(*pool.notices, *found.warnings)) if isinstance(found, Infeasibility) else found
 
 
-def _planned(pool: Pool, ask: Ask) -> Draft | Infeasible:
+def _planned(pool: Pool, ask: Ask) -> Draft | Infeasibility:
     if pool.wish.rate_qps == 0.0 and pool.formulation != "fluid-lp":
         return draft_chosen(pool, ask, idle(pool, ask))
     if pool.options.size == "simulated" or pool.options.dispatch == "threshold":
@@ -87,7 +87,7 @@ def _planned(pool: Pool, ask: Ask) -> Draft | Infeasible:
         if pool.options.size == "auto" and pool.fluid_target is not None and pool.formulation == "fluid-milp":
             sized = sizing.cheapest_kept(pool, ask)
             if sized is not None:
-                return sized if isinstance(sized, Infeasible) else against_bursts(pool, ask, sized)
+                return sized if isinstance(sized, Infeasibility) else against_bursts(pool, ask, sized)
     return draft_chosen(pool, ask, way_of(pool)(pool, ask))
 
 
@@ -108,7 +108,7 @@ def way_of(pool: Pool) -> Way:
     return fluid_milp
 
 
-def fluid_milp(pool: Pool, ask: Ask) -> Chosen | Infeasible:
+def fluid_milp(pool: Pool, ask: Ask) -> Chosen | Infeasibility:
     """The exact fluid program over whole counts; for a rate to be kept in simulation, a search upward from it."""
     if pool.options.size == "simulated" and pool.fluid_target is not None:
         from hetplan.problems.pool.size import smallest
@@ -117,13 +117,13 @@ def fluid_milp(pool: Pool, ask: Ask) -> Chosen | Infeasible:
         if sized is not None:
             return sized
         found = fluid_best(pool, ask)  # it says why there is none
-        return found if isinstance(found, Infeasible) else Infeasible(why=("no bound was found",), proved=False)
+        return found if isinstance(found, Infeasibility) else Infeasibility(why=("no bound was found",), proved=False)
     if worth_merging(pool):
         by_groups = merged_best(pool, ask, fluid_best)
         if by_groups is not None:
             return by_groups
     found = fluid_best(pool, ask)
-    if isinstance(found, Infeasible):
+    if isinstance(found, Infeasibility):
         return found
     rated, answer = found
     if pool.fluid_target is not None:
@@ -133,7 +133,7 @@ def fluid_milp(pool: Pool, ask: Ask) -> Chosen | Infeasible:
     return Chosen(rated, (backed(pool, "rate_qps", answer, rated),))
 
 
-def fluid_best(pool: Pool, ask: Ask) -> tuple[Rated, Answer[Any]] | Infeasible:
+def fluid_best(pool: Pool, ask: Ask) -> tuple[Rated, Answer[Any]] | Infeasibility:
     """The pool that the program chooses, and the program's answer."""
     target = pool.fluid_target
     first = start(pool, target)
@@ -150,7 +150,7 @@ def fluid_best(pool: Pool, ask: Ask) -> tuple[Rated, Answer[Any]] | Infeasible:
         if answer.status is Status.INFEASIBLE:
             return explain(form, ask)
         if answer.point is None:
-            return Infeasible(why=(f"no pool was found: {answer.stop}",), proved=False)
+            return Infeasibility(why=(f"no pool was found: {answer.stop}",), proved=False)
         rated = rate_at(pool, ask, read_counts(pool, answer.point), known=answer.point)
         if not holds(pool, rated) and not tightened and first is not None:
             rated = rate_at(pool, ask, first.counts)
@@ -171,14 +171,14 @@ MOST_TOLERANCE = 0.5
 """Option violation_tolerance stays below it: a target that most queries miss is none."""
 
 
-def impossible(pool: Pool) -> Infeasible | None:
+def impossible(pool: Pool) -> Infeasibility | None:
     """What no solver is needed for: too low a quality, classes late everywhere, a budget for no pool at all."""
     if not pool.wish.app.has_quality_limit and not pool.least.any():
         return _late_everywhere(pool) or _cover_over_budget(pool)
     return too_poor(pool) or _late_everywhere(pool) or minima_over_budget(pool) or _cover_over_budget(pool)
 
 
-def _late_everywhere(pool: Pool) -> Infeasible | None:
+def _late_everywhere(pool: Pool) -> Infeasibility | None:
     """Classes that no type to be had serves within a target, where these are more than the target leaves."""
     to_be_had = pool.rentable
     least = np.where(pool.served, pool.M, np.inf)[:, to_be_had].min(axis=1, initial=np.inf)
@@ -195,10 +195,10 @@ def _late_everywhere(pool: Pool) -> Infeasible | None:
             repairs.append(looser_target(pool, k, least))
             repairs += [more_tolerance(pool, share)] if k == len(pool.limits) - 1 and share < MOST_TOLERANCE else []
         repairs += let_in(pool, late, to_be_had)
-    return Infeasible(why=tuple(why), repairs=tuple(repairs)) if why else None
+    return Infeasibility(why=tuple(why), repairs=tuple(repairs)) if why else None
 
 
-def _cover_over_budget(pool: Pool) -> Infeasible | None:
+def _cover_over_budget(pool: Pool) -> Infeasibility | None:
     """Not even the cheapest pool that carries any rate is within the budget (where counts are not given)."""
     if pool.request.budget is None or pool.cover is None or pool.formulation == "fluid-lp":
         return None
@@ -268,8 +268,8 @@ def merged(pool: Pool, group: Counts, *, fastest: bool) -> Pool:
 
 
 def merged_best(
-    pool: Pool, ask: Ask, fluid_best: Callable[[Pool, Ask], tuple[Rated, Answer[Any]] | Infeasible]
-) -> Chosen | Infeasible | None:
+    pool: Pool, ask: Ask, fluid_best: Callable[[Pool, Ask], tuple[Rated, Answer[Any]] | Infeasibility]
+) -> Chosen | Infeasibility | None:
     """The fluid program (asked by `fluid_best`) by groups of classes; None where only the exact one can say."""
     group = groups_of(pool, GROUPS)
     mean, least = merged(pool, group, fastest=False), merged(pool, group, fastest=True)
@@ -278,7 +278,7 @@ def merged_best(
     if bound.status is Status.INFEASIBLE:
         return explain(form, ask)
     found = fluid_best(mean, ask)
-    if isinstance(found, Infeasible):
+    if isinstance(found, Infeasibility):
         return None
     counts = found[0].counts
     kept = carried(pool, counts, found[0].share[group], found[1])
@@ -301,7 +301,7 @@ def merged_best(
 # A pool with given counts: formulation `fluid-lp` computes its rate and chooses no machines.
 
 
-def fluid_lp(pool: Pool, ask: Ask) -> Chosen | Infeasible:
+def fluid_lp(pool: Pool, ask: Ask) -> Chosen | Infeasibility:
     """The fluid program at given counts."""
     counts = given_counts(pool)
     reason = unaffordable(pool, counts)
@@ -362,7 +362,7 @@ def _fill(pool: Pool, counts: Counts, t: int, count: int, faults: Faults) -> Non
 # A pool for a rate of 0: only the least instances that `limits` demand.
 
 
-def idle(pool: Pool, ask: Ask) -> Chosen | Infeasible | Draft:
+def idle(pool: Pool, ask: Ask) -> Chosen | Infeasibility | Draft:
     """A demand of nothing: the minima alone, serving where they can serve every class in time, else waiting.
 
     A loop that plans every few seconds meets minutes in which nobody asks; that is no error, and costs as little as it

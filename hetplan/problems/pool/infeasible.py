@@ -9,7 +9,7 @@ import numpy as np
 
 from hetplan.planner.answer import Status
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Infeasible, Repair
+from hetplan.planner.draft import Infeasibility, Repair
 from hetplan.planner.elastic import explain
 from hetplan.problems.pool.letters import Counts, Pool, Vector
 from hetplan.problems.pool.program import cover, read_counts
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-def unaffordable(pool: Pool, counts: Counts) -> Infeasible | None:
+def unaffordable(pool: Pool, counts: Counts) -> Infeasibility | None:
     """Why counts that were given break the budget or the limits (None where they do not)."""
     why, repairs = [], []
     cost = pool.cost(counts)
@@ -59,10 +59,10 @@ def unaffordable(pool: Pool, counts: Counts) -> Infeasible | None:
         if provided > limit * (1 + 1e-12):
             why.append(f"the given pool provides {provided:g} {resource}, at most {limit:g} allowed")
             repairs.append(change(f"slo.limits.provides.{resource}", limit, provided))
-    return Infeasible(why=tuple(why), repairs=tuple(repairs)) if why else None
+    return Infeasibility(why=tuple(why), repairs=tuple(repairs)) if why else None
 
 
-def nothing_served(pool: Pool, ask: Ask, counts: Counts) -> Infeasible:
+def nothing_served(pool: Pool, ask: Ask, counts: Counts) -> Infeasibility:
     """The rate found is 0: the given pool misses a class, or no pool within the budget has a type for each.
 
     Only a cheapest cover that costs more than the budget proves the latter; otherwise there may be a pool after all.
@@ -73,29 +73,29 @@ def nothing_served(pool: Pool, ask: Ask, counts: Counts) -> Infeasible:
     why = f"formulation {pool.formulation} found no pool that serves every class in time"
     if pool.cover is not None or budget is None:
         advice = "" if pool.formulation == "fluid-milp" else "; fluid-milp finds one where there is any"
-        return Infeasible(why=(why + advice,), proved=False)
+        return Infeasibility(why=(why + advice,), proved=False)
     form = cover(pool)
     answer = ask(form, gap=0.0, about="cheapest pool that serves every class at all")
     if answer.status is Status.INFEASIBLE:
         return explain(form, ask)
     if answer.bound is None or answer.bound * NANO <= budget or answer.point is None:
-        return Infeasible(why=(f"{why}: {answer.stop}",), proved=False)
+        return Infeasibility(why=(f"{why}: {answer.stop}",), proved=False)
     return replace(cover_costs(pool, read_counts(pool, answer.point), budget), answer=answer)
 
 
-def _given_serves_nothing(pool: Pool, counts: Counts) -> Infeasible:
+def _given_serves_nothing(pool: Pool, counts: Counts) -> Infeasibility:
     there = pool.of_type(counts) > 0
     missed = pool.missed(there)
     if missed.size:
         named = ", ".join(pool.class_label(int(s)) for s in missed[:SHOWN])
-        return Infeasible(why=(f"the given pool serves {len(missed)} classes of queries in time nowhere ({named})",))
+        return Infeasibility(why=(f"the given pool serves {len(missed)} classes of queries in time nowhere ({named})",))
     fastest = np.where(pool.usable[:, there], pool.M[:, there], np.inf).min(axis=1)
     late = [
         f"{pool.p[fastest > limit].sum():.4g} of the queries later than {limit:g} ms, {share:.4g} are allowed"
         for limit, share in pool.limits
         if float(pool.p[fastest > limit].sum()) > share
     ]
-    return Infeasible(why=(f"the given pool serves at best {'; '.join(late)}",), proved=bool(late))
+    return Infeasibility(why=(f"the given pool serves at best {'; '.join(late)}",), proved=bool(late))
 
 
 def less_rate(pool: Pool, reached: float) -> Repair:
@@ -104,11 +104,11 @@ def less_rate(pool: Pool, reached: float) -> Repair:
     return change(at, pool.wish.rate_qps or 0.0, reached, "qps")
 
 
-def too_slow(pool: Pool, counts: Counts, lam: float, *, proved: bool) -> Infeasible:
+def too_slow(pool: Pool, counts: Counts, lam: float, *, proved: bool) -> Infeasibility:
     """A pool that is given, or found with a hair missing, does not reach the rate."""
     reached = lam * pool.options.derate
     why = f"the pool {counted(pool, counts)} carries {reached:.9g} qps, {pool.wish.rate_qps:g} are asked for"
-    return Infeasible(why=(why,), repairs=(less_rate(pool, reached),), proved=proved)
+    return Infeasibility(why=(why,), repairs=(less_rate(pool, reached),), proved=proved)
 
 
 # -- what would help -------------------------------------------------------------------------------------------------
@@ -168,12 +168,12 @@ def let_in(pool: Pool, late: np.ndarray[Any, Any], to_be_had: list[int]) -> list
     return repairs
 
 
-def cover_costs(pool: Pool, cover: Counts, budget: int) -> Infeasible:
+def cover_costs(pool: Pool, cover: Counts, budget: int) -> Infeasibility:
     """The cheapest pool that carries any rate is over the budget."""
     cost = pool.cost(cover)
     needs = f"needs {money(pool, cost)}, the budget is {money_text(budget)}"
     why = f"the cheapest pool that serves every class in time ({counted(pool, cover)}) {needs}"
-    return Infeasible(why=(why,), repairs=(more_budget(pool, cost, budget),))
+    return Infeasibility(why=(why,), repairs=(more_budget(pool, cost, budget),))
 
 
 def more_budget(pool: Pool, cost: int, budget: int) -> Repair:
@@ -188,22 +188,22 @@ def counted(pool: Pool, counts: Counts) -> str:
     return ", ".join(f"{count} {offer.name}" for count, offer in zip(counts, pool.offers, strict=True) if count)
 
 
-def too_poor(pool: Pool) -> Infeasible | None:
+def too_poor(pool: Pool) -> Infeasibility | None:
     """The one variant against the quality that is asked for."""
     app, quality = pool.wish.app, pool.types[0].quality
     if not app.has_quality_limit:
         return None
     at = f"slo.apps.{app.id}.quality"
     if quality is None:
-        return Infeasible(why=(f"{pool.wish.variant} states no quality, and {at} asks for one",))
+        return Infeasibility(why=(f"{pool.wish.variant} states no quality, and {at} asks for one",))
     for side, bound in (("min", app.floor), ("max", app.ceiling)):
         if bound is not None and (quality < bound if side == "min" else quality > bound):
             repair = change(f"{at}.{side}", bound, quality, more=", or run another variant")
-            return Infeasible(why=(f"{pool.wish.variant} has quality {quality:g}",), repairs=(repair,))
+            return Infeasibility(why=(f"{pool.wish.variant} has quality {quality:g}",), repairs=(repair,))
     return None
 
 
-def minima_over_budget(pool: Pool) -> Infeasible | None:
+def minima_over_budget(pool: Pool) -> Infeasibility | None:
     """The least instances of all types alone cost more than the budget."""
     machines, budget = pool.request.machines, pool.request.budget
     cost = sum(kind.cost(kind.least) for kind in machines)
@@ -216,4 +216,4 @@ def minima_over_budget(pool: Pool) -> Infeasible | None:
         left = budget - (cost - kind.cost(kind.least))
         if left >= 0 and (fewer := kind.affordable(left)) < kind.least:
             lower.append(change(f"slo.limits.instances.{kind.id}[0]", kind.least, fewer, "instances"))
-    return Infeasible(why=(why,), repairs=(more_budget(pool, cost, budget), *lower))
+    return Infeasibility(why=(why,), repairs=(more_budget(pool, cost, budget), *lower))

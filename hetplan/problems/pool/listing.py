@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hetplan.errors import InputError
 from hetplan.planner.answer import Status
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Infeasible
+from hetplan.planner.draft import Infeasibility
 from hetplan.planner.elastic import explain
 from hetplan.planner.request import PLENTY
 from hetplan.problems.pool.infeasible import too_slow
@@ -147,7 +147,9 @@ BATCH = 512
 """Programs asked for together while the cheapest that is enough is looked for."""
 
 
-def list_affordable(pool: Pool, ask: Ask, *, with_base: bool = False, room: float = 1.0) -> Configurations | Infeasible:
+def list_affordable(
+    pool: Pool, ask: Ask, *, with_base: bool = False, room: float = 1.0
+) -> Configurations | Infeasibility:
     """All configurations that may be the answer; for a rate, those no dearer than a pool that surely carries it.
 
     That pool is the program's without whole numbers, each count rounded up. `room` asks for more than the rate, where
@@ -160,13 +162,13 @@ def list_affordable(pool: Pool, ask: Ask, *, with_base: bool = False, room: floa
     if answer.status is Status.INFEASIBLE:
         return explain(form, ask)
     if answer.point is None:
-        return Infeasible(why=(f"no pool was found: {answer.stop}",), proved=False)
+        return Infeasibility(why=(f"no pool was found: {answer.stop}",), proved=False)
     counts = np.ceil(room * answer.point[-len(pool.offers) :] - 1e-6).astype(np.int64)
     cost = pool.cost(counts) + (int(pool.c[pool.of == pool.base].max()) if with_base else 0)
     return configurations(pool, cost, with_base=with_base)
 
 
-def cheapest_enough(pool: Pool, ask: Ask, found: Configurations, at: Counts) -> Rated | Infeasible:
+def cheapest_enough(pool: Pool, ask: Ask, found: Configurations, at: Counts) -> Rated | Infeasibility:
     """The first configuration, in order of cost, whose fluid rate reaches the target."""
     best: Rated | None = None
     for start in range(0, at.size, BATCH):
@@ -178,7 +180,7 @@ def cheapest_enough(pool: Pool, ask: Ask, found: Configurations, at: Counts) -> 
                 return rated
             best = rated if best is None or rated.lam > best.lam else best
     if best is None or best.lam <= 0:
-        return Infeasible(why=("no configuration looked at reaches the rate; fluid-milp finds why",), proved=False)
+        return Infeasibility(why=("no configuration looked at reaches the rate; fluid-milp finds why",), proved=False)
     return too_slow(pool, best.counts, best.lam, proved=False)
 
 

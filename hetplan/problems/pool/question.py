@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.draft import Draft, Infeasibility
 from hetplan.planner.request import read_request
 from hetplan.planner.terms import Obstacle, Options, Tools
 from hetplan.problems import ladder
@@ -75,7 +75,7 @@ class PoolQuestion(Pool):
 
         return bounding(self, claim, plan)
 
-    def decide(self, ask: Ask) -> Draft | Infeasible:
+    def decide(self, ask: Ask) -> Draft | Infeasibility:
         """Answer by the chosen formulation."""
         from hetplan.problems.pool.formulations import planned
 

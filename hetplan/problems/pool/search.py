@@ -16,7 +16,7 @@ import numpy as np
 
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Infeasible, Reported
+from hetplan.planner.draft import Infeasibility, Reported
 from hetplan.planner.forms.catalog import Catalog
 from hetplan.problems.pool.chosen import draft_chosen
 from hetplan.problems.pool.infeasible import nothing_served
@@ -31,7 +31,7 @@ from hetplan.profiles.plan import Notice
 __all__ = ["catalog", "search_pools"]
 
 
-def search_pools(pool: Pool, ask: Ask, *, solver: str | None = None) -> Chosen | Infeasible:
+def search_pools(pool: Pool, ask: Ask, *, solver: str | None = None) -> Chosen | Infeasibility:
     """The best pool that an engine for catalogs finds, by the options `SearchOptions`."""
     if pool.request.budget is None:
         raise InputError.one(
@@ -62,10 +62,10 @@ def search_pools(pool: Pool, ask: Ask, *, solver: str | None = None) -> Chosen |
     form = catalog(pool, found, bound, _evaluator(pool, ask, found, bound, tried, keep))
     answer = ask(form, about=f"search by {pool.formulation}", solver=solver)
     if answer.point is None:
-        return Infeasible(why=(f"no pool was tried: {answer.stop}",), proved=False)
+        return Infeasibility(why=(f"no pool was tried: {answer.stop}",), proved=False)
     if tried[answer.point].median <= 0:
         why = f"none of the {len(tried)} pools tried carries any rate within the target"
-        return Infeasible(why=(why,), proved=False)
+        return Infeasibility(why=(why,), proved=False)
     proved = options.bound == "lp" and not options.prune_sub
     best = int(answer.work.get("evaluations_to_best", 0))
     return _chosen(pool, ask, found, answer.point, tried, form.upper_bound() if proved else None, best=best)

@@ -27,7 +27,7 @@ from hetplan.dispatch.matching import Matching
 from hetplan.errors import InputError, Interrupted
 from hetplan.planner.answer import Answer
 from hetplan.planner.contract import Ask, Event
-from hetplan.planner.draft import Draft, Infeasible, Reported
+from hetplan.planner.draft import Draft, Infeasibility, Reported
 from hetplan.planner.sizing_search import LEAST_MORE, MOST_MORE, Counts, Search, Together, counts_of
 from hetplan.planner.tolerances import BOUND_SLIP
 from hetplan.problems.pool.bursts import bursts_of
@@ -169,8 +169,8 @@ def claims(pool: Pool, ask: Ask, simulated: Simulated, backed: Sequence[Reported
 
 
 def smallest(
-    pool: Pool, ask: Ask, drafted: Callable[[Pool, Ask, Chosen], Draft | Infeasible]
-) -> Chosen | Infeasible | None:
+    pool: Pool, ask: Ask, drafted: Callable[[Pool, Ask, Chosen], Draft | Infeasibility]
+) -> Chosen | Infeasibility | None:
     """The cheapest pool found that carries the rate in simulation, searched upward from the fluid optimum.
 
     First pools of the fluid program for growing rates, until one carries the rate; then every cheaper configuration
@@ -187,7 +187,7 @@ def smallest(
         rate = max((one.promised for one in sizing.tried.values()), default=0.0)
         most = f"the best of {len(sizing.tried)} tried carries {rate:.6g}"
         why = f"no pool was found that carries {pool.wish.rate_qps:g} qps in simulation; {most}"
-        return Infeasible(why=(why,), repairs=(less_rate(pool, rate),), proved=False)
+        return Infeasibility(why=(why,), repairs=(less_rate(pool, rate),), proved=False)
     cost = pool.cost(best.counts) / NANO
     claim = replace(
         bound, value=cost, note="the least that any dispatcher needs, against what simulation shows to be enough"
@@ -203,7 +203,7 @@ def smallest(
 class _ForRate(RatedPools, Together):
     """A pool whose simulated rate is enough, as the sizing search asks for it: what is looked at is confirmed."""
 
-    drafted: Callable[[Pool, Ask, Chosen], Draft | Infeasible]
+    drafted: Callable[[Pool, Ask, Chosen], Draft | Infeasibility]
     """The plan of a pool: what is kept of those that carry the rate."""
     tried: dict[Counts, Simulated] = field(default_factory=dict)
     is_listed: bool = True

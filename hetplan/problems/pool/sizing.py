@@ -27,7 +27,7 @@ import numpy as np
 
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask, Event
-from hetplan.planner.draft import Draft, Infeasible, Reported
+from hetplan.planner.draft import Draft, Infeasibility, Reported
 from hetplan.planner.request import PLENTY
 from hetplan.planner.sizing import ErrorBudget
 from hetplan.planner.sizing_search import (
@@ -126,7 +126,7 @@ def kept_use(pool: Pool, rated: Rated) -> float:
     return use if use <= following else min(following, LESS * use)
 
 
-def estimated(pool: Pool, ask: Ask, way: Callable[[Pool], Draft | Infeasible]) -> Draft | Infeasible:
+def estimated(pool: Pool, ask: Ask, way: Callable[[Pool], Draft | Infeasibility]) -> Draft | Infeasibility:
     """The plan by this way whose derate is the formula's for its own pool, found in a few rounds.
 
     Where stock and limits leave one pool alone, its derate is known at once.
@@ -135,17 +135,19 @@ def estimated(pool: Pool, ask: Ask, way: Callable[[Pool], Draft | Infeasible]) -
     if only is not None:
         use = kept_use(pool, rate_at(pool, ask, only))
         made = way(replace(pool, options=pool.options.model_copy(update={"derate": use})))
-        return made if isinstance(made, Infeasible) else _of_any_plan(pool, ask, replace(made, chosen={"derate": use}))
+        return (
+            made if isinstance(made, Infeasibility) else _of_any_plan(pool, ask, replace(made, chosen={"derate": use}))
+        )
     use, made = pool.options.derate, way(pool)
     for _ in range(ROUNDS):
-        if isinstance(made, Infeasible):
+        if isinstance(made, Infeasibility):
             return made
         following = estimated_use(pool, _rated_of(pool, ask, made))
         if abs(following - use) <= 1e-9 or (pool.wish.rate_qps is not None and use <= following):
             break
         use = following if pool.wish.rate_qps is None else min(following, LESS * use)
         made = way(replace(pool, options=pool.options.model_copy(update={"derate": use})))
-    return made if isinstance(made, Infeasible) else _of_any_plan(pool, ask, replace(made, chosen={"derate": use}))
+    return made if isinstance(made, Infeasibility) else _of_any_plan(pool, ask, replace(made, chosen={"derate": use}))
 
 
 def _of_any_plan(pool: Pool, ask: Ask, made: Draft) -> Draft:
@@ -452,7 +454,7 @@ def _at(rate: float, runs: int = 1) -> Simulated:
     return Simulated((rate,) * runs, basis="limits that are kept at this rate")
 
 
-def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
+def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasibility | None:
     """The cheapest pool found that keeps the stated rate; None where not even the fluid program reaches it."""
     check_simulator(pool.tools, pool.options.size, name="simulate_plan")
     bound = lower_bound(pool, ask)
@@ -472,7 +474,9 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
     why = f"not kept: the last of {len(search.looks)} pools, at {rate:g} qps, {_in_words(share)}"
     carried = trial.narrowed(nearest) if trial.left and pool.tools.says_what_helps else 0.0
     repairs = where_late(pool.wish.app, None if carried > 0 else rate)
-    return Infeasible(why=(why,), repairs=((less_rate(pool, carried),) if carried > 0 else ()) + repairs, proved=False)
+    return Infeasibility(
+        why=(why,), repairs=((less_rate(pool, carried),) if carried > 0 else ()) + repairs, proved=False
+    )
 
 
 def keep_first(pool: Pool, ask: Ask) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Draft, Infeasible, Reported
+from hetplan.planner.draft import Draft, Infeasibility, Reported
 from hetplan.problems.variants.draft import aim, draft
 from hetplan.problems.variants.form import spread
 from hetplan.problems.variants.places import Placed, pack, placed_by_counts, placed_on_machines
@@ -22,7 +22,7 @@ Integers = NDArray[np.int64]
 
 def plan_instances(
     v: Snapshot, ask: Ask, x: Integers, counters: Mapping[str, Mapping[str, int]] | None = None
-) -> Draft | Infeasible:
+) -> Draft | Infeasibility:
     """The plan of so many instances per item: it serves what these can, and claims no bound.
 
     Instances that find no machine are left out; what is not served is said. `counters` go into the next state.
@@ -37,7 +37,7 @@ def plan_instances(
             unserved[b] = (one.load_qps - loads[b], "nothing more fits: ask for a worker")
     flows = spread(v, x, ask, loads)
     if flows is None:
-        return Infeasible(
+        return Infeasibility(
             why=("the rule's instances are shared in a way that serves less than it counted",), proved=False
         )
     claim = Reported(aim(v), "min", "none", note="a rule, without a bound")

@@ -13,7 +13,7 @@ from hetplan.profiles.validate import collector_at_rest
 
 if TYPE_CHECKING:
     from hetplan.planner.certify import Bounding
-    from hetplan.planner.draft import Draft, Infeasible
+    from hetplan.planner.draft import Draft, Infeasibility
     from hetplan.problems.variants.wish import Snapshot
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Claim, Plan
@@ -62,7 +62,7 @@ class Variants:
 
         return None if self.tools.formulation is not None else bounding(self.snapshot, claim, plan)
 
-    def decide(self, ask: Ask) -> Draft | Infeasible:
+    def decide(self, ask: Ask) -> Draft | Infeasibility:
         """Answer by the chosen formulation."""
         from hetplan.problems.variants.ways import WAYS
         from hetplan.problems.variants.why import impossible

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import Interrupted
 from hetplan.planner.contract import Ask, Event, Tools
-from hetplan.planner.draft import Draft, Infeasible, without_bound
+from hetplan.planner.draft import Draft, Infeasibility, without_bound
 from hetplan.planner.next_state import USED
 from hetplan.planner.sizing import ErrorBudget
 from hetplan.planner.sizing_search import LATE, Counts, Refused, Search, more_room
@@ -60,7 +60,7 @@ from hetplan.problems.variants.wish import Asked, Item, Serves, Snapshot
 __all__ = ["sized"]
 
 Vector = NDArray[np.float64]
-Way = Callable[[Snapshot, Ask], Draft | Infeasible]
+Way = Callable[[Snapshot, Ask], Draft | Infeasibility]
 Lates = Mapping[int, float]
 """Of applications, the violation rate over what may be."""
 
@@ -105,7 +105,7 @@ LESS_ASKED = "bounded by the program before simulation asked less of its instanc
 AT_SATURATION = "bounded by the program whose instances may be full: no plan is ruled out that is in time"
 
 
-def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Draft | Infeasible:
+def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Draft | Infeasibility:
     """The plan by this way whose applications are in time in simulation; `v` leaves room to wait by the formula."""
     check_simulator(tools)
     hopeful = without_hopeless(v)
@@ -115,7 +115,7 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
     first = sizing.first
     if first is None:
         raise Interrupted("the time was over before any plan was made")
-    if isinstance(first, Infeasible) or not first.routing:
+    if isinstance(first, Infeasibility) or not first.routing:
         return first
     if found is None:
         if not search.looks:
@@ -146,7 +146,7 @@ def _missed(v: Snapshot, sizing: _Sizing, search: Search[Units, tuple[Draft, Pla
     return replace(made, target_missed=f"{text}: {', '.join(names[:MOST_NAMED])}", repairs=repairs, searched=True)
 
 
-def _saturated(v: Snapshot, ask: Ask, way: Way, cost: float) -> Draft | Infeasible:
+def _saturated(v: Snapshot, ask: Ask, way: Way, cost: float) -> Draft | Infeasibility:
     """The plan of instances that may be full, in bursts too: it rules out none that is in time."""
     full = replace(v, serves=tuple(_asked(pair, 1.0) for pair in v.serves))
     bursty = in_bursts(full) if ask.remaining > 0 else full
@@ -194,7 +194,7 @@ class _Sizing:
     way: Way
     tools: Tools
     formulation: str
-    first: Draft | Infeasible | None = None
+    first: Draft | Infeasibility | None = None
     """The program's first plan: its claims are its own."""
     made: dict[Units, Draft] = field(default_factory=dict)
     """Plans of the program."""
@@ -243,7 +243,7 @@ class _Sizing:
             made = self.way(replace(roomy, explains=False), self.ask)
             if isinstance(made, Draft) or self.ask.remaining <= 0:
                 break
-        if isinstance(made, Infeasible) and self.ask.remaining > 0:
+        if isinstance(made, Infeasibility) and self.ask.remaining > 0:
             roomy = replace(v, serves=tuple(_asked(pair, 1.0) for pair in v.serves))
             made = self.way(roomy, self.ask)
         self.first = made
@@ -263,7 +263,7 @@ class _Sizing:
                     turns[b] += 1
                 serves = tuple(_asked(pair, pair.busy / rooms[pair.app]) for pair in roomy.serves)
                 made = self.way(replace(roomy, serves=serves, explains=False), self.ask.untested(gap=ROUGH))
-                if isinstance(made, Infeasible) or (made.workers, made.routing) != (before.workers, before.routing):
+                if isinstance(made, Infeasibility) or (made.workers, made.routing) != (before.workers, before.routing):
                     break
             else:
                 return
@@ -399,10 +399,10 @@ class _Sizing:
         """Keep a plan that looked in time, or was confirmed."""
         cost, first = self.near.cost(one), cast(Draft, self.first)
 
-        def kept() -> Draft | Infeasible:
+        def kept() -> Draft | Infeasibility:
             made = None if self.late_in(one) else self.drafted(one)
             if made is None:
-                return Infeasible(why=("fresh seeds did not confirm it",), proved=False)
+                return Infeasibility(why=("fresh seeds did not confirm it",), proved=False)
             made = _bounded_by(first, made if tested is None else with_shown(made, tested))
             return without_bound(made) if self.v.options.size == "auto" else made
 

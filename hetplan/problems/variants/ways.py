@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hetplan.planner.answer import Answer, Status, relative_gap
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Draft, Infeasible, Reported, Scope, without_bound
+from hetplan.planner.draft import Draft, Infeasibility, Reported, Scope, without_bound
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.placing import IN_TOTAL, Filling, read_places
 from hetplan.problems.variants.draft import aim, draft
@@ -41,7 +41,7 @@ __all__ = ["WAYS", "Way", "by_cheapest", "filled"]
 
 Integers = NDArray[np.int64]
 Vector = NDArray[np.float64]
-Way = Callable[[Snapshot, Ask], Draft | Infeasible]
+Way = Callable[[Snapshot, Ask], Draft | Infeasibility]
 
 GAP = 1e-6
 COLUMNS_GAP = 1e-3
@@ -57,14 +57,14 @@ def _claimed(v: Snapshot, answer: Answer[Any], *, machines: bool = False) -> Rep
     return Reported(aim(v), "min", scope, answer, note=NOTE if machines else None)
 
 
-def _by_milp(v: Snapshot, ask: Ask) -> Draft | Infeasible:
+def _by_milp(v: Snapshot, ask: Ask) -> Draft | Infeasibility:
     """The program (1) to (4), exactly."""
     form = program(v)
     answer = ask(form, gap=GAP, about="least gross cost")
     if answer.status is Status.INFEASIBLE:
         return explained(v, ask, answer)
     if answer.point is None:
-        return Infeasible(why=(f"no plan was found: {answer.stop}",), proved=False)
+        return Infeasibility(why=(f"no plan was found: {answer.stop}",), proved=False)
     x = counts_of(v, answer.point)
     return _finished(v, ask, x, answer, fillings=_on_machines(v, form, answer.point, x))
 
@@ -81,7 +81,7 @@ def _on_machines(v: Snapshot, form: Milp, point: Vector, x: Integers) -> list[Fi
     return found
 
 
-def _by_columns(v: Snapshot, ask: Ask) -> Draft | Infeasible:
+def _by_columns(v: Snapshot, ask: Ask) -> Draft | Infeasibility:
     """Configuration columns with exact pricing; the whole program where they do not split, or leave too much open."""
     if why_no_columns(v) or not v.items:
         return _by_milp(v, ask)
@@ -110,7 +110,7 @@ def _finished(
     *,
     certified: float | None = None,
     fillings: list[Filling] | None = None,
-) -> Draft | Infeasible:
+) -> Draft | Infeasibility:
     """Counts with their flows and places, as a draft. `certified` is the bound that configurations prove."""
     if v.level == "aggregate" and not v.has_machines and not v.sharing:
         claim = _claimed(v, answer)
@@ -125,7 +125,7 @@ def _finished(
     if v.level != "machine":
         count = packed.left.total()
         why = f"{count} of {int(x.sum())} instances find no machine: the totals allow what no machine can hold"
-        return Infeasible(why=(why,), proved=False)
+        return Infeasibility(why=(why,), proved=False)
     return _repacked(v, ask, packed, claim)
 
 
@@ -138,7 +138,7 @@ def filled(v: Snapshot, ask: Ask, x: Integers, fillings: list[Filling], bounded:
     return made if isinstance(made, Draft) else None
 
 
-def by_cheapest(v: Snapshot, ask: Ask) -> Draft | Infeasible:
+def by_cheapest(v: Snapshot, ask: Ask) -> Draft | Infeasibility:
     """A plan that needs no program: each application by whatever serves it at least cost, packed by best fit.
 
     It has no bound, whatever it takes to find places for it.
@@ -153,7 +153,7 @@ def by_cheapest(v: Snapshot, ask: Ask) -> Draft | Infeasible:
             *_, i, qps = min(mine)
             x[i] += int(np.ceil(need / qps - CEILING))
     made = _finished(v, ask, x, Answer(Status.NO_ANSWER))
-    return made if isinstance(made, Infeasible) else without_bound(made)
+    return made if isinstance(made, Infeasibility) else without_bound(made)
 
 
 def _share_of_machine(v: Snapshot, i: int) -> float:
@@ -164,7 +164,7 @@ def _share_of_machine(v: Snapshot, i: int) -> float:
     return part * v.types[kind.type].offers[0].price
 
 
-def _repacked(v: Snapshot, ask: Ask, packed: Packed, claim: Reported) -> Draft | Infeasible:
+def _repacked(v: Snapshot, ask: Ask, packed: Packed, claim: Reported) -> Draft | Infeasibility:
     """Other counts, that the machines can hold: the exact program where it is small, else with less room per type."""
     form = exact(v)
     if form is not None:
@@ -211,11 +211,11 @@ def _shrink(v: Snapshot, packed: Packed, shrunk: dict[str, float]) -> None:
             shrunk[room.label] = shrunk.get(room.label, 0.0) + over
 
 
-def _drafted(v: Snapshot, ask: Ask, x: Integers, placed: Placed, claim: Reported) -> Draft | Infeasible:
+def _drafted(v: Snapshot, ask: Ask, x: Integers, placed: Placed, claim: Reported) -> Draft | Infeasibility:
     """The draft of counts that have their places."""
     flows = spread(v, x, ask)
     if flows is None:
-        return Infeasible(why=("whole counts do not carry the loads: a tolerance was too loose",), proved=False)
+        return Infeasibility(why=("whole counts do not carry the loads: a tolerance was too loose",), proved=False)
     return over_limits(v, placed) or draft(v, x, flows, placed, (claim,))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import TOGETHER, Infeasible, Repair
+from hetplan.planner.draft import TOGETHER, Infeasibility, Repair
 from hetplan.planner.elastic import explain, knobs, stretch
 from hetplan.planner.placing import IN_TOTAL
 from hetplan.planner.tolerances import SLIP
@@ -29,7 +29,7 @@ LARGE, ROUGH, CLOSE = 100, 0.1, 1e-2
 than the plan."""
 
 
-def impossible(v: Snapshot) -> Infeasible | None:
+def impossible(v: Snapshot) -> Infeasibility | None:
     """Applications that nothing may serve: the nearest by latency and by quality, and the limits that would do."""
     have = {s.app for s in v.eligible}
     why, repairs = [], list[Repair]()
@@ -45,7 +45,7 @@ def impossible(v: Snapshot) -> Infeasible | None:
         asked = f"both {limit} and the quality asked for" if one.has_quality_limit else limit
         why.append(f"{one.id}: no variant keeps {asked}; {nearest}")
         repairs += found
-    return Infeasible(why=tuple(why), repairs=tuple(repairs)) if why else None
+    return Infeasibility(why=tuple(why), repairs=tuple(repairs)) if why else None
 
 
 def _nearest(v: Snapshot, b: int, near: list[Serves]) -> tuple[str, list[Repair]]:
@@ -77,10 +77,10 @@ def _nearest(v: Snapshot, b: int, near: list[Serves]) -> tuple[str, list[Repair]
     return "; ".join(said), repairs
 
 
-def explained(v: Snapshot, ask: Ask, answer: Answer[Any]) -> Infeasible:
+def explained(v: Snapshot, ask: Ask, answer: Answer[Any]) -> Infeasibility:
     """What can be served; what contradicts what, and what alone would cure it."""
     if not v.explains:
-        return Infeasible(why=("no choice satisfies all rows",), answer=answer)
+        return Infeasibility(why=("no choice satisfies all rows",), answer=answer)
     form, gap = program(v), None if len(v.asked) <= LARGE else ROUGH
     loads = [knob for knob in knobs(form) if knob.block.name == LOAD]
     fewer, read = stretch(form, loads)
@@ -96,9 +96,9 @@ def explained(v: Snapshot, ask: Ask, answer: Answer[Any]) -> Infeasible:
         short = {b: float(value) for b, value in enumerate(values) if value > 1e-6}
         served = _served(v, short)
     if not v.repairs:
-        return Infeasible(why=(served,), answer=answer)
+        return Infeasibility(why=(served,), answer=answer)
     said = explain(form, ask, kept=LOAD, gap=gap, known=_least_alone(v, ask))
-    return Infeasible(why=(served, *said.why), repairs=(*said.repairs, *_less_load(v, short)), answer=answer)
+    return Infeasibility(why=(served, *said.why), repairs=(*said.repairs, *_less_load(v, short)), answer=answer)
 
 
 def _least_alone(v: Snapshot, ask: Ask) -> dict[tuple[str, str], float]:
@@ -131,7 +131,7 @@ def _less_load(v: Snapshot, short: dict[int, float]) -> list[Repair]:
     return found
 
 
-def fits_nowhere(v: Snapshot, left: Counter[int], *, proved: bool) -> Infeasible:
+def fits_nowhere(v: Snapshot, left: Counter[int], *, proved: bool) -> Infeasibility:
     """The machines of a type have room in all, and no machine has it in one piece."""
     of_type: Counter[int] = Counter()
     for i, count in left.items():
@@ -149,10 +149,10 @@ def fits_nowhere(v: Snapshot, left: Counter[int], *, proved: bool) -> Infeasible
         elif offer.hosts:
             at = f"profile.hosts (under {offer.id})"
         repairs.append(change(at, stated, stated + count, "machines", more=" at the most"))
-    return Infeasible(why=tuple(why), repairs=tuple(repairs), proved=proved)
+    return Infeasibility(why=tuple(why), repairs=tuple(repairs), proved=proved)
 
 
-def over_limits(v: Snapshot, placed: Placed) -> Infeasible | None:
+def over_limits(v: Snapshot, placed: Placed) -> Infeasibility | None:
     """Machines that the program does not count one by one, idle or filled by best fit, may be more than may be had."""
     limits, of, cost = v.wanted, Counter[str](), steady_nanos(v, placed)
     for worker in placed.workers:
@@ -170,5 +170,5 @@ def over_limits(v: Snapshot, placed: Placed) -> Infeasible | None:
             repair = change(f"slo.limits.{at}", most / unit, amount / unit, what)
             idle = f", idle ones at {placed.idle_nanos / NANO:g} included" if unit == NANO and placed.idle_nanos else ""
             why = f"the machines that would hold this come to {amount / unit:g} {what}{idle}"
-            return Infeasible(why=(why,), repairs=(repair,), proved=False)
+            return Infeasibility(why=(why,), repairs=(repair,), proved=False)
     return None

@@ -12,7 +12,7 @@ from hetplan import InputError
 from hetplan.extend import (
     SLIPS,
     Ask,
-    Infeasible,
+    Infeasibility,
     Pipelines,
     PipelineTask,
     PipelineTree,
@@ -74,12 +74,12 @@ def _only(named: PipelineTree, chosen: list[int], options: InferLineOptions) -> 
     ])  # fmt: skip
 
 
-def fewest_servers(problem: Pipelines, ask: Ask) -> SolvedPipelines | Infeasible:
+def fewest_servers(problem: Pipelines, ask: Ask) -> SolvedPipelines | Infeasibility:
     """The fewest servers for one variant per step; above what they carry, that much is served and the rest dropped."""
     fleet = problem.wish.fleet
     forest = [(tree, prefixes(tree)) for tree in problem.served]
     if any(not level.size for _, levels in forest for level in levels):
-        return Infeasible(why=("latency: the fixed variants cannot be in time together",))
+        return Infeasibility(why=("latency: the fixed variants cannot be in time together",))
     for slip in SLIPS:
         base = problem.asked("servers", slip=slip)
         climbed = climb_goals(
@@ -91,17 +91,17 @@ def fewest_servers(problem: Pipelines, ask: Ask) -> SolvedPipelines | Infeasible
         shares = route_servers(ask, problem.served, written.counts(point), fleet)
         if shares is not None:
             return SolvedPipelines(*shares, mode="fixed variants", reported=tuple(reported))
-    return Infeasible(why=("whole servers do not carry what the program promised",), proved=False)
+    return Infeasibility(why=("whole servers do not carry what the program promised",), proved=False)
 
 
-def _all_that_fits(problem: Pipelines, ask: Ask) -> SolvedPipelines | Infeasible:
+def _all_that_fits(problem: Pipelines, ask: Ask) -> SolvedPipelines | Infeasibility:
     """The largest part of all demands that the servers carry."""
     fleet = problem.wish.fleet
     forest = [(tree, prefixes(tree)) for tree in problem.served]
     written = config_form(forest, fleet, problem.asked("rate"))
     answer = ask(written.form, about="most demand that the servers carry")
     if answer.point is None or answer.value is None:
-        return Infeasible(why=(f"no plan was found: {answer.stop}",), proved=False)
+        return Infeasibility(why=(f"no plan was found: {answer.stop}",), proved=False)
     claim = Reported("served_share", "max", "restriction", answer)
     found = partly_served(problem, ask, problem.served, written.counts(answer.point), float(answer.value))
-    return found if isinstance(found, Infeasible) else replace(found, mode="fixed variants", reported=(claim,))
+    return found if isinstance(found, Infeasibility) else replace(found, mode="fixed variants", reported=(claim,))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from hetplan.extend import (
     Ask,
     Builder,
-    Infeasible,
+    Infeasibility,
     Milp,
     PipelineGoals,
     PipelineLevel,
@@ -66,11 +66,11 @@ def own_batches(tree: PipelineTree, limit_ms: float) -> PipelineTree:
     return tree.keeping(masks)
 
 
-def plan_each_step(problem: Pipelines, ask: Ask) -> SolvedPipelines | Infeasible:
+def plan_each_step(problem: Pipelines, ask: Ask) -> SolvedPipelines | Infeasibility:
     """Iterate until the steps' traffic has settled."""
     trees = problem.served
     if any(not task.size for tree in trees for task in tree.tasks):
-        return Infeasible(why=("latency: some step has no variant that takes less than its share of the limit",))
+        return Infeasibility(why=("latency: some step has no variant that takes less than its share of the limit",))
     demands = [_demands(tree, [np.eye(len(task.variants))[int(np.argmax(task.quality))] for task in tree.tasks])
                for tree in trees]  # fmt: skip
     options = cast(ProteusOptions, problem.options)
@@ -79,7 +79,7 @@ def plan_each_step(problem: Pipelines, ask: Ask) -> SolvedPipelines | Infeasible
         form, places = _form(problem, trees, demands)
         answer = ask(form, gap=1e-6, about="every step on its own")
         if answer.point is None:
-            return Infeasible(why=("capacity: the servers do not carry what the steps expect",), proved=False)
+            return Infeasibility(why=("capacity: the servers do not carry what the steps expect",), proved=False)
         shares = [[answer.point[columns] for columns in own] for own, _ in places]
         counts = [np.round(answer.point[x]).astype(np.int64) for _, x in places]
         following = [_demands(tree, _dense(tree, own)) for tree, own in zip(trees, shares, strict=True)]
@@ -89,7 +89,7 @@ def plan_each_step(problem: Pipelines, ask: Ask) -> SolvedPipelines | Infeasible
         demands = following
         seen.append(float(following[0].max()))
     last = " and ".join(f"{rate:.0f}" for rate in sorted(set(np.round(seen[-2:]))))
-    return Infeasible(
+    return Infeasibility(
         why=(
             f"the steps' traffic does not settle in {options.iterations} rounds: the largest goes between {last} qps",
         ),

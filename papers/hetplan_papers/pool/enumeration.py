@@ -10,7 +10,7 @@ from hetplan.extend import (
     Ask,
     Chosen,
     Configurations,
-    Infeasible,
+    Infeasibility,
     Pool,
     Rated,
     best_rated,
@@ -32,13 +32,13 @@ MOST_PROGRAMS = 100_000
 """So many linear programs take some minutes."""
 
 
-def enumerate_rates(pool: Pool, ask: Ask) -> Chosen | Infeasible:
+def enumerate_rates(pool: Pool, ask: Ask) -> Chosen | Infeasibility:
     """The best pool by the exact fluid rate of every configuration.
 
     What the program over whole counts is compared with. That nothing is better no certificate shows: no bound is said.
     """
     found = list_affordable(pool, ask)
-    if isinstance(found, Infeasible):
+    if isinstance(found, Infeasibility):
         return found
     if pool.fluid_target is None:
         # One instance more never lowers the rate: only what cannot be added to is worth a program.
@@ -51,7 +51,7 @@ def enumerate_rates(pool: Pool, ask: Ask) -> Chosen | Infeasible:
     at = np.flatnonzero(serves_all_classes(pool, found))
     _check_count(at.size)
     enough = cheapest_enough(pool, ask, found, at[np.argsort(found.cost[at], kind="stable")])
-    if isinstance(enough, Infeasible):
+    if isinstance(enough, Infeasibility):
         return enough
     return Chosen(enough, (unbounded_claim(pool, enough),))
 

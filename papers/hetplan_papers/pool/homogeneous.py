@@ -11,7 +11,7 @@ import numpy as np
 from hetplan.extend import (
     Ask,
     Chosen,
-    Infeasible,
+    Infeasibility,
     Pool,
     Request,
     cheapest_enough,
@@ -24,17 +24,17 @@ from hetplan.extend import (
 __all__ = ["rent_base_only"]
 
 
-def rent_base_only(pool: Pool, ask: Ask) -> Chosen | Infeasible:
+def rent_base_only(pool: Pool, ask: Ask) -> Chosen | Infeasibility:
     """Base instances alone, as many as the budget buys or the rate needs; reported also scaled to the whole budget."""
     only = replace(pool, request=_base_only(pool))
     found = list_affordable(only, ask, with_base=True)
-    if isinstance(found, Infeasible) or not len(found):
+    if isinstance(found, Infeasibility) or not len(found):
         return missing_base(pool)
     if pool.fluid_target is None:
         rated = rate_at(pool, ask, pool.by_offer(found.row(len(found) - 1)))
     else:
         enough = cheapest_enough(pool, ask, found, np.arange(len(found)))
-        if isinstance(enough, Infeasible):
+        if isinstance(enough, Infeasibility):
             return enough
         rated = enough
     cost = pool.cost(rated.counts)

@@ -9,7 +9,7 @@ import numpy as np
 from hetplan.extend import (
     Ask,
     Chosen,
-    Infeasible,
+    Infeasibility,
     Pool,
     best_rated,
     cheapest_enough,
@@ -31,11 +31,11 @@ UNDERESTIMATES = 0.85
 """The estimate was measured up to 13.2% below the exact fluid rate: what is so far below may still do."""
 
 
-def rerank_by_rate(pool: Pool, ask: Ask) -> Chosen | Infeasible:
+def rerank_by_rate(pool: Pool, ask: Ask) -> Chosen | Infeasibility:
     """The best by the estimate, ranked again by their exact fluid rates."""
     numbers, found = eq15_numbers(pool), list_affordable(pool, ask, with_base=True, room=ROOM)
-    if isinstance(found, Infeasible) or not len(found):
-        return found if isinstance(found, Infeasible) else missing_base(pool)
+    if isinstance(found, Infeasibility) or not len(found):
+        return found if isinstance(found, Infeasibility) else missing_base(pool)
     keep = cast(RerankOptions, pool.options).keep
     rates = estimate_rates(numbers, found.counts)
     if pool.fluid_target is None:
@@ -45,7 +45,7 @@ def rerank_by_rate(pool: Pool, ask: Ask) -> Chosen | Infeasible:
         near = np.flatnonzero(rates >= UNDERESTIMATES * pool.fluid_target)
         order = near[np.argsort(found.cost[near], kind="stable")][:keep]
         enough = cheapest_enough(pool, ask, found, order)
-        if isinstance(enough, Infeasible):
+        if isinstance(enough, Infeasibility):
             return enough
         rated = enough
     return with_estimate(pool, rated, numbers)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan import InputError
-from hetplan.extend import Ask, Draft, Infeasible, Snapshot, capacity_rooms, plan_instances
+from hetplan.extend import Ask, Draft, Infeasibility, Snapshot, capacity_rooms, plan_instances
 
 __all__ = ["try_all_counts"]
 
@@ -20,7 +20,7 @@ MOST_TRIED = 200_000
 """Choices; a second or two."""
 
 
-def try_all_counts(v: Snapshot, ask: Ask) -> Draft | Infeasible:
+def try_all_counts(v: Snapshot, ask: Ask) -> Draft | Infeasibility:
     """Every choice of counts, one by one: the oracle of the tests."""
     most = v.most.astype(int) if len(v.items) else np.zeros(0, dtype=int)
     tries = math.prod(int(n) + 1 for n in most)
@@ -42,7 +42,7 @@ def try_all_counts(v: Snapshot, ask: Ask) -> Draft | Infeasible:
         if best is None or cost < best[0] - 1e-12:
             best = (cost, x)
     if best is None:
-        return Infeasible(why=("no choice of counts serves all loads within the capacities",))
+        return Infeasibility(why=("no choice of counts serves all loads within the capacities",))
     return plan_instances(v, ask, best[1])
 
 

@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.extend import Ask, Draft, Infeasible, Room, Snapshot, capacity_rooms, plan_instances
+from hetplan.extend import Ask, Draft, Infeasibility, Room, Snapshot, capacity_rooms, plan_instances
 from hetplan_papers.variants.options import GreedyOptions
 
 __all__ = ["greedy_counts", "keep_running", "replicate_only", "scale_greedily"]
@@ -195,13 +195,13 @@ def greedy_counts(v: Snapshot) -> tuple[Integers, dict[str, int]]:
     return scaler.counts(), scaler.counters
 
 
-def scale_greedily(v: Snapshot, ask: Ask) -> Draft | Infeasible:
+def scale_greedily(v: Snapshot, ask: Ask) -> Draft | Infeasibility:
     """The paper's rule as a plan."""
     x, counters = greedy_counts(v)
     return plan_instances(v, ask, x, {load: {COUNTER: count} for load, count in sorted(counters.items())})
 
 
-def replicate_only(v: Snapshot, ask: Ask) -> Draft | Infeasible:
+def replicate_only(v: Snapshot, ask: Ask) -> Draft | Infeasibility:
     """As many of the one variant that each application runs (or would start with) as its load needs."""
     scaler = _Scaler.of(v)
     scaler.come_inside()
@@ -220,7 +220,7 @@ def replicate_only(v: Snapshot, ask: Ask) -> Draft | Infeasible:
     return plan_instances(v, ask, scaler.counts())
 
 
-def keep_running(v: Snapshot, ask: Ask) -> Draft | Infeasible:
+def keep_running(v: Snapshot, ask: Ask) -> Draft | Infeasibility:
     """What runs stays; an application of which nothing runs starts with enough of the cheapest single variant."""
     scaler = _Scaler.of(v)
     scaler.come_inside()

@@ -59,7 +59,7 @@ def test_a_bushy_pipeline_on_a_few_servers_has_a_good_plan():
 
 def test_a_limit_in_seconds_never_leaves_nothing(monkeypatch):
     """Where the time is up before latency levels are chosen, the plan is the one that was found before."""
-    none = levels.Infeasible(why=("no plan was found: time",), proved=False)
+    none = levels.Infeasibility(why=("no plan was found: time",), proved=False)
     monkeypatch.setattr(levels, "_choose", lambda *_: none)
     monkeypatch.setattr(levels, "_exactly", lambda *_: none)
     files = loki_generator.inputs(((1,), ()), servers=8, utilisation=1.5, variants=6)
@@ -76,7 +76,7 @@ FORK = ((1, 2), (), ())
 def test_a_bushy_pipeline_on_few_servers_is_planned_by_tables(monkeypatch, formulation):
     """With no time for programs the plan is that of the tables: here the best there is (0.98161, by the exact one)."""
     files = loki_generator.inputs(FORK, servers=8, utilisation=1.3, seed=2, variants=4)
-    none = levels.Infeasible(why=("no plan was found: time",), proved=False)
+    none = levels.Infeasibility(why=("no plan was found: time",), proved=False)
     monkeypatch.setattr(ways, "by_config", lambda *_: none)
     ended = fluid(*files, formulation=formulation, time_limit=600.0)
     assert ended.reason == "verified", (ended.reason, ended.why)

@@ -12,7 +12,7 @@ from hetplan.errors import InputError
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
-from hetplan.planner.draft import Infeasible
+from hetplan.planner.draft import Infeasibility
 from hetplan.problems.policy.options import FewestOptions, PaperOptions, PolicyOptions
 from hetplan.problems.policy.question import Policy
 from hetplan.problems.policy.wish import capacity_qps, dispersion, pareto, repair
@@ -401,7 +401,7 @@ def test_the_published_service_rate_is_a_rate() -> None:
 def test_an_slo_that_no_model_meets() -> None:
     policy = pose(*files(slo_ms=5.0), queue_max=6, grid="fld{10}")
     found = policy.decide(Asking(registry.solvers(), Limits()))
-    assert isinstance(found, Infeasible)
+    assert isinstance(found, Infeasibility)
     assert found.proved
     assert "takes 6 ms" in found.why[0]
     # Nothing is simulated here, and no share that may be late is stated: the fastest answer will do.

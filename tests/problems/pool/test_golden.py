@@ -4,7 +4,7 @@ import pytest
 from cases.pool import CASES, G4_COSTS, G4_RATES, RATED, Rated, counts, decide, g1, g3, pose, promise
 
 from hetplan import registry
-from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.draft import Draft, Infeasibility
 from hetplan.problems.pool.formulations import given_counts
 from hetplan.problems.pool.program import fluid, fluid_at
 
@@ -67,7 +67,7 @@ def test_least_cost_is_sized_for_the_derated_rate() -> None:
 
 def test_without_a_base_nothing_is_served() -> None:
     found = decide(g3(budget=9), formulation="fluid-lp", counts={"a": 1, "b": 1})
-    assert isinstance(found, Infeasible)
+    assert isinstance(found, Infeasibility)
     assert "serves 1 classes of queries in time nowhere (batch=30)" in found.why[0]
 
 

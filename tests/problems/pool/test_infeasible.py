@@ -6,16 +6,16 @@ import pytest
 from build import limits_at
 from cases.pool import decide, files, g1, g3, promise
 
-from hetplan.planner.draft import Infeasible, Repair
+from hetplan.planner.draft import Infeasibility, Repair
 
 
-def refused(*args: object, **kwargs: object) -> Infeasible:
+def refused(*args: object, **kwargs: object) -> Infeasibility:
     found = decide(*args, **kwargs)  # type: ignore[arg-type]
-    assert isinstance(found, Infeasible), found
+    assert isinstance(found, Infeasibility), found
     return found
 
 
-def repair(found: Infeasible, field: str) -> Repair:
+def repair(found: Infeasibility, field: str) -> Repair:
     (one,) = [one for one in found.repairs if one.field == field]
     return one
 
@@ -33,7 +33,7 @@ def test_a_bin_that_is_late_on_every_type() -> None:
     case[1]["apps"]["app"]["latency"]["p99_ms"] = looser.to
     assert promise(decide(case), "rate_qps") > 0
     case[1]["apps"]["app"]["latency"]["p99_ms"] = 149.9
-    assert isinstance(decide(case), Infeasible)
+    assert isinstance(decide(case), Infeasibility)
 
 
 def test_what_the_files_were_read_to_say_stands_beside_the_reason() -> None:
@@ -125,7 +125,7 @@ def test_a_rate_beyond_the_maxima() -> None:
     follow[1]["apps"]["app"]["demand"]["rate_qps"] = float(lowered.to or 0) * (1 - 1e-9)
     assert promise(decide(follow, derate=1.0), "rate_qps") > 0
     follow[1]["apps"]["app"]["demand"]["rate_qps"] = float(lowered.to or 0) * (1 + 1e-4)
-    assert isinstance(decide(follow, derate=1.0), Infeasible)
+    assert isinstance(decide(follow, derate=1.0), Infeasibility)
 
 
 def test_a_stock_that_is_too_small_is_named() -> None:

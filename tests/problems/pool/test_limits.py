@@ -20,7 +20,7 @@ from hetplan import registry
 from hetplan.api.solve import plan_for
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.ask import Asking
-from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.draft import Draft, Infeasibility
 from hetplan.problems.pool.program import cover, fluid, fluid_at
 from hetplan.problems.pool.question import PoolQuestion
 from hetplan.problems.pool.rates import flows, point_of, start
@@ -60,7 +60,7 @@ class Lazy(Highs):
         return Answer(Status.FEASIBLE, stop=Stop.TIME, point=point, value=form.value(point), engine="lazy")
 
 
-def decided(case: tuple[Json, Json], engine: Any, **options: Any) -> Draft | Infeasible:
+def decided(case: tuple[Json, Json], engine: Any, **options: Any) -> Draft | Infeasibility:
     formulation = options.pop("formulation", "fluid-milp")
     return pose(case, formulation=formulation, **options).decide(Asking([engine], Limits()))
 
@@ -84,7 +84,7 @@ def test_the_trivial_incumbent_is_not_infeasible() -> None:
 def test_an_engine_that_says_nothing_is_not_a_rate_of_nothing(formulation: str) -> None:
     options: Json = {"counts": {"base": 1, "a": 1}} if formulation == "fluid-lp" else {}
     found = decided(g3(budget=4), Mute(), formulation=formulation, **options)
-    if isinstance(found, Infeasible):
+    if isinstance(found, Infeasibility):
         # Only the program over whole counts has nothing to choose by.
         assert formulation == "fluid-milp"
         assert not found.proved
@@ -94,7 +94,7 @@ def test_an_engine_that_says_nothing_is_not_a_rate_of_nothing(formulation: str) 
 
 def test_a_limit_never_proves_that_a_rate_is_out_of_reach() -> None:
     found = decided(g3(rate_qps=100), Mute())
-    assert isinstance(found, Infeasible)
+    assert isinstance(found, Infeasibility)
     assert not found.proved
     limited = solve(*g3(rate_qps=100), time_limit=1e-6)
     assert limited.exit_code in (0, 5)
@@ -103,7 +103,7 @@ def test_a_limit_never_proves_that_a_rate_is_out_of_reach() -> None:
 def test_infeasible_is_said_by_exact_sums() -> None:
     # 1 base for 1.00: no engine is needed to see that 0.999999999 buys none.
     found = decided(g1(budget="0.999999999"), Mute())
-    assert isinstance(found, Infeasible)
+    assert isinstance(found, Infeasibility)
     assert found.proved
     assert found.repairs[0].to == "1"
     assert pose(g1(budget="1")).cover is not None
@@ -115,11 +115,11 @@ def test_too_many_types_to_list_ask_an_engine() -> None:
     poor = files(latency, [0.5, 0.5], prices=prices, qos_ms=100, budget="0.5")
     assert pose(poor).cover is None
     found = decided(poor, Highs())
-    assert isinstance(found, Infeasible)
+    assert isinstance(found, Infeasibility)
     assert found.proved
     assert "needs $1.0000, the budget is 0.5" in found.why[0]
     quiet = decided(poor, Mute())
-    assert isinstance(quiet, Infeasible)
+    assert isinstance(quiet, Infeasibility)
     assert not quiet.proved
 
 

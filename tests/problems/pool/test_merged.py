@@ -7,7 +7,7 @@ import pytest
 from cases.pool import counts, decide, files, pose, promise
 
 from hetplan.planner.answer import Limits
-from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.draft import Draft, Infeasibility
 from hetplan.problems.pool import formulations
 from hetplan.problems.pool.program import fluid_at
 
@@ -29,7 +29,7 @@ def case(**wish: object) -> tuple[dict, dict]:  # type: ignore[type-arg]
     )
 
 
-def drafted(found: Draft | Infeasible) -> Draft:
+def drafted(found: Draft | Infeasibility) -> Draft:
     assert isinstance(found, Draft), found
     return found
 
@@ -102,7 +102,7 @@ def test_a_rate_beyond_the_limits_is_still_proved_to_be(monkeypatch: pytest.Monk
     beyond = case(rate_qps=1e5, instances={"base": [0, 2], "aux": [0, 2], "weak": [0, 2]})
     monkeypatch.setattr(formulations, "MOST_CLASSES", 10)
     found = decide(beyond)
-    assert isinstance(found, Infeasible)
+    assert isinstance(found, Infeasibility)
     assert found.proved
     assert found.repairs
 

@@ -17,7 +17,7 @@ from scipy.optimize import linprog
 from hetplan import registry
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
-from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.draft import Draft, Infeasibility
 from hetplan.problems.pool.program import at_counts, fluid_at
 from hetplan.problems.pool.question import PoolQuestion
 
@@ -62,7 +62,7 @@ def test_the_program_finds_what_brute_force_finds(case: tuple[Json, Json]) -> No
     best = max(rates.values())
     drafted = decide(case)
     if best < 1e-9:
-        assert isinstance(drafted, Infeasible)
+        assert isinstance(drafted, Infeasibility)
         return
     assert promise(drafted, "fluid_rate_qps") == pytest.approx(best, rel=1e-6)
     # And the least cost for a rate a little below that of some pool.
@@ -79,7 +79,7 @@ def test_the_program_finds_what_brute_force_finds(case: tuple[Json, Json]) -> No
 @given(case=tiny(), seed=st.integers(0, 5))
 def test_neither_order_nor_currency_nor_offers_matter(case: tuple[Json, Json], seed: int) -> None:
     found = decide(case)
-    if isinstance(found, Infeasible):
+    if isinstance(found, Infeasibility):
         return
     rate = promise(found, "fluid_rate_qps")
     profile, slo = case
@@ -103,13 +103,13 @@ def test_neither_order_nor_currency_nor_offers_matter(case: tuple[Json, Json], s
 def test_more_money_time_or_tolerance_never_lowers_the_rate(case: tuple[Json, Json], more: float) -> None:
     profile, slo = case
     found = decide(case)
-    rate = 0.0 if isinstance(found, Infeasible) else promise(found, "fluid_rate_qps")
+    rate = 0.0 if isinstance(found, Infeasibility) else promise(found, "fluid_rate_qps")
     richer = {**slo, "limits": {"cost_per_hour": f"{float(slo['limits']['cost_per_hour']) * more:.6f}"}}
     app = slo["apps"]["app"]
     slower = {**slo, "apps": {"app": {**app, "latency": {"p99_ms": 100 * more}}}}
     for other, options in ((richer, {}), (slower, {}), (slo, {"eps": 0.01})):
         again = decide((profile, other), **options)
-        assert (0.0 if isinstance(again, Infeasible) else promise(again, "fluid_rate_qps")) >= rate * (1 - 1e-6)
+        assert (0.0 if isinstance(again, Infeasibility) else promise(again, "fluid_rate_qps")) >= rate * (1 - 1e-6)
 
 
 @settings(max_examples=15, deadline=None)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import hetplan
 from hetplan.errors import InputError
-from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.draft import Draft, Infeasibility
 from hetplan.problems.pool.eq15 import Eq15, eq15_numbers, estimate_rate, estimate_rates, most_similar
 from hetplan.problems.pool.listing import best_rated, configurations, enumerate_counts, ladder
 
@@ -290,7 +290,7 @@ def test_without_a_base_the_program_is_named() -> None:
         {"base": [10.0, 40.0], "aux": [20.0, 60.0]}, [0.5, 0.5], prices={"base": 5, "aux": 1}, qos_ms=90, budget=3
     )
     found = decide(case, formulation="eq15")
-    assert isinstance(found, Infeasible)
+    assert isinstance(found, Infeasibility)
     assert "fluid-milp" in " ".join(found.why)
     assert promise(decide(case), "rate_qps") > 0
 
@@ -298,7 +298,7 @@ def test_without_a_base_the_program_is_named() -> None:
 def test_a_rate_beyond_the_limits_is_explained() -> None:
     case = g3(rate_qps=500, instances={"base": [0, 1], "a": [0, 2], "b": [0, 2]})
     found = decide(case, formulation="eq15")
-    assert isinstance(found, Infeasible)
+    assert isinstance(found, Infeasibility)
     assert any(one.field.startswith("slo.limits.instances") for one in found.repairs)
 
 

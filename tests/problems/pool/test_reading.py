@@ -10,7 +10,7 @@ from cases.pool import Json, counts, decide, files, g1, g3, inputs, pose, promis
 
 import hetplan
 from hetplan.errors import InputError
-from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.draft import Draft, Infeasibility
 from hetplan.problems.pool.options import FluidOptions
 from hetplan.problems.pool.question import PoolQuestion
 
@@ -282,7 +282,7 @@ def test_the_compared_statistic_decides_what_is_in_time() -> None:
     mean, p99 = {"base": [10.0, 40.0]}, {"base": [12.0, 110.0]}
     case = files(mean, [0.75, 0.25], prices={"base": 1}, qos_ms=100, p99_ms=p99, budget=2)
     assert promise(decide(case, latency_stat="mean"), "rate_qps") > 0
-    assert isinstance(decide(case, latency_stat="p99"), Infeasible)
+    assert isinstance(decide(case, latency_stat="p99"), Infeasibility)
     del case[0]["tables"]["t-base"]["p99"]
     with pytest.raises(InputError, match="latency_stat asks for p99"):
         pose(case, latency_stat="p99")
@@ -295,7 +295,7 @@ def test_a_quality_that_the_variant_has_not() -> None:
     profile["variants"]["m"]["quality"] = {"value": 0.7}
     slo["apps"]["app"]["quality"] = {"min": 0.75}
     found = decide((profile, slo))
-    assert isinstance(found, Infeasible)
+    assert isinstance(found, Infeasibility)
     assert found.repairs[0].to == 0.7
     slo["apps"]["app"]["quality"] = {"min": 0.7}
     assert promise(decide((profile, slo)), "rate_qps") > 0

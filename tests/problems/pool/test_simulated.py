@@ -18,7 +18,7 @@ from hetplan.errors import InputError
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
-from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.draft import Draft, Infeasibility
 from hetplan.planner.make_plan import make_plan
 from hetplan.problems.pool.question import PoolQuestion
 from hetplan.problems.pool.rates import Simulated, rate_at
@@ -151,11 +151,11 @@ def test_a_short_search_says_that_it_was() -> None:
 def test_a_rate_that_no_pool_carries_in_simulation() -> None:
     case = g3(rate_qps=100, instances={"base": [2, 2], "a": [0, 1], "b": [0, 1]})
     found = decide(case, tools=Tools(simulate=Simulator(share=0.4)), size="simulated")
-    assert isinstance(found, Infeasible)
+    assert isinstance(found, Infeasibility)
     assert not found.proved
     assert found.repairs[0].field == "slo.apps.app.demand.rate_qps"
     never = decide(g3(rate_qps=900, instances={"base": [1, 1]}), tools=Tools(simulate=Simulator()), size="simulated")
-    assert isinstance(never, Infeasible)
+    assert isinstance(never, Infeasibility)
     assert any(one.field == "slo.limits.instances.base[1]" for one in never.repairs)
 
 
@@ -291,10 +291,10 @@ def test_pruning_by_the_estimate_is_reported() -> None:
 
 def test_nothing_carries_anything() -> None:
     found = decide(g1(budget=3), tools=Tools(simulate=Simulator(share=0.0)), formulation="kairos-plus")
-    assert isinstance(found, Infeasible)
+    assert isinstance(found, Infeasibility)
     assert "tried carries any rate" in found.why[0]
     poor = decide(g1(budget="0.3"), tools=Tools(simulate=Simulator()), formulation="kairos-plus")
-    assert isinstance(poor, Infeasible)
+    assert isinstance(poor, Infeasibility)
     assert "needs $1.0000, the budget is 0.3" in poor.why[0]
 
 
