@@ -37,7 +37,7 @@ what it is for        names
 ====================  ==========================================================================================
 every problem         `Formulation` `Options` `Size`; `Ask` `Answer` `Limits` `Status`; `Draft` `Infeasibility`
                       `Reported`; `Inputs` `Request` `Application` `Tools`; `choose`, `pose` and `Asking` to try
-                      one by hand; `certify` an answer; `plan_for` with tools of one's own; `load_profile`, `load_slo` alone
+                      one by hand; `certify` an answer; `plan_for` with own tools; `load_profile`, `load_slo`
 a question            `read_request` reads SLO and state, `Request.choices` each way to run a model (`Choice`). A
                       `Builder` makes a program (`Milp`) of variables and rows; `rent` adds machines, money and limits
                       for an `Expression` of what it `Uses`. An `Elastic` row may give way; `explain_infeasible` says
