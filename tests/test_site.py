@@ -41,7 +41,7 @@ def test_every_public_name_has_its_section_and_its_words(maker: ModuleType, site
                 assert f'<h2 id="{one}">' in text, one
     top = (site / "api" / "hetplan.html").read_text()
     assert "from what was measured and what is wanted to a verified plan" in re.sub(r"\s+", " ", top)
-    assert "&gt;&gt;&gt; outcome = hp.solve(profile, slo)" in top
+    assert "&gt;&gt;&gt; outcome = hp.solve(slo, profile)" in top
     assert "require" in top
 
 
