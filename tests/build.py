@@ -517,7 +517,7 @@ def llm_app(
 ) -> Json:
     """An application of a language model: limits by name ("ttft": (percentile, ms)); (input, output) tokens: share."""
     made = app(serves, rate=rate, by="task")
-    made["latency"] = {f"{of}_p{at:g}_ms": ms for of, (at, ms) in limits.items()}
+    made["latency"] = {f"{of}_p{at:g}_ms".removeprefix("response_"): ms for of, (at, ms) in limits.items()}
     bins, share = [list(one) for one in lengths], list(lengths.values())
     made["demand"]["mix"] = {"axes": ["input_tokens", "output_tokens"], "bins": bins, "share": share}
     return made

@@ -92,7 +92,7 @@ def test_an_outcome_says_what_is_printed_first() -> None:
 def test_where_there_is_no_plan_the_outcome_and_the_error_name_conflict_and_repairs() -> None:
     wish = example("pool")
     (app,) = wish.slo["apps"].values()
-    app["latency"][0]["max_ms"] = 0.001
+    app["latency"]["p99_ms"] = 0.001
     outcome = hp.solve(wish.profile, wish.slo, options=FLUID)
     assert (outcome.plan, outcome.cost_per_hour, outcome.bound, outcome.slo) == (None, None, None, ())
     assert outcome.conflict

@@ -118,7 +118,7 @@ def hostile_documents(document: dict[str, Any]) -> dict[str, Any]:
     way = {"way": HARM, "note": HARM, "best": best, "tried": [best, best]}
     claims = [{"about": HARM, "word": HARM, "text": HARM}]
     return {
-        "slo": {"apps": {HARM: {"latency": [{"percentile": 99, "max_ms": 2.0}]}}}, "simulation": played,
+        "slo": {"apps": {HARM: {"latency": {"p99_ms": 2.0}}}}, "simulation": played,
         "baselines": {HARM: played}, "whatif": {"objective": {"sense": HARM}, "curves": [curve]},
         "compared": {"ways": [way], "currency": HARM},
         "verified": {"reason": HARM, "claims": claims, "checked": [HARM], "skipped": [HARM]}, "spot": {HARM},

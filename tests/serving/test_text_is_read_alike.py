@@ -106,7 +106,7 @@ def planned(wish: Wish) -> Plan:
             id=f"w{k}", hardware=kind.hardware, offer=wish.supply(kind).offers[0].id, count=2,
             loads=(
                 Load(
-                    id=f"w{k}.a", app="a", variant=kind.variant, at=dict(kind.run.at), instances=kind.instances,
+                    id=f"w{k}.a", app="a", variant=kind.variant, at=dict(kind.choice.at), instances=kind.instances,
                     serve=Serve(max_batch=1, most_tokens=_chunk(kind.law), most_seqs=kind.law.most_seqs),
                 ),
             ),

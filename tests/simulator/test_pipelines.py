@@ -79,7 +79,7 @@ def test_a_server_that_swaps_its_variant_serves_nobody_meanwhile(late: str, in_t
     profile, slo = one_step(40)
     slo["apps"]["x"]["late"] = late
     state = state_of(before)
-    plan = fluid(profile, slo, state=state).require()
+    plan = fluid(profile, slo, state).require()
     assert [action.do for action in plan.actions] == ["stop", "start", "load"]
     report = simulate(plan, load_inputs(profile, slo, state=state), duration_s=30.0, **EVEN)
     way = report.transition
@@ -96,7 +96,7 @@ def test_with_room_for_both_the_old_one_serves_until_the_new_one_has_loaded() ->
     slo["limits"]["moves"] = 1
     slo["apps"]["x"]["latency"]["p99_ms"] = 90.0  # v1 is too slow for 45 ms, so that the plan is v2 alone
     state = state_of(before)
-    plan = fluid(profile, slo, state=state).require()
+    plan = fluid(profile, slo, state).require()
     assert [action.do for action in plan.actions] == ["start", "load", "stop"]
 
 

@@ -7,8 +7,8 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from hetplan import certify
 from hetplan.planner.answer import Limits
+from hetplan.planner.forms.form import certify
 from hetplan.solvers.botorch_process import BotorchProcess, CmboBotorch, StructCiBotorch
 from hetplan.solvers.gaussian_process import LightProcess
 from hetplan.solvers.search import Cmbo, StructCi

@@ -53,12 +53,12 @@ def files(rng: random.Random, *, alike: bool = True) -> tuple[dict[str, Any], di
     slo = {
         "format": "hetplan/slo/1.2",
         "horizon": {"period_s": 3600, "periods": 1},
-        "limits": {"survive": {**lost, "keep": rng.choice((0.6, 0.9, 1.0))}} if lost else {},
+        "limits": {"survive": {**lost, "serve": rng.choice((0.6, 0.9, 1.0))}} if lost else {},
         "apps": {
             "app": {
                 "question": "pool",
                 "runs": {"variants": ["m"]},
-                "latency": [{"percentile": 99, "max_ms": round(rng.uniform(60, 150), 1)}],
+                "latency": {"p99_ms": round(rng.uniform(60, 150), 1)},
                 "demand": {"rate_qps": round(rng.uniform(20, 250), 1), "mix": mix},
             }
         },
@@ -67,7 +67,7 @@ def files(rng: random.Random, *, alike: bool = True) -> tuple[dict[str, Any], di
 
 
 def menus_of(profile: dict[str, Any], slo: dict[str, Any]) -> tuple[Wish, Menus, Asking]:
-    inputs = hp.load_inputs(profile, slo)
+    inputs = hp.load(profile, slo)
     wish = read_wish(inputs, FleetOptions(size="planned"), Faults.of(inputs))
     return wish, Menus(wish, parts_of(wish, registry.tools_of("fleet"))), Asking(registry.Engines())
 
@@ -131,7 +131,7 @@ def test_zones_that_sell_other_things_have_no_lists() -> None:
 
 def test_a_loss_of_machines_has_no_lists() -> None:
     profile, slo = files(random.Random("hosts"))
-    slo["limits"] = {"survive": {"hosts": 1, "keep": 0.9}}
+    slo["limits"] = {"survive": {"machines": 1, "serve": 0.9}}
     wish, menus, _ = menus_of(profile, slo)
     assert Places.of(wish, menus.parts["app"].hardware) is None
 

@@ -21,7 +21,7 @@ def spoilt(change):
 
 def fail(change, **more):
     with pytest.raises(InputError) as error:
-        fluid(*spoilt(change), question="pipeline", **more)
+        fluid(*spoilt(change), formulation="pipeline", **more)
     return str(error.value)
 
 
@@ -112,7 +112,7 @@ def test_a_table_per_batch_is_a_run_each_and_loads_name_theirs(turn):
         profile["variants"]["a1"]["runs"] = runs
         slo["apps"]["x"]["demand"]["rate_qps"] = 30
 
-    plan = fluid(*spoilt(change), question="pipeline").require()
+    plan = fluid(*spoilt(change), formulation="pipeline").require()
     (load,) = (load for worker in plan.workers for load in worker.loads if load.variant == "a1")
     assert (load.serve.max_batch, load.at) == (4, {"batch": 4.0})
 

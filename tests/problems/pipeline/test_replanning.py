@@ -21,7 +21,7 @@ def promised(plan, quantity):
 
 def test_a_plan_for_the_running_state_moves_nothing():
     first = fluid(*tiny(0.2, 60)).plan
-    again = fluid(*tiny(0.2, 60), state=state_of(first))
+    again = fluid(*tiny(0.2, 60), state_of(first))
     assert again.reason == "verified", again.violations
     assert again.plan.actions == ()
     assert promised(again.plan, "moves") == 0
@@ -29,7 +29,7 @@ def test_a_plan_for_the_running_state_moves_nothing():
 
 def test_moves_are_counted_and_the_way_is_safe():
     first = fluid(*tiny(0.2, 20)).plan
-    second = fluid(*tiny(0.2, 100), state=state_of(first))
+    second = fluid(*tiny(0.2, 100), state_of(first))
     assert second.reason == "verified", second.violations
     old, new = ({}, {})
     for plan, placed in ((first, old), (second.plan, new)):
@@ -43,15 +43,15 @@ def test_moves_are_counted_and_the_way_is_safe():
 def test_moves_are_limited():
     first = fluid(*tiny(0.2, 50)).plan
     profile, slo = tiny(0.2, 60)
-    free = fluid(profile, slo, state=state_of(first)).plan
+    free = fluid(profile, slo, state_of(first)).plan
     assert promised(free, "moves") >= 1
     slo["limits"]["moves"] = 0
-    stuck = fluid(profile, slo, state=state_of(first))
+    stuck = fluid(profile, slo, state_of(first))
     assert stuck.plan is None  # three of a1 carry 60, but two of b2 do not carry twice that
     assert "moves: 0 are too few" in stuck.why
     assert [one.to for one in stuck.repairs if one.field == "slo.limits.moves"] == [1]
     slo["limits"]["moves"] = 1
-    moved = fluid(profile, slo, state=state_of(first))
+    moved = fluid(profile, slo, state_of(first))
     assert moved.reason == "verified", moved.violations
     assert promised(moved.plan, "moves") <= 1
 
@@ -60,7 +60,7 @@ def test_few_moves_can_be_a_goal():
     first = fluid(*tiny(0.2, 20)).plan
     profile, slo = tiny(0.2, 25)
     slo["objective"] = ["max quality", "min moves", "min machines"]
-    outcome = fluid(profile, slo, state=state_of(first))
+    outcome = fluid(profile, slo, state_of(first))
     assert outcome.reason == "verified", outcome.violations
     assert [claim.about for claim in outcome.plan.claims] == ["quality", "moves", "servers"]
 
