@@ -35,7 +35,9 @@ TARGETS: Mapping[str, str] = {
 """Target -> the module that renders for it."""
 EXPERIMENTAL = frozenset(TARGETS) - {"kubernetes", "haproxy", "systemd"}
 """Targets of which no run on their platform is recorded yet."""
-SETTINGS: Mapping[str, Mapping[str, str]] = {"kubernetes": {"nodes": "karpenter", "quota": "kueue", "router": "hetplan"}}
+SETTINGS: Mapping[str, Mapping[str, str]] = {
+    "kubernetes": {"nodes": "karpenter", "quota": "kueue", "router": "hetplan"}
+}
 """What each target may be told beside the rule and the period, and the value of each; `router` stands for a rule."""
 
 

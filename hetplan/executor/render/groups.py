@@ -171,7 +171,8 @@ class Fleet:
         lines = [f"hetplan: {self.name}, plan {self.digest}{own}", f"cost: {money}"]
         for app in self.apps.values():
             asked = ", ".join(app.limits) or "no limit"
-            lines.append(f"{app.name}: {asked}; rule {self.rules.get(app.name, app.rule)}")
+            rule = app.rule if self.router is not None else self.rules.get(app.name, app.rule)
+            lines.append(f"{app.name}: {asked}; rule {rule}")
             lines += [f"  {self.verdicts[app.name]}"] if app.name in self.verdicts else []
         lines += [
             f"{one.name}: {split.parallel} over {split.gpus} GPUs (tensor {split.tensor}, data {split.data}, "

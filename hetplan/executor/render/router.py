@@ -7,6 +7,7 @@ server on localhost. The router finds the pods of a group by the name of its hea
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from hashlib import sha256
@@ -26,9 +27,9 @@ from hetplan.executor.units import Endpoint, Unit
 from hetplan.executor.wanted import wanted
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.workers import Worker
+from hetplan.profiles.workers import Load, Worker
 
-__all__ = ["beside", "made_of", "objects", "routed", "room_for_worker"]
+__all__ = ["beside", "made_of", "objects", "room_for_worker", "routed"]
 
 MOUNTED_AT = "/etc/hetplan"
 CONFIG = "config.json"
@@ -56,11 +57,14 @@ def routed(fleet: Fleet, plan: Plan, inputs: Inputs, site: Site) -> Fleet:
     try:
         made = wanted(single, _hosts(single, fleet, site), background=known)
     except InputError as error:
-        raise CannotRender.of(_of_site(fault) for fault in error.faults) from None
+        raise CannotRender.of(_of_site(fault, single) for fault in error.faults) from None
     group_of = {load: group for group in fleet.groups for load in group.loads}
     pairs, held = [], dict[str, dict[str, Any]]()
     for unit in made.units.values():
-        group, load = group_of[unit.loads[0].id], unit.loads[0]
+        (load,) = unit.loads
+        group = group_of[load.id]
+        if (called := site.model(group.model).name) is not None:
+            load = replace(load, model={**load.model, "model": called})
         pairs.append((unit, Endpoint(f"{group.name}.{site.namespace}.svc", site.router.worker_port)))
         held.setdefault(group.name, {}).setdefault(load.id, load)
     table = routing_table(made.apps, pairs, RouterSettings(bind="0.0.0.0", port=site.router.port))
@@ -141,10 +145,11 @@ def _hosts(plan: Plan, fleet: Fleet, site: Site) -> HostsFile:
     names = list(dict.fromkeys(worker.hardware for worker in plan.workers))
     plays = sorted({worker.host for worker in plan.workers if worker.host is not None})
     text = {load for group in fleet.groups if group.makes_text for load in group.loads}
-    models = []
+    models = {}
     for worker in plan.workers:
         (load,) = worker.loads
-        model = site.model(load.variant or load.node or load.id)
+        name = _model(load)
+        model = site.model(name)
         fits = {"variant": load.variant} if load.variant is not None else {"node": load.node} if load.node else {}
         url = f"http://127.0.0.1:{model.port}"
         asked = {"url": url, "ready": model.health, **fits}
@@ -153,8 +158,7 @@ def _hosts(plan: Plan, fleet: Fleet, site: Site) -> HostsFile:
             **({"route": model.route} if model.route is not None else {}),
             **({"outcome": model.outcome} if model.outcome is not None else {}),
         }  # fmt: skip
-        named = {"model": model.name} if model.name is not None else {}
-        models.append({"kind": "openai", **asked, **named} if load.id in text else http)
+        models[name] = {"kind": "openai", **asked} if load.id in text else http
     return read_hosts(
         {
             "targets": {_TARGET: {"kind": _TARGET}},
@@ -162,14 +166,21 @@ def _hosts(plan: Plan, fleet: Fleet, site: Site) -> HostsFile:
                 name: {"target": _TARGET, "hardware": [name], "plays": plays, "machines": _MOST_UNITS} for name in names
             },
             "limits": {"most_units": _MOST_UNITS},
-            "models": models,
+            "models": list(models.values()),
         }
     )
 
 
-def _of_site(fault: Fault) -> Fault:
+def _of_site(fault: Fault, plan: Plan) -> Fault:
     """A fault of hosts as one of site.toml, which stands for them here."""
-    return replace(fault, file=FILE) if fault.file == "hosts.toml" else fault
+    names = list(dict.fromkeys(_model(load) for worker in plan.workers for load in worker.loads))
+    path = re.sub(r"^\$\.models\[(\d+)\]", lambda found: f"$.models.{names[int(found[1])]}", fault.path)
+    return replace(fault, file=FILE, path=path) if fault.file == "hosts.toml" else fault
+
+
+def _model(load: Load) -> str:
+    """What site.toml calls what serves a load."""
+    return load.variant or load.node or load.id
 
 
 def room_for_worker(group: Group) -> Group:
@@ -249,4 +260,3 @@ def objects(fleet: Fleet, site: Site) -> Iterator[Json]:
     yield thing("apps/v1", "Deployment", name, site, {**marks, **mine}, notes, spec)
     ports = [{"name": "http", "port": 80, "targetPort": "http"}]
     yield thing("v1", "Service", name, site, marks, notes, {"selector": mine, "ports": ports})
-

@@ -17,7 +17,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from hetplan.executor.secrets import own_token
 from hetplan.executor.serving.process import ask_for_files, give_memory_back
@@ -25,7 +25,7 @@ from hetplan.executor.serving.router import Router
 from hetplan.executor.serving.worker import Worker
 from hetplan.profiles.canonical import digest
 
-__all__ = ["PodAddresses", "PodRouter", "look_up", "main"]
+__all__ = ["PodAddresses", "PodRouter", "PodWorker", "look_up", "main"]
 
 LOOK_S = 1.0
 FIND_S = 15.0
@@ -88,6 +88,32 @@ class PodAddresses:
         self._beyond[name] = list(free)
 
 
+V = TypeVar("V")
+
+
+class _Alike(dict[str, V]):
+    """Values that are all alike: where a name is not there, any of them will do."""
+
+    def __missing__(self, name: str) -> V:
+        return next(iter(self.values()))
+
+    def get(self, name: str, default: Any = None) -> Any:  # noqa: ARG002 (there always is one)
+        """As by brackets."""
+        return self[name]
+
+
+class PodWorker(Worker):
+    """A worker whose loads are one model, as a group's are.
+
+    In mid-roll a router's table may be older or newer than what the pod was made for, and name its load otherwise: it
+    is served all the same.
+    """
+
+    def _arrange(self, unit: Mapping[str, Any]) -> None:
+        super()._arrange(unit)
+        self.lanes, self.loads = _Alike(self.lanes), _Alike(self.loads)
+
+
 class PodRouter(Router):
     """A router that follows the pods behind the names of its table."""
 
@@ -140,7 +166,7 @@ def main(arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="hetplan-") as folder:
         token = own_token()
         if given.part == "worker":
-            asyncio.run(Worker(given.config, token).run(writing))
+            asyncio.run(PodWorker(given.config, token).run(writing))
         else:
             asyncio.run(PodRouter(given.config, Path(folder) / "routes.json", token).run(writing))
     # A failed start may leave the writing end open, a good one has closed it; by now all has been said.

@@ -124,9 +124,7 @@ def test_rules_that_pods_cannot_keep_are_refused(tmp_path: Path) -> None:
     assert routed(fleet, plan, inputs, site).router
     (worker, *others) = plan.workers
     two = (worker.loads[0], worker.loads[0].model_copy(update={"id": "other"}))
-    shared = plan.model_copy(
-        update={"workers": (worker.model_copy(update={"loads": two, "queue": "shared"}), *others)}
-    )
+    shared = plan.model_copy(update={"workers": (worker.model_copy(update={"loads": two, "queue": "shared"}), *others)})
     with pytest.raises(CannotRender, match="take turns on one machine"):
         routed(fleet, shared, inputs, site)
 
@@ -189,61 +187,104 @@ class Server:
                 await writer.drain()
 
 
-class Pod:
-    """One pod of hetplan's on this machine: the command of its container, with its own place for the mounted file."""
+DNS = """
+import json, socket, sys
+real = socket.getaddrinfo
+def find(name, *others, **more):
+    known = json.load(open({path!r}))
+    if name not in known:
+        return real(name, *others, **more)
+    if not known[name]:
+        raise socket.gaierror(socket.EAI_NONAME, "no pods")
+    return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, 0)) for one in known[name]]
+socket.getaddrinfo = find
+from {module} import main
+main(sys.argv[1:])
+"""
+"""The process with the cluster's DNS in a file: names of Services, and the addresses of the pods behind each."""
 
-    def __init__(self, pod: Mapping[str, Any], config: Mapping[str, Any], path: Path) -> None:
-        (container,) = (one for one in pod["spec"]["containers"] if one["name"].startswith("hetplan-"))
+
+class Pods:
+    """The pods of rendered objects on this machine: each worker with its server, and the router.
+
+    A pod has an address of its own, 127.0.0.N; all workers listen on one port, as in a cluster.
+    """
+
+    def __init__(self, objects: list[dict[str, Any]], folder: Path, ms: float) -> None:
+        self.objects, self.folder, self.ms, self.port = objects, folder, ms, free_port()
+        self.table = table_of(objects)
+        self.specs = {pod["name"]: pod for pod in pods_of(objects)}
+        self.names: dict[str, list[str]] = {unit["address"]: [] for unit in self.table["units"]}
+        self.servers: dict[str, Server] = {}
+        self.started: dict[str, subprocess.Popen[bytes]] = {}
+        self.logs: list[Path] = []
+
+    async def worker(self, name: str, called: str | None = None) -> str:
+        """Another pod behind a name, made for another plan where its load has another name; returns its address."""
+        address = f"127.0.0.{len(self.servers) + 2}"
+        self.servers[address] = Server(self.ms)
+        await self.servers[address].start()
+        spec = self.specs[name.split(".")[0]]
+        config = config_of(self.objects, spec)
+        for load in config["unit"]["loads"]:
+            load["id"] = called or load["id"]
+            assert load["model"]["url"] == "http://127.0.0.1:8080"
+            load["model"]["url"] = f"http://127.0.0.1:{self.servers[address].port}"
+        self.start(address, spec, {**config, "bind": address, "port": self.port})
+        self.known(name, [*self.names[name], address])
+        return address
+
+    def known(self, name: str, addresses: list[str]) -> None:
+        self.names[name] = addresses
+        (self.folder / "new.json").write_text(json.dumps(self.names))
+        (self.folder / "new.json").replace(self.folder / "dns.json")
+
+    def start(self, called: str, spec: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+        """The command of its container, with its own place for the mounted file."""
+        (container,) = (one for one in spec["spec"]["containers"] if one["name"].startswith("hetplan-"))
+        path = self.folder / f"{called}.json"
         path.write_text(json.dumps(config))
         (mount,) = container["volumeMounts"]
-        words = [word.replace(f"{mount['mountPath']}/config.json", str(path)) for word in container["command"]]
-        assert str(path) in words
-        assert words[0] == "python"
-        self.log = path.with_suffix(".log")
+        python, option, module, part, mounted = container["command"]
+        assert (python, option, mounted) == ("python", "-m", f"{mount['mountPath']}/config.json")
+        code = DNS.format(path=str(self.folder / "dns.json"), module=module)
         environment = {**os.environ, container["env"][0]["name"]: TOKEN}
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen([sys.executable, *words[1:]], env=environment, stderr=log)
+        self.logs.append(path.with_suffix(".log"))
+        with self.logs[-1].open("wb") as log:
+            words = [sys.executable, "-c", code, part, str(path)]
+            self.started[called] = subprocess.Popen(words, env=environment, stderr=log)
 
-    def end(self) -> None:
-        self.process.kill()
-        self.process.wait()
+    def end(self, called: str) -> None:
+        self.started[called].kill()
+        self.started[called].wait()
 
 
 @asynccontextmanager
-async def running(objects: list[dict[str, Any]], folder: Path, ms: float) -> AsyncIterator[Any]:
-    """All pods of rendered objects: each worker with its server, and the router, on ports instead of addresses."""
-    table, started, servers = table_of(objects), list[Pod](), dict[str, Server]()
-    by_name = {pod["name"]: pod for pod in pods_of(objects)}
+async def running(objects: list[dict[str, Any]], folder: Path, ms: float) -> AsyncIterator[tuple[int, Pods]]:
+    """All pods of rendered objects, and the port of their router."""
+    pods = Pods(objects, folder, ms)
     try:
-        for number, unit in enumerate(table["units"]):
-            name = unit["address"].split(".")[0]
-            server, port = Server(ms), free_port()
-            await server.start()
-            config = config_of(objects, by_name[name])
-            for load in config["unit"]["loads"]:
-                assert load["model"]["url"] == "http://127.0.0.1:8080"
-                load["model"]["url"] = f"http://127.0.0.1:{server.port}"
-            started.append(Pod(by_name[name], {**config, "port": port}, folder / f"worker{number}.json"))
-            servers[unit["name"]] = server
-            unit.update(address=f"127.0.0.{number + 2}", port=port)
-        (router,) = (pod for pod in by_name.values() if pod["name"].endswith("router"))
-        table["router"]["port"] = free_port()
-        started.append(Pod(router, table, folder / "router.json"))
-        await until_ready(table["router"]["port"], len(servers), started)
-        yield table["router"]["port"], servers, dict(zip(servers, started, strict=False))
+        for unit in pods.table["units"]:
+            await pods.worker(unit["address"])
+            unit["port"] = pods.port
+        (router,) = (pod for pod in pods.specs.values() if pod["name"].endswith("router"))
+        pods.table["router"]["port"] = port = free_port()
+        pods.start("router", router, pods.table)
+        await until_ready(port, pods)
+        yield port, pods
     finally:
-        for one in started:
-            one.end()
+        for called in pods.started:
+            pods.end(called)
 
 
-async def until_ready(port: int, units: int, started: list[Pod]) -> None:
+async def until_ready(port: int, pods: Pods) -> None:
     for _ in range(300):
         with suppress(OSError, ValueError):
             status, said = await ask(port, "GET", "/healthz")
-            if status == 200 and sum(said["units"].values()) == units:
+            if status == 200 and sum(said["units"].values()) == len(pods.table["units"]):
                 return
         await asyncio.sleep(0.1)
-    pytest.fail("not ready: " + "; ".join(f"{one.process.poll()} {one.log.read_text()}" for one in started))
+    pytest.fail("not ready: " + "; ".join(one.read_text() for one in pods.logs))
 
 
 async def ask(port: int, method: str, path: str, body: bytes = b"", token: str | None = TOKEN) -> tuple[int, Any]:
@@ -254,8 +295,7 @@ async def ask(port: int, method: str, path: str, body: bytes = b"", token: str |
     raw = await asyncio.wait_for(reader.read(), 30)
     writer.close()
     first, _, content = raw.partition(b"\r\n\r\n")
-    status = int(first.split()[1])
-    return status, content.decode() if status == 401 else json.loads(content or b"null")
+    return int(first.split()[1]), json.loads(content) if content[:1] == b"{" else content.decode()
 
 
 def test_router_and_workers_of_the_pool_example_match_its_queries(tmp_path: Path) -> None:
@@ -266,10 +306,10 @@ def test_router_and_workers_of_the_pool_example_match_its_queries(tmp_path: Path
     assert table_of(objects)["apps"][app]["dispatch"]["rule"] == "matching/1"
 
     async def talk() -> None:
-        async with running(objects, tmp_path, 20.0) as (port, servers, pods):
+        async with running(objects, tmp_path, 20.0) as (port, pods):
+            servers = pods.servers
             assert len(servers) > 1
-            status, _ = await ask(port, "POST", f"/v1/{app}", b"{}", token=None)
-            assert status == 401
+            assert (await ask(port, "POST", f"/v1/{app}", b"{}", token=None))[0] == 401
             query = json.dumps({"at": query_at(wish), "inputs": {"text": "hello"}}).encode()
             answers = await asyncio.gather(*(ask(port, "POST", f"/v1/{app}", query) for _ in range(60)))
             served = [said for status, said in answers if status == 200]
@@ -278,15 +318,20 @@ def test_router_and_workers_of_the_pool_example_match_its_queries(tmp_path: Path
             assert all(one.served for one in servers.values())
             assert len(served) == sum(one.served for one in servers.values())
             assert {body for one in servers.values() for body in one.bodies} == {b'{"text": "hello"}'}
-            assert {said["path"][0]["unit"] for said in served} == set(servers)
-            # A pod that dies is passed over.
-            gone = next(iter(pods))
-            pods[gone].end()
+            assert len({said["path"][0]["unit"] for said in served}) == len(servers)
+            # A pod that dies is passed over; the one that comes for it, at another address, is found by its name.
+            gone = next(iter(servers))
+            pods.end(gone)
             await asyncio.sleep(0.3)
             for _ in range(10):
                 status, said = await ask(port, "POST", f"/v1/{app}", query)
                 assert status == 200, said
-                assert said["path"][0]["unit"] != gone
+            (name,) = (name for name, there in pods.names.items() if gone in there)
+            pods.known(name, [one for one in pods.names[name] if one != gone])
+            new = await pods.worker(name, called="of-another-plan")
+            await until_ready(port, pods)
+            await asyncio.gather(*(ask(port, "POST", f"/v1/{app}", query) for _ in range(60)))
+            assert servers[new].served
 
     asyncio.run(talk())
 
@@ -300,14 +345,31 @@ def test_a_pipelines_queries_go_through_the_pods_of_every_step(tmp_path: Path) -
     assert len(steps) > 1
 
     async def talk() -> None:
-        async with running(objects, tmp_path, 1.0) as (port, servers, _):
+        async with running(objects, tmp_path, 1.0) as (port, pods):
             seen = set()
             for _ in range(30):
                 status, said = await ask(port, "POST", f"/v1/{app}", b'{"inputs": 1}')
                 assert status == 200, said
                 seen |= {hop["node"] for hop in said["path"]}
             assert seen == steps
-            assert sum(one.served for one in servers.values()) >= 60
+            assert sum(one.served for one in pods.servers.values()) >= 60
+
+    asyncio.run(talk())
+
+
+def test_requests_for_text_go_through_the_worker_to_the_users_server(tmp_path: Path) -> None:
+    wish = crowd("llm", 1.0)
+    assert command("render", *given(tmp_path, wish), "--set", "router=hetplan").code == EXIT["ok"]
+    (app,) = wish.slo["apps"]
+
+    async def talk() -> None:
+        async with running(objects_in(tmp_path), tmp_path, 1.0) as (port, pods):
+            body = json.dumps({"model": app, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 8}).encode()
+            for _ in range(8):
+                status, said = await ask(port, "POST", "/v1/chat/completions", body)
+                assert status == 200, said
+                assert any(f'{{"by": {one.port}}}' in said for one in pods.servers.values()), said
+            assert sum(one.served for one in pods.servers.values()) == 8
 
     asyncio.run(talk())
 
