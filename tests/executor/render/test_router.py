@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -16,9 +17,10 @@ from typing import Any
 import kubernetes_validate
 import pytest
 from build import Files, cluster, tiny
+from cases.rendered import random_case, told
 from face import EXIT, command, read_objects, solve
 
-from hetplan.executor.render import read
+from hetplan.executor.render import read, render
 from hetplan.executor.render.groups import groups
 from hetplan.executor.render.names import CannotRender
 from hetplan.executor.render.router import routed
@@ -99,6 +101,34 @@ def test_its_objects_are_kubernetes_own_and_read_back_as_the_plans_groups(name: 
     again = tmp_path / "again"
     assert command("render", *given(tmp_path, wish)[:-1], str(again), "--set", "router=hetplan").code == EXIT["ok"]
     assert (again / "kubernetes.yaml").read_text() == text
+
+
+def test_random_plans_read_back_and_have_a_worker_in_the_table_for_each_pod() -> None:
+    said = 0
+    for seed in range(24):
+        plan, inputs, written = random_case(seed, text=bool(seed % 3 == 0))
+        site = read_site({**written, "router": {"image": "registry.example/hetplan:1", "open": True}})
+        fleet = routed(choose("kubernetes", plan, groups(plan, inputs, site), HETPLAN).fleet, plan, inputs, site)
+        try:
+            files = render("kubernetes", fleet, site)
+        except CannotRender:
+            continue  # a part of a GPU has no name here
+        said += 1
+        wanted = told(fleet)
+        for one in read("kubernetes", files):
+            assert one.items() <= wanted.pop(one["name"]).items(), (seed, one)
+        assert not wanted
+        objects = read_objects(files["kubernetes.yaml"])
+        for made in objects:
+            kubernetes_validate.validate(made, "1.34", strict=True)
+        counts = Counter(unit["address"].split(".")[0] for unit in table_of(objects)["units"])
+        assert counts == {group.name: group.count for group in fleet.groups}
+        for pod in pods_of(objects):
+            held = config_of(objects, pod).get("unit", {"loads": ()})["loads"]
+            mine = {unit["loads"][0]["id"] for unit in table_of(objects)["units"]
+                    if unit["address"].startswith(f"{pod['name']}.")}  # fmt: skip
+            assert {load["id"] for load in held} == mine
+    assert said > 8
 
 
 def test_no_secret_is_in_a_file_and_every_listener_has_one(tmp_path: Path) -> None:
