@@ -63,6 +63,7 @@ def made_for(out: Output, files: list[Path], target: str, site_file: Path | None
     from hetplan.executor.render import EXPERIMENTAL, SETTINGS, refusals, render
     from hetplan.executor.render.groups import groups
     from hetplan.executor.render.names import CannotRender
+    from hetplan.executor.render.router import routed
     from hetplan.executor.render.rules import RULES, choose
 
     known: dict[str, tuple[str, ...]] = {"rule": RULES, "period": ()}
@@ -78,6 +79,11 @@ def made_for(out: Output, files: list[Path], target: str, site_file: Path | None
     if inputs.digests.get("profile", plan.inputs.profile) != plan.inputs.profile:
         out.warn("the plan was made from another profile: times, prices and amounts are those of this one")
     rule = given.pop("rule", None)
+    if (router := given.pop("router", None)) is not None:
+        if rule is not None:
+            why = "hetplan's router keeps the plan's rule"
+            raise InputError.one(file="--set", path="rule", value=rule, why=why, remedy="Leave one of them out.")
+        rule = router
     if faults := refusals(target, plan, inputs, site, rule, **given):
         raise CannotRender.of(faults)
     fleet = groups(plan, inputs, site)
@@ -93,7 +99,8 @@ def made_for(out: Output, files: list[Path], target: str, site_file: Path | None
     choice, verdicts = best.choice, best.verdicts
     if best.missed:
         _refuse(best.missed, choice, target)
-    made = render(target, replace(choice.fleet, verdicts=verdicts), site, **given)
+    ready = routed(replace(choice.fleet, verdicts=verdicts), plan, inputs, site)
+    made = render(target, ready, site, **given)
     for app, verdict in verdicts.items():
         out.people.line(f"{app}: {verdict}")
     return Made(site, plan, made, verdicts)
@@ -212,6 +219,7 @@ def _refuse(missed: list[Line], choice: Choice, target: str) -> None:
         rules = [rule for rule in taken(target, app, choice.fleet.of_app(app.name)) if rule not in (kept, OWN)]
         ways = [" or ".join(f"--set rule={rule}" for rule in rules)] if rules else []
         why = f"under {kept} the plan does not keep its limit"
+        ways += ["--set router=hetplan"] if target == "kubernetes" and app.rule != "queue-slack/1" else []
         ways += ["plan with more headroom", "hetplan apply --hosts, which runs its router"]
         remedy = f"Ways out: {'; '.join(ways)}."
         faults.append(Fault("plan", f"$.dispatch.{line.app}", str(line), why, remedy))

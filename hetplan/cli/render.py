@@ -58,7 +58,8 @@ def render(
 
     \b
     kubernetes  Deployments, Services, routes with weights, KEDA's cron for
-                periods; nodes=karpenter and quota=kueue add those
+                periods; nodes=karpenter and quota=kueue add those,
+                router=hetplan its router, which keeps the plan's rule
     haproxy     the load balancer alone, before machines at stated addresses
     systemd     units of the user's manager, and HAProxy
     compose     containers of one machine, and HAProxy (experimental)

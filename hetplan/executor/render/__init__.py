@@ -13,6 +13,7 @@ from typing import Any
 from hetplan.errors import Fault
 from hetplan.executor.render.groups import Fleet, groups
 from hetplan.executor.render.names import CannotRender
+from hetplan.executor.render.router import routed
 from hetplan.executor.render.rules import choose
 from hetplan.executor.render.site import Site
 from hetplan.profiles.inputs import Inputs
@@ -34,8 +35,10 @@ TARGETS: Mapping[str, str] = {
 """Target -> the module that renders for it."""
 EXPERIMENTAL = frozenset(TARGETS) - {"kubernetes", "haproxy", "systemd"}
 """Targets of which no run on their platform is recorded yet."""
-SETTINGS: Mapping[str, Mapping[str, str]] = {"kubernetes": {"nodes": "karpenter", "quota": "kueue"}}
-"""What each target may be told beside the rule and the period, and the value of each."""
+SETTINGS: Mapping[str, Mapping[str, str]] = {
+    "kubernetes": {"nodes": "karpenter", "quota": "kueue", "router": "hetplan"}
+}
+"""What each target may be told beside the rule and the period, and the value of each; `router` stands for a rule."""
 
 
 def render(target: str, fleet: Fleet, site: Site, **settings: Any) -> dict[str, str]:
@@ -50,6 +53,7 @@ def refusals(target: str, plan: Plan, inputs: Inputs, site: Site, rule: str | No
     fleet = groups(plan, inputs, site, faults)
     try:
         fleet = choose(target, plan, fleet, rule).fleet
+        fleet = routed(fleet, plan, inputs, site)
     except CannotRender as error:
         faults += error.faults
     try:

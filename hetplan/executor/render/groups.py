@@ -136,7 +136,10 @@ class Application:
 
 @dataclass(frozen=True)
 class Fleet:
-    """All that is rendered. `verdicts` say, per application, the rule that the target keeps and what comes of it."""
+    """All that is rendered. `verdicts` say, per application, the rule that the target keeps and what comes of it.
+
+    `router` has the files of hetplan's own router, if that runs: its table (""), and what each group's workers hold.
+    """
 
     groups: tuple[Group, ...]
     apps: Mapping[str, Application]
@@ -150,6 +153,8 @@ class Fleet:
     warnings: tuple[str, ...] = ()
     verdicts: Mapping[str, str] = field(default_factory=dict)
     rules: Mapping[str, str] = field(default_factory=dict)
+    router: Mapping[str, str] | None = None
+    router_image: str | None = None
 
     def of_app(self, app: str) -> tuple[Group, ...]:
         """The groups that serve an application."""
@@ -162,10 +167,12 @@ class Fleet:
         if self.cost_per_hour is not None:
             month = self.cost_per_hour * _HOURS_A_MONTH
             money = f"{self.cost_per_hour:.2f} {self.currency} per hour, {month:,.0f} per month"
-        lines = [f"hetplan: {self.name}, plan {self.digest}", f"cost: {money}"]
+        own = f"; hetplan's router and workers run in it ({self.router_image})" if self.router is not None else ""
+        lines = [f"hetplan: {self.name}, plan {self.digest}{own}", f"cost: {money}"]
         for app in self.apps.values():
             asked = ", ".join(app.limits) or "no limit"
-            lines.append(f"{app.name}: {asked}; rule {self.rules.get(app.name, app.rule)}")
+            rule = app.rule if self.router is not None else self.rules.get(app.name, app.rule)
+            lines.append(f"{app.name}: {asked}; rule {rule}")
             lines += [f"  {self.verdicts[app.name]}"] if app.name in self.verdicts else []
         lines += [
             f"{one.name}: {split.parallel} over {split.gpus} GPUs (tensor {split.tensor}, data {split.data}, "

@@ -36,7 +36,8 @@ from hetplan.executor.render.pods import (
     wave_of,
     weights,
 )
-from hetplan.executor.render.rules import OWN
+from hetplan.executor.render.router import beside, made_of, objects, room_for_worker
+from hetplan.executor.render.rules import HETPLAN, OWN
 from hetplan.executor.render.site import Site
 
 __all__ = ["FILES", "deployments", "read", "render"]
@@ -48,15 +49,17 @@ def render(fleet: Fleet, site: Site, *, nodes: str | None = None, quota: str | N
     """The files of a folder for `kubectl apply -f`."""
     faults = list(of_images(fleet, site))
     places = nodes_by_group(fleet, site, faults)
-    objects = list(deployments(fleet, site, fleet.groups, places, faults))
-    objects += _budgets(fleet, site)
+    found = list(deployments(fleet, site, fleet.groups, places, faults))
+    found += _budgets(fleet, site)
+    if fleet.router is not None:
+        found += [*_named(fleet, site, fleet.groups), *objects(fleet, site)]
     for app in fleet.apps.values():
-        objects += _front(fleet, site, app, faults)
+        found += _front(fleet, site, app, faults)
     if len(fleet.periods) > 1:
-        objects += [_scaled(fleet, site, group) for group in fleet.groups if group.most > group.least]
+        found += [_scaled(fleet, site, group) for group in fleet.groups if group.most > group.least]
     if faults:
         raise CannotRender.of(faults)
-    files = {"kubernetes.yaml": documents(objects, fleet.head)}
+    files = {"kubernetes.yaml": documents(found, fleet.head)}
     if nodes == "karpenter":
         files["nodes.yaml"] = documents(list(_pools(fleet, site, places)), fleet.head)
     if quota == "kueue":
@@ -75,7 +78,13 @@ def deployments(
         marks = labels(fleet, group)
         chosen = {"matchLabels": {GROUP: group.name, "hetplan.dev/deployment": marks["hetplan.dev/deployment"]}}
         spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
-        made = pod(group, site, places[group.name], faults)
+        notes = {**plan_notes(fleet, group), "hetplan.dev/replicas": str(group.count)}
+        metadata: Json = {"labels": marks}
+        if fleet.router is None:
+            made = pod(group, site, places[group.name], faults)
+        else:
+            made = beside(pod(room_for_worker(group), site, places[group.name], faults), group, site)
+            metadata["annotations"] = made_of(fleet, group.name)
         made["topologySpreadConstraints"] = [{**spread, "labelSelector": chosen}]
         spec: Json = {
             "replicas": group.count,
@@ -83,11 +92,10 @@ def deployments(
             "progressDeadlineSeconds": math.ceil(site.cluster.start_s),
             "revisionHistoryLimit": 2,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": _room(group, surge=site.cluster.surge)},
-            "template": {"metadata": {"labels": marks}, "spec": made},
+            "template": {"metadata": metadata, "spec": made},
         }
         if group.most > group.least:
             del spec["replicas"]  # KEDA says how many there are; applying again must not undo it
-        notes = {**plan_notes(fleet, group), "hetplan.dev/replicas": str(group.count)}
         yield thing("apps/v1", "Deployment", group.name, site, marks, notes, spec)
 
 
@@ -114,6 +122,8 @@ def _front(fleet: Fleet, site: Site, app: Application, faults: list[Fault]) -> I
     name, mine = app.dns, {serves(app.name): "yes", "hetplan.dev/deployment": marks["hetplan.dev/deployment"]}
     if fleet.rules.get(app.name) in ("weighted-least", "fewest-requests"):
         yield from _edge(fleet, site, app, groups, name)
+        return
+    if fleet.rules.get(app.name) == HETPLAN:
         return
     if fleet.rules.get(app.name) == OWN:
         yield from _named(fleet, site, groups)

@@ -15,8 +15,8 @@ from hetplan.executor.words import command, split_otherwise
 
 __all__ = [
     "EDGE", "GROUP", "OFFER", "PROBE_S", "WAVES", "WHOLE", "amounts", "container", "crons", "http_route", "labels",
-    "nodes_by_group", "of_images", "plan_notes", "pod", "read_labels", "serves", "thing", "wave_of", "weights",
-    "whose", "words",
+    "nodes_by_group", "of_images", "plan_notes", "pod", "read_labels", "serves", "stop_s", "thing", "wave_of",
+    "weights", "whose", "words",
 ]  # fmt: skip
 
 MANAGED = {"app.kubernetes.io/managed-by": "hetplan"}

@@ -22,12 +22,13 @@ from hetplan.profiles.plan_dispatch_further import (
 from hetplan.profiles.plan_sections import Route, SharesDispatch
 from hetplan.profiles.workers import Worker
 
-__all__ = ["FRONTS", "OWN", "RULES", "Choice", "choose", "speeds", "taken"]
+__all__ = ["FRONTS", "HETPLAN", "OWN", "RULES", "Choice", "choose", "speeds", "taken"]
 
 Asked = Literal["split", "weighted-least", "fewest-requests", "round-robin"]
 Reason = tuple[str, Sequence[str]]
 """Why a target cannot keep a rule, and ways out beside other rules."""
-OWN = "own"
+OWN, HETPLAN = "own", "hetplan"
+"""Who picks in place of the target: a router of the user's, or hetplan's in the cluster."""
 RULES = ("split", "weighted-least", "fewest-requests", OWN)
 """What a user may ask for in place of the plan's rule; `own`: a router of the user's keeps it, and none is rendered."""
 
@@ -42,6 +43,8 @@ _ROUTERS: Mapping[str, str] = {"haproxy": "HAProxy", "llm-d": "a picker", "dynam
 _WITH = {OWN: ", with a router of yours"}
 _STEPS = frozenset({"path-shares/1", "most-accurate-first/1", "chosen-plan/1"})
 _HOLDS = "each replica holds several models, and chooses model and batch by its queue"
+_HOLDS_ALL = f"{_HOLDS}, and a pod here holds one"
+_ROUTER_WAY = "--set router=hetplan, which runs hetplan's router in the cluster"
 
 
 @dataclass(frozen=True)
@@ -85,11 +88,21 @@ def choose(target: str, plan: Plan, fleet: Fleet, asked: str | None = None, *, p
         if held:
             raise CannotRender.of(held)
         return Choice(replace(fleet, rules=dict.fromkeys(fleet.apps, OWN)), plan)
+    if asked == HETPLAN:
+        held = [
+            Fault("--set", "router", HETPLAN, _HOLDS_ALL, "Use hetplan apply --hosts.")
+            for app in fleet.apps.values()
+            if app.rule == "queue-slack/1"
+        ]
+        if held:
+            raise CannotRender.of(held)
+        return Choice(replace(fleet, rules=dict.fromkeys(fleet.apps, HETPLAN)), plan)
     for app in fleet.apps.values():
         groups = fleet.of_app(app.name)
         word, reasons = _kept(target, app, groups, asked)
         if reasons:
             ways = [f"--set rule={rule}{_WITH.get(rule, '')}" for rule in taken(target, app, groups)]
+            ways = [*([_ROUTER_WAY] if target == "kubernetes" and app.rule != "queue-slack/1" else ()), *ways]
             faults += [_needs_router(app, why, [*ways, *further]) for why, further in reasons]
         elif word is not None:
             kept[app.name] = word

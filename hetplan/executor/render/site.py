@@ -18,7 +18,18 @@ from hetplan.profiles.fields import Count, Id, Key, Model, Named, NonNegative, P
 from hetplan.profiles.read_text import read_text
 from hetplan.profiles.validate import validate
 
-__all__ = ["FILE", "UNKNOWN", "Cluster", "Edge", "HardwareSite", "ModelSite", "SecretRef", "Site", "read_site"]
+__all__ = [
+    "FILE",
+    "UNKNOWN",
+    "Cluster",
+    "Edge",
+    "HardwareSite",
+    "ModelSite",
+    "RouterSite",
+    "SecretRef",
+    "Site",
+    "read_site",
+]
 
 FILE, UNKNOWN = "site.toml", "?"
 Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
@@ -51,6 +62,15 @@ class ModelSite(Model):
     env: dict[Variable, Line] = Field(default_factory=dict)
     secret: dict[Variable, SecretRef] = Field(default_factory=dict)
     stop_s: Positive = Field(default=30.0, description="what was begun may take so long to end")
+    protocol: Literal["plain", "openai", "kserve-v2"] = Field(
+        default="plain", description="how hetplan's router has it asked; plain: a query's inputs are the body"
+    )
+    route: Annotated[str, StringConstraints(pattern=r"^/[^?#\s]*$")] | None = Field(
+        default=None, description='the path of these requests; "{variant}" is filled'
+    )
+    outcome: Annotated[str, StringConstraints(pattern=r"^[^.\s]+(\.[^.\s]+)*$")] | None = Field(
+        default=None, description="where an answer says what it comes to, for steps that depend on it: verdict"
+    )
     runtime_version: Line | None = Field(default=None, description="of Dynamo, where the image's tag is no version")
     deployment: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.]+:[A-Za-z0-9_]+$")] | None = Field(
         default=None, description="of Ray Serve: MODULE:APPLICATION of the image"
@@ -79,6 +99,16 @@ class Edge(Model):
     port: Port = Field(default=8600, description="of the first application; the next one has the next port")
     certificates: Line | None = Field(default=None, description="a folder or file of certificates: TLS ends here")
     max_connections: PositiveCount = 8192
+
+
+class RouterSite(Model):
+    """hetplan's router in a cluster (`--set router=hetplan`), and the workers beside the servers."""
+
+    image: Line | None = Field(default=None, description="an image with Python and hetplan")
+    port: Port = 8600
+    worker_port: Port = Field(default=8601, description="of the worker in each pod; no server listens there")
+    token: SecretRef | None = Field(default=None, description="what clients and router say: 16 characters or more")
+    open: bool = Field(default=False, description="true: no token, all pods of the cluster may use them")
 
 
 class Cluster(Model):
@@ -111,6 +141,7 @@ class Site(Model):
     state_dir: Line = Field(default=".hetplan", description="beside this file: lock and journal of an apply")
     cluster: Cluster = Field(default_factory=Cluster)
     edge: Edge = Field(default_factory=Edge)
+    router: RouterSite = Field(default_factory=RouterSite)
     models: Named[ModelSite] = Field(default_factory=dict)
     hardware: Named[HardwareSite] = Field(default_factory=dict)
     offers: dict[Key, dict[Line, str]] = Field(default_factory=dict, description="labels of the nodes of an offer")

@@ -33,11 +33,25 @@ def do(tmp_path: Path, request: pytest.FixtureRequest) -> Do:
         (tmp_path / "plan.json").write_text(json.dumps(solve(wish, "fluid").plan))
         named = f"files = {json.dumps([str(one) for one in given])}\n" + cluster(wish, {"small": {"pool": "s"}})
         said = f'[cluster]\nkubectl = "{fake.program}"\ncall_s = 60\n'
+        said += '[router]\nimage = "registry.example/h:1"\nopen = true\n'
         (tmp_path / "site.toml").write_text(f"{named}\n{said}")
         plan = [tmp_path / "plan.json"] if verb == "apply" and "--undo" not in more else []
         return command(verb, *plan, "--site", tmp_path / "site.toml", *more)
 
     return run
+
+
+@pytest.mark.slow
+def test_hetplans_router_comes_and_goes_with_a_plan(do: Do, request: pytest.FixtureRequest) -> None:
+    fake = request.getfixturevalue("cluster")
+    assert do("apply", "--yes", "--set", "router=hetplan").code == EXIT["ok"]
+    assert {"hetplan-router", "photos-net-small"} == set(fake.deployments)
+    status = do("status")
+    assert (status.code, "photos-net-small" in status.out) == (EXIT["ok"], True)
+    assert do("apply", "--yes").code == EXIT["ok"]
+    assert set(fake.deployments) == {"photos-net-small"}
+    assert not [name for name in fake.objects if "router" in name]
+    assert do("down", "--yes").code == EXIT["ok"]
 
 
 def replicas(fake: Any) -> int:
