@@ -87,7 +87,7 @@ class Cluster(Model):
     kubectl: Line = Field(default="kubectl", description="the program: a name, or a path relative to site.toml")
     kubeconfig: Line | None = Field(default=None, description="relative to site.toml; by default kubectl's own choice")
     context: Line | None = None
-    surge: bool = Field(default=False, description="new pods are ready before old ones end; needs room for both")
+    surge: bool = Field(default=True, description="new pods are ready before old ones end; needs room for both")
     start_s: Positive = Field(default=600.0, description="a pod from its start until it is ready")
     call_s: Positive = Field(default=20.0, description="one question to the API server")
     away_s: Positive = Field(default=30.0, description="an API server that does not answer is asked again for so long")
