@@ -210,10 +210,12 @@ def _machines(fleet: Fleet) -> dict[str, list[Group]]:
 
 
 def _pools(fleet: Fleet, site: Site, places: Mapping[str, Nodes]) -> Iterator[Json]:
-    """Karpenter's NodePools, with the plan's machines as their limits, so that nobody buys more."""
+    """Karpenter's NodePools, with the machines of the plan and of a roll as limits, so that nobody buys more."""
     for name, groups in _machines(fleet).items():
         one = groups[0]
-        machines = sum(-(-group.most // group.per_machine) for group in groups)
+        # A roll that starts new pods first needs machines for one wave of them beside the old ones.
+        extra = [wave_of(group.most) if site.cluster.surge else 0 for group in groups]
+        machines = sum(-(-(group.most + more) // group.per_machine) for group, more in zip(groups, extra, strict=True))
         wanted = places[one.name]
         needs = [{"key": key, "operator": "In", "values": [value]} for key, value in wanted.selector.items()]
         limits = {gpu_resource(one.hardware, site.machine(one.hardware)): str(one.machine_gpus * machines)}

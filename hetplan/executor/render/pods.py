@@ -185,8 +185,10 @@ def container(name: str, group: Group, site: Site, faults: list[Fault]) -> Json:
 
 def pod(group: Group, site: Site, nodes: Nodes, faults: list[Fault], name: str = "model") -> Json:
     """The pod of a replica, on the nodes of its machine type."""
-    grace = {"terminationGracePeriodSeconds": stop_s(group, site)}
-    return {**nodes.pod(), **grace, "containers": [container(name, group, site, faults)]}
+    more: Json = {"terminationGracePeriodSeconds": stop_s(group, site)}
+    if site.image_pull_secrets:
+        more["imagePullSecrets"] = [{"name": one} for one in site.image_pull_secrets]
+    return {**nodes.pod(), **more, "containers": [container(name, group, site, faults)]}
 
 
 def http_route(fleet: Fleet, site: Site, app: Application, backends: Sequence[Json], faults: list[Fault]) -> Json:

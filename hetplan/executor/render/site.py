@@ -105,6 +105,7 @@ class Site(Model):
     hop_ms: NonNegative = Field(default=2.0, description="the network between edge and worker, there and back")
     reserve_cpu_cores: NonNegative = Field(default=0.5, description="of each node, for DaemonSets")
     reserve_mem_gib: NonNegative = 0.5
+    image_pull_secrets: tuple[Label, ...] = Field(default=(), description="of Kubernetes: by which images are pulled")
     node_class: Label = Field(default="default", description="of Karpenter: the node class of the cloud")
     files: tuple[Line, ...] = Field(default=(), description="profiles, SLO, measurements: each says what it is")
     note: Line | None = Field(default=None, description="a line in the head of every file")

@@ -119,6 +119,8 @@ def test_two_namespaces_share_neither_names_nor_labels_nor_journal(platform: Mak
         found = [one for name, text in files.items() for one in objects_of(text, name)]
         marks += [{tuple(sorted(one["metadata"]["labels"].items())) for one in found}]
         wide += [{(one["kind"], one["metadata"]["name"]) for one in found if "namespace" not in one["metadata"]}]
+    limits = [one["spec"]["limits"] for one in found if one["kind"] == "NodePool"]
+    assert limits == [{"nvidia.com/gpu": "3"}], "two, and one more while they are rolled"
     assert {kind for kind, _ in wide[0]} == {"NodePool", "ResourceFlavor", "ClusterQueue"}
     assert not wide[0] & wide[1]
     assert not marks[0] & marks[1]
@@ -161,6 +163,18 @@ def test_what_runs_is_told_whole(platform: Make, cluster: Any) -> None:
     assert (worker.hardware, worker.offer, worker.count) == ("a.100_x", "on.demand-eu", 3)
     (said,) = worker.loads
     assert json.loads(said.model_dump_json(exclude_defaults=True)) == {"id": "shared-net.model", **load}
+
+
+def test_images_are_pulled_with_the_secrets_of_the_site() -> None:
+    group = Group("rank-net-cpu", "rank", "net", "cpu", ((0.0, 1),), apps=("rank",))
+    site = read_site({"models": {"net": {"image": "x"}}, "image_pull_secrets": ["hub"]})
+    fleet = Fleet((group,), {"rank": Application("rank", dns="rank")}, ((0.0, None),), "prod", digest("x"))
+    (made,) = [
+        one
+        for one in objects_of(render(fleet, site)["kubernetes.yaml"], "kubernetes.yaml")
+        if one["kind"] == "Deployment"
+    ]
+    assert made["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": "hub"}]
 
 
 def test_an_annotation_that_somebody_took_off_does_not_stop_status(platform: Make, cluster: Any) -> None:
