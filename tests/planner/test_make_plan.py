@@ -124,7 +124,7 @@ def test_infeasible_has_reasons_and_repairs_and_no_plan(reference) -> None:
     assert outcome.plan is None
     assert outcome.exit_code == Exit.INFEASIBLE
     assert outcome.repairs[0].text == "lower demand to 8 qps"
-    with pytest.raises(errors.Infeasibility, match=r"too much.*lower demand") as caught:
+    with pytest.raises(errors.Infeasible, match=r"too much.*lower demand") as caught:
         outcome.require()
     assert caught.value.exit_code == 3
 

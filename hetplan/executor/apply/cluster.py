@@ -14,7 +14,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, inf
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,12 @@ from typing import Any
 from hetplan.errors import InputError
 from hetplan.executor.apply.kubectl import NAME, Away, Kubectl
 from hetplan.executor.apply.lease import Lease
-from hetplan.executor.render.names import Json, dns_name, objects_of
-from hetplan.executor.render.pods import EDGE, GROUP, OFFER, WAVES, read_labels, wave_of, whose
+from hetplan.executor.render.names import Json, dns_name, documents, objects_of
+from hetplan.executor.render.pods import EDGE, GROUP, OFFER, REPLICAS, WORKER, ours, read_labels
 from hetplan.executor.render.site import Site
 from hetplan.executor.target import TargetFailed, TargetRefused
 
-__all__ = ["KINDS", "Changes", "Cluster", "Rendered", "RunningGroup", "troubles_of"]
+__all__ = ["KINDS", "NOTHING", "Changes", "Cluster", "Rendered", "RunningGroup", "phases_of", "troubles_of"]
 
 KINDS: Mapping[str, str] = {
     "ConfigMap": "configmaps", "Service": "services", "PodDisruptionBudget": "poddisruptionbudgets.policy",
@@ -37,10 +37,12 @@ KINDS: Mapping[str, str] = {
     "LocalQueue": "localqueues.kueue.x-k8s.io",
 }  # fmt: skip
 """All kinds that are rendered for Kubernetes, as kubectl names them."""
+_EVERYWHERE = ("ConfigMap", "Service", "PodDisruptionBudget", "Deployment")
 LARGEST_CONFIG_BYTES = 1024 * 1024
 """The most that Kubernetes takes in one ConfigMap."""
 _AUTOSCALERS, _KEDA = "horizontalpodautoscalers.autoscaling", "scaledobject.keda.sh/name"
 _FILES = "files.json.gz"
+_NOT_LISTED = re.compile(r"Forbidden|doesn't have a resource type|could not find the requested resource")
 _LOOK_S = 0.5
 _SIDE_BY_SIDE = 16
 
@@ -64,6 +66,9 @@ class Rendered:
     def objects(self) -> list[Json]:
         """What the files hold."""
         return [one for name, text in self.files.items() for one in objects_of(text, name)]
+
+
+NOTHING = Rendered("nothing", {})
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,8 @@ class RunningGroup:
     ready: int
     why: str = ""
     offer: str | None = None
+    worker: Mapping[str, Any] = field(default_factory=dict)
+    """What the plan says of it: hardware, offer, load; empty where that is not noted."""
 
     @property
     def name(self) -> str:
@@ -102,10 +109,11 @@ class Cluster:
 
     def __init__(self, site: Site, *, take_over: bool = False) -> None:
         self.site, self.take_over, self.kubectl = site, take_over, Kubectl(site)
-        self.marks = whose(site.name)
+        self.marks = ours(site.name, site.namespace)
         self.selector = ",".join(f"{name}={value}" for name, value in self.marks.items())
         self.record = dns_name(site.name, "applied")
         self._lease: Lease | None = None
+        self._unlisted: dict[str, TargetFailed] | None = None
 
     @contextmanager
     def hold(self, what: str, *, home: Path, wait_s: float) -> Iterator[None]:
@@ -126,13 +134,13 @@ class Cluster:
             why = f"its files are kept in a ConfigMap, which holds {LARGEST_CONFIG_BYTES} bytes"
             raise InputError.one(file="plan", value=f"{size} bytes", why=why, remedy="Plan with fewer groups.")
         self.kubectl.check_program()
-        objects, there = wanted.objects, self.there()
-        live = {_name(one): one for one in self.kubectl.live(objects)}
-        for kind, name in live.keys() - there:
+        objects, there = wanted.objects, self.there(wanted)
+        live = {_name(one): one for one in self.kubectl.live([*objects, self._record(NOTHING)])}
+        for kind, name in sorted(live.keys() - there):
             why = "is there already, and not of this deployment. Write another name or namespace in site.toml"
             raise TargetRefused(NAME, f"{kind} {name}", why)
-        applied = self._as_scaled(objects, live.values())
-        text = self.kubectl.diff(applied)
+        applied = self._as_scaled(objects, live.values(), {name for kind, name in there if kind == "ScaledObject"})
+        text = self.kubectl.diff(applied) if applied else ""
         said = {(kind, name) for kind, name in _CHANGED.findall(text)}
         names = [_name(one) for one in objects]
         return Changes(
@@ -146,7 +154,8 @@ class Cluster:
     def check(self, found: Changes) -> None:
         """Have the server look at everything; `TargetRefused` with what it, or who owns a field, says against it."""
         try:
-            self.kubectl.apply(found.objects, force=self.take_over, only_look=True)
+            if found.objects:
+                self.kubectl.apply(found.objects, force=self.take_over, only_look=True)
         except Away:
             raise
         except TargetFailed as error:
@@ -161,11 +170,14 @@ class Cluster:
                 return Rendered(held["data"]["plan"], files)
         return None
 
-    def there(self) -> set[Name]:
+    def there(self, wanted: Rendered | None = None) -> set[Name]:
         """All that the cluster has of this deployment."""
-        known = self.kubectl.kinds
-        kinds = [kind for kind in KINDS.values() if kind in known]
-        return {_name(one) for one in self.kubectl.get(kinds, selector=self.selector)}
+        return {_name(one) for one in self._all(wanted)}
+
+    def observed(self) -> Rendered:
+        """What there is of this deployment, as files: the way back where none is on record."""
+        found = [_plain(one) for one in self._all() if _name(one) != ("ConfigMap", self.record)]
+        return Rendered("observed", {"kubernetes.yaml": documents(found, [])}) if found else NOTHING
 
     def groups(self) -> list[RunningGroup]:
         """The groups that run, with the cluster's own reasons where pods are not ready."""
@@ -178,25 +190,36 @@ class Cluster:
 
     # Acting
 
-    def apply(self, found: Changes) -> None:
-        """Hand all objects to the server."""
+    def apply(self, objects: Sequence[Json]) -> None:
+        """Hand these objects to the server."""
         self._may_change()
-        self.kubectl.apply(found.objects, force=self.take_over)
+        self.kubectl.apply(objects, force=self.take_over)
 
-    def wait(self, wanted: Rendered) -> None:
+    def leave_counts(self, found: Changes) -> None:
+        """Delete KEDA's objects that are not wanted any more, and wait until none is left that sets a count."""
+        gone = [one for one in found.gone if one[0] == "ScaledObject"]
+        self._may_change()
+        self.kubectl.delete((KINDS[kind], name) for kind, name in gone)
+        until = time.monotonic() + self.site.cluster.call_s
+        while left := self.there() & set(gone):
+            if time.monotonic() >= until:
+                raise TargetFailed(NAME, ", ".join(name for _, name in sorted(left)), "KEDA does not let go of it")
+            time.sleep(_LOOK_S)
+
+    def wait(self, objects: Sequence[Json]) -> None:
         """Wait for all Deployments side by side; each wave of a roll may take as long as one pod may."""
 
         def wait(one: Json) -> None:
-            name, count = one["metadata"]["name"], one["spec"].get("replicas", WAVES)
+            name = one["metadata"]["name"]
             try:
-                self.kubectl.rollout(name, limit_s=self.site.cluster.start_s * max(ceil(count / wave_of(count)), 1))
+                self.kubectl.rollout(name, limit_s=self.site.cluster.start_s * _waves(one["spec"]))
             except Away:
                 raise
             except TargetFailed as error:
                 troubles = self._troubles(name)
                 raise TargetFailed(NAME, name, f"{error.cause} ({troubles})" if troubles else error.cause) from None
 
-        deployments = [one for one in wanted.objects if one["kind"] == "Deployment"]
+        deployments = [one for one in objects if one["kind"] == "Deployment"]
         with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
             waiting = [pool.submit(wait, one) for one in deployments]
         for each in waiting:
@@ -206,51 +229,76 @@ class Cluster:
         """Delete what is of this deployment and not wanted, and wait until its pods have ended."""
         keep = {_name(one) for one in wanted.objects} | {("ConfigMap", self.record)} if wanted is not None else set()
         self._may_change()
-        gone = sorted(self.there() - keep, key=lambda one: [*KINDS].index(one[0]), reverse=True)
+        gone = sorted(self.there(wanted) - keep, key=lambda one: [*KINDS].index(one[0]), reverse=True)
         self.kubectl.delete((KINDS[kind], name) for kind, name in gone)
         self._until_gone({name for kind, name in gone if kind == "Deployment"})
 
     def keep(self, wanted: Rendered) -> None:
         """Put on record that this was brought about."""
         self._may_change()
-        metadata = {"name": self.record, "namespace": self.site.namespace, "labels": self.marks}
-        data = {"data": {"plan": wanted.plan}, "binaryData": {_FILES: wanted.packed}}
-        self.kubectl.apply([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **data}], force=True)
+        self.kubectl.apply([self._record(wanted)], force=True)
 
     # How
+
+    def _record(self, wanted: Rendered) -> Json:
+        metadata = {"name": self.record, "namespace": self.site.namespace, "labels": self.marks}
+        data = {"data": {"plan": wanted.plan}, "binaryData": {_FILES: wanted.packed}}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **data}
+
+    def _all(self, wanted: Rendered | None = None) -> list[Json]:
+        """All objects with our labels. Kinds that the server does not know, or that we may not list, are left out
+        where neither what is wanted nor what is on record has any.
+        """
+        if self._unlisted is None:
+            self._unlisted = dict(self._probed())
+        needed = wanted.objects if wanted is not None else []
+        if any("Forbidden" in error.cause for error in self._unlisted.values()) and (before := self.kept()) is not None:
+            needed += before.objects
+        for one in needed:
+            if one["kind"] in self._unlisted:
+                raise self._unlisted[one["kind"]]
+        return self.kubectl.get([KINDS[kind] for kind in KINDS if kind not in self._unlisted], selector=self.selector)
+
+    def _probed(self) -> Iterator[tuple[str, TargetFailed]]:
+        """Kinds that cannot be listed, and why. (What the server lists of its kinds fails with any part of it.)"""
+        for kind in [kind for kind in KINDS if kind not in _EVERYWHERE]:
+            try:
+                self.kubectl.get([KINDS[kind]], selector=self.selector)
+            except TargetFailed as error:
+                if not _NOT_LISTED.search(error.cause):
+                    raise
+                yield kind, error
 
     def _may_change(self) -> None:
         if self._lease is not None:
             self._lease.check()
 
-    def _as_scaled(self, objects: Sequence[Json], live: Iterable[Json]) -> list[Json]:
+    def _as_scaled(self, objects: Sequence[Json], live: Iterable[Json], scalers: set[str]) -> list[Json]:
         """The objects, with as many replicas as there are where an autoscaler says how many: one of somebody's, or KEDA
-        by what was rendered. (Left out, a count that was ours before would be 1 for a moment.)
+        by what was rendered. (Left out, a count that was ours before would be 1 for a moment, as of a new group.)
         """
         there = [one for one in live if one["kind"] == "Deployment"]
         counts = {one["metadata"]["name"]: one["spec"].get("replicas", 1) for one in there}
-        scaled = self._scaled_by_others() if counts else set()
-        scaled |= {
-            one["metadata"]["name"] for one in objects if one["kind"] == "Deployment" and "replicas" not in one["spec"]
-        }
-        return [
-            {**one, "spec": {**one["spec"], "replicas": counts[one["metadata"]["name"]]}}
-            if one["kind"] == "Deployment" and one["metadata"]["name"] in scaled & counts.keys()
-            else one
-            for one in objects
-        ]
+        others: set[str] | None = None
+        made = []
+        for one in objects:
+            name, count = one["metadata"]["name"], one.get("spec", {}).get("replicas")
+            if one["kind"] == "Deployment":
+                if count is None:
+                    count = counts.get(name, int(one["metadata"]["annotations"].get(REPLICAS, 1)))
+                elif counts.get(name, count) != count:
+                    others = self._scaled_by_others(scalers) if others is None else others
+                    count = counts[name] if name in others else count
+                made.append({**one, "spec": {**one["spec"], "replicas": count}})
+            else:
+                made.append(one)
+        return made
 
-    def _scaled_by_others(self) -> set[str]:
-        """Deployments of which an autoscaler says how many pods they have; not those of KEDA's that were rendered."""
-        try:
-            found = self.kubectl.get([_AUTOSCALERS])
-        except Away:
-            raise
-        except TargetFailed:
-            return set()  # who may not ask has none
-        named = [(one["metadata"].get("labels", {}), one["spec"].get("scaleTargetRef", {})) for one in found]
-        refs = [ref for marks, ref in named if ref.get("kind") == "Deployment" and marks.get(_KEDA) != ref["name"]]
-        return {str(ref["name"]) for ref in refs}
+    def _scaled_by_others(self, scalers: set[str]) -> set[str]:
+        """Deployments of which an autoscaler says how many pods they have; not those of our own ScaledObjects."""
+        found = [one for one in self.kubectl.get([_AUTOSCALERS]) if not _scalers_of(one) & scalers]
+        refs = [one["spec"].get("scaleTargetRef", {}) for one in found]
+        return {str(ref["name"]) for ref in refs if ref.get("kind") == "Deployment"}
 
     def _troubles(self, deployment: str) -> str:
         found = self.kubectl.get(["deployments.apps", "pods"], selector=self.selector)
@@ -286,6 +334,63 @@ def _name(one: Json) -> Name:
     return one["kind"], one["metadata"]["name"]
 
 
+def _plain(one: Json) -> Json:
+    """An object as somebody would apply it: without what the server added."""
+    metadata = {key: one["metadata"][key] for key in ("name", "namespace", "labels") if key in one["metadata"]}
+    notes = {key: text for key, text in one["metadata"].get("annotations", {}).items() if "kubernetes.io/" not in key}
+    made = {key: said for key, said in one.items() if key != "status"} | {
+        "metadata": {**metadata, "annotations": notes}
+    }
+    if one["kind"] == "Service" and one["spec"].get("clusterIP") != "None":
+        made["spec"] = {key: said for key, said in one["spec"].items() if key not in ("clusterIP", "clusterIPs")}
+    return made
+
+
+def _waves(spec: Json) -> int:
+    """How many waves a roll of a Deployment takes, by how many pods it has and what it says of its roll."""
+    room: Mapping[str, int | str] = spec.get("strategy", {}).get("rollingUpdate", {"maxSurge": "25%"})
+    count: int = spec.get("replicas", 1)
+    parts = [int(part[:-1]) * count // 100 if isinstance(part, str) else part for part in room.values()]
+    return max(ceil(count / max(*parts, 1)), 1)
+
+
+def _scalers_of(one: Json) -> set[str]:
+    """The ScaledObject of KEDA's that a HorizontalPodAutoscaler is of, by all that KEDA says of it."""
+    metadata = one["metadata"]
+    owners = {owner["name"] for owner in metadata.get("ownerReferences", ()) if owner["kind"] == "ScaledObject"}
+    return owners | {metadata.get("labels", {}).get(_KEDA, ""), metadata["name"].removeprefix("keda-hpa-")}
+
+
+def phases_of(objects: Iterable[Json]) -> list[list[Json]]:
+    """What is brought about in turn, so that queries move only to pods that are ready: groups; what stands before them
+    as pods; then the ways to either.
+    """
+    every = list(objects)
+    edges = {_name(one)[1] for one in every if one["kind"] == "Deployment" and EDGE in one["metadata"]["labels"]}
+
+    def phase(one: Json) -> int:
+        kind, name = _name(one)
+        if kind == "HTTPRoute" or (kind == "Service" and EDGE in (one["spec"].get("selector") or {})):
+            return 2
+        return 1 if name in edges and kind in ("Deployment", "ConfigMap") else 0
+
+    return [part for number in range(3) if (part := [one for one in every if phase(one) == number])]
+
+
+def without_new(found: Changes) -> list[Json]:
+    """The routes by those of their backends that are there and stay; none where a route would have none left."""
+    made, routes = {name for kind, name in found.made if kind == "Service"}, []
+    for one in found.objects:
+        if one["kind"] == "HTTPRoute" and _name(one) not in found.made:
+            rules = [
+                {**rule, "backendRefs": [ref for ref in rule["backendRefs"] if ref["name"] not in made]}
+                for rule in one["spec"]["rules"]
+            ]
+            if all(any(ref.get("weight", 1) for ref in rule["backendRefs"]) for rule in rules):
+                routes.append({**one, "spec": {**one["spec"], "rules": rules}})
+    return routes
+
+
 def _owner(one: Json) -> str | None:
     """The Deployment that a pod is of, or that it is itself."""
     marks: Mapping[str, str] = one["metadata"].get("labels", {})
@@ -307,8 +412,16 @@ def _group(deployment: Json, pods: Iterable[Json]) -> RunningGroup:
     mine = [deployment, *(pod for pod in pods if _owner(pod) == metadata["name"])]
     return RunningGroup(
         told=read_labels(deployment, wanted, deployment["spec"]["template"]["spec"]), wanted=wanted, ready=ready,
-        why=troubles_of(mine) if ready < wanted else "", offer=metadata["labels"].get(OFFER),
+        why=troubles_of(mine) if ready < wanted else "", offer=metadata["labels"].get(OFFER), worker=_noted(metadata),
     )  # fmt: skip
+
+
+def _noted(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    with suppress(ValueError):
+        found = json.loads(metadata.get("annotations", {}).get(WORKER, "{}"))
+        if isinstance(found, dict):
+            return found
+    return {}
 
 
 def troubles_of(pods: Iterable[Json]) -> str:

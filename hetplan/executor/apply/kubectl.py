@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from pathlib import Path
 
 from hetplan.executor.render.names import Json
@@ -69,11 +68,6 @@ class Kubectl:
         words = ["get", ",".join(kinds), *([f"--selector={selector}"] if selector else []), "--output=json"]
         items: list[Json] = self._read(self._run(words, about=words[1]), about=words[1]).get("items", [])
         return items
-
-    @cached_property
-    def kinds(self) -> frozenset[str]:
-        """The kinds that the server knows, as `deployments.apps`; it ends with 1 where one of its parts is away."""
-        return frozenset(self._run(["api-resources", "--output=name"], about="kinds", fine=(0, 1)).split())
 
     def rollout(self, deployment: str, *, limit_s: float) -> None:
         """Wait until a Deployment is what it should be."""
@@ -138,7 +132,7 @@ class Kubectl:
             try:
                 ran = subprocess.run(
                     command, input=given, capture_output=True, text=True, timeout=most_s + _GRACE_S, check=False,
-                    env={**os.environ, "KUBECTL_EXTERNAL_DIFF": ""},  # its own account of differences is read
+                    env={key: said for key, said in os.environ.items() if key != _OWN_DIFF},
                 )  # fmt: skip
             except subprocess.TimeoutExpired:
                 why = f"kubectl {doing} did not end within {most_s + _GRACE_S:g} s"
@@ -163,6 +157,8 @@ class Kubectl:
 
 
 _AGAIN_S = 0.5
+_OWN_DIFF = "KUBECTL_EXTERNAL_DIFF"
+"""Another program's account of differences would not be understood."""
 _AWAY = re.compile(
     "connection refused|was refused - did you specify|unable to connect to the server|connection reset by peer|"
     "TLS handshake timeout|unexpected EOF|etcdserver: |the server is currently unable|ServiceUnavailable|"

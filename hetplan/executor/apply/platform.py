@@ -16,15 +16,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
-from hetplan.executor.apply.cluster import Changes, Cluster, Rendered, RunningGroup
+from hetplan.executor.apply.cluster import NOTHING, Changes, Cluster, Rendered, RunningGroup, phases_of, without_new
 from hetplan.executor.apply.one_by_one import Progress, Say, Task, go_back, one_by_one
 from hetplan.executor.durable import DeploymentLock, Journal, Unfinished
-from hetplan.executor.render.names import dns_name
+from hetplan.executor.render.names import marked_name
 from hetplan.executor.render.site import Site
 from hetplan.executor.target import ApplyFailed, TargetRefused
 from hetplan.profiles.state import Observed, State
-from hetplan.profiles.workers import Load, Serve, Worker
+from hetplan.profiles.workers import Load, Worker
 
 __all__ = ["Platform"]
 
@@ -38,7 +39,9 @@ class Platform:
 
     def __init__(self, site: Site, *, take_over: bool = False) -> None:
         self.site, self.cluster = site, Cluster(site, take_over=take_over)
-        self.folder = site.folder / site.state_dir / "platforms" / dns_name(site.name)
+        told = site.cluster
+        folder = marked_name(site.name, site.namespace, distinct_by=f"{told.kubeconfig or ''} {told.context or ''}")
+        self.folder = site.folder / site.state_dir / "platforms" / folder
         self._journal = Journal(self.folder / "journal.jsonl")
 
     # Looking
@@ -49,8 +52,7 @@ class Platform:
 
     def changes_back(self) -> Changes:
         """What an `undo` would change; nothing is touched."""
-        before = self.cluster.kept()
-        return self.cluster.changes(before if before is not None else Rendered("nothing", {}))
+        return self.cluster.changes(self._back())
 
     def unfinished(self) -> Unfinished | None:
         """What an apply that was cut off left behind."""
@@ -85,13 +87,16 @@ class Platform:
         reached, `Interrupted` between two steps when `cancel` is set.
         """
         with self._locked(f"apply of {wanted.plan[:19]}...", wait_s):
-            unfinished, before = self.unfinished(), self.cluster.kept()
+            unfinished, kept = self.unfinished(), self.cluster.kept()
             if unfinished is not None:
                 on_event(Progress("resume", unfinished.ended, unfinished.steps, str(unfinished)))
             found = self.cluster.changes(wanted)
-            if before == wanted and not found and unfinished is None and not self.missing():
+            if kept == wanted and not found and unfinished is None and not self.missing():
                 return ()
             tasks: list[Task] = [("have the server look at all objects", lambda: self.cluster.check(found))]
+            before = kept if kept is not None else self.cluster.observed()
+            if kept is None:
+                tasks.append(("put on record what there was", lambda: self.cluster.keep(before)))
             tasks += self._tasks(wanted, found)
             try:
                 one_by_one(self._journal, wanted.plan, tasks, on_event, cancel)
@@ -107,9 +112,9 @@ class Platform:
     def undo(self, *, on_event: Say = _silent, wait_s: float = 0.0) -> tuple[str, ...]:
         """Go back from an apply that was cut off to what was last brought about before it."""
         with self._locked("undo", wait_s):
-            before = self.cluster.kept()
+            before = self._back()
             tasks = self._tasks_back(before)
-            one_by_one(self._journal, before.plan if before is not None else "nothing", tasks, on_event, None)
+            one_by_one(self._journal, before.plan, tasks, on_event, None)
             self._journal.close()
             return tuple(text for text, _ in tasks)
 
@@ -137,18 +142,35 @@ class Platform:
     def _tasks(self, wanted: Rendered, found: Changes) -> list[Task]:
         """The way to these files. Where machines are as many as the plan counts, what goes makes room first."""
         cluster = self.cluster
-        many = f"{len(found.objects)} objects"
-        come: list[Task] = [
-            (f"apply {many}", lambda: cluster.apply(found)),
-            ("wait until all pods are ready", lambda: cluster.wait(wanted)),
-        ]
+        first: list[Task] = []
+        if any(kind == "ScaledObject" for kind, _ in found.gone):
+            first.append(("take counts back from KEDA", lambda: cluster.leave_counts(found)))
+        come: list[Task] = []
+        for part in phases_of(found.objects):
+            come.append((f"apply {len(part)} object{'' if len(part) == 1 else 's'}", partial(cluster.apply, part)))
+            if any(one["kind"] == "Deployment" for one in part):
+                come.append(("wait until all pods are ready", partial(cluster.wait, part)))
         go: list[Task] = [(f"delete {_listed(found)}", lambda: cluster.prune(wanted))] if found.gone else []
         keep: Task = ("put it on record", lambda: cluster.keep(wanted))
-        return [*come, *go, keep] if self.site.cluster.surge else [*go, *come, keep]
+        if self.site.cluster.surge:
+            return [*first, *come, *go, keep]
+        if found.gone and (routes := without_new(found)):
+            first.append(("move traffic to what stays", lambda: cluster.apply(routes)))
+        return [*first, *go, *come, keep]
 
-    def _tasks_back(self, before: Rendered | None) -> list[Task]:
-        """The way to what ran before; where nothing is on record, to nothing."""
-        if before is None:
+    def _back(self) -> Rendered:
+        """What an `undo` goes back to. What is there without a record was not brought about by an apply."""
+        before = self.cluster.kept()
+        if before is None and (there := self.cluster.there()):
+            raise ApplyFailed(
+                f"nothing is on record to go back to, and {len(there)} objects are there: none was touched. "
+                "`hetplan apply` with a plan brings that about; `hetplan down` deletes all"
+            )
+        return before if before is not None else NOTHING
+
+    def _tasks_back(self, before: Rendered) -> list[Task]:
+        """The way to what ran before; where that was nothing, to nothing."""
+        if not before.files:
             return [("delete all that was begun", lambda: self.cluster.prune(None))]
         return self._tasks(before, self.cluster.changes(before))
 
@@ -157,15 +179,17 @@ class Platform:
         """What runs, as a state file has it."""
         workers, observed = [], {}
         for one in groups:
-            load = Load(
-                id=f"{one.name}.model", app=str(one.told["app"]), variant=str(one.told["model"]),
-                serve=Serve(concurrency=int(one.told["concurrency"])),
-            )  # fmt: skip
+            by_labels = {
+                "app": one.told["app"], "variant": one.told["model"], "serve": {"concurrency": one.told["concurrency"]},
+            }  # fmt: skip
+            told = {**(one.worker.get("load") or by_labels), "id": f"{one.name}.model"}
+            load = Load.model_validate(told)
             said = "active" if one.ready >= one.wanted else "failed" if one.why else "loading"
             observed[load.id] = Observed.model_validate({"status": said})
             if one.wanted:
-                hardware = str(one.told["hardware"])
-                workers.append(Worker(id=one.name, hardware=hardware, offer=one.offer, count=one.wanted, loads=(load,)))
+                hardware, offer = one.worker.get("hardware", one.told["hardware"]), one.worker.get("offer", one.offer)
+                count = -(-one.wanted // load.instances)
+                workers.append(Worker(id=one.name, hardware=hardware, offer=offer, count=count, loads=(load,)))
         return State(workers=tuple(workers), observed=observed)
 
 

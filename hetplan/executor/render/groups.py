@@ -45,7 +45,8 @@ class Group:
     `per_machine` replicas share a machine; `gpus` are whole GPUs of a replica, `gpu_fraction` is a part of one.
     `concurrency` is how many queries at a time the plan counts on, `share` what part of its application's queries (at
     its step) the group gets, `weight` by what requests at its replicas are counted, where the fewest are looked for.
-    `answer_ms` is what the longest text takes on a full machine.
+    `load` is the plan's own account of the first of its loads, `answer_ms` what the longest text takes on a full
+    machine.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Group:
     max_seqs: int | None = None
     split: Split = field(default_factory=Split)
     words: Mapping[str, Any] = field(default_factory=dict)
+    load: Mapping[str, Any] = field(default_factory=dict)
     mean_ms: float | None = None
     p99_ms: float | None = None
     answer_ms: float | None = None
@@ -292,7 +294,8 @@ class _Reading:
             at=dict(load.at or {}), knobs=dict(load.knobs), per_machine=load.instances,
             max_batch=load.serve.max_batch, max_wait_ms=load.serve.max_wait_ms,
             max_tokens=words.get("max_tokens"), max_seqs=words.get("max_seqs"),
-            share=led, startup_s=hardware.startup_s, load_s=run.load_s if run is not None else 0.0,
+            load=load.model_dump(mode="json", exclude_defaults=True, exclude={"id"}), share=led,
+            startup_s=hardware.startup_s, load_s=run.load_s if run is not None else 0.0,
             price_per_hour=_money(price, load.instances, seats) if price is not None else None,
         )  # fmt: skip
         return self._amounts(group, load, hardware.kind, dict(hardware.provides), needs, seats, engine is not None)

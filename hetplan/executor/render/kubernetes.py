@@ -16,18 +16,21 @@ from typing import Any
 from hetplan.errors import Fault
 from hetplan.executor.render import haproxy
 from hetplan.executor.render.groups import Application, Fleet, Group
-from hetplan.executor.render.names import CannotRender, Json, dns_name, documents, objects_of, slice_of
+from hetplan.executor.render.names import CannotRender, Json, dns_name, documents, marked_name, objects_of, slice_of
 from hetplan.executor.render.nodes import Nodes, gpu_resource
 from hetplan.executor.render.pods import (
     EDGE,
     GROUP,
     PROBE_S,
+    REPLICAS,
+    WAVES,
     WHOLE,
     crons,
     http_route,
     labels,
     nodes_by_group,
     of_images,
+    ours,
     plan_notes,
     pod,
     read_labels,
@@ -59,12 +62,22 @@ def render(fleet: Fleet, site: Site, *, nodes: str | None = None, quota: str | N
         found += [_scaled(fleet, site, group) for group in fleet.groups if group.most > group.least]
     if faults:
         raise CannotRender.of(faults)
-    files = {"kubernetes.yaml": documents(found, fleet.head)}
+    files = {"kubernetes.yaml": found}
     if nodes == "karpenter":
-        files["nodes.yaml"] = documents(list(_pools(fleet, site, places)), fleet.head)
+        files["nodes.yaml"] = list(_pools(fleet, site, places))
     if quota == "kueue":
-        files["quota.yaml"] = documents(list(_quota(fleet, site)), fleet.head)
-    return files
+        files["quota.yaml"] = list(_quota(fleet, site))
+    marks = ours(fleet.name, site.namespace)
+    return {file: documents([_marked(one, marks) for one in made], fleet.head) for file, made in files.items()}
+
+
+def _marked(one: Json, marks: Mapping[str, str]) -> Json:
+    """The object, and pods that are made by it, with these labels too."""
+    made = {**one, "metadata": {**one["metadata"], "labels": {**one["metadata"]["labels"], **marks}}}
+    if one["kind"] == "Deployment":
+        made["spec"] = {**one["spec"], "template": _marked({"kind": "Pod", **one["spec"]["template"]}, marks)}
+        del made["spec"]["template"]["kind"]
+    return made
 
 
 def deployments(
@@ -96,12 +109,13 @@ def deployments(
         }
         if group.most > group.least:
             del spec["replicas"]  # KEDA says how many there are; applying again must not undo it
+        notes = {**plan_notes(fleet, group), REPLICAS: str(group.count)}
         yield thing("apps/v1", "Deployment", group.name, site, marks, notes, spec)
 
 
 def _room(group: Group, *, surge: bool) -> Json:
     """Machines are as many as the plan counts: a new pod has room once an old one went, unless site.toml says more."""
-    part = wave_of(group.count)
+    part = wave_of(group.count) if group.most == group.least else f"{100 // WAVES}%"
     return {"maxSurge": part, "maxUnavailable": 0} if surge else {"maxSurge": 0, "maxUnavailable": part}
 
 
@@ -207,10 +221,12 @@ def _machines(fleet: Fleet) -> dict[str, list[Group]]:
 
 
 def _pools(fleet: Fleet, site: Site, places: Mapping[str, Nodes]) -> Iterator[Json]:
-    """Karpenter's NodePools, with the plan's machines as their limits, so that nobody buys more."""
+    """Karpenter's NodePools, with the machines of the plan and of a roll as limits, so that nobody buys more."""
     for name, groups in _machines(fleet).items():
         one = groups[0]
-        machines = sum(-(-group.most // group.per_machine) for group in groups)
+        # A roll that starts new pods first needs machines for one wave of them beside the old ones.
+        extra = [wave_of(group.most) if site.cluster.surge else 0 for group in groups]
+        machines = sum(-(-(group.most + more) // group.per_machine) for group, more in zip(groups, extra, strict=True))
         wanted = places[one.name]
         needs = [{"key": key, "operator": "In", "values": [value]} for key, value in wanted.selector.items()]
         limits = {gpu_resource(one.hardware, site.machine(one.hardware)): str(one.machine_gpus * machines)}
@@ -222,7 +238,8 @@ def _pools(fleet: Fleet, site: Site, places: Mapping[str, Nodes]) -> Iterator[Js
             "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "300s", "budgets": [{"nodes": "1"}]},
             "template": {"metadata": {"labels": {"hetplan.dev/offer": name}}, "spec": template},
         }
-        made = thing("karpenter.sh/v1", "NodePool", dns_name(fleet.name, name), site, labels(fleet), plan_notes(fleet))
+        named = marked_name(site.namespace, fleet.name, name)
+        made = thing("karpenter.sh/v1", "NodePool", named, site, labels(fleet), plan_notes(fleet))
         del made["metadata"]["namespace"]
         yield made | {"spec": spec}
 
@@ -231,25 +248,26 @@ def _quota(fleet: Fleet, site: Site) -> Iterator[Json]:
     """Kueue: a flavour per machine type and way to buy it, the cheapest first, with the plan's GPUs as its quota."""
     marks, notes = labels(fleet), plan_notes(fleet)
     by_price = sorted(_machines(fleet).items(), key=lambda one: (one[1][0].price_per_hour or 0.0, one[0]))
+    # Kueue's flavours and queues are of the whole cluster: another namespace may have a deployment of this name.
+    whole = marked_name(site.namespace, fleet.name)
     flavors = []
     for name, groups in by_price:
         gpus = sum(group.most * group.gpus for group in groups)
         if gpus:
-            flavor = thing("kueue.x-k8s.io/v1beta2", "ResourceFlavor", dns_name(name), site, marks, notes)
+            named = marked_name(site.namespace, fleet.name, name)
+            flavor = thing("kueue.x-k8s.io/v1beta2", "ResourceFlavor", named, site, marks, notes)
             del flavor["metadata"]["namespace"]
             yield flavor | {"spec": {"nodeLabels": {"hetplan.dev/offer": name}}}
             resource = gpu_resource(groups[0].hardware, site.machine(groups[0].hardware))
-            flavors.append(
-                (resource, {"name": dns_name(name), "resources": [{"name": resource, "nominalQuota": gpus}]})
-            )
+            flavors.append((resource, {"name": named, "resources": [{"name": resource, "nominalQuota": gpus}]}))
     covered = list(dict.fromkeys(resource for resource, _ in flavors))
-    queue = thing("kueue.x-k8s.io/v1beta2", "ClusterQueue", dns_name(fleet.name), site, marks, notes)
+    queue = thing("kueue.x-k8s.io/v1beta2", "ClusterQueue", whole, site, marks, notes)
     del queue["metadata"]["namespace"]
     parts = [
         {"coveredResources": [one], "flavors": [f for resource, f in flavors if resource == one]} for one in covered
     ]
     yield queue | {"spec": {"namespaceSelector": {}, "resourceGroups": parts}}
-    spec = {"clusterQueue": dns_name(fleet.name)}
+    spec = {"clusterQueue": whole}
     yield thing("kueue.x-k8s.io/v1beta2", "LocalQueue", dns_name(fleet.name), site, marks, notes, spec)
 
 
@@ -258,6 +276,6 @@ def read(files: Mapping[str, str]) -> list[dict[str, Any]]:
     found = []
     for one in objects_of(files["kubernetes.yaml"], "kubernetes.yaml"):
         if one["kind"] == "Deployment" and GROUP in one["metadata"]["labels"]:
-            replicas = one["spec"].get("replicas", int(one["metadata"]["annotations"]["hetplan.dev/replicas"]))
+            replicas = one["spec"].get("replicas", int(one["metadata"]["annotations"][REPLICAS]))
             found.append(read_labels(one, replicas, one["spec"]["template"]["spec"]))
     return found

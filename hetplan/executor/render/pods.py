@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
@@ -14,16 +15,19 @@ from hetplan.executor.render.site import FILE, ModelSite, Site
 from hetplan.executor.words import command, split_otherwise
 
 __all__ = [
-    "EDGE", "GROUP", "OFFER", "PROBE_S", "WAVES", "WHOLE", "amounts", "container", "crons", "http_route", "labels",
-    "nodes_by_group", "of_images", "plan_notes", "pod", "read_labels", "serves", "stop_s", "thing", "wave_of",
-    "weights", "whose", "words",
+    "EDGE", "GROUP", "OFFER", "PROBE_S", "REPLICAS", "WAVES", "WHOLE", "WORKER", "amounts", "container", "crons",
+    "http_route", "labels", "nodes_by_group", "of_images", "ours", "plan_notes", "pod", "read_labels", "serves",
+    "stop_s", "thing", "wave_of", "weights", "words",
 ]  # fmt: skip
 
 MANAGED = {"app.kubernetes.io/managed-by": "hetplan"}
 DEPLOYMENT, GROUP, OFFER, EDGE = (f"hetplan.dev/{what}" for what in ("deployment", "group", "offer", "edge"))
+REPLICAS, WORKER = "hetplan.dev/replicas", "hetplan.dev/worker"
 WAVES = 4
 """A roll replaces a quarter of the pods at a time."""
 AMOUNTS = ("cpu", "memory")
+LOST = "unknown"
+"""What somebody took off an object by hand."""
 PROBE_S = 5
 WHOLE = 1000
 """What the weights of a route sum to."""
@@ -33,8 +37,13 @@ DAY_S, WEEK_S = 86_400.0, 604_800.0
 
 
 def whose(name: str) -> dict[str, str]:
-    """The labels of all that is of one deployment: what is applied is pruned by them."""
+    """The labels of all that is of one deployment."""
     return {**MANAGED, DEPLOYMENT: label_value(name)}
+
+
+def ours(name: str, namespace: str) -> dict[str, str]:
+    """Those of what is applied, and pruned by them: not of files of another target, nor of another namespace."""
+    return {**whose(name), "hetplan.dev/target": "kubernetes", "hetplan.dev/namespace": namespace}
 
 
 def wave_of(count: int) -> int:
@@ -65,7 +74,9 @@ def plan_notes(fleet: Fleet, group: Group | None = None) -> dict[str, str]:
         return found
     if group.price_per_hour is not None:
         found["hetplan.dev/price-per-hour"] = f"{group.price_per_hour * group.count / group.per_machine:.6g}"
-    return found | {"hetplan.dev/model": group.model, "hetplan.dev/concurrency": str(group.concurrency)}
+    found |= {"hetplan.dev/model": group.model, "hetplan.dev/concurrency": str(group.concurrency)}
+    told = {"hardware": group.hardware, "offer": group.offer, "load": dict(group.load)}
+    return found | {WORKER: json.dumps(told, sort_keys=True)}
 
 
 def thing(
@@ -174,8 +185,10 @@ def container(name: str, group: Group, site: Site, faults: list[Fault]) -> Json:
 
 def pod(group: Group, site: Site, nodes: Nodes, faults: list[Fault], name: str = "model") -> Json:
     """The pod of a replica, on the nodes of its machine type."""
-    grace = {"terminationGracePeriodSeconds": stop_s(group, site)}
-    return {**nodes.pod(), **grace, "containers": [container(name, group, site, faults)]}
+    more: Json = {"terminationGracePeriodSeconds": stop_s(group, site)}
+    if site.image_pull_secrets:
+        more["imagePullSecrets"] = [{"name": one} for one in site.image_pull_secrets]
+    return {**nodes.pod(), **more, "containers": [container(name, group, site, faults)]}
 
 
 def http_route(fleet: Fleet, site: Site, app: Application, backends: Sequence[Json], faults: list[Fault]) -> Json:
@@ -254,12 +267,11 @@ def cron(moment_s: float, end_s: float) -> str:
 
 def read_labels(one: Mapping[str, Any], replicas: int, pod: Mapping[str, Any]) -> dict[str, Any]:
     """A group as an object of the API server says it."""
-    metadata = one["metadata"]
+    marks, notes = one["metadata"]["labels"], one["metadata"].get("annotations", {})
     limits = pod["containers"][0].get("resources", {}).get("limits", {})
     gpus = sum(int(count) for name, count in limits.items() if name not in AMOUNTS)
     return {
-        "name": metadata["labels"][GROUP], "app": metadata["labels"]["hetplan.dev/app"],
-        "model": metadata["annotations"]["hetplan.dev/model"],
-        "hardware": metadata["labels"]["hetplan.dev/hardware"], "replicas": replicas, "gpus": gpus,
-        "concurrency": int(metadata["annotations"]["hetplan.dev/concurrency"]),
+        "name": marks[GROUP], "app": marks.get("hetplan.dev/app", LOST), "model": notes.get("hetplan.dev/model", LOST),
+        "hardware": marks.get("hetplan.dev/hardware", LOST), "replicas": replicas, "gpus": gpus,
+        "concurrency": int(notes.get("hetplan.dev/concurrency", 1)),
     }  # fmt: skip

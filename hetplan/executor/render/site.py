@@ -117,7 +117,7 @@ class Cluster(Model):
     kubectl: Line = Field(default="kubectl", description="the program: a name, or a path relative to site.toml")
     kubeconfig: Line | None = Field(default=None, description="relative to site.toml; by default kubectl's own choice")
     context: Line | None = None
-    surge: bool = Field(default=False, description="new pods are ready before old ones end; needs room for both")
+    surge: bool = Field(default=True, description="new pods are ready before old ones end; needs room for both")
     start_s: Positive = Field(default=600.0, description="a pod from its start until it is ready")
     call_s: Positive = Field(default=20.0, description="one question to the API server")
     away_s: Positive = Field(default=30.0, description="an API server that does not answer is asked again for so long")
@@ -135,6 +135,7 @@ class Site(Model):
     hop_ms: NonNegative = Field(default=2.0, description="the network between edge and worker, there and back")
     reserve_cpu_cores: NonNegative = Field(default=0.5, description="of each node, for DaemonSets")
     reserve_mem_gib: NonNegative = 0.5
+    image_pull_secrets: tuple[Label, ...] = Field(default=(), description="of Kubernetes: by which images are pulled")
     node_class: Label = Field(default="default", description="of Karpenter: the node class of the cloud")
     files: tuple[Line, ...] = Field(default=(), description="profiles, SLO, measurements: each says what it is")
     note: Line | None = Field(default=None, description="a line in the head of every file")

@@ -22,6 +22,8 @@ KINDS = {
     "horizontalpodautoscalers.autoscaling": "HorizontalPodAutoscaler",
     "poddisruptionbudgets.policy": "PodDisruptionBudget",
     "leases.coordination.k8s.io": "Lease",
+    "httproutes.gateway.networking.k8s.io": "HTTPRoute",
+    "scaledobjects.keda.sh": "ScaledObject",
 }
 READY = [{"type": "Ready", "status": "True"}]
 
@@ -115,8 +117,6 @@ def act(words, given, play, objects):
             name = f"{version}.{one['kind']}.default.{one['metadata']['name']}"
             print(f"diff -u -N /tmp/LIVE-12/{name} /tmp/MERGED-34/{name}")
         sys.exit(1 if changed else 0)
-    elif verb == "api-resources":
-        print("\n".join(KINDS))
     elif verb in ("create", "replace"):
         written(verb, given, objects)
     elif verb == "get" and given is not None:
@@ -132,6 +132,9 @@ def act(words, given, play, objects):
             fail("Error from server (Conflict): the object has been modified")
         del objects[name]
     elif verb == "get":
+        for word in words[1].split(","):
+            if word not in KINDS:
+                fail(f'error: the server doesn\'t have a resource type "{word.split(".")[0]}"')
         kinds = {KINDS[word] for word in words[1].split(",")}
         if "Pod" in kinds and "leave" in play:
             leaving = [name for name, one in objects.items() if one["kind"] == "Pod"]
@@ -161,7 +164,9 @@ def main():
     words = sys.argv[1:]
     given = json.loads(sys.stdin.read()) if "--filename=-" in words else None
     with (FOLDER / "calls").open("a") as calls:
-        calls.write(json.dumps({"words": words, "given": given}) + "\n")
+        calls.write(
+            json.dumps({"words": words, "given": given, "diff": os.environ.get("KUBECTL_EXTERNAL_DIFF")}) + "\n"
+        )
     play, objects = read("play.json", {}), read("objects.json", {})
     verb, (kill_at, when) = words[0], play.get("kill", (0, ""))
     kill = kill_at == len((FOLDER / "calls").read_text().splitlines())

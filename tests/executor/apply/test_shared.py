@@ -11,7 +11,11 @@ from cases.in_a_cluster import rendered
 from hetplan.executor.apply import lease
 from hetplan.executor.apply.cluster import Rendered
 from hetplan.executor.apply.platform import Platform
+from hetplan.executor.render.groups import Application, Fleet, Group
+from hetplan.executor.render.kubernetes import render
+from hetplan.executor.render.site import read_site
 from hetplan.executor.target import ApplyFailed, DeploymentLocked, TargetFailed
+from hetplan.profiles.canonical import digest
 
 Make = Callable[..., Platform]
 
@@ -67,7 +71,7 @@ def test_who_has_lost_the_lease_changes_nothing_any_more(
         assert mine.cluster._lease._still_mine() is None
         wanted = rendered(rank=1)
         for change in (
-            lambda: mine.cluster.apply(mine.cluster.changes(wanted)),
+            lambda: mine.cluster.apply(mine.cluster.changes(wanted).objects),
             lambda: mine.cluster.prune(wanted),
             lambda: mine.cluster.keep(wanted),
         ):
@@ -116,23 +120,68 @@ def test_how_many_pods_there_are_is_left_to_an_autoscaler(platform: Make, cluste
     assert cluster.deployments == {name: count}
 
 
-def test_counts_by_the_hour_are_left_to_keda_and_taken_back_from_it(platform: Make, cluster: Any) -> None:
-    def by_the_hour(wanted: Rendered) -> Rendered:
-        text = wanted.files["kubernetes.yaml"]
-        assert "  replicas: 2\n" in text
-        return Rendered(wanted.plan, {"kubernetes.yaml": text.replace("  replicas: 2\n", "")})
+@pytest.mark.parametrize("surge", [False, True])
+def test_counts_by_the_hour_are_left_to_keda_and_taken_back_from_it(platform: Make, cluster: Any, surge: bool) -> None:
+    name, day = "rank-net-cpu", ((0.0, 2), (43200.0, 10))
+    platform(surge=surge).apply(by_the_hour(day))
+    assert cluster.deployments == {name: 2}, "not 1 until KEDA comes"
+    reference = {"scaleTargetRef": {"kind": "Deployment", "name": name}}
+    cluster.put({"kind": "HorizontalPodAutoscaler", "metadata": {"name": f"keda-hpa-{name}"}, "spec": reference})
+    cluster.edit("Deployment", lambda one: one["spec"].update(replicas=8))
+    cluster.forget_calls()
+    platform(surge=surge).apply(by_the_hour(day, image="registry.example/net:2"))
+    assert cluster.deployments == {name: 8}
+    limits = [word for call in cluster.calls for word in call["words"] if word.startswith("--timeout=")]
+    assert limits == ["--timeout=240s"], "of four waves of as many as there are, not as were planned at first"
+    cluster.forget_calls()
+    platform(surge=surge).apply(by_the_hour(((0.0, 5),)))
+    assert cluster.deployments == {name: 5}
+    assert "ScaledObject" not in cluster.kinds()
+    assert cluster.changes[0] == "delete", "or it would put its own count back"
+    platform(surge=surge).apply(by_the_hour(day))
+    assert cluster.deployments == {name: 5}, "not 1 for a moment"
 
+
+def by_the_hour(counts: tuple[tuple[float, int], ...], image: str = "registry.example/net:1") -> Rendered:
+    group = Group("rank-net-cpu", "rank", "net", "cpu", counts, apps=("rank",))
+    ends = [start for start, _ in counts[1:]] + [86400.0]
+    periods = tuple((start, end) for (start, _), end in zip(counts, ends, strict=True))
+    fleet = Fleet((group,), {"rank": Application("rank", dns="rank")}, periods, "prod", digest([*counts, image]))
+    return Rendered(fleet.digest, render(fleet, read_site({"models": {"net": {"image": image}}})))
+
+
+def test_who_may_not_see_autoscalers_does_not_overwrite_their_counts(platform: Make, cluster: Any) -> None:
     platform().apply(rendered(rank=2))
-    platform().apply(by_the_hour(rendered(rank=2)))
-    assert cluster.deployments == {"rank-net-cpu": 2}, "not 1 for a moment"
-    cluster.edit("Deployment", lambda one: one["spec"].update(replicas=7))
-    marks = {"labels": {"scaledobject.keda.sh/name": "rank-net-cpu"}}
-    reference = {"scaleTargetRef": {"kind": "Deployment", "name": "rank-net-cpu"}}
-    cluster.put({"kind": "HorizontalPodAutoscaler", "metadata": {"name": "keda", **marks}, "spec": reference})
-    platform().apply(by_the_hour(rendered("registry.example/net:2", rank=2)))
-    assert cluster.deployments == {"rank-net-cpu": 7}
+    cluster.edit("Deployment", lambda one: one["spec"].update(replicas=9))
+    cluster.play(fail={"get horizontalpodautoscalers": "Error from server (Forbidden): cannot list"})
+    with pytest.raises(TargetFailed, match="Forbidden"):
+        platform().apply(rendered("registry.example/net:2", rank=2))
+    assert cluster.deployments == {"rank-net-cpu": 9}
+    platform().apply(rendered("registry.example/net:2", rank=9))
+
+
+def test_a_kind_that_may_not_be_listed_matters_where_there_is_one(platform: Make, cluster: Any) -> None:
+    cluster.play(fail={"get scaledobjects": "Error from server (Forbidden): scaledobjects is forbidden"})
     platform().apply(rendered(rank=2))
-    assert cluster.deployments == {"rank-net-cpu": 2}
+    with pytest.raises(TargetFailed, match="scaledobjects is forbidden"):
+        platform().apply(by_the_hour(((0.0, 2), (43200.0, 10))))
+    cluster.play()
+    platform().apply(by_the_hour(((0.0, 2), (43200.0, 10))))
+    cluster.play(fail={"get scaledobjects": "Error from server (Forbidden): scaledobjects is forbidden"})
+    with pytest.raises(TargetFailed, match="scaledobjects is forbidden"):
+        platform().apply(rendered(rank=2))
+
+
+def test_an_api_that_is_away_stops_nothing_that_does_not_use_it(platform: Make, cluster: Any) -> None:
+    away = "error: unable to retrieve the complete list of server APIs: metrics.k8s.io/v1beta1: the server is currently"
+    cluster.play(fail={"api-resources": f"{away} unable to handle the request"})
+    platform(away_s=0.1).apply(rendered(rank=1))
+
+
+def test_differences_are_shown_by_kubectl_alone(platform: Make, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECTL_EXTERNAL_DIFF", "mydiff")
+    platform().apply(rendered(rank=1))
+    assert {call["diff"] for call in cluster.calls} == {None}
 
 
 def test_the_answer_of_kubectl_is_in_the_failure(platform: Make, cluster: Any) -> None:
