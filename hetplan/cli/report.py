@@ -85,7 +85,7 @@ def _with_files(out: Output, plan: Plan, given: Documents, inputs: Inputs, *, pl
             )
     except InputError as error:
         out.warn(f"not simulated: {error.faults[0].why}")
-        return given
+        return replace(given, unplayed=error.faults[0].why)
 
 
 def _lines(file: Path) -> list[Any]:

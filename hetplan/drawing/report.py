@@ -17,7 +17,7 @@ from hetplan.drawing import day
 from hetplan.drawing.charts import Curve, curves, length_bar, limit_bar, money_line, parts_bar, timeline_picture
 from hetplan.drawing.page import Html, Row
 from hetplan.drawing.routes import MOST_ROWS, hardware_colours, route_rows
-from hetplan.drawing.summary import Bar, Limit, SummaryText, Table
+from hetplan.drawing.summary import Bar, Limit, SummaryText, Table, limits_once
 from hetplan.drawing.svg import Picture, short
 
 __all__ = [
@@ -33,8 +33,17 @@ __all__ = [
 Document = Mapping[str, Any]
 _BROKEN = "Simulated again for this page, a limit or a promise is broken."
 _PLAYED = " Simulated for this page, no limit or promise is broken."
-_KINDS = {"met": "good", "violated": "bad", "broken": "bad", "undecided": "open", "not simulated": "open"}
+_KINDS = {
+    "met": "good",
+    "violated": "bad",
+    "broken": "bad",
+    "undecided": "open",
+    "not simulated": "open",
+    "not verified": "open",
+}
 """Colours of what is said of a limit."""
+MOST_FAULTS = 5
+"""Violations that stand below the state of a plan; more are closed."""
 MOST_CAUTIONS = 5
 """What somebody reads before they buy; more are closed."""
 HEAT = ("under 35", "35 to 55", "55 to 75", "75 to 90", "over 90")
@@ -46,7 +55,8 @@ OWN_BLOCKS = ("Money", "Saved", "Marginal", "Failures", "Warnings", "Unserved", 
 class Documents:
     """What a report is drawn from; `verified` is what a verification found, `pictures` more drawings by name.
 
-    `spot` are the offers whose machines may be taken back.
+    `spot` are the offers whose machines may be taken back, `unplayed` is why no
+    simulation is there.
     """
 
     plan: Document
@@ -59,6 +69,7 @@ class Documents:
     compared: Document | None = None
     pictures: Mapping[str, str] = field(default_factory=dict)
     spot: Collection[str] | None = None
+    unplayed: str = ""
 
 
 def report_page(given: Documents) -> str:
@@ -66,12 +77,25 @@ def report_page(given: Documents) -> str:
     told = given.summary
     if given.simulation is not None:
         limits = tuple(_as_simulated(one, given.simulation) for one in told.limits)
-        told = replace(told, limits=limits, status=f"{told.status}{_PLAYED * (limits != told.limits)}")
+        kept = told.stated and _is_kept(given, limits)
+        said = f"{told.status}{_PLAYED * (kept or limits != told.limits)}"
+        told = replace(told, limits=limits, status=said, stated=told.stated and not kept)
+        if kept:
+            told = replace(told, state="good")
         if given.simulation.get("ok") is False or given.simulation.get("broken"):
             told = replace(told, status=f"{given.summary.status} {_BROKEN}", state="bad")
     page = Html(told.head)
     write_plan(page, replace(given, summary=told), level=1)
     return page.html()
+
+
+def _is_kept(given: Documents, limits: Sequence[Limit]) -> bool:
+    """Whether what a plan states of its limits was found here, too: nothing is wrong, and each limit is met again."""
+    asked = [line for line in (given.simulation or {}).get("lines") or () if line.get("by") == "slo"]
+    found = {str(line.get("verdict")) for line in asked}
+    words = {one.verdict for one in limits if one.limit is not None}
+    sound = (given.verified or {}).get("ok") is True and given.summary.state == "open"
+    return sound and found == {"met"} and words <= {"met", "by formula"}
 
 
 def _as_simulated(one: Limit, simulation: Document) -> Limit:
@@ -89,8 +113,8 @@ def _as_simulated(one: Limit, simulation: Document) -> Limit:
     return replace(one, low=low, high=high, found=found, verdict=word, notes=(*one.notes, "simulated for this page"))
 
 
-def _finding(limits: Sequence[Limit]) -> str:
-    """What is known of all limits together, as a heading."""
+def _finding(limits: Sequence[Limit], *, stated: bool = False) -> str:
+    """What is known of all limits together, as a heading; `stated`: by the plan alone."""
     asked = [one for one in limits if one.limit is not None]
     if not asked:
         return "There is no limit"
@@ -98,14 +122,16 @@ def _finding(limits: Sequence[Limit]) -> str:
         bad = [f"{one.app}: {one.metric}" for one in asked if one.verdict == word]
         if bad:
             return f"{', '.join(bad[:3])}{' and more' * (len(bad) > 3)} {'is' if len(bad) == 1 else 'are'} {word}"
-    timed = [one for one in asked if one.metric != "quality"]
-    left = [one for one in timed if one.verdict != "met"]
-    if left and len(left) == len(timed) and all(one.verdict in ("not simulated", "by formula") for one in left):
+    if any(one.verdict == "not verified" for one in asked):
+        return "No limit is verified"
+    timed = [rows for rows in limits_once(asked) if rows[0].metric != "quality"]
+    left = [rows for rows in timed if any(one.verdict != "met" for one in rows)]
+    if left and all(one.verdict in ("not simulated", "by formula") for rows in timed for one in rows):
         return "No limit was simulated"
     if left:
         return f"{len(left)} of {len(timed)} limits {'was' if len(left) == 1 else 'were'} not simulated in full"
     worst = any(note.startswith("worst at") for one in asked for note in one.notes)
-    return f"Every limit is met{', in its worst hour' if worst else ''}"
+    return f"Every limit is met{', in its worst hour' * worst}{', as the plan states' * stated}"
 
 
 def plan_fragment(plan: Document, summary: SummaryText | None = None) -> str:
@@ -178,6 +204,13 @@ def _answer(page: Html, given: Documents, level: int) -> None:
         verified = (given.verified or {}).get("reason") == "verified"
         status = f"{told.status.removesuffix('.')}{'; verified' * verified}"
         page.answer(told.money if level == 1 else ("", ""), told.state, status)
+    faults = list((given.verified or {}).get("violations") or ())
+    page.items(faults[:MOST_FAULTS], "notes")
+    if faults[MOST_FAULTS:]:
+        with page.fold(f"{len(faults) - MOST_FAULTS} more"):
+            page.items(faults[MOST_FAULTS:])
+    if given.unplayed:
+        page.text(f"Not simulated for this page: {given.unplayed}", "says")
     if told.buy:
         page.text(told.buy, "says")
     for bound in told.monthly_bounds:
@@ -198,20 +231,26 @@ def _limits(page: Html, given: Documents, level: int) -> None:
     told = given.summary
     if not told.limits:
         return
-    page.heading(_finding(told.limits), level)
+    page.heading(_finding(told.limits, stated=told.stated), level)
     lead = "The bar reaches to what was simulated, its paler end is the uncertainty. The upright line is the limit."
     page.text(lead, "lead")
-    page.rows(map(_limit_row, told.limits))
+    page.rows(_limit_row(one, stated=told.stated) for one in told.limits)
     _tight_hours(page, given, level)
 
 
-def _limit_row(one: Limit) -> Row:
+def _limit_row(one: Limit, *, stated: bool) -> Row:
     is_known = bool(one.found) or one.verdict in ("not simulated", "by formula")
     bar = limit_bar(one) if one.limit is not None and is_known else None
     found = one.found or "-"
     asked = f"limit {one.asked}" if one.limit is not None else one.asked
-    kind = _KINDS.get(one.verdict.split(" in ")[0], "")
+    kind = _kind(one.verdict, stated=stated)
     return Row(f"{one.app}, {one.metric}", one.about, bar, found, asked, one.notes, one.verdict, kind)
+
+
+def _kind(verdict: str, *, stated: bool) -> str:
+    """The colour of a verdict; what only the plan states is not called good."""
+    kind = _KINDS.get(verdict.split(" in ")[0], "")
+    return "" if stated and kind == "good" else kind
 
 
 def _tight_hours(page: Html, given: Documents, level: int) -> None:
@@ -277,11 +316,23 @@ def _machines(page: Html, given: Documents, level: int) -> None:
     counts = [row[at[first[0]]] for row in table.rows] if first else []
     whole = all(one.isdigit() or not one for one in counts)
     total = [str(sum(int(one) for one in counts if one))] if whole and counts else ["" for _ in first]
-    month = [re.sub(r"^\D+", "", told.money[0]) for _ in money]
+    month = [_sum_of_rows([row[at[name]] for row in table.rows], told.money[0]) for name in money]
     heads = [{"count": "machines"}.get(name, name.replace("/month", " a month")) for name in names]
     right = [1 + place for place, name in enumerate(names) if at[name] in table.right]
     page.table("What runs where", ["model on machine", *heads], rows, right=right,
         foot=["all", *total, *month, *("" for _ in others)] if money or total != [""] else ())  # fmt: skip
+
+
+def _sum_of_rows(cells: Sequence[str], stated: str) -> str:
+    """The sum of a column of whole money: as stated, where that differs from it by no more than its rounding.
+
+    >>> _sum_of_rows(["1,200", "", "903"], "$2,102"), _sum_of_rows(["2,679"], "$7,702")
+    ('2,102', '2,679')
+    """
+    values = [float(cell.replace(",", "")) for cell in cells if re.fullmatch(r"-?[\d,]*\d", cell)]
+    told = re.fullmatch(r"\D*?(-?\d[\d,]*(?:\.\d+)?)", stated)
+    is_near = told is not None and abs(float(told[1].replace(",", "")) - sum(values)) <= 0.5 * (len(values) + 1)
+    return told[1] if told is not None and is_near else f"{sum(values):,.0f}"
 
 
 def _hours(page: Html, given: Documents, level: int) -> None:
@@ -297,7 +348,7 @@ def _hours(page: Html, given: Documents, level: int) -> None:
     page.chart(partial(day.day_picture, hours, money=money))
     columns, rows = day.hour_rows(hours)
     columns = [name.replace(day.WAYS["demand"], words["demand"]) for name in columns]
-    with page.fold(f"The same as a table ({len(rows)} rows; equal hours are one row)"):
+    with page.fold(f"The same as a table ({len(rows)} row{'s' * (len(rows) != 1)}; equal hours are one row)"):
         page.table("machines by hour", columns, rows, right=range(1, len(columns)))
         if table is not None:
             page.table("machines of each application by hour", table.columns, table.rows, right=table.right)
@@ -395,7 +446,8 @@ def _failures(page: Html, given: Documents, level: int) -> None:
         at = table.columns.index("worst failure")
         rows = [(*row[:3], row[at], row[-1]) for row in table.rows if row[at]]
         columns = (*table.columns[:3], "worst failure", "verdict")
-        page.table("after failures", columns, rows, kinds=[_KINDS.get(row[-1].split(" in ")[0], "") for row in rows])
+        kinds = [_kind(row[-1], stated=given.summary.stated) for row in rows]
+        page.table("after failures", columns, rows, kinds=kinds)
     rows = [
         (one["situation"], app, f"{(one['at_first'].get(app) or {}).get('value', 0.0):.2%}", f"{after['value']:.2%}",
          one["verdicts"].get(app, ""))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
-__all__ = ["SIGNS", "Axis", "Bar", "Limit", "SummaryText", "Table"]
+__all__ = ["SIGNS", "Axis", "Bar", "Limit", "SummaryText", "Table", "limits_once"]
 
 SIGNS = {"USD": "$", "EUR": "€", "GBP": "£"}
 """How money is written of which people know the sign; of other money its code is."""
@@ -88,3 +90,44 @@ class SummaryText:
     ways: tuple[Bar, ...] = ()
     """Simpler ways to buy, the dearest first, this plan the last."""
     cautions: tuple[str, ...] = ()
+    stated: bool = False
+    """Whether nothing here looked at what the plan says: it is praised by nobody but itself."""
+
+
+class _Asked(Protocol):
+    """A row about a limit."""
+
+    @property
+    def app(self) -> str: ...
+    @property
+    def metric(self) -> str: ...
+    @property
+    def limit(self) -> float | None: ...
+
+
+_Row = TypeVar("_Row", bound=_Asked)
+
+
+def limits_once(rows: Iterable[_Row]) -> list[list[_Row]]:
+    """The rows of each limit: a violation rate of at most 1% and a p99 of the same application are one limit.
+
+    >>> def row(metric: str, limit: float) -> Limit:
+    ...     return Limit("a", metric, "", "", "", "met", limit=limit)
+    >>> [len(one) for one in limits_once([row("p99", 60.0), row("p95", 40.0), row("violation rate", 0.01)])]
+    [2, 1]
+    """
+    found: list[list[_Row]] = []
+    for row in rows:
+        if row.limit is None:
+            continue
+        percentile = f"{100.0 * (1.0 - row.limit):.6g}" if row.metric == "violation rate" else ""
+        same = [one for one in found if percentile and _is_percentile(one[0], row.app, percentile)]
+        if same:
+            same[0].append(row)
+        else:
+            found.append([row])
+    return found
+
+
+def _is_percentile(row: _Asked, app: str, percentile: str) -> bool:
+    return row.app == app and row.metric.rpartition(" ")[2] == f"p{percentile}"

@@ -12,7 +12,7 @@ from hetplan.planner.answer import relative_gap
 if TYPE_CHECKING:
     from hetplan.profiles.plan import Claim, Plan
 
-__all__ = ["ClaimAgain", "Word", "compared", "has_unproved_bound", "unproved"]
+__all__ = ["ClaimAgain", "Word", "compared", "has_unproved_bound", "unproved", "words_of_bounds"]
 
 SHORT = 1e-8
 """By how much less than a claim says a proof may show, relative to the bound: numbers of plans have 12 digits."""
@@ -51,6 +51,15 @@ def has_unproved_bound(plan: Plan, claims: Sequence[ClaimAgain]) -> bool:
     words = {one.at: one.word for one in claims}
     bound = [f"claims[{place}]" for place, claim in enumerate(plan.claims) if claim.bound is not None]
     return any(words.get(at) is not Word.PROVED for at in bound)
+
+
+def words_of_bounds(claims: Sequence[ClaimAgain]) -> dict[str, str]:
+    """What became of the bound of each objective; of two claims about the same one, the word that is not a proof."""
+    found: dict[str, str] = {}
+    for one in claims:
+        if found.get(one.about, Word.PROVED) == Word.PROVED:
+            found[one.about] = str(one.word)
+    return found
 
 
 def compared(claim: Claim, shown: float, number: int) -> ClaimAgain:

@@ -190,6 +190,8 @@ class Summary(PlanSummary):
     question: str = ""
     formulation: str = ""
     made_here: bool = False
+    proofs: Mapping[str, str] | None = None
+    """What became of each bound where they were looked at again, by sense and objective; None where nobody did."""
     is_fluid: bool = False
     policies: tuple[PolicyRow, ...] = ()
     served: str = ""

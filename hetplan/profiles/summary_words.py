@@ -13,7 +13,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from hetplan.drawing.summary import SIGNS, Axis, Bar, Limit, SummaryText, Table
+from hetplan.drawing.summary import SIGNS, Axis, Bar, Limit, SummaryText, Table, limits_once
 from hetplan.drawing.svg import colour_class
 from hetplan.profiles.plan_summary import per_month
 
@@ -26,6 +26,8 @@ NOTHING_CHECKED = ("Checked", "nothing here: hetplan verify PLAN PROFILE SLO rec
 """Of a plan that is only shown."""
 COSTS = ("cost_per_hour", "packed_per_hour")
 """Objectives that are money which is paid each month."""
+BELOW = 1e-6
+"""By what part a value may be beyond its bound: what engines take for equal."""
 MOST_NAMES = 4
 """Of more applications a title has the number and not the names: it is one line on a phone."""
 
@@ -33,6 +35,9 @@ MOST_NAMES = 4
 def summary_text(summary: Summary, checked: tuple[str, str] = NOTHING_CHECKED) -> SummaryText:
     """The whole summary in words; `checked` is what was checked, under its label."""
     runs = runs_tables(summary)
+    if summary.status == "not verified":  # what is wrong elsewhere meets no limit
+        rows = (replace(row, verdict="not verified") if row.verdict[:3] == "met" else row for row in summary.slo)
+        summary = replace(summary, slo=tuple(rows))
     tables = [_slo_table(summary), *runs, _policy_table(summary)]
     lines = [*_labeled_lines(summary), (checked[0], (checked[1],))]
     lines += [("Missing", (", ".join(summary.missing),))] if summary.missing else []
@@ -53,6 +58,7 @@ def summary_text(summary: Summary, checked: tuple[str, str] = NOTHING_CHECKED) -
         limits=tuple(map(partial(_limit, summary), summary.slo)),
         ways=tuple(_ways(summary)),
         cautions=tuple(_cautions(summary)),
+        stated=not summary.made_here,
     )
 
 
@@ -65,22 +71,22 @@ def figure(value: float) -> str:
     >>> figure(57.8937), figure(2102.4), figure(0.97685), figure(633.1), figure(60.0), figure(0.00001)
     ('57.9', '2,102', '0.977', '633', '60', '1e-05')
     """
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value + 0.0:.3g}"  # -0.0 + 0.0 is 0.0
 
 
 def money(value: float, currency: str | None) -> str:
     """Money; below 1,000 with cents.
 
-    >>> money(2102.4, "USD"), money(2.88, "USD"), money(1.5, "CHF"), money(3.0, None)
-    ('$2,102', '$2.88', 'CHF 1.50', '3.00')
+    >>> money(2102.4, "USD"), money(2.88, "USD"), money(1.5, "CHF"), money(3.0, None), money(-0.0, "USD")
+    ('$2,102', '$2.88', 'CHF 1.50', '3.00', '$0.00')
     """
     sign = "" if currency is None else SIGNS.get(currency, f"{currency} ")
-    return f"{sign}{value:,.0f}" if abs(value) >= 100 else f"{sign}{value:.2f}"
+    return f"{sign}{value:,.0f}" if abs(value) >= 100 else f"{sign}{round(value, 2) + 0.0:.2f}"
 
 
 def whole_money(value: float, currency: str | None) -> str:
     """Money without cents."""
-    return f"{'' if currency is None else SIGNS.get(currency, f'{currency} ')}{value:,.0f}"
+    return f"{'' if currency is None else SIGNS.get(currency, f'{currency} ')}{round(value) + 0.0:,.0f}"
 
 
 def _percent(share: float) -> str:
@@ -198,40 +204,64 @@ def _rate_text(rate: tuple[float, float]) -> str:
 
 def _status_sentence(summary: Summary) -> str:
     """The status in a sentence; of a plan that was not made here it is the plan's own word."""
+    if not summary.made_here and (wrong := _contradiction(summary)):
+        return f"CONTRADICTS ITSELF: {wrong}."
     said = _status_words(summary)
     own = summary.made_here or said.isupper()
     return f"{said}." if own else f"{said}, as the plan states."
 
 
+def _contradiction(summary: Summary) -> str:
+    """Where a plan states more than what it says that no plan can better ("" if nowhere)."""
+    for one in summary.bounds:
+        is_cost = one.objective == "cost_per_hour" and summary.cost_per_hour is not None
+        for value in (summary.cost_per_hour if is_cost else None, one.value):
+            if value is None or one.bound is None:
+                continue
+            beyond = value - one.bound if one.sense == "max" else one.bound - value
+            if beyond > BELOW * max(abs(one.bound), abs(value)):
+                told = f"{_month(value, summary)} a month" if is_cost else _counted(one, value)
+                return f"it states {told}, and {_limit_words(summary, one, monthly=True)}"
+    return ""
+
+
 def _status_words(summary: Summary) -> str:
     """The status, and what is known of the SLO: only what was run is said to be met."""
-    limits = [row for row in summary.slo if row.limit is not None and row.metric != "quality"]
-    words = [row.verdict for row in summary.slo if row.limit is not None]
+    once = limits_once(summary.slo)
+    limits = [rows for rows in once if rows[0].metric != "quality"]
     if summary.status not in ("optimal", "feasible"):
         return summary.status.upper()
     name = summary.status.capitalize()
     for word in ("violated", "undecided"):
-        if count := words.count(word):
+        if count := sum(any(row.verdict == word for row in rows) for rows in once):
             head = "" if word == "violated" else f"{name}; "
-            return f"{head}{count} of {len(words)} SLO limits {'is' if count == 1 else 'are'} {word}"
-    left = sum(row.verdict != "met" for row in limits)
+            return f"{head}{count} of {len(once)} SLO limits {'is' if count == 1 else 'are'} {word}"
+    left = sum(any(row.verdict != "met" for row in rows) for rows in limits)
     if limits and not left:
-        measured = all(row.basis == "measurement" for row in limits)
+        measured = all(row.basis == "measurement" for rows in limits for row in rows)
         return f"{name}: every SLO is met {'as measured' if measured else 'in simulation'}"
     if summary.is_fluid and left == len(limits):
         return f"{name} at fluid rates; no SLO was simulated"
-    how = "simulated in part" if any(row.verdict.startswith("met in") for row in limits) else "not simulated"
+    how = "simulated in part" if any(_in_part(rows) for rows in limits) else "not simulated"
     return f"{name}; {left} of {len(limits)} SLO limits {'was' if left == 1 else 'were'} {how}" if left else name
 
 
+def _in_part(rows: Sequence[SloRow]) -> bool:
+    return any(row.verdict.startswith("met in") for row in rows)
+
+
 def _state(summary: Summary) -> str:
-    """Whether all limits are met as far as was simulated ("good"), one is missed ("bad"), or one is open ("open")."""
+    """Whether all limits are met as far as was simulated ("good"), one is missed ("bad"), or one is open ("open").
+
+    A plan that was only read is open at best.
+    """
     asked = [row for row in summary.slo if row.limit is not None]
     missed = any(row.verdict == "violated" for row in asked)
-    if missed or summary.status not in ("optimal", "feasible", "not simulated"):
+    contradicts = not summary.made_here and _contradiction(summary)
+    if missed or contradicts or summary.status not in ("optimal", "feasible", "not simulated"):
         return "bad"
     partly = any(row.verdict not in ("met", "by formula" if row.metric == "quality" else "met") for row in asked)
-    return "open" if partly or summary.status == "not simulated" else "good"
+    return "open" if partly or summary.status == "not simulated" or not summary.made_here else "good"
 
 
 def _axis(summary: Summary) -> Axis | None:
@@ -269,7 +299,7 @@ def _bound_sentences(summary: Summary, *, monthly: bool = False) -> Iterator[str
         yield f"the goodput of every policy is within {within} of the best in its queue model ({how})."
         return
     if not told:
-        yield "none is known; a better plan may exist."
+        yield f"{'Bound: ' * monthly}none is known; a better plan may exist."
     for one in told[:2]:
         yield _bound_sentence(summary, one, monthly=monthly)
 
@@ -292,8 +322,12 @@ def _bound_sentence(summary: Summary, one: Bound, *, monthly: bool) -> str:
 
 
 def _vouched_words(summary: Summary, one: Bound) -> str:
-    """Who proved a bound; of a plan that was not made here nobody did here."""
-    if one.vouched != "none" and not summary.made_here:
+    """Who proved a bound; of a plan that was not made here nobody did here, unless it was proved again."""
+    if one.vouched != "none" and summary.proofs is not None:
+        word = summary.proofs.get(f"{one.sense} {one.objective}", "not proved here")
+        if word != "proved again":
+            return word
+    elif one.vouched != "none" and not summary.made_here:
         return "not proved here"
     return {"none": "not certified", "claimed": "claimed by the solver"}.get(one.vouched, one.vouched)
 

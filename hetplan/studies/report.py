@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from hetplan.api.judge import verify
 from hetplan.api.solve import Source
 from hetplan.drawing.report import Documents, report_page
 from hetplan.errors import InputError
-from hetplan.planner.claims_again import has_unproved_bound
+from hetplan.planner.claims_again import has_unproved_bound, words_of_bounds
 from hetplan.planner.summary import summarize
 from hetplan.planner.summary_rows import spot_offers
 from hetplan.planner.terms import OnEvent, logged
@@ -25,6 +24,9 @@ if TYPE_CHECKING:
     from hetplan.verifier.report import Report
 
 __all__ = ["documents_of", "report", "with_simulation", "with_verification"]
+
+REFUSED = "the plan is not verified"
+"""Of a plan that is wrong no run is shown: what it meets says nothing of what was promised."""
 
 
 def report(
@@ -50,15 +52,19 @@ def report(
     if named.has_inputs:
         given = with_verification(given, shown, named.inputs)
         if simulate and shown.workers:
-            with suppress(InputError):  # what cannot be simulated is not on the page
+            try:
                 given = with_simulation(given, shown, named.inputs, on_event=logged(on_event), cancel=cancel)
+            except InputError as error:
+                given = replace(given, unplayed=error.faults[0].why)
     return report_page(given)
 
 
 def documents_of(plan: Plan) -> Documents:
     """What a page says of a plan alone."""
     document = plan.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return Documents(document, summary_text(summarize(plan)), pictures=_policies(plan))
+    told = summary_text(summarize(plan))
+    told = replace(told, status=f"{told.status} Nothing was recomputed: the plan alone was given.")
+    return Documents(document, told, pictures=_policies(plan))
 
 
 def with_verification(given: Documents, plan: Plan, inputs: Inputs) -> Documents:
@@ -66,17 +72,22 @@ def with_verification(given: Documents, plan: Plan, inputs: Inputs) -> Documents
     checked = verify(plan, inputs, prove=False)
     verified = {
         "reason": checked.reason,
-        "violations": [str(one) for one in checked.violations],
+        "ok": checked.ok and not checked.unchecked,
+        "violations": [*map(str, checked.violations), *(str(one) for one in checked.claims if one.refuted)],
         "checked": list(checked.checked),
         "skipped": [str(what) for what in checked.skipped],
         "claims": [{"about": one.about, "word": str(one.word), "text": one.text} for one in checked.claims],
     }
     wish = inputs.slo.model_dump(mode="json", by_alias=True, exclude_none=True)
-    again = checked.reason == "verified" and not has_unproved_bound(plan, checked.claims)
-    summary = summarize(plan, inputs, made_here=again)
+    summary = summarize(plan, inputs, made_here=checked.reason == "verified")
+    summary = replace(summary, proofs=words_of_bounds(checked.claims))
     if not checked.ok:
         summary = replace(summary, status="not verified")
+    elif summary.status == "optimal" and has_unproved_bound(plan, checked.claims):
+        summary = replace(summary, status="feasible")  # nothing here shows more
     told = summary_text(summary, _checked_words(checked))
+    if not checked.ok and given.simulation is not None:
+        given = replace(given, simulation=None, baselines={}, unplayed=REFUSED)
     return replace(given, summary=told, slo=wish, verified=verified, spot=spot_offers(inputs))
 
 
@@ -89,7 +100,12 @@ def with_simulation(
     on_event: OnEvent | None = None,
     cancel: threading.Event | None = None,
 ) -> Documents:
-    """The same with a simulation of the plan; with `baselines`, also of what people run today."""
+    """The same with a simulation of the plan; with `baselines`, also of what people run today.
+
+    A plan that is not verified is not simulated.
+    """
+    if (given.verified or {}).get("violations"):
+        return replace(given, unplayed=REFUSED)
     if baselines:
         from hetplan.simulator.baselines import compare
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import hetplan as hp
+from hetplan.errors import InputError
+from hetplan.verifier.promise_verdicts import Shown, Tried
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 FILES = [EXAMPLES / "pool" / "profile.json", EXAMPLES / "pool" / "slo.json"]
@@ -52,6 +59,71 @@ def test_a_report_of_a_plan_that_is_wrong_says_so_at_its_head(
     assert text.index('class="chip bad">\u2715 NOT VERIFIED<') < text.index("<h2>")
     assert "Verified:" not in text
     assert "Checked: " in text
+
+
+def test_a_report_of_a_refused_plan_names_what_is_wrong_and_praises_nothing(
+    run: Callable[..., Any], plan: Path, tmp_path: Path
+) -> None:
+    page, wrong = tmp_path / "report.html", json.loads(plan.read_text())
+    worker = wrong["workers"][0]
+    month = wrong["summary"]["cost_per_month"]
+    wrong["workers"] = [{**worker, "count": 1}]
+    met = {"app": "ranking", "quantity": "response_ms", "percentile": 99.0, "relation": "<=", "value": 60.0}
+    wrong["promises"].append({**met, "model": "simulation", "interval": [50.0, 55.0]})
+    plan.write_text(json.dumps(wrong))
+    assert run("report", plan, *FILES, "-o", page).code == 0
+    text = page.read_text().partition("</style>")[2]
+    head = text.partition("<h2>")[0]
+    assert text.index("NOT VERIFIED") < text.index('<ul class="notes"><li>') < text.index("<h2>")
+    refused = hp.verify(plan, *FILES).violations
+    assert refused
+    assert all(html.escape(str(one)) in head for one in refused)
+    assert "50 .. 55 ms" in text
+    assert "<h2>No limit is verified</h2>" in text
+    assert "Not simulated for this page: the plan is not verified" in head
+    assert "Every limit is met" not in text
+    assert ">met<" not in text
+    assert not re.search(r'class="[^"]*good', text)
+    found = re.search(r'aria-label="What runs where".*?</table>', text, re.DOTALL)
+    assert found is not None
+    assert f"{month:,.0f}" not in found[0]
+
+
+def test_a_report_of_a_plan_alone_says_that_nothing_was_recomputed(
+    run: Callable[..., Any], plan: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "report.html"
+    assert run("report", plan, "-o", page).code == 0
+    head = page.read_text().partition("</style>")[2].partition("<h2>")[0]
+    assert "as the plan states. Nothing was recomputed: the plan alone was given<" in head
+    assert 'class="chip good"' not in head
+
+
+def test_a_bound_that_was_proved_again_is_so_wherever_it_is_named(plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where something else of the plan was not simulated."""
+    tried = Tried("promises[0]", "ranking: p99", Shown.NOT_SIMULATED, 0, "nothing plays it")
+    monkeypatch.setattr(
+        "hetplan.studies.report.verify", lambda *given, **how: replace(hp.verify(*given, **how), simulated=(tried,))
+    )
+    text = hp.report(plan, *FILES, simulate=False)
+    assert "not simulated: nothing else is wrong" in text
+    assert '<th scope="row">max rate_qps</th><td>proved again</td>' in text
+    assert "(exact, certified)" in text
+    assert "not proved here" not in text
+    assert "as the plan states" in text
+
+
+def test_a_simulation_that_fails_is_named_on_the_page(
+    run: Callable[..., Any], plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*given: Any, **how: Any) -> Any:
+        raise InputError.one(why="its demand has no end", remedy="None.")
+
+    monkeypatch.setattr("hetplan.studies.report.with_simulation", fail)
+    page = tmp_path / "report.html"
+    assert run("report", plan, *FILES, "-o", page).code == 0
+    for text in (page.read_text(), hp.report(plan, *FILES)):
+        assert "Not simulated for this page: its demand has no end" in text
 
 
 def test_a_report_takes_what_simulate_and_whatif_wrote(run: Callable[..., Any], plan: Path, tmp_path: Path) -> None:

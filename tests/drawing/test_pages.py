@@ -6,6 +6,7 @@ import math
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -42,7 +43,7 @@ from hetplan.planner.summary import summarize
 from hetplan.planner.summary_rows import spot_offers
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.load_one import load_slo
-from hetplan.profiles.plan_summary import SloRow, Summary
+from hetplan.profiles.plan_summary import Bound, SloRow, Summary
 from hetplan.profiles.summary_words import summary_text
 from hetplan.simulator.figures import Together, responses_of
 
@@ -302,7 +303,7 @@ def test_a_plan_that_misses_a_limit_or_was_not_simulated_looks_different_at_firs
 ) -> None:
     names = ["quality" if word == "by formula" else f"p9{at}" for at, word in enumerate(words)]
     rows = tuple(SloRow("a", name, "ms", "<=", 60.0, verdict=word) for name, word in zip(names, words, strict=True))
-    told = summary_text(Summary(status="feasible", slo=rows))
+    told = summary_text(Summary(status="feasible", slo=rows, made_here=True))
     page = report_page(Documents({}, told))
     assert f'class="chip {state}"' in page
     heads = {"good": "Every limit is met", "bad": "a: p91 is violated"}
@@ -453,3 +454,72 @@ def test_a_browser_shows_every_page_at_three_widths_light_and_dark(driver: str, 
                 assert seen["charts"] == seen["drawn"] > 0
                 assert tab.run(REACHED) == []
                 assert tab.faults() in (None, []), (width, scheme)
+
+
+def test_what_only_the_plan_states_is_not_praised() -> None:
+    rows = SloRow("a", "p99", "ms", "<=", 60.0, interval=(50.0, 55.0), basis="simulation", verdict="met")
+    stated = Summary(status="feasible", slo=(rows,))
+    page = report_page(Documents({}, summary_text(stated))).partition("</style>")[2]
+    assert 'class="chip open"' in page
+    assert "<h2>Every limit is met, as the plan states</h2>" in page
+    assert not re.search(r'class="[^"]*good', page)
+    made = report_page(Documents({}, summary_text(replace(stated, made_here=True)))).partition("</style>")[2]
+    assert 'class="chip good"' in made
+    assert "<h2>Every limit is met</h2>" in made
+
+
+def test_a_plan_that_states_more_than_its_bound_allows_contradicts_itself() -> None:
+    cost = Bound("cost_per_hour", "min", 6.88, "problem", "certified", 6.88, 0.0)
+    rate = Bound("rate_qps", "max", 700.0, "problem", "certified", 580.0, 0.0)
+    for bound, per_hour, said in (
+        (cost, 1.0, "it states $730 a month, and no plan costs less than $5,022 a month"),
+        (rate, 6.88, "it states 700 queries/s, and no plan serves more than 580 queries/s"),
+    ):
+        forged = Summary(status="optimal", cost_per_hour=per_hour, currency="USD", bounds=(bound,))
+        told = summary_text(forged)
+        assert (told.state, told.status) == ("bad", f"CONTRADICTS ITSELF: {said}.")
+    honest = Summary(status="optimal", cost_per_hour=6.88, currency="USD", bounds=(cost,))
+    assert (summary_text(honest).state, summary_text(honest).status) == ("open", "Optimal, as the plan states.")
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "said", "title"),
+    [(("violated", "violated", "met"), "1 of 2 SLO limits is violated.", "a: p99, a: violation rate are violated"),
+     (("met", "not simulated", "met"), "Feasible; 1 of 2 SLO limits was not simulated.",
+      "1 of 2 limits was not simulated in full"),
+     (("not simulated", "not simulated", "met"), "Feasible; 1 of 2 SLO limits was not simulated.",
+      "1 of 2 limits was not simulated in full")],
+)  # fmt: skip
+def test_a_percentile_and_the_rate_of_those_beyond_it_are_one_limit(
+    verdicts: tuple[str, ...], said: str, title: str
+) -> None:
+    limits = (("a", "p99", 60.0), ("a", "violation rate", 0.01), ("b", "p99", 60.0))
+    rows = tuple(SloRow(*one[:2], "", "<=", one[2], verdict=word) for one, word in zip(limits, verdicts, strict=True))
+    told = summary_text(Summary(status="feasible", slo=rows, made_here=True))
+    assert told.status == said
+    assert f"<h2>{title}</h2>" in report_page(Documents({}, told))
+
+
+def test_a_plan_for_nothing_has_no_negative_money_and_its_missing_bound_is_named() -> None:
+    told = summary_text(Summary(status="feasible", cost_per_month=-0.0, cost_per_hour=-0.0, currency="USD"))
+    assert "$0.00 a month ($0.00/h)" in told.head
+    assert ">Bound: none is known; a better plan may exist.<" in report_page(Documents({}, told))
+
+
+def test_each_bound_is_called_what_became_of_it_here() -> None:
+    bounds = tuple(Bound(name, "min", 2.0, "problem", "certified", 2.0, 0.0) for name in ("cost_per_hour", "servers"))
+    again = {"min cost_per_hour": "proved again", "min servers": "found again by an engine"}
+    told = summary_text(Summary(status="feasible", bounds=bounds, proofs=again))
+    assert [one.partition("(")[2] for one in told.bounds] == [
+        "exact, certified).  Gap 0%.",
+        "exact, found again by an engine).  Gap 0%.",
+    ]
+
+
+def test_only_a_run_of_a_plan_that_holds_makes_good_what_it_states() -> None:
+    row = SloRow("a", "p99", "ms", "<=", 60.0, interval=(50.0, 55.0), basis="simulation", verdict="met")
+    told = summary_text(Summary(status="feasible", slo=(row,)))
+    for ok, verdict, state in ((True, "met", "good"), (True, "undecided", "open"), (False, "met", "open")):
+        played = {"ok": True, "lines": [{"by": "slo", "app": "a", "verdict": verdict}]}
+        page = report_page(Documents({}, told, simulation=played, verified={"ok": ok}))
+        assert f'class="chip {state}"' in page, (ok, verdict)
