@@ -119,14 +119,10 @@ def read_limits(texts: Iterable[str]) -> tuple[tuple[str, float, float], ...]:
         if not target.is_percentile:
             meant = target.in_percent if target.in_percent.is_percentile else LatencyTarget(target.of, 99.0, 0.0)
             remedy = f"Write {meant.key.removesuffix('_ms')}={ms}."
-            raise InputError.one(
-                file="--slo", value=text, why="a percentile is a number from 1 to 100", remedy=remedy
-            )  # fmt: skip
+            raise InputError.one(file="--slo", value=text, why="a percentile is from 1 to 100", remedy=remedy)
         if target.key in found:
-            raise InputError.one(
-                file="--slo", value=text, why="one limit at each percentile; this one is there twice",
-                remedy="Leave one of the two out.",
-            )  # fmt: skip
+            why = "one limit at each percentile; this one is there twice"
+            raise InputError.one(file="--slo", value=text, why=why, remedy="Leave one of the two out.")
         found[target.key] = (target.of, target.percentile, float(ms))
     return tuple(found.values())
 

@@ -213,20 +213,15 @@ def _place(name: str, head: str, below: str, files: Files) -> tuple[str, tuple[s
     return _by_path(name, files)
 
 
-def _limit_meant(
-    name: str, head: str, app: str, named: LatencyTarget, targets: Sequence[LatencyTarget]
-) -> str:  # fmt: skip
+def _limit_meant(name: str, head: str, app: str, named: LatencyTarget, targets: Sequence[LatencyTarget]) -> str:
     """The key of the limit that a name means: of any time where it says a percentile alone, if one limit has that."""
     is_bare = head.startswith("p")
-    found = [
-        one
-        for one in targets
-        if math.isclose(one.percentile, named.percentile) and (is_bare or one.of == named.of)
-    ]  # fmt: skip
+    of_it = [one for one in targets if math.isclose(one.percentile, named.percentile)]
+    found = [one for one in of_it if is_bare or one.of == named.of]
     if not found:
         raise _wrong(name, f"{app} has no limit of that percentile", "Add one under latency, or vary another.")
     if len(found) > 1:
-        # The response time is named with its word here: its key alone would be this name again.
+        # The response time with its word: without it this would be the same name again.
         said = [f"{one.of}_p{one.percentile:.12g}:{app}" for one in found]
         raise _wrong(name, f"{app} has {len(found)} limits of that percentile", f"Say which: {' or '.join(said)}.")
     return found[0].key

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.profiles import load_slo
 from hetplan.profiles.schema import schema
@@ -172,3 +173,36 @@ def test_an_objective_is_a_term_or_a_list_of_them(objective: Any, goals: tuple[s
 def test_what_is_no_term_is_answered_by_one(objective: Any, said: str) -> None:
     with pytest.raises(InputError, match=said):
         slo_of({}, objective=objective)
+
+
+AXES = {"batch": [1, 8]}
+TIMES: dict[str, Any] = {"quantity": "latency_ms", "axes": AXES, "mean": [10, 40]}
+RATES: dict[str, Any] = {"quantity": "requests_per_s", "axes": AXES, "mean": [100, 40], "given": {"ttft_p99_ms": 900}}
+
+
+@pytest.mark.parametrize(
+    ("table", "changes", "limits", "said"),
+    [
+        (TIMES, {"latency": {}}, {}, r'Write \{"p99_ms": \.\.\.\}'),
+        (TIMES, {"attainment": 0.9}, {}, "states attainment"),
+        (TIMES, {}, {"capacity": {"watts": 3}}, "Say what machines provide in all: limits.provides"),
+        (RATES, {"latency": {"ttft_p99.9_ms": 500}}, {}, r'latency\["ttft_p99\.9_ms"\].*which is looser'),
+    ],
+)
+def test_a_question_answers_in_the_form_that_files_have(
+    table: dict[str, Any], changes: dict[str, Any], limits: dict[str, Any], said: str
+) -> None:
+    profile = {
+        "format": "hetplan/profile/1.0",
+        "hardware": {"t4": {"kind": "gpu"}},
+        "offers": {"t4-od": {"hardware": "t4", "price_per_hour": "1"}},
+        "tasks": {"t": {}},
+        "variants": {
+            "m": {"task": "t", "runs": [{"hardware": "t4", "latency" if table is TIMES else "rate": "table"}]}
+        },
+        "tables": {"table": table},
+    }
+    mix = {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}
+    app = {"latency": {"p99_ms": 50}, "demand": {"rate_qps": 30, "mix": mix}, **changes}
+    with pytest.raises(InputError, match=said):
+        hp.solve(profile, slo_of(app, objective="min cost", limits=limits), formulation="pool")

@@ -89,7 +89,7 @@ def test_what_is_no_plain_data_is_refused(text: str, said: str) -> None:
 def test_a_list_at_the_top_is_answered_in_yaml(tmp_path: Path) -> None:
     slo = tmp_path / "slo.yaml"
     slo.write_text("- a\n")
-    with pytest.raises(InputError, match="a YAML object at the top.*Start with the line format: hetplan/slo/"):
+    with pytest.raises(InputError, match=r"a YAML object at the top.*Start with the line format: hetplan/slo/"):
         load_slo(slo)
 
 
