@@ -104,17 +104,27 @@ def next_command(out: Output, words: Iterable[object]) -> str:
 def read_limits(texts: Iterable[str]) -> tuple[tuple[str, float, float], ...]:
     """Limits as the command line has them.
 
-    >>> read_limits(["p99=100", "ttft_p95=1000,tpot_p95=40"])
+    >>> read_limits(["p99=100", "ttft_p95_ms=1000,tpot_p95=40"])
     (('response', 99.0, 100.0), ('ttft', 95.0, 1000.0), ('tpot', 95.0, 40.0))
     """
-    found = []
+    from hetplan.profiles.slo import LatencyTarget
+
+    found: dict[str, tuple[str, float, float]] = {}
     for text in (one for texts_of in texts for one in texts_of.split(",")):
-        named = re.fullmatch(r"(?:(ttft|tpot|response)_)?p([0-9]{1,2}(?:\.[0-9]+)?)=([0-9]*\.?[0-9]+)", text.strip())
-        if named is None or not float(named[2]) > 0 or not float(named[3]) > 0:
+        name, _, ms = text.strip().partition("=")
+        target = LatencyTarget.named(name)
+        if target is None or not re.fullmatch(r"[0-9]*\.?[0-9]+", ms) or not float(ms) > 0:
             remedy = "Write p99=100, of text ttft_p95=1000,tpot_p95=40."
             raise InputError.one(file="--slo", value=text, why="a limit at a percentile, in ms above 0", remedy=remedy)
-        found.append((named[1] or "response", float(named[2]), float(named[3])))
-    return tuple(found)
+        if not target.is_percentile:
+            meant = target.in_percent if target.in_percent.is_percentile else LatencyTarget(target.of, 99.0, 0.0)
+            remedy = f"Write {meant.key.removesuffix('_ms')}={ms}."
+            raise InputError.one(file="--slo", value=text, why="a percentile is from 1 to 100", remedy=remedy)
+        if target.key in found:
+            why = "one limit at each percentile; this one is there twice"
+            raise InputError.one(file="--slo", value=text, why=why, remedy="Leave one of the two out.")
+        found[target.key] = (target.of, target.percentile, float(ms))
+    return tuple(found.values())
 
 
 def made_of(said: Said) -> Made:

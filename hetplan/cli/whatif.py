@@ -41,8 +41,8 @@ Vary = Annotated[
     option(
         "--vary",
         "NAME=RANGE",
-        "What varies: budget, price:OFFER, stock:OFFER, rate:APP, p99:APP, quality:APP, demand, latency, prices, "
-        "or a path such as slo.limits.moves; LOW:HIGH, LOW:HIGH:COUNT or A,B,C. One or two.",
+        "What varies: budget, price:OFFER, stock:OFFER, rate:APP, p99:APP, ttft_p95:APP, quality:APP, demand, latency, "
+        "prices, or a path such as slo.limits.moves; LOW:HIGH, LOW:HIGH:COUNT or A,B,C. One or two.",
     ),
 ]
 Csv = Annotated[Path | None, option("--csv", "FILE", "Write every point here; - is stdout.")]

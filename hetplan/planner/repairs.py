@@ -190,20 +190,34 @@ def _instances(file: str, path: tuple[Step, ...], given: Any, repair: Repair) ->
     return (Edit(file, path[:3], bounds),)
 
 
+_KEY = re.compile(r"[\w:./-]+")
+"""A key in a path: of letters, digits and signs that need no quotes in a message."""
+
+
 def steps_of(text: str, given: Any) -> tuple[Step, ...] | None:
-    """The steps of a field; keys may have dots of their own."""
+    """The steps of a field, as messages write it; keys may have dots of their own.
+
+    >>> steps_of('apps.web.latency["p99.9_ms"]', {}), steps_of("runs[0]", {}), steps_of(".runs", {})
+    (('apps', 'web', 'latency', 'p99.9_ms'), ('runs', 0), None)
+    """
     steps: list[Step] = []
     at = given
     while text:
-        index = re.match(r"\[(\d+)\]\.?", text)
+        index = re.match(r"\[(?:([0-9]+)|(\"(?:[^\"\\]|\\.)*\"))\]\.?", text)
         if index is not None:
-            steps.append(int(index[1]))
+            try:
+                steps.append(json.loads(index[1] or index[2]))
+            except ValueError:
+                return None
+            if index[2] and not _KEY.fullmatch(str(steps[-1])):
+                return None
             text = text[index.end() :]
         else:
             known = sorted(at, key=len, reverse=True) if isinstance(at, dict) else []
             key = next((k for k in known if re.match(rf"{re.escape(k)}(\.|\[|$)", text)), None)
-            key = key or re.match(r"[^.\[]+", text + ".")[0]  # type: ignore[index]
-            if not re.fullmatch(r"[\w:./-]+", key):
+            plain = re.match(r"[^.\[]+", text)
+            key = key or (plain[0] if plain is not None else "")
+            if not _KEY.fullmatch(key):
                 return None
             steps.append(key)
             text = text[len(key) :].removeprefix(".")

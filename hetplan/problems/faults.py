@@ -99,7 +99,7 @@ _OF_FLEETS = dict.fromkeys(
 _ALIKE: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("limits.survive.machines", "limits.survive.zones"),
                     ("only the question fleet plans for failures", "Leave it out, or ask fleet.")),
-    "limits.capacity": ("nothing here is taken of stated totals", "Say what machines provide in all: resources."),
+    "limits.capacity": ("nothing here is taken of stated totals", "Say what machines provide in all: limits.provides."),
     "change.slack": ("the load says how much room is kept", "State a higher load."),
     "change.slack_qps": ("the load says how much room is kept", "State a higher load."),
     "change.load_weight_per_s": ("this question does not weigh loading", "Leave it out."),

@@ -8,7 +8,6 @@ and not at all where every run is refuted.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -17,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from hetplan.profiles.fields import Amount, Key, Model, PositiveAmount, Real
+from hetplan.profiles.slo import LatencyTarget
 
 if TYPE_CHECKING:
     from hetplan.profiles.slo import App
 
 __all__ = ["Limit", "OperatingPoint", "Verdict", "grid_under", "judge", "limits_of", "nearest", "network_ms_of"]
 
-_STATED = re.compile(r"(ttft|tpot|response)_(?:p([0-9]+(?:\.[0-9]+)?)|(mean|max))_ms")
 _MEAN_REFUTES_FROM = 90.0
 """Times are skewed to the right: where their mean is too long, so is what nine of ten keep; a median may still do."""
 
@@ -102,9 +101,24 @@ def _judge_one(given: Mapping[str, float], limit: Limit) -> Verdict:
 def _levels(given: Mapping[str, float], of: str) -> Iterator[tuple[float | None, float]]:
     """The percentiles of a time that were measured, None for its mean."""
     for key, ms in given.items():
-        found = _STATED.fullmatch(key)
-        if found is not None and found[1] == of:
-            yield (float(found[2]) if found[2] else 100.0 if found[3] == "max" else None), ms
+        found = _stated(key)
+        if found is not None and found[0] == of:
+            yield found[1], ms
+
+
+def _stated(key: str) -> tuple[str, float | None] | None:
+    """Which time a name states, and at which percentile (None: its mean); None where it states none.
+
+    >>> _stated("ttft_p99_ms"), _stated("tpot_mean_ms"), _stated("response_max_ms"), _stated("concurrency")
+    (('ttft', 99.0), ('tpot', None), ('response', 100.0), None)
+    """
+    of, _, what = key.removesuffix("_ms").partition("_")
+    if not key.endswith("_ms") or of not in ("ttft", "tpot", "response"):
+        return None
+    if what in ("mean", "max"):
+        return of, 100.0 if what == "max" else None
+    target = LatencyTarget.named(key)
+    return None if target is None or not target.is_percentile else (of, target.percentile)
 
 
 def grid_under(
@@ -142,5 +156,5 @@ def nearest(points: Sequence[OperatingPoint], limits: Sequence[Limit]) -> str:
         )
 
     one = min(points, key=excess)
-    words = [f"{name} {value:.6g}" for name, value in one.given.items() if _STATED.fullmatch(name)]
+    words = [f"{name} {value:.6g}" for name, value in one.given.items() if _stated(name)]
     return f"{one.rate_qps:.4g}/s with {', '.join(words)}"

@@ -144,8 +144,11 @@ _FORMAT = re.compile(r"hetplan/([a-z]+)/(\d{1,6})\.(\d{1,6})\Z")
 def format_faults(document: Any, kind: str, file: str) -> list[Fault]:
     """What is wrong with a document as a whole: no object, another kind, another major version, unknown features."""
     if not isinstance(document, Mapping):
-        remedy = f'Start with {{"format": "{format_of(kind)}", ...}}.'
-        return [Fault(file, "$", shortened(document), "a JSON object at the top", remedy)]
+        if file.lower().endswith((".yaml", ".yml")):
+            remedy, what = f"Start with the line format: {format_of(kind)}, not with a dash.", "a YAML object"
+        else:
+            remedy, what = f'Start with {{"format": "{format_of(kind)}", ...}}.', "a JSON object"
+        return [Fault(file, "$", shortened(document), f"{what} at the top", remedy)]
     return _version_faults(document, kind, file) + _feature_faults(document, kind, file)
 
 

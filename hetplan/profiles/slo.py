@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
@@ -76,8 +76,9 @@ def _terms(value: object) -> object:
     """One term or several in a list, the most important first."""
     if isinstance(value, str):
         return (value,)
-    if isinstance(value, list | tuple) and any(isinstance(one, Mapping) for one in value):
-        said = [_term_in_new_form(one) for one in value]
+    said = list(value) if isinstance(value, list | tuple) else [value]
+    if not all(isinstance(one, str) for one in said):
+        said = [_term_in_new_form(one) for one in said]
         meant = json.dumps(said if len(said) > 1 else said[0]) if None not in said else '["max quality", "min cost"]'
         raise wrong("terms as texts", f"Write {meant}.")
     return value
@@ -103,6 +104,8 @@ def _term(value: str) -> str:
     if not words or any(word not in known for word in words) or (sense != "front" and len(words) > 1):
         why = f"{sense} is followed by {'some' if sense == 'front' else 'one'} of {', '.join(known)}"
         raise wrong(why, f'Write for instance "{sense} {known[0]}".')
+    if len(set(words)) < len(words):
+        raise wrong(f"{sense} is followed by different words", f'Write "{sense} {" ".join(dict.fromkeys(words))}".')
     return value
 
 
@@ -203,7 +206,9 @@ class Runs(Model):
         return self
 
 
-_LIMIT = re.compile(r"(?:(ttft|tpot)_)?p(\d+(?:\.\d+)?)_ms\Z")
+_LIMIT = re.compile(r"(?:(ttft|tpot|response)_)?p([0-9]+(?:\.[0-9]+)?)(?:_ms)?")
+_KEY = r"^((ttft|tpot)_)?p([1-9][0-9]?(\.[0-9]*[1-9])?|100)_ms$"
+"""What `LatencyTarget.key` writes, in the words of a JSON schema, whose patterns are ECMA's."""
 _TIMES = ("response", "ttft", "tpot")
 
 
@@ -224,17 +229,41 @@ class LatencyTarget:
         """
         return f"{'' if self.of == 'response' else f'{self.of}_'}p{self.percentile:.12g}_ms"
 
+    @classmethod
+    def named(cls, name: str, max_ms: float = 0.0) -> LatencyTarget | None:
+        """The limit that a name means, as files, commands and measurements write it; None where it names none.
+
+        >>> LatencyTarget.named("ttft_p95_ms").key, LatencyTarget.named("p99.90").key, LatencyTarget.named("max_ms")
+        ('ttft_p95_ms', 'p99.9_ms', None)
+        """
+        matched = _LIMIT.fullmatch(name)
+        return None if matched is None else cls(matched[1] or "response", float(matched[2]), max_ms)
+
+    @property
+    def is_percentile(self) -> bool:
+        """Whether its percentile is one: a number from 1 to 100."""
+        return 1 <= self.percentile <= 100
+
+    @property
+    def in_percent(self) -> LatencyTarget:
+        """Itself, or what a share in place of a percentile means: p0.99 is p99."""
+        return replace(self, percentile=self.percentile * 100) if 0.01 <= self.percentile < 1 else self
+
 
 def _limit_name(key: str) -> str:
     """The name of a latency limit; an error where it names none, or writes its percentile in another way."""
-    matched = _LIMIT.match(key)
-    if matched is None:
-        raise wrong("a limit is named by its percentile", "Write for instance p99_ms, ttft_p95_ms or tpot_p95_ms.")
-    target = LatencyTarget(matched[1] or "response", float(matched[2]), 0.0)
-    if not 1 <= target.percentile <= 100:
-        percent = target.percentile * 100 if target.percentile else 99
-        remedy = f"Write {replace(target, percentile=percent).key}." if percent <= 100 else "Write for instance p99_ms."
+    target = LatencyTarget.named(key)
+    if target is None or not key.endswith("_ms"):
+        remedy = "Write for instance p99_ms, ttft_p95_ms or tpot_p95_ms."
+        if target is not None and target.is_percentile:
+            remedy = f"Write {target.key}."
+        raise wrong("a limit is named by its percentile, and ends with _ms", remedy)
+    if not target.is_percentile:
+        meant = target.in_percent
+        remedy = f"Write {meant.key}." if meant.is_percentile else "Write for instance p99_ms."
         raise wrong("a percentile is a number from 1 to 100", remedy)
+    if key.startswith("response_"):
+        raise wrong("a limit on the response time is named by its percentile alone", f"Write {target.key}.")
     if key != target.key:
         raise wrong("a percentile is written without zeros at its ends, in 12 digits at most", f"Write {target.key}.")
     return key
@@ -249,25 +278,41 @@ def _limit_ms(value: float) -> float:
 
 def _limits_by_name(value: object) -> object:
     if isinstance(value, list | tuple):
-        said = ", ".join(map(_limit_in_new_form, value))
-        known = bool(said) and "?" not in said
-        raise wrong("limits by name", "Write {" + (said if known else '"p99_ms": 60') + "}.")
+        raise wrong("limits by name", f"Write {json.dumps(_limits_in_new_form(value) or {'p99_ms': 60})}.")
     return value
 
 
-def _limit_in_new_form(old: object) -> str:
-    if not isinstance(old, Mapping) or not isinstance(old.get("percentile"), int | float):
-        return "?"
-    name = LatencyTarget(str(old.get("of", "response")), float(old["percentile"]), 0.0).key
-    return f'"{name}": {json.dumps(old.get("max_ms", 60))}'
+def _limits_in_new_form(old: Sequence[object]) -> dict[str, float]:
+    """What a list of limits says by name, of two at one percentile the tighter; nothing where one cannot be read."""
+    found: dict[str, float] = {}
+    for one in old:
+        of, percentile, max_ms = _old_limit(one)
+        if of not in _TIMES or not (_is_number(percentile) and _is_number(max_ms)):
+            return {}
+        target = LatencyTarget(of, percentile, max_ms).in_percent
+        if not target.is_percentile:
+            return {}
+        found[target.key] = min(max_ms, found.get(target.key, max_ms))
+    return found
+
+
+def _old_limit(old: object) -> tuple[Any, Any, Any]:
+    if not isinstance(old, Mapping):
+        return None, None, None
+    return old.get("of", "response"), old.get("percentile"), old.get("max_ms", 60)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 LatencyLimits = Annotated[
     dict[
-        Annotated[str, Strict(), AfterValidator(_limit_name), Field(json_schema_extra={"pattern": _LIMIT.pattern})],
+        Annotated[str, Strict(), AfterValidator(_limit_name), Field(json_schema_extra={"pattern": _KEY})],
         Annotated[PositiveAmount, AfterValidator(_limit_ms)],
     ],
     BeforeValidator(_limits_by_name),
+    Field(json_schema_extra={"additionalProperties": False}),
 ]
 
 
@@ -275,9 +320,9 @@ LatencyLimits = Annotated[
 def _targets(limits: tuple[tuple[str, float], ...]) -> tuple[LatencyTarget, ...]:
     found = []
     for key, max_ms in limits:
-        matched = _LIMIT.match(key)
-        assert matched is not None
-        found.append(LatencyTarget(matched[1] or "response", float(matched[2]), max_ms))
+        target = LatencyTarget.named(key, max_ms)
+        assert target is not None
+        found.append(target)
     return tuple(sorted(found, key=lambda one: (_TIMES.index(one.of), one.percentile)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import types
 import typing
@@ -86,7 +87,10 @@ _MOVED: Mapping[Steps, tuple[str, str]] = {
         "Write latency: {p95_ms: 60}.",
     ),
     ("apps", "*", "goodput"): ("the share of requests within all limits at once is attainment", "Write attainment."),
-    ("limits", "resources"): ("what rented machines provide together is provides", "Write provides."),
+    ("limits", "resources"): (
+        "what rented machines provide together is provides; what runs and candidates take is capacity",
+        "Write provides or, where machines are not counted, capacity.",
+    ),
     ("limits", "survive", "hosts"): ("here machines are lost", "Write machines."),
     ("limits", "survive", "keep"): ("the share of each rate that is served after a failure is serve", "Write serve."),
 }
@@ -143,7 +147,11 @@ def _remedy(detail: Any, steps: Steps) -> str:
     if kind == "missing":
         return f'Add "{steps[-1]}".'
     if kind in ("float_type", "int_type") and isinstance(value, str) and _is_number(value):
-        return f"Write {value.strip()} without quotes."
+        number = _as_json(value)
+        if number == value.strip():
+            return f"Write {number} without quotes."
+        # In YAML it may have had no quotes: numbers are read by the rules of JSON there too.
+        return f"Write {number}, as JSON writes numbers." if number else _TYPE_REMEDIES["finite_number"]
     if kind in ("int_type", "int_from_float") and isinstance(value, float) and value == int(value):
         return f"Write {int(value)}."
     if kind == "literal_error":
@@ -153,6 +161,8 @@ def _remedy(detail: Any, steps: Steps) -> str:
         return _unit_hint(steps, value) or "Write a number in this range."
     return _TYPE_REMEDIES.get(kind, "")
 
+
+_JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 _TYPE_REMEDIES = {
     "float_type": "Write a number such as 1.5.",
@@ -178,6 +188,23 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _as_json(text: str) -> str:
+    """The number of a text as JSON writes it; "" where it is not finite.
+
+    >>> [_as_json(text) for text in ("1_000", "+5", ".5", "017", "1e3", "-0.50", "NaN")]
+    ['1000', '5', '0.5', '17', '1e3', '-0.50', '']
+    """
+    plain = text.strip().replace("_", "")
+    if not math.isfinite(float(plain)):
+        return ""
+    if _JSON_NUMBER.fullmatch(plain):
+        return plain
+    try:
+        return str(int(plain))
+    except ValueError:
+        return f"{float(plain):.17g}" if repr(float(plain)).endswith(".0") else repr(float(plain))
 
 
 def _keys_at(model_type: type[BaseModel], steps: Steps) -> set[str]:

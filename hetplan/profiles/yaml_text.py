@@ -2,8 +2,8 @@
 
 A YAML file says what a JSON file can say and no more: objects, lists, texts, numbers, true, false and null, read by the
 rules of JSON (``2024-01-01`` is a text). Tags of other kinds, anchors and several documents are refused, as is a key
-that is there twice, and a word without quotes that older YAML reads as true or false (``on``, ``yes``, ``n``): two
-readers would differ on it. So a document has the same digest in both.
+that is there twice, and a word without quotes that other readers take for true, false or null (``on``, ``n``,
+``Null``). So a document has the same digest in both.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.json_path import json_path, shortened_text
-from hetplan.profiles.plain_data import MOST_LEVELS, too_deep
+from hetplan.profiles.plain_data import MOST_LEVELS, plain, too_deep
 
 __all__ = ["edited_yaml", "is_yaml", "read_yaml", "with_lines", "write_yaml"]
 
@@ -29,6 +29,8 @@ _KNOWN |= {"tag:yaml.org,2002:merge", "tag:yaml.org,2002:value"}
 _WORDS = {"null": None, "~": None, "": None, "true": True, "false": False}
 _BOOLEANS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false"])
 """What YAML 1.1 reads as true or false, in small letters, with a first capital or in capitals."""
+_NO_TEXT = _BOOLEANS | {"null"}
+"""What some reader takes for no text where it has no quotes."""
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]*)\Z")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?\Z")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*\Z")
@@ -46,7 +48,7 @@ def is_yaml(name: object) -> bool:
 def read_yaml(text: str, *, file: str, is_own: bool = True) -> Any:
     """The document of a YAML text; InputError names the line of what is no plain data.
 
-    A file of another tool (not `is_own`) may have words in it that YAML 1.1 reads as true or false.
+    A file of another tool (not `is_own`) may have words in it that others read as true, false or null.
     """
     from ruamel.yaml.error import YAMLError
 
@@ -64,8 +66,11 @@ def read_yaml(text: str, *, file: str, is_own: bool = True) -> Any:
         remedy = "Start with format: hetplan/profile/1.0; `hetplan check --schema` says what may be there."
         raise InputError.one(file=file, why="an object; the file is empty", remedy=remedy)
     if is_own:
-        _refuse_booleans(node, (), file)
-    return _value(node, (), file, set())
+        _refuse_words(node, (), file)
+    found = _value(node, (), file, set())
+    if "\\" in text:
+        plain(found, (), file)  # an escape may say half a character
+    return found
 
 
 def with_lines(faults: Iterable[Fault]) -> list[Fault]:
@@ -163,23 +168,25 @@ def _scalar(node: Any, steps: Steps, file: str) -> Any:
     return text
 
 
-def _refuse_booleans(node: Any, steps: Steps, file: str) -> None:
-    """Refuse the first word that some readers take for true or false, and this one for a text."""
+def _refuse_words(node: Any, steps: Steps, file: str, *, is_key: bool = False) -> None:
+    """Refuse the first word that some readers take for true, false or null, and this one for a text."""
     if node.id != "scalar":
         pairs = node.value if node.id == "mapping" else [(None, one) for one in node.value]
         for place, (key, value) in enumerate(pairs):
             inside = (*steps, place if key is None else str(key.value))
             if key is not None and key.id == "scalar":
-                _refuse_booleans(key, inside, file)
+                _refuse_words(key, inside, file, is_key=True)
             if len(steps) < MOST_LEVELS and value.anchor is None:
-                _refuse_booleans(value, inside, file)
+                _refuse_words(value, inside, file)
         return
     text: str = node.value
     word = text.lower()
-    known = text in _WORDS and steps and steps[-1] != text
-    if node.style is None and word in _BOOLEANS and not known and text in (word, text.capitalize(), text.upper()):
-        remedy = f'Write "{text}"' + (f" or {word}." if word in _WORDS else ".")
-        _refuse(node, steps, file, f"text in quotes; older YAML reads {text} as true or false", remedy)
+    known = text in _WORDS and not is_key
+    if node.style is None and word in _NO_TEXT and not known and text in (word, text.capitalize(), text.upper()):
+        remedy = f'Write "{text}"' + (f" or {word}." if word in _WORDS and not is_key else ".")
+        read_as = "null" if word == "null" else "true or false"
+        why = f"text in quotes; {'other' if word == 'null' else 'older'} YAML reads {text} as {read_as}"
+        _refuse(node, steps, file, why, remedy)
 
 
 def _refuse(node: Any, steps: Steps, file: str, why: str, remedy: str) -> NoReturn:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal
@@ -24,7 +23,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.json_path import closest, json_path
 from hetplan.profiles.mix import count_into_bins
 from hetplan.profiles.profile import Profile
-from hetplan.profiles.slo import Slo
+from hetplan.profiles.slo import LatencyTarget, Slo
 from hetplan.profiles.tables import STATISTICS
 from hetplan.profiles.validate import validate
 
@@ -42,7 +41,7 @@ SHORT_NAMES = {
     "stock:OFFER": "profile.offers.OFFER.stock",
     "rate:APP": "slo.apps.APP.demand.rate_qps",
     "quality:APP": "slo.apps.APP.quality.min",
-    "p99:APP": "the limit of that percentile: slo.apps.APP.latency.p99_ms",
+    "p99:APP, ttft_p95:APP": "the limit of that percentile: slo.apps.APP.latency.p99_ms, ttft_p95_ms",
     "demand, demand:APP": "a factor on the rates of all applications, or of one",
     "latency, latency:HARDWARE": "a factor on measured times, and its inverse on measured rates",
     "prices, prices:OFFER": "a factor on all prices that are paid, or on those of one offer's machines",
@@ -201,20 +200,31 @@ def _place(name: str, head: str, below: str, files: Files) -> tuple[str, tuple[s
         if below not in offers:
             raise _unknown(name, below, "offer", offers)
         return "profile", ("offers", below, "price_per_hour" if head == "price" else "stock")
-    percentile = re.fullmatch(r"p(\d+(?:\.\d+)?)", head)
-    if head in ("rate", "quality") or percentile is not None:
+    limit = LatencyTarget.named(head)
+    if head in ("rate", "quality") or limit is not None:
         if not below and len(apps) != 1:
             raise _wrong(name, f"there are {len(apps)} applications", f"Say which: {head}:{next(iter(apps), 'APP')}.")
         app = below or next(iter(apps))
         if app not in apps:
             raise _unknown(name, app, "application", apps)
-        if percentile is None:
+        if limit is None:
             return "slo", ("apps", app, *(("demand", "rate_qps") if head == "rate" else ("quality", "min")))
-        for target in apps[app].targets:
-            if math.isclose(target.percentile, float(percentile[1])):
-                return "slo", ("apps", app, "latency", target.key)
-        raise _wrong(name, f"{app} has no limit of that percentile", "Add one under latency, or vary another.")
+        return "slo", ("apps", app, "latency", _limit_meant(name, head, app, limit, apps[app].targets))
     return _by_path(name, files)
+
+
+def _limit_meant(name: str, head: str, app: str, named: LatencyTarget, targets: Sequence[LatencyTarget]) -> str:
+    """The key of the limit that a name means: of any time where it says a percentile alone, if one limit has that."""
+    is_bare = head.startswith("p")
+    of_it = [one for one in targets if math.isclose(one.percentile, named.percentile)]
+    found = [one for one in of_it if is_bare or one.of == named.of]
+    if not found:
+        raise _wrong(name, f"{app} has no limit of that percentile", "Add one under latency, or vary another.")
+    if len(found) > 1:
+        # The response time with its word: without it this would be the same name again.
+        said = [f"{one.of}_p{one.percentile:.12g}:{app}" for one in found]
+        raise _wrong(name, f"{app} has {len(found)} limits of that percentile", f"Say which: {' or '.join(said)}.")
+    return found[0].key
 
 
 def own_prices(profile: Profile, hardware: str) -> dict[str, int | None]:
@@ -254,13 +264,18 @@ def _kind(files: Files, file: str, steps: tuple[str | int, ...], now: Any) -> st
         return "money"
     if steps[-1] in ("stock", "least", "most") or "instances" in steps:
         return "whole"
-    if isinstance(now, bool) or not isinstance(now, int):
+    if now is not None and (isinstance(now, bool) or not isinstance(now, int)):
         return "number"
-    try:
-        files.inputs_with(edited(files.documents, [Edit(file, steps, now + 0.5)]))
-    except InputError:
-        return "whole"
-    return "number"
+
+    def is_read(value: float) -> bool:
+        try:
+            files.inputs_with(edited(files.documents, [Edit(file, steps, value)]))
+        except InputError:
+            return False
+        return True
+
+    whole = 1 if now is None else now
+    return "whole" if not is_read(whole + 0.5) and (now is not None or is_read(whole)) else "number"
 
 
 def _number(now: Any) -> float | None:

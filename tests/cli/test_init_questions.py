@@ -279,6 +279,12 @@ def test_without_prices_gpus_are_counted(run: Callable[..., Any], mine: Path) ->
         ("--model qwen3-235b --machine h200=1 --engine llamacpp --rate 5 --slo ttft_p95=90", "Known are vllm"),
         ("--model qwen3-235b --machine h200=1 --rate 5 --slo ttft=90", "Write p99=100"),
         ("--add --model m --ms l4:1=6 --rate 5 --slo p99=90", "Begin without --add"),
+        (
+            "--config config.json --machine h100=1 --rate 5 --slo ttft_p95=600,ttft_p95_ms=500",
+            "this one is there twice",
+        ),
+        ("--model m --ms l4:1=6 --rate 5 --slo p0.99=90", "Write p99=90."),
+        ("--model m --ms l4:1=6 --rate 5 --slo p101=90", "from 1 to 100. Write p99=90."),
     ],
 )
 def test_what_is_missing_is_named_and_nothing_is_written(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.profiles import load_slo
+from hetplan.profiles.schema import schema
 from hetplan.profiles.slo import App, Slo
 
 
@@ -63,15 +66,62 @@ def test_limits_come_in_one_order_however_they_are_listed() -> None:
         ({"latency": {"p99.0_ms": 9}}, r"p99\.0_ms.*Write p99_ms"),
         ({"latency": {"p0.95_ms": 9}}, "Write p95_ms"),
         ({"latency": {"p101_ms": 9}}, "from 1 to 100"),
-        ({"latency": {"p99": 9}}, "Write for instance p99_ms"),
+        ({"latency": {"p99": 9}}, "Write p99_ms"),
+        ({"latency": {"response_p99_ms": 9}}, "Write p99_ms"),
+        ({"latency": {"p0.005_ms": 9}}, "Write for instance p99_ms"),
+        ({"latency": {"max_ms": 9}}, "Write for instance p99_ms"),
         ({"latency": {"p99_ms": 0.0002}}, "if these are seconds, write milliseconds"),
         ({"latency": [{"of": "ttft", "percentile": 95, "max_ms": 600}]}, r'Write \{"ttft_p95_ms": 600\}'),
+        ({"latency": [{"percentile": 0.99, "max_ms": 60}]}, r'Write \{"p99_ms": 60\}'),
+        ({"latency": [{"percentile": 99, "max_ms": ms} for ms in (70, 60, 80)]}, r'Write \{"p99_ms": 60\}'),
+        ({"latency": [{"percentile": 990, "max_ms": 7}]}, r'Write \{"p99_ms": 60\}'),
         ({"violations": {"max": 0.05}}, r"5% late is p95.*Write latency: \{p95_ms: 60\}"),
     ],
 )
 def test_what_names_no_limit_is_answered_by_the_form_that_does(app: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         slo_of(app)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("350", "Write 350 without quotes"),
+        ("1_000", "Write 1000, as JSON"),
+        ("+5", "Write 5, as JSON"),
+        (".5", r"Write 0\.5, as JSON"),
+        ("017", "Write 17, as JSON"),
+        ("NaN", "leave the key out"),
+    ],
+)
+def test_a_number_that_is_read_as_text_is_answered_as_json_writes_it(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        slo_of({"network_ms_per_hop": text})
+
+
+def test_both_meanings_of_resources_are_named() -> None:
+    with pytest.raises(InputError, match=r"Write provides or.*capacity"):
+        slo_of({}, limits={"resources": {"watts": 3}})
+
+
+@pytest.mark.parametrize("name", ["p99_ms", "p99.9_ms", "p100_ms", "p1_ms", "ttft_p95_ms", "tpot_p90.25_ms"])
+def test_the_schema_takes_the_names_of_limits(name: str) -> None:
+    assert slo_of({"latency": {name: 60}}).apps["a"].targets[0].key == name
+    assert re.search(_pattern(), name)
+
+
+@pytest.mark.parametrize("name", ["xp99_ms", "p99", "p99.0_ms", "p0.9_ms", "p101_ms", "response_p99_ms", "p099_ms"])
+def test_the_schema_refuses_what_names_no_limit(name: str) -> None:
+    with pytest.raises(InputError):
+        slo_of({"latency": {name: 60}})
+    assert not re.search(_pattern(), name)
+
+
+def _pattern() -> str:
+    latency = schema("slo")["$defs"]["App"]["properties"]["latency"]
+    assert latency["additionalProperties"] is False
+    (pattern,) = latency["patternProperties"]
+    return str(pattern)
 
 
 def test_candidates_stand_in_place_of_runs() -> None:
@@ -115,8 +165,44 @@ def test_an_objective_is_a_term_or_a_list_of_them(objective: Any, goals: tuple[s
         ("cheapest", "a term begins with max, min or front"),
         ("min cost rate", "min is followed by one of"),
         (["min cost", "min cost"], "there twice"),
+        ("front quality quality", 'different words.*Write "front quality"'),
+        ({"max": "rate"}, 'Write "max rate"'),
+        (3, r'Write \["max quality", "min cost"\]'),
     ],
 )
 def test_what_is_no_term_is_answered_by_one(objective: Any, said: str) -> None:
     with pytest.raises(InputError, match=said):
         slo_of({}, objective=objective)
+
+
+AXES = {"batch": [1, 8]}
+TIMES: dict[str, Any] = {"quantity": "latency_ms", "axes": AXES, "mean": [10, 40]}
+RATES: dict[str, Any] = {"quantity": "requests_per_s", "axes": AXES, "mean": [100, 40], "given": {"ttft_p99_ms": 900}}
+
+
+@pytest.mark.parametrize(
+    ("table", "changes", "limits", "said"),
+    [
+        (TIMES, {"latency": {}}, {}, r'Write \{"p99_ms": \.\.\.\}'),
+        (TIMES, {"attainment": 0.9}, {}, "states attainment"),
+        (TIMES, {}, {"capacity": {"watts": 3}}, "Say what machines provide in all: limits.provides"),
+        (RATES, {"latency": {"ttft_p99.9_ms": 500}}, {}, r'latency\["ttft_p99\.9_ms"\].*which is looser'),
+    ],
+)
+def test_a_question_answers_in_the_form_that_files_have(
+    table: dict[str, Any], changes: dict[str, Any], limits: dict[str, Any], said: str
+) -> None:
+    profile = {
+        "format": "hetplan/profile/1.0",
+        "hardware": {"t4": {"kind": "gpu"}},
+        "offers": {"t4-od": {"hardware": "t4", "price_per_hour": "1"}},
+        "tasks": {"t": {}},
+        "variants": {
+            "m": {"task": "t", "runs": [{"hardware": "t4", "latency" if table is TIMES else "rate": "table"}]}
+        },
+        "tables": {"table": table},
+    }
+    mix = {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}
+    app = {"latency": {"p99_ms": 50}, "demand": {"rate_qps": 30, "mix": mix}, **changes}
+    with pytest.raises(InputError, match=said):
+        hp.solve(profile, slo_of(app, objective="min cost", limits=limits), formulation="pool")

@@ -67,6 +67,11 @@ def test_scalars_are_read_by_the_rules_of_json(text: str, value: Any) -> None:
         ("a: 1\nb: 2\na: 3\n", r"\$\.a \(line 3, column 1\): every key once"),
         ("a: yes\n", r'\$\.a \(line 1, column 4\): text in quotes; older YAML reads yes.*Write "yes"\.'),
         ("a: True\n", 'Write "True" or true'),
+        ("a: Null\n", 'other YAML reads Null as null.*Write "Null" or null'),
+        ("a: [NULL]\n", 'Write "NULL" or null'),
+        ("true: 1\n", r'Write "true"\.$'),
+        ("a: {null: 1}\n", r'Write "null"\.$'),
+        ('a: ["\\ud800"]\n', "whole Unicode characters"),
         ("a:\n  on: 1\n", r'\$\.a\.on \(line 2, column 3\): text in quotes.*Write "on"'),
         ("a: 1e999\n", "finite"),
         ("a: [1, 2\nb: 3\n", "YAML; line 2"),
@@ -79,6 +84,13 @@ def test_scalars_are_read_by_the_rules_of_json(text: str, value: Any) -> None:
 def test_what_is_no_plain_data_is_refused(text: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         read_yaml(text, file="x.yaml")
+
+
+def test_a_list_at_the_top_is_answered_in_yaml(tmp_path: Path) -> None:
+    slo = tmp_path / "slo.yaml"
+    slo.write_text("- a\n")
+    with pytest.raises(InputError, match=r"a YAML object at the top.*Start with the line format: hetplan/slo/"):
+        load_slo(slo)
 
 
 def test_an_edit_keeps_comments_order_and_quotes() -> None:

@@ -43,7 +43,7 @@ PROFILE = {
         "b": {"quantity": "latency_ms", "axes": {"batch": [1, 8]}, "mean": [4, 14]},
     },
 }
-SLO = {
+SLO: dict[str, Any] = {
     "format": "hetplan/slo/1.0",
     "objective": ["min cost"],
     "apps": {
@@ -353,3 +353,48 @@ def test_a_sized_plan_that_a_harder_value_betters_is_said_so() -> None:
         "at 200 the plan of 300 does too, and better: cost_per_hour 2"
     ]
     assert list(sweep._dearer([at(100, 1.0), at(200, 2.0), at(300, 2.0)])) == []
+
+
+TEXT = {"p95_ms": 9000, "ttft_p95_ms": 600, "tpot_p95_ms": 40, "p99.9_ms": 9500}
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("ttft_p95:web", "ttft_p95_ms"),
+        ("tpot_p95", "tpot_p95_ms"),
+        ("response_p95:web", "p95_ms"),
+        ("p99.9", "p99.9_ms"),
+        ('slo.apps.web.latency["p99.9_ms"]', "p99.9_ms"),
+        ("slo.apps.web.latency.p99.9_ms", "p99.9_ms"),
+    ],
+)
+def test_a_limit_is_named_by_its_time_and_percentile(name: str, key: str) -> None:
+    slo = {**SLO, "apps": {"web": {**SLO["apps"]["web"], "latency": TEXT}}}
+    axis = axis_of(f"{name}=1:5", Files.of(load_inputs(PROFILE, slo)))
+    assert axis.path == ("slo", ("apps", "web", "latency", key))
+
+
+@pytest.mark.parametrize(
+    ("vary", "said"),
+    [
+        ("p95:web=1:5", "3 limits of that percentile.*response_p95:web or ttft_p95:web or tpot_p95:web"),
+        ("ttft_p99:web=1:5", "no limit of that percentile"),
+        ('slo.apps.web.latency["p95_ms=1:5', "a path that can be read"),
+        ("slo.apps.[=1:5", "a path that can be read"),
+    ],
+)
+def test_a_name_of_no_one_limit_is_refused(vary: str, said: str) -> None:
+    slo = {**SLO, "apps": {"web": {**SLO["apps"]["web"], "latency": TEXT}}}
+    with pytest.raises(InputError, match=said):
+        axis_of(vary, Files.of(load_inputs(PROFILE, slo)))
+
+
+@pytest.mark.parametrize("place", ["slo.limits.moves", "slo.limits.survive.machines"])
+def test_a_number_that_is_not_there_yet_stays_whole_where_only_those_are_read(place: str) -> None:
+    files = Files.of(load_inputs(PROFILE, SLO))
+    axis = axis_of(f"{place}=0:3", files)
+    assert axis.values == (0.0, 1.0, 2.0, 3.0)
+    read = files.inputs_with(axis.written(files.documents, 2.0)).slo.limits
+    assert 2 in (read.moves, read.survive.machines)
+    assert axis_of("slo.apps.web.network_ms_per_hop=0:3", files).kind == "number"

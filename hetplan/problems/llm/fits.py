@@ -1,6 +1,6 @@
 """Says why files do not ask for a fleet that makes text, and why other questions do not fit files that do.
 
-Read where a profile has engines, or an SLO states goodput; `problems/ladder.py` asks.
+Read where a profile has engines, or an SLO states attainment; `problems/ladder.py` asks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def of_another_question(request: Request) -> Iterator[Obstacle]:
     """What only the question `llm` plans with."""
     for name, app in request.apps.items():
         if app.attainment is not None:
-            text = f"{name} states a goodput, which fleets that make text are planned for"
+            text = f"{name} states attainment, which only fleets that make text are planned for"
             yield Obstacle(text, f"$.apps.{name}.attainment", "Take it out.", essential=True)
         for variant in _making_tokens(request, app)[:1]:
             text = f"{variant} makes tokens by the law of an engine"

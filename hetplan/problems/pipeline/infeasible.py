@@ -219,7 +219,7 @@ def _too_little(limits: Sequence[Repair]) -> Iterator[str]:
         if one.field == "slo.limits.moves":
             yield f"moves: {round(float(one.to or 0) - (one.amount or 0))} are too few"
         if (resource := one.field.removeprefix("slo.limits.provides.")) != one.field:
-            yield f"resources: {resource} is too little"
+            yield f"provides: {resource} is too little"
 
 
 def _floors(problem: Pipelines, find: Find) -> Infeasibility | None:

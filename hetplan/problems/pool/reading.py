@@ -15,6 +15,7 @@ from hetplan.problems.pool.letters import Matrix, Times, Vector, Wish
 from hetplan.problems.pool.options import LatencyStat, PoolOptions
 from hetplan.profiles.fields import money_text
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.json_path import json_path
 from hetplan.profiles.operating_points import Limit, Verdict, judge, nearest
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.slo import RateRange
@@ -249,7 +250,7 @@ def _check_size(kind: Choice, mean: Matrix, faults: Faults) -> None:
 def _check_target(types: Sequence[Choice], wish: Wish, faults: Faults) -> None:
     if not wish.app.targets and any(kind.is_timed for kind in types):
         why = "tables of latency need a latency target to be compared with"
-        remedy = 'Add {"of": "response", "percentile": 99, "max_ms": ...}.'
+        remedy = 'Write {"p99_ms": ...}.'
         faults.in_slo(f"$.apps.{wish.app.id}.latency", why, remedy)
 
 
@@ -282,7 +283,7 @@ UNCHECKED = "W-latency-unchecked"
 def check_given(kind: Choice, wish: Wish, faults: Faults, notices: list[Notice]) -> None:
     """A table of rates without runs holds under conditions; the limits must follow from them."""
     table = kind.own_table
-    for i, limit in enumerate(wish.app.limits if not table.points else ()):
+    for limit in wish.app.limits if not table.points else ():
         verdict = judge(table.given, [limit])
         if verdict is Verdict.UNCHECKED:
             text = f"its `given` does not say whether its rates hold at {limit}"
@@ -290,7 +291,7 @@ def check_given(kind: Choice, wish: Wish, faults: Faults, notices: list[Notice])
         elif verdict is Verdict.REFUTED:
             found = ", ".join(f"{name} {value:g}" for name, value in table.given.items())
             why = f"the rates of {kind.table_id} were measured at {found}, which is looser"
-            at = f"$.apps.{wish.app.id}.latency[{i}].max_ms"
+            at = json_path(("apps", wish.app.id, "latency", limit.key))
             faults.in_slo(at, why, "Measure at this target, or relax it.", value=limit.max_ms)
 
 

@@ -58,7 +58,7 @@ def test_a_resource_that_is_short_is_named_and_raised():
         hardware["provides"] = {"gpus": 1}
     slo["limits"]["provides"] = {"gpus": 4}
     outcome = fluid(profile, slo)
-    assert "resources: gpus is too little" in outcome.why
+    assert "provides: gpus is too little" in outcome.why
     assert repair(outcome, "provides.gpus").to == 5
 
 
