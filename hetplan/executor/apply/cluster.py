@@ -225,11 +225,12 @@ class Cluster:
         for each in waiting:
             each.result()
 
-    def prune(self, wanted: Rendered | None) -> None:
-        """Delete what is of this deployment and not wanted, and wait until its pods have ended."""
+    def prune(self, wanted: Rendered | None, but: str = "") -> None:
+        """Delete what is of this deployment and not wanted, but none of a kind; wait until its pods have ended."""
         keep = {_name(one) for one in wanted.objects} | {("ConfigMap", self.record)} if wanted is not None else set()
         self._may_change()
-        gone = sorted(self.there(wanted) - keep, key=lambda one: [*KINDS].index(one[0]), reverse=True)
+        left = {one for one in self.there(wanted) - keep if one[0] != but}
+        gone = sorted(left, key=lambda one: [*KINDS].index(one[0]), reverse=True)
         self.kubectl.delete((KINDS[kind], name) for kind, name in gone)
         self._until_gone({name for kind, name in gone if kind == "Deployment"})
 
@@ -372,7 +373,7 @@ def phases_of(objects: Iterable[Json]) -> list[list[Json]]:
         kind, name = _name(one)
         if kind == "HTTPRoute" or (kind == "Service" and EDGE in (one["spec"].get("selector") or {})):
             return 2
-        return 1 if name in edges and kind in ("Deployment", "ConfigMap") else 0
+        return 1 if kind == "Deployment" and name in edges else 0
 
     return [part for number in range(3) if (part := [one for one in every if phase(one) == number])]
 

@@ -150,13 +150,18 @@ class Platform:
             come.append((f"apply {len(part)} object{'' if len(part) == 1 else 's'}", partial(cluster.apply, part)))
             if any(one["kind"] == "Deployment" for one in part):
                 come.append(("wait until all pods are ready", partial(cluster.wait, part)))
-        go: list[Task] = [(f"delete {_listed(found)}", lambda: cluster.prune(wanted))] if found.gone else []
+        go: list[Task] = [(f"delete {_listed(found.gone)}", lambda: cluster.prune(wanted))] if found.gone else []
         keep: Task = ("put it on record", lambda: cluster.keep(wanted))
         if self.site.cluster.surge:
             return [*first, *come, *go, keep]
         if found.gone and (routes := without_new(found)):
             first.append(("move traffic to what stays", lambda: cluster.apply(routes)))
-        return [*first, *go, *come, keep]
+        # Files of pods go last: one of the old pods may start again in mid-roll.
+        held = [one for one in found.gone if one[0] == "ConfigMap"]
+        if room := [one for one in found.gone if one not in held]:
+            first.append((f"delete {_listed(room)}", lambda: cluster.prune(wanted, but="ConfigMap")))
+        last: list[Task] = [(f"delete {_listed(held)}", lambda: cluster.prune(wanted))] if held else []
+        return [*first, *come, *last, keep]
 
     def _back(self) -> Rendered:
         """What an `undo` goes back to. What is there without a record was not brought about by an apply."""
@@ -193,6 +198,6 @@ class Platform:
         return State(workers=tuple(workers), observed=observed)
 
 
-def _listed(found: Changes) -> str:
-    names = [f"{kind} {name}" for kind, name in found.gone]
+def _listed(gone: Sequence[tuple[str, str]]) -> str:
+    names = [f"{kind} {name}" for kind, name in gone]
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from hashlib import sha256
 from typing import Any
 
 from hetplan.errors import Fault
@@ -19,13 +18,13 @@ from hetplan.executor.render.groups import Application, Fleet, Group
 from hetplan.executor.render.names import CannotRender, Json, dns_name, documents, marked_name, objects_of, slice_of
 from hetplan.executor.render.nodes import Nodes, gpu_resource
 from hetplan.executor.render.pods import (
-    EDGE,
     GROUP,
     PROBE_S,
     REPLICAS,
     WAVES,
     WHOLE,
     crons,
+    front,
     http_route,
     labels,
     nodes_by_group,
@@ -35,11 +34,13 @@ from hetplan.executor.render.pods import (
     pod,
     read_labels,
     serves,
+    sleep_first,
+    spread,
     thing,
     wave_of,
     weights,
 )
-from hetplan.executor.render.router import beside, made_of, objects, room_for_worker
+from hetplan.executor.render.router import beside, objects, room_for_worker
 from hetplan.executor.render.rules import HETPLAN, OWN
 from hetplan.executor.render.site import Site
 
@@ -90,22 +91,19 @@ def deployments(
             faults.append(Fault("plan", "$.workers", group.model, why, "Render for llm-d, kserve or dynamo."))
         marks = labels(fleet, group)
         chosen = {"matchLabels": {GROUP: group.name, "hetplan.dev/deployment": marks["hetplan.dev/deployment"]}}
-        spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
         notes = {**plan_notes(fleet, group), "hetplan.dev/replicas": str(group.count)}
-        metadata: Json = {"labels": marks}
         if fleet.router is None:
             made = pod(group, site, places[group.name], faults)
         else:
-            made = beside(pod(room_for_worker(group), site, places[group.name], faults), group, site)
-            metadata["annotations"] = made_of(fleet, group.name)
-        made["topologySpreadConstraints"] = [{**spread, "labelSelector": chosen}]
+            made = beside(pod(room_for_worker(group), site, places[group.name], faults), fleet, group, site)
+        made |= spread(chosen)
         spec: Json = {
             "replicas": group.count,
             "selector": chosen,
             "progressDeadlineSeconds": math.ceil(site.cluster.start_s),
             "revisionHistoryLimit": 2,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": _room(group, surge=site.cluster.surge)},
-            "template": {"metadata": metadata, "spec": made},
+            "template": {"metadata": {"labels": marks}, "spec": made},
         }
         if group.most > group.least:
             del spec["replicas"]  # KEDA says how many there are; applying again must not undo it
@@ -160,8 +158,10 @@ def _front(fleet: Fleet, site: Site, app: Application, faults: list[Fault]) -> I
 def _named(fleet: Fleet, site: Site, groups: Sequence[Group]) -> Iterator[Json]:
     """A name for each group, behind which all its pods are."""
     for group in groups:
-        port = {"name": "http", "port": site.model(group.model).port, "targetPort": "http"}
-        spec: Json = {"clusterIP": "None", "selector": {GROUP: group.name}, "ports": [port]}
+        ports = [{"name": "http", "port": site.model(group.model).port, "targetPort": "http"}]
+        if fleet.router is not None:
+            ports.append({"name": "link", "port": site.router.worker_port, "targetPort": "link"})
+        spec: Json = {"clusterIP": "None", "selector": {GROUP: group.name}, "ports": ports}
         yield thing("v1", "Service", group.name, site, labels(fleet, group), plan_notes(fleet), spec)
 
 
@@ -174,32 +174,16 @@ def _edge(fleet: Fleet, site: Site, app: Application, groups: Sequence[Group], n
         return [(group.name, f"{group.name}.{site.namespace}.svc:{site.model(group.model).port}")]
 
     text = haproxy.configuration(own, site, servers, found="service")
-    marks, notes = labels(fleet, app=app.name), plan_notes(fleet)
     yield from _named(fleet, site, groups)
-    edge = f"{name}-edge"
-    config = thing("v1", "ConfigMap", edge, site, marks, notes)
-    yield config | {"data": {"haproxy.cfg": text}}
-    mine = {EDGE: edge}
-    edge_pod: Json = {
-        "containers": [
-            {
-                "name": "haproxy", "image": site.edge.image, "ports": [{"name": "http", "containerPort": port}],
-                "readinessProbe": {"tcpSocket": {"port": "http"}},
-                "lifecycle": {"preStop": {"sleep": {"seconds": PROBE_S}}},
-                "volumeMounts": [{"name": "config", "mountPath": "/usr/local/etc/haproxy", "readOnly": True}],
-                "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
-            }
-        ],
-        "volumes": [{"name": "config", "configMap": {"name": edge}}],
+    container = {
+        "name": "haproxy", "image": site.edge.image, "ports": [{"name": "http", "containerPort": port}],
+        "readinessProbe": {"tcpSocket": {"port": "http"}, "periodSeconds": PROBE_S, "timeoutSeconds": PROBE_S},
+        "lifecycle": sleep_first(PROBE_S),
+        "volumeMounts": [{"name": "config", "mountPath": "/usr/local/etc/haproxy", "readOnly": True}],
     }  # fmt: skip
-    # Another configuration is another pod: HAProxy does not look at its file again.
-    made_of = {"hetplan.dev/config-sha256": sha256(text.encode()).hexdigest()}
-    template = {"metadata": {"labels": {**marks, **mine}, "annotations": made_of}, "spec": edge_pod}
-    # Two would each know half of what is under way, and give it to the fastest.
-    spec = {"replicas": 1, "selector": {"matchLabels": mine}, "template": template}
-    yield thing("apps/v1", "Deployment", edge, site, {**marks, **mine}, notes, spec)
-    ports = [{"name": "http", "port": 80, "targetPort": "http"}]
-    yield thing("v1", "Service", name, site, marks, notes, {"selector": mine, "ports": ports})
+    # One: two would each know half of what is under way, and give it to the fastest.
+    file = ("haproxy.cfg", text)
+    yield from front(fleet, groups, site, (f"{name}-edge", name), labels(fleet, app=app.name), container, file)
 
 
 def _scaled(fleet: Fleet, site: Site, group: Group) -> Json:

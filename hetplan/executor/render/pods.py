@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Container, Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 from hetplan.errors import Fault, InputError
@@ -15,9 +16,9 @@ from hetplan.executor.render.site import FILE, ModelSite, Site
 from hetplan.executor.words import command, split_otherwise
 
 __all__ = [
-    "EDGE", "GROUP", "OFFER", "PROBE_S", "REPLICAS", "WAVES", "WHOLE", "WORKER", "amounts", "container", "crons",
-    "http_route", "labels", "nodes_by_group", "of_images", "ours", "plan_notes", "pod", "read_labels", "serves",
-    "stop_s", "thing", "wave_of", "weights", "words",
+    "EDGE", "GROUP", "OFFER", "PROBE_S", "REPLICAS", "WAVES", "WHOLE", "WORKER", "amounts", "config", "container",
+    "crons", "front", "http_route", "labels", "nodes_by_group", "of_images", "ours", "plan_notes", "pod", "pod_ends",
+    "read_labels", "serves", "sleep_first", "spread", "thing", "volume", "wave_of", "weights", "words",
 ]  # fmt: skip
 
 MANAGED = {"app.kubernetes.io/managed-by": "hetplan"}
@@ -29,6 +30,8 @@ AMOUNTS = ("cpu", "memory")
 LOST = "unknown"
 """What somebody took off an object by hand."""
 PROBE_S = 5
+AWAY_S = 20
+"""How long a lost node may be away before a pod of ours in front has another; Kubernetes' own default is 300 s."""
 WHOLE = 1000
 """What the weights of a route sum to."""
 MOST_BACKENDS = 16
@@ -179,16 +182,75 @@ def container(name: str, group: Group, site: Site, faults: list[Fault]) -> Json:
         "ports": [{"name": "http", "containerPort": model.port}],
         **({"resources": asked} if asked else {}),
         "readinessProbe": {"httpGet": {"path": model.health, "port": "http"}, "periodSeconds": PROBE_S},
-        "lifecycle": {"preStop": {"sleep": {"seconds": PROBE_S}}},
+        "lifecycle": sleep_first(PROBE_S),
     }
 
 
 def pod(group: Group, site: Site, nodes: Nodes, faults: list[Fault], name: str = "model") -> Json:
     """The pod of a replica, on the nodes of its machine type."""
-    more: Json = {"terminationGracePeriodSeconds": stop_s(group, site)}
-    if site.image_pull_secrets:
-        more["imagePullSecrets"] = [{"name": one} for one in site.image_pull_secrets]
+    more = {**pod_ends([group], site), **_pulls(site)}
     return {**nodes.pod(), **more, "containers": [container(name, group, site, faults)]}
+
+
+def _pulls(site: Site) -> Json:
+    """By which secrets the images of a pod are pulled."""
+    secrets = [{"name": one} for one in site.image_pull_secrets]
+    return {"imagePullSecrets": secrets} if secrets else {}
+
+
+def sleep_first(seconds: int) -> Json:
+    """A container goes on for so long after its pod was told to end: until nobody sends queries to it any more."""
+    return {"preStop": {"sleep": {"seconds": seconds}}}
+
+
+def spread(chosen: Json) -> Json:
+    """Pods of one Deployment on several nodes, where there are."""
+    how = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
+    return {"topologySpreadConstraints": [{**how, "labelSelector": chosen}]}
+
+
+def config(name: str, file: str, text: str, site: Site, marks: Mapping[str, str], notes: Mapping[str, str]) -> Json:
+    """A file for pods. Its name says what is in it, so that other content is another pod, and a pod that comes back of
+    an earlier one finds what it was made for.
+    """
+    named = f"{name}-{sha256(text.encode()).hexdigest()[:10]}"
+    return thing("v1", "ConfigMap", named, site, marks, notes, immutable=True, data={file: text})
+
+
+def volume(held: Json) -> Json:
+    """Where containers of a pod find such a file."""
+    return {"volumes": [{"name": "config", "configMap": {"name": held["metadata"]["name"]}}]}
+
+
+def front(
+    fleet: Fleet, groups: Sequence[Group], site: Site, names: tuple[str, str], marks: Mapping[str, str],
+    passes_on: Json, file: tuple[str, str], *, replicas: int = 1,
+) -> Iterator[Json]:  # fmt: skip
+    """A container that passes queries on to groups: its file, its Deployment, its Service (`names` of the last two).
+
+    Its pod ends as late as what it waits for, and has a place elsewhere soon after its node is lost.
+    """
+    notes, (name, service) = plan_notes(fleet), names
+    mine = {EDGE: name}
+    held = config(name, *file, site, marks, notes)
+    yield held
+    lost = [
+        {"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": AWAY_S}
+        for what in ("not-ready", "unreachable")
+    ]
+    asked = {"requests": {"cpu": "500m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
+    made: Json = {
+        **pod_ends(groups, site), **_pulls(site), **volume(held), "automountServiceAccountToken": False,
+        "tolerations": lost, "containers": [{**passes_on, "resources": asked}],
+    }  # fmt: skip
+    chosen = {"matchLabels": mine}
+    if replicas > 1:
+        made |= spread(chosen)
+    template = {"metadata": {"labels": {**marks, **mine}}, "spec": made}
+    spec = {"replicas": replicas, "selector": chosen, "template": template}
+    yield thing("apps/v1", "Deployment", name, site, {**marks, **mine}, notes, spec)
+    ports = [{"name": "http", "port": 80, "targetPort": "http"}]
+    yield thing("v1", "Service", service, site, marks, notes, {"selector": mine, "ports": ports})
 
 
 def http_route(fleet: Fleet, site: Site, app: Application, backends: Sequence[Json], faults: list[Fault]) -> Json:
@@ -227,10 +289,16 @@ def environment(model: ModelSite) -> list[Json]:
     ]
 
 
-def stop_s(group: Group, site: Site) -> int:
-    """How long a pod of a group may take to end."""
-    wanted, limit = site.model(group.model).stop_s + PROBE_S, stop_limit_s(site, spot=group.spot)
-    return math.ceil(wanted if limit is None else min(wanted, limit))
+def pod_ends(groups: Sequence[Group], site: Site, slept_s: int = PROBE_S) -> Json:
+    """How long a pod may take to end that serves these groups: what it began, after the longest sleep of its
+    containers (the API server refuses a pod that would sleep for longer than that).
+    """
+
+    def stop_s(group: Group) -> float:
+        wanted, limit = site.model(group.model).stop_s + slept_s, stop_limit_s(site, spot=group.spot)
+        return wanted if limit is None else min(wanted, limit)
+
+    return {"terminationGracePeriodSeconds": math.ceil(max(map(stop_s, groups)))}
 
 
 def crons(fleet: Fleet, group: Group, timezone: str) -> list[dict[str, str]]:

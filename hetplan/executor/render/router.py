@@ -7,10 +7,10 @@ server on localhost. The router finds the pods of a group by the name of its hea
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from hashlib import sha256
 from typing import Any
 
 from hetplan.errors import Fault, InputError
@@ -18,7 +18,7 @@ from hetplan.executor.background import Background
 from hetplan.executor.hosts_file import HostsFile, RouterSettings, read_hosts
 from hetplan.executor.render.groups import Fleet, Group
 from hetplan.executor.render.names import CannotRender, Json, dns_name
-from hetplan.executor.render.pods import EDGE, PROBE_S, labels, plan_notes, stop_s, thing
+from hetplan.executor.render.pods import PROBE_S, config, front, labels, plan_notes, pod_ends, sleep_first, volume
 from hetplan.executor.render.rules import HETPLAN
 from hetplan.executor.render.site import FILE, Site
 from hetplan.executor.routing_table import routing_table
@@ -29,7 +29,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.workers import Load, Worker
 
-__all__ = ["beside", "made_of", "objects", "room_for_worker", "routed"]
+__all__ = ["beside", "objects", "room_for_worker", "routed"]
 
 MOUNTED_AT = "/etc/hetplan"
 CONFIG = "config.json"
@@ -65,7 +65,7 @@ def routed(fleet: Fleet, plan: Plan, inputs: Inputs, site: Site) -> Fleet:
         group = group_of[load.id]
         if (called := site.model(group.model).name) is not None:
             load = replace(load, model={**load.model, "model": called})
-        pairs.append((unit, Endpoint(f"{group.name}.{site.namespace}.svc", site.router.worker_port)))
+        pairs.append((unit, Endpoint(_behind(group, site), site.router.worker_port)))
         held.setdefault(group.name, {}).setdefault(load.id, load)
     table = routing_table(made.apps, pairs, RouterSettings(bind="0.0.0.0", port=site.router.port))
     workers = {}
@@ -75,8 +75,8 @@ def routed(fleet: Fleet, plan: Plan, inputs: Inputs, site: Site) -> Fleet:
             loads=tuple(held[group.name].values()),
         )  # fmt: skip
         workers[group.name] = _written(
-            {"content": unit.content, "bind": "0.0.0.0", "port": site.router.worker_port, "cores": [],
-             "unit": unit.as_dict()}
+            {"content": unit.content, "group": _behind(group, site), "bind": "0.0.0.0",
+             "port": site.router.worker_port, "cores": [], "unit": unit.as_dict()}
         )  # fmt: skip
     texts = {"": _written(table), **workers}
     large = [f"{len(text)} bytes" for text in texts.values() if len(text) > LARGEST_BYTES]
@@ -87,6 +87,11 @@ def routed(fleet: Fleet, plan: Plan, inputs: Inputs, site: Site) -> Fleet:
 
 
 _TARGET = "cluster"
+
+
+def _behind(group: Group, site: Site) -> str:
+    """The name behind which all pods of a group are."""
+    return f"{group.name}.{site.namespace}.svc"
 
 
 def _written(content: Any) -> str:
@@ -190,30 +195,20 @@ def room_for_worker(group: Group) -> Group:
     return replace(group, cpu_cores=cores, mem_gib=gib)
 
 
-def beside(pod: Json, group: Group, site: Site) -> Json:
+def beside(pod: Json, fleet: Fleet, group: Group, site: Site) -> Json:
     """The pod of a replica with the worker beside the user's server, which ends after it."""
-    server = {**pod["containers"][0], "lifecycle": _sleep(2 * PROBE_S)}
+    server = {**pod["containers"][0], "lifecycle": sleep_first(2 * PROBE_S)}
     asked = {"cpu": f"{round(1000 * WORKER_CORES)}m", "memory": f"{round(1024 * WORKER_GIB)}Mi"}
     worker = _container("worker", site, site.router.worker_port, "link")
     worker["resources"] = {"requests": asked, "limits": {"memory": "512Mi"}}
-    return {**pod, "containers": [server, worker], "volumes": [_volume(_config_of(group.name))]}
+    ends = pod_ends([group], site, 2 * PROBE_S)
+    return {**pod, **ends, "containers": [server, worker], **volume(_held(fleet, group, site))}
 
 
-def made_of(fleet: Fleet, name: str = "") -> dict[str, str]:
-    """A note by which another configuration is another pod: none is read again."""
-    return {"hetplan.dev/config-sha256": sha256((fleet.router or {})[name].encode()).hexdigest()}
-
-
-def _config_of(name: str) -> str:
-    return f"{name}-worker"
-
-
-def _sleep(seconds: int) -> Json:
-    return {"preStop": {"sleep": {"seconds": seconds}}}
-
-
-def _volume(config: str) -> Json:
-    return {"name": "hetplan", "configMap": {"name": config}}
+def _held(fleet: Fleet, group: Group, site: Site) -> Json:
+    """What the workers of a group hold."""
+    text = (fleet.router or {})[group.name]
+    return config(f"{group.name}-worker", CONFIG, text, site, labels(fleet, group), plan_notes(fleet))
 
 
 def _container(part: str, site: Site, port: int, name: str) -> Json:
@@ -228,35 +223,29 @@ def _container(part: str, site: Site, port: int, name: str) -> Json:
         "command": ["python", "-m", "hetplan.executor.serving.pod", part, f"{MOUNTED_AT}/{CONFIG}"],
         **made,
         "ports": [{"name": name, "containerPort": port}],
-        "readinessProbe": {"httpGet": {"path": "/healthz", "port": name}, "periodSeconds": PROBE_S},
-        "lifecycle": _sleep(PROBE_S),
+        "readinessProbe": _probe("/healthz", name),
+        "lifecycle": sleep_first(PROBE_S),
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        "volumeMounts": [{"name": "hetplan", "mountPath": MOUNTED_AT, "readOnly": True}],
+        "volumeMounts": [{"name": "config", "mountPath": MOUNTED_AT, "readOnly": True}],
     }
+
+
+def _probe(path: str, port: str) -> Json:
+    """One that waits as long as its period: whoever is busy answers later, and is not gone."""
+    return {"httpGet": {"path": path, "port": port}, "periodSeconds": PROBE_S, "timeoutSeconds": PROBE_S}
 
 
 def objects(fleet: Fleet, site: Site) -> Iterator[Json]:
     """What the workers of each group hold, and the router with its table and its Service."""
-    texts: Mapping[str, str] = fleet.router or {}
-    notes = plan_notes(fleet)
     for group in fleet.groups:
-        config = thing("v1", "ConfigMap", _config_of(group.name), site, labels(fleet, group), notes)
-        yield config | {"data": {CONFIG: texts[group.name]}}
+        yield _held(fleet, group, site)
     name = dns_name(fleet.name, "router", taken=[app.dns for app in fleet.apps.values()])
-    marks, mine = labels(fleet), {EDGE: name}
-    yield thing("v1", "ConfigMap", name, site, marks, notes) | {"data": {CONFIG: texts[""]}}
     container = _container("router", site, site.router.port, "http")
-    container["resources"] = {"requests": {"cpu": "500m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
-    template = {
-        "metadata": {"labels": {**marks, **mine}, "annotations": made_of(fleet)},
-        "spec": {
-            "terminationGracePeriodSeconds": max(stop_s(group, site) for group in fleet.groups),
-            "automountServiceAccountToken": False,
-            "containers": [container], "volumes": [_volume(name)],
-        },
-    }  # fmt: skip
+    alive = _probe("/livez", "http")
+    container["livenessProbe"] = alive
+    container["startupProbe"] = {**alive, "failureThreshold": math.ceil(site.cluster.start_s / PROBE_S)}
     by_shares = all(app.rule in _BY_SHARES for app in fleet.apps.values())
-    spec = {"replicas": 2 if by_shares else 1, "selector": {"matchLabels": mine}, "template": template}
-    yield thing("apps/v1", "Deployment", name, site, {**marks, **mine}, notes, spec)
-    ports = [{"name": "http", "port": 80, "targetPort": "http"}]
-    yield thing("v1", "Service", name, site, marks, notes, {"selector": mine, "ports": ports})
+    table = (CONFIG, (fleet.router or {})[""])
+    yield from front(
+        fleet, fleet.groups, site, (name, name), labels(fleet), container, table, replicas=2 if by_shares else 1
+    )

@@ -56,7 +56,7 @@ class HttpLimits:
     body_s: float = 30.0
     """Without one more byte of the body, or with a client that takes no byte of the answer."""
     idle_s: float = 120.0
-    always: tuple[str, ...] = ("/healthz",)
+    always: tuple[str, ...] = ("/healthz", "/livez")
     """Answered even when there are too many connections, so that a busy server is not taken for a dead one."""
 
 

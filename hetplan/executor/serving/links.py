@@ -109,6 +109,8 @@ def _law(data: Mapping[str, Any] | None) -> ServiceLaw | None:
 class Link(Receiver):
     """A connection to one worker, opened again whenever it breaks.
 
+    In a cluster a worker takes no link that is meant for another group, whose pod had its address before.
+
     `on_done` gets every answer, `on_ready` an open link, `on_lost` the queries that a broken one left
     without an answer.
     """
@@ -116,7 +118,7 @@ class Link(Receiver):
     def __init__(
         self, name: str, address: str, port: int, *, on_done: Callable[[Link, Answered], None],
         on_ready: Callable[[Link], None], on_lost: Callable[[Link, list[tuple[int, Task]]], None],
-        token: str | None = None,
+        token: str | None = None, group: str = "",
     ) -> None:  # fmt: skip
         self.name, self.address, self.port = name, address, port
         self.ready = False
@@ -125,6 +127,7 @@ class Link(Receiver):
         self.backlog_s = 0.0
         self.streams = 0  # requests whose answers come piece by piece, over connections of their own
         self._who = f"authorization: Bearer {token}\r\n" if token else ""
+        self._whom = f"hetplan-group: {group}\r\n" if group else ""
         self._on_done, self._on_ready, self._on_lost = on_done, on_ready, on_lost
         self._loop = asyncio.get_running_loop()
         self._transport: Any = None
@@ -193,7 +196,7 @@ class Link(Receiver):
         self._transport = transport
         self._greeted = bytearray()
         self._reader = FrameReader(self._take)
-        self._transport.write(f"{_GREETING}{self._who}\r\n".encode())
+        self._transport.write(f"{_GREETING}{self._who}{self._whom}\r\n".encode())
 
     def data_received(self, data: bytes) -> None:
         """The worker's consent first, then frames."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import socket
 import sys
@@ -20,6 +21,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from hetplan.executor.secrets import own_token
+from hetplan.executor.serving.http_server import Exchange
 from hetplan.executor.serving.process import ask_for_files, give_memory_back
 from hetplan.executor.serving.router import Router
 from hetplan.executor.serving.worker import Worker
@@ -28,16 +30,21 @@ from hetplan.profiles.canonical import digest
 __all__ = ["PodAddresses", "PodRouter", "PodWorker", "look_up", "main"]
 
 LOOK_S = 1.0
-FIND_S = 15.0
-"""How long a new router waits for a pod of each load before it takes queries without."""
+FIRST_S = 120.0
+"""How long a new router waits for a worker of each load before it takes queries for those that have one."""
+log = logging.getLogger(__name__)
 
 
 def look_up(name: str) -> list[str] | None:
     """The addresses behind a name, [] where it is known to have none, None where that is not known."""
     try:
         return sorted({str(found[4][0]) for found in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)})
-    except socket.gaierror as error:
-        return [] if error.errno in (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)) else None
+    except (OSError, UnicodeError) as error:
+        code = error.errno if isinstance(error, socket.gaierror) else None
+        if code in (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)):
+            return []
+        log.warning("%s cannot be looked up: %s", name, error)
+        return None
 
 
 class PodAddresses:
@@ -68,10 +75,14 @@ class PodAddresses:
             pods = self._find(name)
             if pods is not None:
                 self._give_out(name, pods, [unit["name"] for unit in listed if unit["address"] == name])
-        found = [{**unit, "address": self._of[unit["name"]]} for unit in listed if unit["name"] in self._of]
+        found = [
+            {**unit, "group": unit["address"], "address": self._of[unit["name"]]}
+            for unit in listed
+            if unit["name"] in self._of
+        ]
         first = {unit["address"]: unit for unit in reversed(listed) if not unit.get("standby")}
         return found + [
-            {**first[name], "name": f"{first[name]['name']}+{pod}", "address": pod}
+            {**first[name], "name": f"{first[name]['name']}+{pod}", "group": name, "address": pod}
             for name, pods in self._beyond.items() if name in first
             for pod in pods
         ]  # fmt: skip
@@ -106,8 +117,16 @@ class PodWorker(Worker):
     """A worker whose loads are one model, as a group's are.
 
     In mid-roll a router's table may be older or newer than what the pod was made for, and name its load otherwise: it
-    is served all the same.
+    is served all the same. A router that takes it for a pod of another group is not: that one had its address before.
     """
+
+    def handle(self, exchange: Exchange) -> None:
+        """Answer one HTTP request."""
+        mine = self.config.get("group", "")
+        if exchange.path == "/link" and exchange.headers.get("hetplan-group", mine) != mine:
+            exchange.answer(409, json.dumps({"why": f"this is a pod of {mine}"}).encode())
+            return
+        super().handle(exchange)
 
     def _arrange(self, unit: Mapping[str, Any]) -> None:
         super()._arrange(unit)
@@ -121,15 +140,27 @@ class PodRouter(Router):
         super().__init__(written, token)
         self._wanted: Mapping[str, Any] = json.loads(mounted.read_text())
         self._addresses = PodAddresses()
+        self._began = False
+
+    @property
+    def ready(self) -> bool:
+        """Once a worker of each load is linked; then it stays so, as it alone answers for those that are left."""
+        if not self._began:
+            linked = {lane.name for lane in self.lanes.values() if lane.open}
+            late = monotonic() - self.since_s > FIRST_S
+            self._began = linked >= _loads(self._wanted) or (late and bool(linked))
+        return self._began and super().ready
+
+    def look(self, exchange: Exchange) -> None:
+        """Answer how it is and what it counts, and `/livez` in any case."""
+        if exchange.path == "/livez":
+            exchange.answer(200, b"{}")
+        else:
+            super().look(exchange)
 
     async def run(self, report: int, listener: socket.socket | None = None) -> None:
-        """Find the pods, then serve, and go on looking for them."""
-        until = monotonic() + FIND_S
-        found = await asyncio.to_thread(self._table)
-        while _loads(found) != _loads(self._wanted) and monotonic() < until:
-            await asyncio.sleep(LOOK_S / 4)
-            found = await asyncio.to_thread(self._table)
-        self.routes_path.write_text(json.dumps(found))
+        """Serve, and go on looking for pods."""
+        self.routes_path.write_text(json.dumps(await asyncio.to_thread(self._table)))
         looking = asyncio.create_task(self._look())
         try:
             await super().run(report, listener)
@@ -144,9 +175,12 @@ class PodRouter(Router):
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            found = await asyncio.to_thread(self._table)
-            if self.routes and found["revision"] != self.routes["revision"]:
-                self.follow(found)
+            try:
+                found = await asyncio.to_thread(self._table)
+                if self.routes and found["revision"] != self.routes["revision"]:
+                    self.follow(found)
+            except Exception as error:  # whatever it was, the next look may be well
+                self._report(error, "the pods were not looked up")
 
 
 def _loads(table: Mapping[str, Any]) -> set[str]:

@@ -107,6 +107,11 @@ class Router:
         """The token that its own clients need: on this machine alone they need none."""
         return None if is_loopback(self.routes["router"]["bind"]) else self.token
 
+    @property
+    def ready(self) -> bool:
+        """Whether queries are welcome."""
+        return not self.draining
+
     # What it follows
 
     def follow(self, routes: Mapping[str, Any]) -> None:
@@ -186,7 +191,12 @@ class Router:
         key = (unit["name"], unit["address"], unit["port"])
         if key not in self.links:
             self.links[key] = Link(
-                *key, token=self.token, on_done=self._done, on_ready=self._changed, on_lost=self._lost
+                *key,
+                token=self.token,
+                group=unit.get("group", ""),
+                on_done=self._done,
+                on_ready=self._changed,
+                on_lost=self._lost,
             )
         return self.links[key]
 
@@ -209,9 +219,7 @@ class Router:
         elif path.startswith("/v2"):
             from hetplan.executor.serving.open_inference import answer_v2
 
-            answer_v2(
-                exchange, self.apps, lambda one, name: self._arrive(one, self.apps[name]), ready=not self.draining
-            )
+            answer_v2(exchange, self.apps, lambda one, name: self._arrive(one, self.apps[name]), ready=self.ready)
         else:
             self.look(exchange)
 
@@ -224,9 +232,9 @@ class Router:
             return
         elif path == "/healthz":
             ready = {name: link.ready for (name, _, _), link in self.links.items()}
-            said = {"ready": not self.draining, "revision": self.routes["revision"], "refused": self.refused,
+            said = {"ready": self.ready, "revision": self.routes["revision"], "refused": self.refused,
                     "units": ready, "pid": os.getpid()}  # fmt: skip
-            exchange.answer(503 if self.draining else 200, json.dumps(said).encode())
+            exchange.answer(200 if self.ready else 503, json.dumps(said).encode())
         else:
             counted = Counted(
                 monotonic() - self.since_s, self.routes["revision"], self.apps, self.loads, self.lanes.values()

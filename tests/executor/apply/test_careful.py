@@ -109,6 +109,40 @@ def test_queries_go_only_to_groups_that_are_ready(platform: Make, cluster: Any, 
     assert routed == ready == {"rank-b", "rank-c"}
 
 
+@pytest.mark.parametrize("surge", [False, True])
+def test_a_pod_finds_its_file_until_the_roll_is_over_and_after_the_way_back(
+    platform: Make, cluster: Any, surge: bool
+) -> None:
+    def behind_haproxy(count: int, image: str = "registry.example/net:1") -> Rendered:
+        group = Group("rank-net-cpu", "rank", "net", "cpu", ((0.0, count),), apps=("rank",))
+        plan, apps, rules = (
+            digest([count, image]),
+            {"rank": Application("rank", dns="rank")},
+            {"rank": "weighted-least"},
+        )
+        fleet = Fleet((group,), apps, ((0.0, None),), "prod", plan, rules=rules)
+        return Rendered(plan, render(fleet, read_site({"models": {"net": {"image": image}}})))
+
+    def files(wanted: Rendered) -> set[str]:
+        return {one["metadata"]["name"] for one in wanted.objects if one["kind"] == "ConfigMap"}
+
+    old, new, typo = behind_haproxy(2), behind_haproxy(30), behind_haproxy(90, "registry.example/net:typo")
+    assert len(files(old) | files(new) | files(typo)) == 3
+    platform(surge=surge).apply(old)
+    cluster.forget_calls()
+    platform(surge=surge).apply(new)
+    words = [call["words"] for call in cluster.calls]
+    (gone,) = (at for at, one in enumerate(words) if one[0] == "delete" and f"configmaps/{min(files(old))}" in one)
+    assert all(at < gone for at, one in enumerate(words) if one[0] == "rollout")
+    before = what_is_there(cluster)
+    cluster.play(unready={"rank": NO_IMAGE["ask"]})
+    with pytest.raises(ApplyFailed):
+        platform(surge=surge).apply(typo)
+    cluster.play()
+    platform(surge=surge).undo()
+    assert what_is_there(cluster) == before
+
+
 def test_two_namespaces_share_neither_names_nor_labels_nor_journal(platform: Make, cluster: Any) -> None:
     wide, marks = [], []
     for namespace in ("live", "trial"):

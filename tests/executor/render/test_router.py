@@ -103,6 +103,36 @@ def test_its_objects_are_kubernetes_own_and_read_back_as_the_plans_groups(name: 
     assert (again / "kubernetes.yaml").read_text() == text
 
 
+def test_a_lost_node_is_replaced_soon_and_every_port_has_a_name(tmp_path: Path) -> None:
+    assert command("render", *given(tmp_path, crowd()), "--set", "router=hetplan").code == EXIT["ok"]
+    objects = objects_in(tmp_path)
+    (router,) = (pod["spec"] for pod in pods_of(objects) if pod["name"].endswith("router"))
+    away = {one["key"]: one["tolerationSeconds"] for one in router["tolerations"]}
+    assert away == {"node.kubernetes.io/not-ready": 20, "node.kubernetes.io/unreachable": 20}
+    named = [one for one in objects if one["kind"] == "Service" and one["spec"].get("clusterIP") == "None"]
+    table = table_of(objects)
+    assert {f"{one['metadata']['name']}.serving.svc" for one in named} == {unit["address"] for unit in table["units"]}
+    for one in named:
+        ports = {port["name"]: port["port"] for port in one["spec"]["ports"]}
+        assert ports == {"http": 8080, "link": 8601}
+
+
+def test_another_table_is_another_object_that_nobody_can_change(tmp_path: Path) -> None:
+    held = []
+    for times in (4.0, 8.0):
+        folder = tmp_path / f"{times}"
+        folder.mkdir()
+        assert command("render", *given(folder, crowd(times=times)), "--set", "router=hetplan").code == EXIT["ok"]
+        objects = objects_in(folder)
+        maps = [one for one in objects if one["kind"] == "ConfigMap"]
+        assert all(one["immutable"] for one in maps)
+        held.append({one["metadata"]["name"]: one["data"] for one in maps})
+        assert {pod["spec"]["volumes"][0]["configMap"]["name"] for pod in pods_of(objects)} == set(held[-1])
+    assert held[0].keys() != held[1].keys()
+    for name in held[0].keys() & held[1].keys():
+        assert held[0][name] == held[1][name]
+
+
 def test_random_plans_read_back_and_have_a_worker_in_the_table_for_each_pod() -> None:
     said = 0
     for seed in range(24):

@@ -20,7 +20,8 @@ from hetplan.errors import InputError
 from hetplan.executor.render import TARGETS, read, render
 from hetplan.executor.render.groups import Fleet, groups
 from hetplan.executor.render.names import CannotRender
-from hetplan.executor.render.rules import choose
+from hetplan.executor.render.router import routed
+from hetplan.executor.render.rules import HETPLAN, choose
 from hetplan.executor.render.site import Site, read_site
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_periods import of_period
@@ -86,6 +87,46 @@ def test_the_same_plan_gives_the_same_bytes_and_names_of_a_closed_list(target: s
     assert all(text.startswith("# hetplan: shop, plan sha256:") for name, text in files.items() if ".env" not in name)
     assert all("\x00" not in name and ".." not in name and not name.startswith("/") for name in files)
     assert "hetplan" not in Counter(image.split("/")[0] for image in images(files))
+
+
+@pytest.mark.quick_sample(7, 16)
+@pytest.mark.parametrize("target", [*OBJECTS, "kubernetes with its router"])
+@pytest.mark.parametrize("seed", range(4))
+def test_no_pod_sleeps_for_longer_than_it_may_take_to_end_and_all_images_are_pulled(target: str, seed: int) -> None:
+    plan, inputs, written = case_of(target, seed)
+    models = {name: {**one, "stop_s": 0.5} for name, one in written["models"].items()}
+    site = read_site(
+        {**written, "models": models, "image_pull_secrets": ["ours"], "router": {"image": "ours/hetplan", "open": True}}
+    )
+    fleet = groups(plan, inputs, site)
+    try:
+        if target in OBJECTS:
+            files = render(target, choose(target, plan, fleet).fleet, site)
+        else:
+            fleet = choose("kubernetes", plan, fleet, HETPLAN).fleet
+            files = render("kubernetes", routed(fleet, plan, inputs, site), site)
+    except CannotRender as error:
+        pytest.skip(f"this target has no words for it: {error}")
+    pods = [pod for name, text in files.items() if name.endswith(".yaml") for pod in pods_in(read_objects(text))]
+    for pod in pods:
+        sleeps = [
+            one["lifecycle"]["preStop"]["sleep"]["seconds"]
+            for one in pod["containers"]
+            if "preStop" in one.get("lifecycle", {})
+        ]
+        assert max(sleeps, default=0) <= pod.get("terminationGracePeriodSeconds", 30), pod
+        if target.startswith("kubernetes"):
+            assert sleeps
+            assert pod["imagePullSecrets"] == [{"name": "ours"}]
+
+
+def pods_in(made: Any) -> list[dict[str, Any]]:
+    """All that has containers, wherever it stands."""
+    if isinstance(made, list):
+        return [pod for one in made for pod in pods_in(one)]
+    if not isinstance(made, dict):
+        return []
+    return [made] if "containers" in made else pods_in(list(made.values()))
 
 
 def images(files: Mapping[str, str]) -> list[str]:
