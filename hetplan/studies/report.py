@@ -15,6 +15,7 @@ from hetplan.planner.claims_again import has_unproved_bound
 from hetplan.planner.summary import summarize
 from hetplan.planner.summary_rows import spot_offers
 from hetplan.planner.terms import OnEvent, logged
+from hetplan.profiles.arguments import check_arguments
 from hetplan.profiles.given_files import GivenFile, sort_files
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.read_plan import read_plan
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["documents_of", "report", "with_simulation", "with_verification"]
 
 
+@check_arguments
 def report(
     plan: Source | Plan,
     *files: GivenFile | Inputs | None,
