@@ -75,16 +75,25 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def checked(*args: P.args, **named: P.kwargs) -> R:
         faults = list[InputError]()
-        for name, given in signature.bind(*args, **named).arguments.items():
+        bound = signature.bind(*args, **named)
+        for name, given in bound.arguments.items():
             if name in known:
                 kinds, place = known[name]
                 values = given if place is inspect.Parameter.VAR_POSITIONAL else (given,)
                 faults += [_fault(name, value, kinds) for value in values if not _is_one(value, kinds)]
         if faults:
             raise InputError(fault for error in faults for fault in error.faults)
-        return function(*args, **named)
+        bound.arguments.update({name: _plain(bound.arguments[name]) for name in known if name in bound.arguments})
+        return function(*bound.args, **bound.kwargs)
 
     return checked
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of other libraries as Python's own, with which all others can be reckoned."""
+    if not is_number(value) or isinstance(value, int | float):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 def _kinds(annotation: str) -> tuple[str, ...]:

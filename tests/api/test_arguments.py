@@ -82,6 +82,11 @@ def test_a_number_of_any_library_is_a_rate(rate: Any, outcome: Outcome) -> None:
     assert planner.plan({app: rate}).require().workers == planner.plan({app: 60.0}).require().workers
 
 
+@pytest.mark.parametrize("given", [{"time_limit": Decimal(60)}, {"seed": np.int64(0)}, {"jobs": np.int64(1)}])
+def test_a_number_of_any_library_is_a_setting(given: dict[str, Any], outcome: Outcome) -> None:
+    assert hp.solve(*FILES, options=PLANNED, **given).require().workers == outcome.require().workers
+
+
 def test_a_plan_for_a_folder_that_is_missing_says_which_file(outcome: Outcome, tmp_path: Path) -> None:
     with pytest.raises(hp.HetplanError, match=r"missing.plan\.json"):
         outcome.require().write(tmp_path / "missing" / "plan.json")
