@@ -27,6 +27,7 @@ from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Infeasibility
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.forms.program import point_faults
+from hetplan.profiles.arguments import check_arguments
 from hetplan.profiles.given_files import GivenFile, sort_files
 
 if TYPE_CHECKING:
@@ -161,6 +162,7 @@ class Program:
         return text.getvalue()
 
 
+@check_arguments
 def formulate(
     *files: GivenFile | Inputs | None, formulation: str | None = None, options: Mapping[str, Any] | None = None
 ) -> Program:

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hetplan.api.solve import ANEW_S, Source, verified
+from hetplan.errors import InputError
 from hetplan.planner.answer import Limits
 from hetplan.planner.terms import OnEvent, logged
+from hetplan.profiles.arguments import check_arguments
 from hetplan.profiles.given_files import GivenFile, sort_files
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["simulate", "verify"]
 
 
+@check_arguments
 def verify(
     plan: Source | Plan,
     *files: GivenFile | Inputs | None,
@@ -55,6 +58,7 @@ def verify(
     return report
 
 
+@check_arguments
 def simulate(
     plan: Source | Plan,
     *files: GivenFile | Inputs | None,
@@ -82,6 +86,9 @@ def simulate(
     """
     from hetplan.simulator.simulate import simulate as play
 
+    for name, value in {"seeds": seeds, "duration_s": duration_s}.items():
+        if value is not None and not 0 < value < float("inf"):
+            raise InputError.one(path=name, value=value, why="more than 0, and finite", remedy="Leave it out.")
     named = sort_files((plan, *files), "simulate", plans=(1, 1), in_python=True)
     if jobs > 1:
         from hetplan.planner.spread import Spread

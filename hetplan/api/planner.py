@@ -21,6 +21,7 @@ from hetplan.planner.answer import Limits
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.status import Exit
 from hetplan.planner.terms import OnEvent
+from hetplan.profiles.arguments import check_arguments, is_number
 from hetplan.profiles.given_files import GivenFile
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import Loaded, load_inputs
@@ -43,6 +44,7 @@ class Planner:
     enough for the rates, the outcome is infeasible, and `last` is still the last plan that there was.
     """
 
+    @check_arguments
     def __init__(
         self,
         profile: GivenFile | Sequence[GivenFile],
@@ -145,6 +147,7 @@ class Planner:
                 self._read = read_profile(*self._sources)
             return self._read
 
+    @check_arguments
     def _plan(
         self,
         rates: Mapping[str, float] | None,
@@ -231,8 +234,7 @@ def with_rates(slo: Slo, rates: Mapping[str, float]) -> Slo:
         )
     apps = dict(slo.apps)
     for name, rate in rates.items():
-        is_number = isinstance(rate, int | float) and not isinstance(rate, bool)
-        if not is_number or not 0 <= rate < float("inf"):
+        if not is_number(rate) or not 0 <= rate < float("inf"):
             raise InputError.one(
                 path=f"rates.{name}",
                 value=rate,

@@ -20,6 +20,7 @@ from hetplan.planner.ask import Asking
 from hetplan.planner.make_plan import all_proved, make_plan
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.terms import Formulation, Obstacle, OnEvent, Options, Tools, logged
+from hetplan.profiles.arguments import check_arguments
 from hetplan.profiles.given_files import GivenFile, sort_files
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Method, Plan
@@ -81,6 +82,7 @@ class Choice:
         )
 
 
+@check_arguments
 def solve(
     *files: GivenFile | Inputs | None,
     formulation: str | None = None,
@@ -150,9 +152,6 @@ def choose(
     """
     if question is None and formulation is not None:
         question, formulation = _problem_named(formulation)
-    if options is not None and not isinstance(options, Mapping):
-        why = "options are a mapping of names to values"
-        raise InputError.one(path="options", value=options, why=why, remedy='Write options={"size": "planned"}.')
     kind = registry.problem(question or _infer(inputs))
     if question and (reasons := _in_the_way(kind.question, inputs)):
         from hetplan.api.which_question import not_asked

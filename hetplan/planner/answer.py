@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from hetplan.errors import InputError
 from hetplan.planner.tolerances import ROUNDING
+from hetplan.profiles.arguments import is_number
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,10 +43,6 @@ class Stop(StrEnum):
     CANCELLED = "cancelled"
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 @dataclass(frozen=True)
 class Limits:
     """What one conversation may spend. Seeds, clocks and threads come only through here.
@@ -64,9 +61,9 @@ class Limits:
 
     def __post_init__(self) -> None:
         wrong = {
-            "seconds": self.seconds is not None and not (_is_number(self.seconds) and self.seconds >= 0),
-            "work": self.work is not None and not (_is_number(self.work) and self.work >= 0),
-            "gap": self.gap is not None and not (_is_number(self.gap) and self.gap >= 0),
+            "seconds": self.seconds is not None and not (is_number(self.seconds) and self.seconds >= 0),
+            "work": self.work is not None and not (is_number(self.work) and self.work >= 0),
+            "gap": self.gap is not None and not (is_number(self.gap) and self.gap >= 0),
             "seed": not (isinstance(self.seed, int) and self.seed >= 0),
             "threads": not (isinstance(self.threads, int) and self.threads >= 1),
         }

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
+from hetplan.profiles.arguments import check_arguments
 
 if TYPE_CHECKING:
     from hetplan.profiles.fields import Model
@@ -73,6 +74,7 @@ class GivenFiles:
         return self.read or load_inputs(self.profiles, self.slo, **self.beside)
 
 
+@check_arguments
 def load(*files: GivenFile | Inputs | None) -> Inputs:
     """What the files say, read, checked and put together: profiles, an SLO, perhaps a state and measurements.
 

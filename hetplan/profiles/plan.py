@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, field_serializer
 
+from hetplan.errors import InputError
 from hetplan.profiles.fields import Count, Id, Later, Model, NonNegative, PositiveCount, Real
 from hetplan.profiles.plan_sections import (
     Claim,
@@ -201,7 +202,11 @@ class Plan(Model):
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the plan's file, whole or not at all; the same plan is the same bytes."""
-        import_module("hetplan.profiles.plan_file").write_plan(self, path)
+        try:
+            import_module("hetplan.profiles.plan_file").write_plan(self, path)
+        except OSError as error:
+            why, remedy = f"the plan cannot be written here: {error.strerror}", "Name a file in a folder that is there."
+            raise InputError.one(file=os.fspath(path), why=why, remedy=remedy) from None
 
     def rows(self) -> list[PlanRow]:
         """What runs where, a row per application, model, machine type, purchase and hours.

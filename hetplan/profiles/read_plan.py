@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hetplan.errors import InputError
+from hetplan.profiles.arguments import check_arguments
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import FEATURES, plan_digest
 from hetplan.profiles.read_json import VERSIONS, read_json
@@ -20,6 +21,7 @@ __all__ = ["FORMAT", "plan_schema", "read_plan"]
 FORMAT = re.compile(r"hetplan/plan/(\d+)\.(\d+)\Z")
 
 
+@check_arguments
 def read_plan(source: str | os.PathLike[str] | Mapping[str, Any] | Plan, *, trust_digest: bool = False) -> Plan:
     """A plan from a file or its data. Nothing in it is believed: form, features and digest are checked.
 

@@ -12,6 +12,7 @@ from hetplan.api.solve import Source
 from hetplan.errors import InputError
 from hetplan.planner.spread import Spread
 from hetplan.planner.terms import OnEvent, logged
+from hetplan.profiles.arguments import check_arguments
 from hetplan.profiles.given_files import GivenFile, sort_files
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.rates import RatesOverTime, read_rates
@@ -29,6 +30,7 @@ STEADY_S, STEADY_QUERIES = 900.0, 100_000
 """Three times the window over which Kubernetes' autoscaler stabilises; enough queries for a percentile of 99.9."""
 
 
+@check_arguments
 def compare(
     plan: Source | Plan,
     *files: GivenFile | Inputs | None,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hetplan.errors import InputError
+from hetplan.profiles.arguments import check_arguments
 from hetplan.profiles.canonical import rounded
 from hetplan.profiles.fields import HOURS_A_MONTH
 from hetplan.profiles.given_files import GivenFile, sort_files
@@ -96,6 +97,7 @@ class PlansCompared:
         return [table for table in found if table[2]]
 
 
+@check_arguments
 def diff(*files: GivenFile | Inputs | None) -> PlansCompared:
     """Two plans or more side by side; with the files that they were made from, at the prices of those.
 

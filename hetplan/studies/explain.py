@@ -28,6 +28,7 @@ from hetplan.planner.answer import Limits
 from hetplan.planner.spread import Spread
 from hetplan.planner.terms import OnEvent
 from hetplan.planner.tolerances import VALUE
+from hetplan.profiles.arguments import check_arguments
 from hetplan.profiles.canonical import rounded
 from hetplan.profiles.fields import HOURS_A_MONTH, NANO
 from hetplan.profiles.given_files import GivenFile, sort_files
@@ -120,6 +121,7 @@ class Explanation:
         return found
 
 
+@check_arguments
 def explain(
     plan: Source | Plan,
     *files: GivenFile | Inputs | None,

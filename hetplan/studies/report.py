@@ -14,6 +14,7 @@ from hetplan.planner.claims_again import has_unproved_bound, words_of_bounds
 from hetplan.planner.summary import summarize
 from hetplan.planner.summary_rows import spot_offers
 from hetplan.planner.terms import OnEvent, logged
+from hetplan.profiles.arguments import check_arguments
 from hetplan.profiles.given_files import GivenFile, sort_files
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.read_plan import read_plan
@@ -29,6 +30,7 @@ REFUSED = "the plan is not verified"
 """Of a plan that is wrong no run is shown: what it meets says nothing of what was promised."""
 
 
+@check_arguments
 def report(
     plan: Source | Plan,
     *files: GivenFile | Inputs | None,

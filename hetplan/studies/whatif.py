@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, overload
 from hetplan.errors import InputError
 from hetplan.planner.spread import Spread
 from hetplan.planner.terms import OnEvent
+from hetplan.profiles.arguments import check_arguments
 from hetplan.profiles.canonical import rounded
 from hetplan.profiles.given_files import GivenFile, sort_files
 from hetplan.profiles.inputs import Inputs
@@ -191,6 +192,7 @@ def whatif(
 ) -> Robustness: ...
 
 
+@check_arguments
 def whatif(
     *files: GivenFile | Inputs | None,
     vary: str | Sequence[str] | None = None,

@@ -106,7 +106,9 @@ class LlmQuestion:
 
     def _planned(self, ask: Ask, bounds: dict[str, Answer[np.ndarray]]) -> Draft | Infeasibility:
         """The program at a higher rate, under slower laws."""
+        from hetplan.planner.answer import Status
         from hetplan.planner.elastic import explain
+        from hetplan.problems.llm.at_once import cheapest_at_once, is_empty
         from hetplan.problems.llm.draft import drafted
         from hetplan.problems.llm.form import program
         from hetplan.problems.llm.size import planned, room_at_once
@@ -121,8 +123,11 @@ class LlmQuestion:
         what = program(with_room, mean_tpot=wish.options.mean_tpot, sacrifice=wish.options.sacrifice, laws=slower)
         form = what.build()
         answer = ask(form, gap=1e-6, about="least cost with headroom")
-        if answer.point is None:
+        point = answer.point
+        if answer.status is not Status.INFEASIBLE and (answer.status is not Status.OPTIMAL or is_empty(wish, point)):
+            point = cheapest_at_once(what, form, point, ask)
+        if point is None:
             return explain(form, ask)
-        found = planned(with_room, answer.point, slower)
+        found = planned(with_room, point, slower)
         size = "estimated" if wish.options.size == "estimated" else "planned"
         return replace(drafted(wish, found, bounds, room=room), chosen={"size": size, "rule": "least-work/1"})

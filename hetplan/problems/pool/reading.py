@@ -248,6 +248,8 @@ def _check_size(kind: Choice, mean: Matrix, faults: Faults) -> None:
 
 
 def _check_target(types: Sequence[Choice], wish: Wish, faults: Faults) -> None:
+    if any(kind.is_timed for kind in types):
+        faults.refuse(refused("apps.*.latency.ttft_p*_ms", "apps.*.latency.tpot_p*_ms"))
     if not wish.app.targets and any(kind.is_timed for kind in types):
         why = "tables of latency need a latency target to be compared with"
         remedy = 'Write {"p99_ms": ...}.'

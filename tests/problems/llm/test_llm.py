@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import itertools
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ import numpy as np
 import pytest
 
 import hetplan as hp
+from hetplan.api.solve import plan_for
 from hetplan.errors import InputError
+from hetplan.planner.answer import Answer, Status, Stop
 from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
 from hetplan.planner.sizing import FRESH, LOOKS
@@ -23,6 +27,7 @@ from hetplan.problems.llm.options import LlmOptions
 from hetplan.problems.llm.size import Fleets, Sized, fleet_of, judge_of
 from hetplan.problems.llm.wish import Wish, read_wish
 from hetplan.profiles.load import load_inputs
+from hetplan.registry import Engines
 from hetplan.serving.tokens import Group, Requests, TokenFleet, TokenLaw
 from hetplan.simulator.tokens import Coming, draw, play
 from tests.cases import texts
@@ -193,6 +198,47 @@ def parts_of_busy(profile: dict[str, Any], slo: dict[str, Any]) -> float:
     """How many machines of the best type are busy all the time."""
     wish = wish_of(profile, slo)
     return min(wish.busy(kind) for kind in wish.kinds)
+
+
+class Hasty(Engines):
+    """Engines of which the first is stopped at its first point: as many machines of the first type as there may be."""
+
+    name, form = "hasty", "milp"
+
+    def of(self, form: str) -> Iterator[Any]:
+        if form == self.form:
+            yield self
+        yield from super().of(form)
+
+    def version(self) -> str:
+        return "1"
+
+    def refuses(self, form: Any) -> str:
+        is_open = form.whole.any() and form.lower[0] < form.upper[0]
+        return "" if is_open else "it is for programs that are not solved at once"
+
+    def solve(self, form: Any, limits: Any, **how: Any) -> Answer[Any]:
+        lower = form.lower.copy()
+        lower[0] = form.upper[0]
+        point = Asking(Engines())(replace(form, lower=lower)).point
+        return Answer(Status.FEASIBLE, Stop.TIME, point, form.value(point), engine=self.name)
+
+    def solve_all(self, forms: Any, limits: Any, **how: Any) -> list[Answer[Any]]:
+        return [self.solve(form, limits, **how) for form in forms]
+
+
+def test_a_program_that_is_not_solved_to_its_end_gives_no_absurd_fleet() -> None:
+    profile, slo = texts.profile(), texts.slo()
+    best = cost_of(solved(profile, slo, size="planned"))
+    hasty = plan_for(load_inputs(profile, slo), options={"size": "planned"}, engines=Hasty(), try_repairs=False)
+    assert best <= cost_of(hasty) <= 2.0 * best
+
+
+@pytest.mark.parametrize("rate", [1e-4, 1e-6, 1e-9])
+def test_so_few_requests_that_engines_tell_them_from_none_have_a_machine(rate: float) -> None:
+    outcome = solved(texts.profile(), texts.slo(rate), size="planned")
+    assert outcome.reason == "verified"
+    assert sum(worker.count for worker in outcome.require().workers) == 1
 
 
 @pytest.mark.slow

@@ -76,6 +76,14 @@ def test_rates_measured_under_a_looser_target_are_refused() -> None:
     assert "W-latency-unchecked" in {notice.code for notice in plan.warnings}
 
 
+@pytest.mark.parametrize("limit", ["ttft_p99_ms", "tpot_p95_ms"])
+def test_a_limit_on_tokens_is_refused_where_tables_have_whole_times(limit: str) -> None:
+    profile, slo = g1(budget="1.25")
+    next(iter(slo["apps"].values()))["latency"][limit] = 50
+    with pytest.raises(hetplan.InputError, match=rf"latency.{limit}.*only response times"):
+        solve(profile, slo)
+
+
 def test_matching_is_given_all_it_needs() -> None:
     drafted = decide(g1(budget="1.25"))
     assert isinstance(drafted, Draft)
