@@ -147,7 +147,8 @@ class Part(ABC):
         if found.plan is None or found.exit_code not in (0, 1, 4):
             return "; ".join(found.why or found.violations) or found.status
         plan: Plan = found.plan
-        return plan
+        missed = [one.text for one in plan.warnings if one.code == "W-percentile"]
+        return "; ".join(missed) or plan  # what misses its percentile is no plan of an application that others rely on
 
     def settle(self, offers: Mapping[str, int], rate: float) -> Settled:
         """The question's own plan on exactly these machines."""

@@ -40,7 +40,8 @@ class Varied:
         """Axes that are an application's rate, its floor of quality or its first limit."""
         where = {"rate": ("demand", "rate_qps"), "quality": ("quality", "min")}
         at = [
-            ("slo", "apps", app, *where.get(axis.partition("=")[0], ("latency", "p99_ms"))) for axis in (first, second)
+            ("slo", "apps", app, *where.get(name := axis.partition("=")[0], ("latency", f"{name}_ms")))
+            for axis in (first, second)
         ]
         named = [axis.replace("=", f":{app}=", 1) for axis in (first, second)]
         return cls(*named, (at[0], at[1]), **more)

@@ -17,7 +17,7 @@ def wish(latency_ms: float, quality: float, *, by: str) -> dict[str, Any]:
     slo: dict[str, Any] = json.loads((COMPOUND / "rate-slo.json").read_text())
     slo["objective"] = [f"{by} {'cost' if by == 'min' else 'goodput'}"]
     (app,) = slo["apps"].values()
-    app["latency"]["p99_ms"] = latency_ms
+    app["latency"]["p50_ms"] = latency_ms
     app["quality"]["min"] = quality
     return slo
 

@@ -174,5 +174,5 @@ def test_the_program_of_zones_that_are_alike_says_what_that_of_all_offers_says(
             assert menus.holds(app, rate, choice.machines)
             assert bound <= answer.value + 1e-6
             assert choice.array @ np.array(grid) * STEP == pytest.approx(answer.value, rel=1e-5), seed
-    assert zoned_only > 35, "hardly ever is the program of all offers asked"
+    assert zoned_only > 25, "hardly ever is the program of all offers asked"
     assert without < 15
