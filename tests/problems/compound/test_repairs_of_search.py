@@ -17,7 +17,7 @@ def wish(latency_ms: float, quality: float, *, by: str) -> dict[str, Any]:
     slo: dict[str, Any] = json.loads((COMPOUND / "rate-slo.json").read_text())
     slo["objective"] = [f"{by} {'cost' if by == 'min' else 'goodput'}"]
     (app,) = slo["apps"].values()
-    app["latency"]["p50_ms"] = latency_ms
+    app["latency"]["p99_ms"] = latency_ms
     app["quality"]["min"] = quality
     return slo
 
@@ -63,11 +63,11 @@ def at_rate(rate: float, latency_ms: float = 400.0, **limits: Any) -> dict[str, 
 @pytest.mark.slow
 @pytest.mark.parametrize(("latency_ms", "rate"), [(145.0, 20.0), (146.0, 20.0), (125.0, 50.0)])
 def test_where_a_play_is_late_less_haste_or_fewer_queries_help(latency_ms: float, rate: float) -> None:
-    assert refused(at_rate(rate, latency_ms)) == [{"p50_ms"}, {"rate_qps"}]
+    assert refused(at_rate(rate, latency_ms)) == [{"p99_ms"}, {"rate_qps"}]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("latency_ms", "rate", "size"), [(160.0, 5.0, "auto"), (200.0, 20.0, "simulated")])
+@pytest.mark.parametrize(("latency_ms", "rate", "size"), [(156.0, 5.0, "auto"), (200.0, 20.0, "simulated")])
 def test_where_all_plays_are_late_their_plan_says_what_helps(latency_ms: float, rate: float, size: str) -> None:
     slo = at_rate(rate, latency_ms)
     outcome = hp.solve(slo, *FILES, options={"size": size, "evaluations": 1})
@@ -82,7 +82,7 @@ def test_where_all_plays_are_late_their_plan_says_what_helps(latency_ms: float, 
         (25.0, 400.0, {"instances": {"a100": [0, 1], "v100": [0, 1]}}, [{"a100"}, {"rate_qps"}]),
         (30.0, 400.0, {"instances": {"a100": [0, 0], "v100": [0, 0]}}, [{"a100"}]),
         (60.0, 400.0, {"cost_per_hour": "7"}, [{"cost_per_hour"}, {"rate_qps"}]),
-        (60.0, 60.0, {"cost_per_hour": "7"}, [{"p50_ms", "cost_per_hour"}]),
+        (60.0, 60.0, {"cost_per_hour": "7"}, [{"p99_ms", "cost_per_hour"}]),
     ],
     ids=["stock", "no stock", "budget", "budget and latency"],
 )
@@ -94,6 +94,6 @@ def test_what_machines_or_money_lack_for_a_rate(
 
 @pytest.mark.slow
 @pytest.mark.slow_cases(1)
-@pytest.mark.parametrize(("latency_ms", "helps"), [(60.0, [{"rate_qps", "p50_ms"}]), (400.0, [{"rate_qps"}])])
+@pytest.mark.parametrize(("latency_ms", "helps"), [(60.0, [{"rate_qps", "p99_ms"}]), (400.0, [{"rate_qps"}])])
 def test_a_rate_beyond_all_replicas(latency_ms: float, helps: list[set[str]]) -> None:
     assert refused(at_rate(1e6, latency_ms), size="estimated") == helps
