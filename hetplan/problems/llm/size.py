@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from statistics import NormalDist
 
 import numpy as np
@@ -407,8 +408,8 @@ def _best_way(
         for one in thetas:
             if (excess := tries((start, one), least)) < least:
                 way, least = (start, one), excess
-        if least == DRAWS * HOPELESS:
-            return None
+    if least == DRAWS * HOPELESS:
+        return None
     better = least <= DRAWS * NEAR
     while better:
         better = False
@@ -422,10 +423,11 @@ def _best_way(
                 way, least, better = (way[0], one), excess, True
     # Ways that act alike show the same on every draw: of each, one is enough.
     whole = {tuple(shown): way for way, shown in reversed(found.items()) if len(shown) == DRAWS}
-    few, draws = [way for _, way in sorted(whole.items(), key=lambda one: sum(one[0]))[:SEVERAL]], DRAWS
-    if few and sum(found[few[0]]) <= NEAR * DRAWS:
+    ordered, draws = (way for _, way in sorted(whole.items(), key=lambda one: sum(one[0]))), DRAWS
+    if whole and min(sum(shown) for shown in whole) <= NEAR * DRAWS:
         # Of limits of minutes a run may see nothing, while more comes than can ever be served.
-        few, draws = [way for way in few if _carries(wish, counts, laws_of(way[0]))], MORE_DRAWS
+        ordered, draws = (way for way in ordered if _carries(wish, counts, laws_of(way[0]))), MORE_DRAWS
+    few = list(islice(ordered, SEVERAL))
     least = math.inf
     for other in few:
         if (excess := tries(other, least, draws)) < least:

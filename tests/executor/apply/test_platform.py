@@ -165,7 +165,7 @@ def test_an_apply_that_is_killed_at_any_call_is_finished_or_undone(
             again.apply({"new": new, "third": third}[then])
         assert cluster.objects == ends[end], (at, then)
         assert platform().unfinished() is None
-    assert cuts > calls / 3
+    assert cuts >= calls / 3
 
 
 def test_undo_goes_back_from_any_folder_whatever_site_toml_says_by_now(
