@@ -105,7 +105,7 @@ def _term(value: str) -> str:
         why = f"{sense} is followed by {'some' if sense == 'front' else 'one'} of {', '.join(known)}"
         raise wrong(why, f'Write for instance "{sense} {known[0]}".')
     if len(set(words)) < len(words):
-        raise wrong(f"{sense} is followed by different words", f'Write "{sense} {" ".join(dict.fromkeys(words))}".')
+        raise wrong("front is followed by two or three different words", 'Write for instance "front quality cost".')
     return value
 
 

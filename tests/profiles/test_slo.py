@@ -165,7 +165,7 @@ def test_an_objective_is_a_term_or_a_list_of_them(objective: Any, goals: tuple[s
         ("cheapest", "a term begins with max, min or front"),
         ("min cost rate", "min is followed by one of"),
         (["min cost", "min cost"], "there twice"),
-        ("front quality quality", 'different words.*Write "front quality"'),
+        ("front quality quality", 'different words.*Write for instance "front quality cost"'),
         ({"max": "rate"}, 'Write "max rate"'),
         (3, r'Write \["max quality", "min cost"\]'),
     ],
