@@ -17,9 +17,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
@@ -224,15 +224,9 @@ class Deployment:
 
     # How
 
-    @contextmanager
-    def _locked(self, what: str, wait_s: float) -> Iterator[None]:
+    def _locked(self, what: str, wait_s: float) -> DeploymentLock:
         """Nobody else changes it meanwhile."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError as error:
-            raise ApplyFailed(f"the state directory {self.folder} cannot be used: {error.strerror}") from None
-        with DeploymentLock(self.folder / "lock", holder=what, wait_s=wait_s):
-            yield
+        return DeploymentLock(self.folder / "lock", holder=what, wait_s=wait_s)
 
     def _settle(self) -> None:
         """What an apply that was killed asked for may be under way still: it ends before anybody looks."""

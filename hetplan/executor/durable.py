@@ -128,10 +128,10 @@ class DeploymentLock:
 
     def __enter__(self) -> DeploymentLock:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise ApplyFailed(f"{self._path} cannot be made: {error.strerror}") from None
+            raise ApplyFailed(f"the state directory {self._path.parent} cannot be used: {error.strerror}") from None
         until = time.monotonic() + self._wait_s
         while True:
             try:

@@ -129,10 +129,6 @@ class Platform:
     @contextmanager
     def _locked(self, what: str, wait_s: float) -> Iterator[None]:
         """Nobody else changes it meanwhile: by a lock in its folder, and by one on the platform."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError as error:
-            raise ApplyFailed(f"the state directory {self.folder} cannot be used: {error.strerror}") from None
         with (
             DeploymentLock(self.folder / "lock", holder=what, wait_s=wait_s),
             self.cluster.hold(what, home=self.folder, wait_s=wait_s),
