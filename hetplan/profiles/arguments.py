@@ -61,7 +61,7 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """The function, which refuses arguments that its annotations do not name, all at once, with `InputError`.
 
     >>> @check_arguments
-    ... def wait(seconds: "float | None" = None) -> None: ...
+    ... def wait(seconds: float | None = None) -> None: ...
     >>> wait("x")
     Traceback (most recent call last):
     hetplan.errors.InputError: seconds (found 'x'): a number is needed. Give one, or leave it out.
