@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -32,23 +35,62 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_wheel_plans_and_is_typed(built: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of a fresh environment with the wheel, and with the lowest versions that it says it works with."""
+    folder = tmp_path_factory.mktemp("fresh")
+    run(sys.executable, "-m", "venv", "venv", at=folder)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lowest = folder / "lowest.txt"
+    lowest.write_text("\n".join(re.sub(r">=([0-9.]+).*", r"==\1", one) for one in project["dependencies"]))
     (wheel,) = built.glob("hetplan-*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
-        archive.extractall(tmp_path / "site")
+    run("venv/bin/python", "-m", "pip", "install", "--quiet", "-c", str(lowest), str(wheel), at=folder)
+    return folder / "venv" / "bin"
+
+
+def test_the_wheel_holds_the_package_alone(built: Path) -> None:
+    (wheel,) = built.glob("hetplan-*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
     assert "hetplan/py.typed" in names
     assert not [name for name in names if not name.startswith(("hetplan/", "hetplan-"))]
     assert any(name.endswith("entry_points.txt") for name in names)
-    pool = ROOT / "examples" / "pool"
-    where = run(sys.executable, "-c", "import hetplan; print(hetplan.__file__)", path=tmp_path / "site", at=tmp_path)
-    assert where.startswith(str(tmp_path / "site"))
-    run(sys.executable, "-m", "hetplan", "solve", str(pool / "profile.json"), str(pool / "slo.json"),
-        path=tmp_path / "site", at=tmp_path)  # fmt: skip
-    said = run(sys.executable, "-m", "hetplan", "init", "--example", "pool", path=tmp_path / "site", at=tmp_path)
-    run(
-        sys.executable, "-m", *said.splitlines()[-1].removeprefix("Next: ").split(), path=tmp_path / "site", at=tmp_path
-    )
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="the lowest versions are older than this Python")
+def test_the_lowest_versions_plan(installed: Path, tmp_path: Path) -> None:
+    """As a user begins: nothing of this checkout is there, and a command that does nothing fails here."""
+    hetplan = str(installed / "hetplan")
+    assert "all is well" in run(hetplan, "doctor", at=tmp_path)
+    where = run(str(installed / "python"), "-c", "import hetplan; print(hetplan.__file__)", at=tmp_path)
+    assert where.startswith(str(installed.parent))
+    said = run(hetplan, "init", "--example", "pool", at=tmp_path)
+    solve = said.splitlines()[-1].removeprefix("Next: hetplan ").split()
+    assert solve[0] == "solve"
+    run(hetplan, *solve, "-o", "plan.json", at=tmp_path)
+    assert json.loads((tmp_path / "plan.json").read_text())["workers"]
+    run(hetplan, "verify", "plan.json", *solve[1:3], at=tmp_path)
+
+
+def test_the_source_archive_installs(built: Path, tmp_path: Path) -> None:
+    """In an environment that has its dependencies: what it builds is the package that the checkout has."""
+    (source,) = built.glob("hetplan-*.tar.gz")
+    (wheel,) = built.glob("hetplan-*.whl")
+    how = ("--quiet", "--no-deps", "--no-build-isolation", "--target", str(tmp_path / "site"))
+    run(sys.executable, "-m", "pip", "install", *how, str(source), at=tmp_path)
+    here = {str(one.relative_to(tmp_path / "site")) for one in (tmp_path / "site").rglob("*") if one.is_file()}
+    shipped = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("hetplan/")}
+    assert shipped <= here
+    said = run(sys.executable, "-m", "hetplan", "--version", path=tmp_path / "site", at=tmp_path)
+    assert said.startswith("hetplan ")
+
+
+@pytest.mark.parametrize(
+    "extra", tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+)
+def test_an_extra_resolves(extra: str, built: Path, tmp_path: Path) -> None:
+    """Beside what development installs."""
+    (wheel,) = built.glob("hetplan-*.whl")
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", f"{wheel}[{extra}]", at=tmp_path)
 
 
 @pytest.mark.longest

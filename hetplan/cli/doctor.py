@@ -42,6 +42,7 @@ _PACKAGES = (
     _Package("gpytorch", "gpytorch", "Bayesian optimisation", "bayes"),
     _Package("starlette", "starlette", "the server of `hetplan desk`", "desk"),
     _Package("uvicorn", "uvicorn", "the same", "desk"),
+    _Package("mcp", "mcp", "a server for agents", "mcp"),
     _Package("onnxruntime", "onnxruntime", "the embedded model server", "serve"),
 )
 
@@ -187,9 +188,9 @@ def clashes(
         elif version is not None and not _within(version, span):
             found.append((f"{package.name} {version} is outside what hetplan works with ({span})", remedy))
     highspy = versions.get("highspy")
-    if highspy and not _within(highspy, "<1.15") and versions.get("ortools"):
+    if highspy and not _within(highspy, "!=1.15.*") and versions.get("ortools"):
         fault = f"highspy {highspy} and ortools cannot share a process: both load a library named libhighs.so.1"
-        found.append((fault, f"pip install 'highspy{wanted.get('highspy', '<1.15')}'"))
+        found.append((fault, f"pip install 'highspy{wanted.get('highspy', '!=1.15.*')}'"))
     return found
 
 
@@ -206,12 +207,16 @@ def _wanted() -> dict[str, str]:
 
 
 def _within(version: str, span: str) -> bool:
-    """Whether a version lies in a range of the kinds used here: ``>=``, ``<`` and ``!=``."""
+    """Whether a version lies in a range of the kinds used here: ``>=``, ``<``, ``!=`` and ``!=`` of a whole series.
+
+    >>> [_within("1.15.2", span) for span in ("!=1.15.*", "!=1.15.0", ">=1.13,<1.17")]
+    [False, True, True]
+    """
     number = _numbers(version)
-    for sign, limit in re.findall(r"(>=|<|!=)\s*([0-9.]+)", span):
+    for sign, limit, series in re.findall(r"(>=|<|!=)\s*([0-9.]*[0-9])(\.\*)?", span):
         edge = _numbers(limit)
         cut = number[: len(edge)]
-        if {">=": cut < edge, "<": cut >= edge, "!=": number == edge}[sign]:
+        if {">=": cut < edge, "<": cut >= edge, "!=": (cut if series else number) == edge}[sign]:
             return False
     return True
 

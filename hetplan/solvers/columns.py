@@ -22,6 +22,7 @@ from hetplan.planner.forms.columns import Columns, Listed, Priced, near_columns
 from hetplan.planner.forms.milp import Builder
 from hetplan.solvers.columns_tree import CLOSED, search
 from hetplan.solvers.highs import Highs
+from hetplan.solvers.highs_model import quiet_highs
 from hetplan.solvers.running import OneByOne
 
 if TYPE_CHECKING:
@@ -259,8 +260,7 @@ class Cuts:
         import highspy
 
         size = self.middle.size
-        highs: Any = highspy.Highs()
-        highs.setOptionValue("output_flag", False)
+        highs = quiet_highs()
         highs.setOptionValue("threads", 1)
         rows = len(self.slopes)
         matrix = np.hstack([-np.array(self.slopes), np.ones((rows, 1))])

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from hetplan.planner.answer import relative_gap
 from hetplan.planner.forms.columns import Near
 from hetplan.planner.safe_bound import hang
+from hetplan.solvers.highs_model import quiet_highs
 
 __all__ = ["CLOSED", "Searched", "search"]
 
@@ -193,8 +194,8 @@ class _Program:
         value = np.vstack([np.ones(self.size), use])
         filled = self.size * (1 + self.rows)
         start = np.append(np.arange(self.size) * (1 + self.rows), filled + np.arange(self.rows + 1))
-        highs: Any = highspy.Highs()
-        for option, setting in (("output_flag", False), ("threads", 1), ("presolve", "off")):
+        highs = quiet_highs()
+        for option, setting in (("threads", 1), ("presolve", "off")):
             highs.setOptionValue(option, setting)
         highs.passModel(
             total, self.blocks + self.rows, int(start[-1]), int(highspy.MatrixFormat.kColwise),

@@ -50,7 +50,7 @@ class Highs(MilpEngine):
         if not form.pure_lp and self.version() in WRONG_ON_INTEGERS:
             return (
                 f"highspy {self.version()} returns wrong optima of mixed-integer programs; "
-                "run: pip install 'highspy>=1.13,<1.14'"
+                "run: pip install 'highspy!=1.14.*'"
             )
         if np.abs(form.matrix.data).max(initial=0.0) > LARGEST:
             return f"HiGHS takes no matrix entry beyond {LARGEST:g}; use larger units"

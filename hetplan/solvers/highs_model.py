@@ -18,11 +18,12 @@ from hetplan.planner.forms.milp import Milp, Vector
 from hetplan.planner.forms.program import point_faults
 from hetplan.planner.terms import Event
 from hetplan.planner.tolerances import OPTIMAL_GAP
+from hetplan.solvers.running import unprinted
 
 if TYPE_CHECKING:
     from hetplan.planner.terms import OnEvent
 
-__all__ = ["DEFAULT_GAP", "LARGEST", "Found", "HighsModel", "Word"]
+__all__ = ["DEFAULT_GAP", "LARGEST", "Found", "HighsModel", "Word", "quiet_highs"]
 
 DEFAULT_GAP = OPTIMAL_GAP / 2
 """The relative gap at which an engine stops where the limits name none: half of what a plan calls optimal, since
@@ -70,6 +71,16 @@ class Found:
         return Answer(status, self.stop, point=point, ray=ray, bound=bound, work=work, detail=self.detail)
 
 
+def quiet_highs() -> Any:
+    """HiGHS with no model yet, and printing nothing: 1.16 says who it is as soon as it is made, before it is asked."""
+    import highspy
+
+    with unprinted():
+        made = highspy.Highs()
+    made.setOptionValue("output_flag", False)
+    return made
+
+
 class HighsModel:
     """One HiGHS model and the form it holds now."""
 
@@ -81,11 +92,11 @@ class HighsModel:
         import highspy
 
         self.api: Any = highspy
-        self.highs: Any = highspy.Highs()
+        self.highs = quiet_highs()
         self.form = form
         self.begun = False
         """Whether HiGHS was given a feasible point to begin from."""
-        for option, value in (("output_flag", False), ("small_matrix_value", SMALLEST), ("mip_abs_gap", 0.0)):
+        for option, value in (("small_matrix_value", SMALLEST), ("mip_abs_gap", 0.0)):
             self.highs.setOptionValue(option, value)
         self.hand_over()
 

@@ -14,7 +14,7 @@ what there is of each resource, mu = pi C, this is a program of as many columns 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.forms.packing import Choice, Packing
 from hetplan.planner.tolerances import FEASIBILITY
+from hetplan.solvers.highs_model import quiet_highs
 from hetplan.solvers.running import OneByOne
 
 if TYPE_CHECKING:
@@ -358,8 +359,7 @@ class _Cuts:
     def __init__(self, upper: Vector, rows: list[tuple[NDArray[np.int32], Vector, float]]) -> None:
         import highspy
 
-        self.highs: Any = highspy.Highs()
-        self.highs.setOptionValue("output_flag", False)
+        self.highs = quiet_highs()
         self.size = upper.size
         self.infinity = highspy.kHighsInf
         for most in upper:

@@ -153,6 +153,7 @@ def test_doctor_knows_what_clashes() -> None:
     assert not faults(highspy="1.13.1", ortools="9.15")
     assert "cannot share a process" in faults(highspy="1.15.0", ortools="9.15")
     assert "cannot share a process" not in faults(highspy="1.15.0", ortools=None)
+    assert "cannot share a process" not in faults(highspy="1.16.0", ortools="9.15")
     assert "highspy 1.15.0 is outside" in faults(highspy="1.15.0")
     assert "highspy 1.12.7 is outside" in faults(highspy="1.12.7")
     assert "highspy 1.9.0 is outside" in faults(highspy="1.9.0")
