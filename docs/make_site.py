@@ -29,6 +29,8 @@ from hetplan.drawing.page import PAGE_STYLE
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = ("hetplan", "hetplan.extend", "hetplan.search", "hetplan.studies.whatif", "hetplan.testing", "hetplan.errors")
 """What programs may rely on: `__all__` of these."""
+HOUSE = ("README.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "SECURITY.md", "CHANGELOG.md")
+"""Pages beside `docs/`."""
 STYLE = PAGE_STYLE + (
     ".hp nav{display:flex;flex-wrap:wrap;gap:4px 14px;font-size:.9rem;padding:10px 16px}"
     ".hp nav{border-bottom:1px solid var(--line)}"
@@ -40,7 +42,7 @@ STYLE = PAGE_STYLE + (
 
 def pages() -> list[Path]:
     """The pages of the documentation, the README first."""
-    first = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "papers/README.md")]
+    first = [ROOT / name for name in (*HOUSE, "papers/README.md")]
     return [*first, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "measured").glob("*.md"))]
 
 

@@ -37,7 +37,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 LONGEST_PAGES = {"cli", "fleet"}
 """What these run takes a minute or two."""
 LONG_PAGES = {
-    "README", "cli", "compound", "desk", "executor", "fleet", "llm", "pipeline", "policy", "pool",
+    "README", "SKILL", "cli", "compound", "desk", "executor", "fleet", "llm", "pipeline", "policy", "pool",
     "profiling", "variants",
 }  # fmt: skip
 """Pages whose commands take seconds each: they run with the slow tests, started as a user starts them.
