@@ -123,7 +123,7 @@ def document_of(given: File | list[File]) -> Any:
     """A document as it is, or that of a file in the working folder; nothing else is opened."""
     if not isinstance(given, str):
         return [document_of(one) for one in given] if isinstance(given, list) else given
-    here = Path.cwd().resolve()
+    path = here = Path.cwd().resolve()
     try:
         path = (here / given).resolve()
         there = path.is_relative_to(here) and path.is_file()
