@@ -59,7 +59,8 @@ def test_files_that_do_not_fit_are_refused_by_name(files: tuple[Any, ...], says:
 @pytest.mark.parametrize(
     ("how", "place"),
     [
-        ({"time_limit": "soon"}, "time_limit"), ({"gap": -1}, "gap"), ({"seed": 0.5}, "seed"), ({"jobs": 0}, "jobs"),
+        ({"time_limit": "soon"}, "time_limit"), ({"gap": -1}, "gap"), ({"gap": 5}, "gap"),
+        ({"seed": 0.5}, "seed"), ({"jobs": 0}, "jobs"),
         ({"options": "fluid"}, "options"), ({"formulation": "pool/none"}, "formulation"),
     ],
 )  # fmt: skip
