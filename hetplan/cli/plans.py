@@ -43,7 +43,9 @@ AnewSolver = Annotated[
 ]
 RequireProof = Annotated[bool, typer.Option("--require-proof", help="Exit 4 unless every bound is proved again.")]
 NoSimulate = Annotated[bool, typer.Option("--no-simulate", help="Do not play what rests on simulation.")]
-Gap = Annotated[float | None, typer.Option("--gap", min=0.0, max=1.0, help="Exit 4 if a bound is farther from its value.")]
+Gap = Annotated[
+    float | None, typer.Option("--gap", min=0.0, max=1.0, help="Exit 4 if a bound is farther from its value.")
+]
 MOST_SHOWN = 12
 """Simulated promises that are shown to people; `--json` has them all."""
 
