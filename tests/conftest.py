@@ -1,6 +1,7 @@
 """Random cases are the same ones in every run, however slow the machine is; HETPLAN_EXPLORE=1 draws new ones.
 
-Of tests marked `quick_sample(n)` other cases are quick each day. The seed is printed; HETPLAN_SAMPLE sets it.
+Of tests marked `quick_sample(n)` other cases are quick each day, and of those that `over_a_tenth.txt` names. The seed
+is printed; HETPLAN_SAMPLE sets it.
 
 Tests run side by side. Before a run of all of them begins, kernels that were never compiled are compiled once, so that
 no two processes compile the same.
@@ -19,6 +20,7 @@ import tempfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -42,6 +44,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 SAMPLE = "HETPLAN_SAMPLE"
 
+OVER_A_TENTH = Path(__file__).with_name("over_a_tenth.txt")
+"""Tests whose cases take over a tenth of a CPU second, as `benchmarks/quick_tests.py` measured them."""
+ONE_IN = 8
+"""So many of their cases have one that is quick."""
+
 COMPILE = "import sys; from hetplan.registry import compile_ahead; compile_ahead(sys.argv[1])"
 
 
@@ -50,8 +57,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of a test marked `quick_cases(n)` all but the first n cases are slow; of `slow_cases(n)`, the longest.
 
     Of one marked `quick_sample(n)` all but n cases that the seed draws are slow; of `quick_sample(n, m)` m are, and the
-    others are among the longest.
+    others are among the longest. What is still quick then and takes over a tenth of a second is so one day in eight.
     """
+    over_a_tenth = frozenset(OVER_A_TENTH.read_text().splitlines()) if OVER_A_TENTH.exists() else frozenset[str]()
     met: Counter[str] = Counter()
     sampled: dict[str, list[pytest.Function]] = {}
     for item in items:
@@ -71,6 +79,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         drawn = random.Random(f"{os.environ[SAMPLE]} {name}").sample(cases, len(cases))
         for place, item in enumerate(drawn[most:] if len(cases) > 1 else ()):
             item.add_marker(pytest.mark.longest if more and place >= more[0] else pytest.mark.slow)
+    for item in items:
+        is_later = item.get_closest_marker("slow") or item.get_closest_marker("longest")
+        if item.nodeid.partition("[")[0] in over_a_tenth and not is_later and not _is_drawn(item.nodeid):
+            item.add_marker(pytest.mark.slow)
+
+
+def _is_drawn(nodeid: str) -> bool:
+    return random.Random(f"{os.environ[SAMPLE]} {nodeid}").randrange(ONE_IN) == 0
 
 
 def pytest_report_header() -> str:
