@@ -13,7 +13,7 @@ _LIMITS = {
     "properties": {
         "seconds": {"type": "number", "minimum": 0, "description": "at most what the server allows"},
         "work": {"type": "integer", "minimum": 1},
-        "gap": {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
+        "gap": {"type": "number", "minimum": 0, "maximum": 1},
         "seed": {"type": "integer", "minimum": 0},
     },
 }

@@ -63,13 +63,13 @@ class Limits:
         wrong = {
             "seconds": self.seconds is not None and not (is_number(self.seconds) and self.seconds >= 0),
             "work": self.work is not None and not (is_number(self.work) and self.work >= 0),
-            "gap": self.gap is not None and not (is_number(self.gap) and 0 <= self.gap < 1),
+            "gap": self.gap is not None and not (is_number(self.gap) and 0 <= self.gap <= 1),
             "seed": not (isinstance(self.seed, int) and self.seed >= 0),
             "threads": not (isinstance(self.threads, int) and self.threads >= 1),
         }
         for name, is_wrong in wrong.items():
             if is_wrong:
-                why = "a limit is a number that is not negative; a gap is a share below 1; threads are at least 1"
+                why = "a limit is a number that is not negative; a gap is a share of at most 1; threads are at least 1"
                 remedy = "Give such a number (a gap of 5% is 0.05), or leave the limit out."
                 raise InputError.one(path=f"limits.{name}", value=getattr(self, name), why=why, remedy=remedy)
 
