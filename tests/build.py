@@ -28,6 +28,7 @@ __all__ = [
     "FIELDS",
     "PROBLEMS",
     "Files",
+    "answered",
     "app",
     "cluster",
     "example",
@@ -167,9 +168,9 @@ class Files:
 
     def models(self, of: str) -> list[str]:
         """The models that may serve an application (those that it names, or of its task, good enough), or a stage."""
-        said, variants = self.slo["apps"].get(of, {"runs": {"task": of}}), self.profile["variants"]
-        task = said["runs"].get("task")
-        named = said["runs"].get("variants") or [name for name, one in variants.items() if one["task"] == task]
+        said, variants = self.slo["apps"].get(of, {"task": of}), self.profile["variants"]
+        of_task = [name for name, one in variants.items() if one["task"] == said.get("task")]
+        named = [said["model"]] if "model" in said else said.get("models", of_task)
         least = said.get("quality", {}).get("min", 0.0)
         return [name for name in named if variants[name].get("quality", {}).get("value", 1.0) >= least]
 
@@ -186,8 +187,8 @@ class Files:
         said = self.slo["apps"][of]
         mix = said["demand"].get("mix", {"bins": [[None]], "share": [1.0]})
         stages, then = ("",), {}
-        if "pipeline" in said["runs"]:
-            made = self.profile["pipelines"][said["runs"]["pipeline"]]
+        if "pipeline" in said:
+            made = self.profile["pipelines"][said["pipeline"]]
             behind = {edge["to"] for edge in made["edges"]}
             stages = tuple(sorted(made["nodes"], key=lambda name: name in behind))
             for edge in made["edges"]:
@@ -479,15 +480,15 @@ def app(
     quality: float | None = None,
     arrivals: Mapping[str, Any] | None = None,
     late: str | None = None,
-    by: str = "variants",
+    by: str = "model",
 ) -> Json:
     """An application: the model or models that serve it, its rate, its limits (percentile -> ms), its mix of sizes.
 
-    `by` says what `serves` names: "variants" (models), "task", "families" or "pipeline". A rate that is a list is a
+    `by` says what `serves` names: "model" (or several), "task", "family" or "pipeline". A rate that is a list is a
     rate per period.
     """
-    names = [serves] if isinstance(serves, str) else list(serves)
-    runs = {by: names[0] if by in ("task", "pipeline") else names}
+    names = serves if isinstance(serves, str) else list(serves)
+    by = "models" if by == "model" and not isinstance(names, str) else by
     demand: Json = (
         {"series": list(rate)} if isinstance(rate, Sequence) and not isinstance(rate, str) else {"rate_qps": rate}
     )
@@ -495,12 +496,20 @@ def app(
         demand["mix"] = {"axes": ["batch"], "bins": [[size] for size in sizes], "share": list(sizes.values())}
     if arrivals:
         demand["arrivals"] = dict(arrivals)
-    made: Json = {"runs": runs, "latency": _latency(limits or {99: 100}), "demand": demand}
+    made: Json = {by: names, "latency": _latency(limits or {99: 100}), "demand": demand}
     if quality is not None:
         made["quality"] = {"min": quality}
     if late:
         made["late"] = late
     return made
+
+
+def answered(one: Json, **by: str | list[str]) -> Json:
+    """The same application, changed in place, with something else that answers it: model, models, task and so on."""
+    for key in ("model", "models", "family", "task", "pipeline", "candidates"):
+        one.pop(key, None)
+    one.update(by)
+    return one
 
 
 def llm_model(engines: Mapping[str, Mapping[str, Any]], *, task: str | None = None) -> Json:
@@ -797,8 +806,9 @@ def relisted(wish: Files, seed: int) -> Files:
         for key in ("runs", "edges", "links"):
             rng.shuffle(one.get(key, []))
     for one in slo["apps"].values():
-        for key in ("variants", "families"):
-            rng.shuffle(one.get("runs", {}).get(key, []))
+        for key in ("models", "family"):
+            if isinstance(one.get(key), list):
+                rng.shuffle(one[key])
     return replace(wish, profile=profile, slo=slo)
 
 

@@ -6,11 +6,11 @@ so many" means the same wherever machines are counted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from hetplan.planner.choices import Choice, Choices
 from hetplan.profiles.fields import NANO
@@ -158,7 +158,12 @@ class Application:
     @property
     def pipeline(self) -> str | None:
         """The pipeline that it runs, if it runs one."""
-        return self.stated.runs.pipeline if self.stated.runs is not None else None
+        return self.stated.pipeline
+
+    @property
+    def answered_by(self) -> str:
+        """The field of the SLO that says what answers it."""
+        return self.stated.answered_by
 
     def weight(self, otherwise: float = 1.0) -> float:
         """What it counts for beside others; `otherwise` where that is not stated."""
@@ -512,14 +517,12 @@ class Request:
 def read_request(inputs: Inputs) -> Request:
     """What SLO and state say, without machines (`Request.renting`): which of them are of use, a problem says."""
     slo, limits, state = inputs.slo, inputs.slo.limits, inputs.state
-    variants = cache(lambda runs: tuple(variants_of(inputs.profile, runs)))
     return Request(
         (),
         limits.cost_per_hour,
         limits.currency,
         limits.provides,
-        # Frozen models have a hash, which type checkers do not see.
-        {name: Application(name, app, variants(cast(Hashable, app.runs))) for name, app in slo.apps.items()},
+        {name: Application(name, app, tuple(variants_of(inputs.profile, app))) for name, app in slo.apps.items()},
         slo.goals,
         slo.front,
         limits.instances,

@@ -113,7 +113,7 @@ _ALIKE: Mapping[str, tuple[str, str]] = {
     "apps.*.lifetime_s": ("this question plans applications that stay", "Leave it out."),
     "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),
     "apps.*.device": ("this question uses no devices of applications", "Leave it out."),
-    "apps.*.candidates": ("only the question compound packs candidate plans", 'Write "runs".'),
+    "apps.*.candidates": ("only the question compound packs candidate plans", 'Write "model".'),
     "apps.*.demand.series": ("this question plans for one rate", "Write rate_qps; hetplan simulate plays a series."),
     "apps.*.demand.streams": ("queries come at a rate", 'Write "rate_qps".'),
 }  # fmt: skip

@@ -34,7 +34,7 @@ from hetplan.problems.policy import wish as policy
 from hetplan.problems.pool import reading as pool
 from hetplan.problems.variants import wish as variants
 from hetplan.profiles.fields import Later
-from hetplan.profiles.slo import Slo
+from hetplan.profiles.slo import ANSWERERS, App, Slo
 
 __all__ = ["QUESTIONS", "Mark", "fields_of", "fields_of_slo", "in_markdown", "mark_of", "table"]
 
@@ -86,13 +86,15 @@ def fields_of_slo() -> tuple[str, ...]:
 
 
 WHOLE = ("apps.*.device", "apps.*.demand.arrivals", "apps.*.demand.mix", "apps.*.candidates",
-         "apps.*.runs", "limits.offers", "objective", "workers.*.loads.*.share")  # fmt: skip
+         "limits.offers", "objective", "workers.*.loads.*.share")  # fmt: skip
 """Sections that are kept, or not, as a whole."""
 
 
 def fields_of(model: type[BaseModel], before: str = "") -> Iterator[str]:
     """Every field of a model, those of its sections in their place."""
     for name, field in model.model_fields.items():
+        if model is App and name in ANSWERERS[1:]:
+            continue  # one of them says what answers: they have one row, `model`
         at = f"{before}{field.alias or name}"
         section, star = _section(field.annotation)
         if name == "latency" and get_origin(field.annotation) is dict:

@@ -135,7 +135,7 @@ def inputs_of_part(inputs: Inputs, rates: Mapping[str, float]) -> Inputs:
     >>> from hetplan.profiles.profile import Profile
     >>> from hetplan.profiles.slo import Slo
     >>> slo = Slo.model_validate({"horizon": {"periods": 2}, "apps": {
-    ...     "a": {"runs": {"variants": ["m"]}, "demand": {"series": [3.0, 5.0]}}}})
+    ...     "a": {"model": "m", "demand": {"series": [3.0, 5.0]}}}})
     >>> one = inputs_of_part(Inputs(Profile(), slo), {"a": 5.0})
     >>> one.slo.apps["a"].demand.rate_qps, one.slo.apps["a"].demand.series, one.slo.horizon.periods
     (5.0, None, 1)

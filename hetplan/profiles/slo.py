@@ -46,6 +46,7 @@ else:
     _TraceRef = Annotated[Any, Later("hetplan.profiles.slo_sections:TraceRef")]
 
 __all__ = [
+    "ANSWERERS",
     "App",
     "Arrivals",
     "Change",
@@ -56,10 +57,10 @@ __all__ = [
     "Mix",
     "Objective",
     "RateRange",
-    "Runs",
     "Slo",
     "Survive",
     "WishLimits",
+    "answered_by",
 ]
 
 Traded = Literal["quality", "cost", "latency"]
@@ -183,27 +184,6 @@ class Horizon(Model):
     periods: PositiveCount = 1
     repeats: PositiveCount = Field(default=1, description="how often the periods come again, one after the other")
     starts: bool = Field(default=True, description="whether machines are paid while they start")
-
-
-class Runs(Model):
-    """What an application may run: exactly one of variants, families, a task, a pipeline."""
-
-    variants: tuple[Id, ...] | None = None
-    families: tuple[Id, ...] | None = None
-    task: Id | None = None
-    pipeline: Id | None = None
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> Runs:
-        named = [kind for kind in ("variants", "families", "task", "pipeline") if getattr(self, kind) is not None]
-        if len(named) != 1:
-            found = " and ".join(named) or "none"
-            raise wrong(f"exactly one of variants, families, task, pipeline, not {found}", "Keep one of them.")
-        for kind in ("variants", "families"):
-            listed = getattr(self, kind)
-            if listed is not None and (not listed or len(set(listed)) < len(listed)):
-                raise wrong("a list of different ids, at least one", "Name each once.", at=(kind,))
-        return self
 
 
 _LIMIT = re.compile(r"(?:(ttft|tpot|response)_)?p([0-9]+(?:\.[0-9]+)?)(?:_ms)?")
@@ -437,11 +417,35 @@ def _late(word: str) -> str:
     return late_word(word)
 
 
+def _different(names: tuple[str, ...]) -> tuple[str, ...]:
+    if not names or len(set(names)) < len(names):
+        raise wrong("a list of different ids, at least one", "Name each once.")
+    return names
+
+
+_SeveralIds = Annotated[tuple[Id, ...], AfterValidator(_different)]
+ANSWERERS = ("model", "models", "family", "task", "pipeline")
+"""The fields of an application of which one says what answers it."""
+
+
+def answered_by(model: str) -> dict[str, object]:
+    """The fields of an application that one model answers.
+
+    >>> answered_by("net")["model"], answered_by("net")["task"]
+    ('net', None)
+    """
+    return {**dict.fromkeys(ANSWERERS), "model": model}
+
+
 class App(Model):
     """One application: what it runs, how fast, how good, how much."""
 
     question: Id | None = Field(default=None, description="the question that plans it, as a part of a fleet")
-    runs: Runs | None = None
+    model: Id | None = Field(default=None, description="what answers: exactly one of model to pipeline, or candidates")
+    models: _SeveralIds | None = None
+    family: Id | _SeveralIds | None = None
+    task: Id | None = None
+    pipeline: Id | None = None
     latency: LatencyLimits = Field(default_factory=dict, description="p99_ms, ttft_p95_ms, tpot_p95_ms and so on")
     quality: _QualityTarget | None = None
     attainment: Fraction | None = Field(default=None, description="least share of requests within all limits at once")
@@ -460,9 +464,27 @@ class App(Model):
 
     @model_validator(mode="after")
     def _agrees(self) -> App:
-        if (self.runs is None) == (not self.candidates):
-            raise wrong("what it runs, or candidate plans", 'Add "runs": {"variants": ["..."]} (or keep one of them).')
+        named = [name for name in ANSWERERS if getattr(self, name) is not None]
+        if len(named) + bool(self.candidates) != 1:
+            found = " and ".join([*named, *(["candidates"] if self.candidates else [])]) or "none"
+            remedy = "Keep one of them." if named else 'Write for instance "model": "resnet50".'
+            raise wrong(f"exactly one of {', '.join(ANSWERERS)} and candidates, not {found}", remedy)
         return self
+
+    @property
+    def answered_by(self) -> str:
+        """The field that says what answers: one of `ANSWERERS`, or candidates."""
+        return next((name for name in ANSWERERS if getattr(self, name) is not None), "candidates")
+
+    @property
+    def named_models(self) -> tuple[str, ...] | None:
+        """The models that are named one by one."""
+        return self.models if self.model is None else (self.model,)
+
+    @property
+    def families(self) -> tuple[str, ...] | None:
+        """The families of models that are named."""
+        return (self.family,) if isinstance(self.family, str) else self.family
 
     @property
     def targets(self) -> tuple[LatencyTarget, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -73,7 +74,7 @@ def _explain(details: list[Any], steps: Steps, model_type: type[BaseModel], *, n
     if detail["type"] == "extra_forbidden":
         moved = _MOVED.get(("apps", "*", *steps[2:]) if steps[0] == "apps" else steps)
         if moved is not None and model_type.__name__ == "Slo":
-            return moved
+            return moved[0], moved[1] if isinstance(moved[1], str) else moved[1](detail.get("input"))
         known = sorted(_keys_at(model_type, steps[:-1]))
         cure = "Upgrade hetplan: the file is of a newer version." if newer else ""
         listed = f"Known here: {', '.join(known)}." if known else "Remove it."
@@ -81,7 +82,18 @@ def _explain(details: list[Any], steps: Steps, model_type: type[BaseModel], *, n
     return _expected(detail), _remedy(detail, steps) or "Mend the value."
 
 
-_MOVED: Mapping[Steps, tuple[str, str]] = {
+def _answerer(old: object) -> str:
+    """What answers an application, in the fields of today."""
+    listed = next(iter(old.items())) if isinstance(old, Mapping) and len(old) == 1 else ("variants", ["resnet50"])
+    kind = {"variants": "models", "families": "family"}.get(str(listed[0]), str(listed[0]))
+    names = listed[1]
+    if isinstance(names, list | tuple) and len(names) == 1:
+        kind, names = kind.replace("models", "model"), names[0]
+    return f"Write {json.dumps(kind)}: {json.dumps(names, default=str)}."
+
+
+_MOVED: Mapping[Steps, tuple[str, str | Callable[[object], str]]] = {
+    ("apps", "*", "runs"): ("an application itself says what answers it", _answerer),
     ("apps", "*", "violations"): (
         "a share of late answers is said by a percentile: 5% late is p95",
         "Write latency: {p95_ms: 60}.",

@@ -156,7 +156,7 @@ def _each_alone(facts: Facts) -> bool:
 
 def _asked(facts: Facts) -> list[Pipeline]:
     """The pipeline of each application, in turn."""
-    names = [app.runs.pipeline for app in facts.inputs.slo.apps.values() if app.runs is not None]
+    names = [app.pipeline for app in facts.inputs.slo.apps.values()]
     return [facts.inputs.profile.pipelines[name] for name in names if name in facts.inputs.profile.pipelines]
 
 
@@ -247,9 +247,8 @@ class Paths:
 
     def __post_init__(self) -> None:
         wish = self.facts.inputs.slo.apps[self.app]
-        assert wish.runs is not None
-        assert wish.runs.pipeline is not None
-        self.pipeline = self.facts.inputs.profile.pipelines[wish.runs.pipeline]
+        assert wish.pipeline is not None
+        self.pipeline = self.facts.inputs.profile.pipelines[wish.pipeline]
         self.network_ms = wish.network_ms_per_hop
         self.limit_ms = min((limit for limit, _ in response_targets(wish)), default=float("inf")) - wish.network_ms_once
         self.divisor = slo_divisor(self.facts.plan)
@@ -359,9 +358,8 @@ def _factor(edge: Edge) -> float:
 def check_joins(facts: Facts, app: str) -> Iterator[Violation]:
     """Shares, capacity, latency and quality of an application whose pipeline joins branches."""
     wish, rate = facts.inputs.slo.apps[app], facts.promised_rate(app) or 0.0
-    assert wish.runs is not None
-    assert wish.runs.pipeline is not None
-    pipeline = facts.inputs.profile.pipelines[wish.runs.pipeline]
+    assert wish.pipeline is not None
+    pipeline = facts.inputs.profile.pipelines[wish.pipeline]
     routes = {route.node: route.to for route in facts.plan.routing[app]}
     gain: dict[str, float] = {}
     ended: dict[str, tuple[float, int]] = {}

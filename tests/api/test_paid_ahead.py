@@ -26,7 +26,7 @@ def profile(**more: Any) -> Profile:
 
 def wish(**limits: Any) -> Slo:
     return Slo.model_validate(
-        {"apps": {"s": {"runs": {"variants": ["m"]}, "demand": {"rate_qps": 1.0}}}, "limits": {"offers": limits}}
+        {"apps": {"s": {"model": "m", "demand": {"rate_qps": 1.0}}}, "limits": {"offers": limits}}
     )
 
 

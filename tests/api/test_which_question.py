@@ -176,7 +176,7 @@ def test_machines_at_a_price_are_no_policy() -> None:
     """Who states a budget chooses machines; who has them and wants a policy hears that the budget is in the way."""
     profile, slo = files("variants/")
     slo["limits"] = {"instances": {"cpu": [0, 9], "gpu": [0, 4]}, "cost_per_hour": "9"}
-    slo["apps"] = {"faces": slo["apps"]["faces"] | {"runs": {"task": "classify"}}}
+    slo["apps"] = {"faces": slo["apps"]["faces"] | {"task": "classify"}}
     assert asked(profile, slo) == "variants"
     profile, slo = files("policy/")
     slo["limits"]["cost_per_hour"] = "9"
@@ -242,7 +242,7 @@ def test_a_package_that_says_why_in_one_sentence_is_heard(install: Callable[...,
     with pytest.raises(hp.InputError, match="want no teleport"):
         choose(hp.load(profile, slo), question="mine")
     slo["apps"]["more"] = {**slo["apps"]["images"], "demand": {"streams": 3}}
-    slo["apps"]["last"] = {"runs": {"task": "classify"}, "demand": {"streams": 1}}
+    slo["apps"]["last"] = {"task": "classify", "demand": {"streams": 1}}
     slo["objective"] = ["min moves"]
     with pytest.raises(hp.InputError, match="nearest is mine, but these files want no teleport"):
         asked(profile, slo)

@@ -173,7 +173,7 @@ def files(
         "limits": {"instances": {hardware: list(workers)}},
         "apps": {
             "a": {
-                "runs": {"task": "see"},
+                "task": "see",
                 "latency": {f"p{percentile:g}_ms": slo_ms},
                 "balancing": "round_robin",
                 "demand": {"rate_qps": rate_qps},

@@ -24,6 +24,7 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import plan_bytes, with_digest
 from hetplan.serving.planned_system import planned_systems
 from hetplan.simulator.simulate import demands_of
+from tests.build import answered
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -153,22 +154,21 @@ def _instead(demand: Json) -> Try:
 
 def _candidates(files: Files) -> None:
     if files.question != "compound":
-        del files.app["runs"]
+        answered(files.app)
     else:
         for app in files.slo["apps"].values():
-            del app["runs"]
-            app["candidates"] = [{"demand": {"gpu": 0.5}}]
+            answered(app, candidates=[{"demand": {"gpu": 0.5}}])
     files.app["candidates"] = [{"demand": {"gpu": 1.0}}]
 
 
 def _runs(files: Files) -> None:
     runs: Json = {
-        "pool": {"variants": ["ranker-s"]}, "policy": {"variants": ["net-nano", "net-base"]},
-        "variants": {"families": ["mobilenet"]}, "llm": {"variants": ["llama-8b", "other"]},
-        "fleet": {"variants": ["llama-8b", "other"]},
+        "pool": {"model": "ranker-s"}, "policy": {"models": ["net-nano", "net-base"]},
+        "variants": {"family": "mobilenet"}, "llm": {"models": ["llama-8b", "other"]},
+        "fleet": {"models": ["llama-8b", "other"]},
     }.get(files.question, {"pipeline": "other"})  # fmt: skip
     if "pipeline" in runs:
-        name = files.app["runs"]["pipeline"]
+        name = files.app["pipeline"]
         other = copy.deepcopy(files.profile["pipelines"][name])
         other["edges"] = other["edges"][:1]
         kept = {end for edge in other["edges"] for end in (edge["from"], edge["to"])}
@@ -177,7 +177,7 @@ def _runs(files: Files) -> None:
     if files.question == "pool":
         files.profile["variants"]["ranker-s"] = copy.deepcopy(files.profile["variants"]["ranker-l"])
         files.profile["variants"]["ranker-s"]["runs"].pop()
-    files.app["runs"] = runs
+    answered(files.app, **runs)
 
 
 def _mix(files: Files) -> None:
@@ -276,7 +276,7 @@ SLO_TRIES: dict[str, Try] = {
     "change.offline_below": _slo("change.offline_below", 0.9),
     "horizon.period_s": _slo("horizon.period_s", 60.0),
     "horizon.periods": _slo("horizon.periods", 3),
-    "apps.*.runs": _runs,
+    "apps.*.model": _runs,
     "apps.*.latency.p*_ms": _slower_target,
     "apps.*.latency.ttft_p*_ms": _limited("ttft_"),
     "apps.*.latency.tpot_p*_ms": _limited("tpot_"),

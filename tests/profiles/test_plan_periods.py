@@ -30,7 +30,7 @@ PROFILE: dict[str, Any] = {
 }  # fmt: skip
 APP: dict[str, Any] = {
     "question": "pool",
-    "runs": {"variants": ["m"]},
+    "model": "m",
     "latency": {"p99_ms": 50},
     "demand": {"series": [50, 100], "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}},
 }

@@ -104,6 +104,6 @@ def test_an_edit_keeps_comments_order_and_quotes() -> None:
 
 def test_a_fault_in_a_yaml_file_is_named_as_in_json(tmp_path: Path) -> None:
     slo = tmp_path / "slo.yaml"
-    slo.write_text("format: hetplan/slo/1.0\napps:\n  a:\n    runs: {task: t}\n    latncy: []\n")
+    slo.write_text("format: hetplan/slo/1.0\napps:\n  a:\n    task: t\n    latncy: []\n")
     with pytest.raises(InputError, match=r'slo.yaml: \$.apps.a.latncy.*Did you mean "latency"'):
         load_slo(slo)

@@ -285,7 +285,7 @@ def test_a_model_selection_plan(plans: Any) -> None:
     slo = {
         "apps": {
             "images": {
-                "runs": {"task": "t"},
+                "task": "t",
                 "latency": {"p95_ms": 100},
                 "balancing": "round_robin",
                 "demand": {"rate_qps": 20},

@@ -65,9 +65,9 @@ def slo(**limits: Any) -> Json:
         "limits": limits,
         "horizon": {"period_s": 3600, "periods": 2},
         "apps": {
-            "rank": {"question": "pool", "runs": {"variants": ["m"]}, "latency": late,
+            "rank": {"question": "pool", "model": "m", "latency": late,
                      "demand": {"series": [150.0, 330.0], "mix": mix}},
-            "photos": {"question": "variants", "runs": {"variants": ["net"]}, "latency": late,
+            "photos": {"question": "variants", "model": "net", "latency": late,
                        "demand": {"series": [200.0, 500.0]}},
         },
     }  # fmt: skip

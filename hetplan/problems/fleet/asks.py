@@ -11,7 +11,7 @@ from hetplan.problems.fleet.fits import obstacles
 from hetplan.problems.ladder import LADDER
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan_periods import inputs_of_part
-from hetplan.profiles.slo import Runs
+from hetplan.profiles.slo import answered_by
 
 __all__ = ["PARTS", "between", "hindrance", "of_one_variant", "question_of"]
 
@@ -70,4 +70,4 @@ def _is_pool_of_one(own: Inputs, name: str) -> bool:
 
 def of_one_variant(inputs: Inputs, name: str, variant: str) -> Inputs:
     """The same files, where the application runs this variant alone; its floor is kept by who chose it."""
-    return inputs.with_app(name, runs=Runs(variants=(variant,)), quality=None)
+    return inputs.with_app(name, **answered_by(variant), quality=None)

@@ -52,7 +52,7 @@ REFUSED = {
     "apps.*.lifetime_s": ("this question plans applications that stay", "Leave it out."),
     "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),
     "apps.*.device": ("this question uses no devices of applications", "Leave it out."),
-    "apps.*.candidates": ("only the question compound packs candidate plans", 'Write "runs".'),
+    "apps.*.candidates": ("only the question compound packs candidate plans", 'Write "model".'),
     "apps.*.demand.history_qps": ("a fleet is planned for stated rates", 'Write "series", a rate per period.'),
     "apps.*.demand.streams": ("queries come at a rate", 'Write "rate_qps" or "series".'),
 }

@@ -55,15 +55,13 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
 def _app(request: Request, name: str, app: Application) -> Iterator[Obstacle]:
     at = f"$.apps.{name}"
     if app.pipeline is not None or app.candidates:
-        field = "candidates" if app.candidates else "runs"
-        yield Obstacle(
-            f"{name} runs no variant of a model", f"{at}.{field}", 'Write "variants": ["..."].', essential=True
-        )
+        field = app.answered_by
+        yield Obstacle(f"{name} runs no variant of a model", f"{at}.{field}", 'Write "model": "...".', essential=True)
         return
     if not _making_tokens(request, app):
         text = f"no variant that {name} may run has a run with an engine"
         known = any(one.engine is not None for one in request.choices())
-        where = f"{at}.runs" if known else "$.variants"
+        where = f"{at}.{app.answered_by}" if known else "$.variants"
         file: Literal["slo", "profile"] = "slo" if known else "profile"
         yield Obstacle(text, where, 'Name a variant with "engine" in its runs.', essential=True, file=file)
     mix = app.demand.mix

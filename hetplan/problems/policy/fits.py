@@ -39,7 +39,7 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
     for name, app in request.apps.items():
         at, demand = f"$.apps.{name}", app.demand
         if app.pipeline is not None:
-            yield Obstacle(f"{name} runs a pipeline", f"{at}.runs.pipeline", ANOTHER, essential=True)
+            yield Obstacle(f"{name} runs a pipeline", f"{at}.pipeline", ANOTHER, essential=True)
         if app.candidates or demand.streams is not None or demand.series is not None or demand.mix is not None:
             text = f"{name} comes in streams, series, sizes or with candidates; a policy serves queries that are alike"
             yield Obstacle(text, f"{at}.{_unlike(app)}", ANOTHER, essential=True)

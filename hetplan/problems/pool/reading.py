@@ -59,8 +59,8 @@ def read_wish(request: Request, faults: Faults) -> Wish:
     names = app.variants
     if len(names) != 1 or names[0] not in request.known.variants:
         why, found = "a pool runs one variant of the profile", ", ".join(names) or "none"
-        remedy = f'Write {{"variants": ["..."]}} with one of {", ".join(sorted(request.known.variants)[:8])}.'
-        faults.in_slo(f"$.apps.{app.id}.runs", why, remedy, value=found)
+        remedy = f'Write "model": "..." with one of {", ".join(sorted(request.known.variants)[:8])}.'
+        faults.in_slo(f"$.apps.{app.id}.{app.answered_by}", why, remedy, value=found)
         faults.settle()
     p = np.array(app.classes.shares, dtype=float)
     faults.refuse(REFUSED)

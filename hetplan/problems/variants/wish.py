@@ -536,7 +536,7 @@ class _Pairs:
             if choice.quality is None:
                 self.faults.in_profile(
                     f"$.variants.{kind.variant}.quality", f"{one.id} asks for a quality, and this variant states none",
-                    f"State it, or leave the variant out of apps.{one.id}.runs.",
+                    f"State it, or leave the variant out of apps.{one.id}.{one.answered_by}.",
                 )  # fmt: skip
                 return
             poor = not one.meets_quality(choice.quality, slip=1e-12 * abs(choice.quality))

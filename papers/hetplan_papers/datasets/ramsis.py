@@ -74,7 +74,7 @@ def inputs(
         }
         profile["tables"][f"{variant}-{WORKER}"] = {"quantity": "latency_ms", "source": "published", **model["table"]}
     app: Json = {
-        "runs": {"task": task},
+        "task": task,
         "latency": {f"p{percentile:g}_ms": slo_ms},
         "balancing": balancing,
         "late": "serve",

@@ -12,6 +12,7 @@ import hetplan as hp
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_periods import machines_of
 from hetplan.simulator.day import HowPlayed, play_day
+from tests.build import answered
 from tests.problems.fleet.test_fleet import PROFILE, Json, _carried, app, wish
 
 EVERY = [(big, small) for big in range(7) for small in range(8)]
@@ -28,11 +29,11 @@ TWO["tables"]["t-big-n"] = {"quantity": "latency_ms", "axes": {"batch": [1, 8]},
 TWO["tables"]["t-small-n"] = {"quantity": "latency_ms", "axes": {"batch": [1, 8]}, "mean": [24, 140]}
 
 
-def one(rate: float | str, small: float = 0.5, runs: Json | None = None, **more: Any) -> Json:
+def one(rate: float | str, small: float = 0.5, by: Json | None = None, **more: Any) -> Json:
     found: Json = app(1.0, small)
     del found["question"]
     found["demand"]["rate_qps"] = rate
-    return {**found, "runs": runs or found["runs"], **more}
+    return {**(answered(found, **by) if by else found), **more}
 
 
 def asked(

@@ -53,7 +53,7 @@ def app(rate: float | list[float], small: float = 0.5) -> Json:
     amount = {"series": rate} if isinstance(rate, list) else {"rate_qps": rate}
     return {
         "question": "pool",
-        "runs": {"variants": ["m"]},
+        "model": "m",
         "latency": {"p99_ms": 50},
         "demand": {**amount, "mix": mix},
     }

@@ -57,7 +57,7 @@ def _files(
         "apps": {
             name: {
                 "question": "pool",
-                "runs": {"variants": [f"of-{name}"]},
+                "model": f"of-{name}",
                 "latency": {"p95_ms": 100},
                 "demand": {"series": series, "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}},
             }

@@ -63,7 +63,7 @@ def _files(
         "apps": {
             name: {
                 "question": "llm",
-                "runs": {"variants": [f"of-{name}"]},
+                "model": f"of-{name}",
                 "latency": {"ttft_p95_ms": 1500, "tpot_p95_ms": 50},
                 "demand": {"series": series, "mix": lengths},
             }

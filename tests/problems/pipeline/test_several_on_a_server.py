@@ -38,7 +38,7 @@ def documents(*, per: str | None = None, needs: dict[str, float] | None = None, 
         },
     }
     app = {
-        "runs": {"pipeline": "p"},
+        "pipeline": "p",
         "demand": {"rate_qps": rate},
         "latency": {"p99_ms": 200},
     }

@@ -51,7 +51,7 @@ def documents(
             }
         },
     }  # fmt: skip
-    app = {"runs": {"pipeline": "p"}, "demand": {"rate_qps": rate}, "latency": {"p99_ms": 400}}
+    app = {"pipeline": "p", "demand": {"rate_qps": rate}, "latency": {"p99_ms": 400}}
     limits = {"instances": {"node": [0, nodes]}} if nodes is not None else {"cost_per_hour": "800", "currency": "USD"}
     return profile, {"format": "hetplan/slo/1.2", "apps": {"a": app}, "limits": limits}
 

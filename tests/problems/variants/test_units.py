@@ -89,7 +89,7 @@ def files(part=0.5, dear="3", rates=RATES, **limits):
         "limits": limits,
         "apps": {
             name: {
-                "runs": {"variants": [name]},
+                "model": name,
                 "latency": {"p99_ms": 60},
                 "demand": {"rate_qps": rate},
             }
@@ -120,7 +120,7 @@ def shared_files(max_ms=(40, 90, 60), **change):
         "change": {"slack": 1.0, **change},
         "apps": {
             name: {
-                "runs": {"task": "t"},
+                "task": "t",
                 "latency": {"p99_ms": limit},
                 "demand": {"rate_qps": rate},
             }
