@@ -239,7 +239,7 @@ class Files:
         for name, (least, most) in (counts or {}).items():
             limits.setdefault("instances", {})[name] = [least, most]
         if spot_share is not None:
-            limits.setdefault("offers", {})["spot"] = {"share": [0, spot_share]}
+            limits["spot"] = {"max_share": spot_share}
         if survive_machines is not None:
             limits["survive"] = {"machines": survive_machines}
         return replace(self, slo=slo)

@@ -329,11 +329,11 @@ class Request:
     """The applications, the machine types that a plan may rent for them, and what limits all of these together.
 
     `budget` is a count of 1e-9 per hour; `resources` are totals of what rented machines provide, `instances` the least
-    and the most machines of each hardware (None: up to its stock), `quotas` what a zone gives of each resource, `moves`
-    the most instances that may be new, `capacity` totals of what runs, where machines are not counted. Over time:
-    `horizon` has the periods, `shares` what may be of each offer or way to buy, `survive` what may fail with the
-    promises still kept, `change` what it costs to
-    load other models, and how much room a rate is given.
+    and the most machines of each hardware (None: up to its stock), `quotas` what a zone gives of each resource,
+    `changes` the most instances that may be new, `capacity` totals of what runs, where machines are not counted.
+
+    Over time: `horizon` has the periods, `shares` what may be of each offer or way to buy, `survive` what may fail with
+    the promises still kept, `change` what it costs to load other models, and how much room a rate is given.
     """
 
     machines: tuple[MachineType, ...]
@@ -347,7 +347,7 @@ class Request:
     """What is sought at once, where no order is stated: no plan of a front is beaten in all of these."""
     instances: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     only_listed: bool = False
-    moves: int | None = None
+    changes: int | None = None
     capacity: Mapping[str, float] = field(default_factory=dict)
     horizon: Horizon = field(default_factory=Horizon)
     shares: Mapping[str, OfferLimit] = field(default_factory=dict)
@@ -527,10 +527,10 @@ def read_request(inputs: Inputs) -> Request:
         slo.front,
         limits.instances,
         limits.only_listed,
-        limits.moves,
+        limits.changes,
         limits.capacity,
         slo.horizon,
-        limits.offers,
+        limits.purchases,
         limits.survive,
         slo.change,
         state.workers if state is not None else (),

@@ -90,7 +90,8 @@ class Faults:
 
 
 _OF_FLEETS = dict.fromkeys(
-    ("limits.offers", "limits.survive.spot", "limits.survive.serve", "horizon.repeats", "horizon.starts",
+    ("limits.spot", "limits.on_demand", "limits.reserved", "limits.offers", "limits.survive.spot",
+     "limits.survive.serve", "horizon.repeats", "horizon.starts",
      "apps.*.question", "apps.*.demand.trace.period_s", "apps.*.demand.trace.percentile"),
     ("only the question fleet plans with it", "Leave it out, or ask fleet."),
 )  # fmt: skip

@@ -42,7 +42,7 @@ Mark = Literal["kept", "played", "part", "holds", "refused", "-"]
 
 _RECORDED = tuple(f"apps.*.demand.trace.{one}" for one in ("file", "sha256", "scale", "compress"))
 _NOT_OF_TEXT = (
-    "limits.moves", "limits.only_listed", "limits.provides", "limits.survive.machines", "limits.survive.zones",
+    "limits.changes", "limits.only_listed", "limits.provides", "limits.survive.machines", "limits.survive.zones",
     "horizon.periods", "apps.*.balancing", "apps.*.candidates", "apps.*.device", "apps.*.late", "apps.*.quality.max",
     "apps.*.demand.history_qps", "apps.*.demand.series", "apps.*.demand.streams", *_RECORDED,
 )  # fmt: skip
@@ -86,7 +86,8 @@ def fields_of_slo() -> tuple[str, ...]:
 
 
 WHOLE = ("apps.*.device", "apps.*.demand.arrivals", "apps.*.demand.mix", "apps.*.candidates",
-         "limits.offers", "objective", "workers.*.loads.*.share")  # fmt: skip
+         "limits.spot", "limits.on_demand", "limits.reserved", "limits.offers", "objective",
+         "workers.*.loads.*.share")  # fmt: skip
 """Sections that are kept, or not, as a whole."""
 
 
@@ -126,7 +127,7 @@ def _section(kind: Any) -> tuple[type[BaseModel] | None, bool]:
 def mark_of(question: str, field: str) -> Mark:
     """What a question does with a field of an SLO.
 
-    >>> mark_of("pool", "limits.moves"), mark_of("variants", "limits.moves")
+    >>> mark_of("pool", "limits.changes"), mark_of("variants", "limits.changes")
     ('refused', 'kept')
     """
     if field in _REFUSED[question]:

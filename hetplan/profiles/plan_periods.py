@@ -142,7 +142,8 @@ def inputs_of_part(inputs: Inputs, rates: Mapping[str, float]) -> Inputs:
     """
     slo = inputs.slo
     limits = slo.limits.model_copy(
-        update={"cost_per_hour": None, "moves": None, "offers": {}, "instances": {}, "only_listed": False,
+        update={"cost_per_hour": None, "changes": None, "offers": {}, "spot": None, "on_demand": None,
+                "reserved": None, "instances": {}, "only_listed": False,
                 "provides": {}, "capacity": {}, "survive": Survive()}
     )  # fmt: skip
     apps = {name: _at_rate(slo.apps[name], rate) for name, rate in rates.items()}

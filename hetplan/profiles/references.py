@@ -101,7 +101,7 @@ class References(Dangling):
             self.fault(("apps",), {}, why, remedy)
         for name, app in slo.apps.items():
             self._check_rates(app, ("apps", name, "demand"))
-        if slo.limits.offers or slo.limits.survive.zones:
+        if slo.limits.purchases or slo.limits.survive.zones:
             from hetplan.profiles.fleet_references import check_limits
 
             check_limits(self, slo)

@@ -33,6 +33,7 @@ from hetplan.profiles.fields import (
 )
 
 if TYPE_CHECKING:
+    from hetplan.profiles.fleet_fields import OfferLimit
     from hetplan.profiles.fleet_fields import OfferLimit as _OfferLimit
     from hetplan.profiles.slo_sections import Candidate as _Candidate
     from hetplan.profiles.slo_sections import Device as _Device
@@ -67,10 +68,12 @@ Traded = Literal["quality", "cost", "latency"]
 
 _SOUGHT = {
     "max": ("rate", "quality", "goodput", "served"),
-    "min": ("cost", "machines", "moves", "violations", "latency"),
+    "min": ("cost", "machines", "changes", "violations", "latency"),
     "front": get_args(Traded),
 }
 """What each first word of a term may be followed by."""
+_NEW_WORDS = {"servers": "machines", "moves": "changes"}
+"""Words of an older SLO file, and those of today."""
 
 
 def _terms(value: object) -> object:
@@ -92,7 +95,7 @@ def _term_in_new_form(old: object) -> str | None:
         return None
     ((sense, sought),) = old.items()
     words = [sought] if isinstance(sought, str) else list(sought) if isinstance(sought, list | tuple) else []
-    words = ["machines" if word == "servers" else word for word in words]
+    words = [_NEW_WORDS.get(word, word) for word in words]
     is_known = sense in _SOUGHT and bool(words) and all(word in _SOUGHT[sense] for word in words)
     return " ".join([sense, *words]) if is_known else None
 
@@ -104,7 +107,7 @@ def _term(value: str) -> str:
         raise wrong("a term begins with max, min or front", 'Write for instance "max rate" or "min cost".')
     if not words or any(word not in known for word in words) or (sense != "front" and len(words) > 1):
         why = f"{sense} is followed by {'some' if sense == 'front' else 'one'} of {', '.join(known)}"
-        raise wrong(why, f'Write for instance "{sense} {known[0]}".')
+        raise wrong(why, f'Write for instance "{sense} {_NEW_WORDS.get(words[0] if words else "", known[0])}".')
     if len(set(words)) < len(words):
         raise wrong("front is followed by two or three different words", 'Write for instance "front quality cost".')
     return value
@@ -139,11 +142,14 @@ class WishLimits(Model):
 
     cost_per_hour: Money | None = None
     currency: Currency = "USD"
-    moves: Count | None = None
+    changes: Count | None = Field(default=None, description="most machines, or instances, that may be new")
     instances: Named[tuple[Count, Count | None]] = Field(
         default_factory=dict, description="[least, most] per hardware, over all its offers; most null: up to its stock"
     )
-    offers: Named[_OfferLimit] = Field(default_factory=dict, description="per offer, or on-demand, spot, committed")
+    spot: _OfferLimit | None = None
+    on_demand: _OfferLimit | None = None
+    reserved: _OfferLimit | None = Field(default=None, description="machines that are paid for a term")
+    offers: Named[_OfferLimit] = Field(default_factory=dict, description="machines of each offer")
     only_listed: bool = False
     provides: dict[Key, Amount] = Field(
         default_factory=dict, description="most of what all machines that a plan rents provide, such as watts or cores"
@@ -152,6 +158,12 @@ class WishLimits(Model):
         default_factory=dict, description="totals of what runs and candidates take, where machines are not counted"
     )
     survive: Survive = Field(default_factory=Survive)
+
+    @property
+    def purchases(self) -> Mapping[str, OfferLimit]:
+        """The limits on ways to buy (spot, on_demand, reserved) and on offers, by name."""
+        kinds = {"spot": self.spot, "on_demand": self.on_demand, "reserved": self.reserved}
+        return {**{name: limit for name, limit in kinds.items() if limit is not None}, **self.offers}
 
     @model_validator(mode="after")
     def _least_to_most(self) -> WishLimits:

@@ -72,7 +72,8 @@ def _explain(details: list[Any], steps: Steps, model_type: type[BaseModel], *, n
         return " or ".join(expected), remedy or "Write one of these."
     detail = details[0]
     if detail["type"] == "extra_forbidden":
-        moved = _MOVED.get(("apps", "*", *steps[2:]) if steps[0] == "apps" else steps)
+        moved = _MOVED.get(tuple("*" if steps[max(0, at - 1)] in ("apps", "offers") and at else step
+                                 for at, step in enumerate(steps)))  # fmt: skip
         if moved is not None and model_type.__name__ == "Slo":
             return moved[0], moved[1] if isinstance(moved[1], str) else moved[1](detail.get("input"))
         known = sorted(_keys_at(model_type, steps[:-1]))
@@ -92,6 +93,13 @@ def _answerer(old: object) -> str:
     return f"Write {json.dumps(kind)}: {json.dumps(names, default=str)}."
 
 
+def _share(old: object) -> str:
+    """A share of all machines, in the fields of today."""
+    ends = zip(("min_share", "max_share"), (0, 1), old if isinstance(old, list | tuple) else (0, 0.5), strict=False)
+    said = [f"{json.dumps(name)}: {json.dumps(end)}" for name, usual, end in ends if end != usual]
+    return f"Write {', '.join(said) or 'no share'}."
+
+
 _MOVED: Mapping[Steps, tuple[str, str | Callable[[object], str]]] = {
     ("apps", "*", "runs"): ("an application itself says what answers it", _answerer),
     ("apps", "*", "violations"): (
@@ -99,6 +107,10 @@ _MOVED: Mapping[Steps, tuple[str, str | Callable[[object], str]]] = {
         "Write latency: {p95_ms: 60}.",
     ),
     ("apps", "*", "goodput"): ("the share of requests within all limits at once is attainment", "Write attainment."),
+    ("limits", "offers", "*", "share"): ("a share of all machines is min_share and max_share", _share),
+    ("limits", "offers", "*", "least"): ("the fewest machines are min", "Write min."),
+    ("limits", "offers", "*", "most"): ("the most machines are max", "Write max."),
+    ("limits", "moves"): ("how many may be new is changes", "Write changes."),
     ("limits", "resources"): (
         "what rented machines provide together is provides; what runs and candidates take is capacity",
         "Write provides or, where machines are not counted, capacity.",

@@ -243,7 +243,7 @@ def test_a_package_that_says_why_in_one_sentence_is_heard(install: Callable[...,
         choose(hp.load(profile, slo), question="mine")
     slo["apps"]["more"] = {**slo["apps"]["images"], "demand": {"streams": 3}}
     slo["apps"]["last"] = {"task": "classify", "demand": {"streams": 1}}
-    slo["objective"] = ["min moves"]
+    slo["objective"] = ["min changes"]
     with pytest.raises(hp.InputError, match="nearest is mine, but these files want no teleport"):
         asked(profile, slo)
 

@@ -153,7 +153,7 @@ def _broken_documents(document: dict[str, Any]) -> Iterator[tuple[str, dict[str,
         if isinstance(value, int | float) and not isinstance(value, bool):
             yield f"true at {where}", _with(document, path, True)
             yield f"text at {where}", _with(document, path, "a lot")
-            if last.endswith(NEVER_NEGATIVE) or last in ("stock", "moves", "streams"):
+            if last.endswith(NEVER_NEGATIVE) or last in ("stock", "changes", "streams"):
                 yield f"negative {where}", _with(document, path, -5)
         if isinstance(value, str) and last in REFERENCES:
             yield f"dangling {where}", _with(document, path, "no-such-thing")

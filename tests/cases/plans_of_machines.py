@@ -52,7 +52,7 @@ def variants() -> Json:
             },
         },
         slo={
-            "limits": {"cost_per_hour": "6", "capacity": {"inf_cores": 2}, "moves": 2},
+            "limits": {"cost_per_hour": "6", "capacity": {"inf_cores": 2}, "changes": 2},
             "apps": {
                 "faces": {
                     "family": "resnet50",

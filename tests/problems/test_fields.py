@@ -215,7 +215,7 @@ def _objective(files: Files) -> None:
     terms: Any = {
         "pool": ["max rate", "min cost"], "pipeline": ["min machines"], "policy": ["max served"],
         "variants": ["max rate"], "compound": ["min cost"], "llm": ["max rate"],
-        "fleet": ["min moves"],
+        "fleet": ["min changes"],
     }  # fmt: skip
     files.slo["objective"] = terms[files.question]
 
@@ -251,7 +251,7 @@ SLO_TRIES: dict[str, Try] = {
     "objective": _objective,
     "limits.cost_per_hour": _budget,
     "limits.currency": lambda files: (_budget(files), put(files.slo, "limits.currency", "EUR"))[-1],
-    "limits.moves": lambda files: put(files.slo, "limits.moves", 20 if files.question == "pipeline" else 0),
+    "limits.changes": lambda files: put(files.slo, "limits.changes", 20 if files.question == "pipeline" else 0),
     "limits.instances": lambda files: put(
         files.slo, f"limits.instances.{HARDWARE[files.question]}", LEAST[files.question]
     ),
@@ -262,7 +262,10 @@ SLO_TRIES: dict[str, Try] = {
     "limits.survive.zones": _slo("limits.survive", {"zones": 1}),
     "limits.survive.spot": _slo("limits.survive", {"spot": "all"}),
     "limits.survive.serve": _slo("limits.survive", {"serve": 0.9}),
-    "limits.offers": _slo("limits.offers", {"on-demand": {"least": 1}}),
+    "limits.spot": _slo("limits.spot", {"max": 0}),
+    "limits.on_demand": _slo("limits.on_demand", {"min": 1}),
+    "limits.reserved": _slo("limits.reserved", {"max": 0}),
+    "limits.offers": lambda files: put(files.slo, "limits.offers", {next(iter(files.profile["offers"])): {"min": 1}}),
     "horizon.repeats": _slo("horizon.repeats", 30),
     "horizon.starts": _slo("horizon.starts", False),
     "apps.*.question": lambda files: put(files.app, "question", "compound" if files.question == "fleet" else "pool"),

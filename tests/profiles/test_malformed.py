@@ -138,7 +138,7 @@ def test_a_thing_with_a_fault_still_counts_as_there(profile: dict[str, Any], slo
             "$.apps.rank.demand.mix.share",
             "percent",
         ),
-        (lambda p, s: s["limits"].update(moves=10.0), "$.limits.moves", "Write 10."),
+        (lambda p, s: s["limits"].update(changes=10.0), "$.limits.changes", "Write 10."),
         (lambda p, s: p.update(varients={}), "$.varients", 'Did you mean "variants"?'),
         (
             lambda p, s: p["tables"]["yn-g4dn"].update(axis={}),

@@ -106,7 +106,7 @@ def test_the_bound_of_a_fleet_is_certified_and_proved_again(sound: tuple[Json, J
 
 @pytest.mark.slow
 def test_limits_are_priced_too() -> None:
-    wish = slo(offers={"big-a": {"most": 1}, "committed": {"most": 1}})
+    wish = slo(offers={"big-a": {"max": 1}}, reserved={"max": 1})
     plan = plan_dict(solved(wish).require())
     assert any(one["limits"] for one in plan["extensions"][PRICES])
     assert words(plan, wish) == [Word.PROVED]

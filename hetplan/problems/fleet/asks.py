@@ -17,7 +17,7 @@ __all__ = ["PARTS", "between", "hindrance", "of_one_variant", "question_of"]
 
 PARTS = ("llm", "pool", "pipeline", "variants", "policy")
 """Questions that can be parts of a fleet."""
-BETWEEN = {"rate", "quality", "cost", "moves"}
+BETWEEN = {"rate", "quality", "cost", "changes"}
 """What a fleet of one period can be planned for."""
 
 
@@ -28,7 +28,7 @@ def between(inputs: Inputs) -> Iterator[Obstacle]:
     if not inputs.profile.offers:
         yield Obstacle("no offers: a fleet says what to buy", "$.offers", "Add offers with their prices.")
     if not request.apps or not BETWEEN.issuperset(request.goals):
-        yield Obstacle("a fleet is planned for cost, rate, quality or moves", "$.objective", 'Write "min cost".')
+        yield Obstacle("a fleet is planned for cost, rate, quality or changes", "$.objective", 'Write "min cost".')
     for name, app in request.apps.items():
         if app.rate_qps is None and not app.wants_most:
             yield Obstacle(f"{name} states no rate", f"$.apps.{name}.demand", 'Write "rate_qps".')

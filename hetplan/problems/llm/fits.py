@@ -103,7 +103,7 @@ def _limits(request: Request) -> Iterator[Obstacle]:
     if request.only_listed:
         text = "fleets that make text are rented, not placed on listed machines"
         yield Obstacle(text, "$.limits.only_listed", "Take it out, and give offers a stock.")
-    for field, value in (("provides", request.resources), ("moves", request.moves)):
+    for field, value in (("provides", request.resources), ("changes", request.changes)):
         if value not in (None, {}):
             yield Obstacle(
                 f"{field} is nothing that fleets of text are planned with", f"$.limits.{field}", "Take it out."

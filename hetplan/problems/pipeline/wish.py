@@ -49,7 +49,7 @@ _Row = tuple[int, int, int, Choice, float, float, int, int]
 
 MOST_TOLD = 8
 
-TERMS: tuple[Goal, ...] = ("quality", "servers", "cost", "moves")
+TERMS: tuple[Goal, ...] = ("quality", "servers", "cost", "changes")
 """What a plan of pipelines can strive for."""
 
 
@@ -94,7 +94,7 @@ def _may_share(request: Request, options: PipelineOptions) -> bool:
     """
     edges = [[edge.to for edge in one.edges] for one in filter(None, map(request.pipeline, request.apps))]
     joined = any(len(set(to)) < len(to) for to in edges)
-    moves = request.moves is not None or "moves" in request.goals
+    moves = request.changes is not None or "changes" in request.goals
     return options.machines == "shared" and options.offers == "in-turn" and not joined and not moves
 
 
@@ -106,7 +106,7 @@ def _goals(fleet: Fleet, faults: Faults) -> tuple[Goal, ...]:
         if term not in TERMS:
             faults.in_slo(
                 f"$.objective[{number}]",
-                "pipelines are planned for quality, machines, cost and moves",
+                "pipelines are planned for quality, machines, cost and changes",
                 'Write ["max quality", "min machines"], or leave it out.',
                 value=term,
             )

@@ -49,7 +49,7 @@ REFUSED = {
         "apps.*.demand.series", "apps.*.demand.streams",
     ),
     "limits.cost_per_hour": ("a policy is for given workers, so it keeps no budget", "Leave it out."),
-    "limits.moves": ("a policy is for given workers, and moves nothing", "Leave it out."),
+    "limits.changes": ("a policy is for given workers, and moves nothing", "Leave it out."),
     "limits.provides": ("a policy is for given workers, so it keeps no totals", "Say how many: instances."),
     "apps.*.quality.max": ("a policy's accuracy is better when higher", 'State a min.'),
     "apps.*.weight": ("each application has separate workers and policies, so none weighs more", "Leave it out."),

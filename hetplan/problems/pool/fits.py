@@ -19,7 +19,7 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
     if len(request.apps) != 1:
         text = f"a pool serves one application; the SLO has {len(request.apps)}"
         yield Obstacle(text, "$.apps", "Give one app per file.", essential=True)
-    if foreign := sorted({"quality", "moves"} & set(request.goals)):
+    if foreign := sorted({"quality", "changes"} & set(request.goals)):
         text = f"a pool gives the most rate for a budget, or the least cost for a rate, and knows no {foreign[0]}"
         yield Obstacle(text, "$.objective", 'Write "min cost", or leave it out.')
     for name, app in request.apps.items():

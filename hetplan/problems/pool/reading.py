@@ -39,7 +39,7 @@ REFUSED = {
         "change.load_weight_per_s", "horizon.period_s", "horizon.periods", "apps.*.attainment", "apps.*.lifetime_s",
         "apps.*.deadline_s", "apps.*.device", "apps.*.candidates", "apps.*.demand.series", "apps.*.demand.streams",
     ),
-    "limits.moves": ("a pool is planned from nothing and counts no moves", "Leave it out."),
+    "limits.changes": ("a pool is planned from nothing and counts no changes", "Leave it out."),
     "change.slack": ("a pool keeps room by its derate", "Set option derate instead."),
     "change.slack_qps": ("a pool keeps room by its derate", "Set option derate instead."),
     "apps.*.weight": ("a pool serves one application, so nothing is weighed", "Leave it out."),

@@ -379,7 +379,7 @@ class Snapshot:
 
     def may_move(self, x: Integers) -> bool:
         """Whether no more instances are new where they are than may be."""
-        most = self.wanted.moves
+        most = self.wanted.changes
         then = np.bincount(self.kind_of, weights=x, minlength=len(self.kinds))
         return most is None or float(np.maximum(then - self.running, 0.0).sum()) <= most
 

@@ -221,7 +221,7 @@ def test_an_hour_without_requests_of_one_application_is_planned_and_played() -> 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda slo: slo["limits"].update(moves=9),
+        lambda slo: slo["limits"].update(changes=9),
         lambda slo: slo.update(objective=["max quality"], horizon={"period_s": 3600, "periods": 1}),
     ],
 )

@@ -98,9 +98,9 @@ def test_what_a_failure_leaves_carries_all_that_share_and_so_it_is_played() -> N
 @pytest.mark.parametrize(
     "change",
     [
-        lambda slo: slo["limits"].update(moves=9),
-        lambda slo: slo["limits"].update(offers={"spot": {"share": [0, 1]}}),
-        lambda slo: slo["limits"].update(offers={"on-demand": {"least": 2}}),
+        lambda slo: slo["limits"].update(changes=9),
+        lambda slo: slo["limits"].update(spot={"max_share": 0.99}),
+        lambda slo: slo["limits"].update(on_demand={"min": 2}),
         lambda slo: slo["limits"].update(instances={"card": [2, 9]}),
     ],
 )

@@ -87,7 +87,7 @@ BAD: dict[str, tuple[Change, str, str]] = {
         "$.apps.app.demand.history_qps",
         "stated rate",
     ),
-    "moves": (lambda p, s: s["limits"].update(moves=3), "$.limits.moves", "counts no moves"),
+    "changes": (lambda p, s: s["limits"].update(changes=3), "$.limits.changes", "counts no changes"),
     "survive": (lambda p, s: s["limits"].update(survive={"machines": 1}), "$.limits.survive", "plans for failures"),
     "nothing to rent": (lambda p, s: s["limits"].update(only_listed=True), "$.variants.m.runs", "no hardware"),
 }
@@ -110,7 +110,7 @@ def test_several_slips_are_reported_at_once() -> None:
     profile, slo = g1(budget=5)
     demand(slo).update(rate_qps=5)
     slo["limits"]["instances"] = {"tpu": [1, 1]}
-    slo["limits"]["moves"] = 3
+    slo["limits"]["changes"] = 3
     with pytest.raises(InputError) as caught:
         pose((profile, slo))
     assert len(caught.value.faults) == 3
