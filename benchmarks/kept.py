@@ -448,7 +448,7 @@ def policy(seed: int) -> Instance:
             "apps": {
                 "a": {
                     "task": "t", "latency": {"p99_ms": round(deadline, 2)},
-                    "balancing": "round_robin", "late": "serve",
+                    "dispatch": "round-robin", "late": "serve",
                     "demand": {"rate_qps": round(rate, 3), "arrivals": arrivals},
                 }
             },
@@ -463,15 +463,15 @@ def policy_wide(seed: int) -> Instance:
     app, drawn = made.slo["apps"]["a"], _varied(made.profile, rng, stated="p95")
     (limit_ms,), percentile = app["latency"].values(), rng.choice([50, 90, 95, 99, 99.9])
     app["latency"] = {f"p{percentile}_ms": round(limit_ms * rng.uniform(1.0, 2.0), 2)}
-    app["late"], app["balancing"] = rng.choice(["serve", "drop"]), rng.choice(BALANCING)
-    if app["balancing"] is None:
-        app.pop("balancing")
+    app["late"], app["dispatch"] = rng.choice(["serve", "drop"]), rng.choice(BALANCING)
+    if app["dispatch"] is None:
+        app.pop("dispatch")
     app["demand"]["rate_qps"] = round(app["demand"]["rate_qps"] * rng.uniform(0.5, 1.0), 3)
-    drawn = f"{drawn}, {app['late']}, {app.get('balancing', 'any balancing')}"
+    drawn = f"{drawn}, {app['late']}, {app.get('dispatch', 'any load balancer')}"
     return replace(made, name=f"{made.name} wide, p{percentile}, {drawn}")
 
 
-BALANCING = ("round_robin", "shortest_queue", "random", None)
+BALANCING = ("round-robin", "shortest-queue", "random", None)
 
 
 def policies_near(instance: Instance, plan: Plan | None) -> Iterator[Plan]:

@@ -96,7 +96,7 @@ def hops() -> Iterator[Case]:
     )  # fmt: skip
     edges = [{"from": "find", "to": "name", "fanout": 1.0}]
     profile["pipelines"] = {"p": {"nodes": {step: {"task": step} for step in steps}, "edges": edges}}
-    app |= {"pipeline": "p", "demand": {"rate_qps": 25.0}}
+    app = {"latency": app["latency"], "pipeline": "p", "demand": {"rate_qps": 25.0}}
     slo = {"format": "hetplan/slo/1.0", "limits": {"instances": {"m": [0, 2]}}, "apps": {"p": app}}
     yield Case("hop", "pipeline", profile, slo, (), loads, way="pipeline")
 
@@ -163,11 +163,11 @@ def policies() -> Iterator[Case]:
         {name: {"m": table(sizes, [speed * (0.4 + 0.6 * size) for size in sizes])} for name, speed in speeds.items()},
         quality={"s": 0.65, "m": 0.78, "l": 0.88}, task=dict.fromkeys(speeds, "see"), price={"m": "0.3"},
     )  # fmt: skip
-    for balancing in ("round_robin", "shortest_queue"):
+    for balancer in ("round-robin", "shortest-queue"):
         app = {
             "task": "see",
             "latency": {"p99_ms": 110},
-            "balancing": balancing,
+            "dispatch": balancer,
             "demand": {"rate_qps": 250.0},
         }
         limits = {"instances": {"m": [6, 6]}}
@@ -177,7 +177,7 @@ def policies() -> Iterator[Case]:
             ("250 qps", 250.0, "poisson"),
             ("200 qps, gamma 0.5", 200.0, "gamma:0.5"),
         )
-        yield Case("policy", f"queue-slack, {balancing}", profile, slo, ("--set", "batching=max"), loads)
+        yield Case("policy", f"queue-slack, {balancer}", profile, slo, ("--set", "batching=max"), loads)
 
 
 SHARES = (0.15, 0.3, 0.45)

@@ -666,7 +666,7 @@ def _policy(rng: random.Random) -> Files:
         times = {size: round(first * (1 + 0.4 * (size - 1)), 3) for size in (1, 2, 4, 8)}
         models[f"net-{number}"] = model({"m0": times}, task="classify", quality=quality)
     wanted = app("classify", rate=float(rng.randint(60, 120)), limits={95: float(rng.randint(120, 200))}, by="task")
-    wanted["balancing"] = "round_robin"
+    wanted["dispatch"] = "round-robin"
     wanted["late"] = "serve"
     made = files(
         machines={"m0": machine(0.17, kind="cpu")}, models=models, apps={"images": wanted},
@@ -737,7 +737,7 @@ def policy_fleet(rates: Sequence[float], *, beside: bool = False) -> Files:
         for name, ms, quality in (("quick", 9.0, 0.6), ("good", 15.0, 0.75))
     }
     wanted = app("classify", rate=list(rates), limits={95: 70.0}, by="task", quality=0.63)
-    apps = {"images": wanted | {"question": "policy", "balancing": "round_robin"}}
+    apps = {"images": wanted | {"question": "policy", "dispatch": "round-robin"}}
     if beside:
         models["ranker"] = model({"m0": {1: 6, 8: 30}, "m1": {1: 3, 8: 12}})
         apps["ranking"] = app("ranker", rate=[40.0] * len(rates), limits={99: 90}, sizes={1: 0.6, 8: 0.4})

@@ -108,7 +108,7 @@ _ALIKE: Mapping[str, tuple[str, str]] = {
     "horizon.periods": ("this question plans one period", "Leave it out, or ask fleet."),
     **dict.fromkeys(("apps.*.latency.ttft_p*_ms", "apps.*.latency.tpot_p*_ms"),
                     ("only response times are judged", "Write a limit on the response time, such as p99_ms.")),
-    "apps.*.balancing": ("routes say where queries go", "Leave it out."),
+    "apps.*.dispatch": ("routes say where queries go", "Leave it out."),
     "apps.*.attainment": ("here a percentile says how many may be late", "Write for instance latency: {p95_ms: 60}."),
     "apps.*.network_ms_once": ("a query has one step", "Add it to network_ms_per_hop."),
     "apps.*.lifetime_s": ("this question plans applications that stay", "Leave it out."),

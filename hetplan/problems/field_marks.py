@@ -43,7 +43,7 @@ Mark = Literal["kept", "played", "part", "holds", "refused", "-"]
 _RECORDED = tuple(f"apps.*.demand.trace.{one}" for one in ("file", "sha256", "scale", "compress"))
 _NOT_OF_TEXT = (
     "limits.changes", "limits.only_listed", "limits.provides", "limits.survive.machines", "limits.survive.zones",
-    "horizon.periods", "apps.*.balancing", "apps.*.candidates", "apps.*.device", "apps.*.late", "apps.*.quality.max",
+    "horizon.periods", "apps.*.dispatch", "apps.*.candidates", "apps.*.device", "apps.*.late", "apps.*.quality.max",
     "apps.*.demand.history_qps", "apps.*.demand.series", "apps.*.demand.streams", *_RECORDED,
 )  # fmt: skip
 """What keeps files from asking for a fleet that makes text (`llm.fits`)."""
@@ -65,7 +65,7 @@ _PLAYED = {
 }
 _OWN = (
     "latency.p*_ms", "latency.ttft_p*_ms", "latency.tpot_p*_ms", "quality.min", "quality.max", "attainment",
-    "late", "balancing", "network_ms_per_hop", "network_ms_once", "demand.arrivals", "demand.mix",
+    "late", "dispatch", "network_ms_per_hop", "network_ms_once", "demand.arrivals", "demand.mix",
 )  # fmt: skip
 _PART = ("change.offline_below", "robust.law", *(f"apps.*.{one}" for one in _OWN))
 """What a fleet leaves to the questions of its applications."""

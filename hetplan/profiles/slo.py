@@ -463,7 +463,9 @@ class App(Model):
     attainment: Fraction | None = Field(default=None, description="least share of requests within all limits at once")
     weight: Amount | None = None
     late: Annotated[str, AfterValidator(_late)] | None = None
-    balancing: Literal["round_robin", "shortest_queue", "random"] | None = None
+    dispatch: Literal["round-robin", "shortest-queue", "random"] | None = Field(
+        default=None, description="the load balancer that is there; else hetplan chooses"
+    )
     network_ms_per_hop: Amount = 0.0
     network_ms_once: Amount = Field(
         default=0.0, description="between client and router, there and back, once per query"
@@ -497,6 +499,11 @@ class App(Model):
     def families(self) -> tuple[str, ...] | None:
         """The families of models that are named."""
         return (self.family,) if isinstance(self.family, str) else self.family
+
+    @property
+    def balancing(self) -> Literal["round_robin", "shortest_queue", "random"] | None:
+        """The load balancer that is there, as dispatch rules of plans name it."""
+        return None if self.dispatch is None else cast(Any, self.dispatch.replace("-", "_"))
 
     @property
     def targets(self) -> tuple[LatencyTarget, ...]:

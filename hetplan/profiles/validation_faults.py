@@ -102,6 +102,10 @@ def _share(old: object) -> str:
 
 _MOVED: Mapping[Steps, tuple[str, str | Callable[[object], str]]] = {
     ("apps", "*", "runs"): ("an application itself says what answers it", _answerer),
+    ("apps", "*", "balancing"): (
+        "the load balancer that is there is dispatch",
+        lambda old: f"Write {json.dumps('dispatch')}: {json.dumps(str(old).replace('_', '-'))}.",
+    ),
     ("apps", "*", "violations"): (
         "a share of late answers is said by a percentile: 5% late is p95",
         "Write latency: {p95_ms: 60}.",

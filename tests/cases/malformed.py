@@ -344,7 +344,7 @@ SEMANTIC: dict[str, list[tuple[str, Change]]] = {
         ("a share of late answers", _app_change(latency={"p99_ms": 9}, violations={"max": 0.05})),
         ("a list of limits", _app_change(latency=[{"percentile": 99, "max_ms": 9}][:1])),
         ("an unknown way with late queries", _app_change(late="forget")),
-        ("an unknown balancing", _app_change(balancing="fairest")),
+        ("an unknown load balancer", _app_change(dispatch="fairest")),
         ("an empty quality", _app_change(quality={})),
         ("a quality turned round", _app_change(quality={"min": 0.9, "max": 0.1})),
         ("a quality of 80", _app_change("quality", min=80)),

@@ -175,7 +175,7 @@ def files(
             "a": {
                 "task": "see",
                 "latency": {f"p{percentile:g}_ms": slo_ms},
-                "balancing": "round_robin",
+                "dispatch": "round-robin",
                 "demand": {"rate_qps": rate_qps},
                 **app,
             }

@@ -288,7 +288,7 @@ SLO_TRIES: dict[str, Try] = {
     "apps.*.attainment": _app("attainment", 0.95),
     "apps.*.weight": _app("weight", 40.0),
     "apps.*.late": _app("late", "drop"),
-    "apps.*.balancing": _app("balancing", "shortest_queue"),
+    "apps.*.dispatch": _app("dispatch", "shortest-queue"),
     "apps.*.network_ms_per_hop": lambda files: put(files.app, "network_ms_per_hop", HIGH[files.question]),
     "apps.*.network_ms_once": lambda files: put(files.app, "network_ms_once", HIGH[files.question]),
     "apps.*.demand.rate_qps": _rate,
@@ -491,7 +491,7 @@ def test_a_price_too_small_to_count_is_refused(price: object) -> None:
 def test_refused_fields_are_named_in_the_order_of_the_format() -> None:
     """Not in that of a set: two runs on the same files named the same faults in another order."""
     files = files_of("pool")
-    order = {"weight": 2, "balancing": "random", "lifetime_s": 3, "deadline_s": 3, "device": {"relative_time": 2.0}}
+    order = {"weight": 2, "dispatch": "random", "lifetime_s": 3, "deadline_s": 3, "device": {"relative_time": 2.0}}
     files.app.update(reversed(order.items()))
     with pytest.raises(hp.InputError) as refused:
         seen(files)

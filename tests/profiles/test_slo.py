@@ -77,6 +77,7 @@ def test_limits_come_in_one_order_however_they_are_listed() -> None:
         ({"latency": [{"percentile": 990, "max_ms": 7}]}, r'Write \{"p99_ms": 60\}'),
         ({"runs": {"variants": ["net"]}}, 'Write "model": "net"'),
         ({"runs": {"families": ["a", "b"]}}, r'Write "family": \["a", "b"\]'),
+        ({"balancing": "round_robin"}, 'Write "dispatch": "round-robin"'),
         ({"violations": {"max": 0.05}}, r"5% late is p95.*Write latency: \{p95_ms: 60\}"),
     ],
 )

@@ -287,7 +287,7 @@ def test_a_model_selection_plan(plans: Any) -> None:
             "images": {
                 "task": "t",
                 "latency": {"p95_ms": 100},
-                "balancing": "round_robin",
+                "dispatch": "round-robin",
                 "demand": {"rate_qps": 20},
             }
         }

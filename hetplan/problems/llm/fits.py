@@ -77,7 +77,7 @@ def _app(request: Request, name: str, app: Application) -> Iterator[Obstacle]:
     for field in ("streams", "series", "history_qps"):
         if getattr(app.demand, field) is not None:
             yield Obstacle(f"a fleet is sized for one rate, not for {field}", f"{at}.demand.{field}", "Take it out.")
-    for field, value in (("balancing", app.balancing), ("device", app.device)):
+    for field, value in (("dispatch", app.balancing), ("device", app.device)):
         if value is not None:
             text = f"{field} is nothing that fleets of text are planned with"
             yield Obstacle(

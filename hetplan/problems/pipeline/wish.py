@@ -39,7 +39,7 @@ REFUSED = {
     "change.slack": ("pipelines keep room by headroom", "Set option headroom instead."),
     "change.slack_qps": ("pipelines keep room by headroom", "Set option headroom instead."),
     "apps.*.quality.max": ("a ceiling on accuracy", "State a floor (min), or leave it out."),
-    "apps.*.balancing": ("routes of pipelines say where queries go", "Leave it out."),
+    "apps.*.dispatch": ("routes of pipelines say where queries go", "Leave it out."),
     "apps.*.demand.mix": ("queries of a pipeline are alike", "Make each class an app."),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""

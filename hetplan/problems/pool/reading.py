@@ -43,7 +43,7 @@ REFUSED = {
     "change.slack": ("a pool keeps room by its derate", "Set option derate instead."),
     "change.slack_qps": ("a pool keeps room by its derate", "Set option derate instead."),
     "apps.*.weight": ("a pool serves one application, so nothing is weighed", "Leave it out."),
-    "apps.*.balancing": ("a pool's dispatch rule says where queries go", 'Set option dispatch instead.'),
+    "apps.*.dispatch": ("a pool's dispatch rule says where queries go", 'Set option dispatch instead.'),
     "apps.*.demand.history_qps": ("a pool is sized for a stated rate", "Write it as rate_qps."),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""

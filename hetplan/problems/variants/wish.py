@@ -41,7 +41,7 @@ REFUSED = {
     **refused(
         "apps.*.network_ms_once", "limits.survive.machines", "limits.survive.zones", "horizon.periods",
         "apps.*.latency.ttft_p*_ms",
-        "apps.*.latency.tpot_p*_ms", "apps.*.balancing", "apps.*.attainment", "apps.*.lifetime_s", "apps.*.deadline_s",
+        "apps.*.latency.tpot_p*_ms", "apps.*.dispatch", "apps.*.attainment", "apps.*.lifetime_s", "apps.*.deadline_s",
         "apps.*.device", "apps.*.candidates", "apps.*.demand.series", "apps.*.demand.streams",
     ),
     "apps.*.weight": ("every load is served, so none weighs more than another", "Leave it out."),
