@@ -480,15 +480,15 @@ def app(
     quality: float | None = None,
     arrivals: Mapping[str, Any] | None = None,
     late: str | None = None,
-    by: str = "model",
+    by: str = "variants",
 ) -> Json:
     """An application: the model or models that serve it, its rate, its limits (percentile -> ms), its mix of sizes.
 
-    `by` says what `serves` names: "model" (or several), "task", "family" or "pipeline". A rate that is a list is a
+    `by` says what `serves` names: "variants" (models), "task", "families" or "pipeline". A rate that is a list is a
     rate per period.
     """
     names = serves if isinstance(serves, str) else list(serves)
-    by = "models" if by == "model" and not isinstance(names, str) else by
+    by = {"variants": "model" if isinstance(names, str) else "models", "families": "family"}.get(by, by)
     demand: Json = (
         {"series": list(rate)} if isinstance(rate, Sequence) and not isinstance(rate, str) else {"rate_qps": rate}
     )
