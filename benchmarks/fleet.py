@@ -66,7 +66,7 @@ def files(
         mix = {"axes": ["batch"], "bins": [[size] for size in SIZES], "share": [w / sum(weights) for w in weights]}
         series = [round(times * peak * (0.6 + 0.4 * math.sin(phase + 2 * math.pi * p / 24)), 1) for p in range(periods)]
         wanted[f"app{number}"] = {
-            "question": "pool", "runs": {"variants": ["m"]},
+            "question": "pool", "model": "m",
             "latency": {"p99_ms": 60 + 20 * number}, "demand": {"series": series, "mix": mix},
         }  # fmt: skip
     slo = {

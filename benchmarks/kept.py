@@ -171,7 +171,7 @@ def pool(seed: int) -> Instance:
             "format": "hetplan/slo/1.0",
             "apps": {
                 "a": {
-                    "runs": {"variants": ["m"]},
+                    "model": "m",
                     "latency": {"p99_ms": round(deadline, 2)},
                     "demand": {
                         **_demand(rng, rate),
@@ -291,7 +291,7 @@ def variants(seed: int) -> Instance:
                 run = {"hardware": run["hardware"], "latency": name, "price_per_hour": price, "needs": {}}
             profile["variants"][name] = {"task": "t", "family": f"f{number}", "runs": [run]}
         apps[f"a{number}"] = {
-            "runs": {"families": [f"f{number}"]},
+            "family": f"f{number}",
             "latency": {f"p{rng.choice([95, 99]):g}_ms": round(fastest * (1.2 + 3.8 * rng.random() ** 2), 2)},
             "demand": _demand(rng, most * rng.uniform(0.3, 7.0)),
         }
@@ -303,7 +303,7 @@ def variants_shared(seed: int) -> Instance:
     made = variants(seed)
     families = sorted({variant["family"] for variant in made.profile["variants"].values()})
     for app in made.slo["apps"].values():
-        app["runs"] = {"families": families}
+        app["family"] = families
     return replace(made, name=f"{made.name} shared")
 
 
@@ -447,8 +447,8 @@ def policy(seed: int) -> Instance:
             "limits": {"instances": {"w": [workers] * 2}},
             "apps": {
                 "a": {
-                    "runs": {"task": "t"}, "latency": {"p99_ms": round(deadline, 2)},
-                    "balancing": "round_robin", "late": "serve",
+                    "task": "t", "latency": {"p99_ms": round(deadline, 2)},
+                    "dispatch": "round-robin", "late": "serve",
                     "demand": {"rate_qps": round(rate, 3), "arrivals": arrivals},
                 }
             },
@@ -463,15 +463,15 @@ def policy_wide(seed: int) -> Instance:
     app, drawn = made.slo["apps"]["a"], _varied(made.profile, rng, stated="p95")
     (limit_ms,), percentile = app["latency"].values(), rng.choice([50, 90, 95, 99, 99.9])
     app["latency"] = {f"p{percentile}_ms": round(limit_ms * rng.uniform(1.0, 2.0), 2)}
-    app["late"], app["balancing"] = rng.choice(["serve", "drop"]), rng.choice(BALANCING)
-    if app["balancing"] is None:
-        app.pop("balancing")
+    app["late"], app["dispatch"] = rng.choice(["serve", "drop"]), rng.choice(BALANCING)
+    if app["dispatch"] is None:
+        app.pop("dispatch")
     app["demand"]["rate_qps"] = round(app["demand"]["rate_qps"] * rng.uniform(0.5, 1.0), 3)
-    drawn = f"{drawn}, {app['late']}, {app.get('balancing', 'any balancing')}"
+    drawn = f"{drawn}, {app['late']}, {app.get('dispatch', 'any load balancer')}"
     return replace(made, name=f"{made.name} wide, p{percentile}, {drawn}")
 
 
-BALANCING = ("round_robin", "shortest_queue", "random", None)
+BALANCING = ("round-robin", "shortest-queue", "random", None)
 
 
 def policies_near(instance: Instance, plan: Plan | None) -> Iterator[Plan]:

@@ -115,7 +115,7 @@ def case(seed: int) -> Case:
         percentile = rng.choice([50, 90, 95, 99])
         unloaded = sum(work.values())
         apps[name] = {
-            "runs": {"pipeline": "ask"},
+            "pipeline": "ask",
             "latency": {f"p{percentile:g}_ms": round(1000 * unloaded * rng.uniform(1.5, 6.0), 1)},
             "quality": {"min": rng.choice([0.6, 0.75])},
             "demand": {"rate_qps": round(rng.uniform(2, 80), 2), "arrivals": dict(rng.choice(ARRIVALS))},

@@ -117,13 +117,13 @@ def _app(rng: random.Random, kind: str, name: str, profile: dict[str, Any], type
         }  # fmt: skip
         wish["latency"]["p99_ms"] = round(limit * 3.0 * max(slower.values()), 1)
         wish["demand"]["series"] = [round(rate * 0.3, 1) for rate in series]
-        wish["runs"] = {"variants": [f"{name}-net"]}
+        wish["model"] = f"{name}-net"
     elif kind == "variants":
         several = rng.randint(1, 2)
         for n in range(several):
             quality = {"quality": {"value": round(0.7 + 0.1 * n, 2)}}
             variant(task(f"{name}-see"), f"{name}-net{n}", fastest * 1.6**n, "batch", BATCHES, **quality)
-        wish["runs"] = {"variants": [f"{name}-net{n}" for n in range(several)]}
+        wish["models"] = [f"{name}-net{n}" for n in range(several)]
         wish["latency"]["p99_ms"] = round(fastest * 1.6 * rng.uniform(1.3, 6.0), 1)
     else:
         for step in ("find", "name"):
@@ -136,7 +136,7 @@ def _app(rng: random.Random, kind: str, name: str, profile: dict[str, Any], type
             "nodes": {step: {"task": f"{name}-{step}"} for step in ("find", "name")},
             "edges": [{"from": "find", "to": "name", "fanout": 1.5}],
         }
-        wish["runs"] = {"pipeline": name}
+        wish["pipeline"] = name
         wish["quality"] = {"min": 0.6}
     return wish
 

@@ -115,7 +115,7 @@ def pipeline(seed: int) -> tuple[Json, Json]:
         arrivals = {"process": "mmpp", "relative_rates": [0.7, 1.6], "stay_s": [8.0, 4.0]}
     first = servers if len(hardware) == 1 else chance.randint(0, servers)
     app = {
-        "runs": {"pipeline": "p"},
+        "pipeline": "p",
         "latency": {"p99_ms": round(max(ends) * chance.uniform(2.0, 5.0), 2)},
         "late": chance.choice(["serve", "reroute", "drop-last-task"]),
         "demand": {"rate_qps": round(rate, 2), "arrivals": arrivals},

@@ -84,7 +84,7 @@ def case(seed: int) -> Case:
     weights = [rng.randint(1, 10) for _ in bins]
     ttft, tpot, rate = rng.choice((150, 300, 600, 1500)), rng.choice((25, 40, 60, 100)), rng.choice((2, 5, 10, 20, 40))
     app: dict[str, Any] = {
-        "runs": {"variants": ["llama-8b"]},
+        "model": "llama-8b",
         "latency": {"ttft_p95_ms": ttft, "tpot_p95_ms": tpot},
         "demand": {
             "rate_qps": rate,

@@ -96,7 +96,7 @@ def whole(seed: int) -> Instance:
         limit_ms = round(min(ms for ms, _ in full) * (1.2 + 3.8 * rng.random() ** 2), 2)
         rate = max(qps for ms, qps in full if ms <= limit_ms) * rng.uniform(0.2, 6.0 / count)
         apps[f"a{number}"] = {
-            "runs": {"families": [f"f{number}"]},
+            "family": f"f{number}",
             "latency": {f"p{rng.choice([90, 95, 99]):g}_ms": limit_ms},
             "demand": {"rate_qps": round(rate, 3), "arrivals": dict(rng.choice(ARRIVALS))},
         }
@@ -130,7 +130,7 @@ class Search:
             mine = found.setdefault(app, {})
             for name, one in self.instance.profile["variants"].items():
                 poor = one["quality"]["value"] < wish.get("quality", {}).get("min", 0.0)
-                if one["family"] not in wish["runs"]["families"] or poor:
+                if one["family"] not in wish["family"] or poor:
                     continue
                 for run in one["runs"]:
                     table = self.instance.profile["tables"][run["latency"]]

@@ -66,7 +66,7 @@ def slo_of(law: str, mix: str, load: float) -> dict[str, Any]:
     bins, share = MIXES[mix]
     axes = ["input_tokens", "output_tokens"]
     wish = {
-        "runs": {"task": "chat"}, "attainment": 0.5,
+        "task": "chat", "attainment": 0.5,
         "latency": {"ttft_p95_ms": 500, "tpot_p95_ms": 80},
         "demand": {"rate_qps": load * RATES[law, mix], "mix": {"axes": axes, "bins": bins, "share": share}},
     }  # fmt: skip

@@ -44,7 +44,7 @@ def classifier(rate_qps: float) -> tuple[dict[str, Any], dict[str, Any]]:
             for name, one in kinds.items()
         },
     }
-    app = {"runs": {"task": "see"}, "latency": {"p99_ms": 250}, "demand": {"rate_qps": rate_qps}}
+    app = {"task": "see", "latency": {"p99_ms": 250}, "demand": {"rate_qps": rate_qps}}
     return profile, {"format": "hetplan/slo/1.2", "limits": {"currency": "USD"}, "apps": {"ranking": app}}
 
 

@@ -87,7 +87,7 @@ def pose(model: str, budget: str) -> PoolQuestion:
     }
     mix = {"axes": ["batch"], "bins": [[size] for size in sizes], "share": share}
     app = {
-        "runs": {"variants": ["m"]},
+        "model": "m",
         "latency": {"p99_ms": qos_ms},
         "demand": {"rate_qps": "max", "mix": mix},
     }

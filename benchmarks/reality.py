@@ -287,7 +287,7 @@ def _holds_both(line: dict[str, Any] | None) -> bool:
 
 
 def _mean_ms(case: Case) -> float:
-    (name,) = case.slo["apps"]["see"]["runs"]["variants"]
+    name = case.slo["apps"]["see"]["model"]
     return float(case.profile["tables"][f"{name}-cpu-1"]["mean"][0])
 
 
@@ -300,7 +300,7 @@ def _asking(case: Case, rate_qps: float, hop_ms: float, *, arrivals: str = "pois
 
 def beyond(took: dict[str, float], profile: dict[str, Any], case: Case) -> tuple[float, float]:
     """By how much mean and p99 of these times are beyond those of the profile."""
-    (name,) = case.slo["apps"]["see"]["runs"]["variants"]
+    name = case.slo["apps"]["see"]["model"]
     table = profile["tables"][f"{name}-cpu-1"]
     return took["mean"] / table["mean"][0] - 1.0, took["p99"] / table["p99"][0] - 1.0
 

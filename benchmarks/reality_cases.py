@@ -85,7 +85,7 @@ def hops() -> Iterator[Case]:
     app: dict[str, Any] = {"latency": {"p99_ms": 100}}
     profile = document({"rank": {"m": still}}, quality={"rank": 0.8}, task={"rank": "rank"}, price={"m": "0.3"})
     mix = {"axes": ["batch"], "bins": [[1]], "share": [1.0]}
-    app |= {"runs": {"variants": ["rank"]}, "demand": {"rate_qps": "max", "mix": mix}}
+    app |= {"model": "rank", "demand": {"rate_qps": "max", "mix": mix}}
     slo = {"format": "hetplan/slo/1.0", "limits": limits, "apps": {"rank": app}}
     for way, dispatch in (("router", ""), ("workers", "shares")):
         yield Case("hop", way, profile, slo, ("--question", "pool"), loads, dispatch=dispatch, way=way)
@@ -96,7 +96,7 @@ def hops() -> Iterator[Case]:
     )  # fmt: skip
     edges = [{"from": "find", "to": "name", "fanout": 1.0}]
     profile["pipelines"] = {"p": {"nodes": {step: {"task": step} for step in steps}, "edges": edges}}
-    app |= {"runs": {"pipeline": "p"}, "demand": {"rate_qps": 25.0}}
+    app = {"latency": app["latency"], "pipeline": "p", "demand": {"rate_qps": 25.0}}
     slo = {"format": "hetplan/slo/1.0", "limits": {"instances": {"m": [0, 2]}}, "apps": {"p": app}}
     yield Case("hop", "pipeline", profile, slo, (), loads, way="pipeline")
 
@@ -109,7 +109,7 @@ def pools() -> Iterator[Case]:
         quality={"rank": 0.8}, task={"rank": "rank"}, price={"big": "0.5", "little": "0.2"},
     )  # fmt: skip
     mix = {"axes": ["batch"], "bins": [[1], [4], [8]], "share": [0.6, 0.3, 0.1]}
-    app: dict[str, Any] = {"runs": {"variants": ["rank"]}, "demand": {"rate_qps": "max", "mix": mix}}
+    app: dict[str, Any] = {"model": "rank", "demand": {"rate_qps": "max", "mix": mix}}
     limits = {"cost_per_hour": "3", "instances": {"big": [4, 4], "little": [5, 5]}}
     loads = (("150 qps", 150.0, "poisson"), ("230 qps", 230.0, "poisson"), ("180 qps, gamma 0.5", 180.0, "gamma:0.5"))
     for rule in ("matching", "threshold", "earliest", "fcfs", "shares"):
@@ -140,7 +140,7 @@ def pipelines() -> Iterator[Case]:
     profile["pipelines"] = {"p": {"nodes": nodes, "edges": edges}}
     for late in ("serve", "drop"):
         app = {
-            "runs": {"pipeline": "p"},
+            "pipeline": "p",
             "latency": {"p99_ms": 200},
             "late": late,
             "demand": {"rate_qps": 220.0},
@@ -163,11 +163,11 @@ def policies() -> Iterator[Case]:
         {name: {"m": table(sizes, [speed * (0.4 + 0.6 * size) for size in sizes])} for name, speed in speeds.items()},
         quality={"s": 0.65, "m": 0.78, "l": 0.88}, task=dict.fromkeys(speeds, "see"), price={"m": "0.3"},
     )  # fmt: skip
-    for balancing in ("round_robin", "shortest_queue"):
+    for balancer in ("round-robin", "shortest-queue"):
         app = {
-            "runs": {"task": "see"},
+            "task": "see",
             "latency": {"p99_ms": 110},
-            "balancing": balancing,
+            "dispatch": balancer,
             "demand": {"rate_qps": 250.0},
         }
         limits = {"instances": {"m": [6, 6]}}
@@ -177,7 +177,7 @@ def policies() -> Iterator[Case]:
             ("250 qps", 250.0, "poisson"),
             ("200 qps, gamma 0.5", 200.0, "gamma:0.5"),
         )
-        yield Case("policy", f"queue-slack, {balancing}", profile, slo, ("--set", "batching=max"), loads)
+        yield Case("policy", f"queue-slack, {balancer}", profile, slo, ("--set", "batching=max"), loads)
 
 
 SHARES = (0.15, 0.3, 0.45)
@@ -195,7 +195,7 @@ def onnx(profile: dict[str, Any], *, shared: bool = False) -> Iterator[Case]:
     for name in ONNX:
         mean_ms = profile["tables"][f"{name}-cpu-1"]["mean"][0]
         app = {
-            "runs": {"variants": [name]},
+            "model": name,
             "latency": {"p99_ms": float(f"{4 * mean_ms:.3g}")},
             "demand": {"rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1]], "share": [1.0]}},
         }
@@ -225,7 +225,7 @@ def chain(profiled: Callable[[str, float], dict[str, Any]]) -> Iterator[Case]:
         mean_ms = profile["tables"][f"{name}-cpu-1"]["mean"][0]
         (cell,) = profile["extensions"][f"measured.{name}"]["cpu-1"]["cells"]
         app = {
-            "runs": {"variants": [name]},
+            "model": name,
             "latency": {"p99_ms": float(f"{4 * mean_ms:.3g}")},
             "demand": {"rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1]], "share": [1.0]}},
         }

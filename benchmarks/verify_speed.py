@@ -64,7 +64,7 @@ def documents(side: int, types: int) -> tuple[dict[str, Any], dict[str, Any]]:
     }
     mix = {"axes": ["input_tokens", "output_tokens"], "bins": bins, "share": [1 / len(bins)] * len(bins)}
     app = {
-        "runs": {"variants": ["m"]},
+        "model": "m",
         "latency": {"p99_ms": 100},
         "demand": {"rate_qps": "max", "mix": mix},
     }

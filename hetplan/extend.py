@@ -25,7 +25,7 @@ A problem as a formulation gets it, to try one by hand:
 ...     "offers": {"gpu-od": {"hardware": "gpu", "price_per_hour": "1"}}, "tasks": {"rank": {}},
 ...     "variants": {"m": {"task": "rank", "runs": [{"hardware": "gpu", "latency": "t"}]}}}
 >>> slo = {"format": "hetplan/slo/1.0", "limits": {"cost_per_hour": "2.5"}, "apps": {"rank": {
-...     "runs": {"variants": ["m"]}, "latency": {"p99_ms": 50},
+...     "model": "m", "latency": {"p99_ms": 50},
 ...     "demand": {"rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}}}}}
 >>> inputs = hp.load(profile, slo)
 >>> pool = extend.pose(inputs, extend.choose(inputs, question="pool"))

@@ -28,6 +28,7 @@ __all__ = [
     "FIELDS",
     "PROBLEMS",
     "Files",
+    "answered",
     "app",
     "cluster",
     "example",
@@ -167,9 +168,9 @@ class Files:
 
     def models(self, of: str) -> list[str]:
         """The models that may serve an application (those that it names, or of its task, good enough), or a stage."""
-        said, variants = self.slo["apps"].get(of, {"runs": {"task": of}}), self.profile["variants"]
-        task = said["runs"].get("task")
-        named = said["runs"].get("variants") or [name for name, one in variants.items() if one["task"] == task]
+        said, variants = self.slo["apps"].get(of, {"task": of}), self.profile["variants"]
+        of_task = [name for name, one in variants.items() if one["task"] == said.get("task")]
+        named = [said["model"]] if "model" in said else said.get("models", of_task)
         least = said.get("quality", {}).get("min", 0.0)
         return [name for name in named if variants[name].get("quality", {}).get("value", 1.0) >= least]
 
@@ -186,8 +187,8 @@ class Files:
         said = self.slo["apps"][of]
         mix = said["demand"].get("mix", {"bins": [[None]], "share": [1.0]})
         stages, then = ("",), {}
-        if "pipeline" in said["runs"]:
-            made = self.profile["pipelines"][said["runs"]["pipeline"]]
+        if "pipeline" in said:
+            made = self.profile["pipelines"][said["pipeline"]]
             behind = {edge["to"] for edge in made["edges"]}
             stages = tuple(sorted(made["nodes"], key=lambda name: name in behind))
             for edge in made["edges"]:
@@ -238,7 +239,7 @@ class Files:
         for name, (least, most) in (counts or {}).items():
             limits.setdefault("instances", {})[name] = [least, most]
         if spot_share is not None:
-            limits.setdefault("offers", {})["spot"] = {"share": [0, spot_share]}
+            limits["spot"] = {"max_share": spot_share}
         if survive_machines is not None:
             limits["survive"] = {"machines": survive_machines}
         return replace(self, slo=slo)
@@ -486,8 +487,8 @@ def app(
     `by` says what `serves` names: "variants" (models), "task", "families" or "pipeline". A rate that is a list is a
     rate per period.
     """
-    names = [serves] if isinstance(serves, str) else list(serves)
-    runs = {by: names[0] if by in ("task", "pipeline") else names}
+    names = serves if isinstance(serves, str) else list(serves)
+    by = {"variants": "model" if isinstance(names, str) else "models", "families": "family"}.get(by, by)
     demand: Json = (
         {"series": list(rate)} if isinstance(rate, Sequence) and not isinstance(rate, str) else {"rate_qps": rate}
     )
@@ -495,12 +496,20 @@ def app(
         demand["mix"] = {"axes": ["batch"], "bins": [[size] for size in sizes], "share": list(sizes.values())}
     if arrivals:
         demand["arrivals"] = dict(arrivals)
-    made: Json = {"runs": runs, "latency": _latency(limits or {99: 100}), "demand": demand}
+    made: Json = {by: names, "latency": _latency(limits or {99: 100}), "demand": demand}
     if quality is not None:
         made["quality"] = {"min": quality}
     if late:
         made["late"] = late
     return made
+
+
+def answered(one: Json, **by: str | list[str]) -> Json:
+    """The same application, changed in place, with something else that answers it: model, models, task and so on."""
+    for key in ("model", "models", "family", "task", "pipeline", "candidates"):
+        one.pop(key, None)
+    one.update(by)
+    return one
 
 
 def llm_model(engines: Mapping[str, Mapping[str, Any]], *, task: str | None = None) -> Json:
@@ -657,7 +666,7 @@ def _policy(rng: random.Random) -> Files:
         times = {size: round(first * (1 + 0.4 * (size - 1)), 3) for size in (1, 2, 4, 8)}
         models[f"net-{number}"] = model({"m0": times}, task="classify", quality=quality)
     wanted = app("classify", rate=float(rng.randint(60, 120)), limits={95: float(rng.randint(120, 200))}, by="task")
-    wanted["balancing"] = "round_robin"
+    wanted["dispatch"] = "round-robin"
     wanted["late"] = "serve"
     made = files(
         machines={"m0": machine(0.17, kind="cpu")}, models=models, apps={"images": wanted},
@@ -728,7 +737,7 @@ def policy_fleet(rates: Sequence[float], *, beside: bool = False) -> Files:
         for name, ms, quality in (("quick", 9.0, 0.6), ("good", 15.0, 0.75))
     }
     wanted = app("classify", rate=list(rates), limits={95: 70.0}, by="task", quality=0.63)
-    apps = {"images": wanted | {"question": "policy", "balancing": "round_robin"}}
+    apps = {"images": wanted | {"question": "policy", "dispatch": "round-robin"}}
     if beside:
         models["ranker"] = model({"m0": {1: 6, 8: 30}, "m1": {1: 3, 8: 12}})
         apps["ranking"] = app("ranker", rate=[40.0] * len(rates), limits={99: 90}, sizes={1: 0.6, 8: 0.4})
@@ -797,8 +806,9 @@ def relisted(wish: Files, seed: int) -> Files:
         for key in ("runs", "edges", "links"):
             rng.shuffle(one.get(key, []))
     for one in slo["apps"].values():
-        for key in ("variants", "families"):
-            rng.shuffle(one.get("runs", {}).get(key, []))
+        for key in ("models", "family"):
+            if isinstance(one.get(key), list):
+                rng.shuffle(one[key])
     return replace(wish, profile=profile, slo=slo)
 
 

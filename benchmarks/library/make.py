@@ -97,7 +97,7 @@ def _fleets() -> Iterator[tuple[str, tuple[Json, Json]]]:
     yield "one application, one period", part(ranking, peak, {})
     yield "one application, a zone or all spot may fail", part(ranking, peak, lost)
     yield "three applications, a zone or all spot may fail", part({**ranking, **photos, **text}, peak, lost)
-    yield "text, four periods, half on spot", part(text, day, {**lost, "offers": {"spot": {"share": [0, 0.5]}}})
+    yield "text, four periods, half on spot", part(text, day, {**lost, "spot": {"max_share": 0.5}})
     yield "two applications, four periods, failures", part({**ranking, **photos}, day, lost)
     yield "three applications, four periods", part({**ranking, **photos, **text}, day, {})
     yield "three on shared machines", part({f"photos-{rate}": rated(float(rate)) for rate in (120, 90, 60)}, peak, {})

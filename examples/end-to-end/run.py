@@ -87,7 +87,7 @@ class Example:
             for app in slo["apps"].values():
                 if file.name != "two-tier.slo.json":  # there links say what the way takes
                     # A query takes it once, and the SLO file states it per step.
-                    app["network_ms_per_hop"] = round(ways_ms / (2 if "pipeline" in app["runs"] else 1), 3)
+                    app["network_ms_per_hop"] = round(ways_ms / (2 if "pipeline" in app else 1), 3)
                 ((key, limit_ms),) = app["latency"].items()
                 app["latency"][key] = limit_ms = max(limit_ms, math.ceil(_ROOM * slowest_ms))
                 print(f"{file.name}: at most {limit_ms:g} ms; the slowest batch took {slowest_ms:.3g} ms (p99)")

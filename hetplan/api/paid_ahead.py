@@ -55,25 +55,25 @@ class PaidAhead:
                 file="plan", path="$.commitments", value=", ".join(unknown), why="the profile has no such offer",
                 remedy="Name the profile that the plan was made from.",
             )  # fmt: skip
-        limits.pop("committed", None)  # of what is bought, and nothing is bought here
         offers, rented, paid = dict[str, Any](), dict[str, str](), dict[str, int]()
         for name, offer in profile.offers.items():
             limit, by_the_hour = limits.get(name), offer.model_copy(update={"commit": None})
-            if not counts[name] or (limit is not None and limit.share is not None):
+            if not counts[name] or (limit is not None and limit.of_all):
                 offers[name] = by_the_hour
                 continue
-            most = [one for one in (offer.stock, limit.most if limit is not None else None) if one is not None]
+            most = [one for one in (offer.stock, limit.max if limit is not None else None) if one is not None]
             paid[name] = min([counts[name], *most])
             price = max(1, machine_price(offer, profile.hardware[offer.hardware]) // LESS)
             update = {"price_per_hour": price, "per": None, "stock": paid[name]}
             offers[name] = by_the_hour.model_copy(update=update)
             if limit is not None:
-                limits[name] = limit.model_copy(update={"least": min(limit.least, paid[name]), "most": None})
+                limits[name] = limit.model_copy(update={"min": min(limit.min, paid[name]), "max": None})
             left = min(most) - paid[name] if most else None
             if left != 0:
                 beside = _beside(name, profile.offers)
                 offers[beside], rented[beside] = by_the_hour.model_copy(update={"stock": left}), name
-        wish = slo.model_copy(update={"limits": slo.limits.model_copy(update={"offers": limits})})
+        # A limit on reserved machines is of what is bought, and nothing is bought here.
+        wish = slo.model_copy(update={"limits": slo.limits.model_copy(update={"offers": limits, "reserved": None})})
         return cls(profile.model_copy(update={"offers": offers}), paid, rented, wish)
 
     def state(self, state: State | None) -> State | None:

@@ -90,7 +90,7 @@ class Recipes:
     @property
     def limited(self) -> bool:
         """Whether from one plan to the next so many moves are allowed, and no more."""
-        return self.inputs.slo.limits.moves is not None
+        return self.inputs.slo.limits.changes is not None
 
     def rounded(self, rates: Mapping[str, float], *, up: bool = True) -> dict[str, float]:
         """The nearest rates of the grid that are no lower (or no higher)."""
@@ -105,7 +105,7 @@ class Recipes:
         state = next_state(of_period(now, now.periods[0])) if now is not None and self.stateful else None
         key = (tuple(sorted(rates.items())), state.model_dump_json() if state is not None else None)
         if key not in self._outcomes:
-            limits = self._slo.limits if state is not None else self._slo.limits.model_copy(update={"moves": None})
+            limits = self._slo.limits if state is not None else self._slo.limits.model_copy(update={"changes": None})
             slo = with_rates(self._slo.model_copy(update={"limits": limits}), rates)
             self._outcomes[key] = plan_for(
                 load_inputs(self._profile, slo, state=state), question=self.plan.question,

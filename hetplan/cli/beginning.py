@@ -313,7 +313,7 @@ def _of_profile(said: Said) -> Made:
     runs = _runs(said, known)
     rates = _rates_by_tokens(known, runs)
     demand, horizon, found = _text_demand(said, rates) if said.is_text or rates else _demand(said)
-    wish: dict[str, Any] = {"runs": runs, "latency": _latency(said), "demand": demand}
+    wish: dict[str, Any] = {**runs, "latency": _latency(said), "demand": demand}
     if said.quality is not None:
         wish["quality"] = {"min": said.quality}
     slo: dict[str, Any] = {"format": format_of("slo"), "objective": "min cost"}
@@ -324,7 +324,7 @@ def _of_profile(said: Said) -> Made:
         slo["limits"], assumed = slo.get("limits", {}) | limits, [*assumed, *more]
     if horizon:
         slo["horizon"] = horizon
-    tasks = {known.variants[name].task for name in runs.get("variants", ())}
+    tasks = {known.variants[name].task for name in _named(runs)}
     named = runs.get("task") or runs.get("pipeline") or (tasks.pop() if len(tasks) == 1 else "app")
     slo["apps"] = {as_id(said.app or said.model or named): wish}
     if "arrivals" in demand:
@@ -366,9 +366,14 @@ def _known(said: Said) -> tuple[Profile, dict[str, Any] | None, list[str]]:
     return known, _prices(said, known), []
 
 
+def _named(runs: Mapping[str, Any]) -> Sequence[str]:
+    """The models that are named one by one."""
+    return [runs["model"]] if "model" in runs else list(runs.get("models", ()))
+
+
 def _rates_by_tokens(known: Profile, runs: Mapping[str, Any]) -> Table | None:
     """A table of rates by tokens in and out that answers, if one does."""
-    named, task = runs.get("variants", ()), runs.get("task")
+    named, task = _named(runs), runs.get("task")
     variants = (one for name, one in known.variants.items() if name in named or one.task == task)
     tables = (known.tables[run.rate] for one in variants for run in one.runs if run.rate is not None)
     return next((table for table in tables if {"input_tokens", "output_tokens"} <= table.axes.keys()), None)
@@ -433,7 +438,7 @@ def _runs(said: Said, known: Profile) -> dict[str, Any]:
     """What serves: the pipeline, the model that was named, or the task of the profile."""
     if said.model is not None and said.profile is not None:
         kinds: dict[str, Callable[[str], dict[str, Any]]] = {
-            "pipelines": lambda name: {"pipeline": name}, "variants": lambda name: {"variants": [name]},
+            "pipelines": lambda name: {"pipeline": name}, "variants": lambda name: {"model": name},
             "tasks": lambda name: {"task": name},
         }  # fmt: skip
         for section, made in kinds.items():
@@ -444,14 +449,14 @@ def _runs(said: Said, known: Profile) -> dict[str, Any]:
         raise InputError.one(file="--model", value=said.model, why="a model, task or pipeline of it", remedy=remedy)
     if len(known.variants) == 1 and not known.pipelines:
         # By its name: whatever else comes into the files later, no other model answers.
-        return {"variants": list(known.variants)}
+        return {"model": next(iter(known.variants))}
     for field_name, names in (("pipeline", list(known.pipelines)), ("task", list(known.tasks))):
         if len(names) == 1:
             return {field_name: names[0]}
         if names:
             remedy = f"Name one: --model {' or --model '.join(names[:5])}."
             raise InputError.one(file="--profile", why=f"which {field_name} is asked for", remedy=remedy)
-    return {"variants": list(known.variants)}
+    return {"models": list(known.variants)}
 
 
 def _of_settings(said: Said, path: Path) -> Made:

@@ -42,7 +42,7 @@ Vary = Annotated[
         "--vary",
         "NAME=RANGE",
         "What varies: budget, price:OFFER, stock:OFFER, rate:APP, p99:APP, ttft_p95:APP, quality:APP, demand, latency, "
-        "prices, or a path such as slo.limits.moves; LOW:HIGH, LOW:HIGH:COUNT or A,B,C. One or two.",
+        "prices, or a path such as slo.limits.changes; LOW:HIGH, LOW:HIGH:COUNT or A,B,C. One or two.",
     ),
 ]
 Csv = Annotated[Path | None, option("--csv", "FILE", "Write every point here; - is stdout.")]

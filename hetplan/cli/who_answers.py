@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from hetplan.profiles.slo import ANSWERERS
 from hetplan.profiles.who_answers import answers, choices, listed
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ def say_of_profile(out: Output, profile: Profile) -> None:
 def say_of_wish(out: Output, slo: Mapping[str, Any]) -> None:
     """What answers each application of an SLO, where no profile is at hand."""
     for app, wish in slo["apps"].items():
-        for kind, who in wish["runs"].items():
-            words = ", ".join(who) if kind == "variants" else f"the models of {kind} {who} (--set task= for another)"
+        for kind in filter(wish.__contains__, ANSWERERS):
+            named, who = kind in ("model", "models"), wish[kind]
+            listed = who if isinstance(who, str) else ", ".join(who)
+            words = listed if named else f"the models of {kind} {listed} (--set task= for another)"
             out.people.line(f"application {app} is answered by {words}")

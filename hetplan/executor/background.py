@@ -234,7 +234,7 @@ def given_up_ms(app: App) -> float | None:
     Where a limit leaves more than a tenth to be later, that tenth counts, with waits that fall off exponentially: a
     median says nothing against the half that it leaves.
 
-    >>> of = lambda **limits: App.model_validate({"runs": {"variants": ["m"]}, "latency": limits})
+    >>> of = lambda **limits: App.model_validate({"model": "m", "latency": limits})
     >>> given_up_ms(of(p99_ms=200, p50_ms=80)), given_up_ms(of(p95_ms=80)), round(given_up_ms(of(p50_ms=80)))
     (200.0, 80.0, 266)
     """

@@ -166,9 +166,9 @@ class InService:
     def _running(self, plan: Plan, inputs: Inputs, app_id: str) -> _Running | None:
         rule, app = plan.dispatch[app_id], inputs.slo.apps.get(app_id)
         knobs = getattr(rule, "knobs", None)
-        if app is None or app.runs is None or app.runs.pipeline is None or not knobs:
+        if app is None or app.pipeline is None or not knobs:
             return None
-        pipeline = inputs.profile.pipelines[app.runs.pipeline]
+        pipeline = inputs.profile.pipelines[app.pipeline]
         metric = inputs.profile.metrics.get(pipeline.metric or "") or Metric(kind="bernoulli")
         lower = metric.better == "lower"
         target = None if app.quality is None else (app.quality.max if lower else app.quality.min)

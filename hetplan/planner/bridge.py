@@ -190,7 +190,7 @@ class Part(ABC):
             for worker in workers:
                 machines[worker.hardware] += worker.count
                 bought[worker.offer or ""] += worker.count
-            files = self.files(rate, {h: (n, n) for h, n in machines.items()}, bought).with_limits(moves=0)
+            files = self.files(rate, {h: (n, n) for h, n in machines.items()}, bought).with_limits(changes=0)
             plan = self.asked(replace(files, state=State(workers=tuple(workers))), offers="evenly")
             self.holding[key] = Settled(None, plan) if isinstance(plan, str) else Settled(self._at_rest(plan, rate))
         found = self.holding[key]
@@ -201,7 +201,7 @@ class Part(ABC):
     def _at_rest(self, plan: Plan, rate: float) -> PlanPart:
         """A plan that moves nothing, as a part: what it says of moves is of no use there."""
         part = named_apart(plan, self.app, self.rates(rate), self.inputs)
-        return part.model_copy(update={"promises": tuple(one for one in part.promises if one.quantity != "moves")})
+        return part.model_copy(update={"promises": tuple(one for one in part.promises if one.quantity != "changes")})
 
 
 @dataclass

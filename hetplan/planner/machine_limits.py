@@ -93,11 +93,18 @@ class Floor:
 def floors_of(limit: MachineLimit) -> Iterator[Floor]:
     """The floors of a limit on offers."""
     if limit.name == "offers" and limit.lower > 0:
-        yield Floor(limit, f"slo.limits.offers.{limit.label}.least", "lower", limit.lower)
+        yield Floor(limit, f"{_field(limit.label)}.min", "lower", limit.lower)
     if limit.name == "share":
         kind, _, end = limit.label.rpartition(" at ")
-        place, verb = (0, "lower") if end == "least" else (1, "raise")
-        yield Floor(limit, f"slo.limits.offers.{kind}.share[{place}]", verb, limit.stated)
+        share, verb = ("min_share", "lower") if end == "least" else ("max_share", "raise")
+        yield Floor(limit, f"{_field(kind)}.{share}", verb, limit.stated)
+
+
+def _field(name: str) -> str:
+    """The limit on an offer, or on a way to buy, as a field of the SLO."""
+    from hetplan.profiles.fleet_fields import place_of
+
+    return ".".join(("slo", *place_of(name)))
 
 
 def machine_limits(
@@ -187,13 +194,13 @@ def _bought(request: Request, offers: Sequence[Offer]) -> Iterator[MachineLimit]
     """What may be of an offer, or of a way to buy, as counts or as a share of all machines."""
     for name, limit in request.shares.items():
         total, ahead = _of_kind(offers, name)
-        if limit.most is not None or limit.least:
+        if limit.max is not None or limit.min:
             top, give = np.inf, None
-            if limit.most is not None:
-                at = f"slo.limits.offers.{name}.most"
-                top, give = float(limit.most), Elastic(PRICE_OF_SLACK, at, whole=True, unit="machines")
-            yield MachineLimit("offers", name, total, ahead, float(limit.least), top, give)
-        low, high = limit.share if limit.share is not None else (0.0, 1.0)
+            if limit.max is not None:
+                at = f"{_field(name)}.max"
+                top, give = float(limit.max), Elastic(PRICE_OF_SLACK, at, whole=True, unit="machines")
+            yield MachineLimit("offers", name, total, ahead, float(limit.min), top, give)
+        low, high = limit.min_share, limit.max_share
         if low > 0:
             yield MachineLimit("share", f"{name} at least", total - low, ahead, lower=0.0, stated=low)
         if high < 1:
@@ -203,9 +210,9 @@ def _bought(request: Request, offers: Sequence[Offer]) -> Iterator[MachineLimit]
 def _of_kind(offers: Sequence[Offer], name: str) -> tuple[Floats, Floats]:
     """Which machines an offer, or a way to buy, is: of all machines, and of those committed."""
     none, ones = np.zeros(len(offers)), np.ones(len(offers))
-    if name == "committed":
+    if name == "reserved":
         return none, ones
-    if name in ("spot", "on-demand"):
+    if name in ("spot", "on_demand"):
         return np.array([float(offer.spot == (name == "spot")) for offer in offers]), none
     return np.array([float(offer.name == name) for offer in offers]), none
 

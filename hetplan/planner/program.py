@@ -22,7 +22,7 @@ S_op        machines that start before p, each paid for the s_o hours that it ta
     (2)-(5)  limits on R_o + N_op                          `machine_limits`: stock, counts, budget, resources, shares
     (6)  sum_{o of T} N_o >= 1                             every set T of types of which somebody needs one
     (7)  S_op >= N_op - N_o,p-1                            the first period follows the last, or what runs
-    (8)  sum_g new_g <= limits.moves,  new_g >= count_g - running_g         groups g: who runs what
+    (8)  sum_g new_g <= limits.changes,  new_g >= count_g - running_g         groups g: who runs what
     (9)  lost = - min(k, sum of machines)                  k machines may fail: what is used is used of the others, too
 
 One period has no R and no S: it is the special case with a direct way, `rent`. Where u_t is a count of whole machines,
@@ -288,7 +288,7 @@ def limit_moves(
     """
     now = np.asarray(running, dtype=float)
     new = m.columns(f"new{about}", str, size=now.size, unit=unit, cost=cost)
-    elastic = Elastic(PRICE_OF_SLACK, "slo.limits.moves", unit="moves", whole=True)
+    elastic = Elastic(PRICE_OF_SLACK, "slo.limits.changes", unit="changes", whole=True)
     top, elastic_too = (np.inf, None) if most is None else (most, elastic)
     m.add(m.rows(f"moves{about}", ["all"], upper=top, elastic=elastic_too), new, 1.0)
     _beyond(m, f"new{about}", new, counts, groups, now)

@@ -65,7 +65,7 @@ LESS = " (less may do)"
 """How a repair ends of which it was not tried how much less would do."""
 SEVERAL = "several"
 """The field of a repair that changes several at once."""
-COUNTS = ("stock", "moves", "machines", "zones", "evaluations")
+COUNTS = ("stock", "changes", "machines", "zones", "evaluations")
 """Fields of whole numbers."""
 
 Step = str | int

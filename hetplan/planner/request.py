@@ -6,11 +6,11 @@ so many" means the same wherever machines are counted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from hetplan.planner.choices import Choice, Choices
 from hetplan.profiles.fields import NANO
@@ -158,7 +158,12 @@ class Application:
     @property
     def pipeline(self) -> str | None:
         """The pipeline that it runs, if it runs one."""
-        return self.stated.runs.pipeline if self.stated.runs is not None else None
+        return self.stated.pipeline
+
+    @property
+    def answered_by(self) -> str:
+        """The field of the SLO that says what answers it."""
+        return self.stated.answered_by
 
     def weight(self, otherwise: float = 1.0) -> float:
         """What it counts for beside others; `otherwise` where that is not stated."""
@@ -324,11 +329,11 @@ class Request:
     """The applications, the machine types that a plan may rent for them, and what limits all of these together.
 
     `budget` is a count of 1e-9 per hour; `resources` are totals of what rented machines provide, `instances` the least
-    and the most machines of each hardware (None: up to its stock), `quotas` what a zone gives of each resource, `moves`
-    the most instances that may be new, `capacity` totals of what runs, where machines are not counted. Over time:
-    `horizon` has the periods, `shares` what may be of each offer or way to buy, `survive` what may fail with the
-    promises still kept, `change` what it costs to
-    load other models, and how much room a rate is given.
+    and the most machines of each hardware (None: up to its stock), `quotas` what a zone gives of each resource,
+    `changes` the most instances that may be new, `capacity` totals of what runs, where machines are not counted.
+
+    Over time: `horizon` has the periods, `shares` what may be of each offer or way to buy, `survive` what may fail with
+    the promises still kept, `change` what it costs to load other models, and how much room a rate is given.
     """
 
     machines: tuple[MachineType, ...]
@@ -342,7 +347,7 @@ class Request:
     """What is sought at once, where no order is stated: no plan of a front is beaten in all of these."""
     instances: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     only_listed: bool = False
-    moves: int | None = None
+    changes: int | None = None
     capacity: Mapping[str, float] = field(default_factory=dict)
     horizon: Horizon = field(default_factory=Horizon)
     shares: Mapping[str, OfferLimit] = field(default_factory=dict)
@@ -512,22 +517,20 @@ class Request:
 def read_request(inputs: Inputs) -> Request:
     """What SLO and state say, without machines (`Request.renting`): which of them are of use, a problem says."""
     slo, limits, state = inputs.slo, inputs.slo.limits, inputs.state
-    variants = cache(lambda runs: tuple(variants_of(inputs.profile, runs)))
     return Request(
         (),
         limits.cost_per_hour,
         limits.currency,
         limits.provides,
-        # Frozen models have a hash, which type checkers do not see.
-        {name: Application(name, app, variants(cast(Hashable, app.runs))) for name, app in slo.apps.items()},
+        {name: Application(name, app, tuple(variants_of(inputs.profile, app))) for name, app in slo.apps.items()},
         slo.goals,
         slo.front,
         limits.instances,
         limits.only_listed,
-        limits.moves,
+        limits.changes,
         limits.capacity,
         slo.horizon,
-        limits.offers,
+        limits.purchases,
         limits.survive,
         slo.change,
         state.workers if state is not None else (),

@@ -90,7 +90,8 @@ class Faults:
 
 
 _OF_FLEETS = dict.fromkeys(
-    ("limits.offers", "limits.survive.spot", "limits.survive.serve", "horizon.repeats", "horizon.starts",
+    ("limits.spot", "limits.on_demand", "limits.reserved", "limits.offers", "limits.survive.spot",
+     "limits.survive.serve", "horizon.repeats", "horizon.starts",
      "apps.*.question", "apps.*.demand.trace.period_s", "apps.*.demand.trace.percentile"),
     ("only the question fleet plans with it", "Leave it out, or ask fleet."),
 )  # fmt: skip
@@ -107,13 +108,13 @@ _ALIKE: Mapping[str, tuple[str, str]] = {
     "horizon.periods": ("this question plans one period", "Leave it out, or ask fleet."),
     **dict.fromkeys(("apps.*.latency.ttft_p*_ms", "apps.*.latency.tpot_p*_ms"),
                     ("only response times are judged", "Write a limit on the response time, such as p99_ms.")),
-    "apps.*.balancing": ("routes say where queries go", "Leave it out."),
+    "apps.*.dispatch": ("routes say where queries go", "Leave it out."),
     "apps.*.attainment": ("here a percentile says how many may be late", "Write for instance latency: {p95_ms: 60}."),
     "apps.*.network_ms_once": ("a query has one step", "Add it to network_ms_per_hop."),
     "apps.*.lifetime_s": ("this question plans applications that stay", "Leave it out."),
     "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),
     "apps.*.device": ("this question uses no devices of applications", "Leave it out."),
-    "apps.*.candidates": ("only the question compound packs candidate plans", 'Write "runs".'),
+    "apps.*.candidates": ("only the question compound packs candidate plans", 'Write "model".'),
     "apps.*.demand.series": ("this question plans for one rate", "Write rate_qps; hetplan simulate plays a series."),
     "apps.*.demand.streams": ("queries come at a rate", 'Write "rate_qps".'),
 }  # fmt: skip

@@ -34,7 +34,7 @@ from hetplan.problems.policy import wish as policy
 from hetplan.problems.pool import reading as pool
 from hetplan.problems.variants import wish as variants
 from hetplan.profiles.fields import Later
-from hetplan.profiles.slo import Slo
+from hetplan.profiles.slo import ANSWERERS, App, Slo
 
 __all__ = ["QUESTIONS", "Mark", "fields_of", "fields_of_slo", "in_markdown", "mark_of", "table"]
 
@@ -42,8 +42,8 @@ Mark = Literal["kept", "played", "part", "holds", "refused", "-"]
 
 _RECORDED = tuple(f"apps.*.demand.trace.{one}" for one in ("file", "sha256", "scale", "compress"))
 _NOT_OF_TEXT = (
-    "limits.moves", "limits.only_listed", "limits.provides", "limits.survive.machines", "limits.survive.zones",
-    "horizon.periods", "apps.*.balancing", "apps.*.candidates", "apps.*.device", "apps.*.late", "apps.*.quality.max",
+    "limits.changes", "limits.only_listed", "limits.provides", "limits.survive.machines", "limits.survive.zones",
+    "horizon.periods", "apps.*.dispatch", "apps.*.candidates", "apps.*.device", "apps.*.late", "apps.*.quality.max",
     "apps.*.demand.history_qps", "apps.*.demand.series", "apps.*.demand.streams", *_RECORDED,
 )  # fmt: skip
 """What keeps files from asking for a fleet that makes text (`llm.fits`)."""
@@ -65,7 +65,7 @@ _PLAYED = {
 }
 _OWN = (
     "latency.p*_ms", "latency.ttft_p*_ms", "latency.tpot_p*_ms", "quality.min", "quality.max", "attainment",
-    "late", "balancing", "network_ms_per_hop", "network_ms_once", "demand.arrivals", "demand.mix",
+    "late", "dispatch", "network_ms_per_hop", "network_ms_once", "demand.arrivals", "demand.mix",
 )  # fmt: skip
 _PART = ("change.offline_below", "robust.law", *(f"apps.*.{one}" for one in _OWN))
 """What a fleet leaves to the questions of its applications."""
@@ -86,13 +86,16 @@ def fields_of_slo() -> tuple[str, ...]:
 
 
 WHOLE = ("apps.*.device", "apps.*.demand.arrivals", "apps.*.demand.mix", "apps.*.candidates",
-         "apps.*.runs", "limits.offers", "objective", "workers.*.loads.*.share")  # fmt: skip
+         "limits.spot", "limits.on_demand", "limits.reserved", "limits.offers", "objective",
+         "workers.*.loads.*.share")  # fmt: skip
 """Sections that are kept, or not, as a whole."""
 
 
 def fields_of(model: type[BaseModel], before: str = "") -> Iterator[str]:
     """Every field of a model, those of its sections in their place."""
     for name, field in model.model_fields.items():
+        if model is App and name in ANSWERERS[1:]:
+            continue  # one of them says what answers: they have one row, `model`
         at = f"{before}{field.alias or name}"
         section, star = _section(field.annotation)
         if name == "latency" and get_origin(field.annotation) is dict:
@@ -124,7 +127,7 @@ def _section(kind: Any) -> tuple[type[BaseModel] | None, bool]:
 def mark_of(question: str, field: str) -> Mark:
     """What a question does with a field of an SLO.
 
-    >>> mark_of("pool", "limits.moves"), mark_of("variants", "limits.moves")
+    >>> mark_of("pool", "limits.changes"), mark_of("variants", "limits.changes")
     ('refused', 'kept')
     """
     if field in _REFUSED[question]:

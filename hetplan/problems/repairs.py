@@ -10,8 +10,8 @@ __all__ = ["change"]
 def change(at: str, stated: float, to: float, unit: str = "", *, more: str = "") -> Repair:
     """The repair of one number; `more` ends its text.
 
-    >>> change("slo.limits.moves", 2, 5, "moves").text
-    'raise slo.limits.moves from 2 to 5 moves'
+    >>> change("slo.limits.changes", 2, 5, "changes").text
+    'raise slo.limits.changes from 2 to 5 changes'
     >>> change("slo.apps.a.demand.rate_qps", 101, 100.0, "qps").amount
     1.0
     """

@@ -447,7 +447,7 @@ def where_late(app: Application, rate_qps: float | None, over: float = 1.0) -> t
     `over`: how many times its strictest limit the percentile was in simulation.
 
     >>> from hetplan.profiles.slo import App
-    >>> slo = {"runs": {"variants": ["m"]}, "latency": {"p99_ms": 80}}
+    >>> slo = {"model": "m", "latency": {"p99_ms": 80}}
     >>> app = Application("a", App.model_validate(slo), ("m",))
     >>> [one.text for one in where_late(app, 40.0)]  # doctest: +NORMALIZE_WHITESPACE
     ['lower slo.apps.a.demand.rate_qps from 40 to 30 qps or so',

@@ -318,9 +318,9 @@ def first_files(said: Answers) -> tuple[dict[str, Any], dict[str, Any], list[str
         "tables": tables,
         **({"pipelines": {app: _pipeline(tasks, said.edges)}} if said.steps else {}),
     }
-    runs = {"pipeline": app} if said.steps else {"task": app} if said.workers else {"variants": models}
+    named = {"models": models} if len(models) > 1 else {"model": models[0]}
     wish: dict[str, Any] = {
-        "runs": runs,
+        **({"pipeline": app} if said.steps else {"task": app} if said.workers else named),
         "latency": {LatencyTarget("response", said.percentile, said.max_ms).key: whole_if_it_is(said.max_ms)},
         "demand": dict(said.demand),
     }

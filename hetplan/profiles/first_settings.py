@@ -110,7 +110,7 @@ def settings_files(
     slo: dict[str, Any] = {"format": format_of("slo"), "objective": best}
     if budget is not None:
         slo["limits"] = {"cost_per_hour": budget}
-    slo["apps"] = {app: {"runs": {"pipeline": app}, **wish}}
+    slo["apps"] = {app: {"pipeline": app, **wish}}
     measured = {"format": "hetplan/measured/1.0", "apps": {app: table.measured}}
     assumed = [
         f"the times were measured on {gpu}, where all steps run (tiers, reference)",

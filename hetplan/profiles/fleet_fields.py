@@ -8,10 +8,19 @@ from pydantic import Field, model_validator
 
 from hetplan.profiles.fields import Amount, Count, Fraction, Key, Model, Money, PositiveAmount, wrong
 
-__all__ = ["KINDS", "Commit", "OfferLimit", "Zone"]
+__all__ = ["KINDS", "Commit", "OfferLimit", "Zone", "place_of"]
 
-KINDS = ("on-demand", "spot", "committed")
-"""Ways to buy that `limits.offers` may name beside offers. Committed machines are on demand too: nobody takes them."""
+KINDS = ("spot", "on_demand", "reserved")
+"""Ways to buy that are limited like an offer. Reserved machines are on demand too: nobody takes them."""
+
+
+def place_of(name: str) -> tuple[str, ...]:
+    """Where the limit on an offer, or on a way to buy, is in an SLO.
+
+    >>> place_of("spot"), place_of("t4-east")
+    (('limits', 'spot'), ('limits', 'offers', 't4-east'))
+    """
+    return ("limits", name) if name in KINDS else ("limits", "offers", name)
 
 
 class Commit(Model):
@@ -38,17 +47,24 @@ class Zone(Model):
 class OfferLimit(Model):
     """How many machines of an offer, or of a way to buy, run in each period; as counts, or as a share of all."""
 
-    least: Count = 0
-    most: Count | None = None
-    share: tuple[Fraction, Fraction] | None = Field(default=None, description="[least, most] of all machines")
+    min: Count = 0
+    max: Count | None = None
+    min_share: Fraction = Field(default=0.0, description="of all machines")
+    max_share: Fraction = Field(default=1.0, description="of all machines")
 
     @model_validator(mode="after")
     def _least_to_most(self) -> OfferLimit:
-        if self.most is not None and self.least > self.most:
-            raise wrong(f"least <= most, not {self.least} and {self.most}", "Exchange them.", at=("most",))
-        if self.share is not None and self.share[0] > self.share[1]:
-            raise wrong("a share is [least, most] with least <= most", "Exchange them.", at=("share",))
+        if self.max is not None and self.min > self.max:
+            raise wrong(f"min <= max, not {self.min} and {self.max}", "Exchange them.", at=("max",))
+        if self.min_share > self.max_share:
+            why = f"min_share <= max_share, not {self.min_share:g} and {self.max_share:g}"
+            raise wrong(why, "Exchange them.", at=("max_share",))
         return self
+
+    @property
+    def of_all(self) -> bool:
+        """Whether a share of all machines is limited."""
+        return self.min_share > 0 or self.max_share < 1
 
 
 Lost = Literal["none", "zone", "all"]

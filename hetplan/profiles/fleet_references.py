@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hetplan.profiles.dangling import Dangling
-from hetplan.profiles.fleet_fields import KINDS
+from hetplan.profiles.fleet_fields import KINDS, OfferLimit, place_of
 from hetplan.profiles.json_path import closest
 from hetplan.profiles.slo import Slo
 
@@ -29,20 +29,17 @@ def check_limits(found: Dangling, slo: Slo) -> None:
     """Limits name offers or ways to buy, and agree; there are more zones than may be lost."""
     profile, limits = found.profile, slo.limits
     for name in limits.offers:
-        if name not in KINDS and name not in found.known["offers"]:
-            remedy = f"{closest(name, [*profile.offers, *KINDS])}Name an offer, or one of {', '.join(KINDS)}."
+        kind = {"on-demand": "on_demand", "committed": "reserved"}.get(name, name)
+        if kind in KINDS:
+            why = f"{kind} is a way to buy, and limited beside offers"
+            found.fault(("limits", "offers", name), name, why, f'Write "limits": {{"{kind}": {{...}}}}.')
+        elif name not in found.known["offers"]:
+            remedy = f"{closest(name, profile.offers)}Name an offer."
             found.fault(("limits", "offers", name), name, f"there is no offer {name!r}", remedy)
-    for kind in KINDS:
-        if kind in limits.offers and kind in profile.offers:
-            why = f"{kind!r} is both an offer and a way to buy"
-            found.fault(("limits", "offers", kind), kind, why, "Rename the offer.")
-    for name, limit in limits.offers.items():
-        if limit.least and limit.share is not None and limit.share[1] == 0:
-            why, remedy = (
-                f"no share for the {limit.least} machines of its floor",
-                'Raise the share, or lower "least" to 0.',
-            )
-            found.fault(("limits", "offers", name, "share"), limit.share[1], why, remedy)
+    for name, limit in limits.purchases.items():
+        if limit.min and limit.max_share == 0:
+            why = f"no share for the {limit.min} machines of its floor"
+            found.fault((*place_of(name), "max_share"), limit.max_share, why, 'Raise the share, or lower "min" to 0.')
     _check_shares(found, slo)
     zones = {offer.zone for offer in profile.offers.values() if offer.zone is not None}
     if limits.survive.zones and limits.survive.zones >= max(len(zones), 1):
@@ -53,23 +50,22 @@ def check_limits(found: Dangling, slo: Slo) -> None:
 
 def _check_shares(found: Dangling, slo: Slo) -> None:
     """What is spot is not on demand: their shares leave room for one another, and the machines are there."""
-    profile, offers = found.profile, slo.limits.offers
+    profile, limits = found.profile, slo.limits
     sold = {
         "spot": [name for name, offer in profile.offers.items() if offer.interruptions_per_hour is not None],
-        "on-demand": [name for name, offer in profile.offers.items() if offer.interruptions_per_hour is None],
+        "on_demand": [name for name, offer in profile.offers.items() if offer.interruptions_per_hour is None],
     }
-    spans = {kind: offers[kind].share or (0.0, 1.0) if kind in offers else (0.0, 1.0) for kind in ("spot", "on-demand")}
-    at = ("limits", "offers", "spot" if "spot" in offers else "on-demand", "share")
-    least, most = (spans["spot"][side] + spans["on-demand"][side] for side in (0, 1))
+    kinds = {"spot": limits.spot or OfferLimit(), "on_demand": limits.on_demand or OfferLimit()}
+    at = ("limits", "spot" if limits.spot is not None else "on_demand")
+    least, most = (sum(one.min_share for one in kinds.values()), sum(one.max_share for one in kinds.values()))
     if least > 1 + 1e-9:
         why = f"spot and on demand together at most 1, not {least:g} at least"
-        found.fault(at, least, why, "Lower one of the two floors.")
+        found.fault((*at, "min_share"), least, why, "Lower one of the two floors.")
     elif most < 1 - 1e-9:
         why = f"spot and on demand together 1, not {most:g} at most"
-        found.fault(at, most, why, "Raise one of the two ceilings.")
-    for kind, span in spans.items():
-        none = not sold[kind] or (kind in offers and offers[kind].most == 0)
-        if span[0] > 0 and none:
-            why = f"no machine may be {kind}, and a share of {span[0]:g} must be"
+        found.fault((*at, "max_share"), most, why, "Raise one of the two ceilings.")
+    for kind, limit in kinds.items():
+        if limit.min_share > 0 and (not sold[kind] or limit.max == 0):
+            why = f"no machine may be {kind}, and a share of {limit.min_share:g} must be"
             remedy = "Lower the share, or give an offer (of spot: with interruptions_per_hour)."
-            found.fault(("limits", "offers", kind, "share"), span[0], why, remedy)
+            found.fault(("limits", kind, "min_share"), limit.min_share, why, remedy)

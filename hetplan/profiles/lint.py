@@ -200,15 +200,12 @@ def _cells(one: Any, other: Any) -> Iterator[tuple[Any, Any]]:
 
 def _allowed_runs(profile: Profile, app: App) -> list[tuple[str, Run]]:
     """The (variant, run) pairs that an application may use outside pipelines."""
-    if app.runs is None:
-        return []
-    chosen = app.runs
     return [
         (name, run)
         for name, variant in profile.variants.items()
-        if name in (chosen.variants or ())
-        or (variant.family is not None and variant.family in (chosen.families or ()))
-        or (chosen.task is not None and variant.task == chosen.task)
+        if name in (app.named_models or ())
+        or (variant.family is not None and variant.family in (app.families or ()))
+        or (app.task is not None and variant.task == app.task)
         for run in variant.runs
         if run.engine is None
     ]
@@ -220,9 +217,9 @@ def _choices(profile: Profile, name: str, app: App) -> Iterator[Finding]:
         where = f"step {step} of {name}" if step else name
         text = (
             f"{listed(names)} may answer {where} and not each states a quality, so the cheapest that is fast enough "
-            "does: name one in runs.variants, give each model a task of its own, or state their qualities"
+            "does: name one (model), give each model a task of its own, or state their qualities"
         )
-        yield ("W-which-model", f"apps.{name}.runs", text)
+        yield ("W-which-model", f"apps.{name}.{app.answered_by}", text)
 
 
 def _coverage(profile: Profile, name: str, app: App, runs: list[tuple[str, Run]]) -> Iterator[Finding]:

@@ -135,14 +135,15 @@ def inputs_of_part(inputs: Inputs, rates: Mapping[str, float]) -> Inputs:
     >>> from hetplan.profiles.profile import Profile
     >>> from hetplan.profiles.slo import Slo
     >>> slo = Slo.model_validate({"horizon": {"periods": 2}, "apps": {
-    ...     "a": {"runs": {"variants": ["m"]}, "demand": {"series": [3.0, 5.0]}}}})
+    ...     "a": {"model": "m", "demand": {"series": [3.0, 5.0]}}}})
     >>> one = inputs_of_part(Inputs(Profile(), slo), {"a": 5.0})
     >>> one.slo.apps["a"].demand.rate_qps, one.slo.apps["a"].demand.series, one.slo.horizon.periods
     (5.0, None, 1)
     """
     slo = inputs.slo
     limits = slo.limits.model_copy(
-        update={"cost_per_hour": None, "moves": None, "offers": {}, "instances": {}, "only_listed": False,
+        update={"cost_per_hour": None, "changes": None, "offers": {}, "spot": None, "on_demand": None,
+                "reserved": None, "instances": {}, "only_listed": False,
                 "provides": {}, "capacity": {}, "survive": Survive()}
     )  # fmt: skip
     apps = {name: _at_rate(slo.apps[name], rate) for name, rate in rates.items()}

@@ -34,14 +34,13 @@ def check_wished(found: Dangling, app: App, at: Steps) -> None:
 
 def _metrics_of(found: Dangling, app: App) -> Sequence[Metric]:
     """The metric of an app's answers, where it has one (a pipeline may combine several)."""
-    assert app.runs is not None
     names: set[str | None] = set()
     variants = found.profile.variants
-    tasks = {variants[name].task for name in app.runs.variants or () if name in variants}
-    tasks |= {variant.task for variant in variants.values() if variant.family in (app.runs.families or ())}
-    tasks |= {app.runs.task} if app.runs.task is not None else set()
+    tasks = {variants[name].task for name in app.named_models or () if name in variants}
+    tasks |= {variant.task for variant in variants.values() if variant.family in (app.families or ())}
+    tasks |= {app.task} if app.task is not None else set()
     names |= {found.profile.tasks[task].metric for task in tasks if task in found.profile.tasks}
-    pipeline = found.profile.pipelines.get(app.runs.pipeline or "")
+    pipeline = found.profile.pipelines.get(app.pipeline or "")
     if pipeline is not None:
         if pipeline.metric is None:
             from hetplan.profiles.pipeline_references import combined

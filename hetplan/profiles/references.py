@@ -97,11 +97,11 @@ class References(Dangling):
         """
         if complete and not slo.apps:
             why = "an SLO has at least one application, which says what is to run and how much is asked of it"
-            remedy = 'Write "apps": {"mine": {"runs": {"variants": ["..."]}, "demand": {"rate_qps": 100}}}.'
+            remedy = 'Write "apps": {"mine": {"model": "...", "demand": {"rate_qps": 100}}}.'
             self.fault(("apps",), {}, why, remedy)
         for name, app in slo.apps.items():
             self._check_rates(app, ("apps", name, "demand"))
-        if slo.limits.offers or slo.limits.survive.zones:
+        if slo.limits.purchases or slo.limits.survive.zones:
             from hetplan.profiles.fleet_references import check_limits
 
             check_limits(self, slo)
@@ -132,17 +132,18 @@ class References(Dangling):
             from hetplan.profiles.pipeline_references import check_device
 
             check_device(self, app.device, (*at, "device"))
-        if app.runs is None:
+        if app.candidates:
             return
-        for number, variant in enumerate(app.runs.variants or ()):
-            self.must_know("variants", variant, *at, "runs", "variants", number)
-        if app.runs.families is not None:
+        self.must_know("variants", app.model, *at, "model")
+        for number, variant in enumerate(app.models or ()):
+            self.must_know("variants", variant, *at, "models", number)
+        if app.families is not None:
             from hetplan.profiles.quality_references import check_families
 
-            check_families(self, app.runs.families, (*at, "runs", "families"))
-        self.must_know("tasks", app.runs.task, *at, "runs", "task")
-        self.must_know("pipelines", app.runs.pipeline, *at, "runs", "pipeline")
-        pipeline = self.profile.pipelines.get(app.runs.pipeline or "")
+            check_families(self, app.families, (*at, "family"))
+        self.must_know("tasks", app.task, *at, "task")
+        self.must_know("pipelines", app.pipeline, *at, "pipeline")
+        pipeline = self.profile.pipelines.get(app.pipeline or "")
         if app.late == "reroute" and pipeline is not None and pipeline.has_outcomes:
             why = "late queries are not rerouted where a step has outcomes: what follows is not known beforehand"
             self.fault((*at, "late"), app.late, why, 'Write "serve", or one of the rules that drop.')

@@ -24,7 +24,7 @@ NOT_SAMPLED = ("share_grid", "evaluator", "quality", "space")
 
 def searched_pipelines(inputs: Inputs) -> dict[str, Pipeline]:
     """The pipelines whose plans are searched for."""
-    named = {app.runs.pipeline for app in inputs.slo.apps.values() if app.runs is not None and not app.candidates}
+    named = {app.pipeline for app in inputs.slo.apps.values()}
     return {name: inputs.profile.pipelines[name] for name in sorted(filter(None, named))}
 
 

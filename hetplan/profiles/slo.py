@@ -33,6 +33,7 @@ from hetplan.profiles.fields import (
 )
 
 if TYPE_CHECKING:
+    from hetplan.profiles.fleet_fields import OfferLimit
     from hetplan.profiles.fleet_fields import OfferLimit as _OfferLimit
     from hetplan.profiles.slo_sections import Candidate as _Candidate
     from hetplan.profiles.slo_sections import Device as _Device
@@ -46,6 +47,7 @@ else:
     _TraceRef = Annotated[Any, Later("hetplan.profiles.slo_sections:TraceRef")]
 
 __all__ = [
+    "ANSWERERS",
     "App",
     "Arrivals",
     "Change",
@@ -56,20 +58,22 @@ __all__ = [
     "Mix",
     "Objective",
     "RateRange",
-    "Runs",
     "Slo",
     "Survive",
     "WishLimits",
+    "answered_by",
 ]
 
 Traded = Literal["quality", "cost", "latency"]
 
 _SOUGHT = {
     "max": ("rate", "quality", "goodput", "served"),
-    "min": ("cost", "machines", "moves", "violations", "latency"),
+    "min": ("cost", "machines", "changes", "violations", "latency"),
     "front": get_args(Traded),
 }
 """What each first word of a term may be followed by."""
+_NEW_WORDS = {"servers": "machines", "moves": "changes"}
+"""Words of an older SLO file, and those of today."""
 
 
 def _terms(value: object) -> object:
@@ -91,7 +95,7 @@ def _term_in_new_form(old: object) -> str | None:
         return None
     ((sense, sought),) = old.items()
     words = [sought] if isinstance(sought, str) else list(sought) if isinstance(sought, list | tuple) else []
-    words = ["machines" if word == "servers" else word for word in words]
+    words = [_NEW_WORDS.get(word, word) for word in words]
     is_known = sense in _SOUGHT and bool(words) and all(word in _SOUGHT[sense] for word in words)
     return " ".join([sense, *words]) if is_known else None
 
@@ -103,7 +107,7 @@ def _term(value: str) -> str:
         raise wrong("a term begins with max, min or front", 'Write for instance "max rate" or "min cost".')
     if not words or any(word not in known for word in words) or (sense != "front" and len(words) > 1):
         why = f"{sense} is followed by {'some' if sense == 'front' else 'one'} of {', '.join(known)}"
-        raise wrong(why, f'Write for instance "{sense} {known[0]}".')
+        raise wrong(why, f'Write for instance "{sense} {_NEW_WORDS.get(words[0] if words else "", known[0])}".')
     if len(set(words)) < len(words):
         raise wrong("front is followed by two or three different words", 'Write for instance "front quality cost".')
     return value
@@ -138,11 +142,14 @@ class WishLimits(Model):
 
     cost_per_hour: Money | None = None
     currency: Currency = "USD"
-    moves: Count | None = None
+    changes: Count | None = Field(default=None, description="most machines, or instances, that may be new")
     instances: Named[tuple[Count, Count | None]] = Field(
         default_factory=dict, description="[least, most] per hardware, over all its offers; most null: up to its stock"
     )
-    offers: Named[_OfferLimit] = Field(default_factory=dict, description="per offer, or on-demand, spot, committed")
+    spot: _OfferLimit | None = None
+    on_demand: _OfferLimit | None = None
+    reserved: _OfferLimit | None = Field(default=None, description="machines that are paid for a term")
+    offers: Named[_OfferLimit] = Field(default_factory=dict, description="machines of each offer")
     only_listed: bool = False
     provides: dict[Key, Amount] = Field(
         default_factory=dict, description="most of what all machines that a plan rents provide, such as watts or cores"
@@ -151,6 +158,12 @@ class WishLimits(Model):
         default_factory=dict, description="totals of what runs and candidates take, where machines are not counted"
     )
     survive: Survive = Field(default_factory=Survive)
+
+    @property
+    def purchases(self) -> Mapping[str, OfferLimit]:
+        """The limits on ways to buy (spot, on_demand, reserved) and on offers, by name."""
+        kinds = {"spot": self.spot, "on_demand": self.on_demand, "reserved": self.reserved}
+        return {**{name: limit for name, limit in kinds.items() if limit is not None}, **self.offers}
 
     @model_validator(mode="after")
     def _least_to_most(self) -> WishLimits:
@@ -183,27 +196,6 @@ class Horizon(Model):
     periods: PositiveCount = 1
     repeats: PositiveCount = Field(default=1, description="how often the periods come again, one after the other")
     starts: bool = Field(default=True, description="whether machines are paid while they start")
-
-
-class Runs(Model):
-    """What an application may run: exactly one of variants, families, a task, a pipeline."""
-
-    variants: tuple[Id, ...] | None = None
-    families: tuple[Id, ...] | None = None
-    task: Id | None = None
-    pipeline: Id | None = None
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> Runs:
-        named = [kind for kind in ("variants", "families", "task", "pipeline") if getattr(self, kind) is not None]
-        if len(named) != 1:
-            found = " and ".join(named) or "none"
-            raise wrong(f"exactly one of variants, families, task, pipeline, not {found}", "Keep one of them.")
-        for kind in ("variants", "families"):
-            listed = getattr(self, kind)
-            if listed is not None and (not listed or len(set(listed)) < len(listed)):
-                raise wrong("a list of different ids, at least one", "Name each once.", at=(kind,))
-        return self
 
 
 _LIMIT = re.compile(r"(?:(ttft|tpot|response)_)?p([0-9]+(?:\.[0-9]+)?)(?:_ms)?")
@@ -437,17 +429,43 @@ def _late(word: str) -> str:
     return late_word(word)
 
 
+def _different(names: tuple[str, ...]) -> tuple[str, ...]:
+    if not names or len(set(names)) < len(names):
+        raise wrong("a list of different ids, at least one", "Name each once.")
+    return names
+
+
+_SeveralIds = Annotated[tuple[Id, ...], AfterValidator(_different)]
+ANSWERERS = ("model", "models", "family", "task", "pipeline")
+"""The fields of an application of which one says what answers it."""
+
+
+def answered_by(model: str) -> dict[str, object]:
+    """The fields of an application that one model answers.
+
+    >>> answered_by("net")["model"], answered_by("net")["task"]
+    ('net', None)
+    """
+    return {**dict.fromkeys(ANSWERERS), "model": model}
+
+
 class App(Model):
     """One application: what it runs, how fast, how good, how much."""
 
     question: Id | None = Field(default=None, description="the question that plans it, as a part of a fleet")
-    runs: Runs | None = None
+    model: Id | None = Field(default=None, description="what answers: exactly one of model to pipeline, or candidates")
+    models: _SeveralIds | None = None
+    family: Id | _SeveralIds | None = None
+    task: Id | None = None
+    pipeline: Id | None = None
     latency: LatencyLimits = Field(default_factory=dict, description="p99_ms, ttft_p95_ms, tpot_p95_ms and so on")
     quality: _QualityTarget | None = None
     attainment: Fraction | None = Field(default=None, description="least share of requests within all limits at once")
     weight: Amount | None = None
     late: Annotated[str, AfterValidator(_late)] | None = None
-    balancing: Literal["round_robin", "shortest_queue", "random"] | None = None
+    dispatch: Literal["round-robin", "shortest-queue", "random"] | None = Field(
+        default=None, description="the load balancer that is there; else hetplan chooses"
+    )
     network_ms_per_hop: Amount = 0.0
     network_ms_once: Amount = Field(
         default=0.0, description="between client and router, there and back, once per query"
@@ -460,9 +478,32 @@ class App(Model):
 
     @model_validator(mode="after")
     def _agrees(self) -> App:
-        if (self.runs is None) == (not self.candidates):
-            raise wrong("what it runs, or candidate plans", 'Add "runs": {"variants": ["..."]} (or keep one of them).')
+        named = [name for name in ANSWERERS if getattr(self, name) is not None]
+        if len(named) + bool(self.candidates) != 1:
+            found = " and ".join([*named, *(["candidates"] if self.candidates else [])]) or "none"
+            remedy = "Keep one of them." if named else 'Write for instance "model": "resnet50".'
+            raise wrong(f"exactly one of {', '.join(ANSWERERS)} and candidates, not {found}", remedy)
         return self
+
+    @property
+    def answered_by(self) -> str:
+        """The field that says what answers: one of `ANSWERERS`, or candidates."""
+        return next((name for name in ANSWERERS if getattr(self, name) is not None), "candidates")
+
+    @property
+    def named_models(self) -> tuple[str, ...] | None:
+        """The models that are named one by one."""
+        return self.models if self.model is None else (self.model,)
+
+    @property
+    def families(self) -> tuple[str, ...] | None:
+        """The families of models that are named."""
+        return (self.family,) if isinstance(self.family, str) else self.family
+
+    @property
+    def balancing(self) -> Literal["round_robin", "shortest_queue", "random"] | None:
+        """The load balancer that is there, as dispatch rules of plans name it."""
+        return None if self.dispatch is None else cast(Any, self.dispatch.replace("-", "_"))
 
     @property
     def targets(self) -> tuple[LatencyTarget, ...]:

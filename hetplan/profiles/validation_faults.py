@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -71,9 +72,10 @@ def _explain(details: list[Any], steps: Steps, model_type: type[BaseModel], *, n
         return " or ".join(expected), remedy or "Write one of these."
     detail = details[0]
     if detail["type"] == "extra_forbidden":
-        moved = _MOVED.get(("apps", "*", *steps[2:]) if steps[0] == "apps" else steps)
+        moved = _MOVED.get(tuple("*" if steps[max(0, at - 1)] in ("apps", "offers") and at else step
+                                 for at, step in enumerate(steps)))  # fmt: skip
         if moved is not None and model_type.__name__ == "Slo":
-            return moved
+            return moved[0], moved[1] if isinstance(moved[1], str) else moved[1](detail.get("input"))
         known = sorted(_keys_at(model_type, steps[:-1]))
         cure = "Upgrade hetplan: the file is of a newer version." if newer else ""
         listed = f"Known here: {', '.join(known)}." if known else "Remove it."
@@ -81,12 +83,38 @@ def _explain(details: list[Any], steps: Steps, model_type: type[BaseModel], *, n
     return _expected(detail), _remedy(detail, steps) or "Mend the value."
 
 
-_MOVED: Mapping[Steps, tuple[str, str]] = {
+def _answerer(old: object) -> str:
+    """What answers an application, in the fields of today."""
+    listed = next(iter(old.items())) if isinstance(old, Mapping) and len(old) == 1 else ("variants", ["resnet50"])
+    kind = {"variants": "models", "families": "family"}.get(str(listed[0]), str(listed[0]))
+    names = listed[1]
+    if isinstance(names, list | tuple) and len(names) == 1:
+        kind, names = kind.replace("models", "model"), names[0]
+    return f"Write {json.dumps(kind)}: {json.dumps(names, default=str)}."
+
+
+def _share(old: object) -> str:
+    """A share of all machines, in the fields of today."""
+    ends = zip(("min_share", "max_share"), (0, 1), old if isinstance(old, list | tuple) else (0, 0.5), strict=False)
+    said = [f"{json.dumps(name)}: {json.dumps(end)}" for name, usual, end in ends if end != usual]
+    return f"Write {', '.join(said) or 'no share'}."
+
+
+_MOVED: Mapping[Steps, tuple[str, str | Callable[[object], str]]] = {
+    ("apps", "*", "runs"): ("an application itself says what answers it", _answerer),
+    ("apps", "*", "balancing"): (
+        "the load balancer that is there is dispatch",
+        lambda old: f"Write {json.dumps('dispatch')}: {json.dumps(str(old).replace('_', '-'))}.",
+    ),
     ("apps", "*", "violations"): (
         "a share of late answers is said by a percentile: 5% late is p95",
         "Write latency: {p95_ms: 60}.",
     ),
     ("apps", "*", "goodput"): ("the share of requests within all limits at once is attainment", "Write attainment."),
+    ("limits", "offers", "*", "share"): ("a share of all machines is min_share and max_share", _share),
+    ("limits", "offers", "*", "least"): ("the fewest machines are min", "Write min."),
+    ("limits", "offers", "*", "most"): ("the most machines are max", "Write max."),
+    ("limits", "moves"): ("how many may be new is changes", "Write changes."),
     ("limits", "resources"): (
         "what rented machines provide together is provides; what runs and candidates take is capacity",
         "Write provides or, where machines are not counted, capacity.",

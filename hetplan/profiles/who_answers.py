@@ -17,16 +17,15 @@ _MOST_NAMED = 6
 
 def pipeline_of(profile: Profile | None, wanted: App | None) -> Pipeline | None:
     """The pipeline that an application runs; None where it runs none, or the profile knows none of that name."""
-    name = wanted.runs.pipeline if wanted is not None and wanted.runs is not None else None
+    name = wanted.pipeline if wanted is not None else None
     return profile.pipelines.get(name) if profile is not None and name is not None else None
 
 
 def may_answer(profile: Profile, app: App) -> Mapping[str, Sequence[str]]:
     """The models of an application, by step of its pipeline; the step is "" where there is none."""
-    runs = app.runs
-    if runs is None:
+    if app.candidates:
         return {}
-    if runs.pipeline is not None:
+    if app.pipeline is not None:
         pipeline = pipeline_of(profile, app)
         tasks = {name: node.task for name, node in pipeline.nodes.items() if node.task} if pipeline else {}
         return {
@@ -36,9 +35,9 @@ def may_answer(profile: Profile, app: App) -> Mapping[str, Sequence[str]]:
     found = [
         name
         for name, variant in profile.variants.items()
-        if (runs.variants is None or name in runs.variants)
-        and (runs.families is None or variant.family in runs.families)
-        and (runs.task is None or variant.task == runs.task)
+        if (app.named_models is None or name in app.named_models)
+        and (app.families is None or variant.family in app.families)
+        and (app.task is None or variant.task == app.task)
     ]
     return {"": found} if found else {}
 

@@ -197,10 +197,10 @@ def _refuse(node: Any, steps: Steps, file: str, why: str, remedy: str) -> NoRetu
 def edited_yaml(text: str, edits: Sequence[tuple[Steps, Any]], *, file: str) -> str:
     """The text with values changed or added; comments, order and quotes are kept.
 
-    >>> print(edited_yaml("limits:  # spent\\n  cost_per_hour: '3'\\n", [(("limits", "moves"), 2)], file=""), end="")
+    >>> print(edited_yaml("limits:  # spent\\n  cost_per_hour: '3'\\n", [(("limits", "changes"), 2)], file=""), end="")
     limits:  # spent
       cost_per_hour: '3'
-      moves: 2
+      changes: 2
     """
     import io
 

@@ -101,7 +101,7 @@ def quality_at(plan: Plan, inputs: Inputs, app_id: str, node: str) -> float:
     A query of which a call is never answered scores the worst that there is.
     """
     app = inputs.slo.apps[app_id]
-    pipeline = inputs.profile.pipelines[(app.runs.pipeline if app.runs is not None else None) or ""]
+    pipeline = inputs.profile.pipelines[app.pipeline or ""]
     later = [edge.to for edge in pipeline.edges]
     first = [name for name in pipeline.nodes if name not in later]
     # Every way begins with one of them; where ways meet, the steps' qualities are multiplied, and one has to carry it.
@@ -143,7 +143,7 @@ def operator_at(plan: Plan, inputs: Inputs, seat: tuple[str, str], load: Load, w
     """An application's operator, as it runs at a load."""
     app_id, node = seat
     app, entry, hardware = inputs.slo.apps[app_id], measured_of(plan, inputs, app_id), worker.hardware
-    pipeline = inputs.profile.pipelines[(app.runs.pipeline if app.runs is not None else None) or ""]
+    pipeline = inputs.profile.pipelines[app.pipeline or ""]
     tier, stated = inputs.profile.hardware[hardware].tier, inputs.profile.hardware[hardware].relative_time
     slow = 1000.0 * _relative_time(inputs, app, tier, stated)
     if pipeline.nodes[node].share_law == "flops" and load.share is not None and load.share.gpu:

@@ -6,7 +6,7 @@ from decimal import ROUND_HALF_EVEN, Decimal
 
 from hetplan.errors import InputError
 from hetplan.profiles.profile import Hardware, Offer, Profile, Run
-from hetplan.profiles.slo import Runs
+from hetplan.profiles.slo import App
 
 __all__ = ["at_of", "instances_on", "machine_price", "runs_on", "times", "variants_of"]
 
@@ -52,16 +52,16 @@ def times(nanos: int, amount: float) -> int:
     return int((nanos * Decimal(repr(float(amount)))).to_integral_value(ROUND_HALF_EVEN))
 
 
-def variants_of(profile: Profile, runs: Runs | None) -> list[str]:
+def variants_of(profile: Profile, app: App) -> list[str]:
     """The variants that an application may run."""
-    if runs is None:
+    if app.candidates:
         return sorted(profile.variants)
-    if runs.variants is not None:
-        return sorted(runs.variants)
-    if runs.families is not None:
-        return sorted(name for name, variant in profile.variants.items() if variant.family in runs.families)
-    if runs.task is not None:
-        return sorted(name for name, variant in profile.variants.items() if variant.task == runs.task)
+    if app.named_models is not None:
+        return sorted(app.named_models)
+    if (families := app.families) is not None:
+        return sorted(name for name, variant in profile.variants.items() if variant.family in families)
+    if app.task is not None:
+        return sorted(name for name, variant in profile.variants.items() if variant.task == app.task)
     return []
 
 

@@ -13,7 +13,7 @@ __all__ = ["late_share", "strictest", "strictest_ms"]
 def strictest(app: App) -> Target | None:
     """The lowest limit, by which single queries are judged (of equal ones, the highest percentile); None without any.
 
-    >>> app = App.model_validate({"runs": {"variants": ["m"]}, "latency": {"p99_ms": 200, "p50_ms": 80}})
+    >>> app = App.model_validate({"model": "m", "latency": {"p99_ms": 200, "p50_ms": 80}})
     >>> strictest(app).max_ms
     80.0
     """

@@ -159,10 +159,10 @@ def _shortest(inputs: Inputs, wanted: App, app: str, node: str | None, loads: An
 def _may_serve(inputs: Inputs, wanted: App, app: str, load: Load) -> bool:
     if load.app is not None:
         return load.app == app
-    variant, runs = inputs.profile.variants.get(load.variant or ""), wanted.runs
-    if variant is None or runs is None:
+    variant = inputs.profile.variants.get(load.variant or "")
+    if variant is None:
         return False
-    named = (*(runs.variants or ()), *(runs.families or ()), runs.task)
+    named = (*(wanted.named_models or ()), *(wanted.families or ()), wanted.task)
     return bool({load.variant, variant.family, variant.task} & {name for name in named if name is not None})
 
 

@@ -110,9 +110,13 @@ class FleetPlayed:
     def _selling(self, offers: dict[str, Offer], *, kinds: bool = False) -> Inputs:
         """The files with these offers; `kinds`: limits on spot machines stay."""
         limits = self.inputs.slo.limits
-        stay = {name: one for name, one in limits.offers.items() if kinds and (name in offers or name == "spot")}
+        stay = {name: one for name, one in limits.offers.items() if kinds and name in offers}
         profile = self.inputs.profile.model_copy(update={"offers": offers})
-        return replace(self.inputs.with_limits(offers=stay), profile=profile, state=None)
+        return replace(
+            self.inputs.with_limits(offers=stay, spot=limits.spot if kinds else None, on_demand=None, reserved=None),
+            profile=profile,
+            state=None,
+        )
 
     def _lowest(self, offer: Offer) -> Offer:
         """An offer at the lower of its prices by the hour and paid for ahead, its upfront spread over the term."""

@@ -116,8 +116,8 @@ def check_actions(facts: Facts) -> list[Violation]:
         found += [Violation("action", f"actions.{action.id}", text) for text in faults]
         scene.done.add(action.id)
     found += _end(scene)
-    if facts.inputs.state is not None and facts.inputs.slo.limits.moves is not None:
+    if facts.inputs.state is not None and facts.inputs.slo.limits.changes is not None:
         from hetplan.verifier.taking_down import check_moves
 
-        found += check_moves(facts, facts.inputs.state, facts.inputs.slo.limits.moves)
+        found += check_moves(facts, facts.inputs.state, facts.inputs.slo.limits.changes)
     return found

@@ -57,9 +57,9 @@ def _chosen(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Pipeline, ChosenP
     """Every application by a found plan: its pipeline, its choice, its queries per second."""
     for name, rule in plan.dispatch.items():
         app = inputs.slo.apps.get(name)
-        if not isinstance(rule, ChosenPlanDispatch) or rule.candidate is not None or app is None or app.runs is None:
+        if not isinstance(rule, ChosenPlanDispatch) or rule.candidate is not None or app is None:
             continue
-        pipeline, rate = inputs.profile.pipelines.get(app.runs.pipeline or ""), app.demand.rate_qps
+        pipeline, rate = inputs.profile.pipelines.get(app.pipeline or ""), app.demand.rate_qps
         if pipeline is not None:
             yield name, pipeline, rule, float(rate) if isinstance(rate, int | float) else 0.0
 

@@ -149,12 +149,12 @@ def follow(facts: Facts, name: str, period: str) -> Flow:
             flow.fault("share-sum", f"routing.{name}[{number}]", text)
     used = {load for here in shares.values() for load, _ in here}
     services = {load: service_of(facts, facts.seats[load], classes) for load in used}
-    if app.runs is None or app.runs.pipeline is None:
+    if app.pipeline is None:
         _OneStep(facts, name, classes, shares, services, flow).spread()
         return flow
     from hetplan.verifier.walk import walk
 
-    walk(facts, name, facts.inputs.profile.pipelines[app.runs.pipeline], classes, shares, services, flow)
+    walk(facts, name, facts.inputs.profile.pipelines[app.pipeline], classes, shares, services, flow)
     return flow
 
 

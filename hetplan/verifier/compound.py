@@ -205,8 +205,7 @@ def _promised(plan: Plan, inputs: Inputs, name: str, about: str) -> float:
     """Of an application, what it misses of the top quality; or its latency, of percentiles the nearest to its limit."""
     mine = [promise for promise in plan.promises if promise.app == name]
     if about == "quality_short":
-        runs = inputs.slo.apps[name].runs
-        pipeline = inputs.profile.pipelines.get((runs.pipeline if runs is not None else None) or "")
+        pipeline = inputs.profile.pipelines.get(inputs.slo.apps[name].pipeline or "")
         metric = inputs.profile.metrics.get((pipeline.metric if pipeline is not None else None) or "")
         low, high = metric.range if metric is not None else (0.0, 1.0)
         top = low if metric is not None and metric.better == "lower" else high
@@ -234,7 +233,7 @@ def _promised(plan: Plan, inputs: Inputs, name: str, about: str) -> float:
 def check_found(plan: Plan, inputs: Inputs, name: str, rule: ChosenPlanDispatch) -> Iterator[Violation]:
     """Every operator runs once, as the chosen plan says; what is promised is measured, and enough."""
     app = inputs.slo.apps[name]
-    pipeline = inputs.profile.pipelines.get(app.runs.pipeline or "") if app.runs is not None else None
+    pipeline = inputs.profile.pipelines.get(app.pipeline or "")
     at = f"dispatch.{name}"
     if pipeline is None:
         yield Violation("chosen-plan", at, "neither a candidate nor a pipeline is chosen")
@@ -322,8 +321,8 @@ def _sharing(plan: Plan, inputs: Inputs, name: str, node: str) -> Iterator[tuple
     """The other operators, of this application or another, whose queries come to loads of this one."""
     mine = loads_of(plan, name, node).keys()
     for other, rule in plan.dispatch.items():
-        runs = inputs.slo.apps[other].runs if other in inputs.slo.apps else None
-        pipeline = inputs.profile.pipelines.get((runs.pipeline if runs is not None else None) or "")
+        app = inputs.slo.apps.get(other)
+        pipeline = inputs.profile.pipelines.get((app.pipeline if app is not None else None) or "")
         if pipeline is None or not isinstance(rule, ChosenPlanDispatch) or rule.candidate is not None:
             continue
         for step in pipeline.nodes:
@@ -337,7 +336,7 @@ def _beside(plan: Plan, inputs: Inputs, name: str, node: str) -> list[Flow]:
     for other, step in _sharing(plan, inputs, name, node):
         app, rule = inputs.slo.apps[other], plan.dispatch[other]
         assert isinstance(rule, ChosenPlanDispatch)
-        pipeline = inputs.profile.pipelines[(app.runs.pipeline if app.runs is not None else None) or ""]
+        pipeline = inputs.profile.pipelines[app.pipeline or ""]
         entry = next((e for e in inputs.measured["apps"].get(other, ()) if e.get("knobs") == dict(rule.knobs)), None)
         for samples in [] if entry is None or "seconds" not in entry else [_samples(entry)]:
             took = [(_took_ms(inputs, app, rule, pipeline, step, one), 1.0 / len(samples)) for one in samples]
@@ -408,7 +407,7 @@ def _measured(
 ) -> Iterator[Violation]:  # fmt: skip
     at, app, rule = f"dispatch.{name}", inputs.slo.apps[name], plan.dispatch[name]
     assert isinstance(rule, ChosenPlanDispatch)
-    pipeline = inputs.profile.pipelines[(app.runs.pipeline if app.runs is not None else None) or ""]
+    pipeline = inputs.profile.pipelines[app.pipeline or ""]
     plans = inputs.measured.get("apps", {}).get(name, ())
     entry = next((one for one in plans if one.get("knobs") == dict(rule.knobs)), None)
     if entry is None or "seconds" not in entry:

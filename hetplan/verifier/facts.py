@@ -192,8 +192,8 @@ def own_table(profile: Profile, run: Run) -> Table:
 def own_needs(facts: Facts, seat: Seat) -> dict[str, float]:
     """What one instance takes by its run, else by its step."""
     load, app = seat.load, facts.inputs.slo.apps.get(seat.load.app or "")
-    if seat.run is None and load.node is not None and app is not None and app.runs is not None and app.runs.pipeline:
-        return dict(facts.inputs.profile.pipelines[app.runs.pipeline].nodes[load.node].needs)
+    if seat.run is None and load.node is not None and app is not None and app.pipeline:
+        return dict(facts.inputs.profile.pipelines[app.pipeline].nodes[load.node].needs)
     return dict(seat.run.needs) if seat.run is not None else {}
 
 

@@ -225,13 +225,13 @@ def _kinds(fleet: Fleet, at: str, had: Mapping[str, float]) -> Iterator[Violatio
     offers = fleet.inputs.profile.offers
     spot = sum(count for name, count in had.items() if offers[name].interruptions_per_hour is not None)
     total = sum(had.values())
-    counts = {"spot": spot, "on-demand": total - spot, "committed": float(sum(fleet.ahead.values()))}
-    for name, limit in fleet.inputs.slo.limits.offers.items():
+    counts = {"spot": spot, "on_demand": total - spot, "reserved": float(sum(fleet.ahead.values()))}
+    for name, limit in fleet.inputs.slo.limits.purchases.items():
         count = counts.get(name, had.get(name, 0.0))
-        if count < limit.least - SLIP or (limit.most is not None and count > limit.most + SLIP):
-            yield Violation("offers", at, f"{count:g} of {name}, not {limit.least} to {limit.most}")
-        if limit.share is not None and total:
-            low, high = limit.share
+        if count < limit.min - SLIP or (limit.max is not None and count > limit.max + SLIP):
+            yield Violation("offers", at, f"{count:g} of {name}, not {limit.min} to {limit.max}")
+        if limit.of_all and total:
+            low, high = limit.min_share, limit.max_share
             if not low - SLIP <= count / total <= high + SLIP:
                 yield Violation(
                     "offers", at, f"{count / total:.3g} of all machines are {name}, not {low:g} to {high:g}"
@@ -306,7 +306,7 @@ def _wished(fleet: Fleet) -> Iterator[Violation]:
             quality = _quality(fleet)
             if not same(claim.value, quality):
                 yield Violation("claim", at, f"a quality of {claim.value:.9g}, and it is {quality:.9g}")
-        elif claim.about == "moves":
+        elif claim.about == "changes":
             moves = _moves(fleet)
             if claim.value != moves:
                 yield Violation("claim", at, f"{claim.value:g} moves, and there are {moves}")
@@ -545,11 +545,11 @@ def _promises(fleet: Fleet) -> Iterator[Violation]:
 
 def _changes(fleet: Fleet) -> Iterator[Violation]:
     """Actions lead from each period to the next, and no more machines change than may."""
-    periods, most = fleet.plan.periods, fleet.inputs.slo.limits.moves
+    periods, most = fleet.plan.periods, fleet.inputs.slo.limits.changes
     if fleet.inputs.state is not None:
         yield from _first_changes(fleet)
         if most is not None and _moves(fleet) > most:
-            yield Violation("moves", f"periods.{periods[0].id}", f"{_moves(fleet)} machines start, and {most} may")
+            yield Violation("changes", f"periods.{periods[0].id}", f"{_moves(fleet)} machines start, and {most} may")
     once = fleet.inputs.state is not None and fleet.inputs.slo.horizon.repeats == 1
     for number, period in enumerate(periods):
         if number == 0 and (once or len(periods) == 1):
@@ -570,7 +570,7 @@ def _changes(fleet: Fleet) -> Iterator[Violation]:
         if most is not None:
             moved = sum((_counts(fleet, period) - _counts(fleet, periods[number - 1])).values())
             if moved > most:
-                yield Violation("moves", f"periods.{period.id}", f"{moved} machines start, and {most} may")
+                yield Violation("changes", f"periods.{period.id}", f"{moved} machines start, and {most} may")
 
 
 def _startup_s(fleet: Fleet, period: Period, worker: str) -> float:

@@ -15,7 +15,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.profile import Profile, Variant
-from hetplan.profiles.slo import App, Horizon, Runs, Survive, WishLimits
+from hetplan.profiles.slo import App, Horizon, Survive, WishLimits, answered_by
 from hetplan.profiles.workers import Worker
 
 __all__ = [
@@ -253,12 +253,11 @@ def loaded(part: Part, app: str | None = None) -> list[str]:
 
 def may_run(app: App, name: str, variant: Variant) -> bool:
     """Whether an application may be answered by a variant."""
-    runs = app.runs
-    if runs is None or runs.pipeline is not None:
+    if app.candidates or app.pipeline is not None:
         return False
-    listed = runs.variants is None or name in runs.variants
-    family = runs.families is None or variant.family in runs.families
-    return listed and family and (runs.task is None or variant.task == runs.task)
+    listed = app.named_models is None or name in app.named_models
+    family = app.families is None or variant.family in app.families
+    return listed and family and (app.task is None or variant.task == app.task)
 
 
 def one_variant(inputs: Inputs, part: Part) -> Inputs:
@@ -267,7 +266,7 @@ def one_variant(inputs: Inputs, part: Part) -> Inputs:
     for name in part.rate_qps:
         names = loaded(part, name)
         if len(names) == 1:
-            apps[name] = apps[name].model_copy(update={"runs": Runs(variants=(names[0],)), "quality": None})
+            apps[name] = apps[name].model_copy(update={**answered_by(names[0]), "quality": None})
     return replace(inputs, slo=inputs.slo.model_copy(update={"apps": apps}))
 
 

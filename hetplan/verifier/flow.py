@@ -74,8 +74,8 @@ def why_not_followed(facts: Facts, name: str) -> str:
         return "it comes in streams"
     if app.candidates:
         return "its candidate plans are packed"
-    if app.runs is not None and app.runs.pipeline is not None:
-        pipeline = facts.inputs.profile.pipelines[app.runs.pipeline]
+    if app.pipeline is not None:
+        pipeline = facts.inputs.profile.pipelines[app.pipeline]
         if getattr(facts.plan.dispatch.get(name), "rule", "") == "chosen-plan/1":
             return "its operators take what was measured of them"
         arrows = [edge.to for edge in pipeline.edges]

@@ -76,8 +76,7 @@ def _most(facts: Facts, name: str, classes: Classes, services: Mapping[str, Serv
 
 
 def _is_pipeline(facts: Facts, name: str) -> bool:
-    runs = facts.inputs.slo.apps[name].runs
-    return runs is not None and runs.pipeline is not None
+    return facts.inputs.slo.apps[name].pipeline is not None
 
 
 def not_computed(facts: Facts, names: list[str]) -> Iterator[str]:

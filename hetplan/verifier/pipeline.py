@@ -15,7 +15,7 @@
     capacity left: no more than machines x capacity - load (headroom is there for them), with the table's time.
 ``promises``
     ``rate_qps``, ``quality`` (mean over the last steps, per query at the entrance), ``service_ms`` (longest path) per
-    app; ``servers``, ``cost_per_hour``, ``moves`` of the plan.
+    app; ``servers``, ``cost_per_hour``, ``changes`` of the plan.
 
 The generic check follows the routing of trees: capacity, shares, latency, quality. Here is what goes beyond, and
 the whole of pipelines that join branches (`pipeline_joins`).
@@ -150,13 +150,13 @@ def _each_alone(facts: Facts) -> bool:
     """Whether steps have servers of their own however they fit: branches meet, moves count, offers have parts."""
     slo = facts.inputs.slo
     meet = any(count > 1 for one in _asked(facts) for count in Counter(edge.to for edge in one.edges).values())
-    moves = slo.limits.moves is not None or "min moves" in slo.objective
+    moves = slo.limits.changes is not None or "min changes" in slo.objective
     return meet or moves or facts.plan.method.options.get("offers") == "evenly"
 
 
 def _asked(facts: Facts) -> list[Pipeline]:
     """The pipeline of each application, in turn."""
-    names = [app.runs.pipeline for app in facts.inputs.slo.apps.values() if app.runs is not None]
+    names = [app.pipeline for app in facts.inputs.slo.apps.values()]
     return [facts.inputs.profile.pipelines[name] for name in names if name in facts.inputs.profile.pipelines]
 
 
@@ -219,12 +219,12 @@ def _placed(workers: Iterable[Worker]) -> Counter[tuple[object, ...]]:
 def _moves(facts: Facts) -> Iterator[Violation]:
     """Servers that are new where they are."""
     for number, promise in enumerate(facts.plan.promises):
-        if promise.quantity == "moves":
+        if promise.quantity == "changes":
             running = facts.inputs.state.workers if facts.inputs.state is not None else ()
             moves = (_placed(facts.plan.workers) - _placed(running)).total()
             if moves != promise.value:
                 text = f"promises {promise.value:g} moved servers, counted are {moves}"
-                yield Violation("moves", f"promises[{number}]", text)
+                yield Violation("changes", f"promises[{number}]", text)
 
 
 def _whose(facts: Facts, app: str) -> Iterator[Violation]:
@@ -247,9 +247,8 @@ class Paths:
 
     def __post_init__(self) -> None:
         wish = self.facts.inputs.slo.apps[self.app]
-        assert wish.runs is not None
-        assert wish.runs.pipeline is not None
-        self.pipeline = self.facts.inputs.profile.pipelines[wish.runs.pipeline]
+        assert wish.pipeline is not None
+        self.pipeline = self.facts.inputs.profile.pipelines[wish.pipeline]
         self.network_ms = wish.network_ms_per_hop
         self.limit_ms = min((limit for limit, _ in response_targets(wish)), default=float("inf")) - wish.network_ms_once
         self.divisor = slo_divisor(self.facts.plan)
@@ -359,9 +358,8 @@ def _factor(edge: Edge) -> float:
 def check_joins(facts: Facts, app: str) -> Iterator[Violation]:
     """Shares, capacity, latency and quality of an application whose pipeline joins branches."""
     wish, rate = facts.inputs.slo.apps[app], facts.promised_rate(app) or 0.0
-    assert wish.runs is not None
-    assert wish.runs.pipeline is not None
-    pipeline = facts.inputs.profile.pipelines[wish.runs.pipeline]
+    assert wish.pipeline is not None
+    pipeline = facts.inputs.profile.pipelines[wish.pipeline]
     routes = {route.node: route.to for route in facts.plan.routing[app]}
     gain: dict[str, float] = {}
     ended: dict[str, tuple[float, int]] = {}

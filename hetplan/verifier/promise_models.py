@@ -51,7 +51,7 @@ def least_alone(facts: Facts, promise: Promise) -> float:
     is stated of how long a cell's times may be: there simulation takes them to be constant.
     """
     app = facts.inputs.slo.apps.get(promise.app or "")
-    named = app.runs.pipeline if app is not None and app.runs is not None else None
+    named = app.pipeline if app is not None else None
     pipeline = facts.inputs.profile.pipelines.get(named or "")
     inner = {edge.to for edge in pipeline.edges} if pipeline is not None else set[str]()
     found: list[float] = []

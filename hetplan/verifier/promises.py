@@ -46,7 +46,7 @@ RECOMPUTED = frozenset({"rate_qps", "fluid_rate_qps", "quality", "response_ms", 
 
 _OF_PLAN = frozenset({"servers", "cost_per_hour"})
 _OWN_OF_PLAN = {
-    "pipeline": frozenset({"moves"}),
+    "pipeline": frozenset({"changes"}),
     "variants": frozenset({"gross_cost_per_hour", "net_cost_per_hour"}),
     "compound": frozenset({"goodput", "served", "candidates_per_hour", "cost_per_query"}),
 }
@@ -57,7 +57,7 @@ _SHOWN_ONLY = frozenset({"goodput", "violations", "utilisation", "served"})
 
 _SENSE = {
     **dict.fromkeys(("cost_per_hour", "gross_cost_per_hour", "candidates_per_hour", "packed_per_hour"), "min"),
-    **dict.fromkeys(("servers", "moves"), "min"),
+    **dict.fromkeys(("servers", "changes"), "min"),
     **dict.fromkeys(("rate_qps", "fluid_rate_qps", "served_share", "goodput"), "max"),
     **dict.fromkeys(("quality", "least_quality", "quality_per_step", "accuracy_per_decision"), "max"),
 }

@@ -38,7 +38,7 @@ def check_quality(facts: Facts, name: str, loads: Iterable[str], mean: float) ->
     app = facts.inputs.slo.apps[name]
     assert app.quality is not None
     values = {f"routing.{name}": mean}
-    if app.runs is None or app.runs.pipeline is None:
+    if app.pipeline is None:
         values = {facts.seats[load].at: quality_of(facts, facts.seats[load].load) for load in loads}
     least = -math.inf if app.quality.min is None else app.quality.min
     most = math.inf if app.quality.max is None else app.quality.max

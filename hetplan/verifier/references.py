@@ -14,7 +14,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Route
 from hetplan.profiles.plan_file import FEATURES, OUTCOMES, SHARED
 from hetplan.profiles.profile import Profile, Variant
-from hetplan.profiles.slo import Runs
+from hetplan.profiles.slo import App
 from hetplan.profiles.tables import Statistic, Table
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.demand import classes_of
@@ -152,18 +152,18 @@ def _worker(plan: Plan, profile: Profile, worker: Worker) -> Iterator[Violation]
             yield Violation("host-offer", at, f"host {worker.host} is there under {host.offer}, not {worker.offer}")
 
 
-def allows(runs: Runs | None, profile: Profile, node: str | None, name: str, variant: Variant) -> bool:
+def allows(app: App | None, profile: Profile, node: str | None, name: str, variant: Variant) -> bool:
     """Whether an application may be answered by this variant, at this step of its pipeline."""
-    if runs is None:
+    if app is None or app.candidates:
         return True
-    if runs.pipeline is not None:
-        step = profile.pipelines[runs.pipeline].nodes.get(node or "")
+    if app.pipeline is not None:
+        step = profile.pipelines[app.pipeline].nodes.get(node or "")
         return step is not None and step.task in (None, variant.task)
-    if runs.variants is not None:
-        return name in runs.variants
-    if runs.families is not None:
-        return variant.family in runs.families
-    return runs.task in (None, variant.task)
+    if app.named_models is not None:
+        return name in app.named_models
+    if app.families is not None:
+        return variant.family in app.families
+    return app.task in (None, variant.task)
 
 
 def _run(profile: Profile, worker: Worker, load: Load, at: str) -> Iterator[Violation]:
@@ -182,8 +182,8 @@ def _load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violation]:
     if load.app is not None and load.app not in inputs.slo.apps:
         yield unknown(at, "application", load.app)
         return
-    runs = inputs.slo.apps[load.app].runs if load.app is not None else None
-    nodes = profile.pipelines[runs.pipeline].nodes if runs is not None and runs.pipeline is not None else {}
+    app = inputs.slo.apps[load.app] if load.app is not None else None
+    nodes = profile.pipelines[app.pipeline].nodes if app is not None and app.pipeline is not None else {}
     if load.app is not None and (load.node not in nodes if nodes else load.node is not None):
         yield unknown(at, "pipeline step", load.node)
     if nodes or load.outcomes:
@@ -200,7 +200,7 @@ def _load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violation]:
     if variant is None:
         yield unknown(at, "variant", load.variant)
         return
-    if not allows(runs, profile, load.node, load.variant, variant):
+    if not allows(app, profile, load.node, load.variant, variant):
         yield Violation("variant-not-allowed", at, f"{load.app} may not run {load.variant} here")
     for knob, value in load.knobs.items():
         if variant.knobs.get(knob, value) != value:
@@ -215,8 +215,8 @@ def _load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violation]:
 
 
 def _routes(inputs: Inputs, app: str, routes: tuple[Route, ...], loads: Mapping[str, Load]) -> Iterator[Violation]:
-    classes, runs = classes_of(inputs.slo.apps[app]), inputs.slo.apps[app].runs
-    pipeline = inputs.profile.pipelines[runs.pipeline] if runs is not None and runs.pipeline is not None else None
+    classes, named = classes_of(inputs.slo.apps[app]), inputs.slo.apps[app].pipeline
+    pipeline = inputs.profile.pipelines[named] if named is not None else None
     seen: set[tuple[object, ...]] = set()
     for number, route in enumerate(routes):
         at = f"routing.{app}[{number}]"

@@ -76,9 +76,9 @@ def _measured_with(facts: Facts, seat: Seat, resource: str) -> float:
 
 def _on_processor(facts: Facts, seat: Seat) -> bool:
     app = facts.inputs.slo.apps.get(seat.load.app or "")
-    if seat.run is not None or seat.load.node is None or app is None or app.runs is None or not app.runs.pipeline:
+    if seat.run is not None or seat.load.node is None or app is None or not app.pipeline:
         return False
-    node = facts.inputs.profile.pipelines[app.runs.pipeline].nodes[seat.load.node]
+    node = facts.inputs.profile.pipelines[app.pipeline].nodes[seat.load.node]
     return node.device == "cpu" and not node.needs.get("gpu", 0.0)
 
 

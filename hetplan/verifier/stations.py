@@ -269,7 +269,7 @@ def _on_every_way(pipeline: Pipeline, sample: Sample) -> frozenset[str]:
 def one_model(inputs: Inputs, load: Load, pipeline: Pipeline | None, node: str | None) -> bool:
     """Whether an operator may use the replicas of another's load: both are of one model, and need the same."""
     app = inputs.slo.apps.get(load.app or "")
-    other = inputs.profile.pipelines.get((app.runs.pipeline if app is not None and app.runs else None) or "")
+    other = inputs.profile.pipelines.get((app.pipeline if app is not None else None) or "")
     mine = pipeline.nodes.get(node or "") if pipeline is not None else None
     theirs = other.nodes.get(load.node or "") if other is not None else None
     if mine is None or theirs is None or mine.model is None or load.variant is not None:

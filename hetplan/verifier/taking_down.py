@@ -79,7 +79,7 @@ def check_moves(facts: Facts, state: State, most: int) -> Iterator[Violation]:
     """Instances that are there in the plan and not in the state, against what may be moved."""
     moves = (_placed(facts.plan.workers) - _placed(state.workers)).total()
     if moves > most:
-        yield Violation("moves", "workers", f"{moves} instances are new where they are, {most} may be")
+        yield Violation("changes", "workers", f"{moves} instances are new where they are, {most} may be")
 
 
 def _placed(workers: tuple[Worker, ...]) -> Counter[tuple[str | None, ...]]:

@@ -133,11 +133,9 @@ def _allowed(inputs: Inputs) -> dict[str, list[str]]:
         tasks[variant.task].append(name)
     found: dict[str, list[str]] = defaultdict(list)
     for name, app in inputs.slo.apps.items():
-        if app.runs is None:
-            continue
-        names = list(app.runs.variants or ())
-        names += [variant for family in app.runs.families or () for variant in families[family]]
-        names += tasks[app.runs.task] if app.runs.task is not None else []
+        names = list(app.named_models or ())
+        names += [variant for family in app.families or () for variant in families[family]]
+        names += tasks[app.task] if app.task is not None else []
         for one in names:
             found[one].append(name)
     return found

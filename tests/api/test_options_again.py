@@ -41,7 +41,7 @@ SLO: Json = {
     "limits": {"instances": {"t4": [0, 8]}},
     "apps": {
         "calls": {
-            "runs": {"pipeline": "voice"},
+            "pipeline": "voice",
             "latency": {"p99_ms": 600},
             "demand": {"rate_qps": 120},
             "quality": {"min": 0.7},

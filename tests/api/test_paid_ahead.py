@@ -24,10 +24,9 @@ def profile(**more: Any) -> Profile:
     return Profile.model_validate({"hardware": {"gpu": {"kind": "gpu", "provides": {"gpu": 2}}}, "offers": offers})
 
 
-def wish(**limits: Any) -> Slo:
-    return Slo.model_validate(
-        {"apps": {"s": {"runs": {"variants": ["m"]}, "demand": {"rate_qps": 1.0}}}, "limits": {"offers": limits}}
-    )
+def wish(reserved: Any = None, **offers: Any) -> Slo:
+    limits = {"reserved": reserved, "offers": offers}
+    return Slo.model_validate({"apps": {"s": {"model": "m", "demand": {"rate_qps": 1.0}}}, "limits": limits})
 
 
 def bought(**counts: int) -> list[Commitment]:
@@ -60,13 +59,13 @@ def test_all_of_a_stock_may_be_paid_for() -> None:
 
 
 def test_limits_on_offers_hold_for_both_together() -> None:
-    found = PaidAhead.of(profile(), wish(a={"most": 3}, b={"least": 5}, committed={"most": 1}), bought(a=2, b=4))
+    found = PaidAhead.of(profile(), wish(reserved={"max": 1}, a={"max": 3}, b={"min": 5}), bought(a=2, b=4))
     assert {name: sold(found)[name][1] for name in ("a", "a-rented", "b", "b-rented")} == {
         "a": 2, "a-rented": 1, "b": 4, "b-rented": None,
     }  # fmt: skip
-    assert found.wish.limits.offers["b"].least == 4
-    assert "committed" not in found.wish.limits.offers
-    shares = PaidAhead.of(profile(), wish(a={"share": [0, 0.5]}), bought(a=2))
+    assert found.wish.limits.offers["b"].min == 4
+    assert found.wish.limits.reserved is None
+    shares = PaidAhead.of(profile(), wish(a={"max_share": 0.5}), bought(a=2))
     assert sold(shares)["a"] == (2.0, 6), "a share of all machines cannot be said of a part of them"
 
 

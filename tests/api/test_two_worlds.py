@@ -35,7 +35,7 @@ SLO: dict[str, Any] = {
     "horizon": {"period_s": 40, "periods": 6},
     "apps": {
         "a": {
-            "runs": {"variants": ["m"]},
+            "model": "m",
             "latency": {"p95_ms": 80},
             "demand": {"series": [40, 160, 40, 320, 90, 40], "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}},
         }

@@ -20,6 +20,7 @@ from hetplan.errors import Fault
 from hetplan.planner.request import read_request
 from hetplan.problems.ladder import LADDER, is_ruled_out
 from hetplan.registry import entry_points
+from tests.build import answered
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SHIPPED = {
@@ -163,7 +164,7 @@ def test_the_more_specific_question_wins() -> None:
     (app,) = slo["apps"].values()
     del slo["objective"], slo["limits"]["cost_per_hour"], app["demand"]["mix"]
     slo["limits"]["instances"] = {"t4": [1, 1]}
-    app.update(balancing="round_robin", demand={"rate_qps": 5.0})
+    app.update(dispatch="round-robin", demand={"rate_qps": 5.0})
     for variant in profile["variants"].values():
         for run in variant["runs"]:
             run["at"] = {"batch": 16}
@@ -176,7 +177,7 @@ def test_machines_at_a_price_are_no_policy() -> None:
     """Who states a budget chooses machines; who has them and wants a policy hears that the budget is in the way."""
     profile, slo = files("variants/")
     slo["limits"] = {"instances": {"cpu": [0, 9], "gpu": [0, 4]}, "cost_per_hour": "9"}
-    slo["apps"] = {"faces": slo["apps"]["faces"] | {"runs": {"task": "classify"}}}
+    slo["apps"] = {"faces": answered(slo["apps"]["faces"], task="classify")}
     assert asked(profile, slo) == "variants"
     profile, slo = files("policy/")
     slo["limits"]["cost_per_hour"] = "9"
@@ -191,7 +192,7 @@ def test_a_limit_on_machines_makes_no_policy_of_variants(change: dict[str, float
     slo |= {"limits": {"instances": {"cpu": [0, 9]}}, "change": change}
     assert asked(profile, slo) == "variants"
     for app in slo["apps"].values():
-        app["balancing"] = "round_robin"
+        app["dispatch"] = "round-robin"
     assert asked(profile, slo) == "policy"
 
 
@@ -242,8 +243,8 @@ def test_a_package_that_says_why_in_one_sentence_is_heard(install: Callable[...,
     with pytest.raises(hp.InputError, match="want no teleport"):
         choose(hp.load(profile, slo), question="mine")
     slo["apps"]["more"] = {**slo["apps"]["images"], "demand": {"streams": 3}}
-    slo["apps"]["last"] = {"runs": {"task": "classify"}, "demand": {"streams": 1}}
-    slo["objective"] = ["min moves"]
+    slo["apps"]["last"] = {"task": "classify", "demand": {"streams": 1}}
+    slo["objective"] = ["min changes"]
     with pytest.raises(hp.InputError, match="nearest is mine, but these files want no teleport"):
         asked(profile, slo)
 

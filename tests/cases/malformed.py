@@ -13,6 +13,8 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tests.build import answered
+
 Case = tuple[str, bytes, bytes]
 Path = tuple[str | int, ...]
 
@@ -20,7 +22,7 @@ FREE = {"knobs", "extensions", "note", "cite", "tool", "host", "label"}
 """Below these keys anything may stand."""
 
 REFERENCES = {"hardware", "offer", "task", "metric", "source", "latency", "rate", "bytes_out", "slowdown"}
-REFERENCES |= {"pipeline", "from", "to", "variants", "families"}
+REFERENCES |= {"pipeline", "from", "to", "model", "models", "family"}
 
 NEVER_NEGATIVE = ("_ms", "_s", "_qps", "_per_hour", "_gib", "_mbps")
 
@@ -46,7 +48,6 @@ MODELS = (
     ("horizon",),
     ("objective", "*"),
     ("apps", "*"),
-    ("apps", "*", "runs"),
     ("apps", "*", "latency", "*"),
     ("apps", "*", "demand"),
     ("apps", "*", "demand", "arrivals"),
@@ -67,7 +68,6 @@ REQUIRED = (
     ("tables", "*", "quantity"),
     ("pipelines", "*", "nodes"),
     ("pipelines", "*", "edges", "*", "to"),
-    ("apps", "*", "runs"),
     ("apps", "*", "demand", "mix", "axes"),
     ("apps", "*", "demand", "mix", "share"),
     ("apps", "*", "demand", "trace", "file"),
@@ -153,7 +153,7 @@ def _broken_documents(document: dict[str, Any]) -> Iterator[tuple[str, dict[str,
         if isinstance(value, int | float) and not isinstance(value, bool):
             yield f"true at {where}", _with(document, path, True)
             yield f"text at {where}", _with(document, path, "a lot")
-            if last.endswith(NEVER_NEGATIVE) or last in ("stock", "moves", "streams"):
+            if last.endswith(NEVER_NEGATIVE) or last in ("stock", "changes", "streams"):
                 yield f"negative {where}", _with(document, path, -5)
         if isinstance(value, str) and last in REFERENCES:
             yield f"dangling {where}", _with(document, path, "no-such-thing")
@@ -344,15 +344,16 @@ SEMANTIC: dict[str, list[tuple[str, Change]]] = {
         ("a share of late answers", _app_change(latency={"p99_ms": 9}, violations={"max": 0.05})),
         ("a list of limits", _app_change(latency=[{"percentile": 99, "max_ms": 9}][:1])),
         ("an unknown way with late queries", _app_change(late="forget")),
-        ("an unknown balancing", _app_change(balancing="fairest")),
+        ("an unknown load balancer", _app_change(dispatch="fairest")),
         ("an empty quality", _app_change(quality={})),
         ("a quality turned round", _app_change(quality={"min": 0.9, "max": 0.1})),
         ("a quality of 80", _app_change("quality", min=80)),
-        ("runs of two kinds", _app_change(runs={"task": "a", "pipeline": "b"})),
-        ("runs of nothing", _app_change(runs={})),
-        ("runs of no variants", _app_change(runs={"variants": []})),
-        ("runs of a variant twice", lambda d: _app(d, "runs", "variants").append(_app(d, "runs", "variants")[0])),
-        ("candidates beside runs", _app_change(candidates=[{"demand": {"gpu": 1}}])),
+        ("answered by two", _app_change(task="a", pipeline="b")),
+        ("answered by nothing", lambda d: answered(_app(d))),
+        ("answered by no models", lambda d: answered(_app(d), models=[])),
+        ("answered by a model twice", lambda d: answered(_app(d), models=["a", "a"])),
+        ("answered under runs", lambda d: answered(_app(d), runs={"variants": ["a"]})),
+        ("candidates beside a model", _app_change(candidates=[{"demand": {"gpu": 1}}])),
         ("a rate and a history", _app_change("demand", rate_qps=5, history_qps=[1, 2])),
         ("an empty history", lambda d: _app(d).update(demand={"history_qps": []})),
         ("a series too long", lambda d: _app(d).update(demand={"series": [1, 2, 3, 4, 5, 6, 7]})),

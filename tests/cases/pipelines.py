@@ -110,7 +110,7 @@ def random_pipeline(seed: int, *, gpus: int = 1, tasks: int = 4) -> tuple[dict, 
         "pipelines": {"p": {"nodes": {node: {"task": node} for node in nodes}, "edges": edges}},
     }
     app = {
-        "runs": {"pipeline": "p"},
+        "pipeline": "p",
         "latency": {"p99_ms": round(chance.uniform(120, 400), 1)},
         "network_ms_per_hop": chance.choice([0, 0, 1.5]),
         "demand": {"rate_qps": round(chance.uniform(5, 150), 1)},
@@ -146,7 +146,7 @@ def diamond(demand: float, slo_ms: float, servers: int = 8) -> tuple[dict, dict]
         },
     }
     app = {
-        "runs": {"pipeline": "p"},
+        "pipeline": "p",
         "latency": {"p99_ms": slo_ms},
         "demand": {"rate_qps": demand},
     }

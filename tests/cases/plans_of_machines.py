@@ -52,16 +52,16 @@ def variants() -> Json:
             },
         },
         slo={
-            "limits": {"cost_per_hour": "6", "capacity": {"inf_cores": 2}, "moves": 2},
+            "limits": {"cost_per_hour": "6", "capacity": {"inf_cores": 2}, "changes": 2},
             "apps": {
                 "faces": {
-                    "runs": {"families": ["resnet50"]},
+                    "family": "resnet50",
                     "latency": {"p99_ms": 50},
                     "quality": {"min": 0.74},
                     "demand": {"rate_qps": 120},
                 },
                 "thumbs": {
-                    "runs": {"task": "classify"},
+                    "task": "classify",
                     "latency": {"p99_ms": 50},
                     "demand": {"rate_qps": 60},
                 },
@@ -137,12 +137,12 @@ def hosts() -> Json:
             "horizon": {"periods": 2},
             "apps": {
                 "x": {
-                    "runs": {"task": "t"},
+                    "task": "t",
                     "latency": {"p99_ms": 20},
                     "network_ms_per_hop": 10,
                     "demand": {"rate_qps": 90},
                 },
-                "y": {"runs": {"variants": ["u"]}, "demand": {"rate_qps": 200}},
+                "y": {"model": "u", "demand": {"rate_qps": 200}},
             },
         },
         plan={

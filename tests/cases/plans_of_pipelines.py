@@ -49,7 +49,7 @@ def pipeline() -> Json:
         slo={
             "apps": {
                 "cars": {
-                    "runs": {"pipeline": "traffic"},
+                    "pipeline": "traffic",
                     "latency": {"p99_ms": 100},
                     "quality": {"min": 0.77},
                     "network_ms_per_hop": 2,
@@ -129,7 +129,7 @@ def chain() -> Json:
         slo={
             "apps": {
                 "x": {
-                    "runs": {"pipeline": "p"},
+                    "pipeline": "p",
                     "latency": {"p99_ms": 40},
                     "demand": {"rate_qps": 100},
                 }
@@ -192,7 +192,7 @@ def streams() -> Json:
         slo={
             "limits": {"cost_per_hour": "0.9175"},
             "apps": {
-                "cam": {"runs": {"pipeline": "track"}, "demand": {"streams": 1}},
+                "cam": {"pipeline": "track", "demand": {"streams": 1}},
                 "packed": {"candidates": [{"demand": {"cloud": 0.5}}]},
             },
         },

@@ -37,7 +37,7 @@ def pool() -> Json:
             "limits": {"cost_per_hour": "1.5", "instances": {"base": [1, 1], "aux": [0, None]}},
             "apps": {
                 "rank": {
-                    "runs": {"variants": ["m"]},
+                    "model": "m",
                     "latency": {"p99_ms": 100},
                     "demand": {
                         "rate_qps": "max",
@@ -178,7 +178,7 @@ def chat() -> Json:
             "limits": {"cost_per_hour": "3.2"},
             "apps": {
                 "chat": {
-                    "runs": {"families": ["llama-3"]},
+                    "family": "llama-3",
                     "latency": {"ttft_p99_ms": 500, "tpot_p99_ms": 50},
                     "demand": {
                         "rate_qps": 7,

@@ -173,9 +173,9 @@ def files(
         "limits": {"instances": {hardware: list(workers)}},
         "apps": {
             "a": {
-                "runs": {"task": "see"},
+                "task": "see",
                 "latency": {f"p{percentile:g}_ms": slo_ms},
-                "balancing": "round_robin",
+                "dispatch": "round-robin",
                 "demand": {"rate_qps": rate_qps},
                 **app,
             }

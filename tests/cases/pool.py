@@ -64,7 +64,7 @@ def files(
         "limits": limits,
         "apps": {
             "app": {
-                "runs": {"variants": ["m"]},
+                "model": "m",
                 "latency": {"p99_ms": qos_ms},
                 "demand": {
                     "rate_qps": "max" if rate_qps is None else rate_qps,

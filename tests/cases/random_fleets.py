@@ -29,7 +29,7 @@ def random_fleet(seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
         "tables": tables,
     }
     app: dict[str, Any] = {
-        "runs": {"variants": ["v"]},
+        "model": "v",
         "latency": {"p99_ms": round(rng.uniform(60, 200), 1)},
     }
     slo: dict[str, Any] = {"format": "hetplan/slo/1.0", "apps": {"app": app}}

@@ -73,7 +73,7 @@ def _wish(rng: random.Random, families: list[str]) -> dict[str, Any]:
         for copy in range(2 if rng.random() < 0.3 else 1):
             load = 0.0 if rng.random() < 0.1 else round(rng.uniform(1, 90), 2)
             apps[f"{family}-app{copy}"] = {
-                "runs": {"families": [family]},
+                "family": family,
                 "latency": {"p99_ms": rng.choice([60.0, 150.0])},
                 "demand": {"rate_qps": load},
             }
@@ -156,7 +156,7 @@ def sharing(
     }
     apps = {
         f"app-{name}": {
-            "runs": {"variants": [name]},
+            "model": name,
             "latency": {"p99_ms": 60},
             "demand": {"rate_qps": load},
         }

@@ -60,7 +60,7 @@ def random_case(
     mix = {"axes": ["input_tokens", "output_tokens"], "bins": [[100, 20], [800, 200]], "share": [0.5, 0.5]}
     limit = {"ttft_p95_ms": 900} if text else {"p99_ms": 400}
     slo = {"format": "hetplan/slo/1.3", "apps": {
-        name: {"runs": {"variants": [model]}, "latency": limit,
+        name: {"model": model, "latency": limit,
                "demand": {"rate_qps": 10.0, **({"mix": mix} if text else {})}}
         for name, model in zip(names, models, strict=True)}}  # fmt: skip
     spans = [Period(id="p0")]

@@ -178,7 +178,7 @@ def _slo(random: Random, question: str, made: _Profile) -> Json:
         else:
             mix["observed"] = [[size] for size, share in zip(sizes, shares, strict=True) for _ in range(share)]
         app["demand"]["mix"] = mix
-    app["runs"] = {"pipeline": "p"} if question == "pipeline" else {"task": "detect"}
+    app |= {"pipeline": "p"} if question == "pipeline" else {"task": "detect"}
     if question == "pipeline":
         app["quality"] = {"min": 0.1}
     return {

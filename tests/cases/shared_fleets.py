@@ -52,7 +52,7 @@ def add_pools(files: Files, names: Iterable[str], runs: Sequence[Json], series: 
         profile["variants"][f"of-{name}"] = {"task": name, "runs": [{"latency": "t", **run} for run in runs]}
         slo["apps"][name] = {
             "question": "pool",
-            "runs": {"variants": [f"of-{name}"]},
+            "model": f"of-{name}",
             "latency": {"p95_ms": 100},
             "demand": {"series": list(series), "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}},
         }

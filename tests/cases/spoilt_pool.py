@@ -7,6 +7,8 @@ from typing import Any
 
 from cases.documents import DROP, latency, load, promise, worker
 
+from tests.build import answered
+
 Change = tuple[str, Mapping[str, Any], str]
 
 FLUID = 600 / 7
@@ -115,14 +117,14 @@ POOL: list[Change] = [
     ("an unknown variant", {"plan/workers/0/loads/0/variant": "n"}, "unknown-reference @ workers.w1.loads.w1.a"),
     ("a variant that may not be run", {"plan/workers/1/loads/0/variant": "other"},
      "variant-not-allowed @ workers.w2.loads.w2.a"),
-    ("a variant that has no run there", {"slo/apps/rank/runs": {"task": "rank"},
+    ("a variant that has no run there", {"slo/apps/rank": lambda one: answered(one, task="rank"),
      "plan/workers/0/loads/0/variant": "other"}, "no-run @ workers.w1.loads.w1.a"),
     ("no variant", {"plan/workers/0/loads/0/variant": None}, "load-empty @ workers.w1.loads.w1.a"),
     ("a step of no pipeline", {"plan/workers/0/loads/0/node": "d"},
      "unknown-reference @ workers.w1.loads.w1.a; route-target @ routing.rank[0]; "
      "route-target @ routing.rank[1]"),
     ("an artifact of nothing", {"plan/workers/0/loads/0/artifact": "sha256:00"}, "artifact @ workers.w1.loads.w1.a"),
-    ("the task is another", {"slo/apps/rank/runs": {"task": "draw"}, "profile/tasks/draw": {}},
+    ("the task is another", {"slo/apps/rank": lambda one: answered(one, task="draw"), "profile/tasks/draw": {}},
      "variant-not-allowed @ workers.w1.loads.w1.a; variant-not-allowed @ workers.w2.loads.w2.a"),
     ("an unknown load is routed to", {"plan/routing/rank/1/to": {"w9.a": 1.0}},
      "unknown-reference @ routing.rank[1]"),

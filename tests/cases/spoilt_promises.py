@@ -41,7 +41,7 @@ TOLD: list[Change] = [
      "promise-quantity @ promises[3]"),
     ("a quantity of no fluid", {"plan/promises/3": promise("profit", ">=", 1e9, "fluid", "rank")},
      "promise-quantity @ promises[3]"),
-    ("a quantity of another question", {"plan/promises/3": promise("moves", "=", 0, "no-queueing")},
+    ("a quantity of another question", {"plan/promises/3": promise("changes", "=", 0, "no-queueing")},
      "promise-quantity @ promises[3]"),
     ("a quantity that only simulation shows", {"plan/promises/3": promise("goodput", ">=", 60, "fluid", "rank")},
      "promise-quantity @ promises[3]"),

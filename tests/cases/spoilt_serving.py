@@ -7,6 +7,8 @@ from typing import Any
 
 from cases.documents import DROP, load, promise, worker
 
+from tests.build import answered
+
 Change = tuple[str, Mapping[str, Any], str]
 
 SHARE: Mapping[str, Any] = {
@@ -114,7 +116,7 @@ CHAT: list[Change] = [
     ("measured at another percentile", {"profile/tables/r/given/tpot_p50_ms": 40}, ""),
     ("measured at a lower percentile that is longer", {"profile/tables/r/given/tpot_p50_ms": 60},
      "latency @ workers.w1.loads.w1.a"),
-    ("the family is another", {"slo/apps/chat/runs": {"families": ["llama-2"]}},
+    ("the family is another", {"slo/apps/chat": lambda one: answered(one, family="llama-2")},
      "variant-not-allowed @ workers.w1.loads.w1.a"),
     ("a promise outside its interval", {"plan/promises/3/interval": [430, 510]}, "promise-interval @ promises[3]"),
     ("slower than wanted", {"plan/promises/3/value": 510}, "promise-target @ promises[3]; promise-wish @ promises[3]"),

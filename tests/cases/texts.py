@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from tests.build import answered
+
 FAST = [{"base_ms": 2.0, "token_ms": 0.02, "pair_ms": 1e-6}, {"base_ms": 8.0, "kv_token_ms": 5e-5}]
 SLOW = [{"base_ms": 2.0, "token_ms": 0.06, "pair_ms": 3e-6}, {"base_ms": 20.0, "kv_token_ms": 2e-4}]
 
@@ -30,7 +32,7 @@ SLO: dict[str, Any] = {
     "format": "hetplan/slo/1.1",
     "apps": {
         "chat": {
-            "runs": {"variants": ["m"]},
+            "model": "m",
             "latency": {"ttft_p95_ms": 400, "tpot_p95_ms": 50},
             "demand": {
                 "rate_qps": 20,
@@ -76,11 +78,15 @@ def profile() -> dict[str, Any]:
     return copy.deepcopy(PROFILE)
 
 
-def slo(rate_qps: float = 20.0, *, ttft_ms: float = 400.0, tpot_ms: float = 50.0, **app: Any) -> dict[str, Any]:
-    """A wish for them, to change."""
+def slo(
+    rate_qps: float = 20.0, *, ttft_ms: float = 400.0, tpot_ms: float = 50.0, by: Any = None, **app: Any
+) -> dict[str, Any]:
+    """A wish for them, to change; `by` says what answers."""
     made = copy.deepcopy(SLO)
     chat = made["apps"]["chat"]
     chat["demand"]["rate_qps"] = rate_qps
     chat["latency"] = dict(zip(chat["latency"], (ttft_ms, tpot_ms), strict=True))
     chat.update(app)
+    if by:
+        answered(chat, **by)
     return made

@@ -45,7 +45,7 @@ def table2(
     named = loads if isinstance(loads, dict) else {"images": loads}
     apps = {
         app: {
-            "runs": {"families": ["resnet50"]},
+            "family": "resnet50",
             "latency": {"p99_ms": slo_ms},
             "demand": {"rate_qps": load},
         }
@@ -98,7 +98,7 @@ def machines(
         profile["variants"][name] = {"task": "t", "family": name.partition("-")[0], "runs": [run]}
     apps = {
         app: {
-            "runs": {"families": [app]},
+            "family": app,
             "latency": {"p99_ms": slo_ms},
             "demand": {"rate_qps": load},
         }

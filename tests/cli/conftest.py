@@ -44,7 +44,7 @@ SLO: dict[str, Any] = {
     "limits": {"cost_per_hour": "3", "instances": {"base": [1, None]}},
     "apps": {
         "rank": {
-            "runs": {"variants": ["model"]},
+            "model": "model",
             "latency": {"p99_ms": 100},
             "demand": {
                 "rate_qps": "max",

@@ -36,7 +36,7 @@ SLO: dict[str, Any] = {
     "limits": {"instances": {"cpu": [0, 24]}},
     "apps": {
         "shop": {
-            "runs": {"pipeline": "one"},
+            "pipeline": "one",
             "latency": {"p99_ms": 400},
             "demand": {"rate_qps": 15},
         }

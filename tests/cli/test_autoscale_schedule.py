@@ -38,11 +38,11 @@ SLO: dict[str, Any] = {
     "horizon": {"period_s": 3600, "periods": 2, "repeats": 2},
     "apps": {
         "shop": {
-            "question": "pool", "runs": {"variants": ["m"]}, "latency": {"p95_ms": 200},
+            "question": "pool", "model": "m", "latency": {"p95_ms": 200},
             "demand": {"series": [60.0, 60.0], "mix": {"axes": ["batch"], "bins": [[1]], "share": [1.0]}},
         },
         "news": {
-            "question": "pool", "runs": {"variants": ["m"]}, "latency": {"p95_ms": 200},
+            "question": "pool", "model": "m", "latency": {"p95_ms": 200},
             "demand": {"series": [60.0, 60.0], "mix": {"axes": ["batch"], "bins": [[1]], "share": [1.0]}},
         },
     },

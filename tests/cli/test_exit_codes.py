@@ -137,7 +137,7 @@ def test_files_that_were_read_as_another_question_say_as_which(
     slo = json.loads((EXAMPLES / example / "slo.json").read_text())
     if example == "variants":
         slo["limits"] = {"instances": {kind: [0, 9] for kind in ("cpu", "gpu", "inferentia")}}
-        slo["apps"]["faces"]["balancing"] = "round_robin"
+        slo["apps"]["faces"]["dispatch"] = "round-robin"
     else:
         slo["apps"]["ranking"]["network_ms_per_hop"] = 1000
     (tmp_path / "slo.json").write_text(json.dumps(slo))

@@ -115,7 +115,7 @@ def test_a_fleet_follows_its_demand(tmp_path: Path) -> None:
     }  # fmt: skip
     mix = {"axes": ["batch"], "bins": [[1]], "share": [1]}
     apps = {
-        name: {"question": "pool", "runs": {"variants": ["m"]}, "latency": {"p95_ms": 80},
+        name: {"question": "pool", "model": "m", "latency": {"p95_ms": 80},
                "demand": {"series": series, "mix": mix}}
         for name, series in (("rank", [30.0, 300.0, 300.0]), ("sort", [30.0, 30.0, 30.0]))
     }  # fmt: skip

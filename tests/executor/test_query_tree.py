@@ -77,7 +77,7 @@ def served(deploy: Callable[..., Deployment], folder: Path, pipeline: str, nodes
     profile, slo = folder / "profile.json", folder / "slo.json"
     profile.write_text(json.dumps(PROFILE))
     wish = {
-        "runs": {"pipeline": pipeline},
+        "pipeline": pipeline,
         "latency": {"p99_ms": 5000},
         "demand": {"rate_qps": 1},
     }

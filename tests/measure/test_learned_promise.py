@@ -25,7 +25,7 @@ SLO: dict[str, Any] = {
     "objective": ["min cost"],
     "apps": {
         "rank": {
-            "runs": {"variants": ["v"]},
+            "model": "v",
             "latency": {"p90_ms": 150},
             "demand": {"rate_qps": 40, "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}},
             "network_ms_per_hop": 1,

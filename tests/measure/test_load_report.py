@@ -99,7 +99,7 @@ SLO = Slo.model_validate(
     {
         "apps": {
             "rank": {
-                "runs": {"variants": ["m"]},
+                "model": "m",
                 "latency": {"p90_ms": 50},
                 "quality": {"min": 0.7},
             }

@@ -147,7 +147,7 @@ SLO: dict[str, Any] = {
     "limits": {"cost_per_hour": "2"},
     "apps": {
         "rank": {
-            "runs": {"variants": ["v"]},
+            "model": "v",
             "latency": {"p90_ms": 3000},
             "demand": {"rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1], [4]], "share": [0.5, 0.5]}},
         }

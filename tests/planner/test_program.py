@@ -198,7 +198,7 @@ def test_new_instances_are_limited_by_group_and_the_limit_says_what_would_do() -
     form, ask = m.build(), Asking(registry.solvers("milp"), Limits())
     assert new.size == 2
     assert ask(form).status is Status.INFEASIBLE
-    assert [(one.field, one.to) for one in explain(form, ask).repairs] == [("slo.limits.moves", 3)]
+    assert [(one.field, one.to) for one in explain(form, ask).repairs] == [("slo.limits.changes", 3)]
 
 
 def over_time(seed: int) -> tuple[Request, dict[int, float], list[int]]:
@@ -209,9 +209,9 @@ def over_time(seed: int) -> tuple[Request, dict[int, float], list[int]]:
         Offer("a-east", "a", NANO, rng.choice([1, 2, PLENTY]), zone="east", ahead=ahead, start_hours=0.25),
         Offer("a-spot", "a", rng.randint(2, 7) * NANO // 10, 2, zone="west", spot=True, start_hours=0.25),
     )
-    shares = {"spot": OfferLimit(share=(0.0, rng.choice([0.4, 0.5, 1.0])))} if rng.random() < 0.7 else {}
+    shares = {"spot": OfferLimit(max_share=rng.choice([0.4, 0.5, 1.0]))} if rng.random() < 0.7 else {}
     if rng.random() < 0.3:
-        shares["committed"] = OfferLimit(most=1)
+        shares["reserved"] = OfferLimit(max=1)
     return (
         Request(
             (MachineType("a", offers, {"gpu": 2.0}),),
@@ -234,8 +234,8 @@ def kept_by_hand(request: Request, ahead: tuple[int, int], rented: tuple[int, in
         firm <= east.stock
         and taken <= spot.stock
         and 2.0 * taken <= request.quotas["west"]["gpu"]
-        and ("spot" not in shares or taken <= shares["spot"].share[1] * (firm + taken) + 1e-9)
-        and ("committed" not in shares or sum(ahead) <= 1)
+        and ("spot" not in shares or taken <= shares["spot"].max_share * (firm + taken) + 1e-9)
+        and ("reserved" not in shares or sum(ahead) <= 1)
         and (request.budget is None or cost <= request.budget + 1)
     )
 
@@ -305,7 +305,7 @@ def test_what_must_be_there_of_a_hardware_is_so_of_all_its_types_together() -> N
 
 def test_a_share_names_the_number_that_is_stated() -> None:
     """Also where every offer is of that kind: what would do is looked for from there."""
-    request = replace(FREE, shares={"on-demand": OfferLimit(share=(0.0, 0.5))})
+    request = replace(FREE, shares={"on_demand": OfferLimit(max_share=0.5)})
     (share,) = [one for one in machine_limits(request) if one.name == "share"]
     (floor,) = floors_of(share)
     assert (floor.verb, floor.stated) == ("raise", 0.5)

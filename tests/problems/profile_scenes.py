@@ -12,6 +12,7 @@ from typing import Any
 from hetplan.problems.field_marks import QUESTIONS
 from hetplan.problems.profile_marks import fields_of_file
 from hetplan.profiles.plan_periods import of_period
+from tests.build import answered
 from tests.problems.compound import test_calls
 from tests.problems.test_fields import Files, files_of, put, seen
 
@@ -129,12 +130,12 @@ def _twins(files: Files) -> None:
 
 def _by_task(files: Files) -> None:
     if files.question == "pool":
-        files.app["runs"] = {"task": "rank"}
+        answered(files.app, task="rank")
     elif files.question != "pipeline":
         _twins(files)
         for app in files.slo["apps"].values():
-            if "variants" in app.get("runs", {}) or "families" in app.get("runs", {}):
-                app["runs"] = {"task": next(iter(files.profile["tasks"]))}
+            if {"model", "models", "family"} & app.keys():
+                answered(app, task=next(iter(files.profile["tasks"])))
 
 
 def _by_family(files: Files) -> None:
@@ -143,7 +144,7 @@ def _by_family(files: Files) -> None:
     for variant in files.profile["variants"].values():
         variant.setdefault("family", "own")
     if files.question in ("pool", "policy", "llm", "fleet"):
-        files.app["runs"] = {"families": [next(iter(files.profile["variants"].values()))["family"]]}
+        answered(files.app, family=next(iter(files.profile["variants"].values()))["family"])
 
 
 def _judged(files: Files) -> None:

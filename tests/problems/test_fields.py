@@ -24,6 +24,7 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import plan_bytes, with_digest
 from hetplan.serving.planned_system import planned_systems
 from hetplan.simulator.simulate import demands_of
+from tests.build import answered
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -153,22 +154,21 @@ def _instead(demand: Json) -> Try:
 
 def _candidates(files: Files) -> None:
     if files.question != "compound":
-        del files.app["runs"]
+        answered(files.app)
     else:
         for app in files.slo["apps"].values():
-            del app["runs"]
-            app["candidates"] = [{"demand": {"gpu": 0.5}}]
+            answered(app, candidates=[{"demand": {"gpu": 0.5}}])
     files.app["candidates"] = [{"demand": {"gpu": 1.0}}]
 
 
 def _runs(files: Files) -> None:
     runs: Json = {
-        "pool": {"variants": ["ranker-s"]}, "policy": {"variants": ["net-nano", "net-base"]},
-        "variants": {"families": ["mobilenet"]}, "llm": {"variants": ["llama-8b", "other"]},
-        "fleet": {"variants": ["llama-8b", "other"]},
+        "pool": {"model": "ranker-s"}, "policy": {"models": ["net-nano", "net-base"]},
+        "variants": {"family": "mobilenet"}, "llm": {"models": ["llama-8b", "other"]},
+        "fleet": {"models": ["llama-8b", "other"]},
     }.get(files.question, {"pipeline": "other"})  # fmt: skip
     if "pipeline" in runs:
-        name = files.app["runs"]["pipeline"]
+        name = files.app["pipeline"]
         other = copy.deepcopy(files.profile["pipelines"][name])
         other["edges"] = other["edges"][:1]
         kept = {end for edge in other["edges"] for end in (edge["from"], edge["to"])}
@@ -177,7 +177,7 @@ def _runs(files: Files) -> None:
     if files.question == "pool":
         files.profile["variants"]["ranker-s"] = copy.deepcopy(files.profile["variants"]["ranker-l"])
         files.profile["variants"]["ranker-s"]["runs"].pop()
-    files.app["runs"] = runs
+    answered(files.app, **runs)
 
 
 def _mix(files: Files) -> None:
@@ -215,7 +215,7 @@ def _objective(files: Files) -> None:
     terms: Any = {
         "pool": ["max rate", "min cost"], "pipeline": ["min machines"], "policy": ["max served"],
         "variants": ["max rate"], "compound": ["min cost"], "llm": ["max rate"],
-        "fleet": ["min moves"],
+        "fleet": ["min changes"],
     }  # fmt: skip
     files.slo["objective"] = terms[files.question]
 
@@ -251,7 +251,7 @@ SLO_TRIES: dict[str, Try] = {
     "objective": _objective,
     "limits.cost_per_hour": _budget,
     "limits.currency": lambda files: (_budget(files), put(files.slo, "limits.currency", "EUR"))[-1],
-    "limits.moves": lambda files: put(files.slo, "limits.moves", 20 if files.question == "pipeline" else 0),
+    "limits.changes": lambda files: put(files.slo, "limits.changes", 20 if files.question == "pipeline" else 0),
     "limits.instances": lambda files: put(
         files.slo, f"limits.instances.{HARDWARE[files.question]}", LEAST[files.question]
     ),
@@ -262,7 +262,10 @@ SLO_TRIES: dict[str, Try] = {
     "limits.survive.zones": _slo("limits.survive", {"zones": 1}),
     "limits.survive.spot": _slo("limits.survive", {"spot": "all"}),
     "limits.survive.serve": _slo("limits.survive", {"serve": 0.9}),
-    "limits.offers": _slo("limits.offers", {"on-demand": {"least": 1}}),
+    "limits.spot": _slo("limits.spot", {"max": 0}),
+    "limits.on_demand": _slo("limits.on_demand", {"min": 1}),
+    "limits.reserved": _slo("limits.reserved", {"max": 0}),
+    "limits.offers": lambda files: put(files.slo, "limits.offers", {next(iter(files.profile["offers"])): {"min": 1}}),
     "horizon.repeats": _slo("horizon.repeats", 30),
     "horizon.starts": _slo("horizon.starts", False),
     "apps.*.question": lambda files: put(files.app, "question", "compound" if files.question == "fleet" else "pool"),
@@ -276,7 +279,7 @@ SLO_TRIES: dict[str, Try] = {
     "change.offline_below": _slo("change.offline_below", 0.9),
     "horizon.period_s": _slo("horizon.period_s", 60.0),
     "horizon.periods": _slo("horizon.periods", 3),
-    "apps.*.runs": _runs,
+    "apps.*.model": _runs,
     "apps.*.latency.p*_ms": _slower_target,
     "apps.*.latency.ttft_p*_ms": _limited("ttft_"),
     "apps.*.latency.tpot_p*_ms": _limited("tpot_"),
@@ -285,7 +288,7 @@ SLO_TRIES: dict[str, Try] = {
     "apps.*.attainment": _app("attainment", 0.95),
     "apps.*.weight": _app("weight", 40.0),
     "apps.*.late": _app("late", "drop"),
-    "apps.*.balancing": _app("balancing", "shortest_queue"),
+    "apps.*.dispatch": _app("dispatch", "shortest-queue"),
     "apps.*.network_ms_per_hop": lambda files: put(files.app, "network_ms_per_hop", HIGH[files.question]),
     "apps.*.network_ms_once": lambda files: put(files.app, "network_ms_once", HIGH[files.question]),
     "apps.*.demand.rate_qps": _rate,
@@ -488,7 +491,7 @@ def test_a_price_too_small_to_count_is_refused(price: object) -> None:
 def test_refused_fields_are_named_in_the_order_of_the_format() -> None:
     """Not in that of a set: two runs on the same files named the same faults in another order."""
     files = files_of("pool")
-    order = {"weight": 2, "balancing": "random", "lifetime_s": 3, "deadline_s": 3, "device": {"relative_time": 2.0}}
+    order = {"weight": 2, "dispatch": "random", "lifetime_s": 3, "deadline_s": 3, "device": {"relative_time": 2.0}}
     files.app.update(reversed(order.items()))
     with pytest.raises(hp.InputError) as refused:
         seen(files)

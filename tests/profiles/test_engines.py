@@ -164,6 +164,6 @@ def test_an_attainment_is_for_fleets_of_text_alone() -> None:
         "variants": {"m": {"task": "rank", "runs": [{"hardware": "gpu", "latency": "t"}]}},
         "tables": {"t": {"quantity": "latency_ms", "mean": 5}},
     }
-    app = {"runs": {"variants": ["m"]}, "attainment": 0.9, "demand": {"rate_qps": 9}}
+    app = {"model": "m", "attainment": 0.9, "demand": {"rate_qps": 9}}
     with pytest.raises(InputError, match="attainment"):
         hp.solve(profile, {"format": "hetplan/slo/1.1", "apps": {"a": app}}, formulation="pool")

@@ -41,7 +41,7 @@ SLO: dict[str, Any] = {
     "limits": {"cost_per_hour": 5},
     "apps": {
         "a": {
-            "runs": {"variants": ["dlrm"]},
+            "model": "dlrm",
             "latency": {"p99_ms": 200},
             "demand": {"rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.75, 0.25]}},
         }

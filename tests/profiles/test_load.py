@@ -18,6 +18,7 @@ from hetplan.errors import InputError
 from hetplan.profiles import Profile, Slo, State, load_inputs, load_profile, load_slo, load_state
 from hetplan.profiles.fields import money_text
 from hetplan.profiles.merge import merge
+from tests.build import answered
 
 CASES = Path(__file__).resolve().parents[1] / "cases" / "profiles"
 PROFILE = json.loads((CASES / "every_key_profile.json").read_text())
@@ -115,7 +116,7 @@ def test_a_fault_is_reported_of_the_file_that_has_it(profile: dict[str, Any], sl
 
 
 def test_an_app_with_a_fault_is_not_said_to_be_missing() -> None:
-    app = {"runs": {"variants": sorted(PROFILE["variants"])[:1]}, "demand": {"rate_qps": {"low": 0, "high": 300}}}
+    app = {"models": sorted(PROFILE["variants"])[:1], "demand": {"rate_qps": {"low": 0, "high": 300}}}
     with pytest.raises(InputError) as caught:
         load_inputs(PROFILE, {"format": "hetplan/slo/1.0", "apps": {"mine": app}})
     assert [fault.path for fault in caught.value.faults] == ["$.apps.mine.demand.rate_qps.low"]
@@ -149,11 +150,10 @@ def test_a_newer_version_without_new_keys_is_read_with_a_warning(profile: dict[s
 
 def test_ids_are_read_in_lower_case_with_one_warning_each(profile: dict[str, Any], slo: dict[str, Any]) -> None:
     profile["variants"]["RN50"] = profile["variants"].pop("rn50")
-    slo["apps"]["rank"]["runs"]["variants"] = ["Yolo-N", "rn50", "RN50"][:2]
+    answered(slo["apps"]["rank"], models=["Yolo-N", "rn50"])
     inputs = load_inputs(profile, slo)
     assert "rn50" in inputs.profile.variants
-    assert inputs.slo.apps["rank"].runs is not None
-    assert inputs.slo.apps["rank"].runs.variants == ("yolo-n", "rn50")
+    assert inputs.slo.apps["rank"].models == ("yolo-n", "rn50")
     assert [(code, at) for code, at, _ in inputs.warnings] == [("W-id-case", "profile"), ("W-id-case", "slo")]
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from hetplan.errors import Fault, InputError
 from hetplan.profiles import load_inputs, load_profile
+from tests.build import answered
 
 CASES = Path(__file__).resolve().parents[1] / "cases"
 _spec = importlib.util.spec_from_file_location("malformed", CASES / "malformed.py")
@@ -99,7 +100,7 @@ def test_all_faults_of_all_files_at_once(profile: dict[str, Any], slo: dict[str,
     profile["variants"]["rn50"]["quality"]["value"] = "good"
     profile["variants"]["yolo-n"]["runs"][0]["latency"] = "yn-g4"
     slo["apps"]["rank"]["latency"]["p99_ms"] = "350"
-    slo["apps"]["faces"]["runs"] = {"variants": ["rn51"]}
+    answered(slo["apps"]["faces"], models=["rn51"])
     with pytest.raises(InputError) as caught:
         load_inputs(profile, slo)
     found = {fault.path: fault for fault in caught.value.faults}
@@ -107,10 +108,10 @@ def test_all_faults_of_all_files_at_once(profile: dict[str, Any], slo: dict[str,
         "$.variants.rn50.quality.value",
         "$.variants.yolo-n.runs[0].latency",
         "$.apps.rank.latency.p99_ms",
-        "$.apps.faces.runs.variants[0]",
+        "$.apps.faces.models[0]",
     }
     assert 'Did you mean "yn-g4dn"?' in found["$.variants.yolo-n.runs[0].latency"].remedy
-    assert 'Did you mean "rn50"?' in found["$.apps.faces.runs.variants[0]"].remedy
+    assert 'Did you mean "rn50"?' in found["$.apps.faces.models[0]"].remedy
     assert found["$.apps.rank.latency.p99_ms"].remedy == "Write 350 without quotes."
 
 
@@ -137,7 +138,7 @@ def test_a_thing_with_a_fault_still_counts_as_there(profile: dict[str, Any], slo
             "$.apps.rank.demand.mix.share",
             "percent",
         ),
-        (lambda p, s: s["limits"].update(moves=10.0), "$.limits.moves", "Write 10."),
+        (lambda p, s: s["limits"].update(changes=10.0), "$.limits.changes", "Write 10."),
         (lambda p, s: p.update(varients={}), "$.varients", 'Did you mean "variants"?'),
         (
             lambda p, s: p["tables"]["yn-g4dn"].update(axis={}),
@@ -214,7 +215,7 @@ def test_any_value_anywhere_loads_or_is_refused(data: st.DataObject) -> None:
 def test_any_bytes_anywhere_load_or_are_refused(where: float, junk: bytes, cut: int) -> None:
     text = json.dumps(PROFILE).encode()
     at = int(where * len(text))
-    slo = {"format": "hetplan/slo/1.0", "apps": {"a": {"runs": {"task": "classify"}}}}
+    slo = {"format": "hetplan/slo/1.0", "apps": {"a": {"task": "classify"}}}
     faults: tuple[Fault, ...] = ()
     try:
         load_inputs(text[:at] + junk + text[at + cut :], slo)
@@ -229,7 +230,7 @@ def test_a_wish_for_nothing_says_so_itself() -> None:
     (fault,) = caught.value.faults
     assert fault.path == "$.apps"
     assert "at least one application" in fault.why
-    assert "runs" in fault.remedy
+    assert "model" in fault.remedy
 
 
 @pytest.mark.parametrize(("near", "remedy"), [("g4d", 'Did you mean "g4dn"? Or add it'), ("tpu", "Add it under")])

@@ -30,13 +30,13 @@ PROFILE: dict[str, Any] = {
 }  # fmt: skip
 APP: dict[str, Any] = {
     "question": "pool",
-    "runs": {"variants": ["m"]},
+    "model": "m",
     "latency": {"p99_ms": 50},
     "demand": {"series": [50, 100], "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}},
 }
 SLO: dict[str, Any] = {
     "format": "hetplan/slo/1.2",
-    "limits": {"survive": {"zones": 1, "spot": "all", "serve": 0.9}, "offers": {"spot": {"share": [0, 0.5]}}},
+    "limits": {"survive": {"zones": 1, "spot": "all", "serve": 0.9}, "spot": {"max_share": 0.5}},
     "horizon": {"period_s": 43200, "periods": 2, "repeats": 30, "starts": False},
     "apps": {"rank": APP},
 }
@@ -108,7 +108,7 @@ def test_the_files_of_a_fleet_are_read() -> None:
     commit = inputs.profile.offers["a-od"].commit
     assert commit is not None
     assert (commit.upfront, commit.discount) == (10 * 10**9, 0.4)
-    assert inputs.slo.limits.offers["spot"].share == (0.0, 0.5)
+    assert inputs.slo.limits.spot.max_share == 0.5
     assert inputs.slo.horizon.repeats == 30
 
 
@@ -119,12 +119,14 @@ def test_the_files_of_a_fleet_are_read() -> None:
         ("profile", "offers.a-od.commit.price_per_hour", "0.5", "exactly one of discount and price_per_hour"),
         ("profile", "zones.a.quota.gpus", 3, "no hardware provides 'gpus'"),
         ("slo", "limits.survive.zones", 2, "no zone would be left"),
-        ("slo", "limits.offers.c-od", {"least": 1}, "there is no offer 'c-od'"),
-        ("slo", "limits.offers.spot.least", 9, None),
-        ("slo", "limits.offers.on-demand", {"share": [0.7, 1]}, None),
-        ("slo", "limits.offers.spot", {"share": [0, 0], "least": 2}, "no share for the 2 machines of its floor"),
-        ("slo", "limits.offers.on-demand", {"share": [0, 0.4]}, "at most"),
-        ("slo", "limits.offers.spot.share", [0.8, 0.5], "least <= most"),
+        ("slo", "limits.offers", {"c-od": {"min": 1}}, "there is no offer 'c-od'"),
+        ("slo", "limits.offers", {"committed": {"max": 1}}, 'Write "limits": {"reserved"'),
+        ("slo", "limits.offers", {"spot": {"share": [0, 0.5]}}, r'Write "max_share": 0.5'),
+        ("slo", "limits.spot.min", 9, None),
+        ("slo", "limits.on_demand", {"min_share": 0.7}, None),
+        ("slo", "limits.spot", {"max_share": 0, "min": 2}, "no share for the 2 machines of its floor"),
+        ("slo", "limits.on_demand", {"max_share": 0.4}, "at most"),
+        ("slo", "limits.spot.min_share", 0.8, "min_share <= max_share"),
         ("slo", "apps.rank.demand.series", [50, 100, 150], "one rate per period"),
     ],
 )
@@ -145,12 +147,12 @@ def test_what_does_not_fit_together_is_said(file: str, path: str, value: object,
 
 def test_floors_that_exclude_one_another_are_named() -> None:
     slo = copy.deepcopy(SLO)
-    slo["limits"]["offers"] = {"spot": {"share": [0.5, 1]}, "on-demand": {"share": [0.6, 1]}}
+    slo["limits"] |= {"spot": {"min_share": 0.5}, "on_demand": {"min_share": 0.6}}
     with pytest.raises(hp.InputError, match=r"not 1\.1 at least"):
         load_inputs(PROFILE, slo)
     profile = copy.deepcopy(PROFILE)
     del profile["offers"]["b-spot"]["interruptions_per_hour"]
-    slo["limits"]["offers"] = {"spot": {"share": [0.5, 1]}}
+    slo["limits"] = {"spot": {"min_share": 0.5}}
     with pytest.raises(hp.InputError, match="no machine may be spot"):
         load_inputs(profile, slo)
 

@@ -15,7 +15,7 @@ from hetplan.profiles.slo import App, Slo
 
 
 def slo_of(app: dict[str, Any], **more: Any) -> Slo:
-    return load_slo({"format": "hetplan/slo/1.0", "apps": {"a": {"runs": {"task": "t"}, **app}}, **more})
+    return load_slo({"format": "hetplan/slo/1.0", "apps": {"a": {"task": "t", **app}}, **more})
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,9 @@ def test_limits_come_in_one_order_however_they_are_listed() -> None:
         ({"latency": [{"percentile": 0.99, "max_ms": 60}]}, r'Write \{"p99_ms": 60\}'),
         ({"latency": [{"percentile": 99, "max_ms": ms} for ms in (70, 60, 80)]}, r'Write \{"p99_ms": 60\}'),
         ({"latency": [{"percentile": 990, "max_ms": 7}]}, r'Write \{"p99_ms": 60\}'),
+        ({"runs": {"variants": ["net"]}}, 'Write "model": "net"'),
+        ({"runs": {"families": ["a", "b"]}}, r'Write "family": \["a", "b"\]'),
+        ({"balancing": "round_robin"}, 'Write "dispatch": "round-robin"'),
         ({"violations": {"max": 0.05}}, r"5% late is p95.*Write latency: \{p95_ms: 60\}"),
     ],
 )
@@ -127,7 +130,7 @@ def _pattern() -> str:
 def test_candidates_stand_in_place_of_runs() -> None:
     document: dict[str, Any] = {"candidates": [{"demand": {"gpu": 0.5}, "weight": 2, "price_per_hour": "1.835"}]}
     app = App.model_validate(document)
-    assert app.runs is None
+    assert (app.answered_by, app.named_models) == ("candidates", None)
     assert app.candidates[0].price_per_hour == 1_835_000_000
 
 

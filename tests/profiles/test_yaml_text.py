@@ -95,15 +95,15 @@ def test_a_list_at_the_top_is_answered_in_yaml(tmp_path: Path) -> None:
 
 def test_an_edit_keeps_comments_order_and_quotes() -> None:
     text = "# mine\nlimits: # money\n  cost_per_hour: '3' # a day's lunch\napps: {}\n"
-    changed = edited_yaml(text, [(("limits", "cost_per_hour"), "4"), (("limits", "moves"), 2)], file="x")
+    changed = edited_yaml(text, [(("limits", "cost_per_hour"), "4"), (("limits", "changes"), 2)], file="x")
     assert "# mine" in changed
     assert "# a day's lunch" in changed
-    assert read_yaml(changed, file="x") == {"limits": {"cost_per_hour": "4", "moves": 2}, "apps": {}}
+    assert read_yaml(changed, file="x") == {"limits": {"cost_per_hour": "4", "changes": 2}, "apps": {}}
     assert changed.index("limits") < changed.index("apps")
 
 
 def test_a_fault_in_a_yaml_file_is_named_as_in_json(tmp_path: Path) -> None:
     slo = tmp_path / "slo.yaml"
-    slo.write_text("format: hetplan/slo/1.0\napps:\n  a:\n    runs: {task: t}\n    latncy: []\n")
+    slo.write_text("format: hetplan/slo/1.0\napps:\n  a:\n    task: t\n    latncy: []\n")
     with pytest.raises(InputError, match=r'slo.yaml: \$.apps.a.latncy.*Did you mean "latency"'):
         load_slo(slo)

@@ -43,7 +43,7 @@ def tree_of(seed: int) -> Json:
     app["demand"]["mix"] = {"axes": ["size"], "bins": [[size] for size in SIZES], "share": [0.25, 0.75]}
     app["latency"] = {"p99_ms": luck.choice((50, 90))}
     case["plan"]["dispatch"]["x"]["late"] = luck.choice(("serve", "drop"))
-    app["balancing"] = luck.choice((None, "round_robin", "shortest_queue"))
+    app["dispatch"] = luck.choice((None, "round-robin", "shortest-queue"))
     loads: dict[str, list[str]] = defaultdict(list)
     for worker in case["plan"]["workers"]:
         for load in worker["loads"]:

@@ -16,7 +16,7 @@ from hetplan.simulator.demand import offered_qps
 
 
 def app(latency: dict[str, float] | None = None, **more: Any) -> App:
-    return App.model_validate({"runs": {"variants": ["m"]}, "latency": latency or {}, **more})
+    return App.model_validate({"model": "m", "latency": latency or {}, **more})
 
 
 def test_limits_by_percentile_less_a_hop_per_step() -> None:

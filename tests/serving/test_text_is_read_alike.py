@@ -71,7 +71,7 @@ def documents_of(seed: int) -> tuple[Json, Json]:
     else:
         mix["observed"] = [mix["bins"][k] for k, n in enumerate(weight) for _ in range(n)]
     app = {
-        "runs": {"variants": ["m"]},
+        "model": "m",
         "latency": {"ttft_p95_ms": 60_000},
         "network_ms_per_hop": random.choice((0, 7)),
         "demand": {"rate_qps": random.randint(1, 90), "mix": mix},

@@ -110,7 +110,7 @@ class Plans:
             "tables": {"on-b": cls.latency([10, 40], **(table or {})), "on-a": cls.latency([20, 200])},
         }
         demand = {"rate_qps": rate, "mix": {"axes": ["batch"], "bins": [[1], [2]], "share": [0.75, 0.25]}}
-        wish = {"latency": {"p99_ms": max_ms}, "runs": {"variants": ["m"]}}
+        wish = {"latency": {"p99_ms": max_ms}, "model": "m"}
         slo = {"apps": {"rank": {**wish, "demand": demand, **(app or {})}}}
         groups = [("w1", "base", "b"), ("w2", "aux", "a")]
         workers = [
@@ -165,7 +165,7 @@ class Plans:
         slo = {
             "apps": {
                 "cars": {
-                    "runs": {"pipeline": "p"},
+                    "pipeline": "p",
                     "latency": {"p99_ms": 80},
                     "network_ms_per_hop": 1,
                     "demand": {"rate_qps": 100},

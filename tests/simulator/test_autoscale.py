@@ -35,7 +35,7 @@ def documents(load_s):
     }
     apps = {
         name: {
-            "runs": {"families": [name]},
+            "family": name,
             "latency": {"p99_ms": 200},
             "demand": {"rate_qps": 40},
         }

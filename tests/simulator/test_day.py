@@ -43,7 +43,7 @@ SLO: dict[str, Any] = {
     "apps": {
         "rank": {
             "question": "pool",
-            "runs": {"variants": ["m"]},
+            "model": "m",
             "latency": {"p95_ms": 60},
             "demand": {"series": list(SERIES)},
         }

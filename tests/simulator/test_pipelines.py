@@ -93,7 +93,7 @@ def test_with_room_for_both_the_old_one_serves_until_the_new_one_has_loaded() ->
     before = fluid(*one_step(10)).require()
     profile, slo = one_step(40)
     slo["limits"]["instances"] = {"g": [0, 2]}
-    slo["limits"]["moves"] = 1
+    slo["limits"]["changes"] = 1
     slo["apps"]["x"]["latency"]["p99_ms"] = 90.0  # v1 is too slow for 45 ms, so that the plan is v2 alone
     state = state_of(before)
     plan = fluid(profile, slo, state).require()

@@ -285,9 +285,9 @@ def test_a_model_selection_plan(plans: Any) -> None:
     slo = {
         "apps": {
             "images": {
-                "runs": {"task": "t"},
+                "task": "t",
                 "latency": {"p95_ms": 100},
-                "balancing": "round_robin",
+                "dispatch": "round-robin",
                 "demand": {"rate_qps": 20},
             }
         }

@@ -30,7 +30,7 @@ SLO: dict[str, Any] = {
     "objective": ["min cost"],
     "apps": {
         "web": {
-            "runs": {"variants": ["m"]},
+            "model": "m",
             "latency": {"p99_ms": 50},
             "demand": {"rate_qps": 300, "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}},
         }

@@ -207,7 +207,7 @@ def test_of_a_fleet_limits_that_contradict_one_another_are_named(small: Files) -
     """They were a fault of the engine: one machine of an offer is wanted that may not be rented at all."""
     profile, slo = small
     web = {**slo["apps"]["web"], "question": "pool"}
-    limits: dict[str, Any] = {"instances": {"big": [3, None]}, "offers": {"spot": {"most": 1}}}
+    limits: dict[str, Any] = {"instances": {"big": [3, None]}, "spot": {"max": 1}}
     slo = {"format": "hetplan/slo/1.2", "horizon": {"period_s": 3600, "periods": 2}, "apps": {"web": web}}
     outcome = hp.solve(profile, {**slo, "limits": limits}, formulation="fleet")
     assert outcome.why[0] == "the limits on machines contradict one another"

@@ -1,4 +1,4 @@
-"""Plans that follow one another: no more machines move at a look than `limits.moves` allows, and all in the end."""
+"""Plans that follow one another: no more machines move at a look than `limits.changes` allows, and all in the end."""
 
 import copy
 from collections import Counter
@@ -44,7 +44,7 @@ def fleet(moves: int | None) -> tuple[Any, Any]:
     slo = copy.deepcopy(FLEET_SLO)
     plan = hp.solve(FLEET_PROFILE, slo, options={"levers": False, "size": "planned"}, formulation="fleet").require()
     if moves is not None:
-        slo["limits"] = {"moves": moves}
+        slo["limits"] = {"changes": moves}
     return plan, load_inputs(FLEET_PROFILE, slo)
 
 
@@ -73,7 +73,7 @@ def test_servers_of_a_pipeline_change_few_at_a_time() -> None:
     profile, slo = tiny(0.2, 50)
     first = fluid(profile, slo).require()
     assert max(moved(walk(Recipes(first, load_inputs(profile, slo)), {"x": 20.0}, {"x": 60.0}, 1))) > 1
-    slo["limits"]["moves"] = 1
+    slo["limits"]["changes"] = 1
     steps = walk(Recipes(first, load_inputs(profile, slo)), {"x": 20.0}, {"x": 60.0}, 5)
     assert max(moved(steps)) == 1
     assert sum(moved(steps)) > 1

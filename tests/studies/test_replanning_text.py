@@ -40,7 +40,7 @@ PROFILE: dict[str, Any] = {
 }  # fmt: skip
 MIX = {"axes": ["input_tokens", "output_tokens"], "bins": [[100, 20], [300, 40]], "share": [0.5, 0.5]}
 CHAT: dict[str, Any] = {
-    "runs": {"task": "chat"}, "attainment": 0.9,
+    "task": "chat", "attainment": 0.9,
     "latency": {"ttft_p95_ms": 500, "tpot_p95_ms": 60},
 }  # fmt: skip
 
@@ -154,7 +154,7 @@ def fleet_wish() -> dict[str, Any]:
     slo["apps"]["chat"]["question"] = "llm"
     mix = {"axes": ["batch"], "bins": [[1]], "share": [1]}
     slo["apps"]["rank"] = {
-        "question": "pool", "runs": {"variants": ["ranker"]}, "latency": {"p95_ms": 80},
+        "question": "pool", "model": "ranker", "latency": {"p95_ms": 80},
         "demand": {"series": [30.0, 150.0, 150.0], "mix": mix},
     }  # fmt: skip
     return slo

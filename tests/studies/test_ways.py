@@ -156,7 +156,7 @@ FLEET_SLO: dict[str, Any] = {
     "format": "hetplan/slo/1.2",
     "horizon": {"period_s": 200, "periods": 2},
     "apps": {
-        name: {"question": "pool", "runs": {"variants": ["m"]}, "latency": {"p95_ms": 80},
+        name: {"question": "pool", "model": "m", "latency": {"p95_ms": 80},
                "demand": {"series": series, "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}}}
         for name, series in (("rank", [30.0, 110.0]), ("sort", [30.0, 30.0]))
     },

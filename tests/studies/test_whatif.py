@@ -48,7 +48,7 @@ SLO: dict[str, Any] = {
     "objective": ["min cost"],
     "apps": {
         "web": {
-            "runs": {"variants": ["m"]},
+            "model": "m",
             "latency": {"p99_ms": 50},
             "demand": {"rate_qps": 300, "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}},
         }
@@ -390,11 +390,11 @@ def test_a_name_of_no_one_limit_is_refused(vary: str, said: str) -> None:
         axis_of(vary, Files.of(load_inputs(PROFILE, slo)))
 
 
-@pytest.mark.parametrize("place", ["slo.limits.moves", "slo.limits.survive.machines"])
+@pytest.mark.parametrize("place", ["slo.limits.changes", "slo.limits.survive.machines"])
 def test_a_number_that_is_not_there_yet_stays_whole_where_only_those_are_read(place: str) -> None:
     files = Files.of(load_inputs(PROFILE, SLO))
     axis = axis_of(f"{place}=0:3", files)
     assert axis.values == (0.0, 1.0, 2.0, 3.0)
     read = files.inputs_with(axis.written(files.documents, 2.0)).slo.limits
-    assert 2 in (read.moves, read.survive.machines)
+    assert 2 in (read.changes, read.survive.machines)
     assert axis_of("slo.apps.web.network_ms_per_hop=0:3", files).kind == "number"

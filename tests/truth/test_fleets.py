@@ -78,7 +78,7 @@ class Case:
         }
         apps = {
             app: {
-                "question": "pool", "runs": {"variants": [app]}, "latency": {"p99_ms": 1000},
+                "question": "pool", "model": app, "latency": {"p99_ms": 1000},
                 "demand": {"series": list(rates), "mix": {"axes": ["batch"], "bins": [[1]], "share": [1.0]}},
             }
             for app, rates in self.rates.items()

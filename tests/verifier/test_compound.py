@@ -8,6 +8,7 @@ import pytest
 from cases.documents import DROP, Json, documents, promise, read, spoil
 
 from hetplan.verifier.compound import check
+from tests.build import answered
 
 
 def packed() -> Json:
@@ -170,7 +171,7 @@ SPOILT = [
     ("a price of one candidate alone, not said", {"slo/apps/c/candidates/0/price_per_hour": DROP,
      "plan/promises/2": DROP}, SUMS),
     ("costs are not summed beside a searched application", {"slo/apps/d/candidates": DROP,
-     "slo/apps/d/runs": {"pipeline": "p"}, "plan/promises/2/value": 9}, ""),
+     "slo/apps/d": lambda one: answered(one, pipeline="p"), "plan/promises/2/value": 9}, ""),
     ("a cost of candidates without prices", {"slo/apps/a/candidates/1/price_per_hour": DROP,
      "slo/apps/c/candidates/0/price_per_hour": DROP}, SUMS),
     ("neither a candidate nor searched", {"plan/dispatch/b/candidate": DROP}, "chosen-plan @ dispatch.b"),

@@ -14,6 +14,7 @@ import pytest
 from cases.documents import DROP, Json, documents, load, promise, read, spoil, worker
 
 from hetplan.verifier.compound import check
+from tests.build import answered
 
 
 def found() -> Json:
@@ -49,7 +50,7 @@ def found() -> Json:
         slo={
             "apps": {
                 "cam": {
-                    "runs": {"pipeline": "track"},
+                    "pipeline": "track",
                     "latency": {"p99_ms": 1400, "ttft_p99_ms": 1},
                     "quality": {"min": 0.7, "max": 0.9},
                     "device": {
@@ -130,8 +131,8 @@ SPOILT = [
     ("nothing", {}, ""),
     ("nothing measured is given", {"measured": None}, ""),
     ("nothing measured is given, and not enough promised", {"measured": None, RESPONSE: 1401}, f"latency @ {AT}"),
-    ("no pipeline", {"slo/apps/cam/runs": {"task": "t"}}, f"chosen-plan @ {AT}"),
-    ("nothing to run", {"slo/apps/cam/runs": DROP, "slo/apps/cam/candidates": [{"demand": {"net": 1}}]},
+    ("no pipeline", {"slo/apps/cam": lambda one: answered(one, task="t")}, f"chosen-plan @ {AT}"),
+    ("nothing to run", {"slo/apps/cam": lambda one: answered(one, candidates=[{"demand": {"net": 1}}])},
      f"chosen-plan @ {AT}"),
     ("no promise of a latency", {"plan/promises/0": DROP}, "chosen-plan @ promises"),
     ("undecided, and not said", {f"{NOW}/verdict": "undecided"}, "undecided @ warnings"),

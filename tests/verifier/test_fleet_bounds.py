@@ -65,9 +65,9 @@ def slo(**limits: Any) -> Json:
         "limits": limits,
         "horizon": {"period_s": 3600, "periods": 2},
         "apps": {
-            "rank": {"question": "pool", "runs": {"variants": ["m"]}, "latency": late,
+            "rank": {"question": "pool", "model": "m", "latency": late,
                      "demand": {"series": [150.0, 330.0], "mix": mix}},
-            "photos": {"question": "variants", "runs": {"variants": ["net"]}, "latency": late,
+            "photos": {"question": "variants", "model": "net", "latency": late,
                        "demand": {"series": [200.0, 500.0]}},
         },
     }  # fmt: skip
@@ -106,7 +106,7 @@ def test_the_bound_of_a_fleet_is_certified_and_proved_again(sound: tuple[Json, J
 
 @pytest.mark.slow
 def test_limits_are_priced_too() -> None:
-    wish = slo(offers={"big-a": {"most": 1}, "committed": {"most": 1}})
+    wish = slo(offers={"big-a": {"max": 1}}, reserved={"max": 1})
     plan = plan_dict(solved(wish).require())
     assert any(one["limits"] for one in plan["extensions"][PRICES])
     assert words(plan, wish) == [Word.PROVED]

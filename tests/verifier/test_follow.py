@@ -8,6 +8,7 @@ from pathlib import Path
 import hetplan as hp
 from hetplan.verifier.check import follow
 from hetplan.verifier.facts import gather
+from tests.build import answered
 
 POOL = Path(__file__).resolve().parents[2] / "examples" / "pool"
 
@@ -15,14 +16,14 @@ POOL = Path(__file__).resolve().parents[2] / "examples" / "pool"
 def test_one_step_is_followed_as_a_pipeline_of_one_step() -> None:
     profile, slo = (json.loads((POOL / f"{kind}.json").read_text()) for kind in ("profile", "slo"))
     ((name, app),) = slo["apps"].items()
-    (variant,) = app["runs"]["variants"]
+    variant = app["model"]
     app["network_ms_per_hop"] = 3.0
     app["latency"]["p50_ms"] = 40
     plan = hp.solve(profile, slo, options={"size": "planned", "violation_tolerance": 0.005}).plan
     assert plan is not None
     alone = follow(gather(plan, hp.load(profile, slo)), name, "t0")
     profile["pipelines"] = {"one": {"nodes": {"step": {"task": profile["variants"][variant]["task"]}}}}
-    app["runs"] = {"pipeline": "one"}
+    answered(app, pipeline="one")
     there = {"node": "step"}
     walked = plan.model_copy(
         update={

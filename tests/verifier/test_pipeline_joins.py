@@ -51,7 +51,7 @@ def joined() -> Json:
         slo={
             "apps": {
                 "x": {
-                    "runs": {"pipeline": "p"},
+                    "pipeline": "p",
                     "latency": {"p99_ms": 82, "p99.9_ms": 100},
                     "network_ms_per_hop": 2,
                     "quality": {"min": 0.8},

@@ -28,7 +28,7 @@ def tree() -> Json:
                     ],
                 }
             },
-            "plan/promises/4": promise("moves", "=", 5, "no-queueing"),
+            "plan/promises/4": promise("changes", "=", 5, "no-queueing"),
         },
     )
 
@@ -55,7 +55,7 @@ def spare(id: str, variant: str, node: str, **more: object) -> Json:
 D = "plan/dispatch/cars"
 LATE, MANY = "slow-path @ routing.cars", "one-batch @ workers"
 BUDGET, LEFT = "budget @ dispatch.cars.budget_ms", "backup @ dispatch.cars.backup"
-MOVES = "moves @ promises[4]"
+MOVES = "changes @ promises[4]"
 
 # fmt: off
 TREE = [

@@ -9,6 +9,7 @@ from cases.documents import DROP, Json, documents, latency, load, promise, read,
 
 from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.verifier.variants import check
+from tests.build import answered
 
 SIZES = {"axes": ["size"], "bins": [[1], [2], [9]]}
 
@@ -22,9 +23,9 @@ def variant(family: str | None, quality: float | None, *runs: Json) -> Json:
     return {"task": "t", "family": family, "runs": list(runs), **judged}
 
 
-def app(rate_qps: float, *, runs: Json, max_ms: float = 60, **more: object) -> Json:
+def app(rate_qps: float, *, max_ms: float = 60, **more: object) -> Json:
     limits = {"p99_ms": max_ms}
-    return {"runs": runs, "latency": limits, "demand": {"rate_qps": rate_qps}, **more}
+    return {"latency": limits, "demand": {"rate_qps": rate_qps}, **more}
 
 
 def served() -> Json:
@@ -50,9 +51,9 @@ def served() -> Json:
         slo={
             "change": {"slack": 1.1},
             "apps": {
-                "x": app(180, runs={"families": ["f"]}, quality={"min": 0.75, "max": 0.85}),
-                "y": app(36, runs={"variants": ["other"]}, network_ms_per_hop=2),
-                "z": app(45, runs={"task": "s"}, max_ms=44, network_ms_per_hop=14)
+                "x": app(180, family="f", quality={"min": 0.75, "max": 0.85}),
+                "y": app(36, model="other", network_ms_per_hop=2),
+                "z": app(45, task="s", max_ms=44, network_ms_per_hop=14)
                 | {
                     "demand": {
                         "rate_qps": 45,
@@ -86,8 +87,8 @@ def shared() -> Json:
         {
             "slo/change/slack": 1,
             "slo/apps": {
-                "p": app(250, runs={"families": ["f"]}, quality={"max": 0.85}),
-                "q": app(165, runs={"task": "t"}),
+                "p": app(250, family="f", quality={"max": 0.85}),
+                "q": app(165, task="t"),
             },
             "plan/workers": [
                 worker("w1", "g", None, 2, load("w1.f", None, "fast", serve={"max_batch": 4})),
@@ -156,10 +157,10 @@ SERVED = [
     ("a load of one batch beside one of another", {"slo/apps/x/demand/rate_qps": 272, "plan/workers/3":
      worker("w4", "g", None, 1, load("w4.f", "x", "fast"))}, "variants-serve @ workers.w4.loads.w4.f"),
     ("a load for another", {"plan/workers/0/loads/0/app": "y"}, X),
-    ("a variant that x may not run", {"slo/apps/x/runs/families": ["o"]}, X),
-    ("a variant that y may not run", {"slo/apps/y/runs": {"variants": ["good"]}}, Y),
-    ("a task that others share", {"slo/apps/z/runs": {"task": "t"}}, "variants-need @ routing"),
-    ("runs nothing", {"slo/apps/x/runs": DROP, "slo/apps/x/candidates": [{"demand": {"net": 1}}]}, X),
+    ("a variant that x may not run", {"slo/apps/x/family": "o"}, X),
+    ("a variant that y may not run", {"slo/apps/y/model": "good"}, Y),
+    ("a task that others share", {"slo/apps/z/task": "t"}, "variants-need @ routing"),
+    ("runs nothing", {"slo/apps/x": lambda one: answered(one, candidates=[{"demand": {"net": 1}}])}, X),
     ("x is to be a bit faster", {"slo/apps/x/latency/p99_ms": 19.9999}, X),
     ("x is just in time", {"slo/apps/x/latency/p99_ms": 20}, ""),
     ("x is just in time but for rounding", {"slo/apps/x/latency/p99_ms": 19.999981}, ""),

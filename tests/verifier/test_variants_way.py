@@ -39,8 +39,8 @@ def moving() -> Json:
             "limits": {"capacity": {"units": 8}},
             "change": {"slack": 1},
             "apps": {
-                "x": {"runs": {"families": ["f"]}, "demand": {"rate_qps": 10}},
-                "y": {"runs": {"families": ["g"]}, "demand": {"rate_qps": 10}},
+                "x": {"family": "f", "demand": {"rate_qps": 10}},
+                "y": {"family": "g", "demand": {"rate_qps": 10}},
             },
         },
         state={
@@ -205,7 +205,7 @@ WAYS = [
      "plan/workers/1/loads/1": load("h", "y", "tiny", instances=2)}, ""),
     ("two loads stopped with their machine", {"state/workers/0/loads/1": load("a2", None, "old"),
      "profile/hardware/m/provides/units": 8, "slo/limits": {}}, ""),
-    ("what goes on serves another from now on", {"slo/apps/y/runs": {"families": ["f", "g"]},
+    ("what goes on serves another from now on", {"slo/apps/y/family": ["f", "g"],
      "slo/apps/x/demand/rate_qps": 0, "slo/limits": {}, "state/workers/0/loads/0/app": "x",
      "plan/workers/0/loads/0/app": "x", "plan/workers/1": worker("wa", "m", "m-od", 1, load("a", "y", "old"),
      host="m1"), **way({"do": "stop", "worker": "wg"}, START, UP)}, ""),

@@ -23,8 +23,8 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
         found = request.pipeline(name)
         if found is None:
             text = f"{name} has neither candidate plans nor a pipeline"
-            yield Obstacle(text, at, 'Write "candidates", or "runs": {"pipeline": "..."}.', essential=True)
+            yield Obstacle(text, at, 'Write "candidates", or "pipeline": "...".', essential=True)
         elif not any(node.device for node in found.nodes.values()):
             text = f"the pipeline of {name} has tasks with variants, no operators on devices"
-            yield Obstacle(text, f"{at}.runs.pipeline", "Name a pipeline of operators.", essential=True)
+            yield Obstacle(text, f"{at}.pipeline", "Name a pipeline of operators.", essential=True)
         yield from outcomes(request.profile, app.pipeline, "compound plans")

@@ -35,9 +35,9 @@ REFUSED = {
     **refused(
         "change.slack", "change.slack_qps", "change.load_weight_per_s", "horizon.period_s", "apps.*.latency.ttft_p*_ms",
         "apps.*.latency.tpot_p*_ms",
-        "apps.*.balancing", "apps.*.attainment", "apps.*.demand.series",
+        "apps.*.dispatch", "apps.*.attainment", "apps.*.demand.series",
     ),
-    "limits.moves": ("compound plans do not keep this limit", "Leave it out."),
+    "limits.changes": ("compound plans do not keep this limit", "Leave it out."),
     "limits.provides": ("compound plans do not count what machines provide", "Limit machines by instances."),
     "limits.survive.machines": ("compound plans keep no machines for failures", "Leave it out."),
     "limits.survive.zones": ("compound plans keep no machines for failures", "Leave it out."),

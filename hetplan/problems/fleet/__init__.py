@@ -21,11 +21,11 @@ x_aop           `Choice.machines`               whole machines that a uses in p;
     (1)  sum_a x_aop <= R_o + N_op                              every offer and period
     (2)  what is left in f of x_a.p carries d_f lam_ap          every application, period and situation, by a's question
     (3)  stock, quotas of zones, budget, resources, instances, limits per offer, of R_o + N_op
-    (4)  sum (x_aop - x_ao,p-1)+ <= limits.moves                every period; the first follows the last
+    (4)  sum (x_aop - x_ao,p-1)+ <= limits.changes                every period; the first follows the last
 
 With a state that has s_o machines, r_ao of them of a, the first period follows the last all times but one: of the
 `repeats` times that it comes, once ``sum_o c_o start_o (R_o + N_o0 - s_o)+`` is paid, and ``sum (x_ao0 - r_ao)+`` is at
-most `limits.moves`.
+most `limits.changes`.
 
 A machine serves one application, and keeps it when others fail. Where all instances of an application take the same
 part of a machine, it may be shared, with applications of other questions too: x_aop then counts slices, of which a

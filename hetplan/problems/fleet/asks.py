@@ -11,13 +11,13 @@ from hetplan.problems.fleet.fits import obstacles
 from hetplan.problems.ladder import LADDER
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan_periods import inputs_of_part
-from hetplan.profiles.slo import Runs
+from hetplan.profiles.slo import answered_by
 
 __all__ = ["PARTS", "between", "hindrance", "of_one_variant", "question_of"]
 
 PARTS = ("llm", "pool", "pipeline", "variants", "policy")
 """Questions that can be parts of a fleet."""
-BETWEEN = {"rate", "quality", "cost", "moves"}
+BETWEEN = {"rate", "quality", "cost", "changes"}
 """What a fleet of one period can be planned for."""
 
 
@@ -28,7 +28,7 @@ def between(inputs: Inputs) -> Iterator[Obstacle]:
     if not inputs.profile.offers:
         yield Obstacle("no offers: a fleet says what to buy", "$.offers", "Add offers with their prices.")
     if not request.apps or not BETWEEN.issuperset(request.goals):
-        yield Obstacle("a fleet is planned for cost, rate, quality or moves", "$.objective", 'Write "min cost".')
+        yield Obstacle("a fleet is planned for cost, rate, quality or changes", "$.objective", 'Write "min cost".')
     for name, app in request.apps.items():
         if app.rate_qps is None and not app.wants_most:
             yield Obstacle(f"{name} states no rate", f"$.apps.{name}.demand", 'Write "rate_qps".')
@@ -70,4 +70,4 @@ def _is_pool_of_one(own: Inputs, name: str) -> bool:
 
 def of_one_variant(inputs: Inputs, name: str, variant: str) -> Inputs:
     """The same files, where the application runs this variant alone; its floor is kept by who chose it."""
-    return inputs.with_app(name, runs=Runs(variants=(variant,)), quality=None)
+    return inputs.with_app(name, **answered_by(variant), quality=None)

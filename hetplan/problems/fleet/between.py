@@ -150,7 +150,7 @@ def is_between(wish: Wish) -> bool:
     if wish.periods > 1:
         return False
     pools = (wish.request.apps[app.name] for app in wish.apps if app.question == "pool")
-    limited = wish.stated and wish.request.moves is not None
+    limited = wish.stated and wish.request.changes is not None
     return wish.goal != "cost" or limited or any(len(app.variants) > 1 for app in pools)
 
 
@@ -159,7 +159,7 @@ def answered(wish: Wish, part_of: PartOf, ask: Ask) -> tuple[Found, Mapping[str,
     between = Between(wish, part_of, ask)
     if wish.goal == "rate":
         return _most_rate(between)
-    if wish.goal == "moves":
+    if wish.goal == "changes":
         return _fewest_moves(between)
     return _best_quality(between) if wish.goal == "quality" else _least_cost(between)
 
@@ -304,7 +304,7 @@ def _fewest_moves(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeas
         return explained(_begun(between.search(between.choices[0])))
     fewest, _, found, search = best
     note = "machines that an application gets new, beside those that run: by the program of one period"
-    goal = Reported("moves", "min", "problem", value=fewest, bound=fewest, vouched="claimed", note=note)
+    goal = Reported("changes", "min", "problem", value=fewest, bound=fewest, vouched="claimed", note=note)
     return replace(found, goal=goal, shown=Bound()), search.menus.parts
 
 

@@ -88,8 +88,8 @@ def form_of(search: Search) -> Milp:
 def cheapest_of_one(search: Search) -> Planned:
     """The cheapest fleet of a wish with one period, or the one of the fewest moves, or one and then the other."""
     goal = search.wish.goal
-    found = planned(search, still=goal == "moves")
-    if goal != "cost, then moves" or found.fleet is None:
+    found = planned(search, still=goal == "changes")
+    if goal != "cost, then changes" or found.fleet is None:
         return found
     again = planned(search, still=True, most=hourly_cost(search.wish, found.fleet) + SAME)
     return found if again.fleet is None else replace(found, fleet=again.fleet)
@@ -162,14 +162,14 @@ def _join(
     offers, none = np.arange(len(wish.offers)), np.zeros(len(wish.offers))
 
     def follow(when: str, p: int, before: int | None, running: ArrayLike) -> None:
-        if wish.request.moves is None and not still:
+        if wish.request.changes is None and not still:
             return
         sides = [(p, 1.0)] if before is None else [(p, 1.0), (before, -1.0)]
         new = weighted((Expression(np.concatenate([apps[app.name, n] for app in wish.apps])), by) for n, by in sides)
         groups = np.tile(np.arange(len(wish.apps) * len(offers)), len(sides))
         there = np.broadcast_to(running, len(wish.apps) * len(offers))
         cost = MOVE if still else 0.0
-        limit_moves(m, new, groups, there, wish.request.moves, unit="machines", cost=cost, about=when)
+        limit_moves(m, new, groups, there, wish.request.changes, unit="machines", cost=cost, about=when)
 
     pay, both = partial(pay_starts, m, wish.offers, most=machines.most), np.tile(offers, 2)
     for p in range(wish.periods) if several else ():

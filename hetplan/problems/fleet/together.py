@@ -124,8 +124,8 @@ def _sharers(wish: Wish) -> list[Application]:
     """
     asked = wish.request
     least = any(low for low, _ in asked.instances.values())
-    least |= any(one.least or one.share is not None for one in asked.shares.values())
-    if not wish.options.share or wish.goal != "cost" or asked.moves is not None or least:
+    least |= any(one.min or one.of_all for one in asked.shares.values())
+    if not wish.options.share or wish.goal != "cost" or asked.changes is not None or least:
         return []
     for question in BESIDE:
         own = [app for app in wish.apps if app.question == question and app.name not in wish.slices]

@@ -439,7 +439,7 @@ def roomier(before: Found, wish: Wish, ask: Ask) -> Found | None:
     are not settled yet (`settled_anew`).
     """
     old = before.search
-    if old is None or old.best is None or wish.request.moves is not None or is_small(wish):
+    if old is None or old.best is None or wish.request.changes is not None or is_small(wish):
         return None
     search = Search(wish, ask, old.menus.roomier(wish), limits=old.limits)
     each = search.over(search.same)

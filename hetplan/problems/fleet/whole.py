@@ -63,9 +63,9 @@ def best_fleet(search: Search, each: Search, like: Search, relaxed: Relaxed) -> 
     """
     wish = search.wish
     found = list(_descents(search, each, like, relaxed))
-    if wish.request.moves is not None and wish.periods > 1:
+    if wish.request.changes is not None and wish.periods > 1:
         still = _still(search)
-        found = [one for one in (*found, still) if one is not None and _moves_of(wish, one) <= wish.request.moves]
+        found = [one for one in (*found, still) if one is not None and _moves_of(wish, one) <= wish.request.changes]
     best = min(found, key=lambda one: cost_of(wish, one), default=None)
     for committed in _tries_of(search, relaxed) if best is None else ():
         best = best or _hour_by_hour(search, _rounded(committed))
@@ -95,7 +95,7 @@ def _hour_by_hour(search: Search, committed: Sequence[int], beside: Fleet | None
     """
     wish, each, fleet = search.wish, search.over(search.same), beside
     used = [any(counts) for counts in zip(committed, *beside.rented, strict=True)] if beside is not None else None
-    if wish.request.moves is not None and wish.periods > 1:
+    if wish.request.changes is not None and wish.periods > 1:
         return beside
     for n, same in enumerate(search.same):
         if is_over(search.ask):

@@ -94,8 +94,8 @@ def explained(search: Search, refused: Mapping[tuple[str, int], str] | None = No
             return found
     if refused:
         return _unsettled(search, refused)
-    moves, ahead = wish.request.moves, np.isfinite(wish.committed).any() and wish.commits
-    joining = [f"slo.limits.moves ({moves})"] if moves is not None else []
+    moves, ahead = wish.request.changes, np.isfinite(wish.committed).any() and wish.commits
+    joining = [f"slo.limits.changes ({moves})"] if moves is not None else []
     joining += ["machines that are paid for in all of them"] if ahead else []
     if wish.periods > 1 and joining:
         said = " or ".join(joining)

@@ -52,17 +52,17 @@ REFUSED = {
     "apps.*.lifetime_s": ("this question plans applications that stay", "Leave it out."),
     "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),
     "apps.*.device": ("this question uses no devices of applications", "Leave it out."),
-    "apps.*.candidates": ("only the question compound packs candidate plans", 'Write "runs".'),
+    "apps.*.candidates": ("only the question compound packs candidate plans", 'Write "model".'),
     "apps.*.demand.history_qps": ("a fleet is planned for stated rates", 'Write "series", a rate per period.'),
     "apps.*.demand.streams": ("queries come at a rate", 'Write "rate_qps" or "series".'),
 }
 """Fields of the SLO that a fleet does not keep, beside what the questions of its parts refuse."""
 
-Goal = Literal["cost", "rate", "quality", "moves", "cost, then moves"]
+Goal = Literal["cost", "rate", "quality", "changes", "cost, then changes"]
 GOALS: Mapping[tuple[str, ...], Goal] = {
     ("cost",): "cost", ("rate",): "rate", ("rate", "cost"): "rate", ("quality",): "quality",
-    ("quality", "cost"): "quality", ("moves",): "moves", ("moves", "cost"): "moves",
-    ("cost", "moves"): "cost, then moves",
+    ("quality", "cost"): "quality", ("changes",): "changes", ("changes", "cost"): "changes",
+    ("cost", "changes"): "cost, then changes",
 }  # fmt: skip
 HUGE = 10**6
 Owned = tuple[tuple[str, ...], str]
@@ -323,12 +323,12 @@ def _running(inputs: Inputs, request: Request, goal: Goal, faults: Faults) -> di
     """What the state says of machines: whose they are, and of which offer."""
     found = Counter[Owned]()
     if not request.has_state:
-        if "moves" in goal:
+        if "changes" in goal:
             why = "the fewest moves are wanted, and nothing says what runs"
             faults.in_slo("$.objective", why, "Name a state file too.")
         return found
     state = inputs.files.get("state", "state.json")
-    counted = "moves" in goal or request.moves is not None
+    counted = "changes" in goal or request.changes is not None
     for number, (worker, (apps, offer)) in enumerate(owners(request)):
         found[apps, offer] += worker.count + worker.standby
         at = f"$.workers[{number}]"
@@ -340,7 +340,7 @@ def _running(inputs: Inputs, request: Request, goal: Goal, faults: Faults) -> di
             faults.found.append(Fault(state, at, "", why, 'Write "app" of each load.'))
         elif counted and len(apps) > 1:
             why = f"moves are counted by application, and this machine is of {', '.join(apps)}"
-            remedy = 'Leave out "moves": beside limits on moves no machine is shared.'
+            remedy = 'Leave out "changes": beside limits on moves no machine is shared.'
             faults.found.append(Fault(state, at, "", why, remedy))
     return found
 

@@ -55,15 +55,13 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
 def _app(request: Request, name: str, app: Application) -> Iterator[Obstacle]:
     at = f"$.apps.{name}"
     if app.pipeline is not None or app.candidates:
-        field = "candidates" if app.candidates else "runs"
-        yield Obstacle(
-            f"{name} runs no variant of a model", f"{at}.{field}", 'Write "variants": ["..."].', essential=True
-        )
+        field = app.answered_by
+        yield Obstacle(f"{name} runs no variant of a model", f"{at}.{field}", 'Write "model": "...".', essential=True)
         return
     if not _making_tokens(request, app):
         text = f"no variant that {name} may run has a run with an engine"
         known = any(one.engine is not None for one in request.choices())
-        where = f"{at}.runs" if known else "$.variants"
+        where = f"{at}.{app.answered_by}" if known else "$.variants"
         file: Literal["slo", "profile"] = "slo" if known else "profile"
         yield Obstacle(text, where, 'Name a variant with "engine" in its runs.', essential=True, file=file)
     mix = app.demand.mix
@@ -79,7 +77,7 @@ def _app(request: Request, name: str, app: Application) -> Iterator[Obstacle]:
     for field in ("streams", "series", "history_qps"):
         if getattr(app.demand, field) is not None:
             yield Obstacle(f"a fleet is sized for one rate, not for {field}", f"{at}.demand.{field}", "Take it out.")
-    for field, value in (("balancing", app.balancing), ("device", app.device)):
+    for field, value in (("dispatch", app.balancing), ("device", app.device)):
         if value is not None:
             text = f"{field} is nothing that fleets of text are planned with"
             yield Obstacle(
@@ -105,7 +103,7 @@ def _limits(request: Request) -> Iterator[Obstacle]:
     if request.only_listed:
         text = "fleets that make text are rented, not placed on listed machines"
         yield Obstacle(text, "$.limits.only_listed", "Take it out, and give offers a stock.")
-    for field, value in (("provides", request.resources), ("moves", request.moves)):
+    for field, value in (("provides", request.resources), ("changes", request.changes)):
         if value not in (None, {}):
             yield Obstacle(
                 f"{field} is nothing that fleets of text are planned with", f"$.limits.{field}", "Take it out."

@@ -127,7 +127,7 @@ def _whole_servers(problem: Pipelines) -> tuple[list[Tree], list[Places]] | None
 
 def _fits(problem: Pipelines) -> bool:
     fleet, request = problem.wish.fleet, problem.request
-    plain = request.budget is None and request.moves is None and not request.resources and not fleet.least.any()
+    plain = request.budget is None and request.changes is None and not request.resources and not fleet.least.any()
     return (
         plain
         and problem.levels[0] == "quality"

@@ -210,10 +210,11 @@ def _as_few_as_there_are(
 
 ABOUT = {
     "quality": "best accuracy", "fairest": "best accuracy of the worst served", "servers": "fewest servers",
-    "cost": "least cost", "moves": "fewest moves",
+    "cost": "least cost", "changes": "fewest changes",
 }  # fmt: skip
 CLAIMED: dict[str, str] = {
-    "quality": "quality", "fairest": "least_quality", "servers": "servers", "cost": "cost_per_hour", "moves": "moves",
+    "quality": "quality", "fairest": "least_quality", "servers": "servers", "cost": "cost_per_hour",
+    "changes": "changes",
 }  # fmt: skip
 
 
@@ -225,7 +226,7 @@ def keeping(asked: Asked, goal: str, value: float) -> Asked:
         return replace(asked, each_least=value - KEPT)
     if goal == "servers":
         return replace(asked, servers_most=round(value))
-    if goal == "moves":
+    if goal == "changes":
         return replace(asked, moves_most=round(value))
     return replace(asked, cost_most=value * (1 + 1e-9) + 1e-9)
 

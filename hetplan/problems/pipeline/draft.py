@@ -188,7 +188,7 @@ def _shared(
 def _filled(problem: Pipelines, found: Solved) -> Solved:
     """With what is free on shared servers, which are paid anyway: it goes where servers are busiest, while it fits."""
     fleet = problem.wish.fleet
-    if not fleet.is_shared or fleet.request.moves is not None:
+    if not fleet.is_shared or fleet.request.changes is not None:
         return found
     counts = [own.copy() for own in found.counts]
     hardware = [np.concatenate([task.hardware for task in tree.tasks]) for tree, _ in found.forest]
@@ -382,7 +382,7 @@ def _totals(problem: Pipelines, workers: Sequence[Worker]) -> list[Promise]:
         found.append(Promise(quantity="cost_per_hour", relation="=", value=cost, model="no-queueing"))
     if problem.request.has_state:
         moves = float((placed(workers) - placed(problem.request.running)).total())
-        found.append(Promise(quantity="moves", relation="=", value=moves, model="no-queueing"))
+        found.append(Promise(quantity="changes", relation="=", value=moves, model="no-queueing"))
     return found
 
 

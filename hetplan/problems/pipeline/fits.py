@@ -26,12 +26,12 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
             continue
         if app.pipeline is None:
             text = f"{name} runs no pipeline"
-            yield Obstacle(text, f"{at}.runs", 'Write "runs": {"pipeline": "..."}.', essential=True)
+            yield Obstacle(text, f"{at}.{app.answered_by}", 'Write "pipeline": "...".', essential=True)
             continue
         found = request.pipeline(name)
         if found is None or any(node.task is None for node in found.nodes.values()):
             text = f"the steps of {app.pipeline} are operators with knobs, not tasks with variants"
-            yield Obstacle(text, f"{at}.runs.pipeline", "Name a pipeline of tasks.", essential=True)
+            yield Obstacle(text, f"{at}.pipeline", "Name a pipeline of tasks.", essential=True)
         yield from outcomes(request.profile, app.pipeline, "plans of pipelines")
         if app.demand.streams is not None:
             text = f"{name} comes in streams, not at a rate"

@@ -216,8 +216,8 @@ def _write_levels(problem: Pipelines, asked: Asked) -> Milp:
 def _too_little(limits: Sequence[Repair]) -> Iterator[str]:
     """The limits on moves and resources that are in the way."""
     for one in limits:
-        if one.field == "slo.limits.moves":
-            yield f"moves: {round(float(one.to or 0) - (one.amount or 0))} are too few"
+        if one.field == "slo.limits.changes":
+            yield f"changes: {round(float(one.to or 0) - (one.amount or 0))} are too few"
         if (resource := one.field.removeprefix("slo.limits.provides.")) != one.field:
             yield f"provides: {resource} is too little"
 
@@ -484,7 +484,7 @@ def without_outdone(tree: Tree, fleet: Fleet, *, accuracy: bool = False, in_time
     With `in_time` those that are in time whatever else is chosen count as equally fast.
     """
     accuracy = accuracy or tree.floor is not None
-    if fleet.request.moves is not None or (accuracy and tree.paths):
+    if fleet.request.changes is not None or (accuracy and tree.paths):
         return tree
     soon = anyhow_ms(tree) if in_time else np.full(len(tree.tasks), -np.inf)
     masks = []

@@ -377,7 +377,7 @@ def _can_be_priced(problem: Pipelines, levels: list[list[Vector]]) -> bool:
     plain = (
         problem.levels[0] == "quality"
         and fleet.request.budget is None
-        and fleet.request.moves is None
+        and fleet.request.changes is None
         and not fleet.request.resources
         and bool(np.isfinite(fleet.most).all())
     )

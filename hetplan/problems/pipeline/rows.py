@@ -40,7 +40,7 @@ MOST_OF_A_GROUP = 1e5
 """Where nothing limits the servers of a group, it has no more than these."""
 
 Forest = Sequence[tuple[Tree, list[Level]]]
-Goal = Literal["quality", "fairest", "servers", "cost", "moves", "rate", "room"]
+Goal = Literal["quality", "fairest", "servers", "cost", "changes", "rate", "room"]
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def _limit_servers(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked
     for name, most, total in (
         ("servers", asked.servers_most, found.rented),
         ("cost", asked.cost_most, found.bill),
-        ("moves", asked.moves_most, Expression(found.new)),
+        ("changes", asked.moves_most, Expression(found.new)),
     ):
         if most is not None:
             m.add(m.rows(f"{name} so far", ["all"], upper=most), total.columns, total.coefficients)
@@ -199,7 +199,7 @@ def _limit_servers(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked
 
 def _count_moves(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked, found: Servers) -> None:
     """Instances of each (application, step, variant, hardware) beyond those that run now are moves."""
-    if asked.goal != "moves" and asked.moves_most is None and fleet.request.moves is None:
+    if asked.goal != "changes" and asked.moves_most is None and fleet.request.changes is None:
         return
     keys = [
         (tree.app, task.id, task.variants[k], fleet.hardware[g])
@@ -212,8 +212,8 @@ def _count_moves(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked, 
     counts = Expression(np.concatenate(found.x), instances)
     of = np.array([group[key] for key in keys], dtype=np.int64)
     running = [fleet.running[key] for key in group]
-    found.new = limit_moves(m, counts, of, running, np.inf if fleet.request.moves is None else fleet.request.moves)
-    if asked.goal == "moves":
+    found.new = limit_moves(m, counts, of, running, np.inf if fleet.request.changes is None else fleet.request.changes)
+    if asked.goal == "changes":
         m.pay(found.new, 1.0)
 
 

@@ -553,7 +553,7 @@ def _worth(p: Pipelines, made: Draft) -> tuple[float, ...]:
         "quality": -sum(tree.weight * quality.get(tree.app, 0.0) for tree in p.asked_for),
         "fairest": -min(quality.values(), default=0.0),
         "cost": of_plan.get("cost_per_hour", 0.0),
-        **{name: of_plan.get(name, 0.0) for name in ("servers", "moves")},
+        **{name: of_plan.get(name, 0.0) for name in ("servers", "changes")},
     }
     return tuple(found[goal] for goal in p.levels if goal in found)
 

@@ -39,7 +39,7 @@ REFUSED = {
     "change.slack": ("pipelines keep room by headroom", "Set option headroom instead."),
     "change.slack_qps": ("pipelines keep room by headroom", "Set option headroom instead."),
     "apps.*.quality.max": ("a ceiling on accuracy", "State a floor (min), or leave it out."),
-    "apps.*.balancing": ("routes of pipelines say where queries go", "Leave it out."),
+    "apps.*.dispatch": ("routes of pipelines say where queries go", "Leave it out."),
     "apps.*.demand.mix": ("queries of a pipeline are alike", "Make each class an app."),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""
@@ -49,7 +49,7 @@ _Row = tuple[int, int, int, Choice, float, float, int, int]
 
 MOST_TOLD = 8
 
-TERMS: tuple[Goal, ...] = ("quality", "servers", "cost", "moves")
+TERMS: tuple[Goal, ...] = ("quality", "servers", "cost", "changes")
 """What a plan of pipelines can strive for."""
 
 
@@ -94,7 +94,7 @@ def _may_share(request: Request, options: PipelineOptions) -> bool:
     """
     edges = [[edge.to for edge in one.edges] for one in filter(None, map(request.pipeline, request.apps))]
     joined = any(len(set(to)) < len(to) for to in edges)
-    moves = request.moves is not None or "moves" in request.goals
+    moves = request.changes is not None or "changes" in request.goals
     return options.machines == "shared" and options.offers == "in-turn" and not joined and not moves
 
 
@@ -106,7 +106,7 @@ def _goals(fleet: Fleet, faults: Faults) -> tuple[Goal, ...]:
         if term not in TERMS:
             faults.in_slo(
                 f"$.objective[{number}]",
-                "pipelines are planned for quality, machines, cost and moves",
+                "pipelines are planned for quality, machines, cost and changes",
                 'Write ["max quality", "min machines"], or leave it out.',
                 value=term,
             )

@@ -39,7 +39,7 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
     for name, app in request.apps.items():
         at, demand = f"$.apps.{name}", app.demand
         if app.pipeline is not None:
-            yield Obstacle(f"{name} runs a pipeline", f"{at}.runs.pipeline", ANOTHER, essential=True)
+            yield Obstacle(f"{name} runs a pipeline", f"{at}.pipeline", ANOTHER, essential=True)
         if app.candidates or demand.streams is not None or demand.series is not None or demand.mix is not None:
             text = f"{name} comes in streams, series, sizes or with candidates; a policy serves queries that are alike"
             yield Obstacle(text, f"{at}.{_unlike(app)}", ANOTHER, essential=True)
@@ -50,8 +50,8 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
             text = f"{name} has no load; a policy is made for one, or for a range"
             yield Obstacle(text, f"{at}.demand.{amount_field(app)}", 'Write a rate_qps, or {"low": 60, "high": 300}.')
         if not terms and not _is_of_a_policy(app) and len(app.variants) < 2:
-            text = f"{name} has one model and states no balancing"
-            yield Obstacle(text, f"{at}.balancing", 'Write "balancing": "round_robin".', essential=True)
+            text = f"{name} has one model and states no dispatch"
+            yield Obstacle(text, f"{at}.dispatch", 'Write "dispatch": "round-robin".', essential=True)
 
 
 def _is_of_a_policy(app: Application) -> bool:

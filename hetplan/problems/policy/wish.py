@@ -49,7 +49,7 @@ REFUSED = {
         "apps.*.demand.series", "apps.*.demand.streams",
     ),
     "limits.cost_per_hour": ("a policy is for given workers, so it keeps no budget", "Leave it out."),
-    "limits.moves": ("a policy is for given workers, and moves nothing", "Leave it out."),
+    "limits.changes": ("a policy is for given workers, and moves nothing", "Leave it out."),
     "limits.provides": ("a policy is for given workers, so it keeps no totals", "Say how many: instances."),
     "apps.*.quality.max": ("a policy's accuracy is better when higher", 'State a min.'),
     "apps.*.weight": ("each application has separate workers and policies, so none weighs more", "Leave it out."),
@@ -439,7 +439,7 @@ def read_models(
         return None
     if not rows:
         why = f"no variant that it may run has a run on {hardware}"
-        faults.in_slo(f"$.apps.{app.id}.runs", why, "Profile one, or name others.")
+        faults.in_slo(f"$.apps.{app.id}.{app.answered_by}", why, "Profile one, or name others.")
         return None
     rows.sort(key=lambda row: (row[1][0], -(row[0].quality or 0.0), row[0].variant))
     accuracy = np.array([choice.quality or 0.0 for choice, _ in rows])
@@ -453,7 +453,7 @@ def read_models(
     sets, every = fitting_sets(needs, provides)
     if not sets:
         why = f"no model that it may run fits a worker of {hardware}"
-        faults.in_slo(f"$.apps.{app.id}.runs", why, "Name smaller ones, or let the hardware provide more.")
+        faults.in_slo(f"$.apps.{app.id}.{app.answered_by}", why, "Name smaller ones, or let the hardware provide more.")
         return None
     return replace(models, sets=tuple(sets), all_sets=every)
 

@@ -19,7 +19,7 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
     if len(request.apps) != 1:
         text = f"a pool serves one application; the SLO has {len(request.apps)}"
         yield Obstacle(text, "$.apps", "Give one app per file.", essential=True)
-    if foreign := sorted({"quality", "moves"} & set(request.goals)):
+    if foreign := sorted({"quality", "changes"} & set(request.goals)):
         text = f"a pool gives the most rate for a budget, or the least cost for a rate, and knows no {foreign[0]}"
         yield Obstacle(text, "$.objective", 'Write "min cost", or leave it out.')
     for name, app in request.apps.items():
@@ -30,7 +30,7 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
             yield Obstacle(text, "$.limits.cost_per_hour", remedy)
         if app.pipeline is not None:
             text = "a pool runs one model, not a pipeline"
-            yield Obstacle(text, f"{at}.runs.pipeline", 'Write "variants": ["..."] in its place.', essential=True)
+            yield Obstacle(text, f"{at}.pipeline", 'Write "model": "..." in its place.', essential=True)
             continue
         if app.candidates:
             text = "a pool chooses its instances itself, candidates are for packing"
@@ -41,7 +41,7 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
         names = app.variants
         if len(names) != 1:
             text = f"a pool runs one variant; {len(names)} may be run here"
-            yield Obstacle(text, f"{at}.runs", 'Name one: "variants": ["..."].', essential=True)
+            yield Obstacle(text, f"{at}.{app.answered_by}", 'Name one: "model": "...".', essential=True)
         if isinstance(demand.rate_qps, RateRange):
             text = "a pool is sized for one rate, not for a range"
             yield Obstacle(text, f"{at}.demand.rate_qps", 'Write a number, or "max".')

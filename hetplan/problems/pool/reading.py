@@ -39,11 +39,11 @@ REFUSED = {
         "change.load_weight_per_s", "horizon.period_s", "horizon.periods", "apps.*.attainment", "apps.*.lifetime_s",
         "apps.*.deadline_s", "apps.*.device", "apps.*.candidates", "apps.*.demand.series", "apps.*.demand.streams",
     ),
-    "limits.moves": ("a pool is planned from nothing and counts no moves", "Leave it out."),
+    "limits.changes": ("a pool is planned from nothing and counts no changes", "Leave it out."),
     "change.slack": ("a pool keeps room by its derate", "Set option derate instead."),
     "change.slack_qps": ("a pool keeps room by its derate", "Set option derate instead."),
     "apps.*.weight": ("a pool serves one application, so nothing is weighed", "Leave it out."),
-    "apps.*.balancing": ("a pool's dispatch rule says where queries go", 'Set option dispatch instead.'),
+    "apps.*.dispatch": ("a pool's dispatch rule says where queries go", 'Set option dispatch instead.'),
     "apps.*.demand.history_qps": ("a pool is sized for a stated rate", "Write it as rate_qps."),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""
@@ -59,8 +59,8 @@ def read_wish(request: Request, faults: Faults) -> Wish:
     names = app.variants
     if len(names) != 1 or names[0] not in request.known.variants:
         why, found = "a pool runs one variant of the profile", ", ".join(names) or "none"
-        remedy = f'Write {{"variants": ["..."]}} with one of {", ".join(sorted(request.known.variants)[:8])}.'
-        faults.in_slo(f"$.apps.{app.id}.runs", why, remedy, value=found)
+        remedy = f'Write "model": "..." with one of {", ".join(sorted(request.known.variants)[:8])}.'
+        faults.in_slo(f"$.apps.{app.id}.{app.answered_by}", why, remedy, value=found)
         faults.settle()
     p = np.array(app.classes.shares, dtype=float)
     faults.refuse(REFUSED)

@@ -32,13 +32,13 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
             text = f"{name} has candidate plans, which are for packing"
             yield Obstacle(text, f"{at}.candidates", ANOTHER, essential=True)
         elif app.pipeline is not None:
-            yield Obstacle(f"{name} runs a pipeline", f"{at}.runs.pipeline", ANOTHER, essential=True)
+            yield Obstacle(f"{name} runs a pipeline", f"{at}.pipeline", ANOTHER, essential=True)
         if rate is None or rate == "max" or isinstance(rate, RateRange):
             text = f"{name} states no load: demand.rate_qps as a number"
             yield Obstacle(text, f"{at}.demand.{amount_field(app)}", "Write the queries per second as rate_qps.")
         if app.demand.streams is not None or app.balancing is not None:
-            field = "demand.streams" if app.demand.streams is not None else "balancing"
-            yield Obstacle(f"{name} comes in streams, or under a balancing policy", f"{at}.{field}", ANOTHER)
+            field = "demand.streams" if app.demand.streams is not None else "dispatch"
+            yield Obstacle(f"{name} comes in streams, or to a load balancer that is there", f"{at}.{field}", ANOTHER)
 
 
 def _batched(request: Request) -> bool:

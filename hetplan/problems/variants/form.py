@@ -59,9 +59,9 @@ def written(v: Snapshot, *, shrunk: Mapping[str, float] | None = None) -> tuple[
     _cover(v, m, x)
     _loading(v, m, x, in_use)
     _limit(v, m, x, shrunk or {})
-    if v.wanted.moves is not None:
+    if v.wanted.changes is not None:
         kinds, group = np.unique(v.kind_of, return_inverse=True)
-        limit_moves(m, Expression(x), group, v.running[kinds], float(v.wanted.moves))
+        limit_moves(m, Expression(x), group, v.running[kinds], float(v.wanted.changes))
     return m, x
 
 
@@ -310,7 +310,7 @@ def why_no_columns(v: Snapshot) -> str:
     """Why the program is no set of columns ("" when it is)."""
     if any(len(item.serves) != 1 for item in v.items):
         return "applications share instances"
-    if v.wanted.moves is not None:
+    if v.wanted.changes is not None:
         return "moves are limited"
     if v.sharing:
         return "instances share machines"

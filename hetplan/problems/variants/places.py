@@ -462,7 +462,7 @@ def _same_app(v: Snapshot, i: int, load: Load) -> bool:
 def _going_on(v: Snapshot, i: int, load: Load, instances: int) -> Load:
     item = v.items[i]
     own = v.asked[item.app].id if item.app is not None else None
-    if v.wanted.moves is not None:
+    if v.wanted.changes is not None:
         # A load that changes its application would count as moved.
         own = load.app
     kind = v.kinds[item.kind]
@@ -501,7 +501,7 @@ def placed_by_counts(v: Snapshot, x: Integers) -> Placed:
 def _name_as_running(v: Snapshot, placed: Placed) -> None:
     """Where moves are limited, new loads are called after the application of what no longer runs: then none is new."""
     running = v.wanted.running
-    if v.wanted.moves is None or not running:
+    if v.wanted.changes is None or not running:
         return
     left, known = _placed(running), {load.id for worker in running for load in worker.loads}
     left.subtract(_placed(placed.workers))

@@ -243,7 +243,7 @@ class Near:
         """Whether nothing limits the machines."""
         v = self.v
         plenty = v.may_rent(dict.fromkeys(range(len(v.types)), MANY))
-        return plenty and self._is_plain and v.wanted.moves is None and v.request.budget is None and not self._rooms
+        return plenty and self._is_plain and v.wanted.changes is None and v.request.budget is None and not self._rooms
 
     def _changes(self, own: Counter[Unit], apps: Apps) -> Iterator[_Change]:
         yield from self._fewer(own)
@@ -325,7 +325,7 @@ class Near:
                     yield changed
 
     def _full_of(self, t: int, holds: Holds) -> Holds:
-        if not self._is_machine(t, holds) or self.v.wanted.moves is not None:
+        if not self._is_machine(t, holds) or self.v.wanted.changes is not None:
             return holds
         if (t, holds) not in self._filling:
             held = dict(holds)

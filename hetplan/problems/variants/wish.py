@@ -41,7 +41,7 @@ REFUSED = {
     **refused(
         "apps.*.network_ms_once", "limits.survive.machines", "limits.survive.zones", "horizon.periods",
         "apps.*.latency.ttft_p*_ms",
-        "apps.*.latency.tpot_p*_ms", "apps.*.balancing", "apps.*.attainment", "apps.*.lifetime_s", "apps.*.deadline_s",
+        "apps.*.latency.tpot_p*_ms", "apps.*.dispatch", "apps.*.attainment", "apps.*.lifetime_s", "apps.*.deadline_s",
         "apps.*.device", "apps.*.candidates", "apps.*.demand.series", "apps.*.demand.streams",
     ),
     "apps.*.weight": ("every load is served, so none weighs more than another", "Leave it out."),
@@ -379,7 +379,7 @@ class Snapshot:
 
     def may_move(self, x: Integers) -> bool:
         """Whether no more instances are new where they are than may be."""
-        most = self.wanted.moves
+        most = self.wanted.changes
         then = np.bincount(self.kind_of, weights=x, minlength=len(self.kinds))
         return most is None or float(np.maximum(then - self.running, 0.0).sum()) <= most
 
@@ -536,7 +536,7 @@ class _Pairs:
             if choice.quality is None:
                 self.faults.in_profile(
                     f"$.variants.{kind.variant}.quality", f"{one.id} asks for a quality, and this variant states none",
-                    f"State it, or leave the variant out of apps.{one.id}.runs.",
+                    f"State it, or leave the variant out of apps.{one.id}.{one.answered_by}.",
                 )  # fmt: skip
                 return
             poor = not one.meets_quality(choice.quality, slip=1e-12 * abs(choice.quality))

@@ -121,7 +121,7 @@ def _wish(
     slo: dict[str, Any] = {
         "format": "hetplan/slo/1.0",
         "objective": "min cost",
-        "apps": {"llm": {"runs": {"variants": ["llm"]}, "demand": demand}},
+        "apps": {"llm": {"model": "llm", "demand": demand}},
     }
     if limits:
         slo["limits"] = {"instances": dict(limits)}

@@ -56,7 +56,7 @@ def convert(
         requests = [(number / rate_qps, *one[1:]) for number, one in enumerate(requests)]
     wish = wish_of(requests, file=file)
     (said,) = wish["apps"].values()
-    return None, {**wish, "apps": {app: {**said, "runs": {"task": task}}}}
+    return None, {**wish, "apps": {app: {**said, "task": task}}}
 
 
 _PAIR = re.compile(r"([0-9]+)\s*:\s*([0-9.eE+-]+)")
@@ -190,7 +190,7 @@ def wish_of(requests: Sequence[Request], *, file: str = "trace") -> dict[str, An
         "observed": rows,
     }
     demand = {"rate_qps": float(f"{(len(served) - 1) / span:.6g}"), "mix": mix}
-    return {"format": "hetplan/slo/1.1", "apps": {"text": {"runs": {"task": "chat"}, "demand": demand}}}
+    return {"format": "hetplan/slo/1.1", "apps": {"text": {"task": "chat", "demand": demand}}}
 
 
 def _standing_for_all(served: Sequence[Request]) -> list[int]:

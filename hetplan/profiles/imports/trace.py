@@ -124,7 +124,7 @@ def _made(
     said["series"]["step_s"] = step * math.ceil(len(rates) / MOST_STEPS)
     slo = {
         "format": "hetplan/slo/1.1",
-        "apps": {app: {"runs": {"task": task}, "demand": demand}},
+        "apps": {app: {"task": task, "demand": demand}},
         "extensions": {"trace": said},
     }
     files = {"rates.csv": _csv(("start_s", "rate_qps"), ((k * step, rate) for k, rate in enumerate(rates)))}

@@ -180,7 +180,7 @@ class SyntheticQuery:
             for (a, b), rate, hop in zip(pairwise(TIERS), self.bandwidth, HOP_S, strict=True)
         ]
         return {
-            "runs": {"pipeline": self.app.name.lower()},
+            "pipeline": self.app.name.lower(),
             "latency": {"p50_ms": 1000 * self.latency_max_s},
             "quality": {"min": self.accuracy_min},
             "demand": {"streams": 1},

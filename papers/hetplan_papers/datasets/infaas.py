@@ -90,7 +90,7 @@ def snapshot(
 def app(load_qps: float, slo_ms: float, families: Sequence[str], *, least_quality: float | None = None) -> Json:
     """One application: so many queries per second, each within the time, by variants of these architectures."""
     wish: Json = {
-        "runs": {"families": list(families)},
+        "family": list(families),
         "latency": {"p99_ms": slo_ms},
         "demand": {"rate_qps": load_qps},
     }
@@ -197,7 +197,7 @@ def published(profile: Json, slo: Json, state: Json) -> Json:
         name: {
             "load_qps": one["demand"]["rate_qps"],
             "slo_ms": one["latency"]["p99_ms"],
-            "families": one["runs"]["families"],
+            "families": one["family"],
             "least_quality": one.get("quality", {}).get("min"),
         }
         for name, one in slo["apps"].items()

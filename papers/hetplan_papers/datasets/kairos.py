@@ -59,7 +59,7 @@ def one_model(
     if most is not None:
         limits["instances"] = {name: [0, count] for name, count in most.items()}
     app: Json = {
-        "runs": {"variants": [model]},
+        "model": model,
         "latency": {"p99_ms": qos_ms},
         "demand": {
             "rate_qps": "max" if target_qps is None else target_qps,

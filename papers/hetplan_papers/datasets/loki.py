@@ -111,7 +111,7 @@ def app(pipeline: str, demand: float | Sequence[float], slo_ms: float, **more: o
     """One pipeline's wish: a rate, or the history that it is forecast from."""
     amount = {"rate_qps": demand} if isinstance(demand, int | float) else {"history_qps": list(demand)}
     return {
-        "runs": {"pipeline": pipeline},
+        "pipeline": pipeline,
         "latency": {"p99_ms": slo_ms},
         "late": "reroute",
         "demand": amount,
@@ -263,7 +263,7 @@ def published(profile: Json, slo: Json) -> Json:
     }
     paths = {name: pipeline.get("quality", {}).get("paths", {}) for name, pipeline in profile["pipelines"].items()}
     apps = {
-        name: {"pipeline": one["runs"]["pipeline"], "slo_ms": one["latency"]["p99_ms"], "demand": one["demand"]}
+        name: {"pipeline": one["pipeline"], "slo_ms": one["latency"]["p99_ms"], "demand": one["demand"]}
         for name, one in slo["apps"].items()
     }
     servers = {name: most for name, (_, most) in slo["limits"]["instances"].items()}

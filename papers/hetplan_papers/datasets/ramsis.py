@@ -52,7 +52,7 @@ def inputs(
     repaired: bool = True,
     percentile: float = 99.0,
     arrivals: Json | None = None,
-    balancing: str = "round_robin",
+    dispatch: str = "round-robin",
     data: Path = DATA,
 ) -> tuple[Json, Json]:
     """The task's models on so many workers at a load, or for every load of a range."""
@@ -74,9 +74,9 @@ def inputs(
         }
         profile["tables"][f"{variant}-{WORKER}"] = {"quantity": "latency_ms", "source": "published", **model["table"]}
     app: Json = {
-        "runs": {"task": task},
+        "task": task,
         "latency": {f"p{percentile:g}_ms": slo_ms},
-        "balancing": balancing,
+        "dispatch": dispatch,
         "late": "serve",
         "demand": {
             "rate_qps": {"low": load[0], "high": load[1]} if isinstance(load, tuple) else load,

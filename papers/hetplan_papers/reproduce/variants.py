@@ -146,8 +146,9 @@ def snapshot(
         for model in made.architectures:
             kept = [v.name for v in model.variants if v.hardware == only and 2 * v.latency_ms <= model.slo_ms]
             for app in slo["apps"].values():
-                if kept and app["runs"].get("families") == [model.name]:
-                    app["runs"] = {"variants": kept}
+                if kept and app.get("family") == [model.name]:
+                    del app["family"]
+                    app["models"] = kept
     return profile, slo
 
 

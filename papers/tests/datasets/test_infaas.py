@@ -115,7 +115,7 @@ def test_single_machines_and_applications_of_five():
     eligible = 0
     for number, (name, app) in enumerate(slo["apps"].items()):
         assert name == f"b{number}"
-        families = app["runs"]["families"]
+        families = app["family"]
         assert families == [f"a{5 * number + place}" for place in range(5)]
         eligible += sum(
             profile["tables"][variant["runs"][0]["latency"]]["mean"][0] <= app["latency"]["p99_ms"]

@@ -60,7 +60,7 @@ def measured(count: int = 1000) -> dict[str, Any]:
 
 
 def slo(**app: Any) -> dict[str, Any]:
-    asked = {"runs": {"pipeline": "rag"}, "quality": {"min": 0.6}, "demand": {"streams": 2, "rate_qps": 1.5},
+    asked = {"pipeline": "rag", "quality": {"min": 0.6}, "demand": {"streams": 2, "rate_qps": 1.5},
              "latency": {"p95_ms": 900}, **app}  # fmt: skip
     return {"format": "hetplan/slo/1.2", "objective": ["min cost"], "apps": {"ask": asked}}
 

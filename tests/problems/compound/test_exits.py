@@ -57,7 +57,7 @@ def evaluated(knobs: dict[str, Any], stratum: int, index: int) -> Sample:
 
 
 def slo(quality: float = 0.8, max_ms: float = 900, objective: str = "cost") -> dict[str, Any]:
-    asked = {"runs": {"pipeline": "ask"}, "quality": {"min": quality}, "demand": {"streams": 1, "rate_qps": 0.5},
+    asked = {"pipeline": "ask", "quality": {"min": quality}, "demand": {"streams": 1, "rate_qps": 0.5},
              "latency": {"p90_ms": max_ms}}  # fmt: skip
     return {"format": "hetplan/slo/1.2", "objective": f"min {objective}", "apps": {"q": asked}}
 
@@ -333,7 +333,7 @@ def test_operators_with_outcomes_serve_batches_and_are_shared(measured: dict[str
     text = json.dumps(profile).replace('"sure", "unsure"', '"yes", "no"').replace('"on": "unsure"', '"on": "no"')
     unlike = json.loads(text)
     unlike["pipelines"] = {**profile["pipelines"], "tell": unlike["pipelines"]["ask"]}
-    wish["apps"]["two"]["runs"] = {"pipeline": "tell"}
+    wish["apps"]["two"]["pipeline"] = "tell"
     found = hp.verify(plan, unlike, wish, document)
     assert "route-target" in {one.code for one in found.violations}
 

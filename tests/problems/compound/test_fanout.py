@@ -78,7 +78,7 @@ def measured(spread: float = 0.3, models: tuple[str, ...] = ("small", "large")) 
 
 
 def slo(quality: float = 0.6, percentile: float = 95, max_ms: float = 900, **demand: Any) -> dict[str, Any]:
-    asked = {"runs": {"pipeline": "rag"}, "quality": {"min": quality}, "demand": demand,
+    asked = {"pipeline": "rag", "quality": {"min": quality}, "demand": demand,
              "latency": {f"p{percentile:g}_ms": max_ms}}  # fmt: skip
     return {"format": "hetplan/slo/1.2", "objective": ["min cost"], "apps": {"ask": asked}}
 

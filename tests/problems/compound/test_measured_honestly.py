@@ -72,7 +72,7 @@ def tail_wish(*latency):
         "pipelines": {"p": {"nodes": nodes, "edges": [{"from": "a", "to": "b"}], "knobs": {"size": [1, 2]},
                             "metric": "right", "evaluator": "e"}},
     }  # fmt: skip
-    app = {"runs": {"pipeline": "p"}, "demand": {"streams": 1}, "quality": {"min": 0.6}}
+    app = {"pipeline": "p", "demand": {"streams": 1}, "quality": {"min": 0.6}}
     app["latency"] = {f"p{percentile:g}_ms": ms for percentile, ms in latency}
     return profile, {"format": "hetplan/slo/1.0", "apps": {"q": app}}
 

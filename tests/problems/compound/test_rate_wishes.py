@@ -55,7 +55,7 @@ def files(
             "runs": {"seconds": {n: s.tolist() for n, s in took.items()}, "bytes": {n: [2e4] * 30 for n in took},
                      "input_bytes": [5e5] * 30},
         })  # fmt: skip
-    asked = {"runs": {"pipeline": "track"}, "quality": {"min": 0.7}, "demand": {"rate_qps": rate}, **app}
+    asked = {"pipeline": "track", "quality": {"min": 0.7}, "demand": {"rate_qps": rate}, **app}
     slo = {"format": "hetplan/slo/1.2", "objective": objective, "apps": {"gate": asked}}
     return profile, slo, {"format": "hetplan/measured/1.0", "apps": {"gate": entries}}
 

@@ -12,6 +12,7 @@ import hetplan as hp
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_periods import machines_of
 from hetplan.simulator.day import HowPlayed, play_day
+from tests.build import answered
 from tests.problems.fleet.test_fleet import PROFILE, Json, _carried, app, wish
 
 EVERY = [(big, small) for big in range(7) for small in range(8)]
@@ -28,11 +29,11 @@ TWO["tables"]["t-big-n"] = {"quantity": "latency_ms", "axes": {"batch": [1, 8]},
 TWO["tables"]["t-small-n"] = {"quantity": "latency_ms", "axes": {"batch": [1, 8]}, "mean": [24, 140]}
 
 
-def one(rate: float | str, small: float = 0.5, runs: Json | None = None, **more: Any) -> Json:
+def one(rate: float | str, small: float = 0.5, by: Json | None = None, **more: Any) -> Json:
     found: Json = app(1.0, small)
     del found["question"]
     found["demand"]["rate_qps"] = rate
-    return {**found, "runs": runs or found["runs"], **more}
+    return {**(answered(found, **by) if by else found), **more}
 
 
 def asked(
@@ -122,7 +123,7 @@ def test_the_most_rate_beside_another_application_is_that_of_brute_force(budget:
 @pytest.mark.parametrize("budget", [1.6, 2.4, 2.9, 4.5])
 def test_the_most_quality_for_a_budget_is_that_of_brute_force(budget: float) -> None:
     task = {"task": "rank"}
-    outcome, slo = asked(TWO, one(100.0, runs=task), one(60.0, 0.9, runs=task), budget=str(budget), aim="quality")
+    outcome, slo = asked(TWO, one(100.0, by=task), one(60.0, 0.9, by=task), budget=str(budget), aim="quality")
     best = -1.0, 0.0
     for first, second in itertools.product((1.0, 0.5), repeat=2):
         bill = _cost_of(100.0, 0.5, first) + _cost_of(60.0, 0.9, second)
@@ -149,8 +150,8 @@ def _cost_of(rate: float, share: float, speed: float) -> float:
 
 def test_of_several_variants_the_cheapest_that_is_good_enough_runs() -> None:
     task = {"task": "rank"}
-    any_one, _ = asked(TWO, one(100.0, runs=task))
-    good, slo = asked(TWO, one(100.0, runs=task, quality={"min": 0.85}))
+    any_one, _ = asked(TWO, one(100.0, by=task))
+    good, slo = asked(TWO, one(100.0, by=task, quality={"min": 0.85}))
     assert any_one.require().claims[0].value == pytest.approx(cheapest(100.0, 0.5))
     plan = good.require()
     assert good.violations == ()
@@ -178,7 +179,7 @@ def test_the_most_of_variants_alone_is_asked_of_their_question_and_is_the_same(m
     }  # fmt: skip
     runs, most = {"task": "rank"}, []
     for budget, floor in (("3", 0.8), ("9", 0.5)):
-        asked_of = one("max", runs=runs, quality={"min": floor})
+        asked_of = one("max", by=runs, quality={"min": floor})
         del asked_of["demand"]["mix"]
         outcome, _ = asked(profile, asked_of, budget=budget, gap=0.02)
         assert outcome.violations == ()
@@ -226,14 +227,14 @@ def test_fewest_moves_from_what_runs_are_those_of_brute_force(runs: tuple[int, .
         machines = tuple(found.get(name, 0) for name in OFFERS)
         return moves(machines), bill(machines)
 
-    assert best("moves", "cost") == min((moves(n), bill(n)) for n in fits)
+    assert best("changes", "cost") == min((moves(n), bill(n)) for n in fits)
     least = min(bill(n) for n in fits)
-    assert best("cost", "moves") == (min(moves(n) for n in fits if bill(n) == least), least)
-    assert best("cost", "moves", moves=2)[1] == min(bill(n) for n in fits if moves(n) <= 2)
+    assert best("cost", "changes") == (min(moves(n) for n in fits if bill(n) == least), least)
+    assert best("cost", "changes", changes=2)[1] == min(bill(n) for n in fits if moves(n) <= 2)
 
 
 def test_of_moves_nothing_is_said_without_a_state_and_not_by_the_plan_alone() -> None:
-    slo = {**wish(one(150.0)), "objective": ["min moves"]}
+    slo = {**wish(one(150.0)), "objective": ["min changes"]}
     with pytest.raises(hp.InputError, match="state file"):
         hp.solve(PROFILE, slo)
     unknown = running(1, 0, 0, 0)

@@ -53,7 +53,7 @@ def app(rate: float | list[float], small: float = 0.5) -> Json:
     amount = {"series": rate} if isinstance(rate, list) else {"rate_qps": rate}
     return {
         "question": "pool",
-        "runs": {"variants": ["m"]},
+        "model": "m",
         "latency": {"p99_ms": 50},
         "demand": {**amount, "mix": mix},
     }
@@ -193,7 +193,7 @@ def test_the_first_period_follows_what_runs_as_by_brute_force(
     for name in ("big", "small"):
         profile["hardware"][name]["startup_s"] = 1800
     profile["offers"] = {name: {**profile["offers"][name], "stock": 3} for name in ("big-a", "small-b")}
-    slo = wish(app([150.0, 70.0]), periods=2, repeats=repeats, limits={} if moves is None else {"moves": moves})
+    slo = wish(app([150.0, 70.0]), periods=2, repeats=repeats, limits={} if moves is None else {"changes": moves})
     held = state(**runs)
     options = {"levers": False, "gap": 0.0, "size": "planned"}
     outcome = hp.solve(profile, slo, held, options=options, formulation="fleet")
@@ -228,13 +228,13 @@ def test_the_first_period_follows_what_runs_as_by_brute_force(
 
 @pytest.mark.slow
 def test_too_few_moves_from_what_runs_are_explained_and_repaired() -> None:
-    slo = wish(app([150.0, 70.0]), periods=2, limits={"moves": 1})
+    slo = wish(app([150.0, 70.0]), periods=2, limits={"changes": 1})
     options = {"levers": False, "gap": 0.0}
     outcome = hp.solve(PROFILE, slo, state(), options=options, formulation="fleet")
     assert outcome.plan is None
-    repair = next(one for one in outcome.repairs if one.field == "slo.limits.moves")
+    repair = next(one for one in outcome.repairs if one.field == "slo.limits.changes")
     assert repair.to is not None
-    slo["limits"]["moves"] = int(repair.to)
+    slo["limits"]["changes"] = int(repair.to)
     assert hp.solve(PROFILE, slo, state(), options=options, formulation="fleet").plan is not None
 
 
@@ -316,7 +316,7 @@ def test_prices_of_groups_of_periods_bound_every_period(monkeypatch: pytest.Monk
     assert 0.8 * cost(least) < lifted <= last <= cost(least) + 1e-9
 
 
-@pytest.mark.parametrize(("limits", "ahead"), [({}, True), ({"offers": {"committed": {"most": 0}}}, False)])
+@pytest.mark.parametrize(("limits", "ahead"), [({}, True), ({"reserved": {"max": 0}}, False)])
 def test_a_first_plan_pays_ahead_for_what_runs_all_the_time_where_it_may(
     limits: Json, ahead: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -393,22 +393,20 @@ def test_limits_that_contradict_one_another_are_the_fewest_and_one_changed_is_en
         "interruptions_per_hour": 0.1,
     }
     profile["zones"] = {"a": {"quota": {"machines": 9}}, "b": {}}
-    limits: Json = {"offers": {"spot": {"least": 4, "share": [0, 0.5]}, "on-demand": {"most": 2}}}
+    limits: Json = {"spot": {"min": 4, "max_share": 0.5}, "on_demand": {"max": 2}}
     outcome = solved(wish(app([20.0, 30.0]), periods=2, limits=limits), profile)
     assert outcome.plan is None
     first, named = outcome.why
     assert first == "the limits on machines contradict one another"
-    for field in ("spot.least (4)", "spot.share[1] (0.5)", "on-demand.most"):
-        assert f"slo.limits.offers.{field}" in named
+    for field in ("spot.min (4)", "spot.max_share (0.5)", "on_demand.max"):
+        assert f"slo.limits.{field}" in named
     assert "quota" not in named
     texts = {repair.field: repair for repair in outcome.repairs}
-    assert texts["slo.limits.offers.spot.least"].text == (
-        "lower slo.limits.offers.spot.least from 4 to 2 machines (fails at 3)"
-    )
-    assert texts["slo.limits.offers.spot.share[1]"].to == pytest.approx(0.667)
-    for field, to in (("least", 2), ("share", [0, 0.667])):
+    assert texts["slo.limits.spot.min"].text == ("lower slo.limits.spot.min from 4 to 2 machines (fails at 3)")
+    assert texts["slo.limits.spot.max_share"].to == pytest.approx(0.667)
+    for field, to in (("min", 2), ("max_share", 0.667)):
         less = copy.deepcopy(limits)
-        less["offers"]["spot"][field] = to
+        less["spot"][field] = to
         assert solved(wish(app([20.0, 30.0]), periods=2, limits=less), profile).plan is not None
 
 
@@ -442,12 +440,12 @@ def test_the_verifier_sees_what_was_changed_by_hand() -> None:
 @pytest.mark.slow
 def test_without_moves_machines_stay_and_limits_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     free = solved(wish(app([90.0, 40.0]), periods=2))
-    still = solved(wish(app([90.0, 40.0]), periods=2, limits={"moves": 0}))
+    still = solved(wish(app([90.0, 40.0]), periods=2, limits={"changes": 0}))
     assert cost(still) > cost(free)
     with monkeypatch.context() as small:
         small.setattr("hetplan.problems.fleet.ways.FEW_AT_ONCE", 0)
-        assert cost(solved(wish(app([90.0, 40.0]), periods=2, limits={"moves": 0}))) == pytest.approx(cost(still))
-        assert cost(solved(wish(app([90.0, 40.0]), periods=2, limits={"moves": 5}))) == pytest.approx(cost(free))
+        assert cost(solved(wish(app([90.0, 40.0]), periods=2, limits={"changes": 0}))) == pytest.approx(cost(still))
+        assert cost(solved(wish(app([90.0, 40.0]), periods=2, limits={"changes": 5}))) == pytest.approx(cost(free))
     assert machines_of(still.require(), "p0") == machines_of(still.require(), "p1")
     profile = copy.deepcopy(PROFILE)
     profile["zones"] = {"a": {"quota": {"machines": 1}}, "b": {}}
@@ -465,7 +463,7 @@ def test_a_share_of_spot_is_kept_and_its_loss_survived() -> None:
     rates = [200.0, 90.0]
     all_spot = solved(wish(app(rates), periods=2), profile)
     assert set(machines_of(all_spot.require(), "p0")) == {"big-spot"}
-    half = solved(wish(app(rates), periods=2, limits={"offers": {"spot": {"share": [0, 0.5]}}}), profile)
+    half = solved(wish(app(rates), periods=2, limits={"spot": {"max_share": 0.5}}), profile)
     paid = {"big-spot": 0.0, "others": 0.0}  # those that nobody uses count too
     bill = half.require().bill
     assert bill is not None

@@ -40,7 +40,7 @@ def _files(load_s: float, rate: float = 60.0, zones: str = "ab", name_ms: float 
         "format": "hetplan/slo/1.2",
         "limits": {"survive": {"zones": 1}},
         "horizon": {"period_s": 3600, "periods": 1},
-        "apps": {"look": {"question": "pipeline", "runs": {"pipeline": "look"},
+        "apps": {"look": {"question": "pipeline", "pipeline": "look",
                           "latency": {"p99_ms": 400}, "demand": {"series": [rate]}}},
     }  # fmt: skip
     return profile, slo

@@ -26,7 +26,7 @@ def test_no_two_applications_have_machines_of_one_name() -> None:
     slo = {
         "format": "hetplan/slo/1.2",
         "horizon": {"period_s": 3600, "periods": 2},
-        "apps": {name: {**wanted, "runs": {"variants": [variant]}} for name, variant in apps.items()},
+        "apps": {name: {**wanted, "model": variant} for name, variant in apps.items()},
     }
     outcome = hp.solve(profile, slo, options={"levers": False})
     plan = outcome.require()

@@ -57,7 +57,7 @@ def _files(
         "apps": {
             name: {
                 "question": "pool",
-                "runs": {"variants": [f"of-{name}"]},
+                "model": f"of-{name}",
                 "latency": {"p95_ms": 100},
                 "demand": {"series": series, "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}},
             }
@@ -248,7 +248,7 @@ def test_an_hour_without_queries_of_one_application_is_planned_and_played() -> N
 
 
 def test_nothing_is_shared_beside_limits_on_moves() -> None:
-    profile, slo = _files(TWO, moves=9)
+    profile, slo = _files(TWO, changes=9)
     own, plan = (solved((profile, slo), share=share, levers=False).require() for share in (False, True))
     assert own.parts == plan.parts
     assert all(len(part.rate_qps) == 1 for part in (plan.parts or {}).values())
@@ -378,7 +378,7 @@ def test_five_long_names_have_parts_of_their_own() -> None:
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "limits",
-    [{"offers": {"on-demand": {"most": 2}}}, {"instances": {"card": [0, 2]}}, {"provides": {"gpu": 2}}],
+    [{"on_demand": {"max": 2}}, {"instances": {"card": [0, 2]}}, {"provides": {"gpu": 2}}],
 )
 def test_a_limit_that_leaves_just_enough_machines_leaves_a_plan(limits: Json) -> None:
     """Three pools on two cards of two places: the cheapest of each alone do not fit."""

@@ -212,7 +212,7 @@ def test_a_bound_counts_two_of_one_problem_as_free_whose_unlike_needs_fit_togeth
 def test_a_bound_counts_those_as_free_whom_a_limit_on_moves_keeps_apart() -> None:
     """Nothing is planned to be shared beside limits on moves, and `verify` takes one card for both."""
     both = wish({"variants": 20, "variants2": 20}, 0.5)
-    plan = solve(replace(both, slo={**both.slo, "limits": {"moves": 9}}), "fluid")
+    plan = solve(replace(both, slo={**both.slo, "limits": {"changes": 9}}), "fluid")
     assert solve(both, "fluid").cost == pytest.approx(1.0)
     assert plan.cost == pytest.approx(2.0)
     assert plan.bound is not None

@@ -63,7 +63,7 @@ def _files(
         "apps": {
             name: {
                 "question": "llm",
-                "runs": {"variants": [f"of-{name}"]},
+                "model": f"of-{name}",
                 "latency": {"ttft_p95_ms": 1500, "tpot_p95_ms": 50},
                 "demand": {"series": series, "mix": lengths},
             }
@@ -247,7 +247,7 @@ def test_a_lost_node_takes_what_it_holds_of_both() -> None:
 
 
 def test_nothing_is_shared_beside_limits_on_moves() -> None:
-    plan = _solved(_files(FACES, CHAT, moves=9)).require()
+    plan = _solved(_files(FACES, CHAT, changes=9)).require()
     assert _mixed(plan) == 0
     assert machines_of(plan, "p0") == {"node-a": 2}
 

@@ -60,7 +60,7 @@ def _files(
         "apps": {
             name: {
                 "question": "llm",
-                "runs": {"variants": [f"of-{name}"]},
+                "model": f"of-{name}",
                 "latency": {"ttft_p95_ms": 1500, "tpot_p95_ms": 50},
                 "demand": {"series": series, "mix": lengths},
             }
@@ -221,7 +221,7 @@ def test_an_hour_without_requests_of_one_application_is_planned_and_played() -> 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda slo: slo["limits"].update(moves=9),
+        lambda slo: slo["limits"].update(changes=9),
         lambda slo: slo.update(objective=["max quality"], horizon={"period_s": 3600, "periods": 1}),
     ],
 )
@@ -413,7 +413,7 @@ def test_a_comparison_adds_no_bounds_of_those_who_share() -> None:
     profile["variants"]["of-faces"] = {"task": "faces", "runs": [{"hardware": "card", "latency": "t"}]}
     mix = {"axes": ["batch"], "bins": [[1]], "share": [1]}
     limit = {"p95_ms": 100}
-    slo["apps"]["faces"] = {"question": "pool", "runs": {"variants": ["of-faces"]}, "latency": limit,
+    slo["apps"]["faces"] = {"question": "pool", "model": "of-faces", "latency": limit,
                             "demand": {"series": [10.0, 20.0], "mix": mix}}  # fmt: skip
     slo["horizon"]["period_s"] = 60
     plan = _solved((profile, slo)).require()

@@ -35,7 +35,7 @@ def _files(rates: dict[str, list[float]], gpu: float = 0.3, **limits: Any) -> Fi
         "format": "hetplan/slo/1.2",
         "limits": limits,
         "horizon": {"period_s": 3600, "periods": len(next(iter(rates.values()))), "repeats": 24},
-        "apps": {name: {"question": "variants", "runs": {"variants": [f"of-{name}"]},
+        "apps": {name: {"question": "variants", "model": f"of-{name}",
                         "latency": {"p95_ms": 200}, "demand": {"series": series}}
                  for name, series in rates.items()},
     }  # fmt: skip
@@ -98,9 +98,9 @@ def test_what_a_failure_leaves_carries_all_that_share_and_so_it_is_played() -> N
 @pytest.mark.parametrize(
     "change",
     [
-        lambda slo: slo["limits"].update(moves=9),
-        lambda slo: slo["limits"].update(offers={"spot": {"share": [0, 1]}}),
-        lambda slo: slo["limits"].update(offers={"on-demand": {"least": 2}}),
+        lambda slo: slo["limits"].update(changes=9),
+        lambda slo: slo["limits"].update(spot={"max_share": 0.99}),
+        lambda slo: slo["limits"].update(on_demand={"min": 2}),
         lambda slo: slo["limits"].update(instances={"card": [2, 9]}),
     ],
 )
@@ -196,7 +196,7 @@ def _pipelines(rates: Sequence[float]) -> Files:
         },
     }  # fmt: skip
     app: Json = {"latency": {"p99_ms": 200}, "demand": {"series": list(rates)}}
-    apps = {name: {**app, "runs": {"pipeline": one}} for name, one in (("left", "p"), ("right", "q"))}
+    apps = {name: {**app, "pipeline": one} for name, one in (("left", "p"), ("right", "q"))}
     horizon = {"period_s": 3600, "periods": len(rates)}
     limits = {"instances": {"node": [0, 9]}}
     return profile, {"format": "hetplan/slo/1.2", "horizon": horizon, "apps": apps, "limits": limits}

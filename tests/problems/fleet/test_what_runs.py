@@ -149,7 +149,7 @@ def _no_app(state: Json) -> None:
 @pytest.mark.parametrize(
     ("spoil", "limits", "at", "remedy"),
     [
-        (lambda state: None, {"moves": 9}, "$.workers[0]", 'Leave out "moves"'),
+        (lambda state: None, {"changes": 9}, "$.workers[0]", 'Leave out "changes"'),
         (_no_offer, {}, "$.workers[0].offer", 'Write "offer"'),
         (_no_app, {}, "$.workers[0]", 'Write "app" of each load'),
     ],
@@ -182,12 +182,12 @@ def test_without_a_state_nothing_of_this_is_said() -> None:
 @pytest.mark.slow
 def test_replanning_with_few_moves_shares_no_machines() -> None:
     """Moves are counted by application, so a plan that shares machines could not be followed by another."""
-    files = _files({"a": 1.0}, {"faces": [40.0], "plates": [40.0]}, moves=1)
+    files = _files({"a": 1.0}, {"faces": [40.0], "plates": [40.0]}, changes=1)
     first = _beside(files, _state()).plan
     assert first is None, "two machines would have to start"
     profile, slo = _files({"a": 1.0}, {"faces": [40.0], "plates": [40.0]})
     plan = solved((profile, slo), levers=False).require()
-    slo["limits"]["moves"] = 1
+    slo["limits"]["changes"] = 1
     recipes = Recipes(plan, load_inputs(profile, slo))
     low, high = ({"faces": rate, "plates": 30.0} for rate in (30.0, 100.0))
     begun = recipes.system_for(low)

@@ -89,7 +89,7 @@ def test_only_listed_hardware_is_used(hardware: str, most: int, is_kept: bool) -
 
 CASES: dict[str, tuple[Json, Json]] = {
     "budget": (limited(cost_per_hour="0.5"), SPOT),
-    "spot": (limited(offers={"spot": {"share": [0.9, 1]}}, survive={"spot": "all", "serve": 0.9}), SPOT),
+    "spot": (limited(spot={"min_share": 0.9}, survive={"spot": "all", "serve": 0.9}), SPOT),
     "resources": (limited(provides={"gpu": 0, "cpu_cores": 4}), SPOT),
     "instances": (wish(app([100.0, 200.0]), periods=2, limits={"instances": {"big": [0, 0], "small": [0, 3]}}), SPOT),
     "quota": (limited(), {**SPOT, "zones": {"a": {"quota": {"machines": 0}}, "b": {"quota": {"gpu": 0}}}}),
@@ -121,7 +121,7 @@ def test_no_commitments_and_moves_are_blamed_where_none_are_stated(keep: float) 
     assert outcome.exit_code == 3
     said = " ".join(outcome.why)
     assert "commitments" not in said
-    assert "moves" not in said
+    assert "changes" not in said
     assert ("on the most machines that there are for app0 it has no plan" if keep > 0.816 else "big-a has 6") in said
     assert outcome.repairs
     assert followed(outcome.repairs[0], slo, SPOT).exit_code == 0
@@ -169,19 +169,19 @@ def test_what_would_change_nothing_is_refused_by_name(limits: Json, demand: Json
 @pytest.mark.slow_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("offers", "field"),
+    ("bought", "field"),
     [
-        ({"spot": {"share": [0, 0.2]}, "on-demand": {"most": 1}}, "spot.share[1]"),
-        ({"spot": {"share": [1, 1]}}, "spot.share[0]"),
-        ({"committed": {"share": [0.5, 1]}}, "committed.share[0]"),
+        ({"spot": {"max_share": 0.2}, "on_demand": {"max": 1}}, "spot.max_share"),
+        ({"spot": {"min_share": 1}}, "spot.min_share"),
+        ({"reserved": {"min_share": 0.5}}, "reserved.min_share"),
     ],
 )
-def test_shares_that_leave_no_machines_are_named_and_repaired(offers: Json, field: str) -> None:
-    survive = {"survive": {"spot": "all", "serve": 0.9}} if offers == {"spot": {"share": [1, 1]}} else {}
-    slo = limited(offers=offers, **survive)
+def test_shares_that_leave_no_machines_are_named_and_repaired(bought: Json, field: str) -> None:
+    survive = {"survive": {"spot": "all", "serve": 0.9}} if bought == {"spot": {"min_share": 1}} else {}
+    slo = limited(**bought, **survive)
     outcome = solved(slo, SPOT)
     assert "every demand loosened" not in " ".join(outcome.why)
-    repair = next(one for one in outcome.repairs if one.field == f"slo.limits.offers.{field}")
+    repair = next(one for one in outcome.repairs if one.field == f"slo.limits.{field}")
     assert followed(repair, slo, SPOT).exit_code == 0
 
 
@@ -207,7 +207,7 @@ def test_so_few_queries_that_no_engine_sees_them_are_refused(rates: list[float],
 def test_spot_machines_are_warned_of_where_nothing_is_kept_for_their_loss(spot: str) -> None:
     """The plans of other questions say so; fleets did not, and promised the same without a word."""
     survive = {} if spot == "none" else {"survive": {"spot": spot, "serve": 0.5}}
-    slo = limited(**survive, offers={"spot": {"least": 1}})
+    slo = limited(**survive, spot={"min": 1})
     plan = solved(slo, SPOT, size="planned").require()
     warned = [one for one in plan.warnings if one.code == "W-interruptions"]
     assert [one.at for one in warned] == (["offers.big-a-spot"] if spot == "none" else [])

@@ -385,7 +385,7 @@ def test_a_cache_saves_money_and_a_quality_floor_chooses_the_variant() -> None:
         "runs": [{"hardware": "big", "engine": "fp8"}],
     }
     profile["engines"]["fp8"] = {**profile["engines"]["fast"], "pieces": [{"base_ms": 4.0, "token_ms": 0.01}]}
-    any_of = texts.slo(60.0, runs={"task": "chat"})
+    any_of = texts.slo(60.0, by={"task": "chat"})
     assert cost_of(solved(profile, any_of)) < plain
     best = solved(profile, {**any_of, "apps": {"chat": {**any_of["apps"]["chat"], "quality": {"min": 0.65}}}})
     assert {load.variant for worker in best.plan.workers for load in worker.loads} == {"m"}
@@ -524,7 +524,7 @@ def test_kv_moves_over_a_link_that_is_known_and_to_the_same_model(spoil: Any, pa
     profile = disaggregated()
     spoil(profile)
     with pytest.raises(InputError) as caught:
-        solved(profile, texts.slo(runs={"task": "chat"}))
+        solved(profile, texts.slo(by={"task": "chat"}))
     assert caught.value.faults[0].path == path
 
 

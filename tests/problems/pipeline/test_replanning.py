@@ -24,7 +24,7 @@ def test_a_plan_for_the_running_state_moves_nothing():
     again = fluid(*tiny(0.2, 60), state_of(first))
     assert again.reason == "verified", again.violations
     assert again.plan.actions == ()
-    assert promised(again.plan, "moves") == 0
+    assert promised(again.plan, "changes") == 0
 
 
 def test_moves_are_counted_and_the_way_is_safe():
@@ -37,32 +37,32 @@ def test_moves_are_counted_and_the_way_is_safe():
             variant = worker.loads[0].variant
             placed[variant] = placed.get(variant, 0) + worker.count
     moves = sum(max(0, count - old.get(variant, 0)) for variant, count in new.items())
-    assert promised(second.plan, "moves") == moves > 0
+    assert promised(second.plan, "changes") == moves > 0
 
 
 def test_moves_are_limited():
     first = fluid(*tiny(0.2, 50)).plan
     profile, slo = tiny(0.2, 60)
     free = fluid(profile, slo, state_of(first)).plan
-    assert promised(free, "moves") >= 1
-    slo["limits"]["moves"] = 0
+    assert promised(free, "changes") >= 1
+    slo["limits"]["changes"] = 0
     stuck = fluid(profile, slo, state_of(first))
     assert stuck.plan is None  # three of a1 carry 60, but two of b2 do not carry twice that
-    assert "moves: 0 are too few" in stuck.why
-    assert [one.to for one in stuck.repairs if one.field == "slo.limits.moves"] == [1]
-    slo["limits"]["moves"] = 1
+    assert "changes: 0 are too few" in stuck.why
+    assert [one.to for one in stuck.repairs if one.field == "slo.limits.changes"] == [1]
+    slo["limits"]["changes"] = 1
     moved = fluid(profile, slo, state_of(first))
     assert moved.reason == "verified", moved.violations
-    assert promised(moved.plan, "moves") <= 1
+    assert promised(moved.plan, "changes") <= 1
 
 
 def test_few_moves_can_be_a_goal():
     first = fluid(*tiny(0.2, 20)).plan
     profile, slo = tiny(0.2, 25)
-    slo["objective"] = ["max quality", "min moves", "min machines"]
+    slo["objective"] = ["max quality", "min changes", "min machines"]
     outcome = fluid(profile, slo, state_of(first))
     assert outcome.reason == "verified", outcome.violations
-    assert [claim.about for claim in outcome.plan.claims] == ["quality", "moves", "servers"]
+    assert [claim.about for claim in outcome.plan.claims] == ["quality", "changes", "servers"]
 
 
 @pytest.mark.parametrize("demand", [110, 105, 80])

@@ -38,7 +38,7 @@ def documents(*, per: str | None = None, needs: dict[str, float] | None = None, 
         },
     }
     app = {
-        "runs": {"pipeline": "p"},
+        "pipeline": "p",
         "demand": {"rate_qps": rate},
         "latency": {"p99_ms": 200},
     }
@@ -91,7 +91,7 @@ def test_a_group_of_single_instances_makes_way() -> None:
         worker["loads"][0]["instances"] = 1
     moved = planned(files, state={"format": "hetplan/state/1.0", **state}, size="planned")
     assert {worker.id for worker in moved.workers}.isdisjoint({worker["id"] for worker in state["workers"]})
-    assert value(moved, "moves") == 6.0
+    assert value(moved, "changes") == 6.0
 
 
 def test_forged_instances_are_found() -> None:

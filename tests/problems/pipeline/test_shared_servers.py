@@ -51,7 +51,7 @@ def documents(
             }
         },
     }  # fmt: skip
-    app = {"runs": {"pipeline": "p"}, "demand": {"rate_qps": rate}, "latency": {"p99_ms": 400}}
+    app = {"pipeline": "p", "demand": {"rate_qps": rate}, "latency": {"p99_ms": 400}}
     limits = {"instances": {"node": [0, nodes]}} if nodes is not None else {"cost_per_hour": "800", "currency": "USD"}
     return profile, {"format": "hetplan/slo/1.2", "apps": {"a": app}, "limits": limits}
 
@@ -229,7 +229,7 @@ def test_hardware_that_must_run_and_is_of_no_use_fills_nothing_else() -> None:
 
 def test_where_moves_count_servers_are_of_one_step() -> None:
     files = documents()
-    files[1]["limits"]["moves"] = 30
+    files[1]["limits"]["changes"] = 30
     state = {"format": "hetplan/state/1.0", "workers": []}
     assert all(len(worker.loads) == 1 for worker in solved(files, state=state, size="planned").workers)
 
@@ -239,7 +239,7 @@ def test_a_plan_of_its_own_state_moves_nothing() -> None:
     plan = solved(files, size="planned")
     state = {"format": "hetplan/state/1.0", **json.loads(plan.model_dump_json(include={"workers"}, exclude_none=True))}
     again = solved(files, state=state, size="planned")
-    assert total(again, "moves") == 0.0
+    assert total(again, "changes") == 0.0
     assert not again.actions
 
 

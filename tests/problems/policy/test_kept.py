@@ -115,7 +115,7 @@ def test_where_the_wish_leaves_it_open_the_better_balancing_is_taken(open_: bool
 
     profile, slo = files(rate_qps=300.0)
     if open_:
-        del slo["apps"]["a"]["balancing"]
+        del slo["apps"]["a"]["dispatch"]
     outcome = solve(profile, slo, tools=Tools(extra={"simulate_policy": said}))
     assert outcome.violations == ()
     assert outcome.require().dispatch["a"].balancing == (better if open_ else "round_robin")
@@ -123,7 +123,7 @@ def test_where_the_wish_leaves_it_open_the_better_balancing_is_taken(open_: bool
 
 def test_at_the_shortest_queue_the_promise_is_what_simulator_and_router_do() -> None:
     """Those in service count, as they do at the router: without them more was promised."""
-    profile, slo = files(rate_qps=600.0, slo_ms=25.0, percentile=95.0, workers=(6, 6), balancing="shortest_queue")
+    profile, slo = files(rate_qps=600.0, slo_ms=25.0, percentile=95.0, workers=(6, 6), dispatch="shortest-queue")
     plan = solve(profile, slo).require()
     promised = {one.quantity: one.value for one in plan.promises if one.model == "simulation/1"}
     shown = hp.simulate(plan, profile, slo, seeds=5, seed=77, duration_s=100.0, noise="p95").apps["a"].figures
@@ -132,7 +132,7 @@ def test_at_the_shortest_queue_the_promise_is_what_simulator_and_router_do() -> 
 
 def test_at_random_queries_reach_a_worker_by_chance() -> None:
     case = files(rate_qps=300.0)
-    case[1]["apps"]["a"]["balancing"] = "random"
+    case[1]["apps"]["a"]["dispatch"] = "random"
     outcome = solve(*case, batching="max")
     plan = outcome.require()
     assert outcome.violations == ()
@@ -153,12 +153,12 @@ def test_at_random_queries_reach_a_worker_by_chance() -> None:
 def test_one_worker_sees_the_same_whatever_the_balancing() -> None:
     def gain(balancing: str) -> float:
         profile, slo = files(rate_qps=40.0, workers=(1, 1))
-        slo["apps"]["a"]["balancing"] = balancing
+        slo["apps"]["a"]["dispatch"] = balancing
         (table,) = solve(profile, slo, size="planned").require().policies["a"]
         assert table.gain is not None
         return table.gain
 
-    assert gain("random") == pytest.approx(gain("round_robin"), abs=1e-9)
+    assert gain("random") == pytest.approx(gain("round-robin"), abs=1e-9)
 
 
 def test_none_seen_late_is_not_none_ever_late() -> None:

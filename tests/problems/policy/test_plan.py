@@ -169,7 +169,7 @@ def test_other_readings_of_the_paper(option: Any) -> None:
 
 
 def test_shortest_queue() -> None:
-    pair = files(balancing="shortest_queue")
+    pair = files(dispatch="shortest-queue")
     plan = planned(*pair)
     assert "W-approximate" in codes(plan)
     assert plan.dispatch["a"].balancing == "shortest_queue"  # type: ignore[union-attr]

@@ -336,7 +336,7 @@ def test_demands_that_ask_another_question(demand: Any, why: str) -> None:
 def test_one_model_needs_more_to_be_a_policy() -> None:
     profile, slo = files(models={"only": (0.8, 5.0, 3.0)})
     assert Policy.fits(load_inputs(profile, slo)) == ()
-    slo["objective"], slo["apps"]["a"]["balancing"] = [], None
+    slo["objective"], slo["apps"]["a"]["dispatch"] = [], None
     assert "has one model" in Policy.fits(load_inputs(profile, slo))[0].why
 
 
@@ -387,7 +387,7 @@ def test_formulations_have_their_own_defaults() -> None:
 
 def test_the_published_service_rate_is_a_rate() -> None:
     """Appendix I's mu: queries per second of the most accurate model that carries the load within the SLO."""
-    profile, slo = files(balancing="shortest_queue", rate_qps=100.0)
+    profile, slo = files(dispatch="shortest-queue", rate_qps=100.0)
     (group,) = pose(profile, slo).asked.groups()
     mu = group.service_rate(100.0)
     assert mu == max(capacity_qps(group.models, m, 0.1) for m in (2,))

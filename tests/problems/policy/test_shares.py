@@ -26,7 +26,7 @@ def files(slower: dict[str, float], counts: dict[str, int], rate: float, **app: 
         "format": "hetplan/profile/1.3", "hardware": {hardware: {"kind": "gpu"} for hardware in slower},
         "tasks": {"see": {}}, "variants": variants, "tables": tables,
     }  # fmt: skip
-    wish = {"runs": {"task": "see"}, "latency": {"p99_ms": 120}, "demand": {"rate_qps": rate}}
+    wish = {"task": "see", "latency": {"p99_ms": 120}, "demand": {"rate_qps": rate}}
     slo = {
         "format": "hetplan/slo/1.2", "objective": ["max goodput"],
         "limits": {"instances": {hardware: [count, count] for hardware, count in counts.items()}},
@@ -53,9 +53,9 @@ def solved(made: Files) -> hp.Plan:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("balancing", ["round_robin", "shortest_queue"])
+@pytest.mark.parametrize("balancing", ["round-robin", "shortest-queue"])
 def test_unlike_workers_get_the_queries_that_their_tables_are_for(balancing: str) -> None:
-    made = files({"fast": 1.0, "slow": 3.0}, {"fast": 3, "slow": 3}, 400.0, balancing=balancing)
+    made = files({"fast": 1.0, "slow": 3.0}, {"fast": 3, "slow": 3}, 400.0, dispatch=balancing)
     plan = solved(made)
     shares = {load.split(".")[0]: share for load, share in plan.routing["a"][0].to.items()}
     rates = {table.workers: table.rate_qps for table in plan.policies["a"]}
@@ -80,9 +80,9 @@ def test_verify_refuses_unlike_workers_that_get_equal_shares() -> None:
 
 @pytest.mark.slow_cases(1)
 @pytest.mark.slow
-@pytest.mark.parametrize("balancing", ["round_robin", "shortest_queue", "random"])
+@pytest.mark.parametrize("balancing", ["round-robin", "shortest-queue", "random"])
 def test_workers_of_several_offers_are_one_group(balancing: str) -> None:
-    made = files({"fast": 1.0}, {"fast": 6}, 450.0, balancing=balancing)
+    made = files({"fast": 1.0}, {"fast": 6}, 450.0, dispatch=balancing)
     one, several = solved(made), solved(stocked(made, near=2, far=3, dear=3))
     assert [(worker.offer, worker.count) for worker in several.workers] == [("near", 2), ("far", 3), ("dear", 1)]
     assert not several.routing
@@ -116,6 +116,6 @@ def test_verify_refuses_a_table_for_more_than_comes() -> None:
 
 def test_a_batch_that_takes_just_as_long_as_the_limit_is_in_time_for_all() -> None:
     """Nine of "quick" take 120 ms on the line through what was measured, and so they do to the verifier."""
-    made = files({"slow": 3.0}, {"slow": 3}, 95.0, balancing="round_robin")
+    made = files({"slow": 3.0}, {"slow": 3}, 95.0, dispatch="round-robin")
     outcome = hp.solve(*made, options={"batching": "variable", "size": "planned"}, formulation="policy")
     assert outcome.exit_code == 0, outcome.violations

@@ -13,6 +13,7 @@ from hetplan.errors import InputError
 from hetplan.planner.draft import Draft, Infeasibility
 from hetplan.problems.pool.options import FluidOptions
 from hetplan.problems.pool.question import PoolQuestion
+from tests.build import answered
 
 Change = Callable[[Json, Json], Any]
 
@@ -33,11 +34,11 @@ BAD: dict[str, tuple[Change, str, str]] = {
         "takes the whole",
     ),
     "two variants": (
-        lambda p, s: s["apps"]["app"]["runs"].update(variants=["m", "n"]),
-        "$.apps.app.runs",
+        lambda p, s: answered(s["apps"]["app"], models=["m", "n"]),
+        "$.apps.app.models",
         "one variant",
     ),
-    "unknown variant": (lambda p, s: s["apps"]["app"]["runs"].update(variants=["n"]), "$.apps.app.runs", "one variant"),
+    "unknown variant": (lambda p, s: answered(s["apps"]["app"], model="n"), "$.apps.app.model", "one variant"),
     "demanded without a run": (
         lambda p, s: s["limits"].update(instances={"tpu": [1, None]}),
         "$.limits.instances.tpu[0]",
@@ -86,7 +87,7 @@ BAD: dict[str, tuple[Change, str, str]] = {
         "$.apps.app.demand.history_qps",
         "stated rate",
     ),
-    "moves": (lambda p, s: s["limits"].update(moves=3), "$.limits.moves", "counts no moves"),
+    "changes": (lambda p, s: s["limits"].update(changes=3), "$.limits.changes", "counts no changes"),
     "survive": (lambda p, s: s["limits"].update(survive={"machines": 1}), "$.limits.survive", "plans for failures"),
     "nothing to rent": (lambda p, s: s["limits"].update(only_listed=True), "$.variants.m.runs", "no hardware"),
 }
@@ -109,7 +110,7 @@ def test_several_slips_are_reported_at_once() -> None:
     profile, slo = g1(budget=5)
     demand(slo).update(rate_qps=5)
     slo["limits"]["instances"] = {"tpu": [1, 1]}
-    slo["limits"]["moves"] = 3
+    slo["limits"]["changes"] = 3
     with pytest.raises(InputError) as caught:
         pose((profile, slo))
     assert len(caught.value.faults) == 3
@@ -305,8 +306,8 @@ def test_a_quality_that_the_variant_has_not() -> None:
     ("change", "why"),
     [
         (lambda p, s: s["apps"].update(more=s["apps"]["app"]), "one application"),
-        (lambda p, s: s["apps"]["app"].update(runs={"pipeline": "x"}), "not a pipeline"),
-        (lambda p, s: s["apps"]["app"]["runs"].update(variants=["m", "n"]), "one variant"),
+        (lambda p, s: answered(s["apps"]["app"], pipeline="x"), "not a pipeline"),
+        (lambda p, s: answered(s["apps"]["app"], models=["m", "n"]), "one variant"),
         (lambda p, s: demand(s).update(rate_qps={"low": 1, "high": 2}), "not for a range"),
         (lambda p, s: demand(s).update(streams=3), "queries per second"),
         (lambda p, s: demand(s).pop("mix"), "demand.mix"),

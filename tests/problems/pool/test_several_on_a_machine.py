@@ -43,7 +43,7 @@ def documents(
     app = {
         "demand": {"rate_qps": "max", "mix": mix},
         "latency": {"p99_ms": 100},
-        "runs": {"variants": ["m"]},
+        "model": "m",
     }
     return profile, {"format": "hetplan/slo/1.0", "apps": {"a": app}, "limits": {"cost_per_hour": "50"}}
 

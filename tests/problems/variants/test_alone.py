@@ -38,7 +38,7 @@ def files(tables, *, limit_ms, percentile=95, rate=1.0, batch=1, prices=None, ho
         "offers": {name: {"hardware": name, "price_per_hour": (prices or {}).get(name, "1")} for name in names},
     }  # fmt: skip
     app = {
-        "runs": {"families": ["f"]}, "network_ms_per_hop": hop_ms,
+        "family": "f", "network_ms_per_hop": hop_ms,
         "latency": {f"p{percentile:g}_ms": limit_ms},
         "demand": {"rate_qps": rate, "arrivals": {"process": "poisson"}},
     }  # fmt: skip

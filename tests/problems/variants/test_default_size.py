@@ -169,7 +169,7 @@ def one_or_two(per_hour):
         "tables": tables,
     }
     app = {
-        "runs": {"task": "find"},
+        "task": "find",
         "latency": {"p99_ms": 150},
         "demand": {"rate_qps": 40},
     }
@@ -292,7 +292,7 @@ def served_by(table, rate, limit_ms):
         "format": "hetplan/slo/1.0",
         "apps": {
             "a": {
-                "runs": {"variants": ["m"]},
+                "model": "m",
                 "latency": {"p99_ms": limit_ms},
                 "demand": {"rate_qps": rate},
             }
@@ -330,7 +330,7 @@ def test_a_limit_near_the_service_time_takes_ten_machines_and_not_hundreds():
     # An application in bursts is late by the formula, and asked for less: the other is asked for more all the same.
     bursts = {"process": "mmpp", "relative_rates": [0.6, 1.8], "stay_s": [2.0, 1.0]}
     wish["apps"]["b"] = {
-        "runs": {"variants": ["m"]},
+        "model": "m",
         "latency": {"p99_ms": 70},
         "demand": {"rate_qps": 300, "arrivals": bursts},
     }

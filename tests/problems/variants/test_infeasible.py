@@ -91,14 +91,14 @@ def test_more_runs_than_there_is_room_for():
 def test_too_few_moves_are_named_and_raised_to_the_fewest_that_do(moves):
     folder = Path(__file__).resolve().parents[3] / "examples" / "variants"
     slo = json.loads((folder / "slo.json").read_text())
-    slo["limits"] = {"moves": moves}
+    slo["limits"] = {"changes": moves}
     files = folder / "profile.json", folder / "state.json"
     found = hp.solve(*files, slo, options={"size": "planned"})
     assert found.exit_code == 3
-    assert "slo.limits.moves cannot be kept" in found.why
+    assert "slo.limits.changes cannot be kept" in found.why
     (repair,) = found.repairs
-    assert (repair.field, repair.to) == ("slo.limits.moves", 2)
-    slo["limits"]["moves"] = 2
+    assert (repair.field, repair.to) == ("slo.limits.changes", 2)
+    slo["limits"]["changes"] = 2
     assert hp.solve(*files, slo, options={"size": "planned"}).exit_code == 0
 
 

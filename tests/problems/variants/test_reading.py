@@ -9,6 +9,7 @@ from hetplan.errors import InputError
 from hetplan.problems.variants.options import VariantsOptions
 from hetplan.problems.variants.wish import read_snapshot
 from hetplan.profiles.load import load_inputs
+from tests.build import answered
 
 
 def fault(documents, formulation=None, **options):
@@ -96,7 +97,7 @@ def test_no_load_needs_no_variant():
 
 def test_what_runs_for_nobody_is_stopped():
     documents = table2(10.0, 50.0, running={"a": 1})
-    documents[1]["apps"]["images"]["runs"] = {"variants": ["b"]}
+    answered(documents[1]["apps"]["images"], model="b")
     found = solve(documents)
     assert found.exit_code == 0, found.violations
     assert counts(found) == {"b": 1}
@@ -196,7 +197,7 @@ def test_a_run_without_a_batch_may_serve_each_that_was_measured():
         "format": "hetplan/slo/1.0",
         "apps": {
             "a": {
-                "runs": {"variants": ["m"]}, "latency": {"p99_ms": 60}, "demand": {"rate_qps": 600}
+                "model": "m", "latency": {"p99_ms": 60}, "demand": {"rate_qps": 600}
             }
         },
     }  # fmt: skip

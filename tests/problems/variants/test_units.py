@@ -89,7 +89,7 @@ def files(part=0.5, dear="3", rates=RATES, **limits):
         "limits": limits,
         "apps": {
             name: {
-                "runs": {"variants": [name]},
+                "model": name,
                 "latency": {"p99_ms": 60},
                 "demand": {"rate_qps": rate},
             }
@@ -120,7 +120,7 @@ def shared_files(max_ms=(40, 90, 60), **change):
         "change": {"slack": 1.0, **change},
         "apps": {
             name: {
-                "runs": {"task": "t"},
+                "task": "t",
                 "latency": {"p99_ms": limit},
                 "demand": {"rate_qps": rate},
             }
@@ -180,7 +180,7 @@ def _found_and_least(seed):
 def test_of_few_plans_within_the_moves_the_cheapest_is_found(moves):
     """Of six small and two large that run, what is new is loaded, and paid for so long."""
     profile, wish = shared_files((40, 90))
-    wish["limits"], state = {"moves": moves}, {"format": "hetplan/state/1.0", "workers": []}
+    wish["limits"], state = {"changes": moves}, {"format": "hetplan/state/1.0", "workers": []}
     for name, count, batch in (("small", 6, 1), ("large", 2, 2)):
         loads = [{"id": f"{name}.1", "variant": name, "serve": {"max_batch": batch}}]
         state["workers"].append({"id": name, "hardware": "gpu", "count": count, "loads": loads})
@@ -240,7 +240,7 @@ def test_a_cheaper_plan_within_the_moves_is_found_from_what_runs():
     """Instances that pay for themselves run, now there is less load."""
     drawn = variants(3)
     before = hp.solve(drawn.profile, drawn.slo, options={"size": "estimated"}).require()
-    drawn.slo["limits"] = {"moves": 3}
+    drawn.slo["limits"] = {"changes": 3}
     for app in drawn.slo["apps"].values():
         app["demand"]["rate_qps"] *= 0.7
     outcome = hp.solve(drawn.profile, drawn.slo, next_state(before))

@@ -17,6 +17,7 @@ from hetplan.problems.llm.wish import read_wish
 from hetplan.profiles.imports import datasheet, sageserve, token_traces
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.load_one import load_profile
+from tests.build import answered
 from tests.cases import texts
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "llm"
@@ -138,7 +139,7 @@ def test_a_sheet_and_a_trace_make_a_plan(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     requests = [(k / 5.0, int(random.integers(20, 900)), int(random.integers(5, 200)), 0) for k in range(400)]
     slo = token_traces.wish_of(requests)
-    slo["apps"]["text"]["runs"] = {"task": "tiny"}
+    slo["apps"]["text"]["task"] = "tiny"
     with pytest.raises(InputError, match="no limit on ttft"):
         hp.solve(datasheet.convert_sheet(SHEET), slo, formulation="llm")
     slo["apps"]["text"]["latency"] = LIMITS
@@ -151,7 +152,7 @@ def most_carried(slo: dict[str, Any]) -> list[float]:
     profile, app = texts.profile(), slo["apps"]["text"]
     for engine in profile["engines"].values():
         engine["kv_tokens"] = 400_000
-    app.update(runs={"variants": ["m"]}, latency=texts.slo(ttft_ms=2000.0)["apps"]["chat"]["latency"])
+    answered(app, model="m", latency=texts.slo(ttft_ms=2000.0)["apps"]["chat"]["latency"])
     rows = Rows.of(program(read_wish(load_inputs(profile, slo), LlmOptions()), mean_tpot=False, sacrifice=True))
     return [rows.carried(counts).rate_qps for counts in ((1, 1), (1, 4), (3, 1))]
 

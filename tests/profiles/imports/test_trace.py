@@ -47,7 +47,7 @@ def test_two_rates_and_their_stays_are_found() -> None:
     low, high = found["relative_rates"]
     assert high / low == pytest.approx(9.0, rel=0.15)
     assert found["stay_s"] == pytest.approx([150.0, 50.0], rel=0.4)
-    hp.Slo.model_validate({"apps": {"a": {"runs": {"task": "t"}, "demand": {"rate_qps": 5.0, "arrivals": found}}}})
+    hp.Slo.model_validate({"apps": {"a": {"task": "t", "demand": {"rate_qps": 5.0, "arrivals": found}}}})
 
 
 def test_a_daily_wave_is_found_and_noise_is_none() -> None:

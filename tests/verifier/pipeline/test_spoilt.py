@@ -138,8 +138,8 @@ def test_no_dispatch(sound):
 
 def test_moves_counted_wrong(sound):
     plan, files = sound
-    promises = (*plan.promises, Promise(quantity="moves", relation="=", value=1.0, model="no-queueing"))
-    assert "moves" in codes(edited(plan, promises=promises), files)
+    promises = (*plan.promises, Promise(quantity="changes", relation="=", value=1.0, model="no-queueing"))
+    assert "changes" in codes(edited(plan, promises=promises), files)
 
 
 def test_forgetting_the_path_is_noticed():
