@@ -25,7 +25,7 @@ from benchmarks.kept_pipelines import fair
 from hetplan.profiles.plan import Claim, Plan
 
 WITHOUT = {
-    "pool": ("hetplan.problems.pool.size.bursts_of", lambda _: ()),
+    "pool": ("hetplan.problems.pool.sizing.bursts_of", lambda _: ()),
     "variants": ("hetplan.problems.variants.size.in_bursts", lambda v: v),
     "pipeline": ("hetplan.problems.pipeline.parts.bursts_of", lambda *_: []),
 }

@@ -27,9 +27,16 @@ from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
 from hetplan.planner.forms.form import certify
-from hetplan.problems.pool.eq15 import eq15_numbers, estimate_rate, estimate_rates, most_similar
-from hetplan.problems.pool.listing import Configurations, best_rated, configurations
-from hetplan.problems.pool.program import at_counts, fluid, fluid_at
+from hetplan.problems.pool.kairos import (
+    Configurations,
+    best_rated,
+    configurations,
+    eq15_numbers,
+    estimate_rate,
+    estimate_rates,
+    most_similar,
+)
+from hetplan.problems.pool.program import fluid_program, fluid_program_at, fluid_programs_at
 from hetplan.problems.pool.question import PoolQuestion
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Profile
@@ -139,7 +146,7 @@ def programs(model: str) -> list[Row]:
     """The fluid program at 331 given counts: warm, one by one, with another engine; and what certifying adds."""
     pool = pose(model, "2.5")
     found = configurations(pool, pool.request.budget or 0, with_base=True)
-    forms = at_counts(pool, found.rows(np.arange(len(found))))
+    forms = fluid_programs_at(pool, found.rows(np.arange(len(found))))
     highs = next(engine for engine in registry.solvers("milp") if engine.name == "highs")
     glop = next(engine for engine in registry.solvers("milp") if engine.name == "glop")
     warm = cpu_ms(lambda: highs.solve_all(forms, Limits()))
@@ -160,9 +167,9 @@ def whole(model: str) -> list[Row]:
     rows = []
     for budget in ("2.5", "10", "40"):
         pool = pose(model, budget)
-        form = fluid(pool, None)
+        form = fluid_program(pool, None)
         solve = cpu_ms(lambda form=form: highs.solve(form, Limits(gap=1e-4)))
-        rows.append(Row(f"fluid-milp, budget {budget}: build", cpu_ms(lambda pool=pool: fluid(pool, None))))
+        rows.append(Row(f"fluid-milp, budget {budget}: build", cpu_ms(lambda pool=pool: fluid_program(pool, None))))
         decide = cpu_ms(lambda pool=pool: pool.decide(Asking(registry.solvers("milp"), Limits())))
         rows.append(Row(f"fluid-milp, budget {budget}: solve", solve))
         rows.append(
@@ -170,7 +177,9 @@ def whole(model: str) -> list[Row]:
         )
     pool = pose(model, "2.5")
     rows.append(Row("read the files into letters", cpu_ms(lambda: pose(model, "2.5"))))
-    rows.append(Row("build one program at given counts", cpu_ms(lambda: fluid_at(pool, np.array([1, 0, 13, 0])))))
+    rows.append(
+        Row("build one program at given counts", cpu_ms(lambda: fluid_program_at(pool, np.array([1, 0, 13, 0]))))
+    )
     return rows
 
 

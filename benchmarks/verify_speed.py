@@ -24,7 +24,7 @@ from hetplan import registry
 from hetplan.planner.answer import Limits
 from hetplan.planner.contract import Tools
 from hetplan.planner.forms.form import certify
-from hetplan.problems.pool.program import fluid
+from hetplan.problems.pool.program import fluid_program
 from hetplan.problems.pool.question import PoolQuestion
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
@@ -144,9 +144,9 @@ def main() -> None:
         pool = PoolQuestion.from_inputs(
             inputs, PoolQuestion.formulations["fluid-milp"](), formulation="fluid-milp", tools=Tools()
         )
-        form = fluid(pool, None)
+        form = fluid_program(pool, None)
         answer = highs.solve(form, Limits(gap=1e-4))
-        build = cpu_s(lambda pool=pool: fluid(pool, None))
+        build = cpu_s(lambda pool=pool: fluid_program(pool, None))
         solve = cpu_s(lambda form=form: highs.solve(form, Limits(gap=1e-4)))
         proof = cpu_s(lambda form=form, answer=answer: certify(form, answer))
         verify = verified(hp.solve(*files).require(), inputs)

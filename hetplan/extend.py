@@ -140,28 +140,28 @@ if TYPE_CHECKING:
     from hetplan.problems.policy.rules import plan_rule
     from hetplan.problems.policy.wish import Models as PolicyModels
     from hetplan.problems.policy.wish import capacity_qps
-    from hetplan.problems.pool.eq15 import (
-        eq15_numbers,
-        estimate_rates,
-        missing_base,
-        most_similar,
-        unbounded_claim,
-        with_estimate,
-    )
+    from hetplan.problems.pool.capacity import ChosenPool as Chosen
+    from hetplan.problems.pool.capacity import RatedPool as Rated
+    from hetplan.problems.pool.capacity import flows, rate_at
+    from hetplan.problems.pool.capacity import rate_by_answer as rated_by
     from hetplan.problems.pool.infeasible import nothing_served
-    from hetplan.problems.pool.letters import Pool
-    from hetplan.problems.pool.listing import (
+    from hetplan.problems.pool.kairos import (
         Configurations,
         best_rated,
         cheapest_enough,
         configurations,
+        eq15_numbers,
+        estimate_rates,
         list_affordable,
+        missing_base,
+        most_similar,
+        search_pools,
         serves_all_classes,
+        unbounded_claim,
+        with_estimate,
     )
     from hetplan.problems.pool.options import PoolOptions, SearchOptions
-    from hetplan.problems.pool.program import rates_of
-    from hetplan.problems.pool.rates import Chosen, Rated, flows, rate_at, rated_by
-    from hetplan.problems.pool.search import search_pools
+    from hetplan.problems.pool.program import Pool, rates_of
     from hetplan.problems.simulated import plan_to_simulate
     from hetplan.problems.simulated import play_until_clear as confirm_in_simulation
     from hetplan.problems.simulated import with_shown as with_simulated_promises
@@ -399,15 +399,12 @@ _NAMES = {
     "problems.policy.options": "PolicyOptions PaperOptions:RamsisOptions",
     "problems.policy.rules": "plan_rule",
     "problems.policy.wish": "capacity_qps Models:PolicyModels",
-    "problems.pool.eq15": "eq15_numbers estimate_rates missing_base unbounded_claim with_estimate most_similar",
+    "problems.pool.capacity": "ChosenPool:Chosen RatedPool:Rated flows rate_at rate_by_answer:rated_by",
     "problems.pool.infeasible": "nothing_served",
-    "problems.pool.letters": "Pool",
-    "problems.pool.listing": "Configurations best_rated cheapest_enough list_affordable "
-    "serves_all_classes configurations",
+    "problems.pool.kairos": "Configurations best_rated cheapest_enough configurations eq15_numbers estimate_rates "
+    "list_affordable missing_base most_similar search_pools serves_all_classes unbounded_claim with_estimate",
     "problems.pool.options": "PoolOptions SearchOptions",
-    "problems.pool.program": "rates_of",
-    "problems.pool.rates": "Chosen Rated flows rate_at rated_by",
-    "problems.pool.search": "search_pools",
+    "problems.pool.program": "Pool rates_of",
     "problems.simulated": "plan_to_simulate play_until_clear:confirm_in_simulation with_shown:with_simulated_promises",
     "problems.variants.form": "Room capacity_rooms",
     "problems.variants.instances": "plan_instances",

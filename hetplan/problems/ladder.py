@@ -1,7 +1,7 @@
 """Finds the question that files ask: hetplan's questions are tried in turn, the most specific first.
 
 Each function says everything that keeps the files from asking its question; nothing where they may ask it. What it
-looks at is in the question's room (`fits.py`), which is read where a glance does not rule the question out.
+looks at is in the question's room (`question.py` or `fits.py`), read where a glance does not rule the question out.
 Some obstacles are essential (the pipeline question without a pipeline is another question), the others are one field
 that is missing or in the way. The first question without an obstacle is asked. Where there is none, the nearest is the
 one with the fewest essential obstacles, then the fewest of all, then the most specific.
@@ -50,8 +50,13 @@ def _beside(request: Request) -> Iterator[Obstacle]:
         yield from of_another_question(request)
 
 
+_SAID_BY_QUESTION = {"pool"}
+"""Rooms whose `question.py` says which files ask it."""
+
+
 def _in_its_room(question: str, inputs: Inputs) -> tuple[Obstacle, ...]:
-    obstacles = import_module(f"hetplan.problems.{question}.fits").obstacles
+    file = "question" if question in _SAID_BY_QUESTION else "fits"
+    obstacles = import_module(f"hetplan.problems.{question}.{file}").obstacles
     request = read_request(inputs)
     return (*_beside(request), *obstacles(request))
 

@@ -203,7 +203,7 @@ class Simulations:
             floors=floors, goes_on=lambda one: self.ask.remaining > 0 and goes_on(one),
         )  # fmt: skip
         text = f"{about or f'plan {self.made}'}: {shown.worst:.2g} of what may be late"
-        self.ask.note(Event("simulated", text, done=min(self.made / self.most, 1.0)))
+        self.ask.note(Event("simulated", text, value=shown.worst, done=min(self.made / self.most, 1.0)))
         return shown, report
 
     def test(self, plan: Plan, apps: Sequence[str], length_s: float | None, **how: Any) -> Played:

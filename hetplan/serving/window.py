@@ -6,7 +6,7 @@ machines that serve no more than mu queries/s answer at most mu (T + D) of them 
     late  >=  E (N(T) - mu (T + D))+ / E N(T),        every T.
 
 It holds of every dispatcher, and of one who knows all arrivals, too. Seen over a long window it is the fluid bound; in
-a short one it sees bursts. With classes of queries the same is a program (`problems.pool.bursts`) whose optimum h(N)
+a short one it sees bursts. With classes of queries the same is a program (`problems.pool.program`) whose optimum h(N)
 is convex and never falls in N. So any N' below N(T) in the increasing convex order, E (N' - c)+ <= E (N(T) - c)+ for
 all c, is late no more often: whatever is left out or averaged here must go that way, and each step says why it does.
 

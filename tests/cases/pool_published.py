@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from cases.pool import Json, files
 
-from hetplan.problems.pool.eq15 import Eq15
+from hetplan.problems.pool.kairos import Eq15
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("HETPLAN_DATA", ROOT / ".." / "shared" / "data")).resolve() / "kairos"

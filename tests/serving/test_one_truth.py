@@ -100,7 +100,7 @@ class Sought:
         app = self.inputs.slo.apps["a"]
         points = [tuple(point.values()) for point in pool.wish.points]
         known = [tuple(size) for size in (app.demand.mix.bins if app.demand.mix else ((),))]
-        for offer, t in zip(pool.offers, pool.of, strict=True):
+        for offer, t in zip(pool.offers, pool.type_of, strict=True):
             load = self._worker(pool.wish.variant, pool.types[t], offer.id, 1, offer.nanos, None)
             for s, point in enumerate(points):
                 self._say(load, known.index(point), 1, "mean", float(pool.L[s, t]))
@@ -444,7 +444,7 @@ FAULTS: dict[str, tuple[str, Any]] = {
     "verifier: the run's own table alone": ("hetplan.verifier.readings_beside.along_batches", _own_table),
     "verifier: no share is paid": ("hetplan.verifier.slices._slices", lambda *_: None),
     "solver, pool: the first run": (
-        "hetplan.problems.pool.reading._alone_on",
+        "hetplan.problems.pool.reading._run_on",
         lambda request, variant, *_: min(request.choices(variants=[variant]), key=lambda one: one.place),
     ),
     "solver, variants: knobs before the run's point": ("hetplan.serving.loads.settings_of", _knobs_first),

@@ -3,20 +3,14 @@
 Decided is how many instances run under which offer, which share of every class of queries goes to which type, and the
 rule by which queries are sent. With a budget the rate is as high as it can be; with a rate, the cost as low.
 
-The letters and the mathematics are in `letters`. To read on, in the order of a solve:
-
-`fits`, `question`   which files ask for a pool; its formulations
-`reading`            the files, and what they may not say
-`formulations`       the conversation with engines
-`program`            what a pool takes of machines (`planner.program` rents them)
-`rates`              what given counts carry
-`sizing`             the default: plans that meet the SLO in simulation
-`infeasible`         there is no pool
-`draft`, `chosen`    the plan
-`bursts`             what bursts of queries ask of all pools, whoever dispatches
-`bounding`           the programs that prove its bounds again
-`part`               a pool within a fleet
-
-Only when named: `size` (rates found by Kairos' simulation), `listing` and `search` (trying many pools), `eq15` (the
-paper's estimate).
+`question`     which files ask for a pool; its formulations; what proves a bound again
+`options`      what may be set
+`reading`      the files, and what they may not say
+`program`      the pool in the letters of its paper, and the programs of it (`planner.program` rents machines)
+`capacity`     what given counts carry: by the program, by flows without an engine, in simulation
+`sizing`       plans that meet the SLO in simulation, the default; or by a formula
+`kairos`       the paper's formulations: Eq. 15, and the search Kairos+
+`infeasible`   why there is no pool, and what would give one
+`plan`         workers, routes, dispatch, promises
+`part`         a pool within a fleet
 """

@@ -1,64 +1,126 @@
-"""Why no pool was found, and the smallest change that would give one, in the words of the user's files."""
+"""Why there is no pool, and the smallest change that would give one, in the words of the user's files.
+
+Before any solver: the variant's quality is too low, classes are late on every type (more than the targets leave), the
+minima or the cheapest cover cost more than the budget. After one: the pool that was given or found breaks a limit,
+serves nobody, or carries too little. Where the program itself has no point, its rows say why (`planner.elastic`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hetplan.planner.answer import Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasibility, Repair
 from hetplan.planner.elastic import explain
-from hetplan.problems.pool.letters import Counts, Pool, Vector
-from hetplan.problems.pool.program import cover, read_counts
+from hetplan.planner.machine_limits import keeps
+from hetplan.problems.pool.program import Counts, Pool, cover_program, read_counts
+from hetplan.problems.pool.reading import Vector
 from hetplan.problems.repairs import change
 from hetplan.profiles.fields import NANO, money_text
 
-__all__ = [
-    "SHOWN",
-    "counted",
-    "cover_costs",
-    "less_rate",
-    "let_in",
-    "looser_target",
-    "minima_over_budget",
-    "money",
-    "more_budget",
-    "more_tolerance",
-    "nothing_served",
-    "too_poor",
-    "too_slow",
-    "unaffordable",
-]
+__all__ = ["infeasible_without_solver", "less_rate", "limits_broken", "nothing_served", "rate_not_reached"]
+
+SHOWN = 5
+"""How many classes are named one by one."""
+MOST_TOLERANCE = 0.5
+"""Option violation_tolerance stays below it: a target that most queries miss is none."""
 
 
-def unaffordable(pool: Pool, counts: Counts) -> Infeasibility | None:
+def infeasible_without_solver(pool: Pool) -> Infeasibility | None:
+    """Why no pool can be, where no solver is needed to see it; None where there may be one."""
+    return _quality_missed(pool) or _late_everywhere(pool) or _minima_over_budget(pool) or _cover_over_budget(pool)
+
+
+def _quality_missed(pool: Pool) -> Infeasibility | None:
+    """The one variant against the quality that is asked for."""
+    app, quality = pool.wish.app, pool.types[0].quality
+    if not app.has_quality_limit:
+        return None
+    at = f"slo.apps.{app.id}.quality"
+    if quality is None:
+        return Infeasibility(why=(f"{pool.wish.variant} states no quality, and {at} asks for one",))
+    for side, bound in (("min", app.floor), ("max", app.ceiling)):
+        if bound is not None and (quality < bound if side == "min" else quality > bound):
+            repair = change(f"{at}.{side}", bound, quality, more=", or run another variant")
+            return Infeasibility(why=(f"{pool.wish.variant} has quality {quality:g}",), repairs=(repair,))
+    return None
+
+
+def _late_everywhere(pool: Pool) -> Infeasibility | None:
+    """Classes that no type to be had serves within a target, where these are more than the target leaves."""
+    least = np.where(pool.served, pool.M, np.inf)[:, pool.rentable].min(axis=1, initial=np.inf)
+    why, repairs = [], list[Repair]()
+    for k, (limit, allowed) in enumerate(pool.limits):
+        late = np.isinf(least) | (least > limit)
+        share = float(pool.p[late].sum())
+        if share <= allowed * (1 + 1e-9) and not np.isinf(least).any():
+            continue
+        named = [f"{pool.class_label(int(s))} (share {pool.p[s]:.4g})" for s in np.flatnonzero(late)]
+        listed = ", ".join(named[:SHOWN]) + (f" and {len(named) - SHOWN} more bins" if len(named) > SHOWN else "")
+        why.append(f"late on every type that may be rented: {listed}; together a share of {share:.4g} of the queries")
+        if np.isfinite(least).all():
+            repairs.append(_looser_target(pool, k, least))
+            repairs += [_more_tolerance(pool, share)] if k == len(pool.limits) - 1 and share < MOST_TOLERANCE else []
+        repairs += _more_types(pool, late, pool.rentable)
+    return Infeasibility(why=tuple(why), repairs=tuple(repairs)) if why else None
+
+
+def _minima_over_budget(pool: Pool) -> Infeasibility | None:
+    """The least instances of all types alone cost more than the budget."""
+    machines, budget = pool.request.machines, pool.request.budget
+    cost = sum(kind.cost(kind.least) for kind in machines)
+    if budget is None or cost <= budget:
+        return None
+    named = ", ".join(f"{kind.least} {kind.id}" for kind in machines if kind.least)
+    why = f"the least instances alone ({named}) need {_price(pool, cost)}, the budget is {money_text(budget)}"
+    lower = []
+    for kind in machines:
+        left = budget - (cost - kind.cost(kind.least))
+        if left >= 0 and (fewer := kind.affordable(left)) < kind.least:
+            lower.append(change(f"slo.limits.instances.{kind.id}[0]", kind.least, fewer, "instances"))
+    return Infeasibility(why=(why,), repairs=(_more_budget(pool, cost, budget), *lower))
+
+
+def _cover_over_budget(pool: Pool) -> Infeasibility | None:
+    """Not even the cheapest pool that carries any rate is within the budget (where counts are not given)."""
+    budget, cover = pool.request.budget, pool.cover
+    if budget is None or cover is None or pool.formulation == "fluid-lp" or pool.cost(cover) <= budget:
+        return None
+    return _cover_costs(pool, cover, budget)
+
+
+def _cover_costs(pool: Pool, cover: Counts, budget: int) -> Infeasibility:
+    """The cheapest pool that carries any rate is over the budget."""
+    cost = pool.cost(cover)
+    needs = f"needs {_price(pool, cost)}, the budget is {money_text(budget)}"
+    why = f"the cheapest pool that serves every class in time ({_counts_text(pool, cover)}) {needs}"
+    return Infeasibility(why=(why,), repairs=(_more_budget(pool, cost, budget),))
+
+
+# -- of a pool that was given, or found ------------------------------------------------------------------------------
+
+
+def limits_broken(pool: Pool, counts: Counts) -> Infeasibility | None:
     """Why counts that were given break the budget or the limits (None where they do not)."""
     why, repairs = [], []
     cost = pool.cost(counts)
     if pool.request.budget is not None and cost > pool.request.budget:
-        why.append(f"the given pool needs {money(pool, cost)}, the budget is {money_text(pool.request.budget)}")
-        repairs.append(more_budget(pool, cost, pool.request.budget))
-    for t, count in enumerate(pool.of_type(counts)):
-        kind = pool.request.machines[t]
-        at = f"slo.limits.instances.{kind.id}"
-        if count < kind.least:
-            why.append(f"{count} {kind.id} given, at least {kind.least} demanded")
-            repairs.append(change(f"{at}[0]", kind.least, int(count), "instances"))
-        elif count > kind.most:
-            why.append(f"{count} {kind.id} given, at most {kind.most} allowed")
-            repairs.append(change(f"{at}[1]", kind.most, int(count), "instances"))
-    for offer, count in zip(pool.offers, counts.tolist(), strict=True):
-        if count > offer.stock:
-            why.append(f"{count} of offer {offer.name} given, {offer.stock} in stock")
-            repairs.append(change(f"profile.offers.{offer.name}.stock", offer.stock, count, "instances"))
-    for resource, limit in pool.request.resources.items():
-        provided = float(pool.takes(resource) @ pool.of_type(counts))
-        if provided > limit * (1 + 1e-12):
-            why.append(f"the given pool provides {provided:g} {resource}, at most {limit:g} allowed")
-            repairs.append(change(f"slo.limits.provides.{resource}", limit, provided))
+        why.append(f"the given pool needs {_price(pool, cost)}, the budget is {money_text(pool.request.budget)}")
+        repairs.append(_more_budget(pool, cost, pool.request.budget))
+    for limit in pool.machine_limits:
+        if keeps([limit], counts.astype(float)):
+            continue
+        given = float(limit.total @ counts)
+        end, bound = ("least", limit.lower) if given < limit.lower else ("most", limit.upper)
+        why.append(f"{given:g} {limit.label} given, at {end} {bound:g} allowed")
+        if limit.elastic is not None:
+            field = limit.elastic.field.format(label=limit.label)
+            repairs.append(change(field, bound, given, limit.elastic.unit))
     return Infeasibility(why=tuple(why), repairs=tuple(repairs)) if why else None
 
 
@@ -74,18 +136,18 @@ def nothing_served(pool: Pool, ask: Ask, counts: Counts) -> Infeasibility:
     if pool.cover is not None or budget is None:
         advice = "" if pool.formulation == "fluid-milp" else "; fluid-milp finds one where there is any"
         return Infeasibility(why=(why + advice,), proved=False)
-    form = cover(pool)
+    form = cover_program(pool)
     answer = ask(form, gap=0.0, about="cheapest pool that serves every class at all")
     if answer.status is Status.INFEASIBLE:
         return explain(form, ask)
     if answer.bound is None or answer.bound * NANO <= budget or answer.point is None:
         return Infeasibility(why=(f"{why}: {answer.stop}",), proved=False)
-    return replace(cover_costs(pool, read_counts(pool, answer.point), budget), answer=answer)
+    return replace(_cover_costs(pool, read_counts(pool, answer.point), budget), answer=answer)
 
 
 def _given_serves_nothing(pool: Pool, counts: Counts) -> Infeasibility:
     there = pool.of_type(counts) > 0
-    missed = pool.missed(there)
+    missed = pool.unserved_classes(there)
     if missed.size:
         named = ", ".join(pool.class_label(int(s)) for s in missed[:SHOWN])
         return Infeasibility(why=(f"the given pool serves {len(missed)} classes of queries in time nowhere ({named})",))
@@ -98,38 +160,30 @@ def _given_serves_nothing(pool: Pool, counts: Counts) -> Infeasibility:
     return Infeasibility(why=(f"the given pool serves at best {'; '.join(late)}",), proved=bool(late))
 
 
+def rate_not_reached(pool: Pool, counts: Counts, lam: float, *, proved: bool) -> Infeasibility:
+    """A pool that is given, or found with a hair missing, does not reach the rate."""
+    reached = lam * pool.options.derate
+    why = f"the pool {_counts_text(pool, counts)} carries {reached:.9g} qps, {pool.wish.rate_qps:g} are asked for"
+    return Infeasibility(why=(why,), repairs=(less_rate(pool, reached),), proved=proved)
+
+
+# -- repairs ---------------------------------------------------------------------------------------------------------
+
+
 def less_rate(pool: Pool, reached: float) -> Repair:
     """Ask for no more than can be reached."""
     at = f"slo.apps.{pool.wish.app.id}.demand.rate_qps"
     return change(at, pool.wish.rate_qps or 0.0, reached, "qps")
 
 
-def too_slow(pool: Pool, counts: Counts, lam: float, *, proved: bool) -> Infeasibility:
-    """A pool that is given, or found with a hair missing, does not reach the rate."""
-    reached = lam * pool.options.derate
-    why = f"the pool {counted(pool, counts)} carries {reached:.9g} qps, {pool.wish.rate_qps:g} are asked for"
-    return Infeasibility(why=(why,), repairs=(less_rate(pool, reached),), proved=proved)
+def _more_budget(pool: Pool, cost: int, budget: int) -> Repair:
+    """Raise the budget to this cost."""
+    at = "slo.limits.cost_per_hour"
+    text = f"raise {at} from {money_text(budget)} to {money_text(cost)}"
+    return Repair(at, "raise", (cost - budget) / NANO, money_text(cost), pool.request.currency, text)
 
 
-# -- what would help -------------------------------------------------------------------------------------------------
-#
-# What would make a pool possible: a longer limit, more tolerance, machines let in, a larger budget.
-#
-# Also demands that need no solver to be impossible (a quality that the variant has not, minima beyond the budget), and
-# how money and counts are written in these sentences.
-
-
-SHOWN = 5
-"""How many classes are named one by one."""
-
-
-def money(pool: Pool, nanos: int) -> str:
-    """``$0.5260``, or ``EUR 0.5260``."""
-    currency = pool.request.currency
-    return f"{'$' if currency == 'USD' else currency + ' '}{nanos / NANO:.4f}"
-
-
-def looser_target(pool: Pool, k: int, least: Vector) -> Repair:
+def _looser_target(pool: Pool, k: int, least: Vector) -> Repair:
     """The least limit that leaves late no more than the allowed share; with none allowed, max over s of min over t."""
     order = np.argsort(-least)
     reached = np.cumsum(pool.p[order]) > pool.limits[k][1] * (1 + 1e-9)
@@ -139,7 +193,7 @@ def looser_target(pool: Pool, k: int, least: Vector) -> Repair:
     return change(at, target.max_ms, to, "ms")
 
 
-def more_tolerance(pool: Pool, share: float) -> Repair:
+def _more_tolerance(pool: Pool, share: float) -> Repair:
     """Let the share of queries that is late everywhere be late."""
     at = "options.violation_tolerance"
     text = f"raise {at} to {share:.4g}, the share of those queries"
@@ -150,13 +204,13 @@ def more_tolerance(pool: Pool, share: float) -> Repair:
     return Repair(at, "raise", share - pool.eps, share, "share", text)
 
 
-def let_in(pool: Pool, late: np.ndarray[Any, Any], to_be_had: list[int]) -> list[Repair]:
+def _more_types(pool: Pool, late: NDArray[np.bool_], rentable: Sequence[int]) -> list[Repair]:
     """Types of which the limits, or what there is to be had, allow none; first those that serve all these classes.
 
     Whether one helps alone, or with a longer limit beside it, is found by trying.
     """
     repairs = []
-    for t in sorted(set(range(len(pool.types))) - set(to_be_had), key=lambda t: not pool.timely[late, t].all()):
+    for t in sorted(set(range(len(pool.types))) - set(rentable), key=lambda t: not pool.timely[late, t].all()):
         kind = pool.types[t]
         more = f": {kind.hardware} serves them in time" if pool.timely[late, t].all() else ""
         machine = pool.request.machines[t]
@@ -168,52 +222,15 @@ def let_in(pool: Pool, late: np.ndarray[Any, Any], to_be_had: list[int]) -> list
     return repairs
 
 
-def cover_costs(pool: Pool, cover: Counts, budget: int) -> Infeasibility:
-    """The cheapest pool that carries any rate is over the budget."""
-    cost = pool.cost(cover)
-    needs = f"needs {money(pool, cost)}, the budget is {money_text(budget)}"
-    why = f"the cheapest pool that serves every class in time ({counted(pool, cover)}) {needs}"
-    return Infeasibility(why=(why,), repairs=(more_budget(pool, cost, budget),))
+# -- words -----------------------------------------------------------------------------------------------------------
 
 
-def more_budget(pool: Pool, cost: int, budget: int) -> Repair:
-    """Raise the budget to this cost."""
-    at = "slo.limits.cost_per_hour"
-    text = f"raise {at} from {money_text(budget)} to {money_text(cost)}"
-    return Repair(at, "raise", (cost - budget) / NANO, money_text(cost), pool.request.currency, text)
+def _price(pool: Pool, nanos: int) -> str:
+    """``$0.5260``, or ``EUR 0.5260``."""
+    currency = pool.request.currency
+    return f"{'$' if currency == 'USD' else currency + ' '}{nanos / NANO:.4f}"
 
 
-def counted(pool: Pool, counts: Counts) -> str:
+def _counts_text(pool: Pool, counts: Counts) -> str:
     """``3 t4, 2 cpu16``."""
     return ", ".join(f"{count} {offer.name}" for count, offer in zip(counts, pool.offers, strict=True) if count)
-
-
-def too_poor(pool: Pool) -> Infeasibility | None:
-    """The one variant against the quality that is asked for."""
-    app, quality = pool.wish.app, pool.types[0].quality
-    if not app.has_quality_limit:
-        return None
-    at = f"slo.apps.{app.id}.quality"
-    if quality is None:
-        return Infeasibility(why=(f"{pool.wish.variant} states no quality, and {at} asks for one",))
-    for side, bound in (("min", app.floor), ("max", app.ceiling)):
-        if bound is not None and (quality < bound if side == "min" else quality > bound):
-            repair = change(f"{at}.{side}", bound, quality, more=", or run another variant")
-            return Infeasibility(why=(f"{pool.wish.variant} has quality {quality:g}",), repairs=(repair,))
-    return None
-
-
-def minima_over_budget(pool: Pool) -> Infeasibility | None:
-    """The least instances of all types alone cost more than the budget."""
-    machines, budget = pool.request.machines, pool.request.budget
-    cost = sum(kind.cost(kind.least) for kind in machines)
-    if budget is None or cost <= budget:
-        return None
-    named = ", ".join(f"{kind.least} {kind.id}" for kind in machines if kind.least)
-    why = f"the least instances alone ({named}) need {money(pool, cost)}, the budget is {money_text(budget)}"
-    lower = []
-    for kind in machines:
-        left = budget - (cost - kind.cost(kind.least))
-        if left >= 0 and (fewer := kind.affordable(left)) < kind.least:
-            lower.append(change(f"slo.limits.instances.{kind.id}[0]", kind.least, fewer, "instances"))
-    return Infeasibility(why=(why,), repairs=(more_budget(pool, cost, budget), *lower))

@@ -84,11 +84,6 @@ class FluidOptions(PoolOptions):
     )
 
 
-# -- options of formulations that are asked by name ------------------------------------------------------------------
-#
-# What may be set about a pool by the formulations that are asked by name: one class of options for each.
-
-
 class FluidAtOptions(PoolOptions):
     """`fluid-lp`: the fluid program at counts that are given."""
 

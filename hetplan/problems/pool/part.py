@@ -14,22 +14,26 @@ from hetplan.planner.answer import Answer, Status
 from hetplan.planner.bridge import AtCapacities, Cone
 from hetplan.planner.contract import Tools
 from hetplan.planner.forms.milp import Milp
-from hetplan.problems.pool.letters import Pool
+from hetplan.problems.pool.capacity import RatedPool, rate_by_answer
 from hetplan.problems.pool.options import FluidOptions
-from hetplan.problems.pool.program import fluid_at
+from hetplan.problems.pool.program import Pool, fluid_program_at
 from hetplan.problems.pool.question import PoolQuestion
-from hetplan.problems.pool.rates import Rated, rated_by
-from hetplan.problems.pool.size import tolerant
-from hetplan.problems.pool.sizing import is_playable, kept_use, looked_at
+from hetplan.problems.pool.sizing import is_playable, look_at_pool, usable_utilization
+from hetplan.problems.simulated import Played
 from hetplan.profiles.validate import validate
 
-__all__ = ["cone"]
+__all__ = ["cone", "is_open"]
 
 Floats = NDArray[np.float64]
 SEED = 0
 """A question that is asked by itself begins with the same."""
 OPEN = (0.75, 1.6)
 """What a first look shows of what may be late, where more queries may still tell otherwise."""
+
+
+def is_open(shown: Played) -> bool:
+    """Whether more queries may still tell otherwise."""
+    return OPEN[0] <= shown.worst <= OPEN[1]
 
 
 def cone(part: Cone, at_capacities: AtCapacities, *, simulate: Callable[..., Any] | None = None) -> Cone:
@@ -44,17 +48,17 @@ def cone(part: Cone, at_capacities: AtCapacities, *, simulate: Callable[..., Any
     none = np.zeros(len(pool.types))
     # Where nothing is left free, no dispatcher carries more: one may let as many be late as percentiles allow. A fleet
     # is also searched by it, so that dropped queries are answered there; one who drops them may do with less.
-    loose = tolerant(pool) if options.derate == 1.0 else pool
+    loose = pool.relaxation if options.derate == 1.0 else pool
 
     def at(form: Milp, *, warm: bool) -> Callable[[Sequence[float]], tuple[float, Floats, Floats]]:
         (busy,) = (one for one in form.rows if one.name == "capacity")
         return at_capacities(form, busy, warm=warm)
 
-    cold = at(fluid_at(pool, none), warm=False)
-    first = [int(np.flatnonzero(pool.of == number)[0]) for number in range(len(pool.types))]
+    cold = at(fluid_program_at(pool, none), warm=False)
+    first = [int(np.flatnonzero(pool.type_of == number)[0]) for number in range(len(pool.types))]
 
     def most_of(loose: Pool, *, warm: bool = True) -> Callable[[Sequence[float]], tuple[float, Floats]]:
-        solved = at(fluid_at(loose, none), warm=warm)
+        solved = at(fluid_program_at(loose, none), warm=warm)
 
         def most(machines: Sequence[float]) -> tuple[float, Floats]:
             value, _, prices = solved(machines)
@@ -62,15 +66,15 @@ def cone(part: Cone, at_capacities: AtCapacities, *, simulate: Callable[..., Any
 
         return most
 
-    def rated(machines: Sequence[float]) -> Rated:
+    def rated(machines: Sequence[float]) -> RatedPool:
         _, point, _ = cold(machines)
         counts = np.zeros(len(pool.offers), dtype=np.int64)
         counts[first] = np.array(machines, dtype=np.int64)
-        return rated_by(pool, counts, Answer(Status.OPTIMAL, engine="", point=point))
+        return rate_by_answer(pool, counts, Answer(Status.OPTIMAL, engine="", point=point))
 
     def kept(machines: Sequence[float]) -> float:
         found = rated(machines)
-        return found.lam * kept_use(pool, found)
+        return found.lam * usable_utilization(pool, found)
 
     def late(machines: Sequence[int], rate: float) -> float:
         assert simulate is not None
@@ -80,7 +84,7 @@ def cone(part: Cone, at_capacities: AtCapacities, *, simulate: Callable[..., Any
         if not is_playable(pool, found):
             return 0.0
         playing = replace(pool, inputs=part.any_number(rate), tools=Tools(extra={"simulate_plan": simulate}))
-        return looked_at(playing, found, rate, SEED, open_yet=OPEN).worst
+        return look_at_pool(playing, found, rate, seed=SEED, goes_on=is_open).worst
 
     if loose.may_drop:
         part.dropping = Cone.of(part, most=most_of(loose), anew=most_of(loose, warm=False))

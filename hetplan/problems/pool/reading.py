@@ -1,17 +1,22 @@
-"""What a pool's SLO says: the one application, its variant, its classes of queries, its target, rate and budget."""
+"""A pool read from the files: the wish of its one application, the types of machine, their service times.
+
+`read_wish` takes the SLO, `read_types` the hardware that runs the variant, `read_columns` the tables; `check_together`
+says what files, each sound by itself, may not ask together. Faults and notices are collected, and nothing is decided.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hetplan.errors import Fault, InputError
 from hetplan.planner.choices import Choice
 from hetplan.planner.request import PLENTY, Application, Request
 from hetplan.problems.faults import Faults, refuse_not_provided, refused
-from hetplan.problems.pool.letters import Matrix, Times, Vector, Wish
 from hetplan.problems.pool.options import LatencyStat, PoolOptions
 from hetplan.profiles.fields import money_text
 from hetplan.profiles.inputs import Inputs
@@ -24,14 +29,18 @@ from hetplan.serving.reading import point_of, statistic_of
 
 __all__ = [
     "REFUSED",
-    "check_all",
-    "check_given",
-    "check_types",
-    "rates_under",
+    "Matrix",
+    "Times",
+    "Vector",
+    "Wish",
+    "check_together",
     "read_columns",
     "read_types",
     "read_wish",
 ]
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
 
 REFUSED = {
     **refused(
@@ -47,6 +56,28 @@ REFUSED = {
     "apps.*.demand.history_qps": ("a pool is sized for a stated rate", "Write it as rate_qps."),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The SLO as the pool reads it.
+
+    `points` are the classes of queries with a positive share `p`. Choosing is about the last response target of `app`.
+    `rate_qps` is served at the least cost; where it is None, the most is served for `Request.budget`. `then_cheapest`
+    asks for the least cost among the pools of the most rate.
+    """
+
+    app: Application
+    variant: str
+    points: tuple[Mapping[str, float], ...]
+    p: Vector
+    rate_qps: float | None
+    then_cheapest: bool
+
+    @property
+    def max_ms(self) -> float | None:
+        """The latency target as the file states it (None where there is none)."""
+        return self.app.targets[-1].max_ms if self.app.targets else None
 
 
 def read_wish(request: Request, faults: Faults) -> Wish:
@@ -110,13 +141,27 @@ NOISY = 0.1
 """Above this std/mean the mean says too little about the 99th percentile."""
 
 
+@dataclass(frozen=True)
+class Times:
+    """Per class and type: the mean time one query holds an instance, and the statistic compared with the target.
+
+    A class that a type cannot serve at all takes infinitely long. `extrapolated` marks what was read outside a table.
+    """
+
+    mean_ms: Matrix
+    compared_ms: Matrix
+    std_ms: Matrix | None
+    max_ms: Matrix | None
+    extrapolated: NDArray[np.bool_]
+
+
 def read_types(request: Request, wish: Wish, faults: Faults, notices: list[Notice]) -> tuple[list[Choice], Request]:
     """The ways to run the variant, one on each hardware that can be rented; and what machines cost."""
     types = list[Choice]()
     without: dict[str, str] = {}
     as_listed = sorted(request.choices(variants=[wish.variant]), key=lambda one: one.place)
     for name in dict.fromkeys(one.hardware for one in as_listed if request.lists(one.hardware)):
-        kind = _alone_on(request, wish.variant, name, faults)
+        kind = _run_on(request, wish.variant, name, faults)
         if kind is None:
             continue
         if kind.lacking:
@@ -132,9 +177,7 @@ def read_types(request: Request, wish: Wish, faults: Faults, notices: list[Notic
             without[kind.hardware] = "it has no offer"
             notices.append(Notice(code="W-no-offer", at=f"hardware.{kind.hardware}", text="it has no offer"))
     types = [kind for kind in types if kind.hardware in offered]
-    free = min((offer.nanos for offer in request.offers), default=0) * PLENTY <= (request.budget or 0)
-    if request.instances or free:
-        check_types(wish, request, without, faults, notices)
+    _check_types(wish, request, without, faults, notices)
     return types, request
 
 
@@ -149,7 +192,7 @@ def _too_small(kind: Choice) -> str:
     return f"left out, the variant needs {' and '.join(short)}"
 
 
-def _alone_on(request: Request, variant: str, hardware: str, faults: Faults) -> Choice | None:
+def _run_on(request: Request, variant: str, hardware: str, faults: Faults) -> Choice | None:
     """The run on a hardware; of several, the one measured with one query at a time at the variant's own settings."""
     runs = request.choices(variants=[variant], hardware=hardware)
     fitting = [one for one in runs if one.is_alone]
@@ -180,11 +223,11 @@ def read_columns(
             read = table.read(points, held)
             extrapolated[:, j] = read.extrapolated
             if not kind.is_timed:
-                rates = rates_under(points, read.values, kind, wish, refuted, notices)
+                rates = _rates_within(points, read.values, kind, wish, refuted, notices)
                 serves = rates > 0
                 mean[serves, j] = 1000.0 / rates[serves]
                 compared[serves, j] = 0.0
-                check_given(kind, wish, faults, notices)
+                _check_given(kind, wish, faults, notices)
                 _check_size(kind, mean[:, j], faults)
                 continue
             mean[:, j] = read.values
@@ -240,10 +283,8 @@ def _covers(kind: Choice, wish: Wish, faults: Faults) -> bool:
 def _check_size(kind: Choice, mean: Matrix, faults: Faults) -> None:
     absurd = mean[np.isfinite(mean) & ((mean < LEAST_MS) | (mean > MOST_MS))]
     if absurd.size:
-        why, remedy = (
-            f"a query takes a machine from {LEAST_MS:g} to {MOST_MS:g} ms",
-            "Check the table's numbers and their unit.",
-        )
+        why = f"a query takes a machine from {LEAST_MS:g} to {MOST_MS:g} ms"
+        remedy = "Check the table's numbers and their unit."
         faults.in_profile(f"$.tables.{kind.table_id}", why, remedy, value=f"{absurd[0]:g} ms")
 
 
@@ -282,7 +323,7 @@ def _doubts(wish: Wish, types: Sequence[Choice], statistic: LatencyStat, std: Ma
 UNCHECKED = "W-latency-unchecked"
 
 
-def check_given(kind: Choice, wish: Wish, faults: Faults, notices: list[Notice]) -> None:
+def _check_given(kind: Choice, wish: Wish, faults: Faults, notices: list[Notice]) -> None:
     """A table of rates without runs holds under conditions; the limits must follow from them."""
     table = kind.own_table
     for limit in wish.app.limits if not table.points else ():
@@ -297,7 +338,7 @@ def check_given(kind: Choice, wish: Wish, faults: Faults, notices: list[Notice])
             faults.in_slo(at, why, "Measure at this target, or relax it.", value=limit.max_ms)
 
 
-def rates_under(
+def _rates_within(
     points: Sequence[Mapping[str, float]], free: Vector, kind: Choice, wish: Wish, refuted: list[str],
     notices: list[Notice],
 ) -> Vector:  # fmt: skip
@@ -309,11 +350,11 @@ def rates_under(
     held = table.under(limits)
     if held is table:
         return free
-    rates = _read(held, points)
+    rates = _rates(held, points)
     if (rates == 0.0).any():
         which = ", ".join(f"{name} {value:g}" for name, value in points[int(np.argmin(rates))].items())
         refuted.append(f"{kind.table_id} at {which}: {_nearest(table, points[int(np.argmin(rates))], limits)}")
-    unchecked = int(((rates > 0.0) & (_read(table.under(limits, Verdict.KEPT), points) != rates)).sum())
+    unchecked = int(((rates > 0.0) & (_rates(table.under(limits, Verdict.KEPT), points) != rates)).sum())
     if unchecked:
         listed = " and ".join(map(str, limits))
         text = f"of {unchecked} of {len(points)} classes no run says whether {listed}; none that breaks it is counted"
@@ -321,7 +362,7 @@ def rates_under(
     return rates
 
 
-def _read(table: Table, points: Sequence[Mapping[str, float]]) -> Vector:
+def _rates(table: Table, points: Sequence[Mapping[str, float]]) -> Vector:
     """The rate of each class, 0 where there is none."""
     found = np.zeros(len(points))
     for place, point in enumerate(points):
@@ -347,7 +388,7 @@ def _nearest(table: Table, point: Mapping[str, float], limits: Sequence[Limit]) 
 # What a pool refuses of files that are sound one by one: machines that are not there, wishes against options.
 
 
-def check_types(
+def _check_types(
     wish: Wish,
     request: Request,
     without: Mapping[str, str],
@@ -356,11 +397,11 @@ def check_types(
 ) -> None:
     """What is demanded and is not there (`without` says why), what nothing limits; and whether anything is there."""
     for hardware, why in without.items():
-        _absent(request, hardware, why, faults)
+        _check_demanded(request, hardware, why, faults)
     known = {one.hardware for one in request.choices(variants=[wish.variant])}
     for hardware, (least, _) in request.instances.items():
         if hardware not in known and least > 0:
-            _absent(request, hardware, f"{wish.variant} has no run on it", faults)
+            _check_demanded(request, hardware, f"{wish.variant} has no run on it", faults)
     for kind in request.machines:
         if kind.least > sum(offer.stock for offer in kind.offers):
             faults.in_slo(
@@ -389,10 +430,10 @@ def check_types(
                 value=money_text(offer.nanos),
             )
     if not request.machines and not faults.found:
-        _nothing_to_rent(wish, faults, notices)
+        _refuse_without_machines(wish, faults, notices)
 
 
-def _nothing_to_rent(wish: Wish, faults: Faults, notices: Sequence[Notice]) -> None:
+def _refuse_without_machines(wish: Wish, faults: Faults, notices: Sequence[Notice]) -> None:
     left_out = [f"{notice.at.removeprefix('hardware.')}: {notice.text}" for notice in notices]
     why = f" ({'; '.join(left_out)})" if left_out else ""
     remedy = "Add a run on a hardware with an offer (and list it in limits.instances where only_listed is set)."
@@ -403,7 +444,7 @@ def _nothing_to_rent(wish: Wish, faults: Faults, notices: Sequence[Notice]) -> N
     )
 
 
-def _absent(request: Request, hardware: str, why: str, faults: Faults) -> None:
+def _check_demanded(request: Request, hardware: str, why: str, faults: Faults) -> None:
     least, _ = request.instances.get(hardware, (0, None))
     if least > 0:
         faults.in_slo(
@@ -414,7 +455,7 @@ def _absent(request: Request, hardware: str, why: str, faults: Faults) -> None:
         )
 
 
-def check_all(
+def check_together(
     inputs: Inputs, wish: Wish, types: Sequence[Choice], times: Times, options: PoolOptions, faults: Faults
 ) -> None:
     """What the files, each sound by itself, may not ask for together with the options of a pool.

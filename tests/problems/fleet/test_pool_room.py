@@ -18,8 +18,8 @@ from hetplan.problems.fleet import pool_room, room
 from hetplan.problems.fleet.descent import Descent
 from hetplan.problems.fleet.options import FleetOptions
 from hetplan.problems.fleet.wish import read_wish
-from hetplan.problems.pool import sizing as pool_kept
-from hetplan.problems.pool.part import OPEN, cone
+from hetplan.problems.pool import sizing
+from hetplan.problems.pool.part import cone, is_open
 from hetplan.problems.simulated import Played
 from hetplan.profiles.load import load_inputs
 from hetplan.simulator.simulate import simulate
@@ -89,29 +89,20 @@ def test_a_look_says_what_the_question_says_of_the_same_machines() -> None:
     assert part.late([max(few - 1, 1) * count for count in one], 2.0 * rate) == np.inf, "more than they can do"
 
 
-@pytest.mark.parametrize(("first", "plays"), [(0.3, 1), (0.9, 2), (1.4, 2), (2.1, 1)])
-def test_a_first_look_that_is_clear_is_the_last(first: float, plays: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    how = []
-
-    def played(_pool: Any, _rated: Any, _rate: float, queries: tuple[int, int], _seed: int) -> Played:
-        how.append(queries)
-        return Played(first, ())
-
-    monkeypatch.setattr(pool_kept, "_played", played)
-    looked: Any = pool_kept.looked_at
-    assert looked(None, None, 10.0, 0, open_yet=OPEN).worst == first
-    assert len(how) == plays
+@pytest.mark.parametrize(("first", "is_last"), [(0.3, True), (0.9, False), (1.4, False), (2.1, True)])
+def test_a_first_look_that_is_clear_is_the_last(first: float, is_last: bool) -> None:
+    assert is_open(Played(first, ())) is not is_last
 
 
 @pytest.mark.slow
 def test_where_one_pool_alone_may_be_it_is_confirmed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    how, play = [], pool_kept._played
+    how, runs_of = list[tuple[Any, ...]](), sizing._runs
 
-    def played(pool: Any, rated: Any, rate: float, queries: tuple[int, int], seed: int) -> Played:
-        how.append(queries)
-        return play(pool, rated, rate, queries, seed)
+    def recorded(pool: Any, rate: float, *runs: tuple[int, int]) -> Any:
+        how.append(runs)
+        return runs_of(pool, rate, *runs)
 
-    monkeypatch.setattr(pool_kept, "_played", played)
+    monkeypatch.setattr(sizing, "_runs", recorded)
     case = kept.QUESTIONS["pool"].make(4)
     free = hp.solve(case.profile, case.slo).require()
     asked, counts = len(how), dict[str, int]()
@@ -123,7 +114,7 @@ def test_where_one_pool_alone_may_be_it_is_confirmed_at_once(monkeypatch: pytest
     case.slo["limits"]["only_listed"] = True
     only = hp.solve(case.profile, case.slo).require()
     assert {(one.offer, one.count) for one in only.workers} == {(one.offer, one.count) for one in free.workers}
-    assert how[asked:] == [pool_kept.FIRST], "one look, and then it is put to the test"
+    assert how[asked:] == [(sizing.FIRST,)], "one look, and then it is put to the test"
 
 
 def test_who_is_not_sure_to_help_does_not_where_a_look_was_refuted() -> None:

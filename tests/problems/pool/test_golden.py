@@ -5,8 +5,8 @@ from cases.pool import CASES, G4_COSTS, G4_RATES, RATED, Rated, counts, decide, 
 
 from hetplan import registry
 from hetplan.planner.draft import Draft, Infeasibility
-from hetplan.problems.pool.formulations import given_counts
-from hetplan.problems.pool.program import fluid, fluid_at
+from hetplan.problems.pool.program import fluid_program, fluid_program_at
+from hetplan.problems.pool.question import given_counts
 
 ENGINES = [engine.name for engine in registry.solvers("milp")]
 APPROXIMATE = {
@@ -29,7 +29,7 @@ def takes(engine_name: str, form: object) -> None:
 def test_rate_of_a_given_pool(engine: str, rated: Rated) -> None:
     case = CASES[rated.case](budget=100)
     problem = pose(case, formulation="fluid-lp", counts=rated.counts)
-    takes(engine, fluid_at(problem, problem.of_type(given_counts(problem))))
+    takes(engine, fluid_program_at(problem, problem.of_type(given_counts(problem))))
     drafted = decide(case, formulation="fluid-lp", counts=rated.counts, eps=rated.eps, solver=engine)
     assert promise(drafted, "fluid_rate_qps") == pytest.approx(rated.fluid_qps, rel=1e-6)
     assert promise(drafted, "rate_qps") == pytest.approx(0.8 * rated.fluid_qps, rel=1e-6)
@@ -39,7 +39,7 @@ def test_rate_of_a_given_pool(engine: str, rated: Rated) -> None:
 @pytest.mark.parametrize(("budget", "rate"), G4_RATES.items())
 def test_most_rate_for_a_budget(engine: str, budget: int, rate: float) -> None:
     case = g3(budget=budget, instances={"base": [1, None]})
-    takes(engine, fluid(pose(case), None))
+    takes(engine, fluid_program(pose(case), None))
     drafted = decide(case, solver=engine, derate=1.0)
     assert promise(drafted, "rate_qps") == pytest.approx(rate, rel=1e-6)
     assert promise(drafted, "cost_per_hour") <= budget
@@ -53,7 +53,7 @@ def test_most_rate_for_a_budget(engine: str, budget: int, rate: float) -> None:
 @pytest.mark.parametrize(("rate", "cost"), G4_COSTS.items())
 def test_least_cost_for_a_rate(engine: str, rate: int, cost: float) -> None:
     case = g3(rate_qps=rate, instances={"base": [1, None]})
-    takes(engine, fluid(pose(case), float(rate)))
+    takes(engine, fluid_program(pose(case), float(rate)))
     drafted = decide(case, solver=engine, derate=1.0)
     assert promise(drafted, "cost_per_hour") == cost
     assert promise(drafted, "rate_qps") >= rate * (1 - 1e-6)

@@ -15,8 +15,8 @@ import hetplan as hp
 from benchmarks.kept import is_kept
 from benchmarks.kept import pool as random_pool
 from hetplan.planner.contract import Event
-from hetplan.problems.pool.rates import Rated
-from hetplan.problems.pool.sizing import FULL, estimated_use
+from hetplan.problems.pool.capacity import RatedPool
+from hetplan.problems.pool.sizing import FULL, formula_utilization
 from hetplan.problems.waiting import all_busy
 
 UNSEEN = 77
@@ -198,7 +198,7 @@ def test_the_formula_leaves_more_room_to_few_machines_and_to_tight_deadlines() -
 
         pool = pose(files({"only": [20.0]}, [1.0], prices={"only": 1}, qos_ms=qos_ms, budget=100))
         answer: Any = None
-        return estimated_use(pool, Rated(np.array([count]), 50.0 * count, np.ones((1, 1)), answer))
+        return formula_utilization(pool, RatedPool(np.array([count]), 50.0 * count, np.ones((1, 1)), answer))
 
     assert use(1, 30) < use(1, 100) < use(10, 100) < 1.0
 

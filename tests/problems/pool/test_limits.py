@@ -21,9 +21,9 @@ from hetplan.api.solve import plan_for
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Draft, Infeasibility
-from hetplan.problems.pool.program import cover, fluid, fluid_at
+from hetplan.problems.pool.capacity import flows, starting_pool
+from hetplan.problems.pool.program import cover_program, fluid_program, fluid_program_at
 from hetplan.problems.pool.question import PoolQuestion
-from hetplan.problems.pool.rates import flows, point_of, start
 from hetplan.solvers.highs import Highs
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "pool"
@@ -153,7 +153,7 @@ def small(draw: st.DrawFn) -> tuple[Json, Json]:
 def test_the_cheapest_cover_by_subsets_and_by_program(case: tuple[Json, Json], eps: float) -> None:
     problem = pose(case, eps=eps)
     listed = problem.cover
-    answer = Highs().solve(cover(problem), Limits(gap=0.0))
+    answer = Highs().solve(cover_program(problem), Limits(gap=0.0))
     if listed is None:
         assert answer.status is Status.INFEASIBLE
         return
@@ -167,7 +167,7 @@ def test_flows_without_an_engine_can_be_kept(case: tuple[Json, Json], eps: float
     problem = pose(case, eps=eps)
     per_type = np.array(n[: len(problem.types)])
     lam, share = flows(problem, per_type)
-    exact = Highs().solve(fluid_at(problem, per_type), Limits()).value or 0.0
+    exact = Highs().solve(fluid_program_at(problem, per_type), Limits()).value or 0.0
     assert lam <= exact * (1 + 1e-6) + 1e-9
     assert lam >= 0.6 * exact - 1e-6
     if lam > 0:
@@ -184,12 +184,12 @@ def test_the_first_pool_is_a_point_of_the_program(case: tuple[Json, Json], rate:
         del case[1]["limits"]["cost_per_hour"]
         case[1]["apps"]["app"]["demand"]["rate_qps"] = rate
     problem = pose(case)
-    first = start(problem, problem.fluid_target)
+    first = starting_pool(problem, problem.fluid_target)
     if first is None:
         return
     lam = problem.fluid_target or first.lam
-    point = point_of(problem, first, lam=lam, scale=problem.fluid_target or problem.unit_rate)
-    form = fluid(problem, problem.fluid_target)
+    point = first.point(problem, lam=lam, scale=problem.fluid_target or problem.unit_rate)
+    form = fluid_program(problem, problem.fluid_target)
     certificate = form.certify(Answer(Status.FEASIBLE, point=point, value=form.value(point)))
     assert certificate.sound, certificate.faults
 

@@ -8,8 +8,8 @@ from cases.pool import counts, decide, files, pose, promise
 
 from hetplan.planner.answer import Limits
 from hetplan.planner.draft import Draft, Infeasibility
-from hetplan.problems.pool import formulations
-from hetplan.problems.pool.program import fluid_at
+from hetplan.problems.pool import question
+from hetplan.problems.pool.program import fluid_program_at
 
 SIZES = np.arange(1, 61)
 
@@ -36,18 +36,18 @@ def drafted(found: Draft | Infeasibility) -> Draft:
 
 @pytest.fixture(autouse=True)
 def few_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formulations, "GROUPS", 12)
+    monkeypatch.setattr(question, "GROUPS", 12)
 
 
 def test_groups_are_alike_in_where_they_are_in_time_and_near_in_time() -> None:
     pool = pose(case(budget=4))
-    group = formulations.groups_of(pool, 12)
+    group = question.group_classes(pool, 12)
     assert 3 < group.max() < 40
     for one in range(group.max() + 1):
         assert len(np.unique(pool.usable[group == one], axis=0)) == 1
         times = pool.L[group == one][:, 0]
         assert times.max() / times.min() < 1.5
-    mean, least = (formulations.merged(pool, group, fastest=fastest) for fastest in (False, True))
+    mean, least = (question.merge_classes(pool, group, fastest=fastest) for fastest in (False, True))
     assert mean.p.sum() == pytest.approx(1.0)
     assert (least.L <= mean.L + 1e-12).all()
     # The work of all classes on a type is that of their groups.
@@ -60,7 +60,7 @@ def test_most_rate_lies_between_what_is_found_and_its_bound(
     budget: float | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exact = promise(decide(case(budget=budget)), "fluid_rate_qps")
-    monkeypatch.setattr(formulations, "MOST_CLASSES", 59)
+    monkeypatch.setattr(question, "MOST_CLASSES", 59)
     found = drafted(decide(case(budget=budget)))
     rate = promise(found, "fluid_rate_qps")
     claim = found.reported[0]
@@ -76,7 +76,7 @@ def test_most_rate_lies_between_what_is_found_and_its_bound(
 @pytest.mark.parametrize("rate_qps", [1.0, 60.0, 333.0])
 def test_least_cost_lies_between_its_bound_and_what_is_found(rate_qps: float, monkeypatch: pytest.MonkeyPatch) -> None:
     exact = promise(decide(case(rate_qps=rate_qps)), "cost_per_hour")
-    monkeypatch.setattr(formulations, "MOST_CLASSES", 59)
+    monkeypatch.setattr(question, "MOST_CLASSES", 59)
     found = drafted(decide(case(rate_qps=rate_qps)))
     claim = found.reported[0]
     assert claim.value == pytest.approx(promise(found, "cost_per_hour"))
@@ -87,20 +87,20 @@ def test_least_cost_lies_between_its_bound_and_what_is_found(rate_qps: float, mo
 
 
 def test_the_rate_of_the_counts_is_that_of_every_class_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formulations, "MOST_CLASSES", 10)
+    monkeypatch.setattr(question, "MOST_CLASSES", 10)
     found = drafted(decide(case(budget=4)))
     pool = pose(case(budget=4))
     have = counts(found)
     per_type = np.array([have.get(f"{kind.hardware}-od", 0) for kind in pool.types])
     from hetplan.solvers.highs import Highs
 
-    answer = Highs().solve(fluid_at(pool, per_type), Limits())
+    answer = Highs().solve(fluid_program_at(pool, per_type), Limits())
     assert answer.value == pytest.approx(promise(found, "fluid_rate_qps"), rel=1e-6)
 
 
 def test_a_rate_beyond_the_limits_is_still_proved_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     beyond = case(rate_qps=1e5, instances={"base": [0, 2], "aux": [0, 2], "weak": [0, 2]})
-    monkeypatch.setattr(formulations, "MOST_CLASSES", 10)
+    monkeypatch.setattr(question, "MOST_CLASSES", 10)
     found = decide(beyond)
     assert isinstance(found, Infeasibility)
     assert found.proved
@@ -111,6 +111,6 @@ def test_few_classes_and_those_that_may_be_late_are_not_merged(monkeypatch: pyte
     pool = pose(case(budget=4))
     late = pose(case(budget=4), violation_tolerance=0.01)
     for most, merges in ((60, False), (59, True), (10, True)):
-        monkeypatch.setattr(formulations, "MOST_CLASSES", most)
-        assert formulations.worth_merging(pool) is merges
-        assert not formulations.worth_merging(late)
+        monkeypatch.setattr(question, "MOST_CLASSES", most)
+        assert question.has_alike_classes(pool) is merges
+        assert not question.has_alike_classes(late)

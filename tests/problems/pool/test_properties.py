@@ -18,7 +18,7 @@ from hetplan import registry
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Draft, Infeasibility
-from hetplan.problems.pool.program import at_counts, fluid_at
+from hetplan.problems.pool.program import fluid_program_at, fluid_programs_at
 from hetplan.problems.pool.question import PoolQuestion
 
 
@@ -118,7 +118,7 @@ def test_more_instances_never_lower_the_rate(case: tuple[Json, Json], n: list[in
     problem = pose(case)
     base = np.array(n[: len(problem.types)])
     family = [base, *(base + np.eye(len(base), dtype=int))]
-    answers = Asking(registry.solvers("milp"), Limits()).all(at_counts(problem, np.array(family)))
+    answers = Asking(registry.solvers("milp"), Limits()).all(fluid_programs_at(problem, np.array(family)))
     rates = [answer.value or 0.0 for answer in answers]
     assert all(other >= rates[0] * (1 - 1e-7) - 1e-7 for other in rates)
     assert rates == pytest.approx([rate_by_scipy(problem, one) for one in family], rel=1e-6, abs=1e-6)
@@ -138,7 +138,7 @@ def test_the_program_is_the_best_of_all_331(model: str) -> None:
     stored = published.load("fluid_lp_vs_eq15_budget2.5")[f"{model}|0.0"]
     problem = pose(published.kairos(model, budget="2.5", instances={"g4dn.xlarge": [1, None]}))
     family = np.array([[int(n) for n in key.split(",")] for key in stored])
-    answers = Asking(registry.solvers("milp"), Limits()).all(at_counts(problem, family))
+    answers = Asking(registry.solvers("milp"), Limits()).all(fluid_programs_at(problem, family))
     rates = [answer.value for answer in answers]
     assert rates == pytest.approx([lp for lp, _ in stored.values()], rel=1e-6)
     drafted = decide(published.kairos(model, budget="2.5", instances={"g4dn.xlarge": [1, None]}))
@@ -158,7 +158,7 @@ def test_the_same_form_for_the_same_question() -> None:
     case = files({"only": [10.0, 20.0]}, [0.5, 0.5], prices={"only": 1}, qos_ms=15, budget=3)
     case[1]["apps"]["app"]["latency"] = limits_at(50, case[1]["apps"]["app"]["latency"])
     problem = pose(case, eps=0.1)
-    one, other = fluid_at(problem, np.array([1])), at_counts(problem, np.array([[1]]))[0]
+    one, other = fluid_program_at(problem, np.array([1])), fluid_programs_at(problem, np.array([[1]]))[0]
     assert one.size() == other.size()
     assert (one.matrix.toarray() == other.matrix.toarray()).all()
     assert one.row_upper.tolist() == other.row_upper.tolist()

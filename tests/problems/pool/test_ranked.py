@@ -14,8 +14,17 @@ from hypothesis import strategies as st
 import hetplan
 from hetplan.errors import InputError
 from hetplan.planner.draft import Draft, Infeasibility
-from hetplan.problems.pool.eq15 import Eq15, eq15_numbers, estimate_rate, estimate_rates, most_similar
-from hetplan.problems.pool.listing import best_rated, configurations, enumerate_counts, ladder
+from hetplan.problems.pool.kairos import (
+    Eq15,
+    best_rated,
+    configurations,
+    costs_of_counts,
+    enumerate_counts,
+    eq15_numbers,
+    estimate_rate,
+    estimate_rates,
+    most_similar,
+)
 
 needs_data = pytest.mark.skipif(not published.present(), reason="../shared/data/kairos is absent")
 
@@ -68,7 +77,7 @@ def test_offers_are_taken_cheapest_first() -> None:
     case = files({"h": [1.0]}, [1.0], prices={"h": 1}, qos_ms=10, budget=3)
     case[0]["offers"]["h-spot"] = {"hardware": "h", "price_per_hour": "0.25", "stock": 2}
     problem = pose(case)
-    assert (ladder(problem, 0, 0, 3 * 10**9) / 10**9).tolist() == [0, 0.25, 0.5, 1.5, 2.5]
+    assert (costs_of_counts(problem.request.machines[0], 0, 3 * 10**9) / 10**9).tolist() == [0, 0.25, 0.5, 1.5, 2.5]
     assert problem.by_offer(np.array([3])).tolist() == [2, 1]
 
 

@@ -20,9 +20,8 @@ from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
 from hetplan.planner.draft import Draft, Infeasibility
 from hetplan.planner.make_plan import make_plan
+from hetplan.problems.pool.capacity import SimulatedRate, rate_at, simulate
 from hetplan.problems.pool.question import PoolQuestion
-from hetplan.problems.pool.rates import Simulated, rate_at
-from hetplan.problems.pool.size import simulate
 from hetplan.profiles.plan import Method
 from hetplan.profiles.plan_dispatch_further import ThresholdDispatch
 from hetplan.verifier.check import verify_plan
@@ -90,13 +89,13 @@ def test_noise_goes_along_with_its_numbers() -> None:
 
 
 def test_the_promise_is_below_every_seed() -> None:
-    one = Simulated((100.0, 104.0, 102.0))
+    one = SimulatedRate((100.0, 104.0, 102.0))
     assert one.median == 102.0
-    assert one.interval == (100.0, 104.0)
+    assert one.promise("a", None).interval == (100.0, 104.0)
     assert one.promised == pytest.approx(102.0 - 3 * 2.0)
-    assert Simulated((5.0,)).promised == 5.0
-    assert Simulated((5.0,), at_most=4.0).promised == Simulated((5.0, 5.0), at_most=4.0).promised == 4.0
-    assert Simulated((0.0, 9.0)).promised == 0.0
+    assert SimulatedRate((5.0,)).promised == 5.0
+    assert SimulatedRate((5.0,), at_most=4.0).promised == SimulatedRate((5.0, 5.0), at_most=4.0).promised == 4.0
+    assert SimulatedRate((0.0, 9.0)).promised == 0.0
 
 
 def test_a_simulated_rate_takes_the_place_of_the_derated_one() -> None:

@@ -1,20 +1,39 @@
-"""What a pool of given counts carries: its rate, the share of each class per type, and who says so."""
+"""What a pool of given counts carries: by flows that no engine is needed for, by the program, and in simulation.
+
+`flows` moves shares of each class from busy types to idle ones: a rate that can be kept, found in microseconds, and
+`starting_pool` spends money by it. `rate_at` asks the fluid program at given counts (`program`): the highest rate if
+nothing waits. `simulate` asks Kairos' simulator for the allowable rate, with queues. The simulator is handed in
+(`Tools.simulate`); nothing here imports it. It is called as ::
+
+    simulate(latency_ms, counts, pmf, qos_ms, rule=..., seeds=..., lp_qps=..., base=..., sizes=..., most_late=...)
+
+with a row per type and a column per class, classes in growing size where there is one axis; and, where option
+`noise` is not "mean", also ``noise=..., std_ms=..., max_ms=...`` (arrays like latency_ms). It returns an object with
+`per_seed`: of each seed the highest rate (queries/s) at which no more than `most_late` of the queries were late, 0
+where none was found. A search hands in ``above=`` besides, the best median so far: a pool that does not beat it may get
+any rates that do not either, so that its simulation can end early. With option `dispatch` "threshold" the rule is the
+name ``threshold/1``, with ``threshold="climb"`` or ``"sweep"`` for how to look for it, and the object has the best
+`threshold` too.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.dispatch.matching import Matching
+from hetplan.errors import InputError
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.draft import Reported
-from hetplan.problems.pool.letters import MOST_LISTED, Counts, Matrix, Pool, Vector
-from hetplan.problems.pool.program import fluid_at, read_shares
+from hetplan.problems.pool.program import MOST_LISTED, Counts, Pool, fluid_program_at, read_shares
+from hetplan.problems.pool.reading import Matrix, Vector
+from hetplan.problems.simulated import check_simulator
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice, Promise
 
@@ -24,39 +43,53 @@ if TYPE_CHECKING:
 __all__ = [
     "GAP",
     "SAME_RATE",
-    "Chosen",
-    "Rated",
-    "RatedPools",
-    "Simulated",
-    "Start",
-    "backed",
-    "carried",
+    "ChosenPool",
+    "RatedPool",
+    "SimulatedRate",
+    "StartingPool",
+    "check_can_simulate",
     "flows",
-    "holds",
-    "point_of",
+    "meets_request",
+    "program_claim",
     "rate_at",
-    "rated_by",
-    "start",
+    "rate_by_answer",
+    "rate_of_shares",
+    "simulate",
+    "starting_pool",
+    "value_of",
 ]
-
 
 ROUNDS = 40
 """Rounds in which flows are moved from busy types to idle ones; each costs a few passes over classes times types."""
-
 STEP = 0.7
 """How far a round moves: the logarithm of a share changes by so much per unit of price above the cheapest."""
-
 SHARPNESS = 12.0
 """How much dearer a type is that is busier; higher comes nearer to the optimum in the end, and slower."""
+About = Literal["cost_per_hour", "rate_qps"]
+
+GAP = 1e-4
+"""The default gap of the whole-number program."""
+SAME_RATE = 1e-6
+"""Rates nearer than this (relative) are the same rate: engines stop at 1e-7 per row."""
+LEAST_THERE = 0.5
+"""A class of which less than this is left was on types that are not there."""
+SPREADS = 3.0
+"""A promise is so many standard deviations of the seeds below their mean, so that new seeds keep it."""
 
 
 @dataclass(frozen=True)
-class Start:
+class StartingPool:
     """Counts per offer, a rate that they carry, and the shares of each class over types that carry it."""
 
     counts: Counts
     lam: float
     share: Matrix
+
+    def point(self, pool: Pool, *, lam: float, scale: float) -> Vector:
+        """The pool as a point of `fluid_program` with this scale, at a rate that it carries."""
+        s, t = np.nonzero(pool.usable)
+        rate = lam / scale
+        return np.concatenate([[rate], rate * self.share[s, t], self.counts.astype(np.float64)])
 
 
 def flows(pool: Pool, per_type: Counts | Vector, *, rounds: int = ROUNDS) -> tuple[float, Matrix]:
@@ -93,7 +126,7 @@ def flows(pool: Pool, per_type: Counts | Vector, *, rounds: int = ROUNDS) -> tup
 def _in_time(pool: Pool, there: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
     """Where classes may go: no later than on the fastest type that is there. None where even that breaks a target."""
     allowed = pool.usable & there
-    if pool.missed(there).size:
+    if pool.unserved_classes(there).size:
         return None
     fastest = np.where(allowed, pool.M, np.inf).min(axis=1)
     for limit, share in pool.limits:
@@ -105,7 +138,7 @@ def _in_time(pool: Pool, there: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
     return allowed
 
 
-def start(pool: Pool, target: float | None) -> Start | None:
+def starting_pool(pool: Pool, target: float | None) -> StartingPool | None:
     """A pool for the program to begin at: within the budget, or carrying the target; None where none is seen at once.
 
     The money beyond the cheapest cover is spent as each class on its cheapest type would have it, or all on one type.
@@ -113,9 +146,9 @@ def start(pool: Pool, target: float | None) -> Start | None:
     cover = pool.cover if pool.cover is not None else _cover_of_many(pool)
     if cover is None:
         return None
-    best: Start | None = None
+    best: StartingPool | None = None
     for money in _splits(pool):
-        counts = _spent(pool, cover, money) if target is None else _needed(pool, cover, money, target)
+        counts = _bought(pool, cover, money) if target is None else _busy(pool, cover, money, target)
         if counts is None:
             continue
         if target is not None and best is not None and pool.cost(counts) >= pool.cost(best.counts):
@@ -124,7 +157,7 @@ def start(pool: Pool, target: float | None) -> Start | None:
         if lam <= 0 or (target is not None and lam < target):
             continue
         if best is None or target is not None or lam > best.lam:
-            best = Start(counts, lam, share)
+            best = StartingPool(counts, lam, share)
     return best
 
 
@@ -132,13 +165,13 @@ def _cover_of_many(pool: Pool) -> Counts | None:
     """Where there are too many types to look at all their sets: the least, and one of the cheapest for each class."""
     if sum(pool.least[t] == 0 for t in pool.rentable) <= MOST_LISTED:
         return None  # all sets were looked at: there is no cover
-    money = _money(pool)
+    money = _cost_per_query(pool)
     per_type = np.maximum(pool.least, np.bincount(money.argmin(axis=1), minlength=money.shape[1]) > 0)
-    counts = _had(pool, per_type.astype(np.float64))
+    counts = _available(pool, per_type.astype(np.float64))
     return counts if counts is not None and np.isfinite(money.min(axis=1)).all() else None
 
 
-def _money(pool: Pool) -> Matrix:
+def _cost_per_query(pool: Pool) -> Matrix:
     """What a query/s of the pool costs on each type, by class."""
     busy = np.where(pool.usable, pool.p[:, None] * pool.W / 1000.0, np.inf)
     with np.errstate(invalid="ignore"):
@@ -148,7 +181,7 @@ def _money(pool: Pool) -> Matrix:
 
 def _splits(pool: Pool) -> Iterator[Vector]:
     """Ways to spend money: per query/s of the pool, what goes to each type."""
-    money = _money(pool)
+    money = _cost_per_query(pool)
     cheapest = money.argmin(axis=1)
     yield np.bincount(cheapest, weights=money.min(axis=1), minlength=money.shape[1]).astype(np.float64)
     alone = money.sum(axis=0)
@@ -158,22 +191,22 @@ def _splits(pool: Pool) -> Iterator[Vector]:
             yield np.where(np.arange(alone.size) == t, alone[t], 0.0)
 
 
-def _spent(pool: Pool, cover: Counts, money: Vector) -> Counts | None:
+def _bought(pool: Pool, cover: Counts, money: Vector) -> Counts | None:
     """The cover, and for what is left of the budget more of each type in this proportion."""
     assert pool.request.budget is not None
     room = pool.request.budget - pool.cost(cover)
     more = np.floor(room * money / money.sum() / pool.prices)
-    found = _had(pool, pool.of_type(cover) + more)
+    found = _available(pool, pool.of_type(cover) + more)
     return cover if found is None else found
 
 
-def _needed(pool: Pool, cover: Counts, money: Vector, target: float) -> Counts | None:
+def _busy(pool: Pool, cover: Counts, money: Vector, target: float) -> Counts | None:
     """As many as the target keeps busy, and the cover."""
     work = np.where(money > 0, money / pool.prices, 0.0) * target
-    return _had(pool, np.maximum(pool.of_type(cover), np.ceil(work * (1 + 1e-9))))
+    return _available(pool, np.maximum(pool.of_type(cover), np.ceil(work * (1 + 1e-9))))
 
 
-def _had(pool: Pool, per_type: Vector) -> Counts | None:
+def _available(pool: Pool, per_type: Vector) -> Counts | None:
     """Counts per offer of as many of these as may be had; None where they break the budget or a total."""
     most = np.array([kind.most for kind in pool.request.machines])
     counts = pool.by_offer(np.minimum(per_type, most).astype(np.int64))
@@ -182,26 +215,11 @@ def _had(pool: Pool, per_type: Vector) -> Counts | None:
     return counts if pool.within_resources(pool.of_type(counts)) else None
 
 
-def point_of(pool: Pool, found: Start, *, lam: float, scale: float) -> Vector:
-    """A pool as a point of `program.fluid` with this scale, at a rate that it carries."""
-    s, t = np.nonzero(pool.usable)
-    rate = lam / scale
-    return np.concatenate([[rate], rate * found.share[s, t], found.counts.astype(np.float64)])
-
-
-GAP = 1e-4
-"""The default gap of the whole-number program."""
-
-SAME_RATE = 1e-6
-"""Rates nearer than this (relative) are the same rate: engines stop at 1e-7 per row."""
-
-
-KEPT = 0.5
-"""A class of which less than this is left was on types that are not there."""
+# -- by the program --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Rated:
+class RatedPool:
     """Counts per offer with the rate lam that they carry, the share of each class per type, and who says so."""
 
     counts: Counts
@@ -211,85 +229,61 @@ class Rated:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenPool:
     """What a way of choosing found: a pool, what answers back of it, and what else its plan says."""
 
-    rated: Rated
+    rated: RatedPool
     backed: tuple[Reported, ...] = ()
-    simulated: Simulated | None = None
+    simulated: SimulatedRate | None = None
     alternatives: tuple[Mapping[str, Any], ...] = ()
     warnings: tuple[Notice, ...] = ()
     searched: bool = False
 
 
-def holds(pool: Pool, rated: Rated) -> bool:
+def meets_request(pool: Pool, rated: RatedPool) -> bool:
     """Whether whole counts keep, exactly, what an engine keeps to within its tolerance."""
     if pool.request.budget is not None:
         return pool.cost(rated.counts) <= pool.request.budget
     return rated.lam >= (pool.fluid_target or 0.0) * (1 - SAME_RATE)
 
 
-def rate_at(pool: Pool, ask: Ask, counts: Counts, *, known: Vector | None = None) -> Rated:
+def rate_at(pool: Pool, ask: Ask, counts: Counts, *, known: Vector | None = None) -> RatedPool:
     """The fluid program at these counts: a verdict is taken on whole counts with the flows solved again.
 
     `known` is a point of a program that has these counts.
     """
-    answer = ask(fluid_at(pool, pool.of_type(counts)), about="rate of the chosen pool")
-    return rated_by(pool, counts, answer, known=known)
+    answer = ask(fluid_program_at(pool, pool.of_type(counts)), about="rate of the chosen pool")
+    return rate_by_answer(pool, counts, answer, known=known)
 
 
-@dataclass
-class RatedPools:
-    """What pools carry, each asked once, and what they cost: the part that every search for a rate has."""
-
-    pool: Pool
-    ask: Ask
-    known: dict[tuple[int, ...], Rated] = field(default_factory=dict, init=False)
-
-    @property
-    def rate(self) -> float:
-        """The stated rate."""
-        return self.pool.wish.rate_qps or 0.0
-
-    def rated(self, counts: tuple[int, ...]) -> Rated:
-        """What a pool carries if nothing waits."""
-        if counts not in self.known:
-            self.known[counts] = rate_at(self.pool, self.ask, np.array(counts))
-        return self.known[counts]
-
-    def price(self, counts: tuple[int, ...]) -> int:
-        """What the machines cost per hour."""
-        return self.pool.cost(np.array(counts))
-
-
-def rated_by(pool: Pool, counts: Counts, answer: Answer[Any], *, known: Vector | None = None) -> Rated:
+def rate_by_answer(pool: Pool, counts: Counts, answer: Answer[Any], *, known: Vector | None = None) -> RatedPool:
     """Counts with what an answer to their fluid program says.
 
     An engine that was stopped early has said nothing about the rate: then what is known of it counts, or flows
     that need no engine.
     """
     per_type = pool.of_type(counts)
-    found = [Rated(counts, 0.0, np.zeros_like(pool.L), answer)]
+    found = [RatedPool(counts, 0.0, np.zeros_like(pool.L), answer)]
     # A class that nobody serves makes the rate 0, not the hair that an engine's tolerance leaves.
-    if pool.missed(per_type > 0).size:
+    if pool.unserved_classes(per_type > 0).size:
         return found[0]
     points = [] if answer.point is None else [answer.point]
     if answer.status is not Status.OPTIMAL:
         points += [] if known is None else [known]
         lam, share = flows(pool, per_type)
-        found += [carried(pool, counts, share, answer)] if lam > 0 else []
+        found += [rate_of_shares(pool, counts, share, answer)] if lam > 0 else []
     for point in points:
         shares = _shares_there(pool, point, per_type)
-        found += [carried(pool, counts, shares, answer)] if shares is not None else []
+        found += [rate_of_shares(pool, counts, shares, answer)] if shares is not None else []
     return max(found, key=lambda one: one.lam)
 
 
-def carried(pool: Pool, counts: Counts, share: Matrix, answer: Answer[Any]) -> Rated:
+def rate_of_shares(pool: Pool, counts: Counts, share: Matrix, answer: Answer[Any]) -> RatedPool:
     """What these shares of each class carry, to the last digit."""
     work = (pool.p[:, None] * share * np.where(pool.served, pool.W, 0.0)).sum(axis=0) / 1000.0
     busy = work > 0
     lam = float((pool.of_type(counts)[busy] / work[busy]).min())
-    return Rated(counts, lam, share, answer)
+    return RatedPool(counts, lam, share, answer)
 
 
 def _shares_there(pool: Pool, point: Vector, per_type: Counts) -> Matrix | None:
@@ -299,7 +293,7 @@ def _shares_there(pool: Pool, point: Vector, per_type: Counts) -> Matrix | None:
     sends it.
     """
     share = np.where(per_type > 0, read_shares(pool, point), 0.0)
-    lost = share.sum(axis=1) < KEPT
+    lost = share.sum(axis=1) < LEAST_THERE
     if lost.any():
         lam, other = flows(pool, per_type)
         if lam <= 0:
@@ -308,24 +302,24 @@ def _shares_there(pool: Pool, point: Vector, per_type: Counts) -> Matrix | None:
     return np.asarray(share / share.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
-def backed(pool: Pool, about: Literal["cost_per_hour", "rate_qps"], answer: Answer[Any], rated: Rated) -> Reported:
+def program_claim(pool: Pool, about: About, answer: Answer[Any], rated: RatedPool) -> Reported:
     """What an answer to the program proves of a pool's cost or planned rate."""
+    value, derate = value_of(pool, about, rated), pool.options.derate
     if about == "cost_per_hour":
-        return Reported(about, "min", "problem", answer, value=pool.cost(rated.counts) / NANO)
-    derate = pool.options.derate
-    return Reported(about, "max", "problem", answer, value=derate * rated.lam, scale=derate)
+        return Reported(about, "min", "problem", answer, value=value)
+    return Reported(about, "max", "problem", answer, value=value, scale=derate)
+
+
+def value_of(pool: Pool, about: str, rated: RatedPool) -> float:
+    """The cost of a pool per hour, or the rate that is planned of it."""
+    return pool.cost(rated.counts) / NANO if about == "cost_per_hour" else pool.options.derate * rated.lam
 
 
 # -- in simulation ---------------------------------------------------------------------------------------------------
-#
-# What a pool carried in simulations or in one measurement, and the rate that may be promised.
-
-SPREADS = 3.0
-"""A promise is so many standard deviations of the seeds below their mean, so that new seeds keep it."""
 
 
 @dataclass(frozen=True)
-class Simulated:
+class SimulatedRate:
     """What valuing a pool gave: a rate per seed (or one measurement), and by which model.
 
     No more is promised than `at_most`, the fluid rate that the plan's own shares carry: with all the lateness that a
@@ -344,11 +338,6 @@ class Simulated:
         return float(median(self.per_seed))
 
     @property
-    def interval(self) -> tuple[float, float]:
-        """The least and the most of the seeds."""
-        return min(self.per_seed), max(self.per_seed)
-
-    @property
     def promised(self) -> float:
         """The rate that also other seeds may be expected to reach."""
         if len(self.per_seed) == 1:
@@ -363,9 +352,77 @@ class Simulated:
             quantity="rate_qps",
             relation=">=",
             value=self.promised,
-            interval=self.interval,
+            interval=(min(self.per_seed), max(self.per_seed)),
             model=self.model,
             basis=self.basis if len(self.per_seed) > 1 else None,
             seeds=len(self.per_seed) if self.model != "measured" else None,
             extrapolated=extrapolated,
         )
+
+
+def check_can_simulate(pool: Pool) -> None:
+    """Raise where a pool cannot be simulated: nobody to do it, rates instead of times, noise without its numbers."""
+    file = pool.inputs.files.get("profile", "profile.json")
+    check_simulator(pool.tools)
+    if not pool.served.all() or not all(kind.is_timed for kind in pool.types):
+        raise InputError.one(
+            file=file,
+            path=f"$.variants.{pool.wish.variant}.runs",
+            why="a pool of one query at a time is simulated from tables of latency, not of rates",
+            remedy="Leave option size out, and simulate the plan.",
+        )
+    if pool.options.noise != "mean" and (pool.times.std_ms is None or pool.times.max_ms is None):
+        raise InputError.one(
+            file=file, path="$.tables", why="lognormal noise needs std and max", remedy='Add them, or noise "mean".'
+        )
+
+
+def simulate(
+    pool: Pool,
+    per_type: Counts | Sequence[int],
+    lam: float,
+    *,
+    first_seed: int,
+    look: Literal["climb", "sweep"] = "climb",
+    above: float = 0.0,
+) -> SimulatedRate:
+    """The allowable rate of a pool whose fluid rate is `lam`, per seed; `look` is how a threshold is looked for.
+
+    Where its median is not more than `above`, the rates are only known not to be.
+    """
+    assert pool.tools.simulate is not None
+    order = np.arange(pool.p.size) if pool.sizes is None else np.argsort(pool.sizes)
+    more: dict[str, Any] = {}
+    if pool.options.noise != "mean" and pool.times.std_ms is not None and pool.times.max_ms is not None:
+        more = {"noise": pool.options.noise, "std_ms": pool.times.std_ms[order].T, "max_ms": pool.times.max_ms[order].T}
+    if pool.options.dispatch == "threshold":
+        more["threshold"] = look
+    if above > 0:
+        more["above"] = above
+    found = pool.tools.simulate(
+        pool.L[order].T,
+        tuple(int(count) for count in pool.k * per_type),
+        pool.p[order],
+        pool.qos,
+        rule=_rule(pool, per_type),
+        seeds=tuple(range(first_seed, first_seed + pool.options.seeds)),
+        lp_qps=lam,
+        base=pool.base if pool.options.dispatch == "matching" else pool.base_among(per_type),
+        sizes=None if pool.sizes is None else pool.sizes[order].tolist(),
+        most_late=pool.wish.app.targets[-1].left,
+        **more,
+    )
+    threshold = getattr(found, "threshold", None) if pool.options.dispatch == "threshold" else None
+    return SimulatedRate(tuple(float(rate) for rate in found.per_seed), threshold=threshold)
+
+
+def _rule(pool: Pool, per_type: Counts | Sequence[int]) -> Matching | str:
+    """The rule that the plan will state; a threshold is not known before it was looked for.
+
+    A plan names the weights of the types that it uses, and of the base: those of others, which may scale what late
+    pairs cost, are left at the base's.
+    """
+    if pool.options.dispatch != "matching":
+        return f"{pool.options.dispatch}/1"
+    weight = tuple(np.where(np.asarray(per_type) > 0, pool.weights, 1.0).tolist())
+    return Matching(slo_ms=pool.qos, weight=weight, xi=pool.options.xi, penalty=pool.options.penalty)
