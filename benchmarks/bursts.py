@@ -26,7 +26,7 @@ from hetplan.profiles.plan import Claim, Plan
 
 WITHOUT = {
     "pool": ("hetplan.problems.pool.sizing.bursts_of", lambda _: ()),
-    "variants": ("hetplan.problems.variants.size.in_bursts", lambda v: v),
+    "variants": ("hetplan.problems.variants.sizing.ask_for_bursts", lambda v: v),
     "pipeline": ("hetplan.problems.pipeline.parts.bursts_of", lambda *_: []),
 }
 """What knows of bursts, and what takes its place."""

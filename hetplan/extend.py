@@ -165,9 +165,9 @@ if TYPE_CHECKING:
     from hetplan.problems.simulated import plan_to_simulate
     from hetplan.problems.simulated import play_until_clear as confirm_in_simulation
     from hetplan.problems.simulated import with_shown as with_simulated_promises
-    from hetplan.problems.variants.form import Room, capacity_rooms
-    from hetplan.problems.variants.instances import plan_instances
+    from hetplan.problems.variants.formulations import plan_instances
     from hetplan.problems.variants.options import VariantsOptions
+    from hetplan.problems.variants.program import Room, capacity_rooms
     from hetplan.problems.variants.wish import Snapshot
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.load_one import load_profile, load_slo
@@ -406,9 +406,9 @@ _NAMES = {
     "problems.pool.options": "PoolOptions SearchOptions",
     "problems.pool.program": "Pool rates_of",
     "problems.simulated": "plan_to_simulate play_until_clear:confirm_in_simulation with_shown:with_simulated_promises",
-    "problems.variants.form": "Room capacity_rooms",
-    "problems.variants.instances": "plan_instances",
+    "problems.variants.formulations": "plan_instances",
     "problems.variants.options": "VariantsOptions",
+    "problems.variants.program": "Room capacity_rooms",
     "problems.variants.wish": "Snapshot",
     "profiles.inputs": "Inputs",
     "profiles.load_one": "load_profile load_slo",

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from hetplan.planner.bridge import AtCapacities, Cone
 from hetplan.planner.placing import MOST_ON_ONE, Sharing
-from hetplan.problems.variants.bursts import answering_fewest
-from hetplan.problems.variants.busy import leaving_room_to_wait
 from hetplan.problems.variants.options import VariantsOptions
+from hetplan.problems.variants.queueing import answer_fewest, leave_room_to_wait
 from hetplan.problems.variants.wish import Snapshot, read_snapshot
 from hetplan.profiles.validate import validate
 
@@ -39,8 +38,8 @@ def cone(part: Cone, at_capacities: AtCapacities) -> Cone | None:
     if not _is_by_machine(full):
         return None
     part.bare = Cone.of(part, most=_most_of(part, full))
-    part.bare.dropping = Cone.of(part, most=_most_of(part, answering_fewest(full)))
-    part.most = _most_of(part, full if options.size == "planned" else leaving_room_to_wait(full))
+    part.bare.dropping = Cone.of(part, most=_most_of(part, answer_fewest(full)))
+    part.most = _most_of(part, full if options.size == "planned" else leave_room_to_wait(full))
     for one in (part, part.bare, part.bare.dropping):
         one.anew = one.most
     return part

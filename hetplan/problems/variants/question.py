@@ -23,7 +23,7 @@ __all__ = ["Variants"]
 
 @dataclass(frozen=True)
 class Variants:
-    """One snapshot to plan; the package's page has the letters and the mathematics."""
+    """One snapshot to plan; `program` has the letters and the mathematics."""
 
     takes_formulations: ClassVar[bool] = True
     question: ClassVar[str] = "variants"
@@ -58,30 +58,29 @@ class Variants:
 
     def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
         """The programs that bound a claim of such a plan."""
-        from hetplan.problems.variants.bounding import bounding
+        from hetplan.problems.variants.formulations import bounding_programs
 
-        return None if self.tools.formulation is not None else bounding(self.snapshot, claim, plan)
+        return None if self.tools.formulation is not None else bounding_programs(self.snapshot, claim, plan)
 
     def decide(self, ask: Ask) -> Draft | Infeasibility:
         """Answer by the chosen formulation."""
-        from hetplan.problems.variants.ways import WAYS
-        from hetplan.problems.variants.why import impossible
+        from hetplan.problems.variants.formulations import FORMULATIONS, cheapest_plan
+        from hetplan.problems.variants.infeasible import unservable_apps
 
         v, brought = self.snapshot, self.tools.formulation
-        if not (brought and brought.partial) and (reason := impossible(v)) is not None:
+        if not (brought and brought.partial) and (reason := unservable_apps(v)) is not None:
             return reason
-        way = brought.decide if brought and brought.decide else WAYS[self.formulation]
+        solve = brought.decide if brought and brought.decide else FORMULATIONS[self.formulation]
         if v.options.size != "planned":
-            from hetplan.problems.variants.busy import leaving_room_to_wait
-            from hetplan.problems.variants.ways import by_cheapest
+            from hetplan.problems.variants.queueing import leave_room_to_wait
 
-            half = replace(v, serves=tuple(replace(pair, qps=0.5 * pair.qps, busy=0.5) for pair in v.serves))
-            ask.keep(lambda: by_cheapest(half, ask))
-            v = roomy = leaving_room_to_wait(v, lambda: ask.remaining <= 0)
-            ask.keep(lambda: by_cheapest(roomy, ask))
+            half = replace(v, serves=tuple(pair.at_use(0.5) for pair in v.serves))
+            ask.keep(lambda: cheapest_plan(half, ask))
+            v = roomy = leave_room_to_wait(v, lambda: ask.remaining <= 0)
+            ask.keep(lambda: cheapest_plan(roomy, ask))
         if v.options.size in ("simulated", "auto"):
-            from hetplan.problems.variants.size import sized
+            from hetplan.problems.variants.sizing import size_plan
 
-            return sized(v, ask, way, self.tools, self.formulation)
+            return size_plan(v, ask, solve, self.tools, self.formulation)
         with collector_at_rest():
-            return way(v, ask)
+            return solve(v, ask)

@@ -27,12 +27,12 @@ import numpy as np
 from hetplan.planner.draft import Draft
 from hetplan.planner.placing import IN_TOTAL, Filling
 from hetplan.planner.sizing_search import Counts
-from hetplan.problems.variants.form import TAKEN, Room, capacity_rooms
+from hetplan.problems.variants.program import TAKEN, Room, capacity_rooms
 from hetplan.problems.variants.wish import Integers, Snapshot
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.workers import Load, Worker
 
-__all__ = ["Apps", "Near", "Units"]
+__all__ = ["Apps", "UnitPlans", "Units"]
 
 Holds = tuple[tuple[int, int], ...]
 """Items, and instances of each."""
@@ -62,16 +62,21 @@ class _Change:
 
 
 @dataclass
-class Near:
+class UnitPlans:
     """The plans of a snapshot, counted in units, and what is near each of them."""
 
     v: Snapshot
     """At saturation."""
     pooled: Snapshot
-    """Each choice as if it carried a load alone, in one queue (`busy`)."""
+    """Each choice as if it carried a load alone, in one queue (`queueing`)."""
+    # What was worked out, for who asks again.
     _waiting: dict[Units, Mapping[Apps, Counts]] = field(default_factory=dict)
     _costs: dict[Units, float] = field(default_factory=dict)
-    _filling: dict[Unit, Holds] = field(default_factory=dict)
+    _filled: dict[Unit, Holds] = field(default_factory=dict)
+    _items: dict[Apps, tuple[int, ...]] = field(default_factory=dict)
+    _served: dict[Unit, frozenset[int]] = field(default_factory=dict)
+    _prices: dict[Unit, float] = field(default_factory=dict)
+    _joined: dict[frozenset[int], tuple[Apps, ...]] = field(default_factory=dict)
 
     # --- a plan -------------------------------------------------------------------------------------------------------
 
@@ -81,13 +86,13 @@ class Near:
         for worker in made.workers:
             held = Counter[int]()
             for load in worker.loads:
-                i = next((i for i in range(len(self.v.items)) if self._is(i, worker, load)), None)
+                i = next((i for i in range(len(self.v.items)) if self._is_load_of(i, worker, load)), None)
                 if i is not None:
                     held[i] += load.instances
             holds = tuple(sorted(held.items()))
             if not holds:
                 continue
-            t = self.v.kinds[self.v.items[holds[0][0]].kind].type
+            t = self.v.kind(holds[0][0]).type
             if self._is_machine(t, holds):
                 found[t, holds] += worker.count
             else:
@@ -95,10 +100,9 @@ class Near:
                     found[t, ((i, 1),)] += n * worker.count
         return tuple(sorted(found.items()))
 
-    def _is(self, i: int, worker: Worker, load: Load) -> bool:
+    def _is_load_of(self, i: int, worker: Worker, load: Load) -> bool:
         """Whether a load is of an item."""
-        kind = self.v.kinds[self.v.items[i].kind]
-        type_ = self.v.types[kind.type]
+        kind, type_ = self.v.kind(i), self.v.type_of(i)
         offer = type_.offers[0]
         here = (worker.hardware, worker.offer or (offer.id if worker.host in offer.hosts else None))
         settings = (load.variant, load.serve.max_batch, dict(load.at or {}), dict(load.knobs))
@@ -121,18 +125,16 @@ class Near:
     def cost(self, units: Units) -> float:
         """What the plan costs: units, what is loaded for them, and what must be there beside them."""
         if units not in self._costs:
-            v, used = self.v, Counter[int]()
-            for (t, holds), n in units:
-                used[t] += n if self._is_paid_whole(t, holds) else 0
-            beside = v.changes(self.counts(units)) + v.idle_nanos(used) / NANO
-            self._costs[units] = self._sum(dict(units)) + beside
+            v, used = self.v, self._machines(units)
+            beside = v.loading_cost(self.counts(units)) + v.idle_nanos(used) / NANO
+            self._costs[units] = self._price_of_all(dict(units)) + beside
         return self._costs[units]
 
     def stations(self, units: Units) -> Mapping[Apps, Counts]:
         """The applications that have a load, those together that share instances; and the instances of each item."""
         if units not in self._waiting:
             x = self.counts(units).tolist()
-            self._waiting[units] = {apps: tuple(x[i] for i in self.items_of(apps)) for apps in self._together(x)}
+            self._waiting[units] = {apps: tuple(x[i] for i in self.items_of(apps)) for apps in self._stations_at(x)}
         return self._waiting[units]
 
     def items_of(self, apps: Apps) -> tuple[int, ...]:
@@ -140,8 +142,6 @@ class Near:
         if apps not in self._items:
             self._items[apps] = tuple(i for i, mine in enumerate(self._serving) if not mine.isdisjoint(apps))
         return self._items[apps]
-
-    _items: dict[Apps, tuple[int, ...]] = field(default_factory=dict)
 
     def of_station(self, units: Units, apps: Apps) -> Units:
         """What serves these applications, and nothing else."""
@@ -151,25 +151,23 @@ class Near:
                 found[t, mine] += n
         return tuple(sorted(found.items()))
 
-    def may_be(self, units: Units) -> bool:
+    def is_allowed(self, units: Units) -> bool:
         """Whether stocks, rooms and the budget allow it."""
         if self._is_free:
             return True
-        v, used = self.v, Counter[int]()
-        for (t, holds), n in units:
-            used[t] += n if self._is_paid_whole(t, holds) else 0
+        v, used = self.v, self._machines(units)
         x, budget = self.counts(units), v.request.budget
         if not v.may_move(x) or not v.may_rent(used + Counter(v.idle_counts(used))):
             return False
-        if budget is not None and self.cost(units) - v.changes(x) > budget / NANO * (1.0 + CHEAPER):
+        if budget is not None and self.cost(units) - v.loading_cost(x) > budget / NANO * (1.0 + CHEAPER):
             return False
         return all(float(room.use @ x) <= room.size * (1.0 + CHEAPER) for room in self._rooms)
 
-    def filled(self, counts: Mapping[Unit, int]) -> Units:
+    def fill_up(self, counts: Mapping[Unit, int]) -> Units:
         """The same machines, what is free on them taken by more of what they hold."""
         found = Counter[Unit]()
         for (t, holds), n in counts.items():
-            found[t, self._full_of(t, holds)] += n
+            found[t, self._full_unit(t, holds)] += n
         return tuple(sorted((unit, n) for unit, n in found.items() if n > 0))
 
     def is_one_less(self, units: Units, than: Units) -> bool:
@@ -179,50 +177,50 @@ class Near:
 
     # --- what is near -------------------------------------------------------------------------------------------------
 
-    def around(self, units: Units, apps: Apps) -> Iterator[Units]:
+    def cheaper_plans(self, units: Units, apps: Apps) -> Iterator[Units]:
         """The plans with other units for these applications that may be and cost less, the cheapest first."""
         now, cost = dict(units), self.cost(units)
         own = Counter({unit: n for unit, n in units if not self._served_by_one(unit).isdisjoint(apps)})
-        seen, machines, most = {units}, self._sum(now), cost * (1.0 - CHEAPER)
+        seen, machines, most = {units}, self._price_of_all(now), cost * (1.0 - CHEAPER)
         for change in sorted(self._changes(own, apps), key=lambda change: change.dearer):
             # What is loaded, or must be there beside, only adds to it.
             if machines + change.dearer >= most:
                 return
-            one = self._changed(now, change)
+            one = self._apply(now, change)
             if one in seen:
                 continue
             seen.add(one)
             if self._is_plain:
                 self._costs.setdefault(one, cost + change.dearer)
-            if self.cost(one) < most and self.may_be(one):
+            if self.cost(one) < most and self.is_allowed(one):
                 self._note_station(units, one, change, apps)
                 yield one
 
-    def _changed(self, now: Mapping[Unit, int], change: _Change) -> Units:
+    def _apply(self, now: Mapping[Unit, int], change: _Change) -> Units:
         after = dict(now)
         for unit, n in change.gone.items():
             after[unit] -= n
         for (t, holds), n in change.more.items():
-            unit = t, self._full_of(t, holds)
+            unit = t, self._full_unit(t, holds)
             after[unit] = after.get(unit, 0) + n
         return tuple(sorted((unit, n) for unit, n in after.items() if n > 0))
 
     def _note_station(self, units: Units, one: Units, change: _Change, apps: Apps) -> None:
         """What waits together, where it is the same: of a long plan only what changed is counted."""
-        changed = [(t, self._full_of(t, holds)) for t, holds in (*change.gone, *change.more)]
+        changed = [(t, self._full_unit(t, holds)) for t, holds in (*change.gone, *change.more)]
         if one in self._waiting or any(
-            self._shared_by(unit) or not self._served_by_one(unit) <= {*apps} for unit in changed
+            self._is_shared(unit) or not self._served_by_one(unit) <= {*apps} for unit in changed
         ):
             return
         items = self.items_of(apps)
         x, place = list(self.stations(units)[apps]), {i: k for k, i in enumerate(items)}
         for sign, some in ((-1, change.gone), (1, change.more)):
             for (t, holds), n in some.items():
-                for i, count in self._full_of(t, holds):
+                for i, count in self._full_unit(t, holds):
                     x[place[i]] += sign * n * count
         self._waiting[one] = {**self._waiting[units], apps: tuple(x)}
 
-    def _shared_by(self, unit: Unit) -> bool:
+    def _is_shared(self, unit: Unit) -> bool:
         """Whether several applications may have a part in one of its instances."""
         return any(len(self._serving[i]) > 1 for i, _ in unit[1])
 
@@ -230,8 +228,6 @@ class Near:
         if unit not in self._served:
             self._served[unit] = frozenset(b for i, _ in unit[1] for b in self._serving[i])
         return self._served[unit]
-
-    _served: dict[Unit, frozenset[int]] = field(default_factory=dict)
 
     @cached_property
     def _is_plain(self) -> bool:
@@ -246,48 +242,48 @@ class Near:
         return plenty and self._is_plain and v.wanted.changes is None and v.request.budget is None and not self._rooms
 
     def _changes(self, own: Counter[Unit], apps: Apps) -> Iterator[_Change]:
-        yield from self._fewer(own)
+        yield from self._fewer_units(own)
         for first, second in combinations_with_replacement(sorted(own), 2):
-            yield from self._replaced(Counter([first]) if first == second else Counter([first, second]))
+            yield from self._replacements(Counter([first]) if first == second else Counter([first, second]))
             if first == second and own[first] > 1:
-                yield from self._replaced(Counter({first: 2}))
+                yield from self._replacements(Counter({first: 2}))
         alone = Counter({unit: n for unit, n in own.items() if self._served_by([unit]) <= {*apps}})
         for gone in [alone, *(Counter({unit: n}) for unit, n in alone.items() if len(alone) > 1)]:
-            yield from self._served_otherwise(gone)
-        yield from self._apart(alone, apps)
-        for other in self._batched(own):
-            for fewer in self._fewer(other):
+            yield from self._uniform_replacements(gone)
+        yield from self._separate_units(alone, apps)
+        for other in self._other_batches(own):
+            for fewer in self._fewer_units(other):
                 yield self._change(own, other - fewer.gone)
 
     def _change(self, gone: Counter[Unit], more: Counter[Unit] | None = None) -> _Change:
         after = more or Counter[Unit]()
-        return _Change(self._sum(after) - self._sum(gone), gone, after)
+        return _Change(self._price_of_all(after) - self._price_of_all(gone), gone, after)
 
-    def _fewer(self, now: Counter[Unit]) -> Iterator[_Change]:
+    def _fewer_units(self, now: Counter[Unit]) -> Iterator[_Change]:
         for one, n in sorted(now.items()):
             k = 1
             while k <= n:
                 yield self._change(Counter({one: k}))
                 k *= 2
 
-    def _replaced(self, gone: Counter[Unit]) -> Iterator[_Change]:
+    def _replacements(self, gone: Counter[Unit]) -> Iterator[_Change]:
         """One or two others that serve nobody else, and cost less, in the place of these units."""
-        price, apps = self._sum(gone), self._served_by(gone)
-        for unit, cost in self._full.items():
+        price, apps = self._price_of_all(gone), self._served_by(gone)
+        for unit, cost in self._full_units.items():
             if all(self._serving[i] & apps for i, _ in unit[1]):
                 yield from (self._change(gone, Counter({unit: n})) for n in (1, 2) if n * cost < price)
 
-    def _served_otherwise(self, gone: Counter[Unit]) -> Iterator[_Change]:
+    def _uniform_replacements(self, gone: Counter[Unit]) -> Iterator[_Change]:
         """These units replaced by others, all alike, for less."""
-        price, apps = self._sum(gone), self._served_by(gone)
-        for unit, cost in self._full.items() if gone else ():
+        price, apps = self._price_of_all(gone), self._served_by(gone)
+        for unit, cost in self._full_units.items() if gone else ():
             if cost > 0 and all(self._serving[i] & apps for i, _ in unit[1]):
                 n = 1
                 while n * cost < price:
                     yield self._change(gone, Counter({unit: n}))
                     n = max(n + 1, int(n * MORE))
 
-    def _apart(self, gone: Counter[Unit], apps: Apps) -> Iterator[_Change]:
+    def _separate_units(self, gone: Counter[Unit], apps: Apps) -> Iterator[_Change]:
         """All applications that share instances on units of their own: as many alike as carry each, or some more."""
         if len(apps) == 1 or self._served_by(gone) < {*apps}:
             return
@@ -295,7 +291,7 @@ class Near:
         for b in apps:
             rates = {s.kind: s.qps for item in self.pooled.items for s in item.serves if s.app == b}
             found = list[tuple[float, Unit, float]]()
-            for unit, cost in self._full.items():
+            for unit, cost in self._full_units.items():
                 carries = sum(n * rates.get(self.v.items[i].kind, 0.0) for i, n in unit[1] if b in self._serving[i])
                 if carries > 0:
                     number = self.v.asked[b].need_qps / carries
@@ -308,7 +304,7 @@ class Near:
                     more[unit] += math.ceil(times * number)
                 yield self._change(gone, more)
 
-    def _batched(self, now: Counter[Unit]) -> Iterator[Counter[Unit]]:
+    def _other_batches(self, now: Counter[Unit]) -> Iterator[Counter[Unit]]:
         """Another batch of one item wherever it runs, on machines that cost the same."""
         kinds = [self.v.kinds[item.kind] for item in self.v.items]
         shared = {i for (t, holds) in now if self._is_machine(t, holds) for i, _ in holds}
@@ -324,18 +320,18 @@ class Near:
                         changed[t, tuple(sorted(held.items()))] += n
                     yield changed
 
-    def _full_of(self, t: int, holds: Holds) -> Holds:
+    def _full_unit(self, t: int, holds: Holds) -> Holds:
         if not self._is_machine(t, holds) or self.v.wanted.changes is not None:
             return holds
-        if (t, holds) not in self._filling:
+        if (t, holds) not in self._filled:
             held = dict(holds)
-            for i in sorted(held, key=lambda i: (max(self.v.kinds[self.v.items[i].kind].needs.values()), i)):
+            for i in sorted(held, key=lambda i: (max(self.v.kind(i).needs.values()), i)):
                 held[i] += self.v.sharing[t].most(i, held)
-            self._filling[t, holds] = tuple(sorted(held.items()))
-        return self._filling[t, holds]
+            self._filled[t, holds] = tuple(sorted(held.items()))
+        return self._filled[t, holds]
 
     @cached_property
-    def _full(self) -> dict[Unit, float]:
+    def _full_units(self) -> dict[Unit, float]:
         """Machines full of one item, or of two; and instances that pay for themselves; each with its price."""
         found: list[Unit] = []
         for i, item in enumerate(self.v.items):
@@ -353,7 +349,7 @@ class Near:
                             found.append((t, ((i, n), (j, more))))
         return {unit: self._price(unit) for unit in found}
 
-    def _sum(self, units: Mapping[Unit, int]) -> float:
+    def _price_of_all(self, units: Mapping[Unit, int]) -> float:
         return sum(self._price(unit) * n for unit, n in units.items())
 
     def _price(self, unit: Unit) -> float:
@@ -363,11 +359,9 @@ class Near:
             self._prices[unit] = self.v.types[t].offers[0].price if self._is_machine(t, holds) else alone
         return self._prices[unit]
 
-    _prices: dict[Unit, float] = field(default_factory=dict)
-
     # --- who is served ------------------------------------------------------------------------------------------------
 
-    def _together(self, x: list[int]) -> tuple[Apps, ...]:
+    def _stations_at(self, x: list[int]) -> tuple[Apps, ...]:
         """The applications that have a load, those together that share instances."""
         shared = frozenset(i for i in self._shared if x[i])
         if shared not in self._joined:
@@ -379,11 +373,9 @@ class Near:
         return self._joined[shared]
 
     @property
-    def widest(self) -> tuple[Apps, ...]:
+    def widest_stations(self) -> tuple[Apps, ...]:
         """The stations where all is in use that may be shared."""
-        return self._together([1] * len(self.v.items))
-
-    _joined: dict[frozenset[int], tuple[Apps, ...]] = field(default_factory=dict)
+        return self._stations_at([1] * len(self.v.items))
 
     @cached_property
     def _shared(self) -> tuple[int, ...]:
@@ -406,5 +398,9 @@ class Near:
     def _is_machine(self, t: int, holds: Holds) -> bool:
         return t in self.v.sharing and holds[0][0] in self.v.sharing[t].things
 
-    def _is_paid_whole(self, t: int, holds: Holds) -> bool:
-        return self._is_machine(t, holds) or holds[0][0] in self.v.whole.get(t, ())
+    def _machines(self, units: Units) -> Counter[int]:
+        """The machines of each type that are paid whole."""
+        found = Counter[int]()
+        for (t, holds), n in units:
+            found[t] += n if self._is_machine(t, holds) or holds[0][0] in self.v.whole.get(t, ()) else 0
+        return found

@@ -1,9 +1,14 @@
-"""The snapshot that is planned: every application with its load, need and limits, what may serve it, what runs now."""
+"""The snapshot that is planned: every application with its load, need and limits, what may serve it, what runs now.
+
+`read_snapshot` reads the files into it. A *kind* is a way to run a variant (a choice on one type of machine, at one
+batch), whose instances are counted; a *slot* is a load that runs now; an *item* is what the program counts: a kind, of
+one application or of several. The letters are those of `program`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -12,30 +17,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import Fault, InputError
+from hetplan.planner.choices import Choice
 from hetplan.planner.machine_limits import MachineLimit, keeps, machine_limits
 from hetplan.planner.placing import Sharing
-from hetplan.planner.request import PLENTY, Application, MachineType, Request, read_request
+from hetplan.planner.request import PLENTY, Application, MachineType, Offer, Request, read_request
 from hetplan.problems.faults import Faults, refuse_not_provided, refused
-from hetplan.problems.variants.kinds import (
-    WHOLE,
-    Kind,
-    Slot,
-    check_least,
-    count_of,
-    read_kinds,
-    read_slots,
-    read_types,
-    renting,
-)
 from hetplan.problems.variants.options import VariantsOptions
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.validate import collector_at_rest
-from hetplan.profiles.workers import Worker
+from hetplan.profiles.workers import Load, Share, Worker
 from hetplan.serving.law import OffTable
+from hetplan.serving.loads import offer_of, same_point
+from hetplan.serving.price import Price
+from hetplan.serving.runs import machine_price
 
-__all__ = ["CEILING", "REFUSED", "Asked", "Item", "Serves", "Snapshot", "read_snapshot"]
+__all__ = [
+    "CEILING",
+    "OWN",
+    "REFUSED",
+    "WHOLE",
+    "Asked",
+    "Integers",
+    "Item",
+    "Kind",
+    "Serves",
+    "Slot",
+    "Snapshot",
+    "Vector",
+    "count_of",
+    "read_snapshot",
+]
 
 REFUSED = {
     **refused(
@@ -52,10 +65,72 @@ REFUSED = {
 Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+WHOLE = "machines"
+"""The resource of which a machine has one: taken by instances that are priced as a whole machine."""
+OWN = "!"
+"""Ends the name of machines that hold what is paid by itself: they are used up, and cost nothing."""
 CEILING = 1e-9
 """Taken off before rounding up: a quotient that is whole but for rounding."""
 HUGE = 1e6
 """More instances than this for one application are a slip of units, not a plan."""
+
+
+def count_of(kind: MachineType) -> int | None:
+    """How many machines of a type may be had (None: as many as are wanted)."""
+    return kind.available if kind.available < PLENTY else None
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A choice on one type of machine, at one batch: the unit whose instances are counted.
+
+    `price` is a count of 1e-9 per hour.
+    """
+
+    choice: Choice
+    variant: str
+    type: int
+    hardware: str
+    batch: int
+    price: int
+    needs: Mapping[str, float]
+    slowdown: tuple[float, ...] = ()
+    share: Share | None = None
+    """The slice of a machine that is paid, where prices are by the unit."""
+    part: float | None = None
+    """The part of a machine that it takes, where instances share machines that are paid whole; `price` is that part's.
+    None where it is paid by itself."""
+
+    @property
+    def id(self) -> str:
+        """What distinguishes it from the other ways to run the variant on this hardware."""
+        settings = "".join(f",{name}={value:g}" for name, value in self.choice.knobs.items())
+        return f"{self.variant}@{self.hardware}/{self.batch}{settings}"
+
+    @property
+    def cost(self) -> float:
+        """Currency units per hour; of what shares a machine, its part of it."""
+        return self.price / NANO
+
+    @property
+    def paid(self) -> float:
+        """What an instance costs by itself, per hour: nothing where its machine is paid whole, for all on it."""
+        return self.cost if self.part is None else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Running instances: a load of a worker of the state, and which kind it is (None where the profile has no such)."""
+
+    worker: Worker
+    load: Load
+    kind: int | None
+    price: int = 0
+
+    @property
+    def instances(self) -> int:
+        """How many run."""
+        return self.worker.count * self.load.instances
 
 
 @dataclass(frozen=True)
@@ -86,6 +161,10 @@ class Serves:
         """The rate at which an instance is full."""
         return self.qps / self.busy
 
+    def at_use(self, busy: float) -> Serves:
+        """The same, asked for so much of its saturation."""
+        return replace(self, qps=self.saturation_qps * busy, busy=busy)
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -95,10 +174,14 @@ class Item:
     app: int | None
     serves: tuple[Serves, ...]
 
+    def pair(self, app: int) -> Serves:
+        """How it serves an application."""
+        return next(s for s in self.serves if s.app == app)
+
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One snapshot to plan, in the letters of the question's page (`hetplan/problems/variants/__init__.py`)."""
+    """One snapshot to plan, in the letters of `program`."""
 
     inputs: Inputs
     wanted: Request
@@ -117,8 +200,20 @@ class Snapshot:
     known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What was read off the program of this snapshot, for those who ask again."""
 
+    def kind(self, i: int) -> Kind:
+        """The kind of an item."""
+        return self.kinds[self.items[i].kind]
+
+    def type_of(self, i: int) -> MachineType:
+        """The type of machine of an item."""
+        return self.types[self.kind(i).type]
+
+    def at_saturation(self) -> Snapshot:
+        """The same, each instance asked for all that it can serve."""
+        return replace(self, serves=tuple(pair.at_use(1.0) for pair in self.serves))
+
     @cached_property
-    def weighted(self) -> bool:
+    def weighs_loading(self) -> bool:
         """Whether loading counts by the paper's weight, and not for its share of the horizon."""
         stated = "load_weight_per_s" in self.wanted.change.model_fields_set
         return self.options.loading == "weighted" or (self.options.loading == "auto" and stated)
@@ -126,14 +221,14 @@ class Snapshot:
     @cached_property
     def weight(self) -> float:
         """lambda, 1/s: one part of the horizon, or the paper's weight; 0 where all must be loaded in any case."""
-        if self.weighted:
+        if self.weighs_loading:
             return self.wanted.change.load_weight_per_s
         fresh = not any(worker.loads for worker in self.wanted.running)
         return 0.0 if fresh else 1.0 / self.wanted.horizon.period_s
 
     def change_s(self, kind: Kind) -> float:
         """Seconds that an instance more costs: to load it, and to start the machine that it takes (or a part of)."""
-        if self.weighted or (WHOLE not in kind.needs and kind.part is None):
+        if self.weighs_loading or (WHOLE not in kind.needs and kind.part is None):
             return kind.choice.load_s
         return kind.choice.load_s + kind.choice.machine.startup_s
 
@@ -165,7 +260,7 @@ class Snapshot:
         return {kind: tuple(slots) for kind, slots in found.items()}
 
     @cached_property
-    def unnamed(self) -> tuple[tuple[Worker, int], ...]:
+    def unnamed_workers(self) -> tuple[tuple[Worker, int], ...]:
         """Running workers without a host, each with its type of machine."""
         of_load = {slot.load.id: self.kinds[slot.kind].type for slot in self.slots if slot.kind is not None}
         found = []
@@ -235,7 +330,7 @@ class Snapshot:
         """Types whose machines are shared and paid whole, each with the items that share them."""
         found = {}
         for t, items in self._by_type["shared"].items():
-            needs = [self.kinds[self.items[i].kind].needs for i in items]
+            needs = [self.kind(i).needs for i in items]
             found[t] = Sharing(self.types[t].id, self.types[t].provides, items, needs, [self.company[i] for i in items])
         return found
 
@@ -267,10 +362,13 @@ class Snapshot:
 
     @cached_property
     def request(self) -> Request:
-        """What may be rented, of the types that are of use."""
+        """What may be rented of the types that are of use: machines that are paid whole, or used up."""
         there = self.sharing.keys() | self.whole.keys()
-        rented = (kind for t, kind in enumerate(self.types) if t in there or kind.least)
-        return renting(self.wanted, rented, (self.types[t] for t in self.used_up))
+        machines = [kind for t, kind in enumerate(self.types) if t in there or kind.least]
+        for kind in (self.types[t] for t in self.used_up):
+            name = kind.id + OWN
+            machines.append(replace(kind, id=name, offers=(replace(kind.offers[0], machine=name, nanos=0),), least=0))
+        return replace(self.wanted, machines=tuple(machines))
 
     @cached_property
     def used_up(self) -> tuple[int, ...]:
@@ -278,7 +376,7 @@ class Snapshot:
 
         Where types are taken together those count, too, that nothing runs on.
         """
-        here = self.own if self.typed or not self.own else range(len(self.types))
+        here = self.own if self.is_typed or not self.own else range(len(self.types))
         few = {t for t in here if count_of(self.types[t]) is not None and self.types[t].provides}
         return tuple(sorted(few | {t for t in self.own if self.types[t].least}))
 
@@ -329,19 +427,15 @@ class Snapshot:
         return found
 
     @cached_property
-    def now(self) -> float:
+    def cost_now(self) -> float:
         """sum C N: what runs now costs, per hour."""
-        alone = sum(slot.price * slot.instances for slot in self.slots if slot.worker.id not in self._whole_now)
-        return (alone + sum(self._whole_now.values())) / NANO
-
-    @cached_property
-    def _whole_now(self) -> Mapping[str, int]:
-        """What running workers cost whose machines are paid whole, for all that shares them."""
-        return {
+        whole = {  # what workers cost whose machines are paid whole, for all that shares them
             slot.worker.id: slot.worker.count * self.types[self.kinds[slot.kind].type].offers[0].nanos
             for slot in self.slots
             if slot.kind is not None and self.kinds[slot.kind].part is not None
         }
+        alone = sum(slot.price * slot.instances for slot in self.slots if slot.worker.id not in whole)
+        return (alone + sum(whole.values())) / NANO
 
     @cached_property
     def need(self) -> Vector:
@@ -356,7 +450,7 @@ class Snapshot:
         return "machine" if _known_machines(self.types) else "aggregate"
 
     @property
-    def typed(self) -> bool:
+    def is_typed(self) -> bool:
         """Whether each type of machine has its own rows."""
         return self.level != "aggregate"
 
@@ -367,10 +461,10 @@ class Snapshot:
 
     def item_name(self, i: int) -> str:
         """An item in words."""
-        item = self.items[i]
-        return self.kinds[item.kind].id + (f" for {self.asked[item.app].id}" if item.app is not None else "")
+        app = self.items[i].app
+        return self.kind(i).id + (f" for {self.asked[app].id}" if app is not None else "")
 
-    def changes(self, x: Integers) -> float:
+    def loading_cost(self, x: Integers) -> float:
         """lambda sum C Tl p: what is loaded."""
         if not len(self.items):
             return 0.0
@@ -397,10 +491,6 @@ class Snapshot:
                     missing -= more
         return found
 
-    def offer_of(self, i: int) -> str | None:
-        """The offer of an item."""
-        return self.types[self.kinds[self.items[i].kind].type].offers[0].id
-
     def idle_nanos(self, used: Mapping[int, int]) -> int:
         """What the idle machines beside those in use cost per hour."""
         return sum(n * self.types[t].offers[0].nanos for t, n in self.idle_counts(used).items())
@@ -412,7 +502,7 @@ def read_snapshot(inputs: Inputs, options: VariantsOptions) -> Snapshot:
     faults, notices = Faults.of(inputs), list[Notice]()
     request = read_request(inputs)
     asked = _read_asked(request, options, faults)
-    types = read_types(request)
+    types = _read_types(request)
     running = {load.variant or "" for worker in request.running for load in worker.loads}
     for number, worker in enumerate(request.running):
         if worker.standby:
@@ -421,12 +511,12 @@ def read_snapshot(inputs: Inputs, options: VariantsOptions) -> Snapshot:
             faults.found.append(Fault(file, at, str(worker.standby), why, 'Add them to "count".'))
     names = sorted({name for one in asked for name in one.variants} | (running & request.known.variants))
     shared = options.machines == "shared" and options.level != "aggregate"
-    kinds = read_kinds(request, types, names, faults, notices, shared=shared)
-    slots = read_slots(request, types, kinds, notices)
+    kinds = _Kinds(request, types, faults, notices, shares=shared).of(names)
+    slots = _read_slots(request, types, kinds, notices)
     known = _known_machines(types) or any(kind.part is not None for kind in kinds)
     alone = options.level == "aggregate" or (options.level == "auto" and not known)
     serves = _Pairs(options, kinds, faults, notices, alone=alone).of(asked)
-    check_least(request, types, faults)
+    _check_least(request, types, faults)
     refuse_not_provided(request, faults)
     if request.resources and any(kind.part is None and WHOLE not in kind.needs for kind in kinds):
         why = "runs that are paid by themselves, or by the slice, do not say on how many machines they are"
@@ -461,11 +551,11 @@ def _read_asked(request: Request, options: VariantsOptions, faults: Faults) -> t
         need = load + (change.slack_qps or 0.0) if additive else load * change.slack
         found.append(Asked(name, app.stated, app.variants, load, need if load > 0 else 0.0))
         faults.refuse_all_network(app)
-    _comparable(request, found, faults)
+    _check_metrics(request, found, faults)
     return tuple(found)
 
 
-def _comparable(request: Request, asked: list[Asked], faults: Faults) -> None:
+def _check_metrics(request: Request, asked: list[Asked], faults: Faults) -> None:
     """A floor speaks of one metric."""
     for one in asked:
         metrics = request.known.metrics(one.variants) if one.has_quality_limit else []
@@ -553,3 +643,173 @@ def _company(kind: Kind, time_ms: float, slo_ms: float, alone: bool) -> tuple[in
     if alone or not bearable:
         return 0, kind.slowdown[0]
     return bearable[-1], max(kind.slowdown[: bearable[-1] + 1])
+
+
+def _read_types(request: Request) -> tuple[MachineType, ...]:
+    """Every hardware under each of its offers (or none), in the order of hardware and of the ids of offers."""
+    profile, found = request.profile, list[MachineType]()
+    for hardware, about in profile.hardware.items():
+        least, most = request.instances.get(hardware, (0, 0 if request.only_listed else None))
+        names = sorted(name for name, offer in profile.offers.items() if offer.hardware == hardware)
+        for name in names or [""]:
+            offer = Offer(None, hardware, 0 if profile.offers else NANO)
+            if name:
+                sold = profile.offers[name]
+                hosts = tuple(sorted(host for host, at in profile.hosts.items() if at.offer == name))
+                known = [n for n in (len(hosts) or None, sold.stock) if n is not None]
+                stock = min(known, default=PLENTY)
+                offer = Offer(name, name, machine_price(sold, about), stock, hosts[:stock])
+            most_here = PLENTY if most is None else most
+            found.append(MachineType(offer.machine, (offer,), about.provides, least, most_here, hardware))
+    return tuple(found)
+
+
+@dataclass
+class _Kinds:
+    """Finds every way to run variants on these types; `shares`: instances may share machines that are paid whole."""
+
+    request: Request
+    types: Sequence[MachineType]
+    faults: Faults
+    notices: list[Notice]
+    shares: bool
+    unpriced: set[str] = field(default_factory=set)
+    """Hardware on which nothing has a price."""
+
+    def of(self, names: list[str]) -> tuple[Kind, ...]:
+        """The ways to run these variants, and what is assumed of them."""
+        found = [kind for choice in self.request.choices(variants=names) for kind in self._kinds_of(choice)]
+        for hardware in sorted(self.unpriced):
+            text = f"neither runs nor offers have a price on {hardware}: a machine costs 1 per hour"
+            self.notices.append(Notice(code="W-no-price", at=f"hardware.{hardware}", text=text))
+        without = sorted({k.variant for k in found if _is_on_gpu(k) and not {"gpu", "gpu_share"} & k.needs.keys()})
+        if without:
+            text = (
+                f"{len(without)} variants ({', '.join(without[:5])}) take no gpu_share: a card is planned with as many "
+                "instances as fit its memory, each as fast as if alone"
+            )
+            self.notices.append(Notice(code="W-gpu-share", at="variants", text=text))
+        return tuple(found)
+
+    @cached_property
+    def _is_sized(self) -> bool:
+        """Whether queries come in sizes along the axis `batch`: where they do, no other batches are chosen."""
+        mixes = (app.demand.mix for app in self.request.apps.values())
+        return any(mix is not None and "batch" in mix.axes for mix in mixes)
+
+    @cached_property
+    def _of_hardware(self) -> Mapping[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for number, kind in enumerate(self.types):
+            found.setdefault(kind.hardware, []).append(number)
+        return found
+
+    @cached_property
+    def _shared(self) -> frozenset[int]:
+        """Types whose machines may hold several instances, and are paid whole."""
+        every = enumerate(self.types if self.shares else ())
+        return frozenset(t for t, kind in every if self.request.pays_whole(kind.hardware, kind.offers[0].id))
+
+    def _kinds_of(self, choice: Choice) -> Iterator[Kind]:
+        if not choice.is_timed:
+            text = "a run with a table of rates has no latency to compare with the SLO: left out"
+            self.notices.append(Notice(code="W-no-latency", at=choice.path, text=text))
+            return
+        batches = (choice.at.get("batch", 1.0),) if self._is_sized else choice.batches
+        if batches[0] != int(batches[0]):
+            self.faults.in_profile(
+                f"$.{choice.path}.at.batch", "a batch is a whole number", "Write 1, 2, 4, ...", value=batches[0]
+            )
+            return
+        for number in self._of_hardware.get(choice.hardware, ()):
+            type_ = self.types[number]
+            price, is_whole = _price(choice, type_)
+            if _is_unpriced(choice, type_):
+                self.unpriced.add(type_.hardware)
+            part = choice.part if is_whole and number in self._shared else None
+            needs = {**choice.needs, WHOLE: 1.0} if is_whole and part is None else choice.needs
+            nanos = price.nanos if part is None else round(price.nanos * part)
+            none_there = count_of(type_) == 0 and not (is_whole or type_.provides)
+            if none_there or not self._fits(choice):
+                continue
+            for batch in map(int, batches):
+                yield Kind(
+                    choice, choice.variant, number, choice.hardware, batch, nanos, needs, choice.slowdown(batch),
+                    price.share, part,
+                )  # fmt: skip
+
+    def _fits(self, choice: Choice) -> bool:
+        """Whether one machine holds an instance; what is limited in all may be listed by no machine."""
+        provides, totals = choice.machine.provides, self.request.capacity
+        for resource, room in choice.lacking.items():
+            if resource in provides or resource not in totals:
+                text = (
+                    f"needs {choice.needs[resource]:g} {resource}, one {choice.hardware} provides {room:g}: "
+                    "it fits nowhere there"
+                )
+                self.notices.append(Notice(code="W-too-large", at=choice.path, text=text))
+                return False
+        return True
+
+
+def _is_unpriced(choice: Choice, kind: MachineType) -> bool:
+    return kind.offers[0].id is None and choice.own_price is None
+
+
+def _is_on_gpu(kind: Kind) -> bool:
+    if kind.choice.machine.kind != "gpu" or WHOLE in kind.needs:
+        return False
+    # What takes nothing of the card runs on its host.
+    return not kind.needs or any(resource.startswith("gpu") for resource in kind.needs)
+
+
+def _price(choice: Choice, kind: MachineType) -> tuple[Price, bool]:
+    """The price of an instance, and whether it is that of a whole machine; where nothing has one, that costs 1."""
+    if _is_unpriced(choice, kind):
+        return Price(NANO), True
+    price = choice.price(kind.offers[0].id)
+    return price, choice.own_price is None and price.share is None
+
+
+def _read_slots(
+    request: Request, types: tuple[MachineType, ...], kinds: tuple[Kind, ...], notices: list[Notice]
+) -> tuple[Slot, ...]:
+    """What runs now, each load with its kind."""
+    by_place: dict[tuple[str, str], list[int]] = {}
+    for number, kind in enumerate(kinds):
+        by_place.setdefault((kind.variant, kind.hardware), []).append(number)
+    found: list[Slot] = []
+    for worker in request.running:
+        offer = offer_of(request.profile, worker)
+        for load in worker.loads:
+            settings = {**load.knobs, "batch": load.serve.max_batch}
+            exact = [
+                k for k in by_place.get((load.variant or "", worker.hardware), [])
+                if (offer is None or types[kinds[k].type].offers[0].id in (None, offer))
+                and same_point(load.at or {}, kinds[k].choice.at)
+                and all(settings.get(a) == v for a, v in {**kinds[k].choice.knobs, "batch": kinds[k].batch}.items())
+            ]  # fmt: skip
+            if not exact:
+                text = f"{load.variant or load.node or 'it'} matches no run of these applications: it is stopped"
+                notices.append(Notice(code="W-unknown-running", at=f"state.workers.{worker.id}.{load.id}", text=text))
+            price = kinds[exact[0]].price if exact else _price_of_unknown(request, types, worker, load)
+            found.append(Slot(worker, load, exact[0] if exact else None, price))
+    return tuple(found)
+
+
+def _price_of_unknown(request: Request, types: tuple[MachineType, ...], worker: Worker, load: Load) -> int:
+    """What an instance costs that serves nobody here."""
+    kind = next((kind for kind in types if kind.hardware == worker.hardware), None)
+    found = request.meant_by(load, worker.hardware)
+    return _price(found[0], kind)[0].nanos if found and kind is not None else 0
+
+
+def _check_least(request: Request, types: tuple[MachineType, ...], faults: Faults) -> None:
+    """Name hardware of which more machines must be there than can be."""
+    for hardware, (least, _) in sorted(request.instances.items()):
+        have = sum(kind.offers[0].stock for kind in types if kind.hardware == hardware)
+        if least > have:
+            faults.in_slo(
+                f"$.limits.instances.{hardware}[0]", f"the profile's offers and hosts have {have} machines of it",
+                f"Ask for at most {have}, or raise the stock.", value=least,
+            )  # fmt: skip

@@ -49,4 +49,4 @@ def try_all_counts(v: Snapshot, ask: Ask) -> Draft | Infeasibility:
 def _cost(v: Snapshot, x: Integers) -> float:
     """Gross cost: every instance pays for itself, and idle machines that must be there."""
     used = Counter({t: int(x[list(items)].sum()) for t, items in {**v.own, **v.whole}.items()})
-    return float(v.C @ x) + v.changes(x) + v.idle_nanos(used) * 1e-9
+    return float(v.C @ x) + v.loading_cost(x) + v.idle_nanos(used) * 1e-9

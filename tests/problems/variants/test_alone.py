@@ -7,8 +7,8 @@ import hetplan as hp
 from hetplan.api.solve import plan_for
 from hetplan.planner.contract import Limits
 from hetplan.planner.service_times import late_alone
-from hetplan.problems.variants.alone import FAR, SURE, without_hopeless
 from hetplan.problems.variants.options import VariantsOptions
+from hetplan.problems.variants.queueing import FAR, SURE, drop_hopeless
 from hetplan.problems.variants.wish import read_snapshot
 from hetplan.profiles.load import load_inputs
 
@@ -103,7 +103,7 @@ def test_a_variant_is_left_out_only_where_it_is_far_from_its_limit_and_not_alone
     v = read(two)
     (late,) = late_alone(load_inputs(*files({"m": run([10.0], [4.0])}, limit_ms=18.0, percentile=99.999)))
     two[1]["apps"]["a"]["latency"] = limits_at(100.0 * (1.0 - late.share / times), two[1]["apps"]["a"]["latency"])
-    hopeful = without_hopeless(read(two))
+    hopeful = drop_hopeless(read(two))
     left_out = [pair for pair, other in zip(read(two).serves, hopeful.serves, strict=True) if pair != other]
     assert bool(left_out) == (times > FAR)
     assert len(hopeful.serves) == len(v.serves)
@@ -111,11 +111,11 @@ def test_a_variant_is_left_out_only_where_it_is_far_from_its_limit_and_not_alone
 
 def test_what_does_not_vary_is_as_it_was():
     documents = files({"m": {**run([10.0], [0.0])}}, limit_ms=15.0, percentile=99)
-    assert without_hopeless(v := read(documents)) is v
+    assert drop_hopeless(v := read(documents)) is v
     fixed = files(
         {"m": {"quantity": "latency_ms", "axes": {"batch": [1]}, "p99": [10.0], "mean": [9.0]}}, limit_ms=15.0
     )
-    assert without_hopeless(w := read(fixed)) is w
+    assert drop_hopeless(w := read(fixed)) is w
 
 
 @pytest.mark.slow

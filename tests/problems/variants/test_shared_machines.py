@@ -11,7 +11,7 @@ import pytest
 from cases.random_variants import random_shared, sharing
 
 import hetplan as hp
-from hetplan.problems.variants import places
+from hetplan.problems.variants import placement
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import plan_bytes, with_digest
 
@@ -227,7 +227,7 @@ def test_prices_of_runs_below_those_of_their_machines_are_named() -> None:
 
 @pytest.mark.parametrize("shares", [False, True])
 def test_a_large_stock_is_not_gone_through_machine_by_machine(shares: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, kind = list[object](), places._Bin
+    made, kind = list[object](), placement._Bin
 
     def counted(*fields: Any) -> Any:
         made.append(fields)
@@ -240,7 +240,7 @@ def test_a_large_stock_is_not_gone_through_machine_by_machine(shares: bool, monk
         )
         files[0]["offers"]["card-od"]["stock"] = stock
         with monkeypatch.context() as patched:
-            patched.setattr(places, "_Bin", counted)
+            patched.setattr(placement, "_Bin", counted)
             plans.append(solved(files, machines="shared" if shares else "whole").require())
     assert plans[0].workers == plans[1].workers
     assert len(made) < 1_000

@@ -14,11 +14,11 @@ from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
 from hetplan.planner.next_state import next_state
 from hetplan.planner.sizing_search import Refused, Search
-from hetplan.problems.variants.busy import leaving_room_to_wait
-from hetplan.problems.variants.form import evenly
+from hetplan.problems.variants.formulations import FORMULATIONS
 from hetplan.problems.variants.options import VariantsOptions
-from hetplan.problems.variants.size import _Sizing
-from hetplan.problems.variants.ways import WAYS
+from hetplan.problems.variants.program import spread_evenly
+from hetplan.problems.variants.queueing import leave_room_to_wait
+from hetplan.problems.variants.sizing import Sizing
 from hetplan.problems.variants.wish import read_snapshot
 from hetplan.profiles.load import load_inputs
 
@@ -26,16 +26,16 @@ RATES = {"a": 90.0, "b": 60.0}
 
 
 @dataclass
-class Known(_Sizing):
+class Known(Sizing):
     """Stations are in time where their instances, used up to `in_time` of what they carry when full, carry the load."""
 
     in_time: float = 0.6
     seen: list = field(default_factory=list)
 
     def look(self, one, stations):
-        at = self.near.stations(one)
+        at = self.plans.stations(one)
         self.seen += [(apps, at[apps]) for apps in stations]
-        lates = {apps: 0.5 if use(self.near, one, apps) <= self.in_time else 1.4 for apps in stations}
+        lates = {apps: 0.5 if use(self.plans, one, apps) <= self.in_time else 1.4 for apps in stations}
         for apps, late in lates.items():
             self.shown[apps, at[apps]] = dict.fromkeys(apps, late)
         return lates
@@ -44,17 +44,17 @@ class Known(_Sizing):
         return Refused(()) if self.late_in(one) else one
 
 
-def use(near, units, apps):
+def use(plans, units, apps):
     """The highest use of an instance by these applications."""
-    needs = [one.need_qps if b in apps else 0.0 for b, one in enumerate(near.v.asked)]
-    answer = evenly(near.v, near.counts(units), Asking([*registry.solvers("milp")]), list(apps), needs)
+    needs = [one.need_qps if b in apps else 0.0 for b, one in enumerate(plans.v.asked)]
+    answer = spread_evenly(plans.v, plans.counts(units), Asking([*registry.solvers("milp")]), list(apps), needs)
     return float(answer.point[0]) if answer.point is not None else math.inf
 
 
 def search(documents, in_time, state=None, **options):
-    v = leaving_room_to_wait(read_snapshot(load_inputs(*documents, state=state), VariantsOptions(**options)))
+    v = leave_room_to_wait(read_snapshot(load_inputs(*documents, state=state), VariantsOptions(**options)))
     ask = Asking(registry.solvers())
-    return Known(v, ask, WAYS["columns"], Tools(simulate=lambda *_, **__: None), "columns", in_time=in_time)
+    return Known(v, ask, FORMULATIONS["columns"], Tools(simulate=lambda *_, **__: None), "columns", in_time=in_time)
 
 
 def files(part=0.5, dear="3", rates=RATES, **limits):
@@ -130,9 +130,9 @@ def shared_files(max_ms=(40, 90, 60), **change):
     return profile, wish
 
 
-def units_of(near, **counts):
-    names = {near.v.kinds[item.kind].variant: i for i, item in enumerate(near.v.items)}
-    type_of = {k: near.v.kinds[near.v.items[i].kind].type for k, i in names.items()}
+def units_of(plans, **counts):
+    names = {plans.v.kinds[item.kind].variant: i for i, item in enumerate(plans.v.items)}
+    type_of = {k: plans.v.kinds[plans.v.items[i].kind].type for k, i in names.items()}
     return tuple(sorted(((type_of[k], ((names[k], 1),)), n) for k, n in counts.items() if n))
 
 
@@ -142,10 +142,10 @@ def units_of(near, **counts):
 def test_of_few_plans_the_cheapest_in_time_is_found(max_ms, in_time):
     sizing = search(shared_files(max_ms), in_time)
     found = Search(sizing).cheapest()
-    near, apps = sizing.near, tuple(range(len(max_ms)))
-    every = (units_of(near, small=i, large=j) for i, j in product(range(10), range(7)))
-    least = min(near.cost(one) for one in every if one and use(near, one, apps) <= in_time)
-    assert near.cost(found) == pytest.approx(least)
+    plans, apps = sizing.plans, tuple(range(len(max_ms)))
+    every = (units_of(plans, small=i, large=j) for i, j in product(range(10), range(7)))
+    least = min(plans.cost(one) for one in every if one and use(plans, one, apps) <= in_time)
+    assert plans.cost(found) == pytest.approx(least)
     assert len(sizing.seen) == len(set(sizing.seen)), "nothing is looked at twice"
 
 
@@ -161,9 +161,9 @@ def _found_and_least(seed):
     rates, in_time = {name: chance.uniform(40, 700) for name in RATES}, chance.choice([0.3, 0.6, 0.9])
     part = chance.choice([0.5, 1])
     sizing = search(files(rates=rates, part=part), in_time)
-    near, qps = sizing.near, {"gpu": 0.0, "slow": 0.0}
-    for item in near.v.items:
-        hardware = near.v.types[near.v.kinds[item.kind].type].hardware
+    plans, qps = sizing.plans, {"gpu": 0.0, "slow": 0.0}
+    for item in plans.v.items:
+        hardware = plans.v.types[plans.v.kinds[item.kind].type].hardware
         qps[hardware] = max(qps[hardware], *(in_time * pair.saturation_qps for pair in item.serves))
 
     def enough(name):
@@ -172,7 +172,7 @@ def _found_and_least(seed):
         return [(fast, max(0, math.ceil((need - fast * qps["gpu"]) / qps["slow"]))) for fast in range(30)]
 
     bills = [2 * math.ceil((f + g) * part) + s + t for f, s in enough("a") for g, t in enough("b")]
-    return near.cost(Search(sizing).cheapest()), min(bills)
+    return plans.cost(Search(sizing).cheapest()), min(bills)
 
 
 @pytest.mark.quick_cases(3)
@@ -187,12 +187,12 @@ def test_of_few_plans_within_the_moves_the_cheapest_is_found(moves):
     for variant in profile["variants"].values():
         variant["runs"][0]["load_s"] = 360
     sizing = search((profile, wish), 0.6, state)
-    near, v = sizing.near, sizing.v
-    every = [units_of(near, small=i, large=j) for i in range(8) for j in range(8) if i + j]
-    allowed = [one for one in every if v.may_move(near.counts(one))]
+    plans, v = sizing.plans, sizing.v
+    every = [units_of(plans, small=i, large=j) for i in range(8) for j in range(8) if i + j]
+    allowed = [one for one in every if v.may_move(plans.counts(one))]
     assert len(allowed) == sum(max(0, i - 6) + max(0, j - 2) <= moves for i in range(8) for j in range(8)) - 1
-    least = min(near.cost(one) for one in allowed if use(near, one, (0, 1)) <= 0.6)
-    assert near.cost(Search(sizing).cheapest()) == pytest.approx(least)
+    least = min(plans.cost(one) for one in allowed if use(plans, one, (0, 1)) <= 0.6)
+    assert plans.cost(Search(sizing).cheapest()) == pytest.approx(least)
 
 
 @pytest.mark.parametrize(
@@ -205,24 +205,26 @@ def test_of_few_plans_within_the_moves_the_cheapest_is_found(moves):
     ],
 )
 def test_stock_and_budget_say_what_may_be(limits, slow, may_be):
-    near = search(files(rates={"a": 60.0}, **limits), 0.6).near
-    types = [near.v.kinds[item.kind].type for item in near.v.items]
-    (i,) = [i for i, t in enumerate(types) if near.v.types[t].hardware == "slow"]
-    assert near.may_be((((types[i], ((i, 1),)), slow),)) == may_be
+    plans = search(files(rates={"a": 60.0}, **limits), 0.6).plans
+    types = [plans.v.kinds[item.kind].type for item in plans.v.items]
+    (i,) = [i for i, t in enumerate(types) if plans.v.types[t].hardware == "slow"]
+    assert plans.is_allowed((((types[i], ((i, 1),)), slow),)) == may_be
 
 
 def test_who_shares_nothing_of_a_plan_waits_apart():
-    near = search(shared_files((40, 90)), 0.6, sharing="dedicated").near
-    assert all(len(apps) == 1 for apps in near.stations(near.filled({})))
-    near = search(shared_files((10.5, 90)), 0.6).near
-    assert tuple(near.stations(units_of(near, large=1))) == ((0,), (1,))
-    assert tuple(near.stations(units_of(near, large=1, small=2))) == ((0, 1),)
+    plans = search(shared_files((40, 90)), 0.6, sharing="dedicated").plans
+    assert all(len(apps) == 1 for apps in plans.stations(plans.fill_up({})))
+    plans = search(shared_files((10.5, 90)), 0.6).plans
+    assert tuple(plans.stations(units_of(plans, large=1))) == ((0,), (1,))
+    assert tuple(plans.stations(units_of(plans, large=1, small=2))) == ((0, 1),)
 
 
 def test_free_parts_are_filled_and_cost_nothing():
-    near = search(files(part=0.25), 0.6).near
-    ((_, holds),) = {unit for unit in near._full if near._price(unit) == 2 and len(unit[1]) == 1 and unit[1][0][0] == 0}
-    ((unit, _),) = near.filled({(near.v.kinds[near.v.items[0].kind].type, ((0, 1),)): 1})
+    plans = search(files(part=0.25), 0.6).plans
+    ((_, holds),) = {
+        unit for unit in plans._full_units if plans._price(unit) == 2 and len(unit[1]) == 1 and unit[1][0][0] == 0
+    }
+    ((unit, _),) = plans.fill_up({(plans.v.kinds[plans.v.items[0].kind].type, ((0, 1),)): 1})
     assert unit[1] == holds == ((0, 4),)
 
 

@@ -10,8 +10,8 @@ import hetplan as hp
 from hetplan.api.solve import plan_for
 from hetplan.planner.contract import Tools
 from hetplan.problems.batch_queue import busy_limit_of_law
-from hetplan.problems.variants.busy import busy_limit, leaving_room_to_wait
 from hetplan.problems.variants.options import VariantsOptions
+from hetplan.problems.variants.queueing import busy_limit, leave_room_to_wait
 from hetplan.problems.variants.wish import read_snapshot
 from hetplan.profiles.load import load_inputs
 from hetplan.simulator.figures import Together, responses_of
@@ -82,7 +82,7 @@ def test_each_percentile_is_held_against_its_own_limit():
     for wanted in ([at[0]], [at[1]], at, [(99, 40.0)]):
         app["latency"] = {f"p{p:g}_ms": ms for p, ms in wanted}
         read = read_snapshot(load_inputs(*documents[:2]), VariantsOptions())
-        alone[tuple(wanted)] = [pair.busy for pair in leaving_room_to_wait(read).serves if not pair.late]
+        alone[tuple(wanted)] = [pair.busy for pair in leave_room_to_wait(read).serves if not pair.late]
     assert alone[tuple(at)] == [min(two) for two in zip(alone[at[0],], alone[at[1],], strict=True)]
     assert alone[tuple(at)] > alone[(99, 40.0),], "p50 and p99 are not taken for p99 within the limit of p50"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,16 +13,17 @@ from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import TOGETHER, Infeasibility, Repair
 from hetplan.planner.elastic import explain, knobs, stretch
+from hetplan.planner.machine_limits import machine_limits
 from hetplan.planner.placing import IN_TOTAL
 from hetplan.planner.tolerances import SLIP
 from hetplan.problems.repairs import change
-from hetplan.problems.variants.draft import steady_nanos
-from hetplan.problems.variants.form import LOAD, capacity_rooms, least_use, program, why_no_columns
-from hetplan.problems.variants.places import Placed
+from hetplan.problems.variants.placement import Placed
+from hetplan.problems.variants.plan import steady_nanos
+from hetplan.problems.variants.program import LOAD, capacity_rooms, least_use, program, why_no_columns
 from hetplan.problems.variants.wish import Serves, Snapshot
 from hetplan.profiles.fields import NANO
 
-__all__ = ["explained", "fits_nowhere", "impossible", "over_limits"]
+__all__ = ["explain_infeasible", "fits_nowhere", "over_limits", "unservable_apps"]
 
 SHOWN = 5
 LARGE, ROUGH, CLOSE = 100, 0.1, 1e-2
@@ -29,8 +31,8 @@ LARGE, ROUGH, CLOSE = 100, 0.1, 1e-2
 than the plan."""
 
 
-def impossible(v: Snapshot) -> Infeasibility | None:
-    """Applications that nothing may serve: the nearest by latency and by quality, and the limits that would do."""
+def unservable_apps(v: Snapshot) -> Infeasibility | None:
+    """Why some applications are served by nothing: the nearest by latency and by quality, and limits that would do."""
     have = {s.app for s in v.eligible}
     why, repairs = [], list[Repair]()
     for b, one in enumerate(v.asked):
@@ -77,7 +79,7 @@ def _nearest(v: Snapshot, b: int, near: list[Serves]) -> tuple[str, list[Repair]
     return "; ".join(said), repairs
 
 
-def explained(v: Snapshot, ask: Ask, answer: Answer[Any]) -> Infeasibility:
+def explain_infeasible(v: Snapshot, ask: Ask, answer: Answer[Any]) -> Infeasibility:
     """What can be served; what contradicts what, and what alone would cure it."""
     if not v.explains:
         return Infeasibility(why=("no choice satisfies all rows",), answer=answer)
@@ -94,7 +96,7 @@ def explained(v: Snapshot, ask: Ask, answer: Answer[Any]) -> Infeasibility:
     else:
         values = read(found.point) * v.need
         short = {b: float(value) for b, value in enumerate(values) if value > 1e-6}
-        served = _served(v, short)
+        served = _what_is_served(v, short)
     if not v.repairs:
         return Infeasibility(why=(served,), answer=answer)
     said = explain(form, ask, kept=LOAD, gap=gap, known=_least_alone(v, ask))
@@ -112,7 +114,7 @@ def _least_alone(v: Snapshot, ask: Ask) -> dict[tuple[str, str], float]:
     return found
 
 
-def _served(v: Snapshot, short: dict[int, float]) -> str:
+def _what_is_served(v: Snapshot, short: dict[int, float]) -> str:
     need, missing = float(np.sum(v.need)), sum(short.values())
     worst = sorted(short.items(), key=lambda one: -one[1])
     named = ", ".join(f"{v.asked[b].id} lacks {value:.6g}" for b, value in worst[:SHOWN])
@@ -133,14 +135,10 @@ def _less_load(v: Snapshot, short: dict[int, float]) -> list[Repair]:
 
 def fits_nowhere(v: Snapshot, left: Counter[int], *, proved: bool) -> Infeasibility:
     """The machines of a type have room in all, and no machine has it in one piece."""
-    of_type: Counter[int] = Counter()
-    for i, count in left.items():
-        of_type[v.kinds[v.items[i].kind].type] += count
     why, repairs = [], list[Repair]()
-    for t, count in sorted(of_type.items()):
-        names = ", ".join(
-            sorted({v.kinds[v.items[i].kind].variant for i in left if v.kinds[v.items[i].kind].type == t})[:SHOWN]
-        )
+    for t in sorted({v.kind(i).type for i in left}):
+        mine = [i for i in left if v.kind(i).type == t]
+        count, names = sum(left[i] for i in mine), ", ".join(sorted({v.kind(i).variant for i in mine})[:SHOWN])
         why.append(f"{count} instances ({names}) find no machine of {v.types[t].id} with room in one piece")
         kind, offer = v.types[t], v.types[t].offers[0]
         stated, at = kind.available, f"profile.offers.{offer.id}.stock"
@@ -154,21 +152,19 @@ def fits_nowhere(v: Snapshot, left: Counter[int], *, proved: bool) -> Infeasibil
 
 def over_limits(v: Snapshot, placed: Placed) -> Infeasibility | None:
     """Machines that the program does not count one by one, idle or filled by best fit, may be more than may be had."""
-    limits, of, cost = v.wanted, Counter[str](), steady_nanos(v, placed)
+    budget, cost, over = v.wanted.budget, steady_nanos(v, placed), list[tuple[str, float, float, str]]()
+    if budget is not None and cost > budget:
+        over.append(("slo.limits.cost_per_hour", budget / NANO, cost / NANO, v.wanted.currency))
+    of = Counter[tuple[str, str | None]]()
     for worker in placed.workers:
-        of[worker.hardware] += worker.count
-    over: list[tuple[str, float | None, float, int, str]] = [
-        ("cost_per_hour", limits.budget, cost, NANO, limits.currency)
-    ]
-    for resource, total in limits.resources.items():
-        provides = {name: one.provides.get(resource, 0.0) for name, one in v.inputs.profile.hardware.items()}
-        provided = sum(provides[name] * n for name, n in of.items())
-        over.append((f"provides.{resource}", total * (1.0 + SLIP), provided, 1, resource))
-    over += [(f"instances.{name}[1]", most, of[name], 1, "machines") for name, (_, most) in limits.instances.items()]
-    for at, most, amount, unit, what in over:
-        if most is not None and amount > most:
-            repair = change(f"slo.limits.{at}", most / unit, amount / unit, what)
-            idle = f", idle ones at {placed.idle_nanos / NANO:g} included" if unit == NANO and placed.idle_nanos else ""
-            why = f"the machines that would hold this come to {amount / unit:g} {what}{idle}"
-            return Infeasibility(why=(why,), repairs=(repair,), proved=False)
+        of[worker.hardware, worker.offer] += worker.count
+    counts = np.array([of[kind.hardware, kind.offers[0].id] for kind in v.types], dtype=float)
+    for limit in machine_limits(replace(v.wanted, machines=v.types, budget=None)):
+        amount, give = float(limit.total @ counts), limit.elastic
+        if give is not None and amount > limit.upper * (1.0 + SLIP):
+            over.append((give.field.format(label=limit.label), limit.upper, amount, give.unit or limit.label))
+    for at, most, amount, what in over:
+        idle = f", idle ones at {placed.idle_nanos / NANO:g} included" if "cost" in at and placed.idle_nanos else ""
+        why = f"the machines that would hold this come to {amount:g} {what}{idle}"
+        return Infeasibility(why=(why,), repairs=(change(at, most, amount, what),), proved=False)
     return None

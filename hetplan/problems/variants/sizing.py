@@ -1,8 +1,8 @@
 r"""Plans of variants whose queries are in time in simulation: the sizing search (`planner.sizing_search`).
 
 **Up.** The program makes candidates. Each choice is asked for what a formula says that instances of it may be busy with
-(`busy`), as many as carry the load alone; then for less where an application was late. Where not even the first one has
-a plan, instances may be full. An application whose times are too long even if none waits is left to others (`alone`).
+(`queueing`), as many as carry the load alone; then for less where an application was late. Where not even the first one
+has a plan, instances may be full. A variant whose times are too long even if none waits is left out.
 
 **Down.** Plans with other machines near by (`units`). Applications that share no instances wait apart: a look plays
 those alone that changed, on few queries, and what is known of the others is not played again. Of a station the formula
@@ -24,13 +24,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hetplan.errors import Interrupted
 from hetplan.planner.contract import Ask, Event, Tools
@@ -50,17 +49,19 @@ from hetplan.problems.simulated import (
     where_late,
     with_shown,
 )
-from hetplan.problems.variants.alone import without_hopeless
-from hetplan.problems.variants.bursts import answering_fewest, in_bursts
-from hetplan.problems.variants.busy import busy_together, sharing_queues
-from hetplan.problems.variants.units import Apps, Near, Units
-from hetplan.problems.variants.ways import filled
-from hetplan.problems.variants.wish import Asked, Item, Serves, Snapshot
+from hetplan.problems.variants.formulations import Solve, plan_fillings
+from hetplan.problems.variants.queueing import (
+    answer_fewest,
+    ask_for_bursts,
+    busy_together,
+    drop_hopeless,
+    share_queues,
+)
+from hetplan.problems.variants.units import Apps, UnitPlans, Units
+from hetplan.problems.variants.wish import Asked, Item, Serves, Snapshot, Vector
 
-__all__ = ["sized"]
+__all__ = ["Sizing", "size_plan"]
 
-Vector = NDArray[np.float64]
-Way = Callable[[Snapshot, Ask], Draft | Infeasibility]
 Lates = Mapping[int, float]
 """Of applications, the violation rate over what may be."""
 
@@ -105,11 +106,11 @@ LESS_ASKED = "bounded by the program before simulation asked less of its instanc
 AT_SATURATION = "bounded by the program whose instances may be full: no plan is ruled out that is in time"
 
 
-def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Draft | Infeasibility:
-    """The plan by this way whose applications are in time in simulation; `v` leaves room to wait by the formula."""
+def size_plan(v: Snapshot, ask: Ask, solve: Solve, tools: Tools, formulation: str) -> Draft | Infeasibility:
+    """The plan whose applications are in time in simulation; `v` leaves room to wait by the formula."""
     check_simulator(tools)
-    hopeful = without_hopeless(v)
-    sizing = _Sizing(hopeful, ask, way, tools, formulation)
+    hopeful = drop_hopeless(v)
+    sizing = Sizing(hopeful, ask, solve, tools, formulation)
     search = Search(sizing)
     found = search.cheapest(any_will_do=sizing.any_will_do)
     first = sizing.first
@@ -120,19 +121,19 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
     if found is None:
         if not search.looks:
             raise Interrupted("the time was over before any plan was played")
-        return _bounded_by(first, _missed(v, sizing, search))
+        return _with_bound_of(first, _late_plan(v, sizing, search))
     made, shown = found
     said = replace(with_shown(made, shown), searched=made is not first or v.options.size == "simulated")
     if v.options.size == "auto" and not tools.trial:
-        full = _saturated(v, ask, way, _cost(made))
+        full = _plan_at_saturation(v, ask, solve, _cost(made))
         if isinstance(full, Draft) and (
-            made is not first or hopeful is not v or _least(full) < _cost(made) * (1.0 - CLOSE)
+            made is not first or hopeful is not v or _shown_bound(full) < _cost(made) * (1.0 - CLOSE)
         ):
-            return _bounded_by(full, replace(said, searched=True), AT_SATURATION)
-    return said if made is first and hopeful is v else _bounded_by(first, said)
+            return _with_bound_of(full, replace(said, searched=True), AT_SATURATION)
+    return said if made is first and hopeful is v else _with_bound_of(first, said)
 
 
-def _missed(v: Snapshot, sizing: _Sizing, search: Search[Units, tuple[Draft, Played]]) -> Draft:
+def _late_plan(v: Snapshot, sizing: Sizing, search: Search[Units, tuple[Draft, Played]]) -> Draft:
     """The plan that is late in the fewest applications, and what may help these."""
     late_in = {units: sizing.late_in(units) for units in search.looks}
     best = min(late_in, key=lambda units: (len(late_in[units]), search.looks[units]))
@@ -142,22 +143,22 @@ def _missed(v: Snapshot, sizing: _Sizing, search: Search[Units, tuple[Draft, Pla
         text = f"in time in a few runs, and more runs do not confirm it in any of {len(late_in)} plans"
     helped = [v.asked[b] for b in sorted(late_in[best], key=lambda b: v.asked[b].id)][:MOST_HELPED]
     repairs = tuple(fix for one in helped for fix in where_late(one, one.rate_qps))
-    made = sizing.drafted(best) or cast(Draft, sizing.first)
+    made = sizing.plan_of(best) or cast(Draft, sizing.first)
     return replace(made, target_missed=f"{text}: {', '.join(names[:MOST_NAMED])}", repairs=repairs, searched=True)
 
 
-def _saturated(v: Snapshot, ask: Ask, way: Way, cost: float) -> Draft | Infeasibility:
+def _plan_at_saturation(v: Snapshot, ask: Ask, solve: Solve, cost: float) -> Draft | Infeasibility:
     """The plan of instances that may be full, in bursts too: it rules out none that is in time."""
-    full = replace(v, serves=tuple(_asked(pair, 1.0) for pair in v.serves))
-    bursty = in_bursts(full) if ask.remaining > 0 else full
+    full = v.at_saturation()
+    bursty = ask_for_bursts(full) if ask.remaining > 0 else full
     if bursty is not full:
-        made = way(replace(bursty, repairs=False, explains=False), ask)
-        if isinstance(made, Draft) and _least(made) <= cost * (1.0 + BOUND_SLIP):
+        made = solve(replace(bursty, repairs=False, explains=False), ask)
+        if isinstance(made, Draft) and _shown_bound(made) <= cost * (1.0 + BOUND_SLIP):
             return made
-    return way(answering_fewest(full), ask)
+    return solve(answer_fewest(full), ask)
 
 
-def _bounded_by(first: Draft, made: Draft, note: str = LESS_ASKED) -> Draft:
+def _with_bound_of(first: Draft, made: Draft, note: str = LESS_ASKED) -> Draft:
     """A plan that is the best of no program, bounded by another one that does not rule it out."""
     reported = [
         replace(mine, answer=theirs.answer, bound=theirs.bound, vouched=theirs.vouched, scope="relaxation", note=note)
@@ -172,26 +173,21 @@ def _cost(made: Draft) -> float:
     return made.reported[0].value or 0.0
 
 
-def _least(made: Draft) -> float:
+def _shown_bound(made: Draft) -> float:
     """What is shown of the cost of any plan: 0 where nothing is."""
     one = made.reported[0]
     shown = one.bound if one.bound is not None or one.answer is None else one.answer.bound
     return shown or 0.0
 
 
-def _asked(pair: Serves, busy: float) -> Serves:
-    """A pair that is asked for so much of its saturation."""
-    return replace(pair, qps=pair.saturation_qps * busy, busy=busy)
-
-
 @dataclass
-class _Sizing:
+class Sizing:
     """Plans of variants, as the sizing search asks for them."""
 
     v: Snapshot
     """Each pair at what the formula says that one instance may be busy with."""
     ask: Ask
-    way: Way
+    solve: Solve
     tools: Tools
     formulation: str
     first: Draft | Infeasibility | None = None
@@ -210,16 +206,14 @@ class _Sizing:
     def __post_init__(self) -> None:
         assert self.tools.simulate is not None
         self.simulate, self.budget = self.tools.simulate, ErrorBudget(self.ask.limits.seed)
-        self.near = Near(
-            replace(self.v, serves=tuple(_asked(pair, 1.0) for pair in self.v.serves)), sharing_queues(self.v)
-        )
+        self.plans = UnitPlans(self.v.at_saturation(), share_queues(self.v))
         self.pairs = {(pair.app, pair.kind): pair for pair in self.v.serves}
         self.most = min(self.v.options.evaluations, MOST_OF_TRIAL if self.tools.trial else 50)
         load_qps = sum(one.load_qps for one in self.v.asked)
-        most = {b: MANY * MOST_PLAYED / load_qps * one.load_qps * _allowed(one) for b, one in enumerate(self.v.asked)
+        most = {b: MANY * MOST_PLAYED / load_qps * one.load_qps * _late_share(one) for b, one in enumerate(self.v.asked)
                 if one.load_qps > 0}  # fmt: skip
         self.seldom = frozenset(b for b, late in most.items() if late < TAIL)
-        self.queries = sum(self._queries(apps) for apps in self.near.widest)
+        self.queries = sum(self._queries(apps) for apps in self.plans.widest_stations)
 
     @property
     def any_will_do(self) -> bool:
@@ -238,21 +232,21 @@ class _Sizing:
     def candidates(self) -> Generator[Units, float, None]:
         """Plans of the program, each with more room for the applications that were late."""
         v, made = self.v, None
-        roomy = pooled = sharing_queues(v)
+        roomy = pooled = share_queues(v)
         for roomy in [v, pooled] if self.any_will_do else [pooled]:
-            made = self.way(replace(roomy, explains=False), self.ask)
+            made = self.solve(replace(roomy, explains=False), self.ask)
             if isinstance(made, Draft) or self.ask.remaining <= 0:
                 break
         if isinstance(made, Infeasibility) and self.ask.remaining > 0:
-            roomy = replace(v, serves=tuple(_asked(pair, 1.0) for pair in v.serves))
-            made = self.way(roomy, self.ask)
+            roomy = v.at_saturation()
+            made = self.solve(roomy, self.ask)
         self.first = made
         rooms, turns, plans = dict.fromkeys(range(len(v.asked)), 1.0), Counter[int](), 0
         while isinstance(made, Draft) and made.routing and plans < self.most:
             plans += 1
-            read = self.near.units_of(made)
-            full = self.near.filled(dict(read))
-            units = full if self.near.cost(full) <= self.near.cost(read) else read
+            read = self.plans.units_of(made)
+            full = self.plans.fill_up(dict(read))
+            units = full if self.plans.cost(full) <= self.plans.cost(read) else read
             if units == read:
                 self.made.setdefault(units, made)
             yield units
@@ -261,8 +255,8 @@ class _Sizing:
                 for b, by in late.items():
                     rooms[b] *= more_room(by, turns[b])
                     turns[b] += 1
-                serves = tuple(_asked(pair, pair.busy / rooms[pair.app]) for pair in roomy.serves)
-                made = self.way(replace(roomy, serves=serves, explains=False), self.ask.untested(gap=ROUGH))
+                serves = tuple(pair.at_use(pair.busy / rooms[pair.app]) for pair in roomy.serves)
+                made = self.solve(replace(roomy, serves=serves, explains=False), self.ask.untested(gap=ROUGH))
                 if isinstance(made, Infeasibility) or (made.workers, made.routing) != (before.workers, before.routing):
                     break
             else:
@@ -270,26 +264,26 @@ class _Sizing:
 
     def late_in(self, units: Units) -> dict[int, float]:
         """The applications that were late on these machines."""
-        found = [self.shown.get(part, {}) for part in self.near.stations(units).items()]
+        found = [self.shown.get(part, {}) for part in self.plans.stations(units).items()]
         return {b: late for lates in found for b, late in lates.items() if late > LATE}
 
     # --- down ---------------------------------------------------------------------------------------------------------
 
     def stations(self, one: Units) -> Mapping[Hashable, Counts]:
         """Applications that share instances wait together."""
-        return cast(Mapping[Hashable, Counts], self.near.stations(one))
+        return cast(Mapping[Hashable, Counts], self.plans.stations(one))
 
     def neighbours(self, one: Units, station: Hashable) -> Iterator[Units]:
         """Plans with other machines for these applications."""
-        return self.near.around(one, cast(Apps, station))
+        return self.plans.cheaper_plans(one, cast(Apps, station))
 
     def is_one_less(self, one: Units, than: Units) -> bool:
         """Whether a unit is gone, and no other in its place."""
-        return self.near.is_one_less(one, than)
+        return self.plans.is_one_less(one, than)
 
     def price(self, one: Units) -> float:
         """What it costs per hour."""
-        return self.near.cost(one)
+        return self.plans.cost(one)
 
     def room(self, station: Hashable, counts: Counts) -> float:
         """What these instances carry by the formula, over the load; 0 where it is more than they serve when full."""
@@ -297,15 +291,15 @@ class _Sizing:
         if (apps, counts) not in self._rooms:
             needs = np.array([[self.v.asked[b].need_qps] for b in apps])
             full, rates = (table * counts / needs for table in self._rates(apps, counts))
-            self._rooms[apps, counts] = _carried(rates) if _carried(full) >= 1.0 else 0.0
+            self._rooms[apps, counts] = _carried_part(rates) if _carried_part(full) >= 1.0 else 0.0
         return self._rooms[apps, counts]
 
     def _rates(self, apps: Apps, counts: Counts, *, together: bool = True) -> tuple[Vector, Vector]:
         """Of applications and items what an instance serves, full and as the formula has it beside others like it."""
-        items = self.near.items_of(apps)
+        items = self.plans.items_of(apps)
         full, rates = np.zeros((2, len(apps), len(items)))
         for k, i in enumerate(items):
-            for pair in self.near.v.items[i].serves:
+            for pair in self.plans.v.items[i].serves:
                 if pair.app in apps:
                     b, busy = apps.index(pair.app), self.pairs[pair.app, pair.kind].busy
                     full[b, k] = pair.saturation_qps
@@ -315,16 +309,16 @@ class _Sizing:
     def _is_careful(self, apps: Apps, counts: Counts) -> bool:
         """Whether these instances carry the load even where each has a queue of its own."""
         needs = np.array([[self.v.asked[b].need_qps] for b in apps])
-        return _carried(self._rates(apps, counts, together=False)[1] * counts / needs) >= 1.0 - 1e-9
+        return _carried_part(self._rates(apps, counts, together=False)[1] * counts / needs) >= 1.0 - 1e-9
 
     # --- looks and tests ----------------------------------------------------------------------------------------------
 
     def look(self, one: Units, stations: Collection[Hashable]) -> Mapping[Hashable, float]:
         """Play these applications on few queries."""
-        some, at = [cast(Apps, station) for station in stations], self.near.stations(one)
+        some, at = [cast(Apps, station) for station in stations], self.plans.stations(one)
         lates = dict[int, float]()
-        for group in self._in_groups(some):
-            lates |= self._played(one, tuple(b for apps in group for b in apps))
+        for group in self._groups(some):
+            lates |= self._look_at(one, tuple(b for apps in group for b in apps))
         for apps in some:
             by_formula = 0.0 if self._is_careful(apps, at[apps]) else math.inf
             self.shown[apps, at[apps]] = {b: lates.get(b, by_formula) for b in apps}
@@ -333,7 +327,7 @@ class _Sizing:
             self._keep(one)
         return cast(Mapping[Hashable, float], worst)
 
-    def _played(self, one: Units, apps: Apps) -> Lates:
+    def _look_at(self, one: Units, apps: Apps) -> Lates:
         """How late these applications are, but those of which too few queries come to say."""
         length_s = self._length_s(apps)
         load_qps = sum(self.v.asked[b].load_qps for b in apps)
@@ -342,7 +336,7 @@ class _Sizing:
             return {}
         self.looks += 1
         self.looked += length_s * load_qps
-        made = self.drafted(one, apps)
+        made = self.plan_of(one, apps)
         if made is None or self.ask.remaining <= 0:
             return dict.fromkeys(judged, math.inf)
         longer_s = min(MORE_TAIL * length_s, MOST_PLAYED / load_qps)
@@ -363,12 +357,12 @@ class _Sizing:
 
     def confirm(self, one: Units) -> tuple[Draft, Played] | Refused:
         """The plan, if runs of their own confirm all stations; what was confirmed beside others is not run again."""
-        made, at = self.drafted(one), self.near.stations(one)
+        made, at = self.plan_of(one), self.plans.stations(one)
         if made is None:
             return Refused(list(at))
-        groups = list(self._in_groups([apps for apps, counts in at.items() if (apps, counts) not in self.confirmed]))
+        groups = list(self._groups([apps for apps, counts in at.items() if (apps, counts) not in self.confirmed]))
         for group, budget in zip(groups, self.budget.parts(max(len(groups), 1)), strict=False):
-            tested = self._tested(one, tuple(b for apps in group for b in apps), budget)
+            tested = self._test(one, tuple(b for apps in group for b in apps), budget)
             late = {b for apps in group for b in apps if self.v.asked[b].id in tested.late}
             if late:
                 for apps in group:
@@ -382,10 +376,10 @@ class _Sizing:
         self._keep(one, tested)
         return made, tested
 
-    def _tested(self, one: Units, apps: Apps, budget: ErrorBudget) -> Played:
+    def _test(self, one: Units, apps: Apps, budget: ErrorBudget) -> Played:
         """What runs show of these applications, until it is clear; none is confirmed once the time is over."""
         self.ask.note(Event("simulated", f"putting {len(apps)} applications to the test"))
-        made, names = self.drafted(one, apps), [self.v.asked[b].id for b in apps]
+        made, names = self.plan_of(one, apps), [self.v.asked[b].id for b in apps]
         if made is None or self.ask.remaining <= 0:
             return Played(0.0, tuple(names))
         length_s = self._length_s(apps, CYCLES[1])
@@ -397,41 +391,41 @@ class _Sizing:
 
     def _keep(self, one: Units, tested: Played | None = None) -> None:
         """Keep a plan that looked in time, or was confirmed."""
-        cost, first = self.near.cost(one), cast(Draft, self.first)
+        cost, first = self.plans.cost(one), cast(Draft, self.first)
 
         def kept() -> Draft | Infeasibility:
-            made = None if self.late_in(one) else self.drafted(one)
+            made = None if self.late_in(one) else self.plan_of(one)
             if made is None:
                 return Infeasibility(why=("fresh seeds did not confirm it",), proved=False)
-            made = _bounded_by(first, made if tested is None else with_shown(made, tested))
+            made = _with_bound_of(first, made if tested is None else with_shown(made, tested))
             return without_bound(made) if self.v.options.size == "auto" else made
 
         self.ask.keep(kept, simulated=tested is not None, rank=(-cost,), value=cost)
 
-    def drafted(self, one: Units, apps: Apps | None = None) -> Draft | None:
+    def plan_of(self, one: Units, apps: Apps | None = None) -> Draft | None:
         """The plan of these machines; of `apps` alone, where no machine is slower for what else it holds."""
         if apps is None and one in self.made:
             return self.made[one]
         if apps is None or any(kind.slowdown for kind in self.v.kinds):
-            apps = tuple(b for mine in self.near.stations(one) for b in mine)
+            apps = tuple(b for mine in self.plans.stations(one) for b in mine)
         serving = dict[tuple[int, int], Serves]()
-        for mine, counts in self.near.stations(one).items():
-            serving |= self._enough(mine, counts) if not set(mine).isdisjoint(apps) else {}
+        for mine, counts in self.plans.stations(one).items():
+            serving |= self._pairs_asked(mine, counts) if not set(mine).isdisjoint(apps) else {}
         asked = tuple(
             each if b in apps else replace(each, load_qps=0.0, need_qps=0.0) for b, each in enumerate(self.v.asked)
         )
         v = replace(self.v, asked=asked, serves=tuple(serving.values()))
         number = {self._name(item): i for i, item in enumerate(v.items)}
-        place = {i: number.get(self._name(item), -1) for i, item in enumerate(self.near.v.items)}
-        units = self.near.of_station(one, apps)
+        place = {i: number.get(self._name(item), -1) for i, item in enumerate(self.plans.v.items)}
+        units = self.plans.of_station(one, apps)
         x = np.zeros(len(v.items), dtype=np.int64)
-        for i, n in enumerate(self.near.counts(units).tolist()):
+        for i, n in enumerate(self.plans.counts(units).tolist()):
             x[place[i]] += n
         fillings = [
-            replace(each, holds={place[i]: n for i, n in each.holds.items()}) for each in self.near.fillings(units)
+            replace(each, holds={place[i]: n for i, n in each.holds.items()}) for each in self.plans.fillings(units)
         ]
         for _ in range(MOST_CARRIED):
-            made = filled(v, self.ask.untested(), x, fillings, cast(Draft, self.first))
+            made = plan_fillings(v, self.ask.untested(), x, fillings, cast(Draft, self.first))
             if made is not None:
                 return made
             v = replace(v, serves=tuple(replace(pair, qps=CARRIES * pair.qps, busy=1.0) for pair in v.serves))
@@ -441,21 +435,21 @@ class _Sizing:
         """What tells an item, whoever else is asked for."""
         return item.kind, item.app if self.v.options.sharing == "dedicated" else None
 
-    def _enough(self, apps: Apps, counts: Counts) -> dict[tuple[int, int], Serves]:
+    def _pairs_asked(self, apps: Apps, counts: Counts) -> dict[tuple[int, int], Serves]:
         """What is asked of these instances: as much of what the formula allows as carries the load, none above full."""
         needs = np.array([[self.v.asked[b].need_qps] for b in apps])
         full, rates = self._rates(apps, counts)
-        x, times = np.array(counts, dtype=np.float64), 1.0 / max(_carried(rates * counts / needs), 1e-9)
+        x, times = np.array(counts, dtype=np.float64), 1.0 / max(_carried_part(rates * counts / needs), 1e-9)
         for _ in range(MOST_CARRIED):
-            if _carried(np.minimum(times * rates, full) * x / needs) >= 1.0:
+            if _carried_part(np.minimum(times * rates, full) * x / needs) >= 1.0:
                 break
             times *= CARRIES
-        found, of = {}, _apart(rates * x / needs)
-        for k, i in enumerate(self.near.items_of(apps)):
-            for pair in self.near.v.items[i].serves:
+        found, of = {}, _own_instances(rates * x / needs)
+        for k, i in enumerate(self.plans.items_of(apps)):
+            for pair in self.plans.v.items[i].serves:
                 if pair.app in apps and of.get(k, b := apps.index(pair.app)) == b:
                     busy = float(min(times * rates[b, k], full[b, k]) / full[b, k])
-                    found[pair.app, pair.kind] = _asked(pair, busy)
+                    found[pair.app, pair.kind] = pair.at_use(busy)
         return found
 
     # --- how long -----------------------------------------------------------------------------------------------------
@@ -468,15 +462,15 @@ class _Sizing:
         some = [self.v.asked[b] for b in apps if b not in self.seldom] or [self.v.asked[b] for b in apps]
         spans = max(SPANS * one.limit_ms() / 1000.0 if math.isfinite(one.limit_ms()) else 0.0 for one in some)
         cycle_s = max(sum(one.demand.arrivals.stay_s or ()) for one in some)
-        tail_s = max(TAIL / _allowed(one) / one.load_qps for one in some)
+        tail_s = max(TAIL / _late_share(one) / one.load_qps for one in some)
         return min(max(tail_s, spans, cycles * cycle_s), MOST_PLAYED / sum(one.load_qps for one in some))
 
     def _is_judged(self, b: int, length_s: float) -> bool:
         """Whether enough queries of an application are played to say that it is late."""
         one = self.v.asked[b]
-        return b not in self.seldom and SEEN * one.load_qps * length_s * _allowed(one) >= TAIL
+        return b not in self.seldom and SEEN * one.load_qps * length_s * _late_share(one) >= TAIL
 
-    def _in_groups(self, some: Sequence[Apps]) -> Iterator[list[Apps]]:
+    def _groups(self, some: Sequence[Apps]) -> Iterator[list[Apps]]:
         """Stations that are looked at together: their looks take nearly as long."""
         group, seldom = list[Apps](), [apps for apps in some if self.seldom.issuperset(apps)]
         for apps in sorted(set(some) - set(seldom), key=lambda apps: (self._length_s(apps), apps)):
@@ -491,7 +485,7 @@ class _Sizing:
             yield [*group, *seldom]
 
 
-def _carried(tables: Vector) -> float:
+def _carried_part(tables: Vector) -> float:
     """The part of all loads that instances carry, which would carry so much of each alone (rows: applications)."""
     if len(tables) == 1:
         return float(tables.sum())
@@ -505,7 +499,7 @@ def _carried(tables: Vector) -> float:
     return float(min((tables * price[:, None]).max(axis=0).sum() / price.sum() for price in prices))
 
 
-def _apart(tables: Vector) -> Mapping[int, int]:
+def _own_instances(tables: Vector) -> Mapping[int, int]:
     """Whose instances are whose, where that carries nearly as much as if all had a part in each; else none.
 
     Queries that may wait for long then come before no others.
@@ -514,7 +508,7 @@ def _apart(tables: Vector) -> Mapping[int, int]:
     choices = [np.flatnonzero(tables[:, k] > 0).tolist() for k in used]
     if len(tables) == 1 or math.prod(map(len, choices)) > MOST_CHOICES:
         return {}
-    best, most = dict[int, int](), NEARLY * _carried(tables)
+    best, most = dict[int, int](), NEARLY * _carried_part(tables)
     for chosen in product(*choices):
         each = np.zeros(len(tables))
         np.add.at(each, list(chosen), tables[list(chosen), used])
@@ -523,7 +517,7 @@ def _apart(tables: Vector) -> Mapping[int, int]:
     return best
 
 
-def _allowed(one: Asked) -> float:
+def _late_share(one: Asked) -> float:
     """The share of its queries that may be late, by its strictest percentile."""
     percentile = one.targets[-1].percentile if one.targets else 99.0
     return 1.0 - min(percentile, HIGHEST) / 100.0

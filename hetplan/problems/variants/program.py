@@ -1,9 +1,50 @@
-"""The programs of `variants`: (1) to (4) as a mixed-integer program and as columns; loads spread over the choice."""
+r"""The program of `variants`: whole instances of each variant that carry all loads, at least gross cost.
+
+==========  =====================  ====================================================================================
+letter      `Snapshot` field       meaning
+==========  =====================  ====================================================================================
+b           `asked`                application: load L_b, need_b = slack L_b (or L_b + slack), SLO S_b, floor a_b
+v           `items`                a way to run a variant on a type of machine; with sharing `dedicated`, of one
+                                   application
+C_v         `C`                    cost of an instance, currency units per hour
+T_bv, Q_bv  `serves`               latency (ms) and saturation rate (queries/s) for the queries of b
+Tl_v        `Choice.load_s`        seconds to load it
+N_g         `N`                    instances of group g that run now (a variant wherever it runs)
+R_v         `Kind.needs`           what an instance takes of each resource
+lambda      `weight`               1/s, what a second of loading weighs against a second of serving: 1 / horizon, or
+                                   with `loading` weighted the paper's `load_weight_per_s`; 0 where nothing runs
+x_v         --                     instances that shall run
+p_g         --                     instances to load: max(x - N, 0)
+y_bv        --                     queries/s of b served by v, where v may serve several applications
+==========  =====================  ====================================================================================
+
+::
+
+    min  rent + lambda sum_g C_g Tl_g p_g                                           gross; net = gross - sum C N
+    (1)  sum_{v of b alone} Q_bv x_v + sum_{v common} y_bv >= need_b                every load, by eligible variants
+    (2)  sum_b y_bv / Q_bv <= x_v                                                   an instance at saturation is full
+    (3)  sum_v R_v^type x_v <= R_total^type                                         limits.capacity: what is taken
+    (4)  p_g >= sum_{v of g} x_v - N_g,  p_g >= 0,  x_v whole, 0 <= x_v
+    eligible: T_bv <= S_b, quality >= a_b: bounds, not rows
+
+Machines are rented by `planner.program`, whose rows say what they cost and how many there may be. Of a type all have a
+price for the whole machine, whatever is on it (`planner.placing` says what one may hold; an instance that says nothing
+of what it computes with takes one alone), and cost nothing where what is on them is paid by itself: C x is a fee
+beside them then, and they are used up by what all that they hold takes together.
+
+(1) to (4) are Section 4.2.1 of INFaaS, with one cover row per application (the paper sums over all models at once) and
+with gross cost, whose argmin is that of the paper's net cost but of which a relative gap means something. With machines
+the plan is called feasible only once every instance has its machine (`placement`).
+
+Where every item serves one application, the same is also written as configuration columns (`columns`): an application's
+way to carry its load is a column, priced exactly. Loads are spread over chosen instances by `spread`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +58,7 @@ from hetplan.planner.placing import Sharing, in_total, place
 from hetplan.planner.program import Expression, Uses, limit_moves, rent
 from hetplan.planner.request import PLENTY
 from hetplan.planner.tolerances import SLIP
-from hetplan.problems.variants.kinds import OWN, count_of
-from hetplan.problems.variants.wish import Snapshot
+from hetplan.problems.variants.wish import OWN, Integers, Snapshot, Vector, count_of
 
 __all__ = [
     "LOAD",
@@ -26,18 +66,15 @@ __all__ = [
     "Room",
     "capacity_rooms",
     "columns",
-    "counts_in_order",
     "counts_of",
-    "evenly",
+    "counts_of_columns",
     "least_use",
     "program",
     "spread",
+    "spread_evenly",
     "why_no_columns",
-    "written",
+    "write_program",
 ]
-
-Vector = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 SMALL = 1e-3
 """Loads that take less of an instance than this are also asked whether there is one: tolerances would hide them."""
@@ -48,29 +85,25 @@ PRICE_OF_LOAD = 1000.0 * PRICE_OF_SLACK
 
 def program(v: Snapshot, *, shrunk: Mapping[str, float] | None = None) -> Milp:
     """Least gross cost; `shrunk` is taken off what machines provide in total, by the names of these rows."""
-    return written(v, shrunk=shrunk)[0].build()
+    return write_program(v, shrunk=shrunk)[0].build()
 
 
-def written(v: Snapshot, *, shrunk: Mapping[str, float] | None = None) -> tuple[Builder, Integers]:
+def write_program(v: Snapshot, *, shrunk: Mapping[str, float] | None = None) -> tuple[Builder, Integers]:
     """The program, still open to more rows, and its x."""
-    m, in_use = Builder("min", name="variants"), _in_use(v)
+    m = Builder("min", name="variants")
+    in_use = v.N[v.group] > 0 if len(v.items) else np.zeros(0, dtype=bool)  # items of whose group some instance runs
     cost = np.where(in_use, 0.0, v.loading)
     x = m.columns("x", v.item_name, size=len(v.items), upper=v.most, cost=cost, whole=True, unit="instances")
-    _cover(v, m, x)
-    _loading(v, m, x, in_use)
-    _limit(v, m, x, shrunk or {})
+    _add_loads(v, m, x)
+    _add_loading(v, m, x, in_use)
+    _add_limits(v, m, x, shrunk or {})
     if v.wanted.changes is not None:
         kinds, group = np.unique(v.kind_of, return_inverse=True)
         limit_moves(m, Expression(x), group, v.running[kinds], float(v.wanted.changes))
     return m, x
 
 
-def _in_use(v: Snapshot) -> NDArray[np.bool_]:
-    """Items of whose group some instance runs."""
-    return v.N[v.group] > 0 if len(v.items) else np.zeros(0, dtype=bool)
-
-
-def _cover(v: Snapshot, m: Builder, x: Integers) -> None:
+def _add_loads(v: Snapshot, m: Builder, x: Integers) -> None:
     """(1) and (2), every load as 1: what is needed may be many orders below what an instance serves.
 
     One instance that serves a whole need alone counts as just that: the same whole counts, a tighter relaxation.
@@ -98,7 +131,7 @@ def _cover(v: Snapshot, m: Builder, x: Integers) -> None:
         m.add(there, x[i[small]], -1.0)
 
 
-def _loading(v: Snapshot, m: Builder, x: Integers, in_use: NDArray[np.bool_]) -> None:
+def _add_loading(v: Snapshot, m: Builder, x: Integers, in_use: NDArray[np.bool_]) -> None:
     """(4), for groups of which instances run; of the others every instance is loaded."""
     groups = np.unique(v.group[in_use]) if in_use.any() else np.zeros(0, np.int64)
     if not groups.size:
@@ -109,26 +142,18 @@ def _loading(v: Snapshot, m: Builder, x: Integers, in_use: NDArray[np.bool_]) ->
     m.add(row[np.searchsorted(groups, v.group[in_use])], x[in_use], 1.0)
 
 
-def _limit(v: Snapshot, m: Builder, x: Integers, shrunk: Mapping[str, float]) -> None:
-    """What limits the counts of items, and what they cost."""
-    _taken(v, m, x)
-    rent(m, v.request, _uses(v, m, x, shrunk), priced=True)
-
-
-def _taken(v: Snapshot, m: Builder, x: Integers) -> None:
-    """(3) The totals of what instances take, where they are stated."""
+def _add_limits(v: Snapshot, m: Builder, x: Integers, shrunk: Mapping[str, float]) -> None:
+    """(3), the totals of what instances take, where they are stated; the machines that they are on, and their cost."""
     totals = v.wanted.capacity
-    if not totals:
-        return
-    kinds = [v.kinds[item.kind].needs for item in v.items]
-    needs = np.array([[one.get(resource, 0.0) for resource in totals] for one in kinds]).reshape(
-        len(kinds), len(totals)
-    )
-    whole = bool((needs == np.floor(needs)).all())
-    elastic = Elastic(PRICE_OF_SLACK, "slo.limits.capacity.{label}", whole=whole)
-    rows = m.rows(TAKEN, list(totals), upper=list(totals.values()), equation="(3)", elastic=elastic)
-    i, r = np.nonzero(needs)
-    m.add(rows[r], x[i], needs[i, r])
+    if totals:
+        needs = np.array([[v.kind(i).needs.get(name, 0.0) for name in totals] for i in range(len(v.items))])
+        needs = needs.reshape(len(v.items), len(totals))
+        whole = bool((needs == np.floor(needs)).all())
+        elastic = Elastic(PRICE_OF_SLACK, "slo.limits.capacity.{label}", whole=whole)
+        rows = m.rows(TAKEN, list(totals), upper=list(totals.values()), equation="(3)", elastic=elastic)
+        i, r = np.nonzero(needs)
+        m.add(rows[r], x[i], needs[i, r])
+    rent(m, v.request, _uses(v, m, x, shrunk), priced=True)
 
 
 def _uses(v: Snapshot, m: Builder, x: Integers, shrunk: Mapping[str, float]) -> Uses:
@@ -160,7 +185,7 @@ def _used_up(v: Snapshot, m: Builder, x: Integers, shrunk: Mapping[str, float]) 
             continue
         machines = m.columns(f"machines {name}", ["all"], whole=True, unit="machines")
         found[name] = Expression(machines)
-        light = [i for i in items if not any(v.kinds[v.items[i].kind].needs.get(one) for one in v.types[t].provides)]
+        light = [i for i in items if not any(v.kind(i).needs.get(one) for one in v.types[t].provides)]
         if light:  # what takes nothing of a machine is on one all the same
             row = m.rows(f"on some {name}", list(map(v.item_name, light)), upper=0.0, equation="(2)")
             m.add(row, x[light], 1.0)
@@ -171,19 +196,17 @@ def _used_up(v: Snapshot, m: Builder, x: Integers, shrunk: Mapping[str, float]) 
             m.add(row, x[items], -1.0)
 
     def limit(where: str, items: Sequence[int], types: Sequence[int], provides: Mapping[str, float]) -> None:
-        needs = [v.kinds[v.items[i].kind].needs for i in items]
+        needs = [v.kind(i).needs for i in items]
         sharing = Sharing(where, provides, items, needs, [PLENTY] * len(items))
         machines = [(found[v.types[t].id + OWN], v.types[t].provides) for t in types]
         in_total(m, sharing, x[list(items)], machines, less=shrunk)
 
     few = [t for t in v.used_up if count_of(v.types[t]) is not None]
-    if v.typed or not few:
+    if v.is_typed or not few:
         for t in few:
             limit(v.types[t].id, v.own[t], [t], v.types[t].provides)
         return found
-    plenty = {
-        name for t in v.own if t not in few for i in v.own[t] for name, n in v.kinds[v.items[i].kind].needs.items() if n
-    }
+    plenty = {name for t in v.own if t not in few for i in v.own[t] for name, n in v.kind(i).needs.items() if n}
     every = {name: n for t in few for name, n in v.types[t].provides.items() if name not in plenty}
     limit("", [i for items in v.own.values() for i in items], few, every)
     return found
@@ -205,13 +228,12 @@ def capacity_rooms(v: Snapshot) -> tuple[Room, ...]:
     """What limits the counts of items, where as many machines are used up as may be had."""
     if "rooms" not in v.known:
         v.known["rooms"] = _rooms(v, {})
-    rooms: tuple[Room, ...] = v.known["rooms"]
-    return rooms
+    return cast(tuple[Room, ...], v.known["rooms"])
 
 
 def _rooms(v: Snapshot, shrunk: Mapping[str, float]) -> tuple[Room, ...]:
     m, found = Builder("min"), list[Room]()
-    _limit(v, m, m.columns("x", v.item_name, size=len(v.items)), shrunk)
+    _add_limits(v, m, m.columns("x", v.item_name, size=len(v.items)), shrunk)
     form = m.build()
     most = np.zeros(form.lower.size)
     available = {f"machines {v.types[t].id}{OWN}": v.types[t].available for t in v.used_up}
@@ -270,7 +292,7 @@ def spread(
                 flows[b, i] = share
     if not common:
         return flows
-    answer = evenly(v, x, ask, sorted(shared), loads)
+    answer = spread_evenly(v, x, ask, sorted(shared), loads)
     if answer.point is None or answer.point[0] > 1 + 1e-6:
         return None
     pairs = _pairs(v, x, sorted(shared))
@@ -280,17 +302,8 @@ def spread(
     return flows
 
 
-def evenly(v: Snapshot, x: Integers, ask: Ask, apps: list[int], loads: Sequence[float]) -> Answer[Vector]:
+def spread_evenly(v: Snapshot, x: Integers, ask: Ask, apps: list[int], wanted: Sequence[float]) -> Answer[Vector]:
     """Loads of applications that share instances, spread so that the highest use is least: the point's first value."""
-    return ask(_even(v, x, apps, loads), about="loads spread over the chosen instances")
-
-
-def _pairs(v: Snapshot, x: Integers, apps: list[int]) -> list[tuple[int, int, float]]:
-    return [(s.app, i, s.qps) for i, item in enumerate(v.items) if x[i] > 0 for s in item.serves if s.app in apps]
-
-
-def _even(v: Snapshot, x: Integers, apps: list[int], wanted: Sequence[float]) -> Milp:
-    """The least highest use of an instance by which these loads are served."""
     m = Builder("min", name="variants spread")
     use = m.columns("use", ["most"], cost=1.0)
     pairs = _pairs(v, x, apps)
@@ -303,7 +316,11 @@ def _even(v: Snapshot, x: Integers, apps: list[int], wanted: Sequence[float]) ->
     m.add(full, np.repeat(use, len(items)), -x[items].astype(float))
     m.add(row[place], y, 1.0)
     m.add(full[[items.index(i) for _, i, _ in pairs]], y, loads[place] / [q for _, _, q in pairs])
-    return m.build()
+    return ask(m.build(), about="loads spread over the chosen instances")
+
+
+def _pairs(v: Snapshot, x: Integers, apps: list[int]) -> list[tuple[int, int, float]]:
+    return [(s.app, i, s.qps) for i, item in enumerate(v.items) if x[i] > 0 for s in item.serves if s.app in apps]
 
 
 def why_no_columns(v: Snapshot) -> str:
@@ -328,7 +345,8 @@ def why_no_columns(v: Snapshot) -> str:
     return ""
 
 
-def _order(v: Snapshot) -> NDArray[np.int64]:
+def _order(v: Snapshot) -> Integers:
+    """The items, application by application."""
     return np.argsort([item.serves[0].app for item in v.items], kind="stable").astype(np.int64)
 
 
@@ -365,7 +383,7 @@ def least_use(v: Snapshot, room: Room) -> Columns:
     )  # fmt: skip
 
 
-def counts_in_order(v: Snapshot, point: NDArray[np.float64]) -> NDArray[np.int64]:
+def counts_of_columns(v: Snapshot, point: Vector) -> Integers:
     """The form's counts, by item of the problem."""
     x = np.zeros(len(v.items), dtype=np.int64)
     x[_order(v)] = np.rint(point).astype(np.int64)
