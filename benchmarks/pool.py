@@ -14,7 +14,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,10 @@ from hetplan.planner.contract import Tools
 from hetplan.planner.forms.form import certify
 from hetplan.problems.pool.kairos import (
     Configurations,
+    Eq15,
     best_rated,
     configurations,
     eq15_numbers,
-    estimate_rate,
     estimate_rates,
     most_similar,
 )
@@ -113,6 +113,25 @@ def ranked(pool: PoolQuestion) -> int:
     found = configurations(pool, pool.request.budget or 0, with_base=True)
     best = best_rated(estimate_rates(eq15_numbers(pool), found.counts), found.cost, 10)
     return int(best[most_similar(found.rows(best), pool.base)])
+
+
+def estimate_rate(numbers: Eq15, counts: Sequence[int]) -> float:
+    """(15) of one configuration, step by step as the paper writes it: what the arrays are tested against."""
+    u = counts[numbers.base]
+    present = [i for i in numbers.auxiliary if counts[i] > 0 and numbers.level[i] >= 0]
+    if not present:
+        return u * numbers.Qb
+    k = max(numbers.level[i] for i in present)
+    f, Qs = float(numbers.f[k]), float(numbers.Qs[k])
+    A = sum(counts[i] * float(numbers.Qa[i][k]) for i in numbers.auxiliary)
+    if f >= 1.0:
+        return u * numbers.Qb + A
+    if u == 0:
+        return 0.0
+    C = A * (1.0 - f) / f
+    if u * Qs <= C:
+        return u * Qs / (1.0 - f)
+    return A / f + (1.0 - C / (u * Qs)) * u * numbers.Qb
 
 
 def ranked_one_by_one(pool: PoolQuestion, found: Configurations) -> int:

@@ -134,10 +134,10 @@ if TYPE_CHECKING:
     from hetplan.problems.pipeline.tree import Tree as PipelineTree
     from hetplan.problems.pipeline.tree import prefixes, without_dominated
     from hetplan.problems.policy.bench import Bench
-    from hetplan.problems.policy.form import Group, SolvedPolicy
+    from hetplan.problems.policy.formulations import plan_rule
+    from hetplan.problems.policy.group import Group, SolvedPolicy
     from hetplan.problems.policy.options import PaperOptions as RamsisOptions
     from hetplan.problems.policy.options import PolicyOptions
-    from hetplan.problems.policy.rules import plan_rule
     from hetplan.problems.policy.wish import Models as PolicyModels
     from hetplan.problems.policy.wish import capacity_qps
     from hetplan.problems.pool.capacity import ChosenPool as Chosen
@@ -395,9 +395,9 @@ _NAMES = {
     "problems.pipeline.rows": "Asked:PipelineGoals add_groups add_servers",
     "problems.pipeline.tree": "Level:PipelineLevel Task:PipelineTask Tree:PipelineTree prefixes without_dominated",
     "problems.policy.bench": "Bench",
-    "problems.policy.form": "Group SolvedPolicy",
+    "problems.policy.formulations": "plan_rule",
+    "problems.policy.group": "Group SolvedPolicy",
     "problems.policy.options": "PolicyOptions PaperOptions:RamsisOptions",
-    "problems.policy.rules": "plan_rule",
     "problems.policy.wish": "capacity_qps Models:PolicyModels",
     "problems.pool.capacity": "ChosenPool:Chosen RatedPool:Rated flows rate_at rate_by_answer:rated_by",
     "problems.pool.infeasible": "nothing_served",

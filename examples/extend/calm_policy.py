@@ -41,7 +41,7 @@ def stay_calm(bench: Bench, group: Group, load_qps: float) -> SolvedPolicy:
     best = np.maximum.reduceat(merit, actions.first[:-1])
     places = np.flatnonzero(merit == np.repeat(best, np.diff(actions.first)))
     policy = form.policy(places[np.searchsorted(places, actions.first[:-1])])
-    return bench.simulated(bench.valued(group, load_qps, form, policy))
+    return bench.simulate(bench.value(group, load_qps, form, policy))
 
 
 CALM = Formulation(CalmOptions, partial(plan_rule, rule=stay_calm))

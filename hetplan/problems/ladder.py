@@ -50,7 +50,7 @@ def _beside(request: Request) -> Iterator[Obstacle]:
         yield from of_another_question(request)
 
 
-_SAID_BY_QUESTION = {"pool"}
+_SAID_BY_QUESTION = {"policy", "pool"}
 """Rooms whose `question.py` says which files ask it."""
 
 

@@ -20,7 +20,12 @@ maximises accuracy per query that comes; `paper` maximises it per decision, as p
 violation). What is expected of a policy is an average of the model of the queue: slack is rounded down, and a batch
 whose oldest query is late counts as late. Goodput was never above simulation in any case measured; that is no bound.
 
-The files, in the order in which they are used: `question` (the door), `wish` (reading), `form` (groups of workers and
-their decision process), `bench` (solving and simulating them), `ways` (the conversation), `why` (targets that are
-missed, and what would keep them), `draft` (the plan), `rules` (the plan of a rule that another package brings).
+`question`       which files ask for a policy; its formulations
+`options`        what may be set
+`wish`           the files: applications with their arrivals, workers, models
+`group`          groups of workers and their decision process; policies found for it
+`bench`          solves processes, and simulates policies
+`formulations`   load or workers divided, a policy per load, the fewest workers, rules of other packages
+`infeasible`     why no policy meets the SLO, and what would keep it
+`plan`           the plan, what it claims, and the process that proves a claim again
 """

@@ -24,7 +24,7 @@ from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.forms.queue_process import QueuePolicy, QueueProcess
 from hetplan.planner.forms.queue_process_measures import Measures, measure
-from hetplan.problems.policy.form import Group, SolvedPolicy
+from hetplan.problems.policy.group import Group, SolvedPolicy
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.problems.simulated import FRESH
 
@@ -70,7 +70,12 @@ class Bench:
         return self.can_simulate and self.options.size == "auto"
 
     @property
-    def briefly(self) -> Bench:
+    def _kinds(self) -> tuple[Batches, ...]:
+        """The kinds of batches to try."""
+        return ("max", "variable") if self.options.batching == "auto" else (self.options.batching,)
+
+    @property
+    def rough(self) -> Bench:
         """The same with policies of whole batches, which nobody simulates."""
         return replace(self, options=self.options.model_copy(update=WHOLE_BATCHES))
 
@@ -87,7 +92,7 @@ class Bench:
         few = max(_AT_ONCE if self.options.batching == "max" else 1, self.ask.limits.threads)
         try:
             for begin in range(0, len(left), few):
-                for solved in self._together(group, left[begin : begin + few], slo_s, about):
+                for solved in self._solve_together(group, left[begin : begin + few], slo_s, about):
                     found[solved.load_qps] = solved
                 if len(loads_qps) > 1:
                     detail = f"{about}: {len(found)} of {len(loads_qps)} loads"
@@ -97,31 +102,29 @@ class Bench:
                 raise
         return [found[load] for load in loads_qps if load in found]
 
-    def _together(
+    def _solve_together(
         self, group: Group, loads_qps: Sequence[float], slo_s: float | None, about: str
     ) -> list[SolvedPolicy]:
         """Some loads, side by side."""
         if self.options.rates == "fitted" and group.wish.balancing == "shortest_queue" and self.can_simulate:
-            return [self._fitted(group, load, slo_s, about) for load in loads_qps]
-        chosen = self.options.batching
-        kinds: list[Batches] = ["max", "variable"] if chosen == "auto" else [chosen]
-        if chosen == "auto" and not self.can_simulate:
-            return [self._asked(group, [load], self._likely(group, load), slo_s, about)[0] for load in loads_qps]
-        tried = [self._asked(group, loads_qps, kind, slo_s, about) for kind in kinds]
-        best = [_better(several) for several in zip(*tried, strict=True)]
-        return [self._kept(one, about) for one in best] if self.robust else best
+            return [self._fit_rates(group, load, slo_s, about) for load in loads_qps]
+        if self.options.batching == "auto" and not self.can_simulate:
+            return [self._ask(group, [load], self._likely_batches(group, load), slo_s, about)[0] for load in loads_qps]
+        tried = [self._ask(group, loads_qps, kind, slo_s, about) for kind in self._kinds]
+        best = [_best_of(several) for several in zip(*tried, strict=True)]
+        return [self._keep_percentile(one, about) for one in best] if self.robust else best
 
-    def tried(self, group: Group, load_qps: float, kind: Batches) -> float | None:
+    def worth(self, group: Group, load_qps: float, kind: Batches) -> float | None:
         """What a table of this kind is worth over the family; None where it could not be made."""
-        found = self._asked(group, [load_qps], kind, None, f"{group.wish.balancing} tables")
+        found = self._ask(group, [load_qps], kind, None, f"{group.wish.balancing} tables")
         return _worth(found[0]) if found else None
 
-    def _kept(self, solved: SolvedPolicy, about: str) -> SolvedPolicy:
+    def _keep_percentile(self, solved: SolvedPolicy, about: str) -> SolvedPolicy:
         """Confirmed by fresh seeds; where it is late too often, the policy for which answers in time weigh enough.
 
         Accuracies a are planned as (a + mu) / (1 + mu): the Lagrangian of the share of queries in time.
         """
-        found = self._confirmed(solved)
+        found = self._confirm(solved)
         most = solved.group.wish.violation_most
         if most is None or found.violation_shown <= most or found.overload or found.answer is None:
             return found
@@ -138,8 +141,8 @@ class Bench:
             if np.array_equal(answer.point.model, tried.model) and np.array_equal(answer.point.batch, tried.batch):
                 continue
             tried = answer.point
-            valued = self.valued(solved.group, solved.load_qps, form, tried)
-            other = self._confirmed(
+            valued = self.value(solved.group, solved.load_qps, form, tried)
+            other = self._confirm(
                 replace(valued, answer=solved.answer, beaten=solved.beaten, robust=solved.robust, shifted=shift)
             )
             if other.violation < found.violation:
@@ -148,33 +151,34 @@ class Bench:
                 break
         return found
 
-    def _confirmed(self, solved: SolvedPolicy) -> SolvedPolicy:
+    def _confirm(self, solved: SolvedPolicy) -> SolvedPolicy:
         """With what seeds show that chose nothing."""
-        how: dict[str, Any] = solved.group.traffic(solved.load_qps)
-        return replace(solved, simulated=self.run(solved.form, solved.policy, fresh=FRESH, **how))
+        return replace(solved, simulated=self._play(solved, fresh=FRESH))
 
-    def _over_family(self, solved: SolvedPolicy) -> SolvedPolicy:
+    def _simulate_family(self, solved: SolvedPolicy) -> SolvedPolicy:
         """With the goodput over the family, and what the stated arrivals gave."""
-        how: dict[str, Any] = solved.group.traffic(solved.load_qps)
-        few = {"queries": FAMILY_QUERIES, "seeds": FAMILY_SEEDS}
+        few: dict[str, Any] = {"queries": FAMILY_QUERIES, "seeds": FAMILY_SEEDS}
         noise = {"spread": np.full(solved.form.latency_s.shape, NOISE)}
         turns = max(1, round(FAMILY_QUERIES / (solved.load_qps * BURST_S * len(BURSTS))))
         bursts = {"piece_qps": np.tile(np.array(BURSTS) * solved.load_qps, turns), "piece_s": BURST_S, "times_s": None}
-        stated = self.run(solved.form, solved.policy, **{**how, **few})
+        stated = self._play(solved, **few)
         # Bursts that the wish states are those to be ready for.
-        family = (noise,) if "bursts" in how else (noise, bursts, {**noise, **bursts})
-        found = [stated] + [self.run(solved.form, solved.policy, **{**how, **few, **more}) for more in family]
+        family = (noise, bursts, {**noise, **bursts}) if solved.group.wish.bursts is None else (noise,)
+        found = [stated, *(self._play(solved, **few, **more) for more in family)]
         goodput = [float(one.goodput) for one in found]
         return replace(solved, simulated=stated, robust=0.5 * (float(np.mean(goodput)) + min(goodput)))
 
-    def simulated(self, solved: SolvedPolicy) -> SolvedPolicy:
+    def simulate(self, solved: SolvedPolicy) -> SolvedPolicy:
         """With what simulation gives, where there is a simulator."""
         if not self.can_simulate:
             return solved
         if self.robust:
-            return self._over_family(solved)
-        how: dict[str, Any] = solved.group.traffic(solved.load_qps)
-        return replace(solved, simulated=self.run(solved.form, solved.policy, **how))
+            return self._simulate_family(solved)
+        return replace(solved, simulated=self._play(solved))
+
+    def _play(self, solved: SolvedPolicy, **changes: Any) -> Any:
+        """One simulation of a policy at its load, as the application's queries come, but for `changes`."""
+        return self.run(solved.form, solved.policy, **{**solved.group.traffic(solved.load_qps), **changes})
 
     def run(self, form: QueueProcess, policy: QueuePolicy, *, fresh: int = 0, **how: Any) -> Any:
         """One simulation, with the options' seeds and length where `how` says nothing else."""
@@ -183,16 +187,16 @@ class Bench:
         seeds = tuple(range(first, first + int(how.pop("seeds", self.options.seeds))))
         return simulate(form, [policy], queries=how.pop("queries", self.options.queries), seeds=seeds, **how)
 
-    def valued(self, group: Group, load_qps: float, form: QueueProcess, policy: QueuePolicy) -> SolvedPolicy:
+    def value(self, group: Group, load_qps: float, form: QueueProcess, policy: QueuePolicy) -> SolvedPolicy:
         """A policy made elsewhere, with its long-run averages."""
         mass = form.long_run(form.chosen(policy))
         return SolvedPolicy(group, load_qps, form, policy, None, measure(form, policy, mass))
 
-    def _likely(self, group: Group, load_qps: float) -> Batches:
+    def _likely_batches(self, group: Group, load_qps: float) -> Batches:
         """Without a simulator: any batches, unless the load is beyond what the fastest model can do."""
         return "max" if load_qps > group.sustainable_qps else "variable"
 
-    def _asked(
+    def _ask(
         self, group: Group, loads_qps: Sequence[float], kind: Batches, slo_s: float | None, about: str
     ) -> list[SolvedPolicy]:
         solved: list[SolvedPolicy] = []
@@ -200,34 +204,33 @@ class Bench:
         answers = self.ask.all(forms, about=f"{about}, {kind} batches")
         for load, form, answer in zip(loads_qps, forms, answers, strict=True):
             if answer.point is not None and answer.status in (Status.OPTIMAL, Status.FEASIBLE):
-                solved.append(SolvedPolicy(group, load, form, answer.point, answer, _measured(form, answer)))
+                solved.append(SolvedPolicy(group, load, form, answer.point, answer, _averages(form, answer)))
             form.forget()
         if not self.can_simulate:
             return solved
         with ThreadPoolExecutor(max_workers=max(1, self.ask.limits.threads)) as pool:
-            return list(pool.map(self.simulated, solved))
+            return list(pool.map(self.simulate, solved))
 
-    def _fitted(self, group: Group, load_qps: float, slo_s: float | None, about: str) -> SolvedPolicy:
+    def _fit_rates(self, group: Group, load_qps: float, slo_s: float | None, about: str) -> SolvedPolicy:
         """Arrival rates by queue length and policy, in turn: simulate, read the rates off, solve again."""
-        solved = self._plain(group, load_qps, slo_s, about)
+        solved = self._best_batches(group, load_qps, slo_s, about)
         for _ in range(_FITTING_ROUNDS):
             seen = np.asarray(solved.simulated.rates_by_queue, dtype=float)
             _, rates, rate_of = group.arrivals(load_qps, self.options)
             before = rates[rate_of] if rate_of is not None else np.full(seen.size, rates[0])
             merged = np.where(np.isfinite(seen) & (seen > 0), seen, before)
             group = replace(group, fitted_qps=tuple(float(rate) for rate in merged))
-            again = self._plain(group, load_qps, slo_s, about)
+            again = self._best_batches(group, load_qps, slo_s, about)
             if again.goodput < solved.goodput:
                 break
             solved = again
         return solved
 
-    def _plain(self, group: Group, load_qps: float, slo_s: float | None, about: str) -> SolvedPolicy:
-        kinds: list[Batches] = ["max", "variable"] if self.options.batching == "auto" else [self.options.batching]
-        return _better([self._asked(group, [load_qps], kind, slo_s, about)[0] for kind in kinds])
+    def _best_batches(self, group: Group, load_qps: float, slo_s: float | None, about: str) -> SolvedPolicy:
+        return _best_of([self._ask(group, [load_qps], kind, slo_s, about)[0] for kind in self._kinds])
 
 
-def _measured(form: QueueProcess, answer: Answer[QueuePolicy]) -> Measures:
+def _averages(form: QueueProcess, answer: Answer[QueuePolicy]) -> Measures:
     """Averages under the distribution that the answer carries (certified by one step), or one found anew."""
     policy = cast(QueuePolicy, answer.point)
     carried = answer.proof.get("stationary")
@@ -240,7 +243,7 @@ def _worth(solved: SolvedPolicy) -> float:
     return solved.goodput if solved.robust is None else solved.robust
 
 
-def _better(several: Sequence[SolvedPolicy]) -> SolvedPolicy:
+def _best_of(several: Sequence[SolvedPolicy]) -> SolvedPolicy:
     """The one that simulates best; ties go to whole batches, which are exact."""
     best = max(several, key=lambda solved: round(_worth(solved), 7))
     others = [s for s in several if s is not best]

@@ -12,13 +12,16 @@ from pydantic.config import JsonDict
 from hetplan.planner.contract import Options, Size
 from hetplan.profiles.fields import Id
 
-__all__ = ["FewestOptions", "PaperOptions", "PolicyOptions"]
+__all__ = ["MOST_WORKERS", "FewestOptions", "PaperOptions", "PolicyOptions"]
 
 Percentile = Literal["mean", "p50", "p90", "p95", "p99", "max"]
 _GRID = re.compile(r"(fld|union)(?:[{:](\d{1,6})\}?)?|md")
 
 _GRID_ALONE: JsonDict = {"pattern": f"^({_GRID.pattern})$"}
 _FINEST_GRID = 10_000
+
+MOST_WORKERS = 10_000
+"""More workers are not planned: a search for the fewest ends here."""
 
 SIZE = (
     "what tables are chosen by, workers being given; planned, estimated: the model of the queue alone; simulated: the "
@@ -130,5 +133,8 @@ class FewestOptions(PolicyOptions):
     """`fewest-workers`: the least number of workers whose policy keeps accuracy and violations."""
 
     most_workers: int = Field(
-        default=10_000, ge=1, le=10_000, description="where limits.instances gives no most: stop searching here"
+        default=MOST_WORKERS,
+        ge=1,
+        le=MOST_WORKERS,
+        description="where limits.instances gives no most: stop searching here",
     )

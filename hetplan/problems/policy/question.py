@@ -1,24 +1,88 @@
-"""The question `policy`: reads its files and answers."""
+"""The question of a policy: which files ask it (given workers, and queries that are alike), and its formulations."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from hetplan.planner.contract import Ask, Obstacle, Options, Tools
 from hetplan.problems import ladder
+from hetplan.problems.fitting import ANOTHER, amount_field
 from hetplan.problems.policy.options import FewestOptions, PaperOptions, PolicyOptions
+from hetplan.profiles.slo import RateRange
 
 if TYPE_CHECKING:
     from hetplan.planner.certify import Bounding
     from hetplan.planner.draft import Draft, Infeasibility
+    from hetplan.planner.request import Application, Request
     from hetplan.problems.policy.bench import Bench
-    from hetplan.problems.policy.form import Asked
+    from hetplan.problems.policy.group import PolicyProblem
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Claim, Plan
 
-__all__ = ["Policy"]
+__all__ = ["Policy", "obstacles"]
+
+POLICY_OBJECTIVES = {"quality", "goodput", "violations", "machines"}
+
+
+def obstacles(request: Request) -> Iterator[Obstacle]:
+    """What keeps these files from asking for a policy."""
+    terms = set(request.goals)
+    if foreign := sorted(terms - POLICY_OBJECTIVES):
+        text = f"a policy is judged by quality or goodput, not by {', '.join(foreign)}"
+        yield Obstacle(text, "$.objective", 'Write "max goodput".', essential=True)
+    own = bool(terms) or any(map(_is_of_a_policy, request.apps.values()))
+    if not own and request.change != type(request.change)():
+        text = "a policy is for given workers, and plans no change of them"
+        yield Obstacle(text, "$.change", "Leave it out, or name the question.", essential=True)
+    if not own and _is_of_lone_sizes(request):
+        text = "every run states its saturation_qps for one batch size, and a policy decides how large a batch is"
+        yield Obstacle(text, "$.tables", "Measure each run at two batch sizes.", essential=True, file="profile")
+    if request.budget is not None:
+        text = "a policy is for given workers, so it keeps no budget"
+        yield Obstacle(text, "$.limits.cost_per_hour", "Leave it out.", essential=not own)
+    if not request.instances:
+        text = "a policy is for given workers: limits.instances names none"
+        yield Obstacle(text, "$.limits.instances", 'Write {"HARDWARE": [1, 8]}.')
+    for name, app in request.apps.items():
+        at, demand = f"$.apps.{name}", app.demand
+        if app.pipeline is not None:
+            yield Obstacle(f"{name} runs a pipeline", f"{at}.pipeline", ANOTHER, essential=True)
+        if app.candidates or demand.streams is not None or demand.series is not None or demand.mix is not None:
+            text = f"{name} comes in streams, series, sizes or with candidates; a policy serves queries that are alike"
+            yield Obstacle(text, f"{at}.{_unlike_field(app)}", ANOTHER, essential=True)
+        if not app.targets:
+            text = f"{name} has no response target, so there is no slack to decide by"
+            yield Obstacle(text, f"{at}.latency", 'Write {"p99_ms": 150}.')
+        if demand.trace is None and (demand.rate_qps is None or app.wants_most):
+            text = f"{name} has no load; a policy is made for one, or for a range"
+            yield Obstacle(text, f"{at}.demand.{amount_field(app)}", 'Write a rate_qps, or {"low": 60, "high": 300}.')
+        if not terms and not _is_of_a_policy(app) and len(app.variants) < 2:
+            text = f"{name} has one model and states no dispatch"
+            yield Obstacle(text, f"{at}.dispatch", 'Write "dispatch": "round-robin".', essential=True)
+
+
+def _is_of_a_policy(app: Application) -> bool:
+    """Whether an application says what only a policy is asked."""
+    return isinstance(app.demand.rate_qps, RateRange) or app.balancing is not None
+
+
+def _is_of_lone_sizes(request: Request) -> bool:
+    """Whether every run has a highest rate, and was measured at one batch size."""
+    runs = request.choices()
+    return bool(runs) and all(
+        one.saturation_qps is not None
+        and one.is_timed
+        and ("batch" not in one.open_axes or len(one.own_table.axes["batch"]) < 2)
+        for one in runs
+    )
+
+
+def _unlike_field(app: Application) -> str:
+    """The field that makes an application's queries differ."""
+    stated = (name for name in ("streams", "series", "mix") if getattr(app.demand, name) is not None)
+    return "candidates" if app.candidates else f"demand.{next(stated)}"
 
 
 @dataclass(frozen=True)
@@ -39,7 +103,7 @@ class Policy:
         "fewest-workers": "ramsis",
     }
 
-    asked: Asked
+    asked: PolicyProblem
     formulation: str = "per-query"
     tools: Tools = field(default_factory=Tools)
 
@@ -53,31 +117,31 @@ class Policy:
         cls, inputs: Inputs, options: Options, *, formulation: str, tools: Tools, start: Plan | None = None
     ) -> Policy:
         """Read the files; raises `InputError` with every fault found."""
-        from hetplan.problems.policy.form import read_asked
+        from hetplan.problems.policy.group import read_problem
 
         chosen, can_simulate = cast(PolicyOptions, options), "simulate_policy" in tools.extra
-        return cls(read_asked(inputs, chosen, formulation, start, can_simulate=can_simulate), formulation, tools)
+        return cls(read_problem(inputs, chosen, formulation, start, can_simulate=can_simulate), formulation, tools)
 
     def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
         """The decision process that a claim of such a plan is about, or the fewest workers that have the time."""
-        from hetplan.problems.policy.bounding import bounding
+        from hetplan.problems.policy.plan import bounding_of_claim
 
-        return None if self.tools.formulation is not None else bounding(self.asked, claim, plan)
+        return None if self.tools.formulation is not None else bounding_of_claim(self.asked, claim, plan)
 
     def decide(self, ask: Ask) -> Draft | Infeasibility:
         """The conversation: policies at every load; targets checked; repairs where one is missed."""
         from hetplan.problems.policy.bench import Bench
-        from hetplan.problems.policy.why import too_tight
+        from hetplan.problems.policy.infeasible import slo_too_tight
 
         bench = Bench(ask, self.asked.options, self.tools)
-        if (reason := too_tight(self.asked, bench)) is not None:
+        if (reason := slo_too_tight(self.asked, bench)) is not None:
             return reason
         if bench.can_simulate or self.asked.fewest:
-            ask.keep(lambda: self._unplayed(ask))
-        return self._answered(self.asked, bench)
+            ask.keep(lambda: self._quick_answer(ask))
+        return self._answer(self.asked, bench)
 
-    def _answered(self, asked: Asked, bench: Bench) -> Draft | Infeasibility:
-        from hetplan.problems.policy.ways import best_policies, divided, fewest_workers
+    def _answer(self, asked: PolicyProblem, bench: Bench) -> Draft | Infeasibility:
+        from hetplan.problems.policy.formulations import best_policies, divide_work, fewest_workers
 
         if asked.fewest:
             return fewest_workers(asked, bench)
@@ -85,14 +149,14 @@ class Policy:
         if brought is not None and brought.decide is not None:
             planned: Draft | Infeasibility = brought.decide(asked, bench)
             return planned
-        return best_policies(asked, bench, divided(asked, bench))
+        return best_policies(asked, bench, divide_work(asked, bench))
 
-    def _unplayed(self, ask: Ask) -> Draft | Infeasibility:
+    def _quick_answer(self, ask: Ask) -> Draft | Infeasibility:
         """Policies of whole batches at the ends of the range: these are found soon. None is simulated."""
         from hetplan.planner.draft import Draft
         from hetplan.problems.policy.bench import WHOLE_BATCHES, Bench
 
         options = self.asked.options.model_copy(update=WHOLE_BATCHES)
         bench = Bench(ask, options, replace(self.tools, repairs=False, trial=False))
-        made = self._answered(replace(self.asked, options=options), bench)
+        made = self._answer(replace(self.asked, options=options), bench)
         return replace(made, chosen=WHOLE_BATCHES) if isinstance(made, Draft) else made

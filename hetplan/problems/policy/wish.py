@@ -30,9 +30,9 @@ __all__ = [
     "AppWish",
     "Models",
     "Workers",
-    "bought",
     "capacity_qps",
     "dispersion",
+    "offers_of_workers",
     "pareto",
     "read_apps",
     "read_models",
@@ -102,6 +102,10 @@ class AppWish:
         """The share that may miss this limit by its percentile."""
         return self.app.strictest.left if self.app.strictest is not None else 1.0
 
+    def with_percentile_target(self) -> AppWish:
+        """The same, with what the percentile leaves as a target that a plan has to keep, where none is stated."""
+        return self if self.violation_most is not None else replace(self, violation_most=round(self.left, 12))
+
     def stages(self, workers: int, *, clamp: bool) -> tuple[int, float, str]:
         """K stages at one of so many workers under round robin, their rate per load, and what was rounded.
 
@@ -113,11 +117,8 @@ class AppWish:
         stages = min(max(1, round(exact)), max(workers, _MOST_STAGES))
         if abs(exact - stages) < 1e-9:
             return stages, self.shape, ""
-        return (
-            stages,
-            stages / workers,
-            f"own inter-arrival times of gamma shape {exact:.4g} planned as Erlang({stages})",
-        )
+        rounded = f"own inter-arrival times of gamma shape {exact:.4g} planned as Erlang({stages})"
+        return stages, stages / workers, rounded
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,11 @@ class Workers:
     least: int
     most: int | None
     offer: str | None = None
+
+    @property
+    def count(self) -> int:
+        """How many there are: the most; where none is stated the least, and one at least."""
+        return self.most if self.most is not None else max(self.least, 1)
 
 
 @dataclass(frozen=True)
@@ -277,7 +283,7 @@ def read_workers(request: Request, faults: Faults) -> tuple[Workers, ...]:
     return tuple(found)
 
 
-def bought(
+def offers_of_workers(
     inputs: Inputs, request: Request, hardware: str, count: int, *, of_one: bool = False
 ) -> list[tuple[str | None, int]]:
     """Of which offers so many machines come, cheapest first; `of_one`: of the cheapest that has them all."""
@@ -358,7 +364,7 @@ def _arrivals(inputs: Inputs, app: Application, faults: Faults) -> tuple[float, 
     """The gamma shape of the inter-arrival times, recorded times where there are any, and warnings about them."""
     arrivals, at = app.demand.arrivals, f"$.apps.{app.id}.demand.arrivals"
     if app.demand.trace is not None or arrivals.process == "empirical":
-        return _recorded(inputs, app, faults)
+        return _recorded_arrivals(inputs, app, faults)
     if arrivals.process == "gamma":
         if arrivals.shape is None:
             faults.in_slo(f"{at}.shape", "gamma arrivals have a shape", "Give it; 1 is Poisson.")
@@ -375,7 +381,7 @@ def _arrivals(inputs: Inputs, app: Application, faults: Faults) -> tuple[float, 
     return 1.0, None, []
 
 
-def _recorded(inputs: Inputs, app: Application, faults: Faults) -> tuple[float, Floats | None, list[Notice]]:
+def _recorded_arrivals(inputs: Inputs, app: Application, faults: Faults) -> tuple[float, Floats | None, list[Notice]]:
     slo_s, at = app.limit_ms() / 1000.0, f"$.apps.{app.id}.demand.trace"
     if app.id not in inputs.traces:
         faults.in_slo(at, "recorded arrivals need a trace", "Name its file.")
@@ -473,7 +479,7 @@ class _Reading:
             hint = "is this a percentage? Write a fraction." if accuracy is not None and 1 < accuracy <= 100 else ""
             why = "a policy weighs models by accuracy, a fraction"
             self.faults.in_profile(f"$.variants.{name}.quality", why, hint or "Add it.", value=accuracy)
-        choice = self._chosen([one for one in runs if one.is_timed])
+        choice = self._choose_run([one for one in runs if one.is_timed])
         if choice is None:
             why, remedy = "a policy needs a latency table", "Give the run a table of latency_ms."
             self.faults.in_profile(f"$.variants.{name}.runs", why, remedy)
@@ -481,7 +487,7 @@ class _Reading:
         at = f"tables.{choice.table.name}"
         statistic, unlike = choice.statistic(options, "percentile")
         self.notices += unlike
-        measured = self._measured(choice.law, statistic, f"$.{at}")
+        measured = self._measured_times(choice.law, statistic, f"$.{at}")
         if measured is None:
             return None
         batches, times_ms = measured
@@ -497,23 +503,23 @@ class _Reading:
             self.notices.append(Notice(code="W-extrapolated", at=at, text=text))
         return choice, latency_ms / 1000.0
 
-    def _chosen(self, runs: Sequence[Choice]) -> Choice | None:
+    def _choose_run(self, runs: Sequence[Choice]) -> Choice | None:
         """The run that a worker holds: of several the fastest with one query, whatever their order."""
         runs = sorted(runs, key=lambda one: written(one.at))
         if len({one.table.name for one in runs}) > 1:
-            runs.sort(key=self._alone_ms)
+            runs.sort(key=self._single_query_ms)
             name, held = runs[0].variant, written(runs[0].at)
             text = f"{name} has several runs on {runs[0].hardware}: workers hold the fastest, at {held}"
             self.notices.append(Notice(code="W-run", at=f"variants.{name}.runs", text=text))
         return runs[0] if runs else None
 
-    def _alone_ms(self, choice: Choice) -> float:
+    def _single_query_ms(self, choice: Choice) -> float:
         try:
             return choice.law.ms({}, 1, answering(choice.law.statistics, self.options.percentile))
         except OffTable:
             return np.inf
 
-    def _measured(self, law: Law, statistic: str, place: str) -> tuple[Floats, Floats] | None:
+    def _measured_times(self, law: Law, statistic: str, place: str) -> tuple[Floats, Floats] | None:
         """Batches and milliseconds that were measured at the run's settings."""
         for axis, points in law.axes.items():
             if axis != "batch" and law.settings.get(axis) not in points:

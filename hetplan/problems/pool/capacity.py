@@ -100,7 +100,7 @@ def flows(pool: Pool, per_type: Counts | Vector, *, rounds: int = ROUNDS) -> tup
     engine is needed: so a limit that stops an engine early still leaves a plan.
     """
     n = np.asarray(per_type, dtype=np.float64)
-    allowed = _in_time(pool, n > 0)
+    allowed = _allowed_pairs(pool, n > 0)
     nothing = np.zeros_like(pool.L)
     if allowed is None:
         return 0.0, nothing
@@ -123,7 +123,7 @@ def flows(pool: Pool, per_type: Counts | Vector, *, rounds: int = ROUNDS) -> tup
     return best, chosen
 
 
-def _in_time(pool: Pool, there: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+def _allowed_pairs(pool: Pool, there: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
     """Where classes may go: no later than on the fastest type that is there. None where even that breaks a target."""
     allowed = pool.usable & there
     if pool.unserved_classes(there).size:
@@ -147,8 +147,10 @@ def starting_pool(pool: Pool, target: float | None) -> StartingPool | None:
     if cover is None:
         return None
     best: StartingPool | None = None
-    for money in _splits(pool):
-        counts = _bought(pool, cover, money) if target is None else _busy(pool, cover, money, target)
+    for money in _money_splits(pool):
+        counts = (
+            _counts_for_budget(pool, cover, money) if target is None else _counts_for_rate(pool, cover, money, target)
+        )
         if counts is None:
             continue
         if target is not None and best is not None and pool.cost(counts) >= pool.cost(best.counts):
@@ -167,7 +169,7 @@ def _cover_of_many(pool: Pool) -> Counts | None:
         return None  # all sets were looked at: there is no cover
     money = _cost_per_query(pool)
     per_type = np.maximum(pool.least, np.bincount(money.argmin(axis=1), minlength=money.shape[1]) > 0)
-    counts = _available(pool, per_type.astype(np.float64))
+    counts = _counts_in_stock(pool, per_type.astype(np.float64))
     return counts if counts is not None and np.isfinite(money.min(axis=1)).all() else None
 
 
@@ -179,7 +181,7 @@ def _cost_per_query(pool: Pool) -> Matrix:
     return np.where(np.isfinite(cost), cost, np.inf)
 
 
-def _splits(pool: Pool) -> Iterator[Vector]:
+def _money_splits(pool: Pool) -> Iterator[Vector]:
     """Ways to spend money: per query/s of the pool, what goes to each type."""
     money = _cost_per_query(pool)
     cheapest = money.argmin(axis=1)
@@ -191,22 +193,22 @@ def _splits(pool: Pool) -> Iterator[Vector]:
             yield np.where(np.arange(alone.size) == t, alone[t], 0.0)
 
 
-def _bought(pool: Pool, cover: Counts, money: Vector) -> Counts | None:
+def _counts_for_budget(pool: Pool, cover: Counts, money: Vector) -> Counts | None:
     """The cover, and for what is left of the budget more of each type in this proportion."""
     assert pool.request.budget is not None
     room = pool.request.budget - pool.cost(cover)
     more = np.floor(room * money / money.sum() / pool.prices)
-    found = _available(pool, pool.of_type(cover) + more)
+    found = _counts_in_stock(pool, pool.of_type(cover) + more)
     return cover if found is None else found
 
 
-def _busy(pool: Pool, cover: Counts, money: Vector, target: float) -> Counts | None:
+def _counts_for_rate(pool: Pool, cover: Counts, money: Vector, target: float) -> Counts | None:
     """As many as the target keeps busy, and the cover."""
     work = np.where(money > 0, money / pool.prices, 0.0) * target
-    return _available(pool, np.maximum(pool.of_type(cover), np.ceil(work * (1 + 1e-9))))
+    return _counts_in_stock(pool, np.maximum(pool.of_type(cover), np.ceil(work * (1 + 1e-9))))
 
 
-def _available(pool: Pool, per_type: Vector) -> Counts | None:
+def _counts_in_stock(pool: Pool, per_type: Vector) -> Counts | None:
     """Counts per offer of as many of these as may be had; None where they break the budget or a total."""
     most = np.array([kind.most for kind in pool.request.machines])
     counts = pool.by_offer(np.minimum(per_type, most).astype(np.int64))

@@ -78,7 +78,6 @@ __all__ = [
     "costs_of_counts",
     "enumerate_counts",
     "eq15_numbers",
-    "estimate_rate",
     "estimate_rates",
     "list_affordable",
     "missing_base",
@@ -89,7 +88,7 @@ __all__ = [
     "with_estimate",
 ]
 
-Columns = Sequence[NDArray[np.int32]]
+Columns = Sequence[NDArray[np.int32]] | NDArray[np.int32]
 
 MOST_CONFIGURATIONS = 10_000_000
 """Above this many, listing them is the wrong tool: the program finds the best without listing any."""
@@ -355,25 +354,6 @@ def _estimate(numbers: Eq15, counts: Columns) -> Vector:
     return found
 
 
-def estimate_rate(numbers: Eq15, counts: Sequence[int]) -> float:
-    """(15) of one configuration, step by step as the paper writes it: what the arrays are tested against."""
-    u = counts[numbers.base]
-    present = [i for i in numbers.auxiliary if counts[i] > 0 and numbers.level[i] >= 0]
-    if not present:
-        return u * numbers.Qb
-    k = max(numbers.level[i] for i in present)
-    f, Qs = float(numbers.f[k]), float(numbers.Qs[k])
-    A = sum(counts[i] * float(numbers.Qa[i][k]) for i in numbers.auxiliary)
-    if f >= 1.0:
-        return u * numbers.Qb + A
-    if u == 0:
-        return 0.0
-    C = A * (1.0 - f) / f
-    if u * Qs <= C:
-        return u * Qs / (1.0 - f)
-    return A / f + (1.0 - C / (u * Qs)) * u * numbers.Qb
-
-
 def most_similar(ranked: NDArray[np.int64], base: int) -> int:
     """The paper's choice among ranked configurations (rows of counts): its place.
 
@@ -409,7 +389,7 @@ def choose_by_estimate(pool: Pool, ask: Ask) -> ChosenPool | Infeasibility:
 
 def with_estimate(pool: Pool, rated: RatedPool, numbers: Eq15) -> ChosenPool:
     """The plan of a pool chosen by the estimate, which is reported beside the exact rate."""
-    said = estimate_rate(numbers, pool.of_type(rated.counts).tolist())
+    (said,) = estimate_rates(numbers, pool.of_type(rated.counts)[:, None].astype(np.int32)).tolist()
     warnings: tuple[Notice, ...] = ()
     if rated.lam < OVERESTIMATES * said:
         text = f"Eq. 15 gives {said:.6g} qps for this pool, its exact fluid rate is {rated.lam:.6g}"

@@ -110,7 +110,7 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
         if isinstance(demand.rate_qps, RateRange):
             text = "a pool is sized for one rate, not for a range"
             yield Obstacle(text, f"{at}.demand.rate_qps", 'Write a number, or "max".')
-        if (field := _over_time(request, app)) is not None:
+        if (field := _field_of_several_rates(request, app)) is not None:
             text = "a pool is sized for one period with a rate in queries per second"
             yield Obstacle(text, field, 'Write "rate_qps" in its place.')
         if demand.mix is None and any(one.open_axes for one in request.choices(variants=names[:1])):
@@ -119,7 +119,7 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
             yield Obstacle(text, f"{at}.demand.mix", remedy)
 
 
-def _over_time(request: Request, app: Application) -> str | None:
+def _field_of_several_rates(request: Request, app: Application) -> str | None:
     """The field that asks for more than one rate."""
     if app.demand.streams is not None:
         return f"$.apps.{app.id}.demand.streams"
@@ -210,7 +210,7 @@ class PoolQuestion(Pool):
             if shown:
                 return [Bounding(fluid_program(self.relaxation, None))] if claim.scope in LOOSE else []
             if claim.scope == "relaxation":
-                return [Bounding(self._grouped(), scale=scale)]
+                return [Bounding(self._program_of_groups(), scale=scale)]
             if claim.scope != "problem":
                 return []
             return [Bounding(fluid_program(self, None), scale=self.options.derate, of_plans=True)]
@@ -225,7 +225,7 @@ class PoolQuestion(Pool):
                 tighter = [Bounding(fluid_program(self.relaxation, rate, bursts=bursts))] if bursts else []
                 return [loose, *tighter] if claim.scope in LOOSE else []
             if claim.scope == "relaxation":
-                return [loose, Bounding(self._grouped(), scale=scale)]
+                return [loose, Bounding(self._program_of_groups(), scale=scale)]
             return [Bounding(fluid_program(self, self.fluid_target), of_plans=True)] if claim.scope == "problem" else []
         return []
 
@@ -234,7 +234,7 @@ class PoolQuestion(Pool):
         counts = [sum(one.count for one in plan.workers if one.hardware == kind.hardware) for kind in self.types]
         return np.array(counts, dtype=np.int64)
 
-    def _grouped(self) -> Milp:
+    def _program_of_groups(self) -> Milp:
         """The program by groups of alike classes, each as its fastest class; where classes are few, each by itself."""
         least: Pool = self
         if has_alike_classes(self):

@@ -165,7 +165,7 @@ def read_types(request: Request, wish: Wish, faults: Faults, notices: list[Notic
         if kind is None:
             continue
         if kind.lacking:
-            notices.append(Notice(code="W-too-small", at=f"hardware.{name}", text=_too_small(kind)))
+            notices.append(Notice(code="W-too-small", at=f"hardware.{name}", text=_lacking_text(kind)))
             without[name] = "it is too small for the variant"
             continue
         types.append(kind)
@@ -181,7 +181,7 @@ def read_types(request: Request, wish: Wish, faults: Faults, notices: list[Notic
     return types, request
 
 
-def _too_small(kind: Choice) -> str:
+def _lacking_text(kind: Choice) -> str:
     """Why a machine does not hold an instance."""
     provides = kind.machine.provides
     short = [

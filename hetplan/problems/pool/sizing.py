@@ -256,17 +256,17 @@ def _bounded_draft(pool: Pool, ask: Ask, made: Draft) -> Draft:
         if one.about == "cost_per_hour" and pool.wish.rate_qps is not None:
             bound = lower_bound(pool, ask)
             note = "what a formula says to be enough, against the least that any dispatcher needs"
-            found.append(replace(bound or _unproved(one), value=one.value, note=note))
+            found.append(replace(bound or _without_bound(one), value=one.value, note=note))
         elif one.about == "rate_qps":
             note = "the rate that a formula says, against the most that any dispatcher can carry"
             bound = Reported("rate_qps", "max", "relaxation", upper_bound(pool, ask), note=note)
             found.append(replace(bound, value=one.value))
         else:
-            found.append(_unproved(one) if one.about == "cost_per_hour" else one)
+            found.append(_without_bound(one) if one.about == "cost_per_hour" else one)
     return replace(made, reported=tuple(found))
 
 
-def _unproved(one: Reported) -> Reported:
+def _without_bound(one: Reported) -> Reported:
     """What is said, and how good it is by nothing."""
     return Reported(one.about, one.sense, "none", value=one.value)
 
@@ -318,7 +318,7 @@ def _formula_plan(pool: Pool, chosen: ChosenPool) -> Draft:
         use = pool.wish.rate_qps / chosen.rated.lam
     estimate = pool.with_options(derate=use, size="estimated")
     # What the program proves at another share of the rate bounds nothing of what a formula, or simulation, says.
-    claims = [one if one.scope == "relaxation" else _unproved(one) for one in chosen.backed]
+    claims = [one if one.scope == "relaxation" else _without_bound(one) for one in chosen.backed]
     claims = [replace(one, value=use * chosen.rated.lam) if one.about == "rate_qps" else one for one in claims]
     return replace(draft_pool(estimate, chosen, claims), chosen={"derate": use})
 
@@ -398,11 +398,11 @@ def look_at_pool(pool: Pool, rated: RatedPool, rate: float, *, seed: int, goes_o
     if rate <= 0:
         return Played(0.0, ())
     simulate, app = pool.tools.extra["simulate_plan"], pool.wish.app.id
-    plan, runs = _playable(pool, rated, rate), _runs(pool, rate, FIRST, SEARCHED)
+    plan, runs = _playable(pool, rated, rate), _run_lengths(pool, rate, FIRST, SEARCHED)
     return look(simulate, plan, pool.inputs, [app], runs, seed=seed, goes_on=goes_on)[0]
 
 
-def _runs(pool: Pool, rate: float, *runs: tuple[int, int]) -> list[tuple[int, float | None]]:
+def _run_lengths(pool: Pool, rate: float, *runs: tuple[int, int]) -> list[tuple[int, float | None]]:
     """So many runs of so many queries each, with how long these take to come."""
     return [(count, play_length_s(pool.inputs, {pool.wish.app.id: rate}, queries)) for count, queries in runs]
 
@@ -446,7 +446,7 @@ class _Trial:
         key = (tuple(rated.counts.tolist()), rate)
         if key not in self.looks:
             plan, about = _playable(self.pool, rated, rate), f"{key[0]} at {rate:.6g} qps"
-            lengths = _runs(self.pool, rate, *runs)
+            lengths = _run_lengths(self.pool, rate, *runs)
             self.looks[key] = self.simulations.look(plan, [self.pool.wish.app.id], *lengths, about=about)[0].worst
         return self.looks[key]
 
@@ -594,7 +594,7 @@ def cheapest_in_simulation(pool: Pool, ask: Ask) -> Draft | Infeasibility | None
         return _plan_without_simulation(pool, ChosenPool(large, (claim,)))
     if sizing.missed is not None or search.last is None:
         return sizing.missed
-    trial, nearest, rate = sizing.trial, sizing.rated(search.last), sizing.rate
+    trial, nearest, rate = sizing.trial, sizing.rate_pool(search.last), sizing.rate
     why = f"not kept: the last of {len(search.looks)} pools, at {rate:g} qps, is late "
     why += f"{(share := search.looks[search.last]):.2g} times as often as allowed"
     why += " in a short run: too near to the limit to rely on" if share < 1.0 else ""
@@ -617,7 +617,7 @@ class _PoolRates:
         """The stated rate."""
         return self.pool.wish.rate_qps or 0.0
 
-    def rated(self, counts: Counts) -> RatedPool:
+    def rate_pool(self, counts: Counts) -> RatedPool:
         """What a pool carries if nothing waits."""
         if counts not in self.known:
             self.known[counts] = rate_at(self.pool, self.ask, np.array(counts))
@@ -659,7 +659,7 @@ class _TrialSizing(_PoolRates, Together):
         """Pools of the fluid program, each for a rate raised after the last was late; then machines are added."""
         pool, last, late_in_turn = self.pool, None, 0
         given = _only_counts(pool)
-        if given is not None and self._room(only := counts_of(given)) > 0.0 and is_playable(pool, self.rated(only)):
+        if given is not None and self._room(only := counts_of(given)) > 0.0 and is_playable(pool, self.rate_pool(only)):
             self.only = only
             yield only
             return
@@ -673,7 +673,7 @@ class _TrialSizing(_PoolRates, Together):
                 lower = 0.95 * want if last is None else 0.5 * (want + least)
                 want = lower if lower > least * LEAST_MORE else least
                 continue
-            before, last = last, self.rated(counts)
+            before, last = last, self.rate_pool(counts)
             _keep(pool, self.ask, last, self.bound)
             if not is_playable(pool, last):
                 self.unplayed = last if before is None or not self._is_far(last) else None
@@ -690,7 +690,7 @@ class _TrialSizing(_PoolRates, Together):
             if not larger:
                 return
             counts = max(larger, key=lambda row: (self._room(row), -self.price(row)))
-            if not is_playable(pool, last := self.rated(counts)):
+            if not is_playable(pool, last := self.rate_pool(counts)):
                 return
             yield counts
 
@@ -701,7 +701,7 @@ class _TrialSizing(_PoolRates, Together):
             counts = self.cheapest(self.rate / use, about="least cost for a use")
             if counts is None:
                 break
-            use = max(formula_utilization(self.pool, self.rated(counts)), LEAST_USED)
+            use = max(formula_utilization(self.pool, self.rate_pool(counts)), LEAST_USED)
             want = self.rate / use
         return want
 
@@ -724,7 +724,7 @@ class _TrialSizing(_PoolRates, Together):
         return self._room(counts)
 
     def _room(self, counts: Counts) -> float:
-        rated = self.rated(counts)
+        rated = self.rate_pool(counts)
         return rated.lam * formula_utilization(self.pool, rated) / self.rate if rated.lam >= self.rate else 0.0
 
     def look(self, counts: Counts, stations: Collection[Hashable]) -> Mapping[Hashable, float]:
@@ -733,16 +733,16 @@ class _TrialSizing(_PoolRates, Together):
 
     def _look(self, counts: Counts) -> float:
         if counts == self.only:
-            late = self.trial.late(self.rated(counts), self.rate, (FIRST,))
+            late = self.trial.late(self.rate_pool(counts), self.rate, (FIRST,))
             return late if late > HOPELESS else 0.0
-        late = self.trial.late(self.rated(counts), self.rate)
+        late = self.trial.late(self.rate_pool(counts), self.rate)
         if late <= GOOD:
-            _keep(self.pool, self.ask, self.rated(counts), self.bound, good=True)
+            _keep(self.pool, self.ask, self.rate_pool(counts), self.bound, good=True)
         return late
 
     def confirm(self, counts: Counts) -> Draft | Refused:
         """The plan, if fresh seeds confirm it."""
-        rated = self.rated(counts)
+        rated = self.rate_pool(counts)
         note = "what simulation shows to keep the rate, against the least that any dispatcher needs"
         claim = replace(self.bound, value=value_of(self.pool, "cost_per_hour", rated), note=note)
         found = self.trial.confirm(rated, self.rate, (claim,))
@@ -830,20 +830,20 @@ class _AllowableSizing(_PoolRates, Together):
                 return
             missing = yield counts
             # Above the fluid rate of this pool, so that the next is another one.
-            want = max(want * min(max(missing, LEAST_MORE), MOST_MORE), self.rated(counts).lam * LEAST_MORE)
+            want = max(want * min(max(missing, LEAST_MORE), MOST_MORE), self.rate_pool(counts).lam * LEAST_MORE)
 
     def neighbours(self, counts: Counts, station: Hashable) -> Iterator[Counts]:
         """Every cheaper configuration whose fluid bound reaches the rate, the roomiest first."""
         del station
         if self.listed is None:
-            self.listed = self._list(self.price(counts))
+            self.listed = self._list_cheaper(self.price(counts))
         most = self.price(counts)
         return (row for row in self.listed if self.price(row) < most)
 
-    def _list(self, price: int) -> list[Counts]:
+    def _list_cheaper(self, price: int) -> list[Counts]:
         pool, loose = self.pool, self.pool.relaxation
         found = configurations(pool, price - 1)
-        at = np.flatnonzero(_could_carry(loose, found.counts, self.rate))
+        at = np.flatnonzero(_may_carry(loose, found.counts, self.rate))
         self.is_listed = at.size <= MOST_PROGRAMS // 10
         if not self.is_listed:
             return []
@@ -856,14 +856,14 @@ class _AllowableSizing(_PoolRates, Together):
     def room(self, station: Hashable, counts: Counts) -> float:
         """No formula says what they carry in simulation."""
         del station
-        return math.inf if self.rated(counts).lam > 0 else 0.0
+        return math.inf if self.rate_pool(counts).lam > 0 else 0.0
 
     def look(self, counts: Counts, stations: Collection[Hashable]) -> Mapping[Hashable, float]:
         """How much more it would have to carry; 0 where it is enough."""
-        return dict.fromkeys(stations, self._missing(counts))
+        return dict.fromkeys(stations, self._missing_factor(counts))
 
-    def _missing(self, counts: Counts) -> float:
-        rated = self.rated(counts)
+    def _missing_factor(self, counts: Counts) -> float:
+        rated = self.rate_pool(counts)
         self.tried[counts] = shown = _simulated_rate(self.pool, self.ask, rated)
         self.ask.note(Event("simulated", f"{counts}", value=shown.promised))
         if shown.promised < self.rate:
@@ -876,10 +876,10 @@ class _AllowableSizing(_PoolRates, Together):
 
     def confirm(self, counts: Counts) -> RatedPool:
         """The look had all the seeds that there are."""
-        return self.rated(counts)
+        return self.rate_pool(counts)
 
 
-def _could_carry(pool: Pool, counts: Sequence[np.ndarray[Any, Any]], rate: float) -> np.ndarray[Any, Any]:
+def _may_carry(pool: Pool, counts: Sequence[np.ndarray[Any, Any]], rate: float) -> np.ndarray[Any, Any]:
     """A cheap necessary condition: each query on the fastest type, machines counted by how fast they are at best."""
     fastest = np.where(pool.usable, pool.L, np.inf).min(axis=1)
     gain = np.array([float((fastest[ok] / pool.W[ok, t]).max(initial=0.0)) for t, ok in enumerate(pool.usable.T)])

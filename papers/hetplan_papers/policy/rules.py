@@ -86,7 +86,7 @@ def serve_greedily(bench: Bench, group: Group, load_qps: float) -> SolvedPolicy:
     best = np.maximum.reduceat(merit, actions.first[:-1])
     places = np.flatnonzero(merit == np.repeat(best, np.diff(actions.first)))
     policy = form.policy(places[np.searchsorted(places, actions.first[:-1])])
-    return bench.simulated(bench.valued(group, load_qps, form, policy))
+    return bench.simulate(bench.value(group, load_qps, form, policy))
 
 
 def one_model(bench: Bench, group: Group, load_qps: float) -> SolvedPolicy:
@@ -105,5 +105,5 @@ def one_model(bench: Bench, group: Group, load_qps: float) -> SolvedPolicy:
     for model in candidates:
         alone = replace(group, models=group.models.only([model]))
         form = replace(alone.form(load_qps, bench.options, batching="max"), late=Late.SERVE)
-        tried.append(bench.simulated(bench.valued(alone, load_qps, form, _constant(form, 0, form.queue))))
+        tried.append(bench.simulate(bench.value(alone, load_qps, form, _constant(form, 0, form.queue))))
     return max(tried, key=lambda solved: solved.goodput)

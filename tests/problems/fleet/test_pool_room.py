@@ -96,13 +96,13 @@ def test_a_first_look_that_is_clear_is_the_last(first: float, is_last: bool) -> 
 
 @pytest.mark.slow
 def test_where_one_pool_alone_may_be_it_is_confirmed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    how, runs_of = list[tuple[Any, ...]](), sizing._runs
+    how, runs_of = list[tuple[Any, ...]](), sizing._run_lengths
 
     def recorded(pool: Any, rate: float, *runs: tuple[int, int]) -> Any:
         how.append(runs)
         return runs_of(pool, rate, *runs)
 
-    monkeypatch.setattr(sizing, "_runs", recorded)
+    monkeypatch.setattr(sizing, "_run_lengths", recorded)
     case = kept.QUESTIONS["pool"].make(4)
     free = hp.solve(case.profile, case.slo).require()
     asked, counts = len(how), dict[str, int]()

@@ -14,10 +14,10 @@ from hetplan.dispatch.policy_lookup import PolicySelector
 from hetplan.errors import InputError
 from hetplan.planner.contract import Tools
 from hetplan.planner.outcome import Outcome
+from hetplan.problems.policy.formulations import best_split
+from hetplan.problems.policy.group import fewest_possible
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.problems.policy.question import Policy
-from hetplan.problems.policy.ways import best_split
-from hetplan.problems.policy.why import fewest_possible
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import plan_bytes, write_plan

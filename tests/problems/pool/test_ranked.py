@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hetplan
+from benchmarks.pool import estimate_rate
 from hetplan.errors import InputError
 from hetplan.planner.draft import Draft, Infeasibility
 from hetplan.problems.pool.kairos import (
@@ -21,7 +22,6 @@ from hetplan.problems.pool.kairos import (
     costs_of_counts,
     enumerate_counts,
     eq15_numbers,
-    estimate_rate,
     estimate_rates,
     most_similar,
 )

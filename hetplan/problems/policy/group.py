@@ -1,4 +1,6 @@
-r"""A group of like workers that serve one application: its decision process at a load, and how it is simulated.
+r"""Groups of like workers that serve one application: their decision process at a load, and policies found for it.
+
+`read_problem` reads files and options into a `PolicyProblem`: every application on every kind of workers.
 
 ==========  ======================================================================================================
 K           workers; queries reach them in turn (round robin), or the shortest queue
@@ -13,6 +15,7 @@ lambda_w    shortest queue: a worker with n waiting sees Poisson arrivals of rat
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -35,13 +38,13 @@ from hetplan.planner.forms.queue_process import (
 from hetplan.planner.forms.queue_process_measures import Measures
 from hetplan.planner.request import Request, read_request
 from hetplan.problems.faults import Faults
-from hetplan.problems.policy.options import PolicyOptions
+from hetplan.problems.policy.options import MOST_WORKERS, PolicyOptions
 from hetplan.problems.policy.wish import (
     AppWish,
     Models,
     Workers,
-    bought,
     capacity_qps,
+    offers_of_workers,
     read_apps,
     read_models,
     read_workers,
@@ -49,7 +52,7 @@ from hetplan.problems.policy.wish import (
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 
-__all__ = ["Asked", "Group", "SolvedPolicy", "read_asked", "slack_grid"]
+__all__ = ["Group", "PolicyProblem", "SolvedPolicy", "fewest_possible", "read_problem", "slack_grid"]
 
 Floats = NDArray[np.float64]
 
@@ -166,15 +169,37 @@ def slack_grid(slo_s: float, options: PolicyOptions, latency_s: Floats) -> Float
     if kind in ("md", "union"):
         latency = latency_s[:, :-1]
         parts.append(latency[latency <= slo_s])
-    return _apart(np.unique(np.concatenate(parts)))
+    return _without_near_ties(np.unique(np.concatenate(parts)))
 
 
-def _apart(points: Floats) -> Floats:
+def _without_near_ties(points: Floats) -> Floats:
     """Points that differ by rounding alone become one, the largest, so that every latency among them still fits it."""
     nearly = _SAME_SLACK * float(points[-1])
     kept = np.append(np.diff(points) > nearly, True)
     kept[0] = True
     return np.asarray(points[kept | (points == 0.0)])
+
+
+def fewest_possible(group: Group, load_qps: float) -> int:
+    """A bound: fewer workers have not the time, in any batches within the SLO, to answer what must be in time.
+
+    Models with c seconds per query answer shares f of those queries: least sum of f c with sum of f a >= the accuracy
+    wanted. Two models do.
+    """
+    models = group.models
+    rates = np.array([capacity_qps(models, m, group.wish.slo_s) for m in range(models.accuracy.size)])
+    able = np.flatnonzero(rates > 0)
+    if able.size == 0:
+        return 1
+    seconds, accuracy = 1.0 / rates[able], models.accuracy[able]
+    wanted = min(group.wish.app.floor or 0.0, float(accuracy.max()))
+    least = float(seconds[accuracy >= wanted].min())
+    for good in np.flatnonzero(accuracy > wanted):
+        for quick in np.flatnonzero(accuracy < wanted):
+            share = (wanted - accuracy[quick]) / (accuracy[good] - accuracy[quick])
+            least = min(least, float(share * seconds[good] + (1.0 - share) * seconds[quick]))
+    in_time = load_qps * (1.0 - group.wish.left)
+    return max(1, math.ceil(in_time * least - 1e-9))
 
 
 @dataclass(frozen=True)
@@ -240,7 +265,7 @@ class SolvedPolicy:
 
 
 @dataclass(frozen=True)
-class Asked:
+class PolicyProblem:
     """What files and options ask: applications, workers, and what each application may run on which hardware."""
 
     inputs: Inputs
@@ -262,22 +287,21 @@ class Asked:
         found = []
         for wish in self.apps:
             for workers in self.workers:
-                count = workers.most if workers.most is not None else max(workers.least, 1)
                 models = self.models[wish.app.id, workers.hardware]
                 name = f"{wish.app.id} on {workers.hardware}"
-                found.append(Group(name, wish, models, count, wish.loads_qps, workers.offer))
+                found.append(Group(name, wish, models, workers.count, wish.loads_qps, workers.offer))
         return found
 
 
-def read_asked(
+def read_problem(
     inputs: Inputs, options: PolicyOptions, formulation: str, start: Plan | None, *, can_simulate: bool
-) -> Asked:
+) -> PolicyProblem:
     """Read the files; raises `InputError` with every fault found."""
     faults = Faults.of(inputs)
     request = read_request(inputs)
     apps, workers = read_apps(inputs, request, faults), read_workers(request, faults)
     if options.size == "auto" and options.simulate and can_simulate:
-        apps = tuple(_keeping_percentile(wish) for wish in apps)
+        apps = tuple(wish.with_percentile_target() for wish in apps)
     if not workers and not faults.found:
         faults.in_slo("$.limits.instances", "a policy is for given workers", 'Write {"HARDWARE": [1, 8]}.')
     models: dict[tuple[str, str], Models] = {}
@@ -286,61 +310,55 @@ def read_asked(
             found = read_models(request, app, group.hardware, options, faults)
             if found is not None:
                 models[app.id, group.hardware] = found
-    asked = Asked(inputs, options, formulation, apps, workers, models, request, start)
+    problem = PolicyProblem(inputs, options, formulation, apps, workers, models, request, start)
     if not faults.found:
-        _check(asked, faults)
-        asked = replace(asked, workers=_by_offers(asked)) if len(workers) > 1 and not faults.found else asked
+        _check(problem, faults)
+        if len(workers) > 1 and not faults.found:
+            problem = replace(problem, workers=_workers_by_offer(problem))
         if options.rates == "fitted" and not (can_simulate and options.simulate):
             why = "fitted rates are simulated, and no simulator is at hand"
             faults.in_options("rates", why, "Hand one in, or use formula.")
     faults.settle()
-    return asked
+    return problem
 
 
-def _by_offers(asked: Asked) -> tuple[Workers, ...]:
+def _workers_by_offer(problem: PolicyProblem) -> tuple[Workers, ...]:
     """Unlike workers apart by the offers that they come of."""
     return tuple(
         Workers(one.hardware, count, count, offer)
-        for one in asked.workers
-        for offer, count in bought(asked.inputs, asked.request, one.hardware, one.most or max(one.least, 1))
+        for one in problem.workers
+        for offer, count in offers_of_workers(problem.inputs, problem.request, one.hardware, one.count)
     )
 
 
-def _keeping_percentile(wish: AppWish) -> AppWish:
-    """What the percentile leaves is a target like a stated one: a default plan keeps it, or says that it cannot."""
-    if wish.violation_most is not None:
-        return wish
-    return replace(wish, violation_most=round(wish.left, 12))
-
-
-def _check(asked: Asked, faults: Faults) -> None:
+def _check(problem: PolicyProblem, faults: Faults) -> None:
     """What needs several parts of the files at once."""
-    at, first = "$.limits.instances", asked.workers[0]
-    if len(asked.apps) > 1 and len(asked.workers) > 1:
+    at, first = "$.limits.instances", problem.workers[0]
+    if len(problem.apps) > 1 and len(problem.workers) > 1:
         faults.in_slo("$.apps", "several applications share one hardware, not several", "Plan one hardware at a time.")
-    if asked.fewest and (len(asked.apps) > 1 or len(asked.workers) > 1):
+    if problem.fewest and (len(problem.apps) > 1 or len(problem.workers) > 1):
         faults.in_slo(at, "the fewest workers are sought of one hardware for one application", "Name one.")
-    for workers in asked.workers:
-        if workers.most is None and not asked.fewest:
+    for workers in problem.workers:
+        if workers.most is None and not problem.fewest:
             faults.in_slo(f"{at}.{workers.hardware}", "a policy is for a given number of workers", "Give the most.")
-    total = first.most or 10_000
-    if len(asked.apps) > 1 and total < len(asked.apps):
-        faults.in_slo(at, f"{len(asked.apps)} applications need a worker each", "Give more.", value=total)
-    _check_loads(asked, faults)
-    _check_division(asked, total, faults)
-    _check_arrivals(asked, faults)
-    dropping = [wish.app.id for wish in asked.apps if wish.late == "drop"]
-    if dropping and asked.options.empty_state == "paper":
+    total = first.most or MOST_WORKERS
+    if len(problem.apps) > 1 and total < len(problem.apps):
+        faults.in_slo(at, f"{len(problem.apps)} applications need a worker each", "Give more.", value=total)
+    _check_loads(problem, faults)
+    _check_division(problem, total, faults)
+    _check_arrivals(problem, faults)
+    dropping = [wish.app.id for wish in problem.apps if wish.late == "drop"]
+    if dropping and problem.options.empty_state == "paper":
         why = f"idling is no decision where late queries are dropped, as by {', '.join(dropping)}"
         faults.in_options("empty_state", why, "Leave it at skip.", value="paper")
 
 
-def _check_loads(asked: Asked, faults: Faults) -> None:
+def _check_loads(problem: PolicyProblem, faults: Faults) -> None:
     """A load far beyond all workers is a wrong unit, and its tables would hold nothing but "over"."""
-    for wish in asked.apps:
-        groups = [group for group in asked.groups() if group.wish is wish]
-        if asked.fewest:
-            groups = [group.with_workers(asked.workers[0].most or 10_000) for group in groups]
+    for wish in problem.apps:
+        groups = [group for group in problem.groups() if group.wish is wish]
+        if problem.fewest:
+            groups = [group.with_workers(problem.workers[0].most or MOST_WORKERS) for group in groups]
         most = sum(group.sustainable_qps for group in groups)
         if wish.loads_qps[-1] > _ABSURD * most:
             why = f"{_ABSURD} times what the workers can do with their fastest model is {_ABSURD * most:.4g} qps"
@@ -348,21 +366,21 @@ def _check_loads(asked: Asked, faults: Faults) -> None:
             faults.in_slo(at, why, "Is this per second? Lower it, or add workers.", value=wish.loads_qps[-1])
 
 
-def _check_division(asked: Asked, total: int, faults: Faults) -> None:
-    fixed: dict[str, Any] | None = asked.options.workers
+def _check_division(problem: PolicyProblem, total: int, faults: Faults) -> None:
+    fixed: dict[str, Any] | None = problem.options.workers
     if fixed is None:
         return
-    names = {wish.app.id for wish in asked.apps}
+    names = {wish.app.id for wish in problem.apps}
     if set(fixed) != names or min(fixed.values()) < 1 or sum(fixed.values()) > total:
         text = f"a count for each of {', '.join(sorted(names))}, {total} in all at most"
         faults.in_options("workers", text, "Name every application once, or leave it out.", value=fixed)
 
 
-def _check_arrivals(asked: Asked, faults: Faults) -> None:
-    for group in asked.groups():
+def _check_arrivals(problem: PolicyProblem, faults: Faults) -> None:
+    for group in problem.groups():
         wish = group.wish
         try:
-            wish.stages(group.workers, clamp=asked.options.clamp or wish.balancing != "round_robin")
+            wish.stages(group.workers, clamp=problem.options.clamp or wish.balancing != "round_robin")
         except ValueError as error:
             faults.in_slo(
                 f"$.apps.{wish.app.id}.demand.arrivals",
