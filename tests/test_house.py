@@ -123,7 +123,7 @@ def test_only_the_command_line_prints() -> None:
 def test_problems_solve_no_programs_by_themselves() -> None:
     """The floors of imports name whole packages: of scipy, problems may use matrices and distributions."""
     solving = {ids(file) for file in FILES if "problems" in file.parts and "scipy.optimize" in file.read_text()}
-    assert solving <= {"hetplan/problems/llm/form.py"}, "ask, or be handed a callable (`registry.TOOLS`)"
+    assert solving <= {"hetplan/problems/llm/program.py"}, "ask, or be handed a callable (`registry.TOOLS`)"
 
 
 READS_WISHES = {

@@ -62,7 +62,7 @@ class Judge:
     """By the demand's identity, which is its own as long as it is kept here."""
     _shortened: dict[int, tuple[TokenDemand, TokenDemand]] = field(default_factory=dict)
 
-    def of(self, wish: Wish) -> Judge:
+    def for_wish(self, wish: Wish) -> Judge:
         """A judge of another wish, with the same simulator and seed."""
         return Judge(wish, self.play, self.draw, self.seed, self.repairs, self.may_go_on)
 
@@ -92,7 +92,7 @@ class Judge:
         """How long a fleet takes to fill."""
         return settling_s(self.wish.demand, self.wish.limits, self.wish.laws)
 
-    def coming(self, demand: TokenDemand, seed: int, count: int, settles_s: float = 0.0) -> Any:
+    def requests_of(self, demand: TokenDemand, seed: int, count: int, settles_s: float = 0.0) -> Any:
         """The requests of a draw; those that choose a fleet are kept, as every candidate meets them."""
         key = (id(demand), seed, count, settles_s)
         if key not in self._drawn:
@@ -102,34 +102,34 @@ class Judge:
             self._drawn[key] = (demand, drawn)
         return self._drawn[key][1]
 
-    def once(self, fleet: TokenFleet, *, seed: int, times: float = 1.0) -> Any:
+    def play_once(self, fleet: TokenFleet, *, seed: int, times: float = 1.0) -> Any:
         """One play, so many times as long as to choose a fleet: as many requests as the options say, and no shorter
         than it takes a fleet to fill."""
         asked = self.played_demand(self.wish.demand)
         least_s = max(times * PLAYED * self.settles_s, asked.arrivals.cycle_s)
         count = math.ceil(max(times * self.wish.options.requests, least_s * asked.rate_qps))
         self.played += 1
-        return self.play(fleet, self.coming(asked, self.seed + seed, count, self.settles_s))
+        return self.play(fleet, self.requests_of(asked, self.seed + seed, count, self.settles_s))
 
-    def briefly(self, fleet: TokenFleet) -> Any:
+    def play_briefly(self, fleet: TokenFleet) -> Any:
         """A play of few requests, which meet an emptier fleet than those behind them would."""
         demand = (
             replace(self.wish.demand, arrivals=Arrivals()) if self.wish.demand.arrivals.cycle_s else self.wish.demand
         )
         self.played += 1
-        return self.play(fleet, self.coming(demand, self.seed, min(FEW, self.wish.options.requests)))
+        return self.play(fleet, self.requests_of(demand, self.seed, min(FEW, self.wish.options.requests)))
 
     def excess(self, run: Any) -> float:
         """How far a play is from keeping every limit: the worst of late requests over those that may be; 1 is kept."""
         worst = 0.0
         for limit in self.wish.limits:
-            worst = max(worst, self.late(run, limit) / max(limit.left, 1e-9))
+            worst = max(worst, self.late_share(run, limit) / max(limit.left, 1e-9))
         if self.wish.goodput is not None:
             bad = 1.0 - run.goodput(self.wish.limits)
             worst = max(worst, bad / max(1.0 - self.wish.goodput, 1e-9))
         return worst
 
-    def late(self, run: Any, limit: Limit) -> float:
+    def late_share(self, run: Any, limit: Limit) -> float:
         """The share of requests beyond a limit."""
         return float(np.mean(run.times_ms(limit.of) > limit.max_ms))
 
@@ -142,7 +142,7 @@ class Judge:
             place += instances
         return found
 
-    def surely(self, fleet: TokenFleet) -> Shown:
+    def confirm_fleet(self, fleet: TokenFleet) -> Shown:
         """What fresh draws show, until it is clear whether the fleet meets every limit."""
         draws = _Draws(self, fleet)
         found = confirm(draws, self.budget, may_go_on=self.may_go_on)
@@ -169,14 +169,14 @@ class _Draws:
 
     def add(self, count: int, seed: int) -> None:
         """Play so many more."""
-        self.runs += [self.judge.once(self.fleet, seed=seed + k, times=CONFIRMED) for k in range(count)]
+        self.runs += [self.judge.play_once(self.fleet, seed=seed + k, times=CONFIRMED) for k in range(count)]
 
     def limits(self) -> list[LimitShares]:
         """What part of the requests is beyond each limit; and is not good, where a share of good ones is wished."""
         wish, runs = self.judge.wish, self.runs
         judged = float(sum(len(run.times_ms("response")) for run in runs))
         found = [
-            LimitShares(wish.app.id, limit.left, tuple(self.judge.late(run, limit) for run in runs), judged)
+            LimitShares(wish.app.id, limit.left, tuple(self.judge.late_share(run, limit) for run in runs), judged)
             for limit in wish.limits
         ]
         if wish.goodput is not None:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from hetplan.planner.bridge import AtCapacities, Cone
 from hetplan.planner.forms.milp import Builder
-from hetplan.problems.llm.form import Rows, program
 from hetplan.problems.llm.options import LlmOptions
+from hetplan.problems.llm.program import Rows, program
 from hetplan.problems.llm.wish import read_wish
 from hetplan.profiles.validate import validate
 

@@ -29,7 +29,7 @@ ANY, TPOT = "any schedule", "mean iteration within tpot"
 
 @dataclass(frozen=True)
 class LlmQuestion:
-    """One fleet that makes text; the package's page has the letters and the mathematics."""
+    """One fleet that makes text; `program` has the letters and the mathematics."""
 
     question: ClassVar[str] = "llm"
     aliases: ClassVar[Sequence[str]] = ()
@@ -58,10 +58,14 @@ class LlmQuestion:
         """Bound by the program, then size: by the program with headroom, or by simulation upward from the bound."""
         from hetplan.planner.answer import Status
         from hetplan.planner.elastic import explain
-        from hetplan.problems.llm.alike import sized_alike
-        from hetplan.problems.llm.draft import drafted
-        from hetplan.problems.llm.size import judge_of
-        from hetplan.problems.llm.why import impossible, reached, short_of, too_dear
+        from hetplan.problems.llm.infeasible import (
+            explain_none_in_time,
+            explain_too_few,
+            unreachable_limit,
+            with_trials,
+        )
+        from hetplan.problems.llm.plan import draft_plan
+        from hetplan.problems.llm.sizing import judge_of, size_fleet
 
         wish, options = self.wish, self.wish.options
         played = options.size in ("auto", "simulated")
@@ -71,8 +75,8 @@ class LlmQuestion:
                 remedy='Hand in Tools(extra={"play_tokens": ..., "draw_tokens": ...}), or write "planned".',
             )  # fmt: skip
         judge = judge_of(wish, self.tools, ask.limits.seed, lambda: ask.remaining > 0) if played else None
-        if (reason := impossible(wish)) is not None:
-            return reason if judge is None else reached(reason)
+        if (reason := unreachable_limit(wish)) is not None:
+            return reason if judge is None else with_trials(reason)
         bounds: dict[str, Answer[np.ndarray]] = {}
         if judge is not None:
             ask.keep(lambda: self._planned(ask, bounds))
@@ -80,13 +84,15 @@ class LlmQuestion:
         bounds[ANY] = ask(what, gap=1e-6, about=f"least cost of {ANY}")
         if bounds[ANY].status is Status.INFEASIBLE:
             said = explain(what, ask)
-            return said if judge is None else short_of(wish, judge, ask, said)
+            return said if judge is None else explain_too_few(wish, judge, ask, said)
         bounds[TPOT] = ask(self._bounding(TPOT), gap=1e-6, about=f"least cost of {TPOT}")
         if judge is None:
             return self._planned(ask, bounds)
         least = max(float(bounds[ANY].bound or 0.0), 1e-9)
-        found, tried = sized_alike(judge, ask, least, any_will_do=self.tools.trial)
-        return too_dear(wish, judge, ask, least, tried) if found is None else drafted(wish, found, bounds, tried=tried)
+        found, tried = size_fleet(judge, ask, least, any_will_do=self.tools.trial)
+        if found is None:
+            return explain_none_in_time(wish, judge, ask, least, tried)
+        return draft_plan(wish, found, bounds, tried=tried)
 
     def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding]:
         """The programs that bound a claim of such a plan: the least cost of any schedule."""
@@ -98,7 +104,7 @@ class LlmQuestion:
 
     def _bounding(self, name: str) -> Milp:
         """The program of any schedule, or of those whose mean iteration is within the limit per token."""
-        from hetplan.problems.llm.form import program
+        from hetplan.problems.llm.program import program
 
         mean = name == TPOT
         sacrifice = self.wish.options.sacrifice or not mean
@@ -108,10 +114,9 @@ class LlmQuestion:
         """The program at a higher rate, under slower laws."""
         from hetplan.planner.answer import Status
         from hetplan.planner.elastic import explain
-        from hetplan.problems.llm.at_once import cheapest_at_once, is_empty
-        from hetplan.problems.llm.draft import drafted
-        from hetplan.problems.llm.form import program
-        from hetplan.problems.llm.size import planned, room_at_once
+        from hetplan.problems.llm.plan import draft_plan
+        from hetplan.problems.llm.program import cheapest_at_once, is_empty, program
+        from hetplan.problems.llm.sizing import planned_fleet, room_at_once
 
         for name in (ANY, TPOT):
             if name not in bounds:
@@ -128,6 +133,6 @@ class LlmQuestion:
             point = cheapest_at_once(what, form, point, ask)
         if point is None:
             return explain(form, ask)
-        found = planned(with_room, point, slower)
+        found = planned_fleet(with_room, point, slower)
         size = "estimated" if wish.options.size == "estimated" else "planned"
-        return replace(drafted(wish, found, bounds, room=room), chosen={"size": size, "rule": "least-work/1"})
+        return replace(draft_plan(wish, found, bounds, room=room), chosen={"size": size, "rule": "least-work/1"})

@@ -153,9 +153,7 @@ def cheapest_plan(v: Snapshot, ask: Ask) -> Draft | Infeasibility:
 
     It has no bound, whatever it takes to find places for it.
     """
-    x, cost = np.zeros(len(v.items), dtype=np.int64), v.C.tolist()
-    for i, item in enumerate(v.items):
-        cost[i] = cost[i] if v.kinds[item.kind].part is None else _share_of_machine(v, i)
+    x, cost = np.zeros(len(v.items), dtype=np.int64), v.C.tolist()  # of what shares a machine, its part of it
     ways = [(s.app, cost[i] / s.qps, i, s.qps) for i, item in enumerate(v.items) for s in item.serves if not s.late]
     for b, need in enumerate(v.need.tolist()):
         mine = [way for way in ways if way[0] == b]
@@ -164,14 +162,6 @@ def cheapest_plan(v: Snapshot, ask: Ask) -> Draft | Infeasibility:
             x[i] += int(np.ceil(need / qps - CEILING))
     made = _plan_counts(v, ask, x, Answer(Status.NO_ANSWER))
     return made if isinstance(made, Infeasibility) else without_bound(made)
-
-
-def _share_of_machine(v: Snapshot, i: int) -> float:
-    """What an instance takes of a machine that it shares, of its scarcest resource, at the machine's price."""
-    kind = v.kind(i)
-    provides = v.types[kind.type].provides
-    part = max((need / provides[name] for name, need in kind.needs.items() if provides.get(name)), default=1.0)
-    return part * v.types[kind.type].offers[0].price
 
 
 def _plan_repacked(v: Snapshot, ask: Ask, packed: Packed, claim: Reported) -> Draft | Infeasibility:

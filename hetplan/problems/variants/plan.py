@@ -60,7 +60,7 @@ def draft_plan(
     counters: Mapping[str, Mapping[str, int]] | None = None,
 ) -> Draft:
     """The plan of counts that have their places."""
-    steps, in_time = order_actions(v, placed), {pair: rate for pair, rate in flows.items() if not _pair(v, *pair).late}
+    steps, in_time = order_actions(v, placed), {pair: rate for pair, rate in flows.items() if not v.pair(*pair).late}
     missing = dict(sorted({**_served_late(v, flows), **(unserved or {})}.items()))
     idle = [b for b, one in enumerate(v.asked) if one.load_qps == 0 and b not in missing]
     missing |= dict.fromkeys(idle, (0.0, "it has no load: nothing runs for it"))
@@ -90,11 +90,6 @@ def draft_plan(
     )
 
 
-def _pair(v: Snapshot, b: int, i: int) -> Serves:
-    """How an item serves an application."""
-    return v.items[i].pair(b)
-
-
 def _add_value(v: Snapshot, x: Integers, placed: Placed, claim: Reported) -> Reported:
     """What the plan costs, a hair up (below what a plan file keeps): no gap of it is too small a number for the file.
 
@@ -110,7 +105,7 @@ def _served_late(v: Snapshot, flows: Flows) -> dict[int, tuple[float, str]]:
     """Load that only running violators serve: kept running, but not served as wished."""
     found: dict[int, tuple[float, str]] = {}
     for (b, i), rate in flows.items():
-        if _pair(v, b, i).late:
+        if v.pair(b, i).late:
             before = found.get(b, (0.0, ""))[0]
             found[b] = (
                 before + rate,
@@ -139,7 +134,7 @@ def _routes(v: Snapshot, flows: Flows, placed: Placed) -> dict[str, tuple[Route,
 def _promises(v: Snapshot, x: Integers, flows: Flows, served: Mapping[int, float], placed: Placed) -> Iterator[Promise]:
     slowest: dict[int, float] = {}
     for b, i in flows:
-        slowest[b] = max(slowest.get(b, 0.0), _pair(v, b, i).latency_ms)
+        slowest[b] = max(slowest.get(b, 0.0), v.pair(b, i).latency_ms)
     for b, service_ms in sorted(slowest.items()):
         one = v.asked[b]
         rate = min(served[b], one.load_qps)
@@ -200,12 +195,12 @@ def _warn_of_queues(v: Snapshot, x: Integers, flows: Flows) -> Iterator[Notice]:
         return
     use = np.zeros(len(v.items))
     for (b, i), rate in flows.items():
-        use[i] += rate / _pair(v, b, i).saturation_qps
+        use[i] += rate / v.pair(b, i).saturation_qps
     late: dict[str, float] = {}
     for b, i in flows:
         count = float(x[i])
         busy = min(float(use[i]) / count, MOST_BUSY)
-        own = _pair(v, b, i).latency_ms
+        own = v.pair(b, i).latency_ms
         if own + waiting_ms(own, busy, count) > v.asked[b].limit_ms():
             late[v.asked[b].id] = max(late.get(v.asked[b].id, 0.0), busy)
     if not late:

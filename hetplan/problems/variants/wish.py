@@ -174,10 +174,6 @@ class Item:
     app: int | None
     serves: tuple[Serves, ...]
 
-    def pair(self, app: int) -> Serves:
-        """How it serves an application."""
-        return next(s for s in self.serves if s.app == app)
-
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -207,6 +203,10 @@ class Snapshot:
     def type_of(self, i: int) -> MachineType:
         """The type of machine of an item."""
         return self.types[self.kind(i).type]
+
+    def pair(self, b: int, i: int) -> Serves:
+        """How an item serves an application."""
+        return next(s for s in self.items[i].serves if s.app == b)
 
     def at_saturation(self) -> Snapshot:
         """The same, each instance asked for all that it can serve."""

@@ -10,9 +10,9 @@ import pytest
 
 import hetplan as hp
 from hetplan.planner.contract import Tools
-from hetplan.problems.llm.form import Rows, program
 from hetplan.problems.llm.options import LlmOptions
-from hetplan.problems.llm.size import fleet_of, judge_of
+from hetplan.problems.llm.program import Rows, program
+from hetplan.problems.llm.sizing import fleet_of, judge_of
 from hetplan.problems.llm.wish import Wish, read_wish
 from hetplan.profiles.load import load_inputs
 from hetplan.serving.tokens import law_of_engine
@@ -38,7 +38,7 @@ def decoding(law: dict[str, Any], tpot_ms: float, percentile: float, *, prompt: 
 def machines_per_thousand(wish: Wish) -> float:
     """By the rows, for a thousand decoded tokens per second."""
     rows = Rows.of(program(wish, mean_tpot=False, sacrifice=True))
-    return STEPS / 1000.0 / rows.carried([1]).rate_qps
+    return STEPS / 1000.0 / rows.capacity_of([1]).rate_qps
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,9 @@ def test_the_bound_is_never_above_the_cheapest_of_all_counts(tpot_ms: float) -> 
         if big + little
         for chunk, theta in itertools.product((256, 512, 2048), (1.0, 0.5))
         if judge.excess(
-            judge.once(fleet_of(wish, (big, little), [law.limited(chunk, 256) for law in wish.laws], theta), seed=0)
+            judge.play_once(
+                fleet_of(wish, (big, little), [law.limited(chunk, 256) for law in wish.laws], theta), seed=0
+            )
         )
         <= 1.0
     ]

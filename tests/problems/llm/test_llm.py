@@ -20,11 +20,11 @@ from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
 from hetplan.planner.sizing import FRESH, LOOKS
 from hetplan.planner.sizing_search import LATE
-from hetplan.problems.llm import alike, size
-from hetplan.problems.llm.form import Rows, program
+from hetplan.problems.llm import sizing
 from hetplan.problems.llm.judge import CONFIRMED, Judge
 from hetplan.problems.llm.options import LlmOptions
-from hetplan.problems.llm.size import Fleets, Sized, fleet_of, judge_of
+from hetplan.problems.llm.program import Rows, program
+from hetplan.problems.llm.sizing import Fleets, SizedFleet, fleet_of, judge_of
 from hetplan.problems.llm.wish import Wish, read_wish
 from hetplan.profiles.load import load_inputs
 from hetplan.registry import Engines
@@ -85,8 +85,8 @@ def test_the_fleet_is_the_cheapest_of_all_counts() -> None:
             continue
         for theta, big, small in itertools.product((1.0, 0.5, 0.25), (512, 1024, 2048), (256, 512)):
             laws = [wish.laws[0].limited(big, 128), wish.laws[1].limited(small, 64)]
-            if judge.excess(judge.briefly(fleet_of(wish, counts, laws, theta))) <= 1.0:
-                kept += [counts] if judge.surely(fleet_of(wish, counts, laws, theta)).kept else []
+            if judge.excess(judge.play_briefly(fleet_of(wish, counts, laws, theta))) <= 1.0:
+                kept += [counts] if judge.confirm_fleet(fleet_of(wish, counts, laws, theta)).kept else []
     assert not kept
     assert outcome.plan.claims[0].bound <= cost
 
@@ -99,10 +99,10 @@ def test_a_fleet_that_has_not_filled_yet_confirms_nothing() -> None:
     judge = judge_of(wish, Tools(extra={"play_tokens": play, "draw_tokens": draw}), 0)
     laws = [one.limited(512, 32) for one in wish.laws]
     too_few, enough = (fleet_of(wish, (count, 0), laws, 1.0) for count in (10, 12))
-    assert judge.excess(judge.briefly(too_few)) == 0.0
-    assert judge.excess(judge.once(too_few, seed=0)) > 2.0
-    assert not judge.surely(too_few).kept
-    assert judge.surely(enough).kept
+    assert judge.excess(judge.play_briefly(too_few)) == 0.0
+    assert judge.excess(judge.play_once(too_few, seed=0)) > 2.0
+    assert not judge.confirm_fleet(too_few).kept
+    assert judge.confirm_fleet(enough).kept
 
 
 @pytest.mark.parametrize("machines", [3, 4])
@@ -115,9 +115,9 @@ def test_a_percentile_is_that_of_the_requests_of_all_runs(machines: int) -> None
     wish = wish_of(texts.profile(), slo, requests=600)
     judge = judge_of(wish, Tools(extra={"play_tokens": play, "draw_tokens": draw}), 0)
     fleet = fleet_of(wish, (0, machines), wish.laws, 1.0)
-    shown = judge.surely(fleet)
+    shown = judge.confirm_fleet(fleet)
     first = FRESH + LOOKS[-1]
-    runs = [judge.once(fleet, seed=first + number, times=CONFIRMED) for number in range(shown.seeds)]
+    runs = [judge.play_once(fleet, seed=first + number, times=CONFIRMED) for number in range(shown.seeds)]
     ways = {
         "ttft": [run.ttft_ms[run.judged()] for run in runs],
         "tpot": [run.tpot_ms[run.judged()][~np.isnan(run.tpot_ms[run.judged()])] for run in runs],
@@ -133,7 +133,7 @@ def test_a_percentile_is_that_of_the_requests_of_all_runs(machines: int) -> None
         # Each run keeps the share beyond a time to half a percent of itself.
         assert least <= value <= ordered[np.argmax(beyond <= 0.994 * (1.0 - limit.percentile / 100.0))]
         late = [float(np.mean(one > limit.max_ms)) for one in times]
-        assert [judge.late(run, limit) for run in runs] == pytest.approx(late)
+        assert [judge.late_share(run, limit) for run in runs] == pytest.approx(late)
 
 
 @pytest.mark.parametrize("period_s", [1400.0, 86400.0])
@@ -143,22 +143,22 @@ def test_a_day_is_played_whole(period_s: float) -> None:
     slo["apps"]["chat"]["demand"]["arrivals"] = {"process": "diurnal", "peak": 2.0, "period_s": period_s}
     wish = wish_of(texts.profile(), slo)
     judge = judge_of(wish, Tools(extra={"play_tokens": play, "draw_tokens": draw}), 0)
-    runs = [judge.once(fleet_of(wish, counts, wish.laws, 1.0), seed=0) for counts in ((0, 3), (0, 4))]
+    runs = [judge.play_once(fleet_of(wish, counts, wish.laws, 1.0), seed=0) for counts in ((0, 3), (0, 4))]
     assert len(runs[0].arrival_ms) == pytest.approx(30_000, rel=0.1)
-    assert judge.late(runs[0], wish.limits[0]) == pytest.approx(0.88, abs=0.05)
-    assert judge.late(runs[1], wish.limits[0]) < 0.15
+    assert judge.late_share(runs[0], wish.limits[0]) == pytest.approx(0.88, abs=0.05)
+    assert judge.late_share(runs[1], wish.limits[0]) < 0.15
 
 
 def test_one_unlucky_draw_rules_out_no_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fleet that keeps every limit on fresh draws is taken though another draw has more late requests than may be."""
     wish = wish_of(texts.profile(), texts.slo(10.0), requests=600)
     judge = judge_of(wish, Tools(extra={"play_tokens": play, "draw_tokens": draw}), 0)
-    unlucky = judge.once(fleet_of(wish, (2, 2), wish.laws, 1.0), seed=1).arrival_ms
+    unlucky = judge.play_once(fleet_of(wish, (2, 2), wish.laws, 1.0), seed=1).arrival_ms
     plain = Judge.excess
     monkeypatch.setattr(Judge, "excess", lambda self, run: 1.5 if run.arrival_ms is unlucky else plain(self, run))
     fleets = Fleets(judge, Asking([]), [[kind.law] for kind in wish.kinds])
     assert fleets.look((2, 2), [""])[""] <= LATE
-    assert isinstance(fleets.confirm((2, 2)), Sized)
+    assert isinstance(fleets.confirm((2, 2)), SizedFleet)
 
 
 @pytest.mark.slow
@@ -166,7 +166,7 @@ def test_of_fleets_too_many_to_be_listed_those_nearby_are_looked_at(monkeypatch:
     """None is listed at all: the plan keeps everything, says what was not looked at, and is hardly dearer."""
     profile, slo = texts.profile(), texts.slo(30.0)
     exact = cost_of(solved(profile, slo))
-    monkeypatch.setattr(size, "MOST_LISTED", 0)
+    monkeypatch.setattr(sizing, "MOST_LISTED", 0)
     outcome = solved(profile, slo)
     assert exact <= cost_of(outcome) <= 1.15 * exact
     assert outcome.plan.extensions["llm"]["search"]["complete"] is False
@@ -181,7 +181,7 @@ def test_a_large_fleet_is_sized_as_several_alike_and_kept_as_a_whole(monkeypatch
     """What is found for a third of the requests and played together costs as much as what is found for all of them."""
     profile, slo = texts.profile(), texts.slo(60.0)
     whole = cost_of(solved(profile, slo))
-    monkeypatch.setattr(alike, "MOST_BUSY", parts_of_busy(profile, slo) / 3.0)
+    monkeypatch.setattr(sizing, "MOST_BUSY", parts_of_busy(profile, slo) / 3.0)
     outcome = solved(profile, slo)
     assert outcome.plan.extensions["llm"]["search"]["parts"] == 3
     assert whole <= cost_of(outcome) <= 1.2 * whole
@@ -272,8 +272,8 @@ def test_rows_bound_what_simulation_serves() -> None:
     rows = Rows.of(program(wish, mean_tpot=False, sacrifice=True))
     judge = judge_of(wish, Tools(extra={"play_tokens": play, "draw_tokens": draw}), 3)
     for counts in ((1, 0), (0, 3), (1, 2)):
-        most = rows.carried(counts).rate_qps
-        assert most <= rows.carried((9, 9)).prices @ np.array(counts) * (1 + 1e-9)
+        most = rows.capacity_of(counts).rate_qps
+        assert most <= rows.capacity_of((9, 9)).prices @ np.array(counts) * (1 + 1e-9)
         over = wish.with_rate(1.1 * most)
         run = play(fleet_of(over, counts, wish.laws, 1.0), draw(over.demand, seed=1, count=6000))
         served = run.served / run.end_ms * 1000.0
@@ -431,7 +431,7 @@ def test_each_rate_has_its_own_draw() -> None:
     wish = wish_of(texts.profile(), texts.slo())
     judge = judge_of(wish, Tools(extra={"play_tokens": play, "draw_tokens": draw}), 3)
     for rate in (10.0, 20.0, 30.0, 40.0):
-        last_ms = judge.coming(wish.with_rate(rate).demand, 0, 400).arrival_ms[-1]
+        last_ms = judge.requests_of(wish.with_rate(rate).demand, 0, 400).arrival_ms[-1]
         assert last_ms == pytest.approx(400_000 / rate, rel=0.2)
 
 

@@ -11,8 +11,8 @@ import pytest
 
 import hetplan as hp
 from hetplan.errors import InputError
-from hetplan.problems.llm.form import Rows, program
 from hetplan.problems.llm.options import LlmOptions
+from hetplan.problems.llm.program import Rows, program
 from hetplan.problems.llm.wish import read_wish
 from hetplan.profiles.imports import datasheet, sageserve, token_traces
 from hetplan.profiles.load import load_inputs
@@ -154,7 +154,7 @@ def most_carried(slo: dict[str, Any]) -> list[float]:
         engine["kv_tokens"] = 400_000
     answered(app, model="m", latency=texts.slo(ttft_ms=2000.0)["apps"]["chat"]["latency"])
     rows = Rows.of(program(read_wish(load_inputs(profile, slo), LlmOptions()), mean_tpot=False, sacrifice=True))
-    return [rows.carried(counts).rate_qps for counts in ((1, 1), (1, 4), (3, 1))]
+    return [rows.capacity_of(counts).rate_qps for counts in ((1, 1), (1, 4), (3, 1))]
 
 
 @pytest.mark.slow

@@ -1,13 +1,22 @@
 """The cheapest fleet that keeps every limit in simulation: `planner.sizing_search` over machines of each type.
 
 How a fleet runs is chosen in each look (`_best_way`): which chunk each type has, and the router's limit. Which chunks
-and how many sequences are best of a type alone is found first (`tuned`).
+and how many sequences are best of a type alone is found first (`_laws_to_try`).
 
 - **Up** come the program's fleets for more and more of the rate, then for shorter limits, where queues take the rest.
   Where money or stock leave no more room, all fleets come that can be had, those that carry most first.
 - **Down** come all cheaper fleets that rows (1) to (4) do not exclude, by price. Prices of those rows, gathered from a
   few linear programs, exclude most at once (`Cuts`). So the plan is the cheapest, as far as looks tell. Of fleets that
   are too many to be listed come those with fewer machines of a type, then those with others in their place.
+
+**A large fleet** (`size_fleet`): one part is sized, several such parts are simulated together, then machines are taken
+out. Among thousands of machines one more or less is no news, and a search that takes them one by one takes hours. So
+the search is for a part of the requests. Its fleet, so many times over, serves all of them at least as well: the router
+has more machines to choose from. The same search, with fewer machines of a type, then finds how much smaller that lets
+it be. Where one play of all requests would be too long, as many parts are played as it allows, and the others are like
+them.
+
+Without simulation `planned_fleet` is what the program says, with `room_at_once` for what may come at once.
 """
 
 from __future__ import annotations
@@ -34,14 +43,25 @@ from hetplan.planner.sizing_search import (
     more_room,
     neighbours,
 )
-from hetplan.problems.llm.form import Program, Rows, program
-from hetplan.problems.llm.judge import Judge, Shown
+from hetplan.problems.llm.judge import CONFIRMED, PLAYED, Judge, Shown
+from hetplan.problems.llm.program import Program, Rows, program
 from hetplan.problems.llm.wish import Kind, Wish
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.slo import Arrivals
 from hetplan.serving.tokens import Group, TokenDemand, TokenFleet, TokenLaw
 
-__all__ = ["Cuts", "Fleets", "Sized", "Tried", "fleet_of", "judge_of", "planned", "room_at_once", "sized", "tuned"]
+__all__ = [
+    "Cuts",
+    "Fleets",
+    "SearchRecord",
+    "SizedFleet",
+    "fleet_of",
+    "judge_of",
+    "machines_taken",
+    "planned_fleet",
+    "room_at_once",
+    "size_fleet",
+]
 
 CHUNKS = (256, 512, 1024, 2048, 4096, 8192)
 SEQUENCES = (16, 32, 64, 128, 256, 512)
@@ -66,6 +86,14 @@ GIVE_UP = 5.0
 MOST_FREE = 2**32
 """More machines that cost nothing than any fleet has."""
 
+MOST_BUSY = 30.0
+"""Machines that are busy all the time: up to so many are searched one by one."""
+MOST_SENT = 300_000
+"""Requests of a play that confirms."""
+MOST_SEARCHED_WHOLE = 3
+"""Where no part finds a fleet within budget and stock, the whole may: up to so many parts it is tried."""
+LARGER = (1.0, 1.02, 1.04)
+"""Times as many machines as its parts have: a fleet that is as good may be a little too small on other draws."""
 MOST_THERE_MS, SUREST = 60_000.0, 0.9999
 """Where limits say less, a request is taken to be there for so long; percentiles beyond are taken as this one."""
 
@@ -75,7 +103,7 @@ Way = tuple[tuple[int, ...], float]
 
 
 @dataclass(frozen=True)
-class Sized:
+class SizedFleet:
     """A fleet: machines of each type, the law of each with its chunk and sequences, and the router's limit.
 
     `shares`: what part of the requests each type got.
@@ -90,7 +118,7 @@ class Sized:
 
 
 @dataclass
-class Tried:
+class SearchRecord:
     """What a search did: fleets listed below the answer, excluded by rows, simulated, and whether none was left out."""
 
     listed: int = 0
@@ -100,7 +128,7 @@ class Tried:
     complete: bool = True
     parts: int = 1
     """So many fleets side by side were sized as one of them."""
-    nearest: tuple[float, Sized] | None = None
+    nearest: tuple[float, SizedFleet] | None = None
     """The fleet that came nearest to the limits, and by how much it misses them."""
 
 
@@ -121,18 +149,18 @@ class Cuts:
 
     def learn(self, counts: Sequence[int] | NDArray[np.float64]) -> float:
         """Add the prices of one fleet; what it carries at most."""
-        found = self.rows.carried(counts)
+        found = self.rows.capacity_of(counts)
         self.prices.append(found.prices)
         return found.rate_qps
 
-    def carried(self, counts: Integers) -> NDArray[np.float64]:
+    def capacity_of(self, counts: Integers) -> NDArray[np.float64]:
         """Of each row of counts, what it carries at most as far as these prices say."""
         return np.asarray(np.min(np.stack([counts @ price for price in self.prices]), axis=0))
 
     def exclude(self, counts: Counts) -> bool:
         """Whether rows exclude one fleet; by a program of its own, unless many of these were in vain."""
         rate_qps = self.what.wish.rate_qps
-        if float(self.carried(np.array([counts]))[0]) < rate_qps:
+        if float(self.capacity_of(np.array([counts]))[0]) < rate_qps:
             return True
         if self.in_vain >= MOST_IN_VAIN:
             return False
@@ -156,7 +184,52 @@ def fleet_of(wish: Wish, counts: Sequence[int], laws: Sequence[TokenLaw], theta:
     return TokenFleet(tuple(groups), wish.demand.output_tokens, wish.limit_ms("ttft"), wish.options.rule, link)
 
 
-def tuned(judge: Judge, number: int) -> list[TokenLaw]:
+def size_fleet(
+    judge: Judge, ask: Ask, bound: float, *, any_will_do: bool = False
+) -> tuple[SizedFleet | None, SearchRecord]:
+    """The cheapest fleet that keeps every limit, or any: a large one as several alike; and what was done to find it."""
+    wish, parts = judge.wish, _parts_of(judge.wish)
+    if parts == 1:
+        return _size_one(judge, ask, bound, any_will_do=any_will_do)
+    one = judge.for_wish(wish.part(parts))
+    found, tried = _size_one(one, ask, bound / parts, any_will_do=any_will_do)
+    if found is None and parts <= MOST_SEARCHED_WHOLE:
+        return _size_one(judge, ask, bound, any_will_do=any_will_do)
+    tried.parts, tried.complete = parts, False
+    if found is None:
+        return None, tried
+    sent = CONFIRMED * PLAYED * one.settles_s * one.wish.rate_qps
+    played = int(min(parts, max(1, MOST_SENT // sent)))
+    ask.note(Event("simulate", f"{played} of {parts} fleets alike, together"))
+    fleets = Fleets(
+        judge.for_wish(wish.with_rate(wish.rate_qps * played / parts)), ask, [[law] for law in found.laws],
+        thetas=[found.theta], times=parts / played,
+        starts=[counts_of(math.ceil(n * played * factor) for n in found.counts) for factor in LARGER],
+    )  # fmt: skip
+    made = Search(fleets).cheapest(any_will_do=any_will_do)
+    tried.unconfirmed += fleets.refused
+    return made, tried
+
+
+def _parts_of(wish: Wish) -> int:
+    """How many fleets side by side a wish is sized as."""
+    busy = (wish.busy(kind) for kind in wish.kinds if kind.engine.role == "mixed")
+    least = min((one for one in busy if math.isfinite(one)), default=0.0)
+    return max(1, math.ceil(least / MOST_BUSY))
+
+
+def _size_one(
+    judge: Judge, ask: Ask, bound: float, *, any_will_do: bool = False
+) -> tuple[SizedFleet | None, SearchRecord]:
+    """The same for a fleet that is searched machine by machine, above a bound on the price."""
+    ask.note(Event("simulate", "each type alone: chunk and sequences"))
+    best = [_laws_to_try(judge, number) for number in range(len(judge.wish.kinds))]
+    fleets = Fleets(judge, ask, best, math.floor(bound * (1.0 - 1e-9) * NANO))
+    found = Search(fleets).cheapest(any_will_do=any_will_do)
+    return found, fleets.record(found)
+
+
+def _laws_to_try(judge: Judge, number: int) -> list[TokenLaw]:
     """The law of a type with the chunk and the sequences by which one instance carries most, the best first.
 
     It is tried with the requests that it can serve in time alone. Engines of one role are taken as they are.
@@ -195,15 +268,6 @@ def tuned(judge: Judge, number: int) -> list[TokenLaw]:
     return [found[place][1] for place in order]
 
 
-def sized(judge: Judge, ask: Ask, bound: float, *, any_will_do: bool = False) -> tuple[Sized | None, Tried]:
-    """The cheapest fleet that keeps every limit, above a bound on the price, or any; and what was done to find it."""
-    ask.note(Event("simulate", "each type alone: chunk and sequences"))
-    best = [tuned(judge, number) for number in range(len(judge.wish.kinds))]
-    fleets = Fleets(judge, ask, best, math.floor(bound * (1.0 - 1e-9) * NANO))
-    found = Search(fleets).cheapest(any_will_do=any_will_do)
-    return found, fleets.tried(found)
-
-
 @dataclass
 class Fleets(Together):
     """Fleets as the sizing search asks for them: machines of each type, the laws to try of each, the best first.
@@ -219,7 +283,7 @@ class Fleets(Together):
     thetas: Sequence[float] = THETAS
     starts: Sequence[Counts] = ()
     times: float = 1.0
-    ways: dict[Counts, tuple[float, Sized] | None] = field(default_factory=dict)
+    ways: dict[Counts, tuple[float, SizedFleet] | None] = field(default_factory=dict)
     """Of each fleet that was looked at how late it is, and how to run it; None where it is hopeless."""
     late: set[Counts] = field(default_factory=set)
     listed: tuple[Integers, Integers] | None = None
@@ -240,14 +304,14 @@ class Fleets(Together):
         """Whether there is time, and another simulation may be made."""
         return self.judge.played < self.wish.options.simulations and self.ask.remaining > 0
 
-    def bought(self, counts: Counts) -> Counts:
+    def machines_bought(self, counts: Counts) -> Counts:
         """The machines that are bought for those that are simulated."""
         return counts_of(math.ceil(count * self.times - 1e-9) for count in counts)
 
     def price(self, counts: Counts) -> int:
         """What they cost; where that is the same, the fewer machines for nothing the better."""
         free = sum(n for n, each in zip(counts, self.each, strict=True) if not each)
-        return price_of(self.wish, self.bought(counts)) * MOST_FREE + free
+        return _price_of(self.wish, self.machines_bought(counts)) * MOST_FREE + free
 
     # Up
 
@@ -257,8 +321,8 @@ class Fleets(Together):
         most = max(round(GIVE_UP * self.bound_nanos), sum(self.each)) if budget is None else budget
         for part in () if self.starts else PARTS:
             room, in_turn, before, late, last = 1.0, 0, math.inf, math.inf, (0,) * len(self.each)
-            while price_of(self.wish, last) <= most and (late < HELPED * before or math.isinf(late)):
-                counts = self._planned(room, part)
+            while _price_of(self.wish, last) <= most and (late < HELPED * before or math.isinf(late)):
+                counts = self._program_fleet(room, part)
                 if counts is None:
                     is_scarce = is_scarce or part == 1.0
                     break
@@ -269,10 +333,10 @@ class Fleets(Together):
             self._list(most)
         if is_scarce and self.listed is not None:
             rows, _ = self.listed
-            yield from self._left(rows[np.argsort(-self.cuts.carried(rows), kind="stable")])
+            yield from self._not_excluded(rows[np.argsort(-self.cuts.capacity_of(rows), kind="stable")])
         yield from filter(self._is_to_be_had, self.starts)
 
-    def _planned(self, room: float, part: float) -> Counts | None:
+    def _program_fleet(self, room: float, part: float) -> Counts | None:
         """The program's fleet for so much more of the rate, where service may take this part of each limit."""
         limits = tuple(one if one.of == "tpot" else replace(one, max_ms=part * one.max_ms) for one in self.wish.limits)
         wish = replace(self.wish.with_rate(room * self.wish.rate_qps), limits=limits)
@@ -288,27 +352,27 @@ class Fleets(Together):
         price = self.price(counts)
         if not self.starts and self.listed_to < price // MOST_FREE:
             self._list(price // MOST_FREE)
-        near: Iterable[Counts | Integers] = (one for one in self._around(counts) if self._is_to_be_had(one))
+        near: Iterable[Counts | Integers] = (one for one in self._nearby(counts) if self._is_to_be_had(one))
         if self.listed is not None:
             rows, costs = self.listed
-            carried = self.cuts.carried(rows)
+            carried = self.cuts.capacity_of(rows)
             left = np.flatnonzero((costs <= price // MOST_FREE) & (carried >= self.wish.rate_qps))
             free = rows[:, [not each for each in self.each]].sum(axis=1)
             self.is_whole = len(left) <= MOST_LEFT
             near = rows[left[np.lexsort((-carried[left], free[left], costs[left]))]] if self.is_whole else near
-        yield from (one for one in self._left(near) if self.price(one) < price)
+        yield from (one for one in self._not_excluded(near) if self.price(one) < price)
 
     def _is_to_be_had(self, counts: Counts) -> bool:
-        return can_be_had(self.wish, self.bought(counts))
+        return _can_be_had(self.wish, self.machines_bought(counts))
 
-    def _left(self, fleets: Iterable[Counts | Integers]) -> Iterator[Counts]:
+    def _not_excluded(self, fleets: Iterable[Counts | Integers]) -> Iterator[Counts]:
         """Those that are not known to be late: by a late one with no fewer machines, or by rows."""
         for one in map(counts_of, fleets):
             is_known = one in self.ways or any(is_less(one, late) for late in self.late)
             if not is_known and not self.cuts.exclude(one):
                 yield one
 
-    def _around(self, counts: Counts) -> Iterator[Counts]:
+    def _nearby(self, counts: Counts) -> Iterator[Counts]:
         """Half the machines of a type less, a quarter, ...; of a fleet that is searched whole, up to two others too."""
         for kind in sorted(range(len(counts)), key=lambda kind: -self.each[kind]):
             for fewer in dict.fromkeys(math.ceil(counts[kind] / 2**k) for k in range(1, counts[kind].bit_length() + 1)):
@@ -318,7 +382,7 @@ class Fleets(Together):
 
     def _list(self, top: int) -> None:
         """List every fleet from the bound up to a price."""
-        self.listed_to, self.listed = top, _listed(self.wish, self.bound_nanos, top)
+        self.listed_to, self.listed = top, _fleets_up_to(self.wish, self.bound_nanos, top)
 
     # Each
 
@@ -336,38 +400,38 @@ class Fleets(Together):
         self.ask.note(Event("simulated", f"{counts}: {late:.2g} of what may be late"))
         return dict.fromkeys(stations, late)
 
-    def confirm(self, counts: Counts) -> Sized | Refused:
+    def confirm(self, counts: Counts) -> SizedFleet | Refused:
         """The fleet, if fresh draws show that it keeps every limit."""
         found = self.ways[counts]
         if found is not None and self.ask.remaining > 0:
             _, way = found
-            shown = self.judge.surely(fleet_of(self.wish, counts, way.laws, way.theta))
+            shown = self.judge.confirm_fleet(fleet_of(self.wish, counts, way.laws, way.theta))
             if shown.kept:
-                bought, shares = self.bought(counts), tuple(self.judge.shares(counts))
-                return replace(way, counts=bought, cost_nanos=price_of(self.wish, bought), shown=shown, shares=shares)
+                bought, shares = self.machines_bought(counts), tuple(self.judge.shares(counts))
+                return replace(way, counts=bought, cost_nanos=_price_of(self.wish, bought), shown=shown, shares=shares)
         self.refused += 1
         return Refused(self.stations(counts))
 
-    def tried(self, found: Sized | None) -> Tried:
+    def record(self, found: SizedFleet | None) -> SearchRecord:
         """What was done."""
         top, listed, excluded = found.cost_nanos if found is not None else self.listed_to, 0, 0
         if self.listed is not None:
             rows = self.listed[0][self.listed[1] <= top]
-            listed, excluded = len(rows), int((self.cuts.carried(rows) < self.wish.rate_qps).sum())
+            listed, excluded = len(rows), int((self.cuts.capacity_of(rows) < self.wish.rate_qps).sum())
         nearest = min(filter(None, self.ways.values()), key=lambda one: one[0], default=None)
         is_whole = self.is_whole and self.may_go_on
-        return Tried(listed, excluded, len(self.ways), self.refused, is_whole, nearest=nearest)
+        return SearchRecord(listed, excluded, len(self.ways), self.refused, is_whole, nearest=nearest)
 
 
 def _carries(wish: Wish, counts: Sequence[int], laws: Sequence[TokenLaw]) -> bool:
     """Whether machines with these chunks and sequences serve the rate by rows (1) to (4), whatever the schedule."""
     rows = Rows.of(program(wish, mean_tpot=False, sacrifice=True, laws=laws))
-    return rows.carried(counts).rate_qps >= wish.rate_qps * (1.0 - 1e-9)
+    return rows.capacity_of(counts).rate_qps >= wish.rate_qps * (1.0 - 1e-9)
 
 
 def _best_way(
     judge: Judge, counts: Counts, best: Sequence[Sequence[TokenLaw]], several: Sequence[float]
-) -> tuple[float, Sized] | None:
+) -> tuple[float, SizedFleet] | None:
     """The best way to run a fleet, and how late it is on the mean of draws; None where all are hopeless.
 
     First the router's limits with each type's own best chunk, on few requests. Unless all are hopeless, on many: one
@@ -389,13 +453,13 @@ def _best_way(
         shown = found.setdefault(way, [])
         fleet = fleet_of(wish, counts, laws_of(way[0]), way[1])
         while len(shown) < draws and sum(shown) < least:
-            shown.append(judge.excess(judge.once(fleet, seed=len(shown))))
+            shown.append(judge.excess(judge.play_once(fleet, seed=len(shown))))
         return sum(shown) if sum(shown) < least else math.inf
 
     now = tuple(0 for _ in counts)
-    rough = [judge.excess(judge.briefly(fleet_of(wish, counts, laws_of(now), one))) for one in thetas[-1:]]
+    rough = [judge.excess(judge.play_briefly(fleet_of(wish, counts, laws_of(now), one))) for one in thetas[-1:]]
     if rough[0] <= 3.0 * HOPELESS:
-        rough += [judge.excess(judge.briefly(fleet_of(wish, counts, laws_of(now), one))) for one in thetas[:-1]]
+        rough += [judge.excess(judge.play_briefly(fleet_of(wish, counts, laws_of(now), one))) for one in thetas[:-1]]
     if min(rough) > HOPELESS:
         return None
     # From one chunk for all, too: what is best alone need not be best together.
@@ -432,10 +496,10 @@ def _best_way(
     for other in few:
         if (excess := tries(other, least, draws)) < least:
             way, least = other, excess
-    return (least / draws, Sized(counts, laws_of(way[0]), way[1], price_of(wish, counts))) if few else None
+    return (least / draws, SizedFleet(counts, laws_of(way[0]), way[1], _price_of(wish, counts))) if few else None
 
 
-def _spent(wish: Wish, counts: Sequence[int]) -> list[tuple[MachineType, int]]:
+def machines_taken(wish: Wish, counts: Sequence[int]) -> list[tuple[MachineType, int]]:
     """What there is of each hardware, and how many machines of it a fleet takes."""
     of = [kind.hardware for kind in wish.kinds]
     return [
@@ -443,24 +507,24 @@ def _spent(wish: Wish, counts: Sequence[int]) -> list[tuple[MachineType, int]]:
     ]
 
 
-def can_be_had(wish: Wish, counts: Counts) -> bool:
+def _can_be_had(wish: Wish, counts: Counts) -> bool:
     """Whether there are so many machines of each hardware, as many as there have to be, and the money for them."""
     budget = wish.request.budget
-    is_there = all(one.least <= n <= min(one.available, wish.largest) for one, n in _spent(wish, counts))
-    return is_there and any(counts) and (budget is None or price_of(wish, counts) <= budget)
+    is_there = all(one.least <= n <= min(one.available, wish.largest) for one, n in machines_taken(wish, counts))
+    return is_there and any(counts) and (budget is None or _price_of(wish, counts) <= budget)
 
 
-def price_of(wish: Wish, counts: Sequence[int]) -> int:
+def _price_of(wish: Wish, counts: Sequence[int]) -> int:
     """What a fleet costs."""
-    return sum(one.cost(count) for one, count in _spent(wish, counts))
+    return sum(one.cost(count) for one, count in machines_taken(wish, counts))
 
 
-def planned(wish: Wish, point: NDArray[np.float64], laws: Sequence[TokenLaw]) -> Sized:
+def planned_fleet(wish: Wish, point: NDArray[np.float64], laws: Sequence[TokenLaw]) -> SizedFleet:
     """The fleet that the program says, with the chunks of `_chunk`, or the next longer ones that serve enough."""
     counts = [int(n) for n in np.rint(point[: len(wish.kinds)])]
     tried = ([law.limited(_chunk(wish, law, longer), law.most_seqs) for law in laws] for longer in range(len(CHUNKS)))
     chosen = tuple(next((one for one in tried if _carries(wish, counts, one)), laws))
-    return Sized(tuple(counts), chosen, THETAS[1], price_of(wish, counts))
+    return SizedFleet(tuple(counts), chosen, THETAS[1], _price_of(wish, counts))
 
 
 def room_at_once(wish: Wish) -> float:
@@ -501,7 +565,7 @@ def _chunk(wish: Wish, law: TokenLaw, longer: int) -> int:
     return sizes[min(sizes.index(enough) + longer, len(sizes) - 1)]
 
 
-def _listed(wish: Wish, low: int, top: int) -> tuple[Integers, Integers] | None:
+def _fleets_up_to(wish: Wish, low: int, top: int) -> tuple[Integers, Integers] | None:
     """Every fleet with a price from one to another: machines of each type, its price; None where there are too many."""
     hardwares = [one.id for one in wish.request.machines]
     rows, spent = np.zeros((1, 0), dtype=np.int64), np.zeros((1, len(hardwares)), dtype=np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,9 @@ import numpy as np
 from hetplan.planner.answer import Answer
 from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.transition import Names, transition
-from hetplan.problems.llm.form import Carried, Rows, program
 from hetplan.problems.llm.judge import Shown
-from hetplan.problems.llm.size import Sized, Tried
+from hetplan.problems.llm.program import Capacity, Rows, program
+from hetplan.problems.llm.sizing import SearchRecord, SizedFleet
 from hetplan.problems.llm.wish import Kind, Wish
 from hetplan.profiles.engines import IterationLaw
 from hetplan.profiles.fields import NANO
@@ -21,19 +21,28 @@ from hetplan.profiles.plan import Action, Notice, Promise, Route, Valid
 from hetplan.profiles.plan_dispatch_further import LeastWorkDispatch, RoundRobinDispatch
 from hetplan.profiles.workers import Serve, Worker
 
-__all__ = ["drafted"]
+__all__ = ["draft_plan"]
 
 Bound = Answer[np.ndarray]
 
+ROWS = {
+    "busy": "time:",
+    "room": "room for KV",
+    "batch": "tokens of a batch",
+    "sequences": "sequences at once",
+    "link": "link",
+}
+"""What rows of the program are called, as far as machines can be full by them."""
 
-def drafted(
-    wish: Wish, found: Sized, bounds: Mapping[str, Bound], *, tried: Tried | None = None, room: float = 0.0
+
+def draft_plan(
+    wish: Wish, found: SizedFleet, bounds: Mapping[str, Bound], *, tried: SearchRecord | None = None, room: float = 0.0
 ) -> Draft:
     """The plan; `bounds` are the answers of the program without row (5), and with it.
 
     `room` is what a fleet that was not played is asked for beside the rate.
     """
-    workers, loads = _workers(wish, found)
+    workers = _workers(wish, found)
     per_kind = list(found.shares) or [
         float(n * kind.instances) for n, kind in zip(found.counts, wish.kinds, strict=True)
     ]
@@ -42,32 +51,42 @@ def drafted(
     rule = (
         LeastWorkDispatch(
             ttft_ms=wish.limit_ms("ttft") if math.isfinite(wish.limit_ms("ttft")) else None,
-            limit=dict.fromkeys(loads, found.theta),
+            limit=dict.fromkeys((load.id for worker in workers for load in worker.loads), found.theta),
             output_tokens=wish.demand.output_tokens,
         )
         if wish.options.rule == "least-work/1" or found.shown is None
         else RoundRobinDispatch()
     )
-    note = _note(tried)
+    request, actions = wish.request, tuple[Action, ...]()
+    if request.has_state:  # the way from what runs
+        offers, limits = wish.inputs.profile.offers, request.instances
+        actions = transition(request.running, workers, offers=offers, limits=limits)
     return Draft(
         workers=workers,
         routing={wish.app.id: (Route(to=to),)},
         dispatch={wish.app.id: rule},
-        actions=_actions(wish, workers),
+        actions=actions,
         promises=(
             Promise(app=wish.app.id, quantity="rate_qps", relation=">=", value=wish.rate_qps, model="fluid"),
-            *(_shown(wish, found.shown) if found.shown is not None else [_with_headroom(wish, room)]),
+            *(
+                _promises_of_simulation(wish, found.shown)
+                if found.shown is not None
+                else [_promise_of_program(wish, room)]
+            ),
             Promise(quantity="cost_per_hour", relation="=", value=cost, model="no-queueing"),
         ),
-        reported=(Reported("cost_per_hour", "min", "relaxation", bounds["any schedule"], value=cost, note=note),),
-        warnings=(*_warnings(wish, found), *(() if found.shown is not None else (_queueing(wish, room),))),
+        reported=(
+            Reported("cost_per_hour", "min", "relaxation", bounds["any schedule"], value=cost, note=_note(tried)),
+        ),
+        warnings=(*_warnings(wish, found), *(() if found.shown is not None else (_warn_of_queues(wish, room),))),
         valid=Valid(rate_qps={wish.app.id: (0.0, wish.rate_qps)}),
         searched=False,
-        extensions={"llm": _explained(wish, found, bounds, tried)},
+        extensions={"llm": _explanation(wish, found, bounds, tried)},
     )
 
 
-def _workers(wish: Wish, found: Sized) -> tuple[tuple[Worker, ...], list[str]]:
+def _workers(wish: Wish, found: SizedFleet) -> tuple[Worker, ...]:
+    """The machines under each offer; what runs already as it is wanted keeps its names: nothing is done to it."""
     workers, used = list[Worker](), dict[str, int]()
     for kind, count, law in zip(wish.kinds, found.counts, found.laws, strict=True):
         supply, before = wish.supply(kind), used.get(kind.hardware, 0)
@@ -80,19 +99,8 @@ def _workers(wish: Wish, found: Sized) -> tuple[tuple[Worker, ...], list[str]]:
             number = machines - taken.get(offer.id, 0)
             if number:
                 workers.append(_worker(wish, kind, offer.id, number, law.most_tokens, law.most_seqs, len(workers)))
-    if wish.request.running:
-        # What runs already as it is wanted keeps its names, so that nothing is done to it.
-        names = Names(wish.request.running)
-        workers = [names.named(worker) for worker in workers]
-    return tuple(workers), [load.id for worker in workers for load in worker.loads]
-
-
-def _actions(wish: Wish, workers: Sequence[Worker]) -> tuple[Action, ...]:
-    """The way from what runs, where a state says so."""
-    if not wish.request.has_state:
-        return ()
-    offers, limits = wish.inputs.profile.offers, wish.request.instances
-    return transition(wish.request.running, workers, offers=offers, limits=limits)
+    names = Names(wish.request.running)
+    return tuple(names.named(worker) if wish.request.running else worker for worker in workers)
 
 
 def _worker(wish: Wish, kind: Kind, offer: str | None, count: int, tokens: int, seqs: int, number: int) -> Worker:
@@ -100,16 +108,11 @@ def _worker(wish: Wish, kind: Kind, offer: str | None, count: int, tokens: int, 
     name = f"{kind.variant}-{offer or kind.hardware}"[:55]
     load = kind.choice.load(id=f"{name}-{number}", app=wish.app.id, instances=kind.instances, serve=serve)
     return Worker(
-        id=f"w-{name}-{number}",
-        hardware=kind.hardware,
-        offer=offer,
-        count=count,
-        queue="per-load",
-        loads=(load,),
+        id=f"w-{name}-{number}", hardware=kind.hardware, offer=offer, count=count, queue="per-load", loads=(load,)
     )
 
 
-def _routing(wish: Wish, found: Sized, workers: Sequence[Worker], per_kind: Sequence[float]) -> dict[str, float]:
+def _routing(wish: Wish, found: SizedFleet, workers: Sequence[Worker], per_kind: Sequence[float]) -> dict[str, float]:
     """What part of the requests each load gets: by type as it was seen, within one by its instances."""
     total, to = sum(per_kind), dict[str, float]()
     for kind, count, share in zip(wish.kinds, found.counts, per_kind, strict=True):
@@ -123,30 +126,21 @@ def _routing(wish: Wish, found: Sized, workers: Sequence[Worker], per_kind: Sequ
     return to
 
 
-def _shown(wish: Wish, shown: Shown) -> list[Promise]:
+def _promises_of_simulation(wish: Wish, shown: Shown) -> Iterator[Promise]:
     """The promises that simulation backs; what the network takes is added again."""
-    found = []
+    backing: dict[str, Any] = {"app": wish.app.id, "model": "simulation/1", "basis": _basis(wish)}
+    backing |= {"seeds": shown.seeds, "confidence": shown.confidence}
     for limit, _, low, high in shown.percentiles:
-        stated = wish.app.latency[limit.key]
-        found.append(
-            Promise(
-                app=wish.app.id, quantity=f"{limit.of}_ms", percentile=limit.percentile, relation="<=", value=stated,
-                interval=(low + stated - limit.max_ms, high + stated - limit.max_ms), model="simulation/1",
-                basis=_basis(wish), seeds=shown.seeds, confidence=shown.confidence,
-            )
-        )  # fmt: skip
+        stated, of, at = wish.app.latency[limit.key], f"{limit.of}_ms", limit.percentile
+        interval = (low + stated - limit.max_ms, high + stated - limit.max_ms)
+        yield Promise(quantity=of, percentile=at, relation="<=", value=stated, interval=interval, **backing)
     if wish.goodput is not None:
         _, low, high = shown.goodput
-        found.append(
-            Promise(
-                app=wish.app.id, quantity="goodput", relation=">=", value=wish.goodput, interval=(low, min(high, 1.0)),
-                model="simulation/1", basis=_basis(wish), seeds=shown.seeds, confidence=shown.confidence,
-            )
-        )  # fmt: skip
-    return found
+        ends = (low, min(high, 1.0))
+        yield Promise(quantity="goodput", relation=">=", value=wish.goodput, interval=ends, **backing)
 
 
-def _with_headroom(wish: Wish, room: float) -> Promise:
+def _promise_of_program(wish: Wish, room: float) -> Promise:
     """What machines carry where nothing waits, which is more than the rate that they are for."""
     basis = f"headroom {room:.6g}" + (", laws slower by 1.5 times their error" if wish.law_error else "")
     rate = wish.rate_qps * (1.0 + room)
@@ -158,7 +152,7 @@ def _basis(wish: Wish) -> str:
     return "token by token, laws as stated" + (f" and slower by their error, {slower:.3g} at most" if slower else "")
 
 
-def _queueing(wish: Wish, room: float) -> Notice:
+def _warn_of_queues(wish: Wish, room: float) -> Notice:
     way = f"with headroom {room:.6g}"
     if wish.options.size == "estimated":
         way = f"for {room:.6g} more than the rate, by a formula for what may come at once,"
@@ -169,20 +163,19 @@ def _queueing(wish: Wish, room: float) -> Notice:
     return Notice(code="W-queueing", at="promises", text=text)
 
 
-def _warnings(wish: Wish, found: Sized) -> list[Notice]:
+def _warnings(wish: Wish, found: SizedFleet) -> Iterator[Notice]:
     """Laws used beyond what they were fitted to, and those whose overlap nobody measured."""
-    notices = []
     for kind, count, law in zip(wish.kinds, found.counts, found.laws, strict=True):
         if not count:
             continue
         at = f"engines.{kind.choice.run.engine}"
         if kind.engine.law is not None:
-            notices.append(Notice(code="W-law", at=at, text=_law_said(wish, kind, kind.engine.law)))
+            yield Notice(code="W-law", at=at, text=_basis_of_law(wish, kind, kind.engine.law))
         elif kind.engine.overlap == "assumed":
             text = (
                 f"{kind.name}: no iteration with prefill beside decodes was measured; how they overlap is an assumption"
             )
-            notices.append(Notice(code="W-overlap", at=at, text=text))
+            yield Notice(code="W-overlap", at=at, text=text)
         fitted, used = kind.engine.reach, []
         for name, most, reached in (
             ("tokens", fitted.tokens, law.most_tokens),
@@ -193,11 +186,10 @@ def _warnings(wish: Wish, found: Sized) -> list[Notice]:
                 used.append(f"{name} up to {reached} (fitted to {most})")
         if used:
             text = f"{kind.name}: its law is used beyond what it was fitted to: {', '.join(used)}"
-            notices.append(Notice(code="W-extrapolated", at=at, text=text))
-    return notices
+            yield Notice(code="W-extrapolated", at=at, text=text)
 
 
-def _law_said(wish: Wish, kind: Kind, law: IterationLaw) -> str:
+def _basis_of_law(wish: Wish, kind: Kind, law: IterationLaw) -> str:
     """What a law rests on, and whether the fleet has room for its error."""
     basis = f"{law.basis or 'unknown'}" + (f", {law.source}" if law.source else "")
     text = f"{kind.name}: the basis of its law is {basis}"
@@ -210,7 +202,7 @@ def _law_said(wish: Wish, kind: Kind, law: IterationLaw) -> str:
     return f"{text}; {law.error_mean:.3g} off on the mean: {sized}"
 
 
-def _note(tried: Tried | None) -> str:
+def _note(tried: SearchRecord | None) -> str:
     if tried is None:
         return "bound of rows (1) to (4) and (6): every schedule with these laws keeps them"
     rest = "" if tried.complete else "; not every fleet below it was looked at"
@@ -222,17 +214,19 @@ def _note(tried: Tried | None) -> str:
     )
 
 
-def _explained(wish: Wish, found: Sized, bounds: Mapping[str, Bound], tried: Tried | None) -> dict[str, Any]:
+def _explanation(
+    wish: Wish, found: SizedFleet, bounds: Mapping[str, Bound], tried: SearchRecord | None
+) -> dict[str, Any]:
     """For the reader: the bounds, which rows of each type bind, and what a machine of each other type is worth."""
     what = program(wish, mean_tpot=False, sacrifice=True, laws=wish.laws)
-    carried = Rows.of(what).carried(found.counts)
+    carried = Rows.of(what).capacity_of(found.counts)
     said: dict[str, Any] = {
         "bounds_per_hour": {
             name: round(answer.bound, 6) for name, answer in bounds.items() if answer.bound is not None
         },
         "rows_carry_qps": round(carried.rate_qps, 6),
-        "bind": _binding(wish, found, carried),
-        "worth_per_hour": _worth(wish, found, carried),
+        "bind": _full_rows(wish, found, carried),
+        "worth_per_hour": _worth_per_hour(wish, found, carried),
     }
     if tried is not None:
         said["search"] = {
@@ -242,7 +236,7 @@ def _explained(wish: Wish, found: Sized, bounds: Mapping[str, Bound], tried: Tri
     return said
 
 
-def _worth(wish: Wish, found: Sized, carried: Carried) -> dict[str, float]:
+def _worth_per_hour(wish: Wish, found: SizedFleet, carried: Capacity) -> dict[str, float]:
     """What one machine of each type carries, in money: the price below which rows (1) to (6) would rather have it."""
     prices = carried.prices
     own = [(number, prices[number]) for number, count in enumerate(found.counts) if count and prices[number] > 1e-12]
@@ -256,20 +250,11 @@ def _worth(wish: Wish, found: Sized, carried: Carried) -> dict[str, float]:
     }
 
 
-def _binding(wish: Wish, found: Sized, carried: Carried) -> dict[str, list[str]]:
+def _full_rows(wish: Wish, found: SizedFleet, carried: Capacity) -> dict[str, list[str]]:
     """Of each type that was taken: which of its rows are full when the fleet carries the most that rows allow."""
     bind: dict[str, list[str]] = {}
     for kind, count in zip(wish.kinds, found.counts, strict=True):
         for block, label in carried.full:
-            if count and label.partition(" piece ")[0] == kind.name and block in _SAID:
-                bind.setdefault(kind.name, []).append(_SAID[block] + label.removeprefix(kind.name))
+            if count and label.partition(" piece ")[0] == kind.name and block in ROWS:
+                bind.setdefault(kind.name, []).append(ROWS[block] + label.removeprefix(kind.name))
     return bind
-
-
-_SAID = {
-    "busy": "time:",
-    "room": "room for KV",
-    "batch": "tokens of a batch",
-    "sequences": "sequences at once",
-    "link": "link",
-}

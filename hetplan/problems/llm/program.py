@@ -1,26 +1,66 @@
-"""The program (1)-(6) of the package's page, as a form; and what given counts carry at most."""
+r"""The program of a fleet that makes text: machines of each type that carry all tokens, at least cost.
+
+=========  =================================================  =========  ============================================
+letter     meaning                                            letter     meaning
+=========  =================================================  =========  ============================================
+s          a class of requests, share p_s of the rate lambda   x_st       requests of s per second on type t
+t          a type: variant, hardware, degree, role             n_t        instances of t (k_t of them on a machine)
+m_t        iterations per second of all instances of t         K_t        room for KV of an instance, in tokens
+k          a piece (a, b, c, d, e) of the law of t             T          the limit on the time per token
+=========  =================================================  =========  ============================================
+
+A request with i tokens in and o out takes n = i + o - 1 tokens of batches, o - 1 decoding steps, reads v = (o - 1)(i +
+o/2) tokens of KV, has w = i^2/2 pairs of prefill attention, and holds kv >= v + i tokens of KV summed over iterations.
+Classes take the means of these over their requests (never those of a mean length)::
+
+    min sum_o c_o n_o
+    (1) sum_s x_st (b_k n_s + c_k v_s + d_k s_s + e_k w_s) + a_k m_t <= n_t      every piece k of type t
+    (2) sum_s x_st kv_s <= K_t m_t
+    (3) sum_s x_st n_s  <= most_tokens_t m_t
+    (4) sum_s x_st s_s  <= most_seqs_t m_t
+    (5) n_t <= T m_t
+    (6) sum_t x_st = p_s lambda;   of what is late on its type even alone, no more than each percentile leaves
+
+What experts take is concave in the batch, so of a type with experts z_tb tokens per second are decoded in batches of
+low_b to high_b, and the experts of a batch e_t(low_b) at least are busy with each::
+
+    (7) sum_b z_tb >= sum_s x_st s_s;  sum_b z_tb / high_b <= m_t;  (1) takes e_t(low_b) / high_b more for each z_tb
+        with a limit T, of tokens in time:  sum_b (iteration_t(low_b) - T) z_tb <= 0;  no more others than may be late
+
+Without (5) every schedule with these laws keeps the rows: the optimum is a bound on the cost. With (5) it is a plan for
+engines whose mean iteration is at most T, and no more: queues and bursts are in no row. So the fleet is sized by
+simulation, token by token (`sizing`); the plan says both.
+
+`Rows` say what given machines carry at most, by one linear program each. `cheapest_at_once` has fleets for who has no
+time to solve the program.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.planner.contract import Ask
 from hetplan.planner.forms.milp import Builder, Elastic, Milp
 from hetplan.planner.machine_limits import PRICE_OF_SLACK
 from hetplan.planner.program import Expression, Uses, rent
 from hetplan.problems.llm.wish import Wish
 from hetplan.serving.tokens import TokenLaw, Work
 
-__all__ = ["Carried", "Classes", "Program", "Rows", "classes_of", "program"]
+__all__ = ["Capacity", "Classes", "Program", "Rows", "cheapest_at_once", "classes_of", "is_empty", "program"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Truths = NDArray[np.bool_]
+
+SLIP = 1e-6
+"""Machines by which the relaxation is off: what engines take for whole."""
 
 
 @dataclass(frozen=True)
@@ -254,7 +294,7 @@ def program(wish: Wish, *, mean_tpot: bool, sacrifice: bool, laws: Sequence[Toke
 
 
 @dataclass(frozen=True)
-class Carried:
+class Capacity:
     """The most requests per second that some counts carry by rows (1) to (4) and (6), whatever the schedule.
 
     Whatever the counts n, no more than prices @ n is carried: the prices are those of the rows (1), so they hold for
@@ -295,7 +335,7 @@ class Rows:
         scaled = matrix[keep][:, counts:].multiply(turned[:, None]).tocsr()
         return cls(given * turned[:, None], scaled, low == high, tuple(label for _, label in rows))
 
-    def carried(self, counts: Sequence[int] | Floats) -> Carried:
+    def capacity_of(self, counts: Sequence[int] | Floats) -> Capacity:
         """What so many machines of each type carry."""
         from scipy.optimize import linprog
 
@@ -311,9 +351,48 @@ class Rows:
             method="highs",
         )
         if answer.x is None:
-            return Carried(0.0, np.zeros(self.given.shape[1]), ())
+            return Capacity(0.0, np.zeros(self.given.shape[1]), ())
         prices = np.asarray(-answer.ineqlin.marginals @ self.given[over])
         names = [label for label, kept in zip(self.labels, over, strict=True) if kept]
         scale = np.abs(self.matrix[over]).max(axis=1).toarray().ravel()
         tight = answer.ineqlin.residual <= 1e-9 * np.maximum(scale, 1.0)
-        return Carried(float(-answer.fun), prices, tuple(name for name, full in zip(names, tight, strict=True) if full))
+        return Capacity(
+            float(-answer.fun), prices, tuple(name for name, full in zip(names, tight, strict=True) if full)
+        )
+
+
+def is_empty(wish: Wish, point: Floats | None) -> bool:
+    """Whether a point rents no machine: so few requests are less than what engines tell from none."""
+    return point is not None and not np.rint(point[: len(wish.kinds)]).any()
+
+
+def cheapest_at_once(what: Program, form: Milp, point: Floats | None, ask: Ask) -> Floats | None:
+    """The cheapest of a point of the program, if there is one, and the fleets that are found at once.
+
+    For a program that no engine had the time to solve: the first point of an engine that was stopped may rent a hundred
+    times what is needed. The relaxation rounded up, and enough machines of one type alone, take a few linear programs;
+    the cheapest that the program allows is taken.
+    """
+    best = None if is_empty(what.wish, point) else point
+    for counts in _fleets_at_once(what, form, ask):
+        lower, upper = form.lower.copy(), form.upper.copy()
+        lower[: counts.size] = upper[: counts.size] = counts
+        found = ask(replace(form, lower=lower, upper=upper), gap=1e-6, about="cost of given machines").point
+        if found is not None and (best is None or form.value(found) < form.value(best)):
+            best = found
+    return best
+
+
+def _fleets_at_once(what: Program, form: Milp, ask: Ask) -> Iterator[Floats]:
+    """Machines of each type: the relaxation rounded up, then each type alone that carries the rate."""
+    kinds = len(what.wish.kinds)
+    relaxed = ask(replace(form, whole=np.zeros_like(form.whole)), gap=1e-6, about="relaxation with headroom").point
+    if relaxed is not None and (counts := np.ceil(relaxed[:kinds] - SLIP)).any():
+        yield counts
+    rows = Rows.of(what, iterations=True)
+    for one in np.eye(kinds):
+        carried = rows.capacity_of(one).rate_qps
+        if carried > 0.0:
+            counts = one * math.ceil(what.wish.rate_qps / carried * (1.0 - 1e-9))
+            if counts.max() <= what.wish.largest:
+                yield counts

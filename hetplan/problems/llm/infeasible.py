@@ -12,22 +12,21 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasibility, Repair
 from hetplan.planner.repairs import ABOUT
 from hetplan.planner.request import PLENTY
-from hetplan.problems.llm.alike import sized_alike
-from hetplan.problems.llm.form import classes_of, program
 from hetplan.problems.llm.judge import Judge
-from hetplan.problems.llm.size import Sized, Tried
+from hetplan.problems.llm.program import classes_of, program
+from hetplan.problems.llm.sizing import SearchRecord, SizedFleet, machines_taken, size_fleet
 from hetplan.problems.llm.wish import Wish
 from hetplan.problems.repairs import change
 from hetplan.profiles.fields import NANO
 
-__all__ = ["impossible", "reached", "short_of", "too_dear"]
+__all__ = ["explain_none_in_time", "explain_too_few", "unreachable_limit", "with_trials"]
 
 MORE = 1.5
 """The first guess at what helps, in times of what is stated: trials go on from it, and back (`planner.repairs`)."""
 
 
-def impossible(wish: Wish) -> Infeasibility | None:
-    """A limit that no type keeps for enough requests, even alone on an empty machine; None where there is none such."""
+def unreachable_limit(wish: Wish) -> Infeasibility | None:
+    """Why a limit is out of reach for every type, even alone on an empty machine; None where there is none such."""
     laws = [kind.law for kind in wish.kinds]
     requests, weight = wish.demand.requests, wish.demand.weight / wish.demand.weight.sum()
     first = np.min(wish.first_token_ms(laws, requests), axis=0)
@@ -51,12 +50,12 @@ def impossible(wish: Wish) -> Infeasibility | None:
             why.append(f"{what} {needed:.4g} ms on {who}; the limit leaves {limit.max_ms:g} ms")
             repairs.append(_raise(at, stated, to, "ms"))
     if not why and not wish.options.sacrifice:
-        why, repairs = _without_sacrifice(wish)
+        why, repairs = _late_classes(wish)
     return Infeasibility(why=tuple(why), repairs=tuple(repairs), proved=True) if why else None
 
 
-def reached(said: Infeasibility) -> Infeasibility:
-    """What is said to be impossible, with limits from which to look for those that a fleet keeps in simulation.
+def with_trials(said: Infeasibility) -> Infeasibility:
+    """What is said to be unreachable_limit, with limits from which to look for those that a fleet keeps in simulation.
 
     An empty machine's time is not one: queries wait.
     """
@@ -64,7 +63,7 @@ def reached(said: Infeasibility) -> Infeasibility:
     return replace(said, repairs=tuple(longer))
 
 
-def _without_sacrifice(wish: Wish) -> tuple[list[str], list[Repair]]:
+def _late_classes(wish: Wish) -> tuple[list[str], list[Repair]]:
     """Classes that no type serves in time, though percentiles might leave them: `sacrifice` would."""
     what = program(wish, mean_tpot=False, sacrifice=False)
     lost = what.unserved()
@@ -76,18 +75,20 @@ def _without_sacrifice(wish: Wish) -> tuple[list[str], list[Repair]]:
     return [why], [Repair("options.sacrifice", "set", None, "true", "", text)]
 
 
-def too_dear(wish: Wish, judge: Judge, ask: Ask, bound: float, tried: Tried) -> Infeasibility:
+def explain_none_in_time(wish: Wish, judge: Judge, ask: Ask, bound: float, tried: SearchRecord) -> Infeasibility:
     """No fleet within budget, stock and limits keeps what is wished: each field is changed until one does."""
-    return Infeasibility(why=(_said(wish, tried),), repairs=tuple(_repairs(wish, judge, ask, bound)), proved=False)
+    return Infeasibility(
+        why=(_what_was_tried(wish, tried),), repairs=tuple(_repairs(wish, judge, ask, bound)), proved=False
+    )
 
 
-def short_of(wish: Wish, judge: Judge, ask: Ask, said: Infeasibility) -> Infeasibility:
+def explain_too_few(wish: Wish, judge: Judge, ask: Ask, said: Infeasibility) -> Infeasibility:
     """Budget, stock or limits leave no fleet that the rows allow; what would do is found by simulation."""
-    bound = _least(_unlimited(wish, budget=True, stock=True), ask) if judge.repairs else 0.0
+    bound = _least_cost(_without_limits(wish, budget=True, stock=True), ask) if judge.repairs else 0.0
     return replace(said, repairs=tuple(_repairs(wish, judge, ask, bound)))
 
 
-def _said(wish: Wish, tried: Tried) -> str:
+def _what_was_tried(wish: Wish, tried: SearchRecord) -> str:
     limits = ", ".join(f"{one.of} p{one.percentile:g} <= {one.max_ms:g} ms" for one in wish.limits)
     budget = f" up to {wish.request.budget / NANO:g} per hour" if wish.request.budget is not None else ""
     near, begun = "", f"no fleet{budget} was found that keeps {limits} at {wish.rate_qps:g} requests/s"
@@ -100,32 +101,32 @@ def _said(wish: Wish, tried: Tried) -> str:
     return f"{begun}: of {tried.listed} {tried.excluded} are excluded by rows, {tried.simulated} were simulated{near}"
 
 
-def _least(wish: Wish, ask: Ask) -> float:
+def _least_cost(wish: Wish, ask: Ask) -> float:
     """What any fleet costs at least."""
     answer = ask(program(wish, mean_tpot=False, sacrifice=True).build(), gap=1e-6, about="least cost without limits")
     return max(float(answer.bound or 0.0), 1e-9)
 
 
-def _found(wish: Wish, judge: Judge, ask: Ask, bound: float) -> Sized | None:
+def _cheapest_fleet(wish: Wish, judge: Judge, ask: Ask, bound: float) -> SizedFleet | None:
     """The cheapest fleet for another wish."""
-    if ask.remaining <= 0 or impossible(wish) is not None:
+    if ask.remaining <= 0 or unreachable_limit(wish) is not None:
         return None
-    return sized_alike(judge.of(wish), ask, bound)[0]
+    return size_fleet(judge.for_wish(wish), ask, bound)[0]
 
 
 def _repairs(wish: Wish, judge: Judge, ask: Ask, bound: float) -> Iterator[Repair]:
     """What may help, each field alone: money and stock as a search says, limits and the rate as guesses."""
     if judge.repairs:
-        rich = _unlimited(wish, budget=True, stock=False)
-        if wish.request.budget is not None and (made := _found(rich, judge, ask, bound)) is not None:
+        rich = _without_limits(wish, budget=True, stock=False)
+        if wish.request.budget is not None and (made := _cheapest_fleet(rich, judge, ask, bound)) is not None:
             to = made.cost_nanos / NANO
             yield _raise("slo.limits.cost_per_hour", wish.request.budget / NANO, to, "per hour")
-        plenty = _unlimited(wish, budget=False, stock=True)
-        if plenty.request != wish.request and (made := _found(plenty, judge, ask, bound)) is not None:
-            yield from _stock(wish, made)
+        plenty = _without_limits(wish, budget=False, stock=True)
+        if plenty.request != wish.request and (made := _cheapest_fleet(plenty, judge, ask, bound)) is not None:
+            yield from _more_machines(wish, made)
         freed = replace(wish, request=wish.request.without_minima())
-        if freed.request != wish.request and (made := _found(freed, judge, ask, bound)) is not None:
-            yield from _minima(wish, made)
+        if freed.request != wish.request and (made := _cheapest_fleet(freed, judge, ask, bound)) is not None:
+            yield from _fewer_machines(wish, made)
     for limit in wish.limits:
         stated = wish.app.latency[limit.key]
         guess = _raise(f"slo.apps.{wish.app.id}.latency.{limit.key}", stated, _rounded(MORE * stated), "ms")
@@ -134,15 +135,14 @@ def _repairs(wish: Wish, judge: Judge, ask: Ask, bound: float) -> Iterator[Repai
     yield change(at, wish.rate_qps, less, "qps", more=ABOUT)
 
 
-def _unlimited(wish: Wish, *, budget: bool, stock: bool) -> Wish:
+def _without_limits(wish: Wish, *, budget: bool, stock: bool) -> Wish:
     """The wish without its budget, or with as many machines of each offer as are wanted."""
     request = wish.request.with_plenty() if stock else wish.request
     return replace(wish, request=replace(request, budget=None) if budget else request)
 
 
-def _stock(wish: Wish, made: Sized) -> Iterator[Repair]:
-    for machine in wish.request.machines:
-        count = sum(n for n, kind in zip(made.counts, wish.kinds, strict=True) if kind.hardware == machine.id)
+def _more_machines(wish: Wish, made: SizedFleet) -> Iterator[Repair]:
+    for machine, count in machines_taken(wish, made.counts):
         if count > machine.most < PLENTY:
             yield _raise(f"slo.limits.instances.{machine.id}[1]", machine.most, count, "machines")
         elif count > machine.available:
@@ -151,9 +151,8 @@ def _stock(wish: Wish, made: Sized) -> Iterator[Repair]:
             yield _raise(f"profile.offers.{offer.id}.stock", offer.stock, to, "machines")
 
 
-def _minima(wish: Wish, made: Sized) -> Iterator[Repair]:
-    for machine in wish.request.machines:
-        count = sum(n for n, kind in zip(made.counts, wish.kinds, strict=True) if kind.hardware == machine.id)
+def _fewer_machines(wish: Wish, made: SizedFleet) -> Iterator[Repair]:
+    for machine, count in machines_taken(wish, made.counts):
         if count < machine.least:
             yield change(f"slo.limits.instances.{machine.id}[0]", machine.least, count, "machines")
 
