@@ -41,10 +41,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from itertools import product
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,7 @@ __all__ = [
     "MOST_REPLICAS",
     "SLIP",
     "Flows",
+    "PlacedStations",
     "QueuedBox",
     "Size",
     "Stations",
@@ -213,8 +214,7 @@ class Size:
     """A measured configuration at a placement: a share and a number of replicas per operator, and what comes of it.
 
     `response_s` is, per wish, what its percentile is at most, and `judged_s` what of it is compared with the strictest
-    limit; `busy` is the part of what its replicas can serve that they do, and `batches` how many they serve at once at
-    most, by operator.
+    limit; `batches` is how many of each operator's calls a replica serves at once at most.
     """
 
     configuration: int
@@ -224,7 +224,6 @@ class Size:
     cost: float
     response_s: tuple[float, ...]
     judged_s: float
-    busy: tuple[float, ...]
     batches: tuple[int, ...]
 
 
@@ -308,10 +307,8 @@ class Stations:
         self.full = np.array([shape[-1] / len(shape) for shape in self.shapes])
         self.limit = min(form.limit_s, form.most_s) * form.slack * (1 + SLIP)
         self.least = least_shares(form, found)
-        self.other_flows: Flows = np.zeros((4, len(form.operators)))
         calls = [] if form.calls is None else form.calls.of(Space(form.levels).row(found.configuration))
         self.turns = [call for call in calls if call.gap_s > 0.0]
-        self.still: tuple[Any, tuple[Vector, Vector]] = (None, (np.zeros(0), np.zeros(0)))
 
     def _count_calls(self, calls: Vector, part: Vector) -> None:
         """How many calls of each operator queries make that make any, and how bursts of them spread."""
@@ -364,9 +361,9 @@ class Stations:
         used = self.form.slack if self.form.fluid else 1.0
         return np.asarray(used * np.where(self.batches > 1, FULLEST, 1.0) / self.full)
 
-    def fewest_replicas(self, slow: Vector) -> Vector:
-        """The fewest replicas that are not overrun."""
-        load = self.form.rate_qps * self.often * self.mean * slow + self.other_flows[1]
+    def fewest_replicas(self, slow: Vector, others: Flows | None = None) -> Vector:
+        """The fewest replicas that are not overrun, where flows of others may come beside."""
+        load = self.form.rate_qps * self.often * self.mean * slow + (0.0 if others is None else others[1])
         return np.asarray(np.floor(load / self.work_per_replica + 1e-9) + 1.0)
 
     @cached_property
@@ -374,70 +371,44 @@ class Stations:
         """Per placement what any size of it costs at least; infinite where even without waiting it is too slow."""
         form = self.form
         cost = np.array(form.called(self.found.configuration), dtype=float)
-        ones = np.ones(len(form.operators))
-        for placement in np.flatnonzero(np.isfinite(self.least).all(axis=1) & np.isfinite(cost)):
-            price, place = form.price[placement], int(placement)
-            steps = np.array(
-                [self.fewest_replicas(self.slowdown(place, share * ones)) * share for share in form.placed.shares]
-            )
+        shares = np.array(form.placed.shares)[:, None] * np.ones(len(form.operators))
+        for placement in np.flatnonzero(np.isfinite(self.least).all(axis=1) & np.isfinite(cost)).tolist():
+            price, steps = form.price[placement], self.fewest_replicas(self.slowdown(placement, shares)) * shares
             cost[placement] += float((price * steps.min(axis=0))[price > 0].sum())
         cost[~np.isfinite(self.least).all(axis=1)] = np.inf
         return cost
 
     def sizes(self, placement: int, known: Sequence[Size], most: int, below: float, fits: Fits | None) -> list[Size]:
         """The cheapest sizes at one placement that are not beaten by those that are known."""
-        form, found = self.form, list(known)
-        own, price = self.is_station(placement), form.price[placement]
-        made: list[Size] = []
-        rows, slows, whole, bound = self.corners(placement)
-        for row in np.lexsort((rows.sum(axis=1), bound)):
-            if bound[row] >= _to_beat(found, most, below):
+        found, made = list(known), list[Size]()
+        for one in sorted(self.corners(placement), key=lambda one: (one.least_cost, one.shares.sum())):
+            if one.least_cost >= _to_beat(found, most, below):
                 break
-            fewest = np.where(own, self.fewest_replicas(slows[row]), 0.0)
-            if whole[row] > form.limit_s * (1 + SLIP) or not (fits is None or fits(placement, rows[row], fewest)):
+            in_time = one.least_s <= self.form.limit_s * (1 + SLIP)
+            if not in_time or not one.has_machines(fits, one.fewest):
                 continue
-            costs = np.where(own, np.maximum(price * rows[row], FREE), 0.0)
-            room = _to_beat(found, most, below) - float(bound[row])
-            if not self._can_be_in_time(placement, slows[row], costs, own, room):
+            if not one.may_be_in_time(_to_beat(found, most, below) - one.least_cost):
                 continue
-            least = np.where(own, self.fewest_replicas(slows[row]), 1.0)
-            judge = partial(self.judged_s, placement, slows[row])
-            replicas = cheapest_replicas(least, np.where(own, np.inf, least), costs, judge, self.limit)
+            most_of_each = np.where(one.own, np.inf, one.fewest)
+            replicas = cheapest_replicas(one.fewest, most_of_each, one.costs, one.judged_s, self.limit)
             if replicas is None:
                 continue
-            one = self.size_of(placement, rows[row], replicas)
-            if one.cost < _to_beat(found, most, below) and (fits is None or fits(placement, rows[row], replicas * own)):
-                made.append(one)
-                found = _best([*found, one], most)
+            size = one.size(replicas)
+            if size.cost < _to_beat(found, most, below) and one.has_machines(fits, replicas):
+                made.append(size)
+                found = _best([*found, size], most)
         return made
 
-    def corners(self, placement: int) -> tuple[Vector, Vector, Vector, Vector]:
-        """Rows of shares, how slow they are, and what no size of them comes below: its judged latency, and its cost."""
-        own = self.is_station(placement)
+    def corners(self, placement: int) -> list[PlacedStations]:
+        """The stations at a placement, with all shares that may be in time, and what no size of them comes below."""
         rows = self._share_rows(placement)
-        slows = self.slowdown(placement, rows)
-        whole = self._unqueued_bounds(placement, slows).max(axis=0) if len(rows) else np.zeros(0)
-        fewest = np.array([self.fewest_replicas(slow) for slow in slows]).reshape(rows.shape)
-        return rows, slows, whole, self.cost(placement, rows, np.where(own, fewest, 0.0))
-
-    def cost(self, placement: int, shares: Vector, replicas: Vector) -> Vector:
-        """What so many replicas of these shares cost an hour, with calls; by row."""
-        own, price = self.is_station(placement), self.form.price[placement]
-        calls = float(self.form.called(self.found.configuration)[placement])
-        return np.asarray(calls + (price * shares * np.where(own, replicas, 0.0)).sum(axis=-1))
-
-    def size_of(self, placement: int, shares: Vector, replicas: Vector) -> Size:
-        """A size, with what comes of it."""
-        own, slow = self.is_station(placement), self.slowdown(placement, shares)
-        responses = self.responses_s(placement, slow, replicas[None, :])
-        load = self.form.rate_qps * self.often * self.mean * slow
-        return Size(
-            self.found.configuration, placement, tuple(shares.tolist()),
-            tuple(np.where(own, replicas, 0).astype(int).tolist()), float(self.cost(placement, shares, replicas)),
-            tuple(responses[:, 0].tolist()), float(self._scale(responses).max()),
-            tuple(np.where(own, load * self.full / np.maximum(replicas, 1.0), 0.0).tolist()),
-            tuple(np.where(own, self.batches, 1).tolist()),
-        )  # fmt: skip
+        if not len(rows):
+            return []
+        least_s = self.scale(self.bounds_s(placement, self.slowdown(placement, rows))).max(axis=0)
+        found = [
+            PlacedStations(self, placement, shares, least) for shares, least in zip(rows, least_s.tolist(), strict=True)
+        ]
+        return [replace(one, least_cost=float(one.cost(one.fewest))) for one in found]
 
     def _share_rows(self, placement: int) -> Vector:
         """Rows of shares (of all operators) that may be in time: every combination, or the same for all of many."""
@@ -456,43 +427,27 @@ class Stations:
         rows[:, free] = picked
         return rows
 
-    def _path_s(self, placement: int, runs: Runs, slows: Vector, waits: Vector | float = 0.0) -> Vector:
+    def path_s(self, placement: int, runs: Runs, slows: Vector, waits: Vector | float = 0.0) -> Vector:
         """Per query and row of `slows` the longest path."""
         where = self.form.placements[placement : placement + 1]
         return self.form.finish(runs.seconds[:, None, :] * slows[None] + waits, runs.bytes_out, runs.bytes_in, where)
 
-    def _scale(self, values: Vector) -> Vector:
+    def scale(self, values: Vector) -> Vector:
         """Percentiles (per wish) as they compare with the strictest limit."""
         limit = self.form.limit_s
         scale = [limit / most if math.isfinite(most) else 1.0 for _, most in self.form.wishes]
         return np.asarray(values * np.array(scale)[:, None])
 
-    def _unqueued_bounds(self, placement: int, slows: Vector) -> Vector:
-        """Per wish and row what the samples bound the percentile by."""
-        each = self._path_s(placement, self.rows, slows)
+    def bounds_s(self, placement: int, slows: Vector) -> Vector:
+        """Per wish and row what the samples bound the percentile by, where nothing waits."""
+        each = self.path_s(placement, self.rows, slows)
         bounds = [self.form.bound(each, share, self.rows.cases) for share, _ in self.form.wishes]
-        return self._scale(np.array([each.max(axis=0) if one is None else one for one in bounds]))
+        return np.array([each.max(axis=0) if one is None else one for one in bounds], dtype=float)
 
-    def responses_s(self, placement: int, slow: Vector, replicas: Vector) -> Vector:
-        """Per wish and row of replicas what the percentile is at most, in seconds, waiting included."""
-        least, plain = self._unqueued(placement, slow)
-        waits = self._path_s(placement, self.many, slow[None, :], self._waits(placement, slow, replicas))
-        moved = (
-            np.array([self._quantile(waits, self._share_to_judge(share)) for share, _ in self.form.wishes])
-            - plain[:, None]
-        )
-        return np.where(np.isfinite(moved), least[:, None] + moved, np.inf)
-
-    def _unqueued(self, placement: int, slow: Vector) -> tuple[Vector, Vector]:
-        """Per wish what the samples bound the percentile by without waiting, and the percentile itself."""
-        key = placement, slow.tobytes()
-        if self.still[0] != key:
-            rows, many = (self._path_s(placement, runs, slow[None, :]) for runs in (self.rows, self.many))
-            bounds = [self.form.bound(rows, share, self.rows.cases) for share, _ in self.form.wishes]
-            least = np.array([rows.max() if one is None else one[0] for one in bounds], dtype=float)
-            plain = np.array([self._quantile(many, share)[0] for share, _ in self.form.wishes])
-            self.still = key, (least, plain)
-        return self.still[1]
+    def percentiles_s(self, each: Vector, *, surely: bool) -> Vector:
+        """Per wish and column the percentile of the queries that are worked out; `surely`: no less than it is."""
+        shares = [self._share_to_judge(share) if surely else share for share, _ in self.form.wishes]
+        return np.array([self._quantile(each, share) for share in shares])
 
     def _share_to_judge(self, share: float) -> float:
         """A share that is a little higher, if it is to be promised and few of those worked out are beyond it."""
@@ -507,36 +462,20 @@ class Stations:
             return np.asarray(np.partition(each, place, axis=0)[place])
         return quantile(each, Cases(self.weight, 1), share, share)
 
-    def _waits(self, placement: int, slow: Vector, replicas: Vector) -> Vector:
-        """Of each query, row of replicas and operator the wait."""
-        waits, flows = np.zeros((len(self.drawn), *replicas.shape)), self.flows(slow) + self.other_flows
-        for o in self.busy_operators(placement, slow):
-            counts = replicas[:, o].tolist()
-            own = {count: self.wait(o, slow, int(count), flows[:, o]) for count in dict.fromkeys(counts)}
-            for row, count in enumerate(counts):
-                waits[:, row, o] = own[count]
-        for call in self.turns:
-            waits[:, :, call.operator] = self._wait_for_turn(call)[:, None]
-        return waits
-
-    def busy_operators(self, placement: int, slow: Vector) -> list[int]:
-        """The operators at whose stations work comes."""
-        return np.flatnonzero(self.is_station(placement) & (self.flows(slow)[1] > 0)).tolist()
-
-    def wait(self, o: int, slow: Vector, count: int, flow: Vector) -> Vector:
+    def wait(self, o: int, slow: float, count: int, flow: Vector) -> Vector:
         """Of each query the wait at an operator that has so many replicas, to which this flow comes."""
         rate, load, second, burst = flow
         if self.form.fluid or count >= MOST_REPLICAS:
             return np.zeros(len(self.drawn))
         if self.batches[o] > 1:
-            key = o, float(slow[o]), count, float(load)
+            key = o, slow, count, float(load)
             if len(self.seen) > MOST_SEEN:
                 self.seen.clear()
             if key not in self.seen:
-                self.seen[key] = self._wait_for_batch(o, float(slow[o]), count, flow)
+                self.seen[key] = self._wait_for_batch(o, slow, count, flow)
             return self.seen[key]
         if len(self.several[o]) > 1:
-            return self._wait_for_last_call(o, float(slow[o]), count, flow)
+            return self._wait_for_last_call(o, slow, count, flow)
         mean = load / rate
         spread = max(second / rate / mean**2 - 1.0, 0.0)
         each = mean * (burst / rate + spread) / (2.0 * max(count - load, 1e-12))
@@ -558,7 +497,7 @@ class Stations:
         took = np.nan_to_num(self.many.seconds[:, o]) * slow
         return extra_time_of_bulk(count, upto, self.calls[:, o], took, part * mean / count, (first, then))
 
-    def _wait_for_turn(self, call: Call) -> Vector:
+    def wait_for_turn(self, call: Call) -> Vector:
         """Of each query how long a call waits until its API takes it, and what it takes less than the API's gap."""
         o = call.operator
         each = call.gap_s * sum(call.failures**k for k in range(call.retries + 1))
@@ -603,19 +542,118 @@ class Stations:
         growth = np.array(self.form.growth[o])[size - 1]
         return np.asarray(waits * mean / count * (burst / rate + self.loose[o]) + growth * slowest - own)
 
-    def judged_s(self, placement: int, slow: Vector, replicas: Vector) -> Vector:
-        """Per row of replicas what is compared with the limit."""
-        return np.asarray(self._scale(self.responses_s(placement, slow, replicas)).max(axis=0))
 
-    def _can_be_in_time(self, placement: int, slow: Vector, costs: Vector, own: NDArray[np.bool_], room: float) -> bool:
+@dataclass(frozen=True, eq=False)
+class PlacedStations:
+    """The stations of a configuration at a placement, each with a share: what replicas cost, how long queries take.
+
+    No size of them is judged faster than `least_s`, nor costs less than `least_cost`, where these are given.
+    `others` are flows of others who use the same stations.
+    """
+
+    stations: Stations
+    placement: int
+    shares: Vector
+    least_s: float = 0.0
+    least_cost: float = 0.0
+    others: Flows | None = None
+
+    @cached_property
+    def slow(self) -> Vector:
+        """By how much each operator is slower than on the reference."""
+        return self.stations.slowdown(self.placement, self.shares)
+
+    @cached_property
+    def own(self) -> NDArray[np.bool_]:
+        """Which operators are stations, and no calls of an API."""
+        return self.stations.is_station(self.placement)
+
+    @cached_property
+    def flows(self) -> Flows:
+        """Per operator all that comes."""
+        flows = self.stations.flows(self.slow)
+        return flows if self.others is None else flows + self.others
+
+    @cached_property
+    def fewest(self) -> Vector:
+        """The fewest replicas that are not overrun; 1 of what is no station."""
+        return np.where(self.own, self.stations.fewest_replicas(self.slow, self.others), 1.0)
+
+    @cached_property
+    def price(self) -> Vector:
+        """Of each operator what a replica costs an hour."""
+        return np.asarray(self.stations.form.price[self.placement] * self.shares)
+
+    @cached_property
+    def costs(self) -> Vector:
+        """What a replica of each station counts for, so that none is added in vain."""
+        return np.where(self.own, np.maximum(self.price, FREE), 0.0)
+
+    def cost(self, replicas: Vector) -> Vector:
+        """What so many replicas cost an hour, with calls; by row."""
+        calls = float(self.stations.form.called(self.stations.found.configuration)[self.placement])
+        return np.asarray(calls + (self.price * np.where(self.own, replicas, 0.0)).sum(axis=-1))
+
+    def has_machines(self, fits: Fits | None, replicas: Vector) -> bool:
+        """Whether there are machines for so many replicas."""
+        return fits is None or fits(self.placement, self.shares, replicas * self.own)
+
+    def size(self, replicas: Vector) -> Size:
+        """A size, with what comes of it."""
+        responses, own = self.responses_s(replicas[None, :]), self.own
+        return Size(
+            self.stations.found.configuration, self.placement, tuple(self.shares.tolist()),
+            tuple(np.where(own, replicas, 0).astype(int).tolist()), float(self.cost(replicas)),
+            tuple(responses[:, 0].tolist()), float(self.stations.scale(responses).max()),
+            tuple(np.where(own, self.stations.batches, 1).tolist()),
+        )  # fmt: skip
+
+    @cached_property
+    def _unqueued_s(self) -> tuple[Vector, Vector]:
+        """Per wish, where nothing waits: what the samples bound the percentile by, and the percentile itself."""
+        stations, slow = self.stations, self.slow[None, :]
+        plain = stations.percentiles_s(stations.path_s(self.placement, stations.many, slow), surely=False)
+        return stations.bounds_s(self.placement, slow), plain
+
+    def responses_s(self, replicas: Vector) -> Vector:
+        """Per wish and row of replicas what the percentile is at most, in seconds, waiting included."""
+        stations, (least, plain) = self.stations, self._unqueued_s
+        each = stations.path_s(self.placement, stations.many, self.slow[None, :], self.waits(replicas))
+        moved = stations.percentiles_s(each, surely=True) - plain
+        return np.where(np.isfinite(moved), least + moved, np.inf)
+
+    def judged_s(self, replicas: Vector) -> Vector:
+        """Per row of replicas what is compared with the limit."""
+        return np.asarray(self.stations.scale(self.responses_s(replicas)).max(axis=0))
+
+    @property
+    def busy(self) -> list[int]:
+        """The operators at whose stations work comes."""
+        return np.flatnonzero(self.own & (self.stations.flows(self.slow)[1] > 0)).tolist()
+
+    def wait(self, o: int, count: int) -> Vector:
+        """Of each query the wait at an operator that has so many replicas."""
+        return self.stations.wait(o, float(self.slow[o]), count, self.flows[:, o])
+
+    def waits(self, replicas: Vector) -> Vector:
+        """Of each query, row of replicas and operator the wait."""
+        waits = np.zeros((len(self.stations.drawn), *replicas.shape))
+        for o in self.busy:
+            counts = replicas[:, o].tolist()
+            known = {count: self.wait(o, int(count)) for count in dict.fromkeys(counts)}
+            for row, count in enumerate(counts):
+                waits[:, row, o] = known[count]
+        for call in self.stations.turns:
+            waits[:, :, call.operator] = self.stations.wait_for_turn(call)[:, None]
+        return waits
+
+    def may_be_in_time(self, room: float) -> bool:
         """Whether it is in time where each operator alone is given all that may be spent on more replicas."""
         if math.isinf(room):
             return True
-        most = self.fewest_replicas(slow) + np.where(
-            costs > FREE, np.floor(room / np.maximum(costs, FREE)), MOST_REPLICAS
-        )
-        most = np.where(own, np.minimum(most, MOST_REPLICAS), 1.0)
-        return bool(self.judged_s(placement, slow, most[None, :])[0] <= self.limit)
+        paid = np.where(self.costs > FREE, np.floor(room / np.maximum(self.costs, FREE)), MOST_REPLICAS)
+        most = np.where(self.own, np.minimum(self.fewest + paid, MOST_REPLICAS), 1.0)
+        return bool(self.judged_s(most[None, :])[0] <= self.stations.limit)
 
 
 def _moments(chances: Vector) -> tuple[float, float]:
@@ -715,39 +753,22 @@ def undominated_sizes(
     """
     frontier = _Frontier(form, fits, fastest, costs=[cost for cost, _ in known], latency=[late for _, late in known])
     corners = [
-        _Corner(stations, place, shares, slow, float(late), float(cost))
+        one
         for stations in map(form.stations, founds)
         for place in np.flatnonzero(np.isfinite(stations.cost_bounds)).tolist()
         if only is None or place in only
-        for shares, slow, late, cost in zip(*stations.corners(place), strict=True)
-        if late <= stations.limit and cost <= form.aim.budget * (1 + SLIP)
+        for one in stations.corners(place)
+        if one.least_s <= stations.limit and one.least_cost <= form.aim.budget * (1 + SLIP)
     ]
-    order = (lambda one: (one.latency, one.cost)) if fastest else (lambda one: (one.cost + FREE) * one.latency)
+
+    def order(one: PlacedStations) -> tuple[float, ...]:
+        return (one.least_s, one.least_cost) if fastest else ((one.least_cost + FREE) * one.least_s,)
+
     for corner in sorted(corners, key=order):
-        if not frontier.beats(corner.cost, corner.latency):
+        if not frontier.beats(corner.least_cost, corner.least_s):
             for replicas, late in _replicas_of(corner, frontier):
                 frontier.add(corner, replicas, late)
     return frontier.sizes()
-
-
-@dataclass(frozen=True)
-class _Corner:
-    """A placement with shares, and what no size of it comes below."""
-
-    stations: Stations
-    placement: int
-    shares: Vector
-    slow: Vector
-    latency: float
-    cost: float
-
-    def costs(self, replicas: Vector) -> Vector:
-        """What so many replicas cost; by row."""
-        return self.stations.cost(self.placement, self.shares, replicas)
-
-    def judged_s(self, replicas: Vector) -> Vector:
-        """Their latencies; by row."""
-        return self.stations.judged_s(self.placement, self.slow, replicas)
 
 
 @dataclass
@@ -759,7 +780,7 @@ class _Frontier:
     fastest: bool
     costs: list[float]
     latency: list[float]
-    made: list[tuple[_Corner, Vector, float, float]] = field(default_factory=list)
+    made: list[tuple[PlacedStations, Vector, float, float]] = field(default_factory=list)
 
     def beats(self, cost: float, latency: float) -> bool:
         """Whether one of them is as good as a size of such a cost and latency."""
@@ -769,16 +790,14 @@ class _Frontier:
             (within & (costs <= cost * (1 + SAME))).any() or (self.fastest and (lates < latency * (1 - SAME)).any())
         )
 
-    def has_room(self, corner: _Corner, replicas: Vector) -> bool:
+    def has_room(self, corner: PlacedStations, replicas: Vector) -> bool:
         """Whether they are paid for, and there are machines enough."""
-        if float(corner.costs(replicas)) > self.form.aim.budget * (1 + SLIP):
-            return False
-        own = replicas * corner.stations.is_station(corner.placement)
-        return self.fits is None or self.fits(corner.placement, corner.shares, own)
+        paid = float(corner.cost(replicas)) <= self.form.aim.budget * (1 + SLIP)
+        return paid and corner.has_machines(self.fits, replicas)
 
-    def add(self, corner: _Corner, replicas: Vector, latency: float) -> None:
+    def add(self, corner: PlacedStations, replicas: Vector, latency: float) -> None:
         """Take in a size, where no other is as good, and drop those that it beats."""
-        cost = float(corner.costs(replicas))
+        cost = float(corner.cost(replicas))
         if latency > corner.stations.limit or self.beats(cost, latency) or not self.has_room(corner, replicas):
             return
         others = len(self.costs) - len(self.made)
@@ -794,53 +813,46 @@ class _Frontier:
     def sizes(self) -> list[Size]:
         """All of them, cheapest first."""
         order = sorted(self.made, key=lambda one: one[2:])
-        return [corner.stations.size_of(corner.placement, corner.shares, replicas) for corner, replicas, _, _ in order]
+        return [corner.size(replicas) for corner, replicas, _, _ in order]
 
 
-def _replicas_of(corner: _Corner, frontier: _Frontier) -> Iterator[tuple[Vector, float]]:
+def _replicas_of(corner: PlacedStations, frontier: _Frontier) -> Iterator[tuple[Vector, float]]:
     """Numbers of replicas with their latencies, among which is what no other of them beats."""
-    stations, own = corner.stations, corner.stations.is_station(corner.placement)
-    fewest = np.where(own, stations.fewest_replicas(corner.slow), 1.0)
+    fewest = corner.fewest
     if fewest.max() > MOST_REPLICAS or not frontier.has_room(corner, fewest):
         return
-    most = _replicas_with_machines(
-        corner, frontier, fewest, np.where(own, _replicas_without_waits(corner, fewest, frontier.form.aim.budget), 1.0)
-    )
+    most = _replicas_with_machines(corner, frontier, _replicas_without_waits(corner, frontier.form.aim.budget))
     spans = most - fewest + 1.0
-    if float(spans.prod()) * len(stations.drawn) > MOST_TIMES:
+    if float(spans.prod()) * len(corner.stations.drawn) > MOST_TIMES:
         if frontier.fastest and frontier.has_room(corner, most):
             path = [(most, float(corner.judged_s(most[None, :])[0]))]
         else:
-            price = np.maximum(stations.form.price[corner.placement] * corner.shares, FREE)
             room = partial(frontier.has_room, corner)
-            path = list(climb(fewest, most, price, corner.judged_s, has_room=room))
+            path = list(climb(fewest, most, corner.costs, corner.judged_s, has_room=room))
             yield from path
         at, late_s = path[-1]
-        price = stations.form.price[corner.placement] * corner.shares
-        yield trim(at, fewest, price, corner.judged_s, late_s * (1 + SAME)), late_s
+        yield trim(at, fewest, corner.costs, corner.judged_s, late_s * (1 + SAME)), late_s
         return
     rows = np.array(list(product(*(range(int(low), int(high) + 1) for low, high in zip(fewest, most, strict=True)))))
     tried = rows.astype(float)
     late = corner.judged_s(tried)
     best = math.inf
-    for row in np.lexsort((late, rows.sum(axis=1), corner.costs(tried))):
+    for row in np.lexsort((late, rows.sum(axis=1), corner.cost(tried))):
         if late[row] < best * (1 - SAME) and frontier.has_room(corner, tried[row]):
             best = float(late[row])
             yield tried[row], best
 
 
-def _replicas_without_waits(corner: _Corner, fewest: Vector, budget: float) -> Vector:
+def _replicas_without_waits(corner: PlacedStations, budget: float) -> Vector:
     """Of each operator the replicas at which no query that is worked out waits; no more than the budget pays for."""
-    stations, most = corner.stations, fewest.copy()
-    flows = stations.flows(corner.slow) + stations.other_flows
-    price = stations.form.price[corner.placement] * corner.shares
-    for o in stations.busy_operators(corner.placement, corner.slow):
-        paid = (budget - corner.cost) / price[o] if price[o] > 0 else math.inf
+    fewest, most, price = corner.fewest, corner.fewest.copy(), corner.price
+    for o in corner.busy:
+        paid = (budget - corner.least_cost) / price[o] if price[o] > 0 else math.inf
         end = int(min(fewest[o] + max(0.0, paid + 1e-9), MOST_REPLICAS))
         low, high = int(fewest[o]), int(fewest[o])
 
         def waits(count: int, o: int = o) -> bool:
-            return bool(stations.wait(o, corner.slow, count, flows[:, o]).max() > 0.0)
+            return bool(corner.wait(o, count).max() > 0.0)
 
         while high < end and waits(high):
             low, high = high + 1, min(end, high + max(1, high - int(fewest[o])) * 2)
@@ -851,9 +863,9 @@ def _replicas_without_waits(corner: _Corner, fewest: Vector, budget: float) -> V
     return most
 
 
-def _replicas_with_machines(corner: _Corner, frontier: _Frontier, fewest: Vector, most: Vector) -> Vector:
+def _replicas_with_machines(corner: PlacedStations, frontier: _Frontier, most: Vector) -> Vector:
     """Of each operator the replicas for which there are machines while all others have the fewest."""
-    found = most.copy()
+    fewest, found = corner.fewest, most.copy()
     for o in range(most.size if frontier.fits is not None else 0):
         low, high = int(fewest[o]), int(most[o])
         tried = fewest.copy()

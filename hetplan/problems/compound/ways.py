@@ -22,7 +22,6 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hetplan.planner.forms.black_box import (
     BlackBox,
@@ -37,9 +36,8 @@ from hetplan.planner.forms.black_box import (
 from hetplan.planner.front import unbeaten
 from hetplan.problems.compound.pipeline_query import PipelineQuery
 from hetplan.problems.compound.stations import (
-    FREE,
     SLIP,
-    Flows,
+    PlacedStations,
     QueuedBox,
     Size,
     Stations,
@@ -345,7 +343,7 @@ def _work_out_finely(form: QueuedBox, trusted: Mapping[int, Measured], made: Col
     asked = sorted({one.configuration for one in made})
     fine = {c: Stations(replace(form, fine=True), trusted[c]) for c in asked}
     again = [
-        fine[one.configuration].size_of(one.placement, np.array(one.shares), np.array(one.replicas, dtype=float))
+        PlacedStations(fine[one.configuration], one.placement, np.array(one.shares)).size(np.array(one.replicas, float))
         for one in made
     ]
     in_time = [one for one in again if one.judged_s <= form.limit_s * (1 + SLIP)]
@@ -503,16 +501,12 @@ class SharedReplicas:
 
 @dataclass(frozen=True)
 class _Caller:
-    """A query with one of its ways: its stations, by operator, and what a replica of each costs."""
+    """A query with one of its ways: its stations, and what operators have to have in common with each to share it."""
 
     sought: PipelineQuery
     form: QueuedBox
     found: MeasuredPlan
-    stations: Stations
-    placement: int
-    slow: Vector
-    own: NDArray[np.bool_]
-    price: Vector
+    placed: PlacedStations
     keys: tuple[Key, ...]
 
     @classmethod
@@ -523,16 +517,8 @@ class _Caller:
         at = np.array([names.index(found.placement[name]) for name in sought.order])
         placement = int(np.flatnonzero((form.placements == at).all(axis=1))[0])
         shares = np.array([found.share.get(name, 1.0) for name in sought.order])
-        stations = Stations(form, measured)
-        own = stations.is_station(placement)
-        price = np.maximum(form.price[placement] * shares, FREE)
-        keys = tuple(_key_of(sought, found, name) for name in sought.order)
-        return cls(sought, form, found, stations, placement, stations.slowdown(placement, shares), own, price, keys)
-
-    def worst(self, others: Flows, replicas: Vector) -> float:
-        """The worst percentile over its limit, where others use its stations as well."""
-        self.stations.other_flows = others
-        return float(self.stations.judged_s(self.placement, self.slow, replicas[None, :])[0]) / self.stations.limit
+        placed = PlacedStations(Stations(form, measured), placement, shares)
+        return cls(sought, form, found, placed, tuple(_key_of(sought, found, name) for name in sought.order))
 
 
 def _key_of(sought: PipelineQuery, found: MeasuredPlan, name: str) -> Key:
@@ -551,30 +537,37 @@ class _SharedStations:
 
     def __init__(self, callers: Sequence[_Caller]) -> None:
         self.callers = callers
-        seats = [(c, o) for c, one in enumerate(callers) for o in np.flatnonzero(one.own).tolist()]
+        seats = [(c, o) for c, one in enumerate(callers) for o in np.flatnonzero(one.placed.own).tolist()]
         self.keys = list(dict.fromkeys(callers[c].keys[o] for c, o in seats))
         place = {key: s for s, key in enumerate(self.keys)}
         self.station = [np.array([place.get(key, 0) for key in one.keys]) for one in callers]
         self.members = Counter(callers[c].keys[o] for c, o in seats)
         self.price, room = np.zeros(len(self.keys)), np.full(len(self.keys), np.inf)
         flows = np.zeros((4, len(self.keys)))
-        own = [np.where(one.own, one.stations.flows(one.slow), 0.0) for one in callers]
+        own = [np.where(one.placed.own, one.placed.flows, 0.0) for one in callers]
         for c, o in seats:
-            s = self.station[c][o]
-            self.price[s] = callers[c].price[o]
+            s, placed = self.station[c][o], callers[c].placed
+            self.price[s] = placed.costs[o]
             flows[:, s] += own[c][:, o]
-            room[s] = min(room[s], callers[c].stations.work_per_replica[o])
-        self.other_flows = [flows[:, at] - mine for at, mine in zip(self.station, own, strict=True)]
+            room[s] = min(room[s], placed.stations.work_per_replica[o])
+        self.placed = [
+            replace(one.placed, others=flows[:, at] - mine)
+            for one, at, mine in zip(callers, self.station, own, strict=True)
+        ]
         self.fewest = np.floor(flows[1] / room + 1e-9) + 1.0
         self.seen: dict[bytes, float] = {}
+
+    def of_each(self, counts: Vector) -> list[Vector]:
+        """The replicas of each query's operators, by those of all stations."""
+        return [np.where(one.own, counts[at], 1.0) for one, at in zip(self.placed, self.station, strict=True)]
 
     def late(self, counts: Vector) -> float:
         """By how much the queries exceed their limits, together; 0 where all are in time."""
         key = counts.tobytes()
         if key not in self.seen:
             worst = [
-                one.worst(others, np.where(one.own, counts[at], 1.0))
-                for one, others, at in zip(self.callers, self.other_flows, self.station, strict=True)
+                float(one.judged_s(replicas[None, :])[0]) / one.stations.limit
+                for one, replicas in zip(self.placed, self.of_each(counts), strict=True)
             ]
             self.seen[key] = sum(max(0.0, each - 1.0 - SLIP) for each in worst)
         return self.seen[key]
@@ -590,13 +583,11 @@ class _SharedStations:
 
     def cost(self, counts: Vector) -> float:
         """What they cost, calls of APIs included."""
-        calls = sum(float(one.form.called(one.stations.found.configuration)[one.placement]) for one in self.callers)
+        calls = sum(float(one.cost(np.zeros(one.own.size))) for one in self.placed)
         return calls + float(self.price @ counts)
 
 
 _Choice = tuple[float, _SharedStations, Vector]
-
-
 _SizeWays = Callable[[Sequence[MeasuredPlan]], _Choice | None]
 
 
@@ -684,24 +675,18 @@ def _one_way_each(
     first: dict[Key, Seat] = {}
     owner: dict[Seat, Seat] = {}
     ways: dict[str, Way] = dict(chosen)
-    for one, others, at in zip(together.callers, together.other_flows, together.station, strict=True):
-        app, count = one.sought.app_id, {}
-        replicas = np.where(one.own, counts[at], 1.0)
-        for o, name in enumerate(one.sought.order):
-            if not one.own[o]:
-                count[name] = 0
-                continue
+    for one, placed, replicas in zip(together.callers, together.placed, together.of_each(counts), strict=True):
+        app, found, count = one.sought.app_id, one.found, dict.fromkeys(one.sought.order, 0)
+        for o in np.flatnonzero(placed.own).tolist():
+            name = one.sought.order[o]
             there = first.setdefault(one.keys[o], (app, name))
             count[name] = int(replicas[o]) if there == (app, name) else 0
             if together.members[one.keys[o]] > 1:
                 owner[app, name] = there
-        one.stations.other_flows = others
-        response_s = one.stations.responses_s(one.placement, one.slow, replicas[None, :])[:, 0].tolist()
-        found, c, where = one.found, one.stations.found.configuration, one.placement
-        shares = np.array([found.share.get(name, 1.0) * count[name] for name in one.sought.order])
-        price = float(one.form.called(c)[where]) + float(one.form.price[where] @ shares)
-        times = _percentiles(one.form, response_s)
-        cut = _Cut(c, where, found.share, count, price, *times, found.batches)
+        times = _percentiles(one.form, placed.responses_s(replicas[None, :])[:, 0].tolist())
+        price = float(placed.cost(np.array([float(count[name]) for name in one.sought.order])))
+        c = placed.stations.found.configuration
+        cut = _Cut(c, placed.placement, found.share, count, price, *times, found.batches)
         (ways[app],) = _way_of_cut(one.form, one.sought, cut)
     named = [replace(query, ways=(ways[query.app_id],) if query.app_id in ways else ()) for query in queries]
     return SharedReplicas(tuple(named), owner)

@@ -18,7 +18,7 @@ from hetplan.measure.evaluator_profiler import measuring
 from hetplan.planner.forms.black_box import Aim
 from hetplan.planner.front import unbeaten
 from hetplan.problems.compound import stations
-from hetplan.problems.compound.stations import QueuedBox, Stations, undominated_sizes
+from hetplan.problems.compound.stations import PlacedStations, QueuedBox, Stations, undominated_sizes
 from hetplan_papers.datasets.circinus_generator import draw
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
@@ -78,9 +78,9 @@ def all_sizes(form: QueuedBox, most: int = 12) -> list[tuple[float, float, float
         stations = Stations(form, one)
         for place in range(len(form.placements)):
             for share in product(form.placed.shares, repeat=2):
-                slow = stations.slowdown(place, np.array(share))
-                tried = stations.fewest_replicas(slow) + np.array(list(product(range(most), repeat=2)))
-                late = stations.judged_s(place, slow, tried)
+                placed = PlacedStations(stations, place, np.array(share))
+                tried = placed.fewest + np.array(list(product(range(most), repeat=2)))
+                late = placed.judged_s(tried)
                 dollars = tried @ (form.price[place] * share)
                 found += [
                     (one.mean, float(c), float(s)) for c, s in zip(dollars, late, strict=True) if s <= form.limit_s

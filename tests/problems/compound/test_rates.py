@@ -12,7 +12,7 @@ from cases.compound import form_of
 
 import hetplan as hp
 from hetplan.errors import InputError
-from hetplan.problems.compound.stations import QueuedBox, Stations, cheapest_sizes
+from hetplan.problems.compound.stations import PlacedStations, QueuedBox, Stations, cheapest_sizes
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
 PROFILE, MEASURED = EXAMPLE / "profile.json", EXAMPLE / "measured.json"
@@ -75,10 +75,9 @@ def test_sizes_are_the_cheapest_that_brute_force_finds(seed: int, batches: bool)
     stations, least = Stations(form, found), np.inf
     for placement in range(len(form.placements)):
         for share in product(*[form.placed.shares] * 2):
-            slow = stations.slowdown(placement, np.array(share))
-            few = stations.fewest_replicas(slow)
-            tried = np.array([few + more for more in product(range(5), range(5))])
-            in_time = stations.judged_s(placement, slow, tried) <= form.limit_s
+            placed = PlacedStations(stations, placement, np.array(share))
+            tried = np.array([placed.fewest + more for more in product(range(5), range(5))])
+            in_time = placed.judged_s(tried) <= form.limit_s
             dollars = tried @ (form.price[placement] * share)
             least = min(least, dollars[in_time].min(initial=np.inf))
     assert (best[0].cost if best else np.inf) == pytest.approx(least, rel=1e-9)
@@ -206,8 +205,8 @@ def test_where_all_is_measured_no_configuration_is_sized_twice(monkeypatch):
 def test_a_first_plan_is_of_the_cheapest_size_alone(monkeypatch):
     """As cheap as the planned one of a single application, with fewer queues worked out."""
     worked = []
-    responses = Stations.responses_s
-    monkeypatch.setattr(Stations, "responses_s", lambda *how: (worked.append(1), responses(*how))[1])
+    responses = PlacedStations.responses_s
+    monkeypatch.setattr(PlacedStations, "responses_s", lambda *how: (worked.append(1), responses(*how))[1])
     found = {}
     for sizes_ in (1, 8):
         worked.clear()
