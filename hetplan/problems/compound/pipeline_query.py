@@ -168,6 +168,12 @@ class PipelineQuery:
         """The number of a configuration; raises where a knob is missing, or has no such level."""
         return Space(self.levels).number([levels.index(knobs[knob]) for knob, levels in self.pipeline.levels.items()])
 
+    def placement(self, tiers: Mapping[str, str], placements: np.ndarray) -> int:
+        """The number of a placement among these, by the tier of each operator; raises where it is none of them."""
+        names = [tier.name for tier in self.tiers]
+        rows: list[list[int]] = placements.tolist()
+        return rows.index([names.index(tiers[name]) for name in self.order])
+
     def operators(self) -> tuple[Operator, ...]:
         """The steps in an order in which everything comes after what it needs."""
         knobs, place = list(self.pipeline.levels), {name: n for n, name in enumerate(self.order)}
@@ -335,7 +341,9 @@ def _read_pipeline_query(
     if len(pipeline.nodes) > MOST_OPERATORS:
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", f"at most {MOST_OPERATORS} operators", "Join some.")
     _check_calls(inputs, app, pipeline_id, faults)
-    wanted = _read_targets(inputs, app, pipeline, wish, faults)
+    metric = inputs.profile.metrics.get(pipeline.metric or "")
+    lower, span = (False, (0.0, 1.0)) if metric is None else (metric.better == "lower", metric.range)
+    wanted = _read_targets(app, wish, lower, span, faults)
     if faults.found or wanted is None:
         return None
     mine, apis = tiers, _api_places(pipeline)
@@ -346,14 +354,11 @@ def _read_pipeline_query(
         mine = tuple(replace(tier, machines=0.0, room={}) if tier.own else tier for tier in mine)
     order = _order_operators(pipeline)
     placed = _read_places(inputs, app, mine, pipeline, faults)
-    metric = inputs.profile.metrics.get(pipeline.metric or "")
     target, limit_s, free = wanted
     wishes = tuple((one.percentile / 100.0, one.max_ms / 1000.0) for one in app.targets)
     return None if placed is None else PipelineQuery(
         app, pipeline_id, pipeline, order, (*mine, *apis), _add_api_places(placed, mine, apis, inputs), limit_s,
-        wishes or ((0.5, math.inf),), target,
-        metric is not None and metric.better == "lower", metric is not None and metric.kind == "bernoulli",
-        metric.range if metric is not None else (0.0, 1.0),
+        wishes or ((0.5, math.inf),), target, lower, metric is not None and metric.kind == "bernoulli", span,
         pipeline.strata if isinstance(pipeline.strata, int) else 1, features_of(inputs, pipeline.strata),
         _list_placements(pipeline, order, (mine, apis), (app.id, pipeline_id), faults), Aim(wish.of, wish.budget), free,
         _read_calls(inputs, app, pipeline, order, len(mine)),
@@ -378,15 +383,12 @@ def _check_arrivals(app: Application, pipeline: Pipeline, faults: Faults) -> Non
 
 
 def _read_targets(
-    inputs: Inputs, app: Application, pipeline: Pipeline, wish: Wish, faults: Faults
+    app: Application, wish: Wish, lower: bool, span: tuple[float, float], faults: Faults
 ) -> tuple[float, float, bool] | None:
     """The accuracy and the latency in seconds that must be met; what is sought itself need not be asked for.
 
     Without an accuracy (the last is true) the target is the worst that there can be.
     """
-    metric = inputs.profile.metrics.get(pipeline.metric or "")
-    lower = metric is not None and metric.better == "lower"
-    span = metric.range if metric is not None else (0.0, 1.0)
     at, wanted = f"$.apps.{app.id}", app.ceiling if lower else app.floor
     free = wanted is None and "quality" in wish.of
     if app.strictest is None and not {"quality", "latency"} & set(wish.of):
@@ -395,7 +397,6 @@ def _read_targets(
     if wanted is None and not free:
         word = "max" if lower else "min"
         faults.in_slo(f"{at}.quality", "a compound query has an accuracy target", f'Write {{"{word}": ...}}.')
-    if wanted is None and not free:
         return None
     worst = span[1] if lower else span[0]
     return worst if wanted is None else wanted, app.limit_ms() / 1000.0, free

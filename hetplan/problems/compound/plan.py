@@ -15,7 +15,7 @@ from hetplan.problems.compound.pipeline_query import CompoundProblem
 from hetplan.problems.compound.ways import Seat
 from hetplan.problems.compound.wish import MeasuredPlan, Query, Way
 from hetplan.profiles.fields import NANO
-from hetplan.profiles.plan import Action, Notice, Promise, Route, Unserved
+from hetplan.profiles.plan import Notice, Promise, Route, Unserved
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.plan_file import SHARED
 from hetplan.profiles.workers import Load, Serve, Share, Worker
@@ -41,17 +41,19 @@ def draft_plan(
     owner, served, queries = owner or {}, packed.served, packed.queries
     on = _number_from_zero({query.app_id: packed.machines_of(option) for query, _, option in served})
     chosen = {query.app_id: _dispatch_of(query, way, on[query.app_id]) for query, way, _ in served}
-    workers = _name_as_running(
-        asked, _workers_of(asked, [(query, way, chosen[query.app_id]) for query, way, _ in served])
-    )
+    workers = _workers_of(asked, [(query, way, chosen[query.app_id]) for query, way, _ in served])
+    request, names = asked.request, Names(asked.request.running)
+    if request.has_state:
+        # Machines that run already as they are wanted keep their names, so that nothing is done to them.
+        workers = list(map(names.named, workers))
     left = [query for query in queries if query.app_id not in chosen]
     is_searched = any(way.found is not None for query in queries for way in query.ways)
     return Draft(
-        workers=workers,
+        workers=tuple(workers),
         requires=(SHARED,) if any(seat != there for seat, there in owner.items()) else (),
         routing=_routes_of(asked, workers, owner),
         dispatch=chosen,
-        actions=_actions_of(asked, workers),
+        actions=transition(request.running, workers, offers=asked.inputs.profile.offers, limits=request.instances),
         promises=_promises_of(asked, served, workers),
         reported=_reported_values(asked, packed, served, is_searched),
         unserved=tuple(
@@ -152,15 +154,6 @@ def _workers_of(asked: CompoundProblem, served: Sequence[tuple[Query, Way, Chose
     return workers
 
 
-def _name_as_running(asked: CompoundProblem, workers: list[Worker]) -> tuple[Worker, ...]:
-    """Machines that run already as they are wanted keep their names, so that nothing is done to them."""
-    request = asked.request
-    if not request.has_state:
-        return tuple(workers)
-    names = Names(request.running)
-    return tuple(names.named(worker) for worker in workers)
-
-
 def _routes_of(asked: CompoundProblem, workers: Sequence[Worker], owner: Owner) -> dict[str, tuple[Route, ...]]:
     """All queries of an operator to its one load; where its streams are on several machines, as many to each.
 
@@ -189,21 +182,6 @@ def _routes_of(asked: CompoundProblem, workers: Sequence[Worker], owner: Owner) 
         )
         for app, nodes in sorted(loads.items())
     }
-
-
-def _actions_of(asked: CompoundProblem, workers: Sequence[Worker]) -> tuple[Action, ...]:
-    request = asked.request
-    if request.has_state:
-        return transition(request.running, workers, offers=asked.inputs.profile.offers, limits=request.instances)
-    actions: list[Action] = []
-    for worker in workers:
-        start = Action(id=len(actions) + 1, do="start", worker=worker.id, count=worker.count)
-        actions.append(start)
-        actions += [
-            Action(id=start.id + 1 + k, do="load", load=load.id, after=(start.id,))
-            for k, load in enumerate(worker.loads)
-        ]
-    return tuple(actions)
 
 
 def _undecided_accuracies(served: Sequence[tuple[Query, Way, int]]) -> Iterator[Notice]:
@@ -292,9 +270,7 @@ def _reported_values(
     if form.sense == "min":
         # What is packed may cost its machines beside what candidates say of themselves.
         paid = form.items is not None and bool(form.items.price.any())
-        stated = not paid and all(
-            way.found is None and way.price == _stated_price(query, way) for query, way, _ in served
-        )
+        stated = not paid and all(w.found is None and w.price == _stated_price(query, w) for query, w, _ in served)
         about = "candidates_per_hour" if stated else "packed_per_hour"
         reported.append(Reported(about, "min", scope if packed.cost is None else "restriction", answer, note=note))
     return tuple(reported)

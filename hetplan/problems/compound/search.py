@@ -122,11 +122,8 @@ def _search(asked: CompoundProblem, ask: Ask, tools: Tools, sought: PipelineQuer
         unsure = "measuring ended before its plan was confirmed: it rests on what the search measured"
         stage = _noted(stage, "W-unconfirmed", unsure)
     if past is not None and form.space is not None:
-        stage = _noted(
-            stage,
-            "W-history",
-            f"the history is not used where settings of {sought.pipeline_id} are drawn instead of listed",
-        )
+        unused = f"the history is not used where settings of {sought.pipeline_id} are drawn instead of listed"
+        stage = _noted(stage, "W-history", unused)
     elif past is not None and not form.past:
         other = f"no query of the history has the operators and levels of {sought.pipeline_id}"
         stage = _noted(stage, "W-history", f"{other}: the search began without a history")
@@ -163,6 +160,7 @@ def _confirm(form: BlackBox, measure: Callable[[int], Measured]) -> None:
 
 
 def _stage_of(asked: CompoundProblem, sought: PipelineQuery, form: BlackBox, *, measuring: bool) -> Stage:
+    """What a query comes to by all that is in the form's journal."""
     # Where nothing complies on the tiers that have machines, plans on others say which machines are missing.
     everywhere = replace(form, placements=sought.placements)
     ways = next((w for f in (form, everywhere) if (w := ways_of(f, sought, _max_ways(asked, form)))), [])
@@ -243,16 +241,10 @@ def _incumbent(start: Plan | None, sought: PipelineQuery, form: BlackBox) -> int
     placement = getattr(rule, "placement", {})
     if not knobs or set(placement) != set(sought.order):
         return None
-    names = [tier.name for tier in sought.tiers]
     try:
-        c = sought.configuration(knobs)
-        tiers = np.array([names.index(placement[name]) for name in sought.order])
+        return sought.configuration(knobs) * len(form.placements) + sought.placement(placement, form.placements)
     except (KeyError, ValueError):
         return None
-    where = np.flatnonzero((form.placements == tiers).all(axis=1))
-    if not where.size:
-        return None
-    return c * len(form.placements) + int(where[0])
 
 
 def _running_way(start: Plan | None, sought: PipelineQuery, ways: Sequence[Way]) -> list[Way]:

@@ -434,9 +434,12 @@ class Stations:
 
     def scale(self, values: Vector) -> Vector:
         """Percentiles (per wish) as they compare with the strictest limit."""
-        limit = self.form.limit_s
-        scale = [limit / most if math.isfinite(most) else 1.0 for _, most in self.form.wishes]
-        return np.asarray(values * np.array(scale)[:, None])
+        limits = [most for _, most in self.form.wishes]
+        scaled = (
+            row * self.form.limit_s / most if math.isfinite(most) else row
+            for row, most in zip(values, limits, strict=True)
+        )
+        return np.array(list(scaled))
 
     def bounds_s(self, placement: int, slows: Vector) -> Vector:
         """Per wish and row what the samples bound the percentile by, where nothing waits."""

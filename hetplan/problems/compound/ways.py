@@ -214,9 +214,7 @@ def _way_of_cut(form: BlackBox, sought: PipelineQuery, cut: _Cut) -> list[Way]:
     items: list[Item] = []
     demand: Counter[str] = Counter()
     for name, tier in zip(sought.order, tiers, strict=True):
-        size = {kind: float(amount) for kind, amount in sought.pipeline.nodes[name].needs.items()}
-        if name in cut.share:
-            size["gpu"] = max(size.get("gpu", 0.0), cut.share[name])
+        size = _needs_of(sought, name, cut.share.get(name))
         # What an operator needs, it does not need where it is a call.
         demand.update({} if tier.name in sought.apis else {k: a * cut.count[name] for k, a in size.items()})
         items += [] if tier.own else _items(tier, name, size, cut.count[name])
@@ -241,6 +239,12 @@ def _way_of_cut(form: BlackBox, sought: PipelineQuery, cut: _Cut) -> list[Way]:
     )  # fmt: skip
     paid = _price_per_hour(sought, tiers, cut) + float(form.called(cut.configuration)[placement]) * sought.streams
     return [Way(demand, tuple(items), price=paid, weight=sought.app.weight(), found=made)]
+
+
+def _needs_of(sought: PipelineQuery, name: str, share: float | None) -> dict[str, float]:
+    """What an operator takes of a machine, with its share of a GPU if it has one."""
+    size = {kind: float(amount) for kind, amount in sought.pipeline.nodes[name].needs.items()}
+    return size if share is None else {**size, "gpu": max(size.get("gpu", 0.0), share)}
 
 
 def _ways_at_rate(form: QueuedBox, sought: PipelineQuery, trusted: Mapping[int, Measured], most: int) -> list[Way]:
@@ -365,7 +369,8 @@ def _way_of_size(form: QueuedBox, sought: PipelineQuery, one: Size) -> list[Way]
     share = {n: r for n, r, there in zip(sought.order, one.shares, shared, strict=True) if there}
     count = dict(zip(sought.order, one.replicas, strict=True))
     many = {name: size for name, size in zip(sought.order, one.batches, strict=True) if size > 1}
-    cut = _Cut(one.configuration, one.placement, share, count, one.cost, *_percentiles(form, one.response_s), many)
+    at = tuple((100.0 * part, most_s, None) for (part, _), most_s in zip(form.wishes, one.response_s, strict=True))
+    cut = _Cut(one.configuration, one.placement, share, count, one.cost, one.judged_s, at, many)
     return _way_of_cut(form, sought, cut)
 
 
@@ -378,10 +383,9 @@ def _has_machines_for(form: QueuedBox, sought: PipelineQuery, placement: int, sh
             continue
         parts: list[tuple[dict[str, float], int]] = []
         for o in np.flatnonzero(where == t):
-            node = sought.pipeline.nodes[sought.order[o]]
-            size = {k: float(a) for k, a in node.needs.items() if k not in tier.elsewhere}
-            if node.device == "gpu":
-                size["gpu"] = max(size.get("gpu", 0.0), shares[o])
+            name = sought.order[o]
+            share = float(shares[o]) if sought.pipeline.nodes[name].device == "gpu" else None
+            size = {k: a for k, a in _needs_of(sought, name, share).items() if k not in tier.elsewhere}
             parts.append((size, int(replicas[o])))
         kinds = {kind for size, _ in parts for kind in size}
         whole = {kind: sum(size.get(kind, 0.0) * count for size, count in parts) for kind in kinds}
@@ -404,16 +408,6 @@ def _count_machines(tier: Tier, parts: Sequence[Mapping[str, float]]) -> int:
         if len(machines) > tier.machines:
             break
     return len(machines)
-
-
-def _percentiles(
-    form: QueuedBox, response_s: Sequence[float]
-) -> tuple[float, tuple[tuple[float, float, float | None], ...]]:
-    """What is compared with the strictest limit, and per wish what its percentile is at most."""
-    at = tuple((100.0 * part, most_s, None) for (part, _), most_s in zip(form.wishes, response_s, strict=True))
-    scaled = [s * form.limit_s / limit if math.isfinite(limit) else s
-              for s, (_, limit) in zip(response_s, form.wishes, strict=True)]  # fmt: skip
-    return max(scaled), at
 
 
 def _outcome_shares(sought: PipelineQuery, found: Measured) -> dict[str, dict[str, float]]:
@@ -513,9 +507,7 @@ class _Caller:
     def of(cls, sought: PipelineQuery, form: QueuedBox, found: MeasuredPlan) -> _Caller:
         """The form's numbers of a way that was found."""
         measured = form.journal[sought.configuration(dict(found.knobs))]
-        names = [tier.name for tier in sought.tiers]
-        at = np.array([names.index(found.placement[name]) for name in sought.order])
-        placement = int(np.flatnonzero((form.placements == at).all(axis=1))[0])
+        placement = sought.placement(found.placement, form.placements)
         shares = np.array([found.share.get(name, 1.0) for name in sought.order])
         placed = PlacedStations(Stations(form, measured), placement, shares)
         return cls(sought, form, found, placed, tuple(_key_of(sought, found, name) for name in sought.order))
@@ -676,17 +668,14 @@ def _one_way_each(
     owner: dict[Seat, Seat] = {}
     ways: dict[str, Way] = dict(chosen)
     for one, placed, replicas in zip(together.callers, together.placed, together.of_each(counts), strict=True):
-        app, found, count = one.sought.app_id, one.found, dict.fromkeys(one.sought.order, 0)
+        app, mine = one.sought.app_id, np.zeros(replicas.size, dtype=int)
         for o in np.flatnonzero(placed.own).tolist():
-            name = one.sought.order[o]
-            there = first.setdefault(one.keys[o], (app, name))
-            count[name] = int(replicas[o]) if there == (app, name) else 0
+            seat = app, one.sought.order[o]
+            there = first.setdefault(one.keys[o], seat)
+            mine[o] = replicas[o] if there == seat else 0
             if together.members[one.keys[o]] > 1:
-                owner[app, name] = there
-        times = _percentiles(one.form, placed.responses_s(replicas[None, :])[:, 0].tolist())
-        price = float(placed.cost(np.array([float(count[name]) for name in one.sought.order])))
-        c = placed.stations.found.configuration
-        cut = _Cut(c, placed.placement, found.share, count, price, *times, found.batches)
-        (ways[app],) = _way_of_cut(one.form, one.sought, cut)
+                owner[seat] = there
+        size = replace(placed.size(replicas), replicas=tuple(mine.tolist()), cost=float(placed.cost(mine)))
+        (ways[app],) = _way_of_size(one.form, one.sought, size)
     named = [replace(query, ways=(ways[query.app_id],) if query.app_id in ways else ()) for query in queries]
     return SharedReplicas(tuple(named), owner)
