@@ -22,9 +22,9 @@ import hetplan as hp
 from hetplan.measure.evaluator_profiler import measuring
 from hetplan.planner.forms.black_box import Measured, Verdict
 from hetplan.planner.request import read_request
-from hetplan.problems.compound.form import nobody, read_sought
 from hetplan.problems.compound.options import CompoundOptions
-from hetplan.problems.compound.stations import Rated, sizes
+from hetplan.problems.compound.pipeline_query import read_pipeline_queries, refuse_to_measure
+from hetplan.problems.compound.stations import QueuedBox, cheapest_sizes
 from hetplan.problems.compound.wish import read_tiers
 from hetplan.problems.faults import Faults
 from hetplan.profiles.load import load_inputs
@@ -52,9 +52,9 @@ def least_costs_at(query: SyntheticQuery, slo: dict[str, Any]) -> np.ndarray:
     inputs = load_inputs(query.profile(), slo)
     request = read_request(inputs)
     faults = Faults.of(inputs)
-    (sought,) = read_sought(inputs, request, read_tiers(inputs.profile, request, faults), faults)
-    form = sought.box(nobody, CompoundOptions())
-    assert isinstance(form, Rated)
+    (sought,) = read_pipeline_queries(inputs, request, read_tiers(inputs.profile, request, faults), faults)
+    form = sought.box(refuse_to_measure, CompoundOptions())
+    assert isinstance(form, QueuedBox)
     best = np.full(len(query.seconds), np.inf)
     for c in range(len(best)):
         k, costs = query.configuration(sought.knobs(c)), query.costs(c)
@@ -64,7 +64,7 @@ def least_costs_at(query: SyntheticQuery, slo: dict[str, Any]) -> np.ndarray:
             seconds=tuple(query.seconds[k].tolist()), bytes_out=tuple(query.bytes_out[k].tolist()),
             bytes_in=costs["input_bytes"],
         )  # fmt: skip
-        best[k] = min((size.cost for size in sizes(form, [found], 1)), default=np.inf)
+        best[k] = min((size.cost for size in cheapest_sizes(form, [found], 1)), default=np.inf)
     return best
 
 

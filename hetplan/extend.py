@@ -112,10 +112,10 @@ if TYPE_CHECKING:
     from hetplan.planner.request import Application, Request, read_request
     from hetplan.planner.sizing import ErrorBudget
     from hetplan.planner.terms import Formulation, Options, Size, Tools
-    from hetplan.problems.compound.form import Sought
-    from hetplan.problems.compound.form import packing as packing_form
-    from hetplan.problems.compound.found import found_ways
     from hetplan.problems.compound.options import CompoundOptions
+    from hetplan.problems.compound.packing import packing as packing_form
+    from hetplan.problems.compound.pipeline_query import PipelineQuery
+    from hetplan.problems.compound.ways import ways_of
     from hetplan.problems.compound.wish import Query as CompoundQuery
     from hetplan.problems.compound.wish import Tier
     from hetplan.problems.compound.wish import Way as CompoundWay
@@ -237,6 +237,7 @@ __all__ = [
     "PipelineHost",
     "PipelineLevel",
     "PipelineOptions",
+    "PipelineQuery",
     "PipelineTask",
     "PipelineTree",
     "Pipelines",
@@ -274,7 +275,6 @@ __all__ = [
     "Solver",
     "SolverResult",
     "SolverStatus",
-    "Sought",
     "Status",
     "Stop",
     "StopRule",
@@ -315,7 +315,6 @@ __all__ = [
     "explain_infeasible",
     "false_stops",
     "flows",
-    "found_ways",
     "get_variant",
     "list_affordable",
     "load_profile",
@@ -346,6 +345,7 @@ __all__ = [
     "simulate_policy",
     "solver",
     "unbounded_claim",
+    "ways_of",
     "with_estimate",
     "with_simulated_promises",
     "without_dominated",
@@ -380,9 +380,10 @@ _NAMES = {
     "planner.request": "Request Application read_request",
     "planner.sizing": "ErrorBudget",
     "planner.terms": "Formulation Options Size Tools",
-    "problems.compound.form": "Sought packing:packing_form",
-    "problems.compound.found": "found_ways",
     "problems.compound.options": "CompoundOptions",
+    "problems.compound.packing": "packing:packing_form",
+    "problems.compound.pipeline_query": "PipelineQuery",
+    "problems.compound.ways": "ways_of",
     "problems.compound.wish": "Query:CompoundQuery Tier Way:CompoundWay",
     "problems.pipeline.programs": "Aim:PipelineGoals add_groups add_servers config_form",
     "problems.pipeline.question": "PipelineOptions Pipelines",

@@ -8,25 +8,25 @@ import numpy as np
 
 from hetplan.planner.forms.packing import Items, Packing
 from hetplan.planner.request import read_request
-from hetplan.problems.compound.form import nobody, read_sought
 from hetplan.problems.compound.options import CompoundOptions
-from hetplan.problems.compound.search import recorded
-from hetplan.problems.compound.stations import Rated
+from hetplan.problems.compound.pipeline_query import read_pipeline_queries, refuse_to_measure
+from hetplan.problems.compound.search import read_measurements
+from hetplan.problems.compound.stations import QueuedBox
 from hetplan.problems.compound.wish import read_tiers
 from hetplan.problems.faults import Faults
 from hetplan.profiles.load import load_inputs
 
 
-def form_of(profile: Any, slo: Any, measured: Any) -> Rated:
+def form_of(profile: Any, slo: Any, measured: Any) -> QueuedBox:
     """The form of the one application, which comes at a rate, with all that was measured in its journal."""
     inputs = load_inputs(profile, slo, measured=measured)
     request = read_request(inputs)
     faults = Faults.of(inputs)
-    (sought,) = read_sought(inputs, request, read_tiers(inputs.profile, request, faults), faults)
+    (sought,) = read_pipeline_queries(inputs, request, read_tiers(inputs.profile, request, faults), faults)
     faults.settle()
-    form = sought.box(nobody, CompoundOptions())
-    assert isinstance(form, Rated)
-    form.journal.update({one.configuration: one for one in recorded(sought, inputs.measured, "measured")})
+    form = sought.box(refuse_to_measure, CompoundOptions())
+    assert isinstance(form, QueuedBox)
+    form.journal.update({one.configuration: one for one in read_measurements(sought, inputs.measured, "measured")})
     return form
 
 

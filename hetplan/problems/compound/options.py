@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -11,21 +11,30 @@ from hetplan.profiles.fields import Id
 
 __all__ = ["CompoundOptions", "PaperOptions"]
 
+Packing = Annotated[
+    Literal["dual", "dual-core", "greedy", "fcfs", "exact", "exact-cp-sat"],
+    Field(description="how plans are chosen for all queries together"),
+]
+Norm = Annotated[
+    Literal["best", "sum", "norm", "max", "l2"],
+    Field(description="greedy: how demands on several tiers count together; best tries all"),
+]
 SEARCH = (
     "how plans of one query are searched for: struct-ci, struct, cmbo, cmbo-ci, random, or another package's engine "
     "for black boxes"
 )
+Search = Annotated[Id, Field(description=SEARCH)]
+StopRule = Annotated[
+    Literal["betting", "t", "fixed"],
+    Field(description="when accuracy is known: betting holds however often one looks, t (the paper's) does not"),
+]
 
 
 class CompoundOptions(Options):
     """Both stages: search and measuring per query, then packing of all."""
 
-    packing: Literal["dual", "dual-core", "greedy", "fcfs", "exact", "exact-cp-sat"] = Field(
-        default="dual", description="how plans are chosen for all queries together"
-    )
-    norm: Literal["best", "sum", "norm", "max", "l2"] = Field(
-        default="best", description="greedy: how demands on several tiers count together; best tries all"
-    )
+    packing: Packing = "dual"
+    norm: Norm = "best"
     exhausted: Literal["skip", "stop"] = Field(
         default="skip", description="greedy: pass over what does not fit, or end there"
     )
@@ -33,14 +42,11 @@ class CompoundOptions(Options):
         default="auto",
         description="candidates' demands on tiers: on one machine each (where the tier has hardware), or of its total",
     )
-    search: Id = Field(default="struct-ci", description=SEARCH)
+    search: Search = "struct-ci"
     steps: int = Field(default=60, ge=1, description="the most plans measured per query")
     deadline_s: float | None = Field(default=None, gt=0, description="seconds of measuring per query")
     gpu_s: float | None = Field(default=None, gt=0, description="seconds of the reference GPU per query")
-    stop_rule: Literal["betting", "t", "fixed"] = Field(
-        default="betting",
-        description="when accuracy is known: betting holds however often one looks, t (the paper's) does not",
-    )
+    stop_rule: StopRule = "betting"
     confidence: float = Field(default=0.99, gt=0.5, lt=1, description="of verdicts on accuracy and latency")
     n_min: int = Field(default=50, ge=2, description="samples before a verdict")
     n_max: int = Field(default=1000, ge=2, description="samples after which a verdict stays undecided")
@@ -91,14 +97,7 @@ class CompoundOptions(Options):
 class PaperOptions(CompoundOptions):
     """The paper's defaults: CMBO, its t-test, the greedy rule."""
 
-    packing: Literal["dual", "dual-core", "greedy", "fcfs", "exact", "exact-cp-sat"] = Field(
-        default="greedy", description="how plans are chosen for all queries together"
-    )
-    norm: Literal["best", "sum", "norm", "max", "l2"] = Field(
-        default="sum", description="greedy: how demands on several tiers count together; best tries all"
-    )
-    search: Id = Field(default="cmbo", description=SEARCH)
-    stop_rule: Literal["betting", "t", "fixed"] = Field(
-        default="t",
-        description="when accuracy is known: betting holds however often one looks, t (the paper's) does not",
-    )
+    packing: Packing = "greedy"
+    norm: Norm = "sum"
+    search: Search = "cmbo"
+    stop_rule: StopRule = "t"

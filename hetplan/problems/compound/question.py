@@ -13,7 +13,7 @@ from hetplan.problems.compound.options import CompoundOptions, PaperOptions
 if TYPE_CHECKING:
     from hetplan.planner.certify import Bounding
     from hetplan.planner.draft import Draft, Infeasibility
-    from hetplan.problems.compound.form import Asked
+    from hetplan.problems.compound.pipeline_query import CompoundProblem
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Claim, Plan
 
@@ -29,7 +29,7 @@ class Compound:
     formulations: ClassVar[Mapping[str, type[Options]]] = {"two-stage": CompoundOptions, "paper": PaperOptions}
     like: ClassVar[Mapping[str, str]] = {"paper": "circinus"}
 
-    asked: Asked
+    asked: CompoundProblem
     tools: Tools = field(default_factory=Tools)
 
     @classmethod
@@ -42,15 +42,15 @@ class Compound:
         cls, inputs: Inputs, options: Options, *, formulation: str, tools: Tools, start: Plan | None = None
     ) -> Compound:
         """Read the files; raises `InputError` with every fault found."""
-        from hetplan.problems.compound.form import read_asked
+        from hetplan.problems.compound.pipeline_query import read_problem
 
         del formulation
-        return cls(read_asked(inputs, cast(CompoundOptions, options), start), tools)
+        return cls(read_problem(inputs, cast(CompoundOptions, options), start), tools)
 
     def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
         """The program that bounds a claim of such a plan, where all candidates are stated, and nothing is rented."""
         from hetplan.planner.certify import Bounding
-        from hetplan.problems.compound.form import packing
+        from hetplan.problems.compound.packing import packing
 
         del plan
         asked = self.asked
@@ -65,6 +65,6 @@ class Compound:
 
     def decide(self, ask: Ask) -> Draft | Infeasibility:
         """Search where plans are not stated, then pack."""
-        from hetplan.problems.compound.ways import decided
+        from hetplan.problems.compound.two_stage import plan_queries
 
-        return decided(self.asked, ask, self.tools)
+        return plan_queries(self.asked, ask, self.tools)

@@ -20,8 +20,8 @@ from hetplan.serving.runs import machine_price
 __all__ = [
     "BUDGET",
     "REFUSED",
-    "Found",
     "Item",
+    "MeasuredPlan",
     "Query",
     "Tier",
     "Way",
@@ -80,6 +80,11 @@ class Tier:
         """Currency units per hour of one machine, all of it."""
         return self.price * (self.room.get(self.per, 1.0) if self.per is not None else 1.0)
 
+    @property
+    def whole_price(self) -> float:
+        """The same where a machine is paid for whole, however much of it is used; 0 where shares are paid for."""
+        return 0.0 if self.per == "gpu" else self.machine_price
+
     def part_of(self, needs: Mapping[str, float]) -> float:
         """The part of a machine that so much takes, of what it takes most of."""
         return max((a / max(self.room.get(kind, 0.0), 1e-12) for kind, a in needs.items()), default=0.0)
@@ -100,7 +105,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Found:
+class MeasuredPlan:
     """A plan that a search found: knobs, a tier and a share per operator, and what was measured and predicted of it.
 
     `price` is what its shares of machines come to (for one stream), however those are paid for: what the search went
@@ -144,7 +149,7 @@ class Way:
     price: float = 0.0
     weight: float = 1.0
     label: str | None = None
-    found: Found | None = None
+    found: MeasuredPlan | None = None
 
     def figure(self, name: Figure) -> float:
         """What is sought of it, less being better: its price, its latency in ms, what it misses of the top score."""

@@ -11,7 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan import load
-from hetplan.extend import BlackBox, BlackBoxEngine, CompoundOptions, Profiler, Setup, Sought, choose, pose, solver
+from hetplan.extend import (
+    BlackBox,
+    BlackBoxEngine,
+    CompoundOptions,
+    PipelineQuery,
+    Profiler,
+    Setup,
+    choose,
+    pose,
+    solver,
+)
 from hetplan_papers.datasets.circinus_generator import SyntheticQuery, draw
 
 __all__ = ["METHODS", "Run", "run_search", "searched", "sought_of"]
@@ -67,11 +77,11 @@ def four_tiers(query: SyntheticQuery) -> tuple[dict[str, Any], dict[str, Any]]:
     return profile, slo
 
 
-def sought_of(query: SyntheticQuery, *, tiers: int = 3) -> Sought:
+def sought_of(query: SyntheticQuery, *, tiers: int = 3) -> PipelineQuery:
     """The query as the planner reads it; over three tiers, or over four."""
     inputs = load(*(four_tiers(query) if tiers == 4 else (query.profile(), query.slo())))
     (sought,) = cast(Any, pose(inputs, choose(inputs, question="compound"))).asked.sought
-    return cast(Sought, sought)
+    return cast(PipelineQuery, sought)
 
 
 def box_of(query: SyntheticQuery, method: str = "struct-ci") -> BlackBox:

@@ -20,12 +20,16 @@ from hetplan.executor.serving.query_tree import Steps
 from hetplan.planner.forms.calls import Call, Runs, cases_of
 from hetplan.planner.forms.fans import Fans
 from hetplan.planner.request import read_request
-from hetplan.problems.compound.bulks import found_there, longer
-from hetplan.problems.compound.fanned import fans_of
-from hetplan.problems.compound.form import nobody, read_sought
 from hetplan.problems.compound.options import CompoundOptions
-from hetplan.problems.compound.search import recorded
-from hetplan.problems.compound.stations import Rated, Stations
+from hetplan.problems.compound.pipeline_query import _read_fanouts, read_pipeline_queries, refuse_to_measure
+from hetplan.problems.compound.search import read_measurements
+from hetplan.problems.compound.stations import (
+    PlacedStations,
+    QueuedBox,
+    Stations,
+    calls_ahead,
+    extra_time_of_bulk,
+)
 from hetplan.problems.compound.wish import read_tiers
 from hetplan.problems.faults import Faults
 from hetplan.problems.waiting import all_busy
@@ -133,7 +137,7 @@ def test_numbers_of_calls_are_those_that_are_drawn_and_are_read_alike_everywhere
     random = np.random.default_rng(seed)
     pipeline = Pipeline.model_validate(a_tree(random))
     order = list(pipeline.nodes)
-    fans = fans_of(pipeline, order)
+    fans = _read_fanouts(pipeline, order)
     again = {tuple(calls[name] for name in order): 0.0 for calls, _ in seen_again.numbers_of_calls(pipeline)}
     for calls, likely in seen_again.numbers_of_calls(pipeline):
         again[tuple(calls[name] for name in order)] += likely
@@ -312,7 +316,7 @@ def test_more_calls_are_never_answered_and_more_queries_fail_once() -> None:
 
 @pytest.mark.parametrize(("servers", "load"), [(1, 0.5), (3, 2.1), (10, 9.0)])
 def test_single_calls_find_what_erlang_says(servers: int, load: float) -> None:
-    upto = found_there(servers, load, (1.0,))
+    upto = calls_ahead(servers, load, (1.0,))
     assert 1.0 - upto[servers - 1] == pytest.approx(all_busy(servers, load), abs=1e-6)
 
 
@@ -332,9 +336,11 @@ def test_the_last_call_of_a_bulk_waits_as_in_a_simulation(servers: int, several:
             begins = max(at, free[place])
             free[place] = begins + random.exponential()
             seen[q] = begins - at
-    upto = found_there(servers, load, several)
+    upto = calls_ahead(servers, load, several)
     draws = random.random((2, queries))
-    ours = longer(servers, upto, sizes.astype(float), np.zeros(queries), 1.0 / servers, (draws[0], draws[1]))
+    ours = extra_time_of_bulk(
+        servers, upto, sizes.astype(float), np.zeros(queries), 1.0 / servers, (draws[0], draws[1])
+    )
     # Its own calls are taken in rounds of one time each, which exponential times are not: they are left out here.
     alone = sizes <= servers
     if alone.all():
@@ -354,46 +360,43 @@ def on_machines(fanout: float | None) -> dict[str, Any]:
     return document
 
 
-def stations_of(fanout: float | None, rate: float) -> Stations:
-    """The stations of the pipeline without calls of an API."""
+def stations_of(fanout: float | None, rate: float, shares: tuple[float, float] = (1.0, 1.0)) -> PlacedStations:
+    """The stations of the pipeline without calls of an API, at its last placement."""
     known = {"format": "hetplan/measured/1.0", **measured(models=("small",))}
     inputs = load_inputs(on_machines(fanout), slo(rate_qps=rate), measured=known)
     request = read_request(inputs)
     faults = Faults.of(inputs)
-    (sought,) = read_sought(inputs, request, read_tiers(inputs.profile, request, faults), faults)
+    (sought,) = read_pipeline_queries(inputs, request, read_tiers(inputs.profile, request, faults), faults)
     faults.settle()
-    form = sought.box(nobody, CompoundOptions())
-    assert isinstance(form, Rated)
-    (found,) = recorded(sought, inputs.measured, "measured")
+    form = sought.box(refuse_to_measure, CompoundOptions())
+    assert isinstance(form, QueuedBox)
+    (found,) = read_measurements(sought, inputs.measured, "measured")
     form.journal[found.configuration] = found
-    return Stations(form, found)
+    return PlacedStations(Stations(form, found), len(form.placements) - 1, np.array(shares))
 
 
 def test_two_calls_load_an_operator_as_twice_as_many_queries_do() -> None:
     several, often, once = stations_of(2.0, 3.0), stations_of(None, 6.0), stations_of(None, 3.0)
-    whole = several.slow(len(several.form.placements) - 1, np.ones(2))
     find, write = 0, 1
     # Rate, work and its square: bursts are larger, as two calls come together.
-    assert several.flows(whole)[:3, write] == pytest.approx(often.flows(whole)[:3, write])
-    assert several.flows(whole)[3, write] > 2 * once.flows(whole)[3, write]
-    assert several.flows(whole)[:, find] == pytest.approx(once.flows(whole)[:, find])
+    assert several.flows[:3, write] == pytest.approx(often.flows[:3, write])
+    assert several.flows[3, write] > 2 * once.flows[3, write]
+    assert several.flows[:, find] == pytest.approx(once.flows[:, find])
     for rate in (3.0, 11.0, 24.0):
-        pair = [stations_of(2.0, rate).fewest(whole)[write], stations_of(None, 2 * rate).fewest(whole)[write]]
-        assert pair[0] == pair[1]
+        assert stations_of(2.0, rate).fewest[write] == stations_of(None, 2 * rate).fewest[write]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("fanout", "rate", "max_ms"), [(2.0, 6, 500), (3.0, 3, 900), (5.0, 20, 700), (2.5, 20, 500)])
 def test_the_formula_of_bulks_is_near_what_is_played(fanout: float, rate: float, max_ms: float) -> None:
-    wish, known, stations = slo(rate_qps=rate, max_ms=max_ms), measured(models=("small",)), stations_of(fanout, rate)
+    wish, known = slo(rate_qps=rate, max_ms=max_ms), measured(models=("small",))
     plan = hp.solve(on_machines(fanout), wish, known).require()
-    place, names = len(stations.form.placements) - 1, ("find", "write")
     rule, many = plan.dispatch["ask"], counts(plan)
-    slow = stations.slow(place, np.array([rule.share[name] for name in names]))  # type: ignore[union-attr]
-    waits = stations._waits(place, slow, np.array([[float(many[name]) for name in names]]))
-    each = stations._finish(place, stations.many, slow[None, :], waits)
+    placed = stations_of(fanout, rate, (rule.share["find"], rule.share["write"]))  # type: ignore[union-attr]
+    stations, waits = placed.stations, placed.waits(np.array([[float(many["find"]), float(many["write"])]]))
+    each = stations.path_s(placed.placement, stations.many, placed.slow[None, :], waits)
     played = hp.simulate(plan, on_machines(fanout), wish, known, seeds=3, seed=55, duration_s=2000).apps["ask"]
-    assert 1000 * stations._at(each, 0.95)[0] == pytest.approx(played.percentiles_ms[95.0].value, rel=0.16)
+    assert 1000 * stations._quantile(each, 0.95)[0] == pytest.approx(played.percentiles_ms[95.0].value, rel=0.16)
 
 
 @pytest.mark.slow

@@ -12,8 +12,8 @@ import hetplan as hp
 from hetplan.measure.evaluator_profiler import Profiler, Setup, measuring
 from hetplan.measure.journal import Journal
 from hetplan.planner.request import read_request
-from hetplan.problems.compound.form import read_sought
 from hetplan.problems.compound.options import CompoundOptions
+from hetplan.problems.compound.pipeline_query import read_pipeline_queries
 from hetplan.problems.compound.wish import read_tiers
 from hetplan.problems.faults import Faults
 from hetplan.profiles.load import load_inputs
@@ -114,7 +114,7 @@ def test_a_median_at_its_limit_seldom_passes_however_often_one_looks():
     inputs = load_inputs(*tail_wish((50, 30)))
     request = read_request(inputs)
     faults, options = Faults.of(inputs), CompoundOptions(early=False)
-    (sought,) = read_sought(inputs, request, read_tiers(inputs.profile, request, faults), faults)
+    (sought,) = read_pipeline_queries(inputs, request, read_tiers(inputs.profile, request, faults), faults)
     setup, passed = Setup.of(**sought.setup(options)), 0
     for run in range(200):
         late = np.random.default_rng(run).random(1000) < 0.5

@@ -17,9 +17,8 @@ from hetplan.cli.front_page import how_sure
 from hetplan.measure.evaluator_profiler import measuring
 from hetplan.planner.forms.black_box import Aim
 from hetplan.planner.front import unbeaten
-from hetplan.problems.compound import traded
-from hetplan.problems.compound.stations import Rated, Stations
-from hetplan.problems.compound.traded import traded_sizes
+from hetplan.problems.compound import stations
+from hetplan.problems.compound.stations import PlacedStations, QueuedBox, Stations, undominated_sizes
 from hetplan_papers.datasets.circinus_generator import draw
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
@@ -72,16 +71,16 @@ def promised(plan: hp.Plan, quantity: str = "response_ms") -> Any:
     return next(one for one in plan.promises if one.quantity == quantity)
 
 
-def all_sizes(form: Rated, most: int = 12) -> list[tuple[float, float, float]]:
+def all_sizes(form: QueuedBox, most: int = 12) -> list[tuple[float, float, float]]:
     """(quality, cost, latency in s) of every setting, placement and shares, with up to so many more replicas."""
     found = []
     for one in form.journal.values():
         stations = Stations(form, one)
         for place in range(len(form.placements)):
             for share in product(form.placed.shares, repeat=2):
-                slow = stations.slow(place, np.array(share))
-                tried = stations.fewest(slow) + np.array(list(product(range(most), repeat=2)))
-                late = stations.worst(place, slow, tried)
+                placed = PlacedStations(stations, place, np.array(share))
+                tried = placed.fewest + np.array(list(product(range(most), repeat=2)))
+                late = placed.judged_s(tried)
                 dollars = tried @ (form.price[place] * share)
                 found += [
                     (one.mean, float(c), float(s)) for c, s in zip(dollars, late, strict=True) if s <= form.limit_s
@@ -95,21 +94,21 @@ def test_sizes_that_no_other_beats_are_those_that_brute_force_finds(seed: int, b
     every = [(0, (round(cost, 9), late)) for _, cost, late in all_sizes(form)]
     best = [point for _, point in unbeaten(every)]
     founds = list(form.journal.values())
-    made = traded_sizes(form, founds)
+    made = undominated_sizes(form, founds)
     assert [(one.cost, one.judged_s) for one in made] == [pytest.approx(point) for point in best]
-    (fastest,) = traded_sizes(form, founds, fastest=True)
+    (fastest,) = undominated_sizes(form, founds, fastest=True)
     assert (fastest.cost, fastest.judged_s) == pytest.approx(best[-1])
     cost, late = best[len(best) // 2]
-    (paid,) = traded_sizes(replace(form, aim=Aim(("latency",), cost)), founds, fastest=True)
+    (paid,) = undominated_sizes(replace(form, aim=Aim(("latency",), cost)), founds, fastest=True)
     assert (paid.cost, paid.judged_s) == pytest.approx((cost, late))
 
 
 def test_of_many_replicas_steps_end_where_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     form = form_of(*files(1, rate=400, latency={"p95_ms": 900}))
     founds = list(form.journal.values())
-    exact = traded_sizes(form, founds)
-    monkeypatch.setattr(traded, "MOST_TIMES", 0)
-    stepped = traded_sizes(form, founds)
+    exact = undominated_sizes(form, founds)
+    monkeypatch.setattr(stations, "MOST_TIMES", 0)
+    stepped = undominated_sizes(form, founds)
     assert stepped[-1].judged_s == pytest.approx(exact[-1].judged_s)
     assert stepped[-1].cost <= 1.05 * exact[-1].cost
     assert len(stepped) > 4
@@ -123,7 +122,7 @@ def test_what_replicas_cost_at_least_is_no_more_than_any_size_costs() -> None:
     form = form_of(*files(3, rate=60, latency={"p95_ms": 900}))
     for c, found in form.journal.items():
         seconds = np.array([found.seconds])
-        for one in traded_sizes(form, [found]):
+        for one in undominated_sizes(form, [found]):
             if len(set(one.shares)) == 1:
                 assert form.paid_at(seconds, one.shares[0])[0, one.placement] <= one.cost * (1 + 1e-9), (c, one)
 

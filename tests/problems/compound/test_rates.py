@@ -12,7 +12,7 @@ from cases.compound import form_of
 
 import hetplan as hp
 from hetplan.errors import InputError
-from hetplan.problems.compound.stations import Rated, Stations, sizes
+from hetplan.problems.compound.stations import PlacedStations, QueuedBox, Stations, cheapest_sizes
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
 PROFILE, MEASURED = EXAMPLE / "profile.json", EXAMPLE / "measured.json"
@@ -40,7 +40,7 @@ def solve(slo: dict, **how) -> hp.Outcome:
     return hp.solve(PROFILE, slo, MEASURED, **how)
 
 
-def a_form(random: np.random.Generator, *, batches: bool) -> Rated:
+def a_form(random: np.random.Generator, *, batches: bool) -> QueuedBox:
     """Two operators, on two tiers, at two shares, of which a few samples were measured; the first serves batches."""
     profile = json.loads(PROFILE.read_text())
     profile["tiers"], profile["hardware"] = ["edge", "cloud"], {k: profile["hardware"][k] for k in ("v100", "a100")}
@@ -71,14 +71,13 @@ def a_form(random: np.random.Generator, *, batches: bool) -> Rated:
 def test_sizes_are_the_cheapest_that_brute_force_finds(seed: int, batches: bool):
     form = a_form(np.random.default_rng(seed), batches=batches)
     (found,) = form.journal.values()
-    best = sizes(form, [found], 1)
+    best = cheapest_sizes(form, [found], 1)
     stations, least = Stations(form, found), np.inf
     for placement in range(len(form.placements)):
         for share in product(*[form.placed.shares] * 2):
-            slow = stations.slow(placement, np.array(share))
-            few = stations.fewest(slow)
-            tried = np.array([few + more for more in product(range(5), range(5))])
-            in_time = stations.worst(placement, slow, tried) <= form.limit_s
+            placed = PlacedStations(stations, placement, np.array(share))
+            tried = np.array([placed.fewest + more for more in product(range(5), range(5))])
+            in_time = placed.judged_s(tried) <= form.limit_s
             dollars = tried @ (form.price[placement] * share)
             least = min(least, dollars[in_time].min(initial=np.inf))
     assert (best[0].cost if best else np.inf) == pytest.approx(least, rel=1e-9)
@@ -198,7 +197,7 @@ def test_what_a_rate_does_not_go_with_is_refused(change: dict, at: str):
 
 
 def test_where_all_is_measured_no_configuration_is_sized_twice(monkeypatch):
-    monkeypatch.setattr(Rated, "costs", lambda *_, **__: pytest.fail("its sizes are found among those of all"))
+    monkeypatch.setattr(QueuedBox, "costs", lambda *_, **__: pytest.fail("its sizes are found among those of all"))
     assert solve(rated(5), options={"size": "estimated"}).exit_code == 0
 
 
@@ -206,8 +205,8 @@ def test_where_all_is_measured_no_configuration_is_sized_twice(monkeypatch):
 def test_a_first_plan_is_of_the_cheapest_size_alone(monkeypatch):
     """As cheap as the planned one of a single application, with fewer queues worked out."""
     worked = []
-    responses = Stations.responses
-    monkeypatch.setattr(Stations, "responses", lambda *how: (worked.append(1), responses(*how))[1])
+    responses = PlacedStations.responses_s
+    monkeypatch.setattr(PlacedStations, "responses_s", lambda *how: (worked.append(1), responses(*how))[1])
     found = {}
     for sizes_ in (1, 8):
         worked.clear()
@@ -224,4 +223,4 @@ def test_a_percentile_is_the_inverse_of_the_distribution(share: float):
     for count in (1, 7, 100, 800):
         each = np.random.default_rng(count).lognormal(size=(count, 3))
         wanted = np.quantile(each, share, axis=0, method="inverted_cdf")
-        assert stations._at(each, share).tolist() == wanted.tolist()
+        assert stations._quantile(each, share).tolist() == wanted.tolist()

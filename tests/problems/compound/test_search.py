@@ -28,7 +28,7 @@ from hetplan.planner.forms.black_box import (
 from hetplan.planner.forms.form import certify
 from hetplan.planner.request import read_request
 from hetplan.planner.terms import Tools
-from hetplan.problems.compound.form import Sought, read_sought
+from hetplan.problems.compound.pipeline_query import PipelineQuery, read_pipeline_queries
 from hetplan.profiles.plan_file import with_digest
 from hetplan.solvers.gaussian_process import LightProcess, normal_below
 from hetplan.solvers.search import BlackBoxEngine, Cmbo, CmboCi, RandomPlans, Struct, StructCi
@@ -49,7 +49,7 @@ def two_operators(limit_s: float = 0.51, **how: object) -> BlackBox:
     return form
 
 
-def sought_of(query: SyntheticQuery) -> Sought:
+def sought_of(query: SyntheticQuery) -> PipelineQuery:
     """A synthetic query as the planner reads it."""
     from hetplan.problems.compound.wish import read_tiers
     from hetplan.problems.faults import Faults
@@ -58,7 +58,7 @@ def sought_of(query: SyntheticQuery) -> Sought:
     inputs = load_inputs(query.profile(), query.slo())
     request = read_request(inputs)
     faults = Faults.of(inputs)
-    (sought,) = read_sought(inputs, request, read_tiers(inputs.profile, request, faults), faults)
+    (sought,) = read_pipeline_queries(inputs, request, read_tiers(inputs.profile, request, faults), faults)
     return sought
 
 

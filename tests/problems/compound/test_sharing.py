@@ -16,12 +16,11 @@ import pytest
 import hetplan as hp
 from hetplan.executor.serving.applications import Application
 from hetplan.planner.request import read_request
-from hetplan.problems.compound.form import nobody, read_sought
-from hetplan.problems.compound.found import found_ways
 from hetplan.problems.compound.options import CompoundOptions
-from hetplan.problems.compound.search import recorded
-from hetplan.problems.compound.shared import _Caller, _Together
-from hetplan.problems.compound.wish import Found, read_tiers
+from hetplan.problems.compound.pipeline_query import read_pipeline_queries, refuse_to_measure
+from hetplan.problems.compound.search import read_measurements
+from hetplan.problems.compound.ways import _Caller, _SharedStations, ways_of
+from hetplan.problems.compound.wish import MeasuredPlan, read_tiers
 from hetplan.problems.faults import Faults
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import SHARED
@@ -123,14 +122,14 @@ def test_replicas_together_are_the_cheapest_that_brute_force_finds(seed: int) ->
     of = files({"gate": float(random.uniform(5, 30)), "dock": float(random.uniform(5, 30))}, max_ms=450)
     inputs = load_inputs(of[0], of[1], measured=of[2])
     request = read_request(inputs)
-    faults, callers, ways = Faults.of(inputs), list[_Caller](), list[Found]()
-    for sought in read_sought(inputs, request, read_tiers(inputs.profile, request, faults), faults):
-        form = sought.box(nobody, CompoundOptions())
-        form.journal.update({one.configuration: one for one in recorded(sought, inputs.measured, "measured")})
-        ways = ways or [way.found for way in found_ways(form, sought, 8) if way.found is not None]
+    faults, callers, ways = Faults.of(inputs), list[_Caller](), list[MeasuredPlan]()
+    for sought in read_pipeline_queries(inputs, request, read_tiers(inputs.profile, request, faults), faults):
+        form = sought.box(refuse_to_measure, CompoundOptions())
+        form.journal.update({one.configuration: one for one in read_measurements(sought, inputs.measured, "measured")})
+        ways = ways or [way.found for way in ways_of(form, sought, 8) if way.found is not None]
         callers.append(_Caller.of(sought, form, ways[seed % len(ways)]))
-    together = _Together(callers)
-    counts = together.sized()
+    together = _SharedStations(callers)
+    counts = together.replicas()
     assert counts is not None
     tried = [together.fewest + more for more in product(range(3), repeat=together.fewest.size)]
     least = min(float(together.price @ one) for one in tried if together.late(one) == 0.0)

@@ -1,4 +1,9 @@
-"""What is asked of engines: the black box that is searched for plans of a query, and the packing of all queries."""
+"""A query whose plans are searched for: what the files say of its pipeline, and what engines are asked about it.
+
+A query runs a pipeline of operators. A plan of it gives every knob a level, every operator a tier, and a share of a GPU
+there. Which tiers an operator fits on, what links between tiers take, which settings make an operator a call of an API,
+and how many calls follow a call, are read here. Of all that `PipelineQuery.box` makes the form that is searched.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +12,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise, product
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from hetplan.planner.answer import Answer
-from hetplan.planner.forms.black_box import Aim, BlackBox, Figure, Measured, Operator, Past, Placed
-from hetplan.planner.forms.calls import Calls
+from hetplan.planner.forms.black_box import Aim, BlackBox, Measured, Operator, Past, Placed
+from hetplan.planner.forms.calls import Call, Calls
 from hetplan.planner.forms.fans import Fans
-from hetplan.planner.forms.packing import Choice, Items, Packing
 from hetplan.planner.forms.space import Space, is_ordered, settings_of
 from hetplan.planner.request import Application, Request, read_request
-from hetplan.problems.compound.calls import api_limits, api_places, calls_of, check_calls, with_apis
-from hetplan.problems.compound.fanned import check_fans, fans_of, may_be_several
 from hetplan.problems.compound.options import CompoundOptions
-from hetplan.problems.compound.stations import Rated
-from hetplan.problems.compound.traded import Traded
-from hetplan.problems.compound.wish import BUDGET, Query, Tier, Way, Wish, read_queries, read_tiers, read_wish
+from hetplan.problems.compound.stations import QueuedBox
+from hetplan.problems.compound.wish import BUDGET, Query, Tier, Wish, read_queries, read_tiers, read_wish
 from hetplan.problems.faults import Faults
 from hetplan.problems.fitting import outcomes
 from hetplan.profiles.apis import Api
@@ -31,34 +31,30 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Link, Pipeline
 from hetplan.profiles.plan import Notice, Plan
 from hetplan.profiles.sampled import features_of
-from hetplan.serving.operators import growth_of
+from hetplan.serving.fanned import brought, most_calls
+from hetplan.serving.operators import calls_made, growth_of
 
-__all__ = [
-    "Asked",
-    "Packed",
-    "Sought",
-    "figures",
-    "machines_of",
-    "nobody",
-    "packing",
-    "parts_of",
-    "read_asked",
-    "read_sought",
-]
+__all__ = ["CompoundProblem", "PipelineQuery", "read_pipeline_queries", "read_problem", "refuse_to_measure"]
 
 MOST_PLANS = 500_000
+"""So many plans are listed; of more, settings are drawn."""
 MOST_PLACEMENTS = 20_000
 MOST_OPERATORS = 12
+MOST_CALLS = 64
+"""So many calls of an operator a query may make."""
+MOST_CASES = 64
+"""So many numbers of calls are told apart."""
+HOUR_S = 3600.0
+
 OFTEN = 10
 """By so much the chance of an error is cut where a latency is looked at again and again, until it is settled."""
 STRATA = 8
 """Groups of alike samples made of a feature file: more would leave too few samples in each before a verdict."""
 CHEAPEST = Wish("max", True)
-NO_CAPS: Mapping[Figure, float] = {}
 
 
 @dataclass(frozen=True)
-class Sought:
+class PipelineQuery:
     """A query whose plans are to be found; `box` makes its form around the evaluator.
 
     `wishes` are the shares of samples that have to be in time, each with its limit in seconds.
@@ -172,6 +168,12 @@ class Sought:
         """The number of a configuration; raises where a knob is missing, or has no such level."""
         return Space(self.levels).number([levels.index(knobs[knob]) for knob, levels in self.pipeline.levels.items()])
 
+    def placement(self, tiers: Mapping[str, str], placements: np.ndarray) -> int:
+        """The number of a placement among these, by the tier of each operator; raises where it is none of them."""
+        names = [tier.name for tier in self.tiers]
+        rows: list[list[int]] = placements.tolist()
+        return rows.index([names.index(tiers[name]) for name in self.order])
+
     def operators(self) -> tuple[Operator, ...]:
         """The steps in an order in which everything comes after what it needs."""
         knobs, place = list(self.pipeline.levels), {name: n for n, name in enumerate(self.order)}
@@ -192,41 +194,20 @@ class Sought:
         """The form."""
         kind: Callable[..., BlackBox] = BlackBox
         if self.rate_qps is not None:
-            arrivals = self.app.demand.arrivals
             kind = partial(
-                Traded if "latency" in self.aim.of else Rated,
-                rate_qps=self.rate_qps,
-                burst=1.0 / (arrivals.shape or 1.0),
-                growth=self.growth,
-                fluid=options.size in ("planned", "simulated"),
-                unplayed=options.size == "estimated",
-                sizes=options.sizes,
-            )
+                QueuedBox, rate_qps=self.rate_qps, burst=1.0 / (self.app.demand.arrivals.shape or 1.0),
+                growth=self.growth, fluid=options.size in ("planned", "simulated"),
+                unplayed=options.size == "estimated", sizes=options.sizes,
+            )  # fmt: skip
         return kind(
-            levels=self.levels,
-            operators=self.operators(),
-            placed=self.placed,
-            target=self.target,
-            limit_s=self.limit_s,
-            wishes=self.wishes,
-            confidence=options.confidence,
-            measure=measure,
-            placements=self.placements,
-            most=options.steps,
-            gpu_s=options.gpu_s,
-            first_random=1 if options.search.startswith("struct") else 3,
-            parallel=options.parallel,
-            ordered=self.ordered,
-            lower=self.lower,
-            past=past,
-            name=self.app_id,
-            aim=self.aim,
-            space=self.space if self.wide else None,
-            alike=self.alike,
-            calls=self.calls,
-            exits=self.exits,
+            levels=self.levels, operators=self.operators(), placed=self.placed, target=self.target,
+            limit_s=self.limit_s, wishes=self.wishes, confidence=options.confidence, measure=measure,
+            placements=self.placements, most=options.steps, gpu_s=options.gpu_s,
+            first_random=1 if options.search.startswith("struct") else 3, parallel=options.parallel,
+            ordered=self.ordered, lower=self.lower, past=past, name=self.app_id, aim=self.aim,
+            space=self.space if self.wide else None, alike=self.alike, calls=self.calls, exits=self.exits,
             fans=self.fans,
-        )
+        )  # fmt: skip
 
     def setup(self, options: CompoundOptions) -> dict[str, Any]:
         """What the evaluator needs to know of the query."""
@@ -249,17 +230,34 @@ class Sought:
             "features": self.features, "strata": STRATA, "low": self.span[0], "high": self.span[1],
             "charged": tuple(name for name in self.order if self.pipeline.nodes[name].device == "gpu"),
             "retry": options.retry, "way": self.pipeline.way if self.exits else None,
-            "settled": self.box(nobody, options.model_copy(update={"confidence": surer})).settled,
+            "settled": self.box(refuse_to_measure, options.model_copy(update={"confidence": surer})).settled,
         }  # fmt: skip
 
+    def api_use(self, knobs: Mapping[str, Any], often: Mapping[str, float]) -> dict[str, float]:
+        """What it takes of the limits of APIs: calls with those made again, tokens of those answered."""
+        found: dict[str, float] = {}
+        for name, call in calls_made(self.pipeline, knobs).items():
+            rate, api = (self.app.rate_qps or 0.0) * often[name], self.apis[call.api]
+            amounts = {"calls_per_s": rate * api.tried, "tokens_per_s": rate * (call.tokens.in_ + call.tokens.out)}
+            for limit, amount in amounts.items():
+                key = f"profile.apis.{call.api}.{limit}"
+                if getattr(api, limit) is not None:
+                    found[key] = found.get(key, 0.0) + amount
+        return found
 
-def nobody(configuration: int) -> Measured:
+    def api_price(self, knobs: Mapping[str, Any], often: Mapping[str, float]) -> float:
+        """What the calls of one query cost on average, all of them answered."""
+        made = calls_made(self.pipeline, knobs).items()
+        return math.fsum(often[name] * self.apis[call.api].price_of(call.tokens) for name, call in made)
+
+
+def refuse_to_measure(configuration: int) -> Measured:
     """The evaluator that stands in where there is none: it refuses to measure."""
     return Measured(configuration, reason="nobody measures")
 
 
 @dataclass(frozen=True)
-class Asked:
+class CompoundProblem:
     """What the files and options ask: the objective, tiers and totals, queries with plans, and those to be searched."""
 
     inputs: Inputs
@@ -268,7 +266,7 @@ class Asked:
     tiers: tuple[Tier, ...]
     totals: Mapping[str, float]
     queries: tuple[Query, ...]
-    sought: tuple[Sought, ...]
+    sought: tuple[PipelineQuery, ...]
     start: Plan | None = None
     notices: tuple[Notice, ...] = ()
 
@@ -278,13 +276,13 @@ class Asked:
         return read_request(self.inputs)
 
 
-def read_asked(inputs: Inputs, options: CompoundOptions, start: Plan | None) -> Asked:
+def read_problem(inputs: Inputs, options: CompoundOptions, start: Plan | None) -> CompoundProblem:
     """Read the files; raises `InputError` with every fault found."""
     faults, request = Faults.of(inputs), read_request(inputs)
     wish, tiers = read_wish(request, faults), read_tiers(inputs.profile, request, faults)
     queries, totals, notices = read_queries(request, tiers, options, faults)
-    sought = read_sought(inputs, request, tiers, faults, wish)
-    totals |= api_limits(inputs) if any(one.calls is not None for one in sought) else {}
+    sought = read_pipeline_queries(inputs, request, tiers, faults, wish)
+    totals |= _api_limits(inputs) if any(one.calls is not None for one in sought) else {}
     if math.isfinite(wish.budget):
         totals = {**totals, BUDGET: wish.budget}
     if len({one.lower for one in sought}) > 1 and "quality" in wish.of:
@@ -300,27 +298,28 @@ def read_asked(inputs: Inputs, options: CompoundOptions, start: Plan | None) -> 
             why = f"search={options.search} lists all settings; some are not allowed here, or they are too many"
             faults.in_profile(f"$.pipelines.{one.pipeline_id}", why, "Use search=struct-ci.")
     faults.settle()
-    return Asked(inputs, options, wish, tiers, totals, queries, sought, start, notices)
+    return CompoundProblem(inputs, options, wish, tiers, totals, queries, sought, start, notices)
 
 
-def read_sought(
+def read_pipeline_queries(
     inputs: Inputs, request: Request, tiers: tuple[Tier, ...], faults: Faults, wish: Wish = CHEAPEST
-) -> tuple[Sought, ...]:
+) -> tuple[PipelineQuery, ...]:
     """Every application that runs a pipeline of operators."""
     found = []
     for app in request.apps.values():
         if app.pipeline is None:
             continue
         before = len(faults.found)
-        one = _sought(inputs, request, (app, app.pipeline, wish), tiers, faults)
+        one = _read_pipeline_query(inputs, request, (app, app.pipeline, wish), tiers, faults)
         if one is not None and len(faults.found) == before:
             found.append(one)
     return tuple(found)
 
 
-def _sought(
+def _read_pipeline_query(
     inputs: Inputs, request: Request, asked: tuple[Application, str, Wish], tiers: tuple[Tier, ...], faults: Faults
-) -> Sought | None:
+) -> PipelineQuery | None:
+    """The query of one application; None where a fault was found."""
     app, pipeline_id, wish = asked
     pipeline = inputs.profile.pipelines[pipeline_id]
     if not tiers:
@@ -330,7 +329,7 @@ def _sought(
     if tiers and bare:
         why = f"no hardware is of tier {bare[0]}, over which queries of {app.id} come"
         faults.in_profile("$.tiers", why, "Give it hardware (that may provide next to nothing), or leave the tier out.")
-    _comes(app, pipeline, faults)
+    _check_arrivals(app, pipeline, faults)
     for name in sorted({tier.name for tier in tiers} & request.capacity.keys()):
         if not any(name in one.demand for other in request.apps.values() for one in other.candidates):
             why = f"operators of {app.id} run on machines, of which limits.instances says how many there are"
@@ -338,40 +337,41 @@ def _sought(
     if any(node.device is None for node in pipeline.nodes.values()):
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", "operators have a device", 'Add "device": "gpu".')
     faults.obstacles(outcomes(inputs.profile, pipeline_id, "compound plans"))
-    check_fans(pipeline_id, pipeline, faults)
+    _check_fanouts(pipeline_id, pipeline, faults)
     if len(pipeline.nodes) > MOST_OPERATORS:
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", f"at most {MOST_OPERATORS} operators", "Join some.")
-    check_calls(inputs, app, pipeline_id, faults)
-    wanted = _targets(inputs, app, pipeline, wish, faults)
+    _check_calls(inputs, app, pipeline_id, faults)
+    metric = inputs.profile.metrics.get(pipeline.metric or "")
+    lower, span = (False, (0.0, 1.0)) if metric is None else (metric.better == "lower", metric.range)
+    wanted = _read_targets(app, wish, lower, span, faults)
     if faults.found or wanted is None:
         return None
-    mine, apis = _own_device(app, tiers), api_places(pipeline)
+    mine, apis = tiers, _api_places(pipeline)
+    if app.device is not None and app.device.relative_time is not None:
+        mine = (replace(tiers[0], relative_time=app.device.relative_time), *tiers[1:])
     if app.demand.streams is None:
         # Nobody knows how many devices a rate comes from: what they are is where queries come from, and no more.
         mine = tuple(replace(tier, machines=0.0, room={}) if tier.own else tier for tier in mine)
-    order = _order(pipeline)
-    placed = _placed(inputs, app, mine, pipeline, faults)
-    metric = inputs.profile.metrics.get(pipeline.metric or "")
+    order = _order_operators(pipeline)
+    placed = _read_places(inputs, app, mine, pipeline, faults)
     target, limit_s, free = wanted
     wishes = tuple((one.percentile / 100.0, one.max_ms / 1000.0) for one in app.targets)
-    return None if placed is None else Sought(
-        app, pipeline_id, pipeline, order, (*mine, *apis), with_apis(placed, mine, apis, inputs), limit_s,
-        wishes or ((0.5, math.inf),), target,
-        metric is not None and metric.better == "lower", metric is not None and metric.kind == "bernoulli",
-        metric.range if metric is not None else (0.0, 1.0),
+    return None if placed is None else PipelineQuery(
+        app, pipeline_id, pipeline, order, (*mine, *apis), _add_api_places(placed, mine, apis, inputs), limit_s,
+        wishes or ((0.5, math.inf),), target, lower, metric is not None and metric.kind == "bernoulli", span,
         pipeline.strata if isinstance(pipeline.strata, int) else 1, features_of(inputs, pipeline.strata),
-        _placements(pipeline, order, (mine, apis), (app.id, pipeline_id), faults), Aim(wish.of, wish.budget), free,
-        calls_of(inputs, app, pipeline, order, len(mine)),
+        _list_placements(pipeline, order, (mine, apis), (app.id, pipeline_id), faults), Aim(wish.of, wish.budget), free,
+        _read_calls(inputs, app, pipeline, order, len(mine)),
         inputs.profile.apis, tuple(growth_of(inputs.profile, pipeline, name) for name in order),
-        fans_of(pipeline, order),
+        _read_fanouts(pipeline, order),
     )  # fmt: skip
 
 
-def _comes(app: Application, pipeline: Pipeline, faults: Faults) -> None:
+def _check_arrivals(app: Application, pipeline: Pipeline, faults: Faults) -> None:
     """Queries come as streams, or at a rate."""
     at, demand = f"$.apps.{app.id}", app.demand
     if demand.streams is not None:
-        if demand.rate_qps is not None and not api_places(pipeline):
+        if demand.rate_qps is not None and not _api_places(pipeline):
             why = "each stream has every operator for itself, whatever the rate"
             faults.in_slo(f"{at}.demand.rate_qps", why, "Leave out streams: operators are as many as the rate needs.")
         return
@@ -382,16 +382,13 @@ def _comes(app: Application, pipeline: Pipeline, faults: Faults) -> None:
         faults.in_slo(f"{at}.lifetime_s", "queries that come at a rate do not stay", "Leave it out, or write streams.")
 
 
-def _targets(
-    inputs: Inputs, app: Application, pipeline: Pipeline, wish: Wish, faults: Faults
+def _read_targets(
+    app: Application, wish: Wish, lower: bool, span: tuple[float, float], faults: Faults
 ) -> tuple[float, float, bool] | None:
     """The accuracy and the latency in seconds that must be met; what is sought itself need not be asked for.
 
     Without an accuracy (the last is true) the target is the worst that there can be.
     """
-    metric = inputs.profile.metrics.get(pipeline.metric or "")
-    lower = metric is not None and metric.better == "lower"
-    span = metric.range if metric is not None else (0.0, 1.0)
     at, wanted = f"$.apps.{app.id}", app.ceiling if lower else app.floor
     free = wanted is None and "quality" in wish.of
     if app.strictest is None and not {"quality", "latency"} & set(wish.of):
@@ -400,21 +397,13 @@ def _targets(
     if wanted is None and not free:
         word = "max" if lower else "min"
         faults.in_slo(f"{at}.quality", "a compound query has an accuracy target", f'Write {{"{word}": ...}}.')
-    if wanted is None and not free:
         return None
     worst = span[1] if lower else span[0]
     return worst if wanted is None else wanted, app.limit_ms() / 1000.0, free
 
 
-def _own_device(app: Application, tiers: tuple[Tier, ...]) -> tuple[Tier, ...]:
-    """The tiers with this application's own device."""
-    device = app.device
-    if device is None or device.relative_time is None:
-        return tiers
-    return (replace(tiers[0], relative_time=device.relative_time), *tiers[1:])
-
-
-def _order(pipeline: Pipeline) -> tuple[str, ...]:
+def _order_operators(pipeline: Pipeline) -> tuple[str, ...]:
+    """The operators, each after all that lead to it."""
     order: list[str] = []
     while len(order) < len(pipeline.nodes):
         waiting = {edge.to for edge in pipeline.edges if edge.from_ not in order}
@@ -422,7 +411,7 @@ def _order(pipeline: Pipeline) -> tuple[str, ...]:
     return tuple(order)
 
 
-def _placed(
+def _read_places(
     inputs: Inputs, app: Application, tiers: tuple[Tier, ...], pipeline: Pipeline, faults: Faults
 ) -> Placed | None:
     """Links from tier to tier: a link of their own, else hop by hop; an application's own links win."""
@@ -458,7 +447,7 @@ def _placed(
     )
 
 
-def _placements(
+def _list_placements(
     pipeline: Pipeline,
     order: tuple[str, ...],
     places: tuple[tuple[Tier, ...], tuple[Tier, ...]],
@@ -472,7 +461,7 @@ def _placements(
     for name in order:
         needs: Mapping[str, float] = pipeline.nodes[name].needs
         gpu = {"gpu": smallest} if pipeline.nodes[name].device == "gpu" else {}
-        several = may_be_several(pipeline, name)
+        several = _is_called_several_times(pipeline, name)
         fits = [
             t
             for t, tier in enumerate(tiers)
@@ -496,98 +485,148 @@ def _placements(
     return np.array(list(product(*allowed)), dtype=np.int64).reshape(-1, len(order))
 
 
-def packing(
-    queries: Sequence[Query],
-    tiers: Sequence[Tier],
-    totals: Mapping[str, float],
-    *,
-    sense: Literal["max", "min"],
-    figure: Figure = "cost",
-    caps: Mapping[Figure, float] = NO_CAPS,
-) -> Packing:
-    """The form: a group per application, an option per way, totals as resources, machines of shared tiers.
-
-    Where all are served, `figure` is what is least of them, and `caps` are what other figures may come to (the mean
-    of quality and of latency, by weight).
-    """
-    ways = [way for query in queries for way in query.ways]
-    counts = np.array([len(query.ways) for query in queries], dtype=np.int64)
-    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    worth = np.array([way.weight for way in ways]) if sense == "max" else figures(queries, figure)
-    limits = {**totals, **{f"mean_{name}": cap for name, cap in caps.items()}}
-    demand = np.array([[_taken(way, name) for name in totals] for way in ways]).reshape(len(ways), len(totals))
-    capped = [figures(queries, name)[:, None] for name in caps]
-    demand = np.concatenate([demand, *capped], axis=1)
-    shared = [tier for tier in tiers if not tier.own]
-    return Packing(
-        sense,
-        first,
-        worth.astype(float),
-        demand.astype(float),
-        np.array(list(limits.values()), dtype=float),
-        items=_items(ways, shared, paid=figure == "cost") if any(way.items for way in ways) else None,
-        groups=tuple(query.app_id for query in queries),
-        resources=tuple(limits),
-        name="compound",
+def _api_places(pipeline: Pipeline) -> tuple[Tier, ...]:
+    """The APIs that a pipeline calls, as places beside the tiers: nobody's machines are used there."""
+    names = dict.fromkeys(call.api for node in pipeline.nodes.values() for call in node.calls)
+    return tuple(
+        Tier(name=name, hardware="", relative_time=1.0, machines=math.inf, room={}, own=True) for name in names
     )
 
 
-def _taken(way: Way, name: str) -> float:
-    return way.price if name == BUDGET else way.demand.get(name, 0.0)
+def _check_calls(inputs: Inputs, app: Application, pipeline_id: str, faults: Faults) -> None:
+    """Whether what is called can be paid for, and reached."""
+    profile, pipeline = inputs.profile, inputs.profile.pipelines[pipeline_id]
+    apis = [tier.name for tier in _api_places(pipeline)]
+    if not apis:
+        return
+    if app.rate_qps is None:
+        why = f"{app.id} calls {apis[0]}, and an hour of calls costs what so many queries cost"
+        faults.in_slo(f"$.apps.{app.id}.demand.rate_qps", why, "Write how many queries per second come in all.")
+    if not profile.offers:
+        faults.in_profile(
+            "$.offers", "calls are paid for in money, machines without offers count 1 each", "Add offers."
+        )
+    for name in apis:
+        odd = [o for o, offer in profile.offers.items() if offer.currency != profile.apis[name].currency]
+        if odd:
+            why = f"offer {odd[0]} is in {profile.offers[odd[0]].currency}"
+            at = f"$.apis.{name}.currency"
+            faults.in_profile(at, why, "Use one currency.", value=profile.apis[name].currency)
+    for name, node in pipeline.nodes.items():
+        for number, call in enumerate(node.calls):
+            for knob in call.where:
+                if knob not in node.reads:
+                    at = f"$.pipelines.{pipeline_id}.nodes.{name}.calls[{number}].where.{knob}"
+                    faults.in_profile(at, f"{name} does not read {knob}", f'Add it to "reads" of {name}.')
 
 
-def figures(queries: Sequence[Query], name: Figure) -> np.ndarray:
-    """A figure of every way, so that those chosen add up to the whole: a sum for cost, else a mean by weight."""
-    parts = parts_of(queries) if name != "cost" else [1.0] * len(queries)
-    of = [part * way.figure(name) for part, query in zip(parts, queries, strict=True) for way in query.ways]
-    return np.array(of, dtype=float)
-
-
-def parts_of(queries: Sequence[Query]) -> list[float]:
-    """What each query counts for in a mean."""
-    weights = [query.app.weight() for query in queries]
-    total = sum(weights)
-    return [weight / total if total > 0 else 1.0 / len(weights) for weight in weights]
-
-
-def _items(ways: Sequence[Way], tiers: Sequence[Tier], *, paid: bool) -> Items:
-    place = {tier.name: t for t, tier in enumerate(tiers)}
-    kinds = tuple(dict.fromkeys(kind for way in ways for item in way.items for kind in item.size))
-    kept = [[item for item in way.items if item.tier in place] for way in ways]
-    flat = [item for items in kept for item in items]
-    at = np.array([place[item.tier] for item in flat], dtype=np.int64)
-    size = np.array([[item.size.get(kind, 0.0) for kind in kinds] for item in flat]).reshape(len(flat), len(kinds))
-    room = np.array([[tier.room.get(kind, 0.0) for kind in kinds] for tier in tiers]).reshape(len(tiers), len(kinds))
-    elsewhere = np.array([[kind in tier.elsewhere for kind in kinds] for tier in tiers]).reshape(room.shape)
-    return Items(
-        first=np.concatenate([[0], np.cumsum([len(items) for items in kept])]).astype(np.int64),
-        tier=at,
-        size=np.where(elsewhere[at], 0.0, size),
-        machines=np.array([tier.machines for tier in tiers], dtype=float),
-        room=room,
-        price=np.array([0.0 if tier.per == "gpu" or not paid else tier.machine_price for tier in tiers]),
+def _add_api_places(placed: Placed, tiers: tuple[Tier, ...], apis: tuple[Tier, ...], inputs: Inputs) -> Placed:
+    """Where operators may run, APIs among it: an API is at its tier, and takes what was measured."""
+    if not apis:
+        return placed
+    names = [tier.name for tier in tiers]
+    at = np.array([*range(len(tiers)), *(names.index(inputs.profile.apis[api.name].tier) for api in apis)])
+    return replace(
+        placed,
+        relative_time=np.concatenate([placed.relative_time, np.ones(len(apis))]),
+        price=np.concatenate([placed.price, np.zeros(len(apis))]),
+        second_per_byte=placed.second_per_byte[np.ix_(at, at)],
+        crossing_s=placed.crossing_s[np.ix_(at, at)],
     )
 
 
-def machines_of(form: Packing, option: int, choice: Choice, tiers: Sequence[Tier]) -> dict[str, tuple[int, ...]]:
-    """Per tier the machines that hold a chosen option's items."""
-    if form.items is None or choice.machine is None:
-        return {}
-    shared = [tier for tier in tiers if not tier.own]
-    where: dict[str, list[int]] = {}
-    for item in range(int(form.items.first[option]), int(form.items.first[option + 1])):
-        where.setdefault(shared[int(form.items.tier[item])].name, []).append(int(choice.machine[item]))
-    return {tier: tuple(machines) for tier, machines in where.items()}
+def _read_calls(
+    inputs: Inputs, app: Application, pipeline: Pipeline, order: tuple[str, ...], first: int
+) -> Calls | None:
+    """The calls as the search knows them; APIs are the places from `first` on. Costs are those of one stream."""
+    places = [tier.name for tier in _api_places(pipeline)]
+    knobs = list(pipeline.levels)
+    queries = HOUR_S * (app.rate_qps or 0.0) / (app.demand.streams or 1)
+    made = []
+    for number, name in enumerate(order):
+        for call in pipeline.nodes[name].calls:
+            api = inputs.profile.apis[call.api]
+            where = tuple(
+                (knobs.index(knob), frozenset(k for k, level in enumerate(pipeline.levels[knob]) if level in levels))
+                for knob, levels in call.where.items()
+            )
+            made.append(
+                Call(
+                    number, first + places.index(call.api), where, per_hour=queries * api.price_of(call.tokens),
+                    failures=api.failures, retries=api.retries, retry_s=api.retry_ms / 1000.0,
+                    gap_s=0.0 if app.demand.streams else api.gap_s(call.tokens),
+                )
+            )  # fmt: skip
+    return Calls(tuple(made), first) if made else None
 
 
-@dataclass(frozen=True)
-class Packed:
-    """All queries packed: the forms asked, the choice, and the answers that back value and cost."""
+def _api_limits(inputs: Inputs) -> dict[str, float]:
+    """What APIs take at most, by the name of the field."""
+    found = {}
+    for name, api in inputs.profile.apis.items():
+        for limit in ("calls_per_s", "tokens_per_s"):
+            if (most := getattr(api, limit)) is not None:
+                found[f"profile.apis.{name}.{limit}"] = float(most)
+    return found
 
-    form: Packing
-    choice: Choice
-    answer: Answer[Choice]
-    cost: tuple[Packing, Answer[Choice]] | None = None
-    figure: Figure = "cost"
-    opening: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    """What a machine of each shared tier costs, where it is paid for whole."""
+
+def _check_fanouts(pipeline_id: str, pipeline: Pipeline, faults: Faults) -> None:
+    """Whether what follows calls that go side by side is known, and not too much."""
+    at = f"$.pipelines.{pipeline_id}"
+    before = len(faults.found)
+    for number, edge in enumerate(pipeline.edges):
+        here = f"{at}.edges[{number}].fanout"
+        if not isinstance(edge.fanout, float | int):
+            why = "an operator has no variants by which it could differ"
+            faults.in_profile(here, why, "Write one number.", value=dict(edge.fanout))
+        elif edge.fanout == 0.0:
+            why = f"no query would come to {edge.to}"
+            faults.in_profile(here, why, "Leave the edge out, and what follows it.", value=0)
+    if len(faults.found) > before or all(edge.fanout == 1.0 for edge in pipeline.edges):
+        return
+    _check_steps_called_several_times(at, pipeline, faults)
+    order = list(most_calls(pipeline))
+    fans = _read_fanouts(pipeline, order)
+    if fans is None or len(faults.found) > before:
+        return
+    for name, most in zip(order, fans.widths.tolist(), strict=True):
+        if most > MOST_CALLS:
+            why = f"a query would make up to {most:.6g} calls of {name}, {MOST_CALLS} are the most"
+            faults.in_profile(f"{at}.edges", why, "Lower the fanouts that lead there.")
+            return
+    cases = len(fans.counts(range(len(order))))
+    if cases > MOST_CASES:
+        why = f"queries differ in {cases} ways by how many calls they make, {MOST_CASES} are the most"
+        faults.in_profile(f"{at}.edges", why, "Write whole numbers for fanouts that follow others.")
+
+
+def _check_steps_called_several_times(at: str, pipeline: Pipeline, faults: Faults) -> None:
+    """What steps may not be that are called several times, or not always."""
+    odd = {edge.to for edge in pipeline.edges if edge.fanout != 1.0}
+    while more := {edge.to for edge in pipeline.edges if edge.from_ in odd} - odd:
+        odd |= more
+    for name, node in pipeline.nodes.items():
+        if name in odd and sum(edge.to == name for edge in pipeline.edges) > 1:
+            why = f"branches meet at {name}, and a query may come there with another number of calls on each"
+            faults.in_profile(f"{at}.nodes.{name}", why, "Write the step once after each branch, or fanouts after it.")
+        if not _is_called_several_times(pipeline, name):
+            continue
+        if node.outcomes is not None:
+            why = f"a query makes several calls of {name}, and it was measured what one answer comes to"
+            faults.in_profile(f"{at}.nodes.{name}.outcomes", why, "Decide before the calls go side by side.")
+        if node.batches is not None:
+            why = f"several calls of {name} come at once, and lines of batches are sized for queries that come singly"
+            faults.in_profile(f"{at}.nodes.{name}.batches", why, "Leave it out: replicas serve them side by side.")
+
+
+def _is_called_several_times(pipeline: Pipeline, name: str) -> bool:
+    """Whether a query may make several calls of an operator at once."""
+    return most_calls(pipeline).get(name, 1) > 1
+
+
+def _read_fanouts(pipeline: Pipeline, order: Sequence[str]) -> Fans | None:
+    """How calls follow calls, by operator; None where each is called once."""
+    if all(edge.fanout == 1.0 for edge in pipeline.edges):
+        return None
+    of = [brought(pipeline)[name] for name in order]
+    return Fans(tuple(-1 if one is None else order.index(one) for one, _ in of), tuple(each for _, each in of))

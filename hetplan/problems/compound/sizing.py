@@ -1,9 +1,9 @@
 """Queries at a rate: the plan of the formula is simulated, and made larger until queries are in time.
 
-The formula of `stations` says the first sizes. Each plan is played for a counted number of queries. Applications that
-were late leave the formula less of their limit; where all keep it with much to spare, more of it is tried, and kept if
-that is cheaper. What is handed out is confirmed by seeds that chose nothing. Nothing is timed: the same inputs give the
-same plan.
+The formula of `stations` says the first sizes. Each plan is simulated for a counted number of queries. Applications
+that were late leave the formula less of their limit. Where all keep it with much to spare, more of it is tried, and
+taken if it is cheaper. What is handed out is confirmed by seeds that chose nothing. Nothing is timed: the same inputs
+give the same plan.
 
 With size `simulated` the first sizes are those of the load alone. Those of applications that were late are then to be
 as much less busy, and as much sooner done.
@@ -24,9 +24,9 @@ from hetplan.planner.draft import Draft, Infeasibility, Repair
 from hetplan.planner.forms.black_box import Measured
 from hetplan.planner.request import Application
 from hetplan.planner.sizing import Confirmation, confirm
-from hetplan.problems.compound.draft import MEAN_LATENCY, mean_latency_ms
-from hetplan.problems.compound.form import Asked, Sought
-from hetplan.problems.compound.search import Stage, sized_anew
+from hetplan.problems.compound.pipeline_query import CompoundProblem, PipelineQuery
+from hetplan.problems.compound.plan import MEAN_LATENCY, cost_of, mean_latency_ms
+from hetplan.problems.compound.search import Stage, size_again
 from hetplan.problems.repairs import change
 from hetplan.problems.simulated import (
     PlanRuns,
@@ -41,13 +41,14 @@ from hetplan.problems.simulated import (
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice, Promise
 
-__all__ = ["kept"]
+__all__ = ["size_plan"]
 
 LESS, MUCH_LESS, FAR = 0.92, 0.8, 3.0
 """What a late application leaves the formula of its limit each time; where it is late so many times over, much less."""
 MORE, ROOMY = 1.12, 0.5
 """Where all use up less than this of what may be late, so much more of the limit is tried."""
 LEAST = 0.05
+"""What leaves the formula less than this of a limit is given up: no number of replicas is enough."""
 RARE = 0.3
 """At a p99, so much of what may be late is left unused by a chosen plan: choices are biased towards luck."""
 
@@ -57,7 +58,7 @@ LATE = 300
 """In a run so many queries may be late, within `FEWEST` and `MOST` queries."""
 FEWEST, MOST = 3_000, 30_000
 
-UNPLAYED = {
+UNSIMULATED = {
     "planned": "replicas are those of the load alone, with no room to wait",
     "estimated": "sizes come from a formula for queues",
 }
@@ -66,8 +67,8 @@ UNPLAYED = {
 Again = Callable[[Sequence[Stage]], Draft | Infeasibility]
 
 
-def kept(
-    asked: Asked, ask: Ask, tools: Tools, stages: Sequence[Stage], again: Again, point: Draft | None = None
+def size_plan(
+    asked: CompoundProblem, ask: Ask, tools: Tools, stages: Sequence[Stage], again: Again, point: Draft | None = None
 ) -> Draft | Infeasibility:
     """The plan of these stages; where queries come at a rate, one that simulation shows to be in time.
 
@@ -77,28 +78,28 @@ def kept(
     rated = [one.app_id for one in asked.sought if one.rate_qps]
     if isinstance(made, Infeasibility) or not any(name in made.dispatch for name in rated):
         return made
-    if (by := UNPLAYED.get(asked.options.size)) is not None:
-        return _unplayed(made, by)
+    if (by := UNSIMULATED.get(asked.options.size)) is not None:
+        return _unsimulated(made, by)
     check_simulator(tools, asked.options.size)
-    ask.keep(lambda: _unplayed(made, UNPLAYED["estimated"]))
+    ask.keep(lambda: _unsimulated(made, UNSIMULATED["estimated"]))
     timed = point is not None or "latency" in asked.wish.of
-    return _Rounds(asked, ask, tools, tuple(stages), again, timed).found(made)
+    return _SizingSearch(asked, ask, tools, tuple(stages), again, timed).run(made)
 
 
-def _unplayed(made: Draft, by: str) -> Draft:
+def _unsimulated(made: Draft, by: str) -> Draft:
     """The plan, with the warning that nothing was played, and `by` what it is sized."""
     text = f"{by}; simulate the plan before you rely on it"
     return replace(made, warnings=(*made.warnings, Notice(code="W-queueing", at="promises", text=text)))
 
 
 @dataclass
-class _Rounds:
+class _SizingSearch:
     """Plans that were played; `slack` is what of its limit each application leaves to the formula.
 
     `timed` says that latency is sought: then none is tried that is cheaper.
     """
 
-    asked: Asked
+    asked: CompoundProblem
     ask: Ask
     tools: Tools
     stages: tuple[Stage, ...]
@@ -109,83 +110,76 @@ class _Rounds:
     """How many times its limit the percentile is of each application that was late, or nearly, when last any was."""
 
     def __post_init__(self) -> None:
-        inputs, options = _with_measured(self.asked, self.stages), self.asked.options
+        inputs, options = _inputs_with_measurements(self.asked, self.stages), self.asked.options
         assert self.tools.simulate is not None
         self.simulations = Simulations(
             self.tools.simulate, inputs, self.ask, options.evaluations, self.ask.limits.seed, own_seeds=True
         )
 
-    def found(self, made: Draft) -> Draft | Infeasibility:
+    def run(self, made: Draft) -> Draft | Infeasibility:
         """The cheapest plan seen that is in time, confirmed; else the best seen, which misses its target."""
         best: tuple[Draft, Played] | None = None
         while self.simulations.may_go_on:
-            played = self._look(made)
-            late = [name for name, share in played.each.items() if share > self._chosen_at(name)]
+            played = self._simulate(made)
+            late = [name for name, share in played.each.items() if share > self._allowed_to_choose(name)]
             self.over = {name: played.over.get(name, 1.0) for name in late} or self.over
-            if not late and (sure := self._confirmed(made)) is not None:
+            if not late and (sure := self._confirm(made)) is not None:
                 best = made, sure
                 self._keep(made, sure)
-                roomier = (
-                    self._roomier(made)
-                    if played.worst < ROOMY and max(self.slack.values(), default=1.0) >= 1.0 and not self.stays
-                    else None
-                )
-                if roomier is None:
+                may_loosen = played.worst < ROOMY and max(self.slack.values(), default=1.0) >= 1.0
+                # None is tried that is cheaper where latency is sought, nor one with less than the load takes.
+                looser = self._loosen(made) if may_loosen and not (self.timed or self.fluid) else None
+                if looser is None:
                     break
-                made = roomier
+                made = looser
                 continue
             if best is not None:
                 break
-            following = self._tighter(made, {name: played.each[name] for name in late or played.each})
+            following = self._tighten(made, {name: played.each[name] for name in late or played.each})
             if isinstance(following, Infeasibility):
-                return replace(following, proved=False, repairs=(*following.repairs, *self.helps))
+                return replace(following, proved=False, repairs=(*following.repairs, *self._repairs))
             made = following
             self._keep(made)
-        return self._said(made, best)
+        return self._with_promises(made, best)
 
     def _keep(self, made: Draft, sure: Played | None = None) -> None:
         """Keep a plan that is in time, or until there is one the last that was made larger."""
         if sure is None:
-            self.ask.keep(lambda: _unplayed(made, UNPLAYED["estimated"]))
+            self.ask.keep(lambda: _unsimulated(made, UNSIMULATED["estimated"]))
         else:
-            self.ask.keep(lambda: self._said(made, (made, sure)), simulated=True)
+            self.ask.keep(lambda: self._with_promises(made, (made, sure)), simulated=True)
 
     @property
     def fluid(self) -> bool:
         """Whether sizes are those of the load alone, and no formula for queues is asked."""
         return self.asked.options.size == "simulated"
 
-    @property
-    def stays(self) -> bool:
-        """Whether none is tried that is cheaper: not where latency is sought, nor with less than the load takes."""
-        return self.timed or self.fluid
-
-    def _rates(self, made: Draft) -> dict[str, float]:
+    def _rates_of(self, made: Draft) -> dict[str, float]:
         return {one.app_id: one.rate_qps for one in self.asked.sought if one.rate_qps and one.app_id in made.dispatch}
 
-    def _chosen_at(self, name: str) -> float:
+    def _allowed_to_choose(self, name: str) -> float:
         """Of the share that may be late, the part that a chosen plan may use up: less where few may be."""
         allowed = min(max(self.asked.request.apps[name].late_share, 1e-6), 0.5)
         return max(0.5, 1.0 - RARE * math.sqrt(0.01 * (1.0 - allowed) / (0.99 * allowed)))
 
     def _length_s(self, made: Draft) -> float:
         """How long a run is: `LATE` queries of the application of which fewest may be late."""
-        rates, apps = self._rates(made), self.asked.request.apps
+        rates, apps = self._rates_of(made), self.asked.request.apps
         rarest = min(apps[name].late_share for name in rates)
         promised = [one.percentile for one in made.promises if one.percentile is not None]
         rarest = min([rarest, *(1.0 - percentile / 100.0 for percentile in promised)])
         return play_length_s(self.simulations.inputs, rates, int(min(max(LATE / max(rarest, 1e-6), FEWEST), MOST)))
 
-    def _look(self, made: Draft) -> Played:
+    def _simulate(self, made: Draft) -> Played:
         """What a few runs show of every application that has a rate."""
         plan, length_s = plan_to_simulate("compound", "two-stage", made), self._length_s(made)
-        return self.simulations.look(plan, list(self._rates(made)), (RUNS, length_s))[0]
+        return self.simulations.look(plan, list(self._rates_of(made)), (RUNS, length_s))[0]
 
-    def _confirmed(self, made: Draft) -> Played | None:
+    def _confirm(self, made: Draft) -> Played | None:
         """The promises of a plan that fresh seeds show in time."""
         one, apps, plan = self.simulations, self.asked.request.apps, plan_to_simulate("compound", "two-stage", made)
         one.made += 1
-        runs = PlanRuns(one.simulate, plan, one.inputs, tuple(self._rates(made)), self._length_s(made))
+        runs = PlanRuns(one.simulate, plan, one.inputs, tuple(self._rates_of(made)), self._length_s(made))
         found = confirm(runs, one.budget, may_go_on=lambda: self.ask.remaining > 0)
         shown = {name: runs.shown(name, found, None) for name in runs.apps}
         if found.violated:
@@ -193,11 +187,13 @@ class _Rounds:
             return None
         for name in runs.apps:
             if self.timed or not apps[name].targets:
-                shown[name] = replace(shown[name], promises=_as_shown(made, apps[name], runs, found, shown[name]))
+                shown[name] = replace(
+                    shown[name], promises=_percentiles_shown(made, apps[name], runs, found, shown[name])
+                )
         return together(shown.values())
 
     @property
-    def helps(self) -> tuple[Repair, ...]:
+    def _repairs(self) -> tuple[Repair, ...]:
         """What may help the applications that were late: more time first, as a limit may be too short at any rate."""
         apps, rates = self.asked.request.apps, {one.app_id: one.rate_qps for one in self.asked.sought}
         return tuple(
@@ -205,19 +201,19 @@ class _Rounds:
         )
 
     @property
-    def _plays_more(self) -> tuple[Repair, ...]:
+    def _more_simulations(self) -> tuple[Repair, ...]:
         """As many plays as are usual, where fewer were asked for: each plan that is late leads to a larger one."""
         asked, usual = self.asked.options.evaluations, type(self.asked.options)().evaluations
         return (change("options.evaluations", asked, usual),) if asked < usual else ()
 
-    def _sized(self) -> Draft | Infeasibility:
+    def _size(self) -> Draft | Infeasibility:
         stages = [
-            sized_anew(self.asked, sought, stage, self.slack.get(sought.app_id, 1.0))
+            size_again(self.asked, sought, stage, self.slack.get(sought.app_id, 1.0))
             for sought, stage in zip(self.asked.sought, self.stages, strict=True)
         ]
         return self.again(stages)
 
-    def _tighter(self, made: Draft, worst: Mapping[str, float]) -> Draft | Infeasibility:
+    def _tighten(self, made: Draft, worst: Mapping[str, float]) -> Draft | Infeasibility:
         while True:
             for name, share in worst.items():
                 self.slack[name] = self.slack.get(name, 1.0) * (MUCH_LESS if share > FAR else LESS)
@@ -225,25 +221,25 @@ class _Rounds:
                 return Infeasibility(
                     why=("in simulation too many are late, with any number of replicas",), proved=False
                 )
-            following = self._sized()
+            following = self._size()
             # Few replicas may be enough for a little more load, too: the same plan is not played again.
             if not self.fluid or isinstance(following, Infeasibility) or following.workers != made.workers:
                 return following
 
-    def _roomier(self, made: Draft) -> Draft | None:
+    def _loosen(self, made: Draft) -> Draft | None:
         """A cheaper plan that leaves the formula more than the limit, if there is one."""
-        self.slack = {name: self.slack.get(name, 1.0) * MORE for name in self._rates(made)}
-        following = self._sized()
+        self.slack = {name: self.slack.get(name, 1.0) * MORE for name in self._rates_of(made)}
+        following = self._size()
         if isinstance(following, Infeasibility) or set(following.dispatch) != set(made.dispatch):
             return None
-        return following if _cost(following) < _cost(made) else None
+        return following if cost_of(following) < cost_of(made) else None
 
-    def _said(self, made: Draft, best: tuple[Draft, Played] | None) -> Draft:
+    def _with_promises(self, made: Draft, best: tuple[Draft, Played] | None) -> Draft:
         """The plan with what simulation showed of it, instead of what the formula said."""
         if best is None:
             many = self.simulations.made
             plays = f"each of {many} plays, although each had more replicas" if many > 1 else "its only play"
-            repairs = (*self._plays_more, *self.helps)
+            repairs = (*self._more_simulations, *self._repairs)
             text = f"late in simulation in {plays}; more evaluations may help"
             if self.ask.remaining <= 0:
                 text, repairs = "time ended before a simulation could confirm the response times", ()
@@ -262,7 +258,7 @@ class _Rounds:
         if unsettled := [one.app for one in played.promises if not one.model.startswith("simulation")]:
             text = f"queues are so long that no play says how long: {alone}"
             warnings += tuple(Notice(code="W-queueing", at=f"apps.{name}.latency", text=text) for name in unsettled)
-        if seldom := self._rates(made).keys() - {one.app for one in played.promises}:
+        if seldom := self._rates_of(made).keys() - {one.app for one in played.promises}:
             text = f"so few queries come beside those of others that no play confirms it: {alone}"
             warnings += tuple(
                 Notice(code="W-queueing", at=f"apps.{name}.latency", text=text) for name in sorted(seldom)
@@ -270,7 +266,9 @@ class _Rounds:
         return replace(made, promises=promises, reported=reported, warnings=warnings)
 
 
-def _as_shown(made: Draft, app: Application, runs: PlanRuns, found: Confirmation, shown: Played) -> tuple[Promise, ...]:
+def _percentiles_shown(
+    made: Draft, app: Application, runs: PlanRuns, found: Confirmation, shown: Played
+) -> tuple[Promise, ...]:
     """The percentiles themselves: what the formula says, or more where the runs show more; and shares of a limit."""
     limits = {target.percentile: target.max_ms for target in app.targets}
     promises = [one for one in shown.promises if one.quantity != "response_ms" and limits]
@@ -289,11 +287,7 @@ def _as_shown(made: Draft, app: Application, runs: PlanRuns, found: Confirmation
     return tuple(promises)
 
 
-def _cost(made: Draft) -> float:
-    return next((one.value for one in made.promises if one.quantity == "cost_per_hour"), 0.0)
-
-
-def _with_measured(asked: Asked, stages: Sequence[Stage]) -> Inputs:
+def _inputs_with_measurements(asked: CompoundProblem, stages: Sequence[Stage]) -> Inputs:
     """The inputs, with what was measured in this very solve beside what was measured before."""
     apps = {name: list(plans) for name, plans in (asked.inputs.measured or {}).get("apps", {}).items()}
     for sought, stage in zip(asked.sought, stages, strict=True):
@@ -301,12 +295,14 @@ def _with_measured(asked: Asked, stages: Sequence[Stage]) -> Inputs:
         said = [one.get("knobs") for one in known if "seconds" in one]
         journal = {} if stage.form is None else stage.form.journal
         known += [
-            _entry(sought, one) for c, one in sorted(journal.items()) if one.seconds and sought.knobs(c) not in said
+            _measurement_entry(sought, one)
+            for c, one in sorted(journal.items())
+            if one.seconds and sought.knobs(c) not in said
         ]
     return replace(asked.inputs, measured={"apps": apps})
 
 
-def _entry(sought: Sought, found: Measured) -> dict[str, Any]:
+def _measurement_entry(sought: PipelineQuery, found: Measured) -> dict[str, Any]:
     """A configuration as a document of measurements has it, as far as a simulation reads it."""
     entry: dict[str, Any] = {
         "knobs": sought.knobs(found.configuration), "mean": found.mean, "input_bytes": found.bytes_in,

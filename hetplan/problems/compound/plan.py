@@ -1,78 +1,72 @@
-"""From a packing to the sections of a plan: one chosen plan per query, machines with their operators, promises."""
+"""The sections of a plan, from a packing: one chosen plan per query, machines with their operators, promises."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from hetplan.planner.draft import Draft, Reported, Scope
 from hetplan.planner.transition import Names, transition
-from hetplan.problems.compound.form import Asked, Packed, machines_of
 from hetplan.problems.compound.options import CompoundOptions
-from hetplan.problems.compound.wish import Query, Way
+from hetplan.problems.compound.packing import PackedQueries
+from hetplan.problems.compound.pipeline_query import CompoundProblem
+from hetplan.problems.compound.ways import Seat
+from hetplan.problems.compound.wish import MeasuredPlan, Query, Way
 from hetplan.profiles.fields import NANO
-from hetplan.profiles.plan import Action, Notice, Promise, Route, Unserved
+from hetplan.profiles.plan import Notice, Promise, Route, Unserved
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.plan_file import SHARED
 from hetplan.profiles.workers import Load, Serve, Share, Worker
 from hetplan.serving.loads import worker_price
 
-__all__ = [
-    "MEAN_LATENCY",
-    "alternatives_of",
-    "draft",
-    "mean_latency_ms",
-    "routes_of",
-    "why_left",
-    "workers_of",
-]
+__all__ = ["MEAN_LATENCY", "alternatives_of", "cost_of", "draft_plan", "mean_latency_ms", "why_unserved"]
 
-Owner = Mapping[tuple[str, str], tuple[str, str]]
+Owner = Mapping[Seat, Seat]
+"""Of operators that share replicas whose these are."""
 On = Mapping[str, tuple[int, ...]]
 """Of each tier the machines that items are on, in their order."""
 MOST_SHOWN = 10
+"""Candidates that fit nowhere, of which each is named."""
 MEAN_LATENCY = "mean_latency_ms"
 """What claims call the mean latency by weight."""
 HOUR_S = 3600.0
 
 
-def draft(
-    asked: Asked, queries: Sequence[Query], packed: Packed, notices: Sequence[Notice], owner: Owner | None = None
+def draft_plan(
+    asked: CompoundProblem, packed: PackedQueries, notices: Sequence[Notice], owner: Owner | None = None
 ) -> Draft:
     """The plan of a packing; `owner` says of operators that share replicas whose these are."""
-    owner = owner or {}
-    served = [
-        (query, query.ways[int(option - packed.form.first[i])], int(option))
-        for i, (query, option) in enumerate(zip(queries, packed.choice.option, strict=True))
-        if option >= 0
-    ]
-    on = _from_zero(
-        {query.app_id: machines_of(packed.form, option, packed.choice, asked.tiers) for query, _, option in served}
-    )
-    chosen = {query.app_id: _chosen(query, way, on[query.app_id]) for query, way, _ in served}
-    workers = _as_running(asked, workers_of(asked, [(query, way, chosen[query.app_id]) for query, way, _ in served]))
-    left = [query for i, query in enumerate(queries) if packed.choice.option[i] < 0]
-    found_by_search = any(way.found is not None for query in queries for way in query.ways)
+    owner, served, queries = owner or {}, packed.served, packed.queries
+    on = _number_from_zero({query.app_id: packed.machines_of(option) for query, _, option in served})
+    chosen = {query.app_id: _dispatch_of(query, way, on[query.app_id]) for query, way, _ in served}
+    workers = _workers_of(asked, [(query, way, chosen[query.app_id]) for query, way, _ in served])
+    request, names = asked.request, Names(asked.request.running)
+    if request.has_state:
+        # Machines that run already as they are wanted keep their names, so that nothing is done to them.
+        workers = list(map(names.named, workers))
+    left = [query for query in queries if query.app_id not in chosen]
+    is_searched = any(way.found is not None for query in queries for way in query.ways)
     return Draft(
-        workers=workers,
+        workers=tuple(workers),
         requires=(SHARED,) if any(seat != there for seat, there in owner.items()) else (),
-        routing=routes_of(asked, workers, owner),
+        routing=_routes_of(asked, workers, owner),
         dispatch=chosen,
-        actions=_actions(asked, workers),
-        promises=_promises(asked, served, workers),
-        reported=_reported(asked, packed, served, found_by_search),
+        actions=transition(request.running, workers, offers=asked.inputs.profile.offers, limits=request.instances),
+        promises=_promises_of(asked, served, workers),
+        reported=_reported_values(asked, packed, served, is_searched),
         unserved=tuple(
-            Unserved(app=query.app_id, rate_qps=query.app.rate_qps or 0.0, why=why_left(packed, queries, query))
+            Unserved(app=query.app_id, rate_qps=query.app.rate_qps or 0.0, why=why_unserved(packed, query))
             for query in left
         ),
-        warnings=(*notices, *_in_doubt(served), *_dropped(packed, queries), *_unserved(left)),
+        warnings=(*notices, *_undecided_accuracies(served), *_what_is_left_out(packed, left)),
         alternatives=alternatives_of(queries),
-        searched=found_by_search,
+        searched=is_searched,
     )
 
 
-def _from_zero(on: Mapping[str, On]) -> dict[str, On]:
+def _number_from_zero(on: Mapping[str, On]) -> dict[str, On]:
     """The machines of each tier numbered from 0: a packing may leave numbers out."""
     used: dict[str, set[int]] = defaultdict(set)
     for machines in on.values():
@@ -85,7 +79,7 @@ def _from_zero(on: Mapping[str, On]) -> dict[str, On]:
     }
 
 
-def _chosen(query: Query, way: Way, machines: On) -> ChosenPlanDispatch:
+def _dispatch_of(query: Query, way: Way, machines: On) -> ChosenPlanDispatch:
     """A query's way as it is dispatched by, its items on these machines of each tier.
 
     A machine is named once for each operator on it: as often as there are streams, or replicas, in an item.
@@ -112,7 +106,7 @@ def _chosen(query: Query, way: Way, machines: On) -> ChosenPlanDispatch:
     )
 
 
-def workers_of(asked: Asked, served: Sequence[tuple[Query, Way, ChosenPlanDispatch]]) -> list[Worker]:
+def _workers_of(asked: CompoundProblem, served: Sequence[tuple[Query, Way, ChosenPlanDispatch]]) -> list[Worker]:
     """A worker per machine in use, with the operators on it; an own device is one as well."""
     on: dict[tuple[str, str], list[Load]] = defaultdict(list)
     number = 0
@@ -160,22 +154,13 @@ def workers_of(asked: Asked, served: Sequence[tuple[Query, Way, ChosenPlanDispat
     return workers
 
 
-def _as_running(asked: Asked, workers: list[Worker]) -> tuple[Worker, ...]:
-    """Machines that run already as they are wanted keep their names, so that nothing is done to them."""
-    request = asked.request
-    if not request.has_state:
-        return tuple(workers)
-    names = Names(request.running)
-    return tuple(names.named(worker) for worker in workers)
-
-
-def routes_of(asked: Asked, workers: Sequence[Worker], owner: Owner) -> dict[str, tuple[Route, ...]]:
+def _routes_of(asked: CompoundProblem, workers: Sequence[Worker], owner: Owner) -> dict[str, tuple[Route, ...]]:
     """All queries of an operator to its one load; where its streams are on several machines, as many to each.
 
     What shares the replicas of another operator goes where that one's queries go. What follows an outcome only is
     routed for that outcome. Operators come in the order of their pipeline.
     """
-    order = {one.app_id: one.order for one in asked.sought}
+    place = {(one.app_id, name): (o, name) for one in asked.sought for o, name in enumerate(one.order)}
     after = {
         one.app_id: {edge.to: {edge.from_: edge.on} for edge in one.pipeline.edges if edge.on is not None}
         for one in asked.sought
@@ -193,32 +178,13 @@ def routes_of(asked: Asked, workers: Sequence[Worker], owner: Owner) -> dict[str
                 after=after.get(app, {}).get(node),
                 to={load: count / sum(to.values()) for load, count in to.items()},
             )
-            for node, to in sorted(nodes.items(), key=lambda at: _in_order(at[0], order.get(app, ())))
+            for node, to in sorted(nodes.items(), key=lambda at: place.get((app, at[0]), (len(place), at[0])))
         )
         for app, nodes in sorted(loads.items())
     }
 
 
-def _in_order(node: str, order: Sequence[str]) -> tuple[int, str]:
-    return (order.index(node) if node in order else len(order), node)
-
-
-def _actions(asked: Asked, workers: Sequence[Worker]) -> tuple[Action, ...]:
-    request = asked.request
-    if request.has_state:
-        return transition(request.running, workers, offers=asked.inputs.profile.offers, limits=request.instances)
-    actions: list[Action] = []
-    for worker in workers:
-        start = Action(id=len(actions) + 1, do="start", worker=worker.id, count=worker.count)
-        actions.append(start)
-        actions += [
-            Action(id=start.id + 1 + k, do="load", load=load.id, after=(start.id,))
-            for k, load in enumerate(worker.loads)
-        ]
-    return tuple(actions)
-
-
-def _in_doubt(served: Sequence[tuple[Query, Way, int]]) -> Iterator[Notice]:
+def _undecided_accuracies(served: Sequence[tuple[Query, Way, int]]) -> Iterator[Notice]:
     """Plans that were chosen though it is not known whether they are as good as is wished."""
     for query, way, _ in served:
         wanted, found = query.app.floor, way.found
@@ -229,76 +195,62 @@ def _in_doubt(served: Sequence[tuple[Query, Way, int]]) -> Iterator[Notice]:
             yield Notice(code="W-undecided", at=at, text=f"{text} of {wanted:g} for sure")
 
 
-def _promises(asked: Asked, served: Sequence[tuple[Query, Way, int]], workers: Sequence[Worker]) -> tuple[Promise, ...]:
+def _promises_of(
+    asked: CompoundProblem, served: Sequence[tuple[Query, Way, int]], workers: Sequence[Worker]
+) -> tuple[Promise, ...]:
+    say = partial(Promise, relation="=", model="no-queueing")
     goodput = float(sum(way.weight for _, way, _ in served))
-    promises = [
-        Promise(quantity="goodput", relation="=", value=goodput, model="no-queueing"),
-        Promise(quantity="served", relation="=", value=float(len(served)), model="no-queueing"),
-    ]
+    promises = [say(quantity="goodput", value=goodput), say(quantity="served", value=float(len(served)))]
     calls = {query.app_id: way.found.per_query for query, way, _ in served if way.found is not None}
     if workers or any(calls.values()):
-        rates = {query.app_id: query.app.rate_qps for query, _, _ in served}
-        value = _cost(asked, workers) + HOUR_S * sum((rates[name] or 0.0) * each for name, each in calls.items())
-        promises.append(Promise(quantity="cost_per_hour", relation="=", value=value, model="no-queueing"))
-        if any(calls.values()) and (queries := HOUR_S * sum(rate or 0.0 for rate in rates.values())):
-            value = value / queries
-            promises.append(Promise(quantity="cost_per_query", relation="=", value=value, model="no-queueing"))
-    stated = [_stated(query, way) for query, way, _ in served]
+        rates = {query.app_id: query.app.rate_qps or 0.0 for query, _, _ in served}
+        nanos = sum(worker.count * (worker_price(asked.inputs, worker) or 0) for worker in workers)
+        value = nanos / NANO + HOUR_S * sum(rates[name] * each for name, each in calls.items())
+        promises.append(say(quantity="cost_per_hour", value=value))
+        if any(calls.values()) and (queries := HOUR_S * sum(rates.values())):
+            promises.append(say(quantity="cost_per_query", value=value / queries))
+    stated = [_stated_price(query, way) for query, way, _ in served]
     if any(stated):
-        value = float(sum(stated))
-        promises.append(Promise(quantity="candidates_per_hour", relation="=", value=value, model="no-queueing"))
+        promises.append(say(quantity="candidates_per_hour", value=float(sum(stated))))
     for query, way, _ in served:
         if way.found is not None:
-            promises += _of_found(query, way, asked.options)
+            promises += _promises_of_measured(query.app_id, way.found, asked.options)
             if value := way.found.per_query:
-                one = Promise(
-                    app=query.app_id, quantity="calls_per_query", relation="=", value=value, model="no-queueing"
-                )
-                promises.append(one)
+                promises.append(say(app=query.app_id, quantity="calls_per_query", value=value))
     return tuple(promises)
 
 
-def _stated(query: Query, way: Way) -> float:
+def _stated_price(query: Query, way: Way) -> float:
     """What a candidate itself says that it costs."""
     if way.found is not None:
         return 0.0
     return (query.app.candidates[query.ways.index(way)].price_per_hour or 0) / NANO
 
 
-def _of_found(query: Query, way: Way, options: CompoundOptions) -> list[Promise]:
-    found = way.found
-    assert found is not None
-    basis = f"{found.samples} samples, verdict {found.verdict}"
+def _promises_of_measured(app: str, found: MeasuredPlan, options: CompoundOptions) -> list[Promise]:
     by_formula = bool(found.replicas) and options.size not in ("planned", "simulated")
-    model = "stationary/1" if by_formula else "measured"
-    return [
-        *(
-            Promise(
-                app=query.app_id, quantity="response_ms", percentile=percentile, value=1000.0 * most,
-                interval=None if least is None else (1000.0 * least, 1000.0 * most), model=model,
-                basis=f"{found.samples} samples",
-            )
-            for percentile, most, least in found.at
-        ),
+    samples, model = f"{found.samples} samples", "stationary/1" if by_formula else "measured"
+    times = [
         Promise(
-            app=query.app_id,
-            quantity="quality",
-            relation="=",
-            value=found.accuracy,
-            interval=found.interval,
-            model="measured",
-            basis=basis,
-        ),
+            app=app, quantity="response_ms", percentile=percentile, value=1000.0 * most, model=model, basis=samples,
+            interval=None if least is None else (1000.0 * least, 1000.0 * most),
+        )
+        for percentile, most, least in found.at
     ]  # fmt: skip
+    quality = Promise(
+        app=app, quantity="quality", relation="=", value=found.accuracy, interval=found.interval, model="measured",
+        basis=f"{samples}, verdict {found.verdict}",
+    )  # fmt: skip
+    return [*times, quality]
 
 
-def _cost(asked: Asked, workers: Sequence[Worker]) -> float:
-    """Currency units per hour: shares where shares are paid for, whole machines otherwise."""
-    return sum(worker.count * (worker_price(asked.inputs, worker) or 0) for worker in workers) / NANO
+def cost_of(made: Draft) -> float:
+    """What a plan promises to cost per hour."""
+    return next((one.value for one in made.promises if one.quantity == "cost_per_hour"), 0.0)
 
 
-def _reported(
-    asked: Asked, packed: Packed, served: Sequence[tuple[Query, Way, int]], found_by_search: bool
+def _reported_values(
+    asked: CompoundProblem, packed: PackedQueries, served: Sequence[tuple[Query, Way, int]], found_by_search: bool
 ) -> tuple[Reported, ...]:
     scope: Scope = "restriction" if found_by_search else "problem"
     note = "the bound is over the plans that were measured" if found_by_search else None
@@ -308,28 +260,23 @@ def _reported(
         reported.append(Reported("goodput", "max", scope, packed.answer, value=goodput, note=note))
     if packed.figure != "cost":
         queued = packed.figure == "latency" and any(one.rate_qps for one in asked.sought)
-        reported.append(_of_figure(packed, scope, f"{note}, by a formula for queues" if queued else note))
+        # With whole machines at a price the form is one of several, each for other numbers of them.
+        narrow: Scope = "restriction" if (packed.opening > 0).any() else scope
+        about, by = MEAN_LATENCY if packed.figure == "latency" else "quality_short", ", by a formula for queues"
+        reported.append(Reported(about, "min", narrow, packed.answer, note=f"{note}{by}" if queued else note))
     form, answer = packed.cost or (packed.form, packed.answer)
     if form.sense == "min" and packed.figure != "cost" and packed.cost is None:
         return tuple(reported)
     if form.sense == "min":
         # What is packed may cost its machines beside what candidates say of themselves.
         paid = form.items is not None and bool(form.items.price.any())
-        stated = not paid and all(way.found is None and way.price == _stated(query, way) for query, way, _ in served)
+        stated = not paid and all(w.found is None and w.price == _stated_price(query, w) for query, w, _ in served)
         about = "candidates_per_hour" if stated else "packed_per_hour"
         reported.append(Reported(about, "min", scope if packed.cost is None else "restriction", answer, note=note))
     return tuple(reported)
 
 
-def _of_figure(packed: Packed, scope: Scope, note: str | None) -> Reported:
-    """The mean latency by weight, or by how much the mean quality misses the top of its range."""
-    # With whole machines at a price the form is one of several, each for other numbers of them.
-    narrow: Scope = "restriction" if (packed.opening > 0).any() else scope
-    about = MEAN_LATENCY if packed.figure == "latency" else "quality_short"
-    return Reported(about, "min", narrow, packed.answer, note=note)
-
-
-def mean_latency_ms(asked: Asked, promises: Sequence[Promise]) -> float:
+def mean_latency_ms(asked: CompoundProblem, promises: Sequence[Promise]) -> float:
     """The mean latency by weight of those that are promised one: of percentiles, the nearest to its limit counts."""
     apps = asked.request.apps
     worst: dict[str, float] = {}
@@ -344,12 +291,11 @@ def mean_latency_ms(asked: Asked, promises: Sequence[Promise]) -> float:
     return sum((weights[name] / total if total > 0 else 1.0 / len(worst)) * each for name, each in worst.items())
 
 
-def why_left(packed: Packed, queries: Sequence[Query], query: Query) -> str:
+def why_unserved(packed: PackedQueries, query: Query) -> str:
     """Why a query got none of its plans."""
     if not query.ways:
         return query.why_none or "it has no plan"
-    i = [one.app_id for one in queries].index(query.app_id)
-    options = slice(int(packed.form.first[i]), int(packed.form.first[i + 1]))
+    options = packed.form.options_of([one.app_id for one in packed.queries].index(query.app_id))
     if not packed.form.fits[options].any():
         return "none of its plans fits, even alone"
     if not (packed.form.worth[options] > 0).any():
@@ -357,23 +303,22 @@ def why_left(packed: Packed, queries: Sequence[Query], query: Query) -> str:
     return "others bring more for what there is"
 
 
-def _dropped(packed: Packed, queries: Sequence[Query]) -> list[Notice]:
-    """Stated candidates that fit nowhere, even alone."""
+def _what_is_left_out(packed: PackedQueries, left: Sequence[Query]) -> list[Notice]:
+    """Stated candidates that fit nowhere, even alone; and how many applications are not served."""
     lost = [
         f"apps.{query.app_id}.candidates[{j}]"
-        for i, query in enumerate(queries)
+        for i, query in enumerate(packed.queries)
         for j, way in enumerate(query.ways)
         if way.found is None and not packed.form.fits[int(packed.form.first[i]) + j]
     ]
-    more = [Notice(code="W-dropped", at="apps", text=f"{len(lost) - MOST_SHOWN} more candidates fit nowhere")]
-    shown = [Notice(code="W-dropped", at=at, text="it fits nowhere, even alone") for at in lost[:MOST_SHOWN]]
-    return shown + (more if len(lost) > MOST_SHOWN else [])
-
-
-def _unserved(left: Sequence[Query]) -> list[Notice]:
-    if not left:
-        return []
-    return [Notice(code="W-unserved", at="unserved", text=f"applications that are not served: {len(left)}")]
+    notices = [Notice(code="W-dropped", at=at, text="it fits nowhere, even alone") for at in lost[:MOST_SHOWN]]
+    if len(lost) > MOST_SHOWN:
+        more = f"{len(lost) - MOST_SHOWN} more candidates fit nowhere"
+        notices.append(Notice(code="W-dropped", at="apps", text=more))
+    if left:
+        text = f"applications that are not served: {len(left)}"
+        notices.append(Notice(code="W-unserved", at="unserved", text=text))
+    return notices
 
 
 def alternatives_of(queries: Sequence[Query]) -> tuple[dict[str, Any], ...]:
