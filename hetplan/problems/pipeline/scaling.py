@@ -630,7 +630,8 @@ ABOUT = {
 }  # fmt: skip
 
 CLAIMED: dict[str, str] = {
-    "quality": "quality", "fairest": "least_quality", "servers": "servers", "cost": "cost_per_hour", "changes": "changes",
+    "quality": "quality", "fairest": "least_quality", "servers": "servers", "cost": "cost_per_hour",
+    "changes": "changes",
 }  # fmt: skip
 
 
