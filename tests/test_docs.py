@@ -385,3 +385,9 @@ def test_every_dependency_has_its_reason() -> None:
         assert name[0] in table
         if "," in requirement and "<" in requirement and name[0] == "highspy":
             assert f"`{requirement.removeprefix(name[0])}`" in table
+
+
+def test_every_example_is_named_in_a_page() -> None:
+    pages = "\n".join(page.read_text() for page in PAGES)
+    examples = [one for one in (ROOT / "examples").iterdir() if one.name != "__pycache__"]
+    assert not [one.name for one in examples if f"examples/{one.name}" not in pages]
