@@ -34,11 +34,9 @@ from typer.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-LONGEST_PAGES = {"cli", "fleet"}
-"""What these run takes a minute or two."""
 LONG_PAGES = {
-    "README", "SKILL", "cli", "compound", "desk", "executor", "fleet", "llm", "pipeline", "policy", "pool",
-    "profiling", "variants",
+    "README", "SKILL", "tutorial", "howto/mixed-machines", "howto/two-llms", "howto/day", "howto/pipeline",
+    "howto/compound", "howto/scheduler", "howto/run", "howto/exchange",
 }  # fmt: skip
 """Pages whose commands take seconds each: they run with the slow tests, started as a user starts them.
 
@@ -48,7 +46,8 @@ BY_HAND = "takes minutes or hours, or reads data from beside the repository; its
 ENDPOINT = (
     "sends real queries, and its verdict hangs on how busy the machine is: tests/measure sends to routers of its own"
 )
-NOT_RUN = {
+CLUSTER = "a reader's own cluster: tests/executor/apply plays one"
+NOT_RUN: dict[str, dict[str, str]] = {
     "CONTRIBUTING": {
         "python3 -m venv": "sets up: continuous integration does the same",
         ".venv/bin/": "continuous integration runs these over the whole repository",
@@ -58,31 +57,18 @@ NOT_RUN = {
         "hetplan verify": "the same",
     },
     "README": {"python3 -m venv": "continuous integration runs these two blocks as they stand"},
-    "compound": {
+    "howto/compound": {
         "hetplan autoscale profile.json slo.json --hosts": "waits for live samples, and asks a reader's own evaluator",
     },
-    "executor": {
-        "hetplan doctor --gpus": "needs an NVIDIA GPU",
-        "hetplan render": "docs/render.md runs it, with a whole site.toml",
-    },
-    "profiling": {
-        "hetplan apply": ENDPOINT,
+    "howto/day": {"hetplan compare": "plays each way many times: minutes. tests/studies does so with smaller files"},
+    "howto/run": {
         "hetplan loadtest": ENDPOINT,
-        "hetplan solve learned.json": ENDPOINT,
-        "hetplan profile measure.toml -o measured.json --on": "a reader's own cluster: tests/measure starts one",
+        "hetplan apply pool.json": CLUSTER,
+        "hetplan down --site": CLUSTER,
     },
-    "render": dict.fromkeys(
-        ("hetplan apply", "hetplan status", "hetplan down"), "a reader's own cluster: tests/executor/apply plays one"
-    ),
-    "variants": {"hetplan simulate": "a reader's own SLO file with rates over time: tests/simulator plays such files"},
-    "measured/compound": {"python -m hetplan_papers.reproduce": BY_HAND},
-    "measured/fleet": {"python benchmarks/": BY_HAND, "hetplan compare": "the same, for a reader's own files"},
-    "measured/library": {"python -m benchmarks.library": "tests/benchmarks/test_library.py runs it"},
-    "measured/llm": {"python benchmarks/": BY_HAND},
-    "measured/pipeline": {"python benchmarks/": BY_HAND, "python -m hetplan_papers.reproduce": BY_HAND},
-    "measured/policy": {"python benchmarks/": BY_HAND, "python -m hetplan_papers.reproduce": BY_HAND},
-    "measured/pool": {"python benchmarks/": BY_HAND, "python -m hetplan_papers.reproduce": BY_HAND},
-    "measured/variants": {"python benchmarks/": BY_HAND, "python -m hetplan_papers.reproduce": BY_HAND},
+    "reference/fields": {"hetplan check --schema": "tests/profiles/test_schema.py reads every schema"},
+    "reference/options": {"hetplan list options": "the page is this list, and tests/test_reference.py makes it anew"},
+    **{f"measured/{page.stem}": {"python ": BY_HAND} for page in (ROOT / "docs" / "measured").glob("*.md")},
 }
 """Of each page how the commands begin that are shown and not run, with the reason."""
 FENCE = re.compile(
@@ -206,21 +192,20 @@ def run_python(block: Block, page: Path, names: dict[str, object]) -> None:
     assert runner.summarize(verbose=False).failed == 0, "".join(said)
 
 
+def page_name(page: Path) -> str:
+    return page.relative_to(ROOT / "docs" if page.is_relative_to(ROOT / "docs") else ROOT).with_suffix("").as_posix()
+
+
 def shown() -> list[Any]:
     """The pages that show what runs."""
     marked = [page for page in PAGES if any(block.mark for block in blocks(page))]
-    slow, longest = pytest.mark.slow, pytest.mark.longest
     return [
-        *(pytest.param(page, False, id=page.name) for page in marked if page.stem not in LONG_PAGES),
-        *(
-            pytest.param(page, True, id=page.name, marks=longest if page.stem in LONGEST_PAGES else slow)
-            for page in marked
-            if page.stem in LONG_PAGES
-        ),
+        pytest.param(page, started, id=page_name(page), marks=pytest.mark.slow if started else ())
+        for page in marked
+        for started in [page_name(page) in LONG_PAGES]
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("page", "started"), shown())
 def test_what_a_page_shows_runs(page: Path, started: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if "$ curl " in page.read_text() and shutil.which("curl") is None:
@@ -248,9 +233,9 @@ def test_what_a_page_shows_runs(page: Path, started: bool, tmp_path: Path, monke
 
 @pytest.mark.parametrize("page", sorted(ROOT.glob("docs/**/*.md")), ids=lambda page: page.name)
 def test_a_page_opens_with_a_picture(page: Path) -> None:
-    """Before the first section, a drawing that a code host shows."""
+    """Before the first section, a drawing that a code host shows, or an example."""
     opening = page.read_text().split("\n## ")[0]
-    assert "```mermaid\n" in opening or re.search(r"!\[[^]]*\]\([^)]+\.svg\)", opening)
+    assert re.search(r"^```", opening, re.M) or re.search(r"!\[[^]]*\]\([^)]+\.svg\)", opening)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -283,29 +268,6 @@ def test_the_readme_has_the_commands_that_set_everything_up(marker: str) -> None
     assert block is not None
     assert ".venv" in block[1]
     assert {"main": "hetplan solve", "tests": "pytest"}[marker] in block[1]
-
-
-def test_the_documented_exit_codes_are_those_of_the_code() -> None:
-    from hetplan.planner.status import Exit
-
-    table = (ROOT / "docs" / "cli.md").read_text().split("## Exit codes")[1]
-    assert [int(code) for code in re.findall(r"^\| (\d+) \|", table, re.M)] == [int(code) for code in Exit]
-
-
-def test_the_documented_commands_are_those_of_the_code() -> None:
-    from typer.main import get_command
-
-    from hetplan.cli.app import build_app
-
-    text = (ROOT / "docs" / "cli.md").read_text()
-    names = get_command(build_app()).list_commands(None)  # type: ignore[attr-defined]
-    assert "solve" in names
-    for name in names:
-        assert f"`{name}" in text, f"docs/cli.md says nothing of `hetplan {name}`"
-
-
-def page_name(page: Path) -> str:
-    return page.relative_to(ROOT / "docs" if page.is_relative_to(ROOT / "docs") else ROOT).with_suffix("").as_posix()
 
 
 def only_shown(page: Path) -> list[str]:
@@ -408,19 +370,6 @@ def test_commands_that_are_shown_without_being_run_exist_with_their_options() ->
     assert wrong_in("python -m hetplan_papers.reproduce pool --swift") == "--swift"
 
 
-def test_every_option_of_solve_is_documented() -> None:
-    from typer.main import get_command
-
-    from hetplan.cli.app import build_app
-
-    text = (ROOT / "docs" / "cli.md").read_text()
-    solve = get_command(build_app()).get_command(None, "solve")  # type: ignore[attr-defined]
-    names = [max(param.opts, key=len) for param in solve.params if param.param_type_name == "option"]
-    assert len(names) > 15
-    missing = [name for name in names if name not in text and not (name == "--output" and "`-o" in text)]
-    assert not missing
-
-
 def test_every_dependency_has_its_reason() -> None:
     """`docs/design.md` names each package; a bounded one with its bounds."""
     table = (ROOT / "docs" / "design.md").read_text().split("## Dependencies")[1]
@@ -436,3 +385,9 @@ def test_every_dependency_has_its_reason() -> None:
         assert name[0] in table
         if "," in requirement and "<" in requirement and name[0] == "highspy":
             assert f"`{requirement.removeprefix(name[0])}`" in table
+
+
+def test_every_example_is_named_in_a_page() -> None:
+    pages = "\n".join(page.read_text() for page in PAGES)
+    examples = [one for one in (ROOT / "examples").iterdir() if one.name != "__pycache__"]
+    assert not [one.name for one in examples if f"examples/{one.name}" not in pages]

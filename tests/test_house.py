@@ -203,7 +203,7 @@ def test_the_project_names_no_path_of_one_machine() -> None:
     texts = [
         *FILES,
         *ROOT.glob("*.md"),
-        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("docs/**/*.md"),
         *ROOT.glob("examples/**/*.json"),
         ROOT / "pyproject.toml",
     ]

@@ -71,4 +71,4 @@ What to do next:
   hetplan doctor                                      see what is installed
   hetplan --help                                      all commands
 
-Shipped examples lie in examples/<question>/ of the source tree; docs/formats.md explains the files."""
+Shipped examples lie in examples/<question>/ of the source tree; docs/reference/files.md explains the files."""

@@ -163,7 +163,7 @@ def _end(out: Output, report: LoadReport, *, cancelled: bool) -> None:
         return
     code, reason = _ending(report)
     if code is Exit.DISAGREES:
-        out.warn(f"{reason}. Measure again, as queries come and through the router (docs/profiling.md)")
+        out.warn(f"{reason}. Measure again, as queries come and through the router (docs/howto/run.md)")
     out.end(code, reason, report=report.as_dict())
 
 

@@ -1,4 +1,4 @@
-"""hosts.toml: the trusted half of applying a plan (`docs/executor.md`).
+"""hosts.toml: the trusted half of applying a plan (`docs/howto/run.md`).
 
 A plan names models, hardware and numbers. Which machine plays which hardware, how a model is started, which files and
 credentials are used: all that is said here, written by the people who run the machines. Sections of other tools
@@ -84,11 +84,11 @@ class RouterSettings(Model):
 _SPEAKS_NO_TLS = (
     "router and workers speak no TLS of their own",
     "Leave it out. HAProxy before the router ends TLS; links between machines go through a private network or an ssh "
-    "tunnel (docs/executor.md).",
+    "tunnel (docs/howto/run.md).",
 )
 
 
-_CLUSTER = "Write site.toml, and hetplan apply plan.json --site site.toml (docs/render.md)."
+_CLUSTER = "Write site.toml, and hetplan apply plan.json --site site.toml (docs/howto/run.md)."
 
 
 class Security(Model):

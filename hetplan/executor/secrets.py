@@ -121,7 +121,7 @@ def unguarded(hosts: HostsFile, units: Iterable[Unit]) -> list[Fault]:
 
 
 _NO_EDGE = (
-    "Leave it out, and put HAProxy before the router (docs/executor.md); if it runs on another machine, write "
+    "Leave it out, and put HAProxy before the router (docs/howto/run.md); if it runs on another machine, write "
     "behind_edge = true under [router]."
 )
 _NO_TOKEN = (

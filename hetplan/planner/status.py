@@ -11,7 +11,7 @@ __all__ = ["UNDECIDED", "Exit", "Finding", "Found", "PlanStatus", "Verdict", "pl
 
 
 class Exit(IntEnum):
-    """The process exit codes, the same for every command (`docs/cli.md`)."""
+    """The process exit codes, the same for every command (`docs/reference/messages.md`)."""
 
     OK = 0
     FAULT = 1

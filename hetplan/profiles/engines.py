@@ -1,4 +1,4 @@
-"""Engines that make text token by token: the law by which one iteration takes its time, and what fits (`docs/llm.md`).
+"""Engines that make text token by token: the law of one iteration, and what fits (`docs/explanation/llm.md`).
 
 Checks that need more than one field are in `engine_faults.py`, which is read where a profile has engines.
 """

@@ -395,7 +395,7 @@ def _assumed(said: Answers, machines: Iterable[Machine]) -> Iterator[str]:
         yield f"quality 1 of {', '.join(alone)}: no other model for that step"
     last = sorted(set(said.steps.values()) - {one for one, _ in said.edges}) if said.edges and said.quality else []
     if len(last) > 1:
-        yield f"quality is the mean over the last steps, {', '.join(last)} (docs/pipeline.md)"
+        yield f"quality is the mean over the last steps, {', '.join(last)} (docs/howto/pipeline.md)"
     best_first = _objective(said, machines)[0] == "max quality"
     if best_first:
         yield "the best answers come first, then the least cost (objective; --quality asks for the cheapest)"

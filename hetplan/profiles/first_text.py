@@ -143,9 +143,8 @@ def _check_machines(machines: Sequence[Machine]) -> bool:
         raise InputError.one(file="--machine", why="the GPUs that can be rented", remedy=remedy)
     for one in machines:
         if card_of_text(one.name) is None:
-            remedy = (
-                f"Known are {', '.join(cards())}, several as in h100x2. Write a data sheet for others (docs/llm.md)."
-            )
+            known = f"Known are {', '.join(cards())}, several as in h100x2."
+            remedy = f"{known} Write a data sheet for others (docs/howto/exchange.md)."
             raise InputError.one(file="--machine", value=one.name, why="a GPU whose data sheet is known", remedy=remedy)
     without = [one.name for one in machines if one.price is None]
     if without and len(without) < len(machines):

@@ -1,4 +1,4 @@
-"""plan.json: what is to run, how queries reach it, what is promised and what is proved (`docs/formats.md`).
+"""plan.json: what is to run, how queries reach it, what is promised and what is proved (`docs/reference/files.md`).
 
 A plan is untrusted input: names and numbers of a closed vocabulary, never a command or a path.
 Unknown keys are refused where they would change what runs, and ignored where they only inform.

@@ -1,4 +1,4 @@
-"""profile.json: what was measured. Hardware, offers, variants, tables (`docs/formats.md`); pipelines are beside it."""
+"""What was measured: hardware, offers, variants, tables (`docs/reference/files.md`). Pipelines are in another file."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def _version_faults(document: Mapping[str, Any], kind: str, file: str) -> list[F
         return fault(f"a {kind} file here, not a {matched[1]} file", f"Give the {kind} file in its place.")
     if int(matched[2]) != VERSIONS[kind][0]:
         newer = int(matched[2]) > VERSIONS[kind][0]
-        cure = "Upgrade hetplan." if newer else f"Rewrite the file as {format_of(kind)}; docs/formats.md says how."
+        cure = "Upgrade hetplan." if newer else f"Rewrite the file as {format_of(kind)}; see docs/reference/files.md."
         return fault(f"this hetplan reads {kind} files of version {VERSIONS[kind][0]}.x", cure)
     return []
 

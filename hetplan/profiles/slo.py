@@ -1,4 +1,4 @@
-"""slo.json: what is wanted. Objectives, limits and, per application, latency, quality and demand (`docs/formats.md`).
+"""What is wanted: objectives, limits and, per application, latency, quality and demand (`docs/reference/files.md`).
 
 It holds only the wish: how to answer it (formulation, solver, search budget) goes into options.
 """

@@ -329,22 +329,6 @@ def test_work_beyond_the_queue_is_busy() -> None:
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_page_work(server: Server, tmp_path: Path) -> None:
-    """As they are shown, at this server's address."""
-    if shutil.which("curl") is None:
-        pytest.skip("no curl here")
-    text = (EXAMPLES.parents[1] / "docs" / "desk.md").read_text()
-    assert "$ hetplan desk examples/pool/profile.json examples/pool/slo.json --port" in text
-    shown = [line[2:] for line in text.splitlines() if line.startswith(("$ curl", "$ python3"))]
-    assert len(shown) == 3
-    (tmp_path / "examples").symlink_to(EXAMPLES.parent)
-    for command in shown:
-        here = re.sub(r"http://127\.0\.0\.1:\d+", server.address, command).replace("secret", TOKEN)
-        ran = subprocess.run(["bash", "-c", here], cwd=tmp_path, capture_output=True, text=True, check=True)
-        assert not ran.stdout or json.loads(ran.stdout).get("exit", 0) == 0
-
-
-@pytest.mark.slow
 def test_a_browser_plans_and_shows_what_is_confirmed(server: Server) -> None:
     browser = next((path for name in ("chromium", "google-chrome") if (path := shutil.which(name))), None)
     if browser is None:

@@ -29,7 +29,7 @@ from hetplan.executor.render.site import read_site
 NEEDS_OPENSSL = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs OpenSSL's command")
 ONE = make_plan(make_worker("w1", 1))
 TOKEN = "0123456789abcdef0123"
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "executor.md"
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "haproxy.cfg"
 
 
 @pytest.mark.parametrize(
@@ -145,14 +145,12 @@ def test_a_rendered_haproxy_ends_tls(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("haproxy") is None, reason="HAProxy is not installed")
 @NEEDS_OPENSSL
-def test_haproxy_as_the_page_shows_it_ends_tls_and_asks_for_the_token(
+def test_haproxy_as_the_example_has_it_ends_tls_and_asks_for_the_token(
     deploy: Callable[..., Deployment], tmp_path: Path
 ) -> None:
     router = urlsplit(deploy().apply(ONE).endpoint).port
     folder, port = certificates(tmp_path), _free_port()
-    shown = re.search(r"```haproxy\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert shown is not None
-    text = shown[1]
+    text = EXAMPLE.read_text()
     for old, new in ((":443", f"127.0.0.1:{port}"), ("/etc/haproxy/certs", str(folder)), (":8600", f":{router}")):
         assert text.count(old) == 1
         text = text.replace(old, new)

@@ -13,7 +13,7 @@ GAPS = ((None, None), (1e-4, None), (1e-4, 1e-5), (1e-4, 1e-3), (None, 1e-3))
 
 
 def expected(finding: Finding) -> Exit:
-    """The table as prose has it (docs/cli.md), written a second time and in another order."""
+    """The table as prose has it (docs/reference/messages.md), written a second time and in another order."""
     failed_check = False
     if finding.found is Found.PLAN:
         failed_check |= finding.violations > 0 or finding.promise_broken

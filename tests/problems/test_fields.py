@@ -449,7 +449,7 @@ def test_what_is_only_played_moves_no_plan_of_any_size(question: str, name: str,
 def test_the_table_in_the_docs_is_the_declaration() -> None:
     """`python -c "from hetplan.api.solve import plan_for
     from hetplan.problems.field_marks import table; print(table())"` writes it anew."""
-    assert table() in (ROOT / "docs" / "formats.md").read_text()
+    assert table() in (ROOT / "docs" / "reference" / "marks.md").read_text()
 
 
 @pytest.mark.parametrize("question", ["pipeline", "policy"])

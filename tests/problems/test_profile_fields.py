@@ -225,4 +225,4 @@ def test_what_says_nothing_to_a_question_changes_no_plan(file: str, question: st
 @pytest.mark.parametrize("file", MODELS)
 def test_the_tables_in_the_docs_are_the_declaration(file: str) -> None:
     """`python -c "from hetplan.problems.profile_marks import table_of; print(table_of('state'))"` writes it anew."""
-    assert table_of(file) in (ROOT / "docs" / "formats.md").read_text()
+    assert table_of(file) in (ROOT / "docs" / "reference" / "marks.md").read_text()

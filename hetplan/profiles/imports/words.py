@@ -74,4 +74,6 @@ def above_0(
 
 def ill_written(file: str, path: str, value: object, why: str) -> InputError:
     """What to raise where such a file is not as the page about it says."""
-    return InputError.one(file=file, path=path, value=shortened(value), why=why, remedy="Write it as in docs/llm.md.")
+    return InputError.one(
+        file=file, path=path, value=shortened(value), why=why, remedy="Write it as in docs/howto/exchange.md."
+    )

@@ -23,7 +23,7 @@ needs_data = pytest.mark.skipif(
 )
 SHORT = Effort(1, 500, "climb")
 ROOT = Path(__file__).resolve().parents[3]
-DOCUMENTED = ROOT / "docs" / "measured" / "pool.md"
+DOCUMENTED = ROOT / "papers" / "measured" / "pool.md"
 
 
 def tiny() -> Bench:

@@ -27,7 +27,7 @@ WHY_SEED = "an order without a figure; 2% for rates found to 0.5% and few seeds"
 
 GAUSSIAN = (
     "the paper's Gaussian is not published. With the published mix's mean and deviation few queries are too large for "
-    "r5n.large, and every rule does well on KAIROS' pool; see docs/measured/pool.md for other Gaussians"
+    "r5n.large, and every rule does well on KAIROS' pool; see papers/measured/pool.md for other Gaussians"
 )
 
 
