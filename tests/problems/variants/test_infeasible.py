@@ -5,11 +5,19 @@ from pathlib import Path
 
 import pytest
 from build import tiny
+from cases.random_variants import sharing
 from cases.variants import NEEDS, machines, solve, table2
 
 import hetplan as hp
+from hetplan import registry
 from hetplan.api.solve import plan_for
+from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
+from hetplan.planner.draft import Draft
+from hetplan.problems.variants.formulations import cheapest_plan
+from hetplan.problems.variants.options import VariantsOptions
+from hetplan.problems.variants.wish import read_snapshot
+from hetplan.profiles.load import load_inputs
 
 
 @pytest.mark.parametrize("formulation", ["columns", "milp"])
@@ -119,3 +127,31 @@ def test_a_trial_of_which_nobody_hears_why_it_fails_asks_only_whether_there_is_a
         assert bool(outcome.repairs) == explains
     assert len(heard[True]) > 2
     assert heard[False] == heard[True][:1]
+
+
+@pytest.mark.parametrize(
+    ("limits", "field"),
+    [
+        ({"cost_per_hour": "4"}, "slo.limits.cost_per_hour"),
+        ({"provides": {"gpu": 2}}, "slo.limits.provides.gpu"),
+        ({"instances": {"h": [0, 2]}}, "slo.limits.instances.h[1]"),
+    ],
+)
+def test_a_plan_that_no_program_made_is_held_to_all_limits_and_the_repair_is_enough(limits, field):
+    """Six instances of half a machine; best fit looks at no budget."""
+    profile, slo = sharing({"h": (2.0, {"gpu": 1})}, {"m": [("h", 50.0, {"gpu": 0.5})]}, {"m": 300.0})
+
+    def made(limits):
+        v = read_snapshot(load_inputs(profile, {**slo, "limits": limits}), VariantsOptions(size="planned"))
+        return cheapest_plan(v, Asking(registry.solvers()))
+
+    found = made(limits)
+    if field.endswith("[1]"):
+        assert "find no machine" in found.why[0]
+    else:
+        assert found.why[0].startswith("the machines that would hold this come to")
+    (repair,) = found.repairs
+    assert repair.field == field
+    (name,) = limits
+    enough = {"cost_per_hour": str(repair.to), "provides": {"gpu": repair.to}, "instances": {"h": [0, int(repair.to)]}}
+    assert isinstance(made({name: enough[name]}), Draft)
