@@ -58,7 +58,7 @@ class PackedQueries:
     cost: tuple[Packing, Answer[Choice]] | None = None
 
     @property
-    def served(self) -> list[tuple[Query, Way, int]]:
+    def served_queries(self) -> list[tuple[Query, Way, int]]:
         """The queries that are served, with their ways and these ways' numbers in the form."""
         return [
             (query, query.ways[option - int(self.form.first[i])], option)
@@ -69,7 +69,7 @@ class PackedQueries:
     @property
     def chosen(self) -> dict[str, Way]:
         """The way of each application that is served."""
-        return {query.app_id: way for query, way, _ in self.served}
+        return {query.app_id: way for query, way, _ in self.served_queries}
 
     @property
     def opening(self) -> np.ndarray:
@@ -253,7 +253,7 @@ def _pack_on(
 def _at_least_cost(asked: CompoundProblem, ask: Ask, packed: PackedQueries) -> PackedQueries:
     """The same queries served by ways of the same weight, at least cost."""
     fewer, numbers = [], list[int]()
-    for query, chosen, option in packed.served:
+    for query, chosen, option in packed.served_queries:
         ways = [j for j, way in enumerate(query.ways) if way.weight >= chosen.weight]
         fewer.append(replace(query, ways=tuple(query.ways[j] for j in ways)))
         first = packed.form.first[packed.form.group[option]]
@@ -264,16 +264,16 @@ def _at_least_cost(asked: CompoundProblem, ask: Ask, packed: PackedQueries) -> P
         caps = {packed.figure: reached + SAME * max(1.0, abs(reached))}
     form = packing(fewer, asked.tiers, asked.totals, sense="min", caps=caps)
     # `numbers` are those of the remaining options in the form of all.
-    begin = _translated(packed.choice, packed.form, form, {there: here for here, there in enumerate(numbers)})
+    begin = _translate(packed.choice, packed.form, form, {there: here for here, there in enumerate(numbers)})
     cheaper = asked.options.packer if asked.options.packer in ("dual", "exact", "exact-cp-sat") else "dual"
     answer = ask(form, start=begin, gap=GAP, about="the same queries at least cost", solver=cheaper)
     if answer.point is None:
         return packed
-    choice = _translated(answer.point, form, packed.form, dict(enumerate(numbers)))
+    choice = _translate(answer.point, form, packed.form, dict(enumerate(numbers)))
     return replace(packed, choice=choice, cost=(form, answer))
 
 
-def _translated(choice: Choice, source: Packing, to: Packing, number: Mapping[int, int]) -> Choice:
+def _translate(choice: Choice, source: Packing, to: Packing, number: Mapping[int, int]) -> Choice:
     """A choice of one form as one of another, where its options have other numbers."""
     option = np.full(to.first.size - 1, -1, dtype=np.int64)
     machine = None if to.items is None else np.full(to.items.tier.size, -1, dtype=np.int64)

@@ -117,10 +117,10 @@ class PipelineQuery:
         names = () if self.pipeline.space is None else self.pipeline.space.unordered
         return tuple(name not in names and is_ordered(levels) for name, levels in self.pipeline.levels.items())
 
-    def lowered(self, found: Measured, accuracy: float) -> float:
-        """An accuracy as it is in service: a query of which a call is never answered scores the worst there is."""
+    def accuracy_in_service(self, form: BlackBox, found: Measured, accuracy: float) -> float:
+        """The accuracy where calls fail: a query of which a call is never answered scores the worst there is."""
         row = Space(self.levels).row(found.configuration)
-        lost = 0.0 if self.calls is None else self.calls.lost(row, self.made(found))
+        lost = 0.0 if self.calls is None else self.calls.lost(row, form.made(found))
         return accuracy if lost == 0.0 else (1.0 - lost) * accuracy + lost * self.span[1 if self.lower else 0]
 
     @property
@@ -129,17 +129,13 @@ class PipelineQuery:
         widths = [1.0] * len(self.order) if self.fans is None else self.fans.widths.tolist()
         return tuple(map(int, widths))
 
-    def made(self, found: Measured) -> np.ndarray:
-        """How often each operator is called by a query."""
-        return found.made if self.fans is None else found.made * self.fans.visits
-
     @property
     def space(self) -> Space:
         """Which settings there are, by the places of levels."""
         return settings_of(self.pipeline.levels, self.pipeline.space)
 
     @property
-    def wide(self) -> bool:
+    def is_wide(self) -> bool:
         """Whether settings are drawn, not listed: some are not allowed, or they are too many."""
         return not self.space.whole or self.space.product * len(self.placements) > MOST_PLANS
 
@@ -153,7 +149,7 @@ class PipelineQuery:
         return tuple(tuple(group) for group in same.values() if len(group) > 1)
 
     @property
-    def reachable(self) -> np.ndarray:
+    def reachable_placements(self) -> np.ndarray:
         """The placements on tiers that have machines, where there are any: those worth searching."""
         there = np.array([tier.own or tier.machines > 0 for tier in self.tiers])
         open_ = there[self.placements].all(axis=1)
@@ -205,7 +201,7 @@ class PipelineQuery:
             placements=self.placements, most=options.steps, gpu_s=options.gpu_s,
             first_random=1 if options.search.startswith("struct") else 3, parallel=options.parallel,
             ordered=self.ordered, lower=self.lower, past=past, name=self.app_id, aim=self.aim,
-            space=self.space if self.wide else None, alike=self.alike, calls=self.calls, exits=self.exits,
+            space=self.space if self.is_wide else None, alike=self.alike, calls=self.calls, exits=self.exits,
             fans=self.fans,
         )  # fmt: skip
 
@@ -294,7 +290,7 @@ def read_problem(inputs: Inputs, options: CompoundOptions, start: Plan | None) -
         if one.fans is not None and one.rate_qps is not None and options.size == "estimated":
             why = f"no formula for queues is trusted with the fanouts of {one.pipeline_id}"
             faults.in_options("size", why, "Use size=auto: the plan is played.", value=options.size)
-        if one.wide and not options.search.startswith("struct"):
+        if one.is_wide and not options.search.startswith("struct"):
             why = f"search={options.search} lists all settings; some are not allowed here, or they are too many"
             faults.in_profile(f"$.pipelines.{one.pipeline_id}", why, "Use search=struct-ci.")
     faults.settle()

@@ -38,7 +38,7 @@ def draft_plan(
     asked: CompoundProblem, packed: PackedQueries, notices: Sequence[Notice], owner: Owner | None = None
 ) -> Draft:
     """The plan of a packing; `owner` says of operators that share replicas whose these are."""
-    owner, served, queries = owner or {}, packed.served, packed.queries
+    owner, served, queries = owner or {}, packed.served_queries, packed.queries
     on = _number_from_zero({query.app_id: packed.machines_of(option) for query, _, option in served})
     chosen = {query.app_id: _dispatch_of(query, way, on[query.app_id]) for query, way, _ in served}
     workers = _workers_of(asked, [(query, way, chosen[query.app_id]) for query, way, _ in served])

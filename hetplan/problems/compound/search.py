@@ -91,7 +91,7 @@ def _search(asked: CompoundProblem, ask: Ask, tools: Tools, sought: PipelineQuer
         )  # fmt: skip
     if evaluate is None:
         journal = {found.configuration: found for found in known}
-        form = replace(sought.box(refuse_to_measure, options), placements=sought.reachable, journal=journal)
+        form = replace(sought.box(refuse_to_measure, options), placements=sought.reachable_placements, journal=journal)
         return _stage_of(asked, sought, form, measuring=False)
     limits = [s for s in (options.deadline_s, sought.app.deadline_s) if s is not None]
     least = min([*limits, ask.remaining])
@@ -101,7 +101,7 @@ def _search(asked: CompoundProblem, ask: Ask, tools: Tools, sought: PipelineQuer
     several = getattr(measure, "several", None)
     form = replace(
         sought.box(lambda c: measure(c, sought.knobs(c)), options, _read_history(sought, past)),
-        placements=sought.reachable, old=tuple(known), drift=options.drift, seconds=seconds,
+        placements=sought.reachable_placements, old=tuple(known), drift=options.drift, seconds=seconds,
         together=None if several is None else lambda cs: several([(c, sought.knobs(c)) for c in cs]),
     )  # fmt: skip
     early.form = form
@@ -120,17 +120,17 @@ def _search(asked: CompoundProblem, ask: Ask, tools: Tools, sought: PipelineQuer
     stage = replace(_stage_of(asked, sought, form, measuring=True), chance=chance)
     if options.confirm and not confirmed and stage.query.ways:
         unsure = "measuring ended before its plan was confirmed: it rests on what the search measured"
-        stage = _noted(stage, "W-unconfirmed", unsure)
+        stage = _add_notice(stage, "W-unconfirmed", unsure)
     if past is not None and form.space is not None:
         unused = f"the history is not used where settings of {sought.pipeline_id} are drawn instead of listed"
-        stage = _noted(stage, "W-history", unused)
+        stage = _add_notice(stage, "W-history", unused)
     elif past is not None and not form.past:
         other = f"no query of the history has the operators and levels of {sought.pipeline_id}"
-        stage = _noted(stage, "W-history", f"{other}: the search began without a history")
+        stage = _add_notice(stage, "W-history", f"{other}: the search began without a history")
     return stage
 
 
-def _noted(stage: Stage, code: str, text: str) -> Stage:
+def _add_notice(stage: Stage, code: str, text: str) -> Stage:
     one = Notice(code=code, at=f"apps.{stage.query.app_id}", text=text)
     return replace(stage, notices=(*stage.notices, one))
 

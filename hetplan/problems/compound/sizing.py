@@ -79,14 +79,14 @@ def size_plan(
     if isinstance(made, Infeasibility) or not any(name in made.dispatch for name in rated):
         return made
     if (by := UNSIMULATED.get(asked.options.size)) is not None:
-        return _unsimulated(made, by)
+        return _warn_unsimulated(made, by)
     check_simulator(tools, asked.options.size)
-    ask.keep(lambda: _unsimulated(made, UNSIMULATED["estimated"]))
+    ask.keep(lambda: _warn_unsimulated(made, UNSIMULATED["estimated"]))
     timed = point is not None or "latency" in asked.wish.of
     return _SizingSearch(asked, ask, tools, tuple(stages), again, timed).run(made)
 
 
-def _unsimulated(made: Draft, by: str) -> Draft:
+def _warn_unsimulated(made: Draft, by: str) -> Draft:
     """The plan, with the warning that nothing was played, and `by` what it is sized."""
     text = f"{by}; simulate the plan before you rely on it"
     return replace(made, warnings=(*made.warnings, Notice(code="W-queueing", at="promises", text=text)))
@@ -145,7 +145,7 @@ class _SizingSearch:
     def _keep(self, made: Draft, sure: Played | None = None) -> None:
         """Keep a plan that is in time, or until there is one the last that was made larger."""
         if sure is None:
-            self.ask.keep(lambda: _unsimulated(made, UNSIMULATED["estimated"]))
+            self.ask.keep(lambda: _warn_unsimulated(made, UNSIMULATED["estimated"]))
         else:
             self.ask.keep(lambda: self._with_promises(made, (made, sure)), simulated=True)
 

@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from itertools import product
 from typing import ClassVar
@@ -90,6 +90,7 @@ MOST_ROWS = 700
 MOST_TRIED = 96
 """So many numbers of replicas that cost less than those found are tried."""
 MOST_REPLICAS = 10_000
+"""Of an operator no more replicas are planned."""
 MOST_STEPS, STEP = 400, 0.03
 """So many times replicas are added; of many of an operator so large a part of them each time."""
 AT_ONCE = 32
@@ -256,6 +257,7 @@ def cheapest_sizes(
 
 
 def _best(found: list[Size], most: int) -> list[Size]:
+    """The cheapest of them; of equal ones those with fewer replicas, then the faster."""
     return sorted(found, key=lambda one: (one.cost, sum(one.replicas), one.response_s))[:most]
 
 
@@ -329,12 +331,6 @@ class Stations:
             * np.where(by_share, 1.0 / np.maximum(shares, 1e-12), 1.0)
         )
 
-    def is_station(self, placement: int) -> NDArray[np.bool_]:
-        """Which operators are stations: those that are no calls of an API."""
-        calls = self.form.calls
-        where = self.form.placements[placement]
-        return np.ones(where.size, dtype=bool) if calls is None else where < calls.first
-
     def flows(self, slow: Vector) -> Flows:
         """Per operator the queries that come a second, the work that they bring, and their spreads."""
         rate, mean = self.form.rate_qps * self.often, self.mean * slow
@@ -367,10 +363,15 @@ class Stations:
         return np.asarray(np.floor(load / self.work_per_replica + 1e-9) + 1.0)
 
     @cached_property
+    def calls_per_hour(self) -> Vector:
+        """Per placement what calls of APIs cost an hour; infinite where it does not run there."""
+        return self.form.called(self.found.configuration)
+
+    @cached_property
     def cost_bounds(self) -> Vector:
         """Per placement what any size of it costs at least; infinite where even without waiting it is too slow."""
         form = self.form
-        cost = np.array(form.called(self.found.configuration), dtype=float)
+        cost = np.array(self.calls_per_hour, dtype=float)
         shares = np.array(form.placed.shares)[:, None] * np.ones(len(form.operators))
         for placement in np.flatnonzero(np.isfinite(self.least).all(axis=1) & np.isfinite(cost)).tolist():
             price, steps = form.price[placement], self.fewest_replicas(self.slowdown(placement, shares)) * shares
@@ -389,7 +390,7 @@ class Stations:
                 continue
             if not one.may_be_in_time(_to_beat(found, most, below) - one.least_cost):
                 continue
-            most_of_each = np.where(one.own, np.inf, one.fewest)
+            most_of_each = np.where(one.is_station, np.inf, one.fewest)
             replicas = cheapest_replicas(one.fewest, most_of_each, one.costs, one.judged_s, self.limit)
             if replicas is None:
                 continue
@@ -405,10 +406,7 @@ class Stations:
         if not len(rows):
             return []
         least_s = self.scale(self.bounds_s(placement, self.slowdown(placement, rows))).max(axis=0)
-        found = [
-            PlacedStations(self, placement, shares, least) for shares, least in zip(rows, least_s.tolist(), strict=True)
-        ]
-        return [replace(one, least_cost=float(one.cost(one.fewest))) for one in found]
+        return [PlacedStations(self, placement, *row) for row in zip(rows, least_s.tolist(), strict=True)]
 
     def _share_rows(self, placement: int) -> Vector:
         """Rows of shares (of all operators) that may be in time: every combination, or the same for all of many."""
@@ -550,15 +548,14 @@ class Stations:
 class PlacedStations:
     """The stations of a configuration at a placement, each with a share: what replicas cost, how long queries take.
 
-    No size of them is judged faster than `least_s`, nor costs less than `least_cost`, where these are given.
-    `others` are flows of others who use the same stations.
+    No size of them is judged faster than `least_s`, nor costs less than `least_cost`. `others` are flows of others who
+    use the same stations.
     """
 
     stations: Stations
     placement: int
     shares: Vector
     least_s: float = 0.0
-    least_cost: float = 0.0
     others: Flows | None = None
 
     @cached_property
@@ -567,9 +564,11 @@ class PlacedStations:
         return self.stations.slowdown(self.placement, self.shares)
 
     @cached_property
-    def own(self) -> NDArray[np.bool_]:
+    def is_station(self) -> NDArray[np.bool_]:
         """Which operators are stations, and no calls of an API."""
-        return self.stations.is_station(self.placement)
+        form = self.stations.form
+        where = form.placements[self.placement]
+        return np.ones(where.size, dtype=bool) if form.calls is None else where < form.calls.first
 
     @cached_property
     def flows(self) -> Flows:
@@ -580,7 +579,7 @@ class PlacedStations:
     @cached_property
     def fewest(self) -> Vector:
         """The fewest replicas that are not overrun; 1 of what is no station."""
-        return np.where(self.own, self.stations.fewest_replicas(self.slow, self.others), 1.0)
+        return np.where(self.is_station, self.stations.fewest_replicas(self.slow, self.others), 1.0)
 
     @cached_property
     def price(self) -> Vector:
@@ -590,20 +589,25 @@ class PlacedStations:
     @cached_property
     def costs(self) -> Vector:
         """What a replica of each station counts for, so that none is added in vain."""
-        return np.where(self.own, np.maximum(self.price, FREE), 0.0)
+        return np.where(self.is_station, np.maximum(self.price, FREE), 0.0)
+
+    @cached_property
+    def least_cost(self) -> float:
+        """What the fewest replicas cost an hour."""
+        return float(self.cost(self.fewest))
 
     def cost(self, replicas: Vector) -> Vector:
         """What so many replicas cost an hour, with calls; by row."""
-        calls = float(self.stations.form.called(self.stations.found.configuration)[self.placement])
-        return np.asarray(calls + (self.price * np.where(self.own, replicas, 0.0)).sum(axis=-1))
+        calls = float(self.stations.calls_per_hour[self.placement])
+        return np.asarray(calls + (self.price * np.where(self.is_station, replicas, 0.0)).sum(axis=-1))
 
     def has_machines(self, fits: Fits | None, replicas: Vector) -> bool:
         """Whether there are machines for so many replicas."""
-        return fits is None or fits(self.placement, self.shares, replicas * self.own)
+        return fits is None or fits(self.placement, self.shares, replicas * self.is_station)
 
     def size(self, replicas: Vector) -> Size:
         """A size, with what comes of it."""
-        responses, own = self.responses_s(replicas[None, :]), self.own
+        responses, own = self.responses_s(replicas[None, :]), self.is_station
         return Size(
             self.stations.found.configuration, self.placement, tuple(self.shares.tolist()),
             tuple(np.where(own, replicas, 0).astype(int).tolist()), float(self.cost(replicas)),
@@ -630,9 +634,9 @@ class PlacedStations:
         return np.asarray(self.stations.scale(self.responses_s(replicas)).max(axis=0))
 
     @property
-    def busy(self) -> list[int]:
+    def busy_operators(self) -> list[int]:
         """The operators at whose stations work comes."""
-        return np.flatnonzero(self.own & (self.stations.flows(self.slow)[1] > 0)).tolist()
+        return np.flatnonzero(self.is_station & (self.stations.flows(self.slow)[1] > 0)).tolist()
 
     def wait(self, o: int, count: int) -> Vector:
         """Of each query the wait at an operator that has so many replicas."""
@@ -641,7 +645,7 @@ class PlacedStations:
     def waits(self, replicas: Vector) -> Vector:
         """Of each query, row of replicas and operator the wait."""
         waits = np.zeros((len(self.stations.drawn), *replicas.shape))
-        for o in self.busy:
+        for o in self.busy_operators:
             counts = replicas[:, o].tolist()
             known = {count: self.wait(o, int(count)) for count in dict.fromkeys(counts)}
             for row, count in enumerate(counts):
@@ -655,7 +659,7 @@ class PlacedStations:
         if math.isinf(room):
             return True
         paid = np.where(self.costs > FREE, np.floor(room / np.maximum(self.costs, FREE)), MOST_REPLICAS)
-        most = np.where(self.own, np.minimum(self.fewest + paid, MOST_REPLICAS), 1.0)
+        most = np.where(self.is_station, np.minimum(self.fewest + paid, MOST_REPLICAS), 1.0)
         return bool(self.judged_s(most[None, :])[0] <= self.stations.limit)
 
 
@@ -849,7 +853,7 @@ def _replicas_of(corner: PlacedStations, frontier: _Frontier) -> Iterator[tuple[
 def _replicas_without_waits(corner: PlacedStations, budget: float) -> Vector:
     """Of each operator the replicas at which no query that is worked out waits; no more than the budget pays for."""
     fewest, most, price = corner.fewest, corner.fewest.copy(), corner.price
-    for o in corner.busy:
+    for o in corner.busy_operators:
         paid = (budget - corner.least_cost) / price[o] if price[o] > 0 else math.inf
         end = int(min(fewest[o] + max(0.0, paid + 1e-9), MOST_REPLICAS))
         low, high = int(fewest[o]), int(fewest[o])

@@ -118,7 +118,7 @@ def _plan_with_shared_replicas(
     if shared is None:
         return None
     packed = pack(asked, ask, shared.queries)
-    if isinstance(packed, Infeasibility) or len(packed.served) < len(chosen):
+    if isinstance(packed, Infeasibility) or len(packed.served_queries) < len(chosen):
         return None
     if isinstance(apart, PackedQueries):
         why = [why_unserved(apart, query) for query in queries]
@@ -156,7 +156,7 @@ def _front_of_plans(
         now = _promised_figures(asked, point, values) if queued else values
         shown = {SHOWN[name]: value for name, value in zip(asked.wish.of, now, strict=True)}
         if "quality" in shown:  # the mean itself, not what it misses
-            measured = [way.found for _, way, _ in packed.served]
+            measured = [way.found for _, way, _ in packed.served_queries]
             weights = mean_weights(packed.queries)
             shown["quality"] = math.fsum(
                 w * m.accuracy for w, m in zip(weights, measured, strict=True) if m is not None

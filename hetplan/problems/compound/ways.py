@@ -94,7 +94,7 @@ def ways_of(form: BlackBox, sought: PipelineQuery, most: int) -> list[Way]:
             ways += _ways_by_latency(form, sought, c)
         else:
             ways += _cheapest_ways(form, sought, {c: found}, WAYS_EACH)
-    return _spread(_without_dominated(ways, sought), form.aim.of, most)
+    return _spread(_drop_dominated(ways, sought), form.aim.of, most)
 
 
 def _ways_by_latency(form: BlackBox, sought: PipelineQuery, c: int) -> list[Way]:
@@ -142,7 +142,7 @@ def _cheapest_ways(form: BlackBox, sought: PipelineQuery, trusted: Mapping[int, 
             shares, dollars = antichain(form, trusted[c], placement, least[c][placement])
             for row, price in zip(shares[:most], dollars[:most], strict=True):
                 ways += _way_of_stream(form, sought, c, placement, row, float(price))
-        ways = _without_dominated(ways, sought)
+        ways = _drop_dominated(ways, sought)
     return ways[:most]
 
 
@@ -156,7 +156,8 @@ def _configurations_to_trust(form: BlackBox, sought: PipelineQuery) -> dict[int,
         c: found
         for c, found in form.journal.items()
         if found.passes and float(form.at_full(found).min()) <= form.limit_s * (1 + 1e-12)
-        if found.mean == (seen := sought.lowered(found, found.mean)) or form.orient(seen) >= form.orient(form.target)
+        if found.mean == (seen := sought.accuracy_in_service(form, found, found.mean))
+        or form.orient(seen) >= form.orient(form.target)
     }
     sure = {
         c: found
@@ -230,9 +231,9 @@ def _way_of_cut(form: BlackBox, sought: PipelineQuery, cut: _Cut) -> list[Way]:
         low, high = found.mean - SURE_BY * found.se, found.mean + SURE_BY * found.se
     made = MeasuredPlan(
         knobs=knobs, placement={n: t.name for n, t in zip(sought.order, tiers, strict=True)}, share=cut.share,
-        latency_s=cut.latency_s, accuracy=sought.lowered(found, found.mean), se=found.se,
+        latency_s=cut.latency_s, accuracy=sought.accuracy_in_service(form, found, found.mean), se=found.se,
         samples=found.samples, verdict=str(found.verdict), price=cut.price, streams=sought.streams,
-        interval=(sought.lowered(found, low), sought.lowered(found, high)),
+        interval=(sought.accuracy_in_service(form, found, low), sought.accuracy_in_service(form, found, high)),
         top=sought.span[0 if sought.lower else 1],
         outcomes=_outcome_shares(sought, found), per_query=sought.api_price(knobs, often),
         at=cut.at, replicas={} if sought.rate_qps is None else cut.count, batches=cut.batches,
@@ -263,7 +264,7 @@ def _ways_at_rate(form: QueuedBox, sought: PipelineQuery, trusted: Mapping[int, 
         fewer = _sizes_on_fewer_machines(form, sought, founds, own)
         for one in dict.fromkeys((*found, *(one for these in spare for one in these), *fewer)):
             ways += _way_of_size(form, sought, one)
-    ways = _without_dominated(ways, sought)
+    ways = _drop_dominated(ways, sought)
     return ways[:most] if form.aim.cheapest else _spread(ways, form.aim.of, most)
 
 
@@ -276,7 +277,7 @@ def _sizes_on_fewer_machines(
     """
     sized: list[Size] = []
     for tier in filter(_is_paid_whole, sought.tiers):
-        most = max((_machines_used(tier, way) for way in ways), default=0)
+        most = max((_machines_of_way(tier, way) for way in ways), default=0)
         for fewer in range(most - 1, max(most - 1 - FEWER, 0), -1):
             tiers = tuple(replace(one, machines=float(fewer)) if one is tier else one for one in sought.tiers)
             on_these = _cheapest_sizes(
@@ -288,7 +289,7 @@ def _sizes_on_fewer_machines(
     return sized
 
 
-def _machines_used(tier: Tier, way: Way) -> int:
+def _machines_of_way(tier: Tier, way: Way) -> int:
     """How many machines of a tier a way takes alone."""
     return _count_machines(tier, [item.size for item in way.items if item.tier == tier.name])
 
@@ -318,8 +319,13 @@ def _ways_at_rate_by_latency(
     fits = partial(_has_machines_for, form, sought)
     together = [list(trusted.values())]
     if "quality" in form.aim.of:
-        best = sorted(trusted.values(), key=lambda found: -form.orient(sought.lowered(found, found.mean)))
-        together = [list(same) for _, same in groupby(best, key=lambda found: sought.lowered(found, found.mean))]
+        best = sorted(
+            trusted.values(), key=lambda found: -form.orient(sought.accuracy_in_service(form, found, found.mean))
+        )
+        together = [
+            list(same)
+            for _, same in groupby(best, key=lambda found: sought.accuracy_in_service(form, found, found.mean))
+        ]
     made: list[Size] = []
     for only in (None, *_placements_without_scarce(form, sought)):
         known: list[tuple[float, float]] = []
@@ -336,7 +342,7 @@ def _ways_at_rate_by_latency(
     ways = [
         way for one in _work_out_finely(form, trusted, dict.fromkeys(made)) for way in _way_of_size(form, sought, one)
     ]
-    return _spread(_without_dominated(ways, sought), form.aim.of, most)
+    return _spread(_drop_dominated(ways, sought), form.aim.of, most)
 
 
 def _work_out_finely(form: QueuedBox, trusted: Mapping[int, Measured], made: Collection[Size]) -> list[Size]:
@@ -451,7 +457,7 @@ def _price_per_hour(sought: PipelineQuery, tiers: Sequence[Tier], cut: _Cut) -> 
     return shares + own * sought.streams
 
 
-def _without_dominated(ways: Sequence[Way], sought: PipelineQuery) -> list[Way]:
+def _drop_dominated(ways: Sequence[Way], sought: PipelineQuery) -> list[Way]:
     """Without those that take nowhere less than another, on no fewer machines, and cost no less; cheapest first."""
     if not ways:
         return []
@@ -461,7 +467,9 @@ def _without_dominated(ways: Sequence[Way], sought: PipelineQuery) -> list[Way]:
     limits = sorted({key for way in ways for key in way.demand if key.startswith("profile.apis.")})
     first = 1 + len(names) * len(kinds)
     whole = list(filter(_is_paid_whole, sought.tiers))
-    machines = np.array([[_machines_used(tier, way) for tier in whole] for way in ways]).reshape(len(ways), len(whole))
+    machines = np.array([[_machines_of_way(tier, way) for tier in whole] for way in ways]).reshape(
+        len(ways), len(whole)
+    )
     rows = np.zeros((len(ways), first + len(limits) + len(extra)))
     for w, way in enumerate(ways):
         rows[w, first : first + len(limits)] = [way.demand.get(key, 0.0) for key in limits]
@@ -529,14 +537,14 @@ class _SharedStations:
 
     def __init__(self, callers: Sequence[_Caller]) -> None:
         self.callers = callers
-        seats = [(c, o) for c, one in enumerate(callers) for o in np.flatnonzero(one.placed.own).tolist()]
+        seats = [(c, o) for c, one in enumerate(callers) for o in np.flatnonzero(one.placed.is_station).tolist()]
         self.keys = list(dict.fromkeys(callers[c].keys[o] for c, o in seats))
         place = {key: s for s, key in enumerate(self.keys)}
         self.station = [np.array([place.get(key, 0) for key in one.keys]) for one in callers]
         self.members = Counter(callers[c].keys[o] for c, o in seats)
         self.price, room = np.zeros(len(self.keys)), np.full(len(self.keys), np.inf)
         flows = np.zeros((4, len(self.keys)))
-        own = [np.where(one.placed.own, one.placed.flows, 0.0) for one in callers]
+        own = [np.where(one.placed.is_station, one.placed.flows, 0.0) for one in callers]
         for c, o in seats:
             s, placed = self.station[c][o], callers[c].placed
             self.price[s] = placed.costs[o]
@@ -551,9 +559,9 @@ class _SharedStations:
 
     def of_each(self, counts: Vector) -> list[Vector]:
         """The replicas of each query's operators, by those of all stations."""
-        return [np.where(one.own, counts[at], 1.0) for one, at in zip(self.placed, self.station, strict=True)]
+        return [np.where(one.is_station, counts[at], 1.0) for one, at in zip(self.placed, self.station, strict=True)]
 
-    def late(self, counts: Vector) -> float:
+    def excess(self, counts: Vector) -> float:
         """By how much the queries exceed their limits, together; 0 where all are in time."""
         key = counts.tobytes()
         if key not in self.seen:
@@ -568,14 +576,14 @@ class _SharedStations:
         """The cheapest replicas of every station at which all are in time, if any are found."""
 
         def judge(rows: Vector) -> Vector:
-            return np.array([self.late(row) for row in rows])
+            return np.array([self.excess(row) for row in rows])
 
         most = np.full(self.fewest.size, np.inf)
         return cheapest_replicas(self.fewest, most, self.price, judge, 0.0, at_once=1)
 
     def cost(self, counts: Vector) -> float:
         """What they cost, calls of APIs included."""
-        calls = sum(float(one.cost(np.zeros(one.own.size))) for one in self.placed)
+        calls = sum(float(one.cost(np.zeros(one.is_station.size))) for one in self.placed)
         return calls + float(self.price @ counts)
 
 
@@ -669,7 +677,7 @@ def _one_way_each(
     ways: dict[str, Way] = dict(chosen)
     for one, placed, replicas in zip(together.callers, together.placed, together.of_each(counts), strict=True):
         app, mine = one.sought.app_id, np.zeros(replicas.size, dtype=int)
-        for o in np.flatnonzero(placed.own).tolist():
+        for o in np.flatnonzero(placed.is_station).tolist():
             seat = app, one.sought.order[o]
             there = first.setdefault(one.keys[o], seat)
             mine[o] = replicas[o] if there == seat else 0

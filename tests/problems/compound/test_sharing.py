@@ -132,7 +132,7 @@ def test_replicas_together_are_the_cheapest_that_brute_force_finds(seed: int) ->
     counts = together.replicas()
     assert counts is not None
     tried = [together.fewest + more for more in product(range(3), repeat=together.fewest.size)]
-    least = min(float(together.price @ one) for one in tried if together.late(one) == 0.0)
+    least = min(float(together.price @ one) for one in tried if together.excess(one) == 0.0)
     assert float(together.price @ counts) == pytest.approx(least)
     assert max(together.members.values()) == 2
 
