@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
-from hetplan.planner.choices import Choice
+from hetplan.planner.choices import HAIR, Choice
 from hetplan.planner.request import Application, Request
 from hetplan.problems.faults import Faults, refused
 from hetplan.problems.metrics import higher_is_better
@@ -64,7 +64,6 @@ _MOST_SETS = 252
 """As many as ten models have at most, none within another."""
 _IN_TURN = ("cpu_cores", "gpu")
 """A worker runs one model at a time: of these it needs what the greediest model takes, of all else what all take."""
-_HAIR = 1e-9
 _DIGITS = 9
 """Of milliseconds."""
 _MOST_STAGES = 200
@@ -175,7 +174,7 @@ class Models:
 def capacity_qps(models: Models, model: int, limit_s: float) -> float:
     """The most queries per second that one worker serves with a model in batches that take no longer than this."""
     latency = models.latency_s[model, :-1]
-    fits = latency <= limit_s * (1.0 + _HAIR)
+    fits = latency <= limit_s * (1.0 + HAIR)
     return float((np.arange(1, latency.size + 1)[fits] / latency[fits]).max(initial=0.0))
 
 
@@ -212,7 +211,7 @@ def fitting_sets(
         for resource in {name for place in chosen for name in needs[place]} if provides else ():
             amounts = [needs[place].get(resource, 0.0) for place in chosen]
             room = provides.get(resource, 0.0)
-            if (max(amounts) if resource in _IN_TURN else sum(amounts)) > room + _HAIR * max(room, 1.0):
+            if (max(amounts) if resource in _IN_TURN else sum(amounts)) > room + HAIR * max(room, 1.0):
                 return False
         return True
 
