@@ -167,7 +167,7 @@ class _Draws:
     fleet: TokenFleet
     runs: list[Any] = field(default_factory=list)
 
-    def add(self, count: int, seed: int) -> None:
+    def add(self, count: int, seed: int, _: Sequence[str] | None = None) -> None:
         """Play so many more."""
         self.runs += [self.judge.once(self.fleet, seed=seed + k, times=CONFIRMED) for k in range(count)]
 

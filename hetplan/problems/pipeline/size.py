@@ -37,6 +37,9 @@ from hetplan.profiles.plan import Dispatch, Plan
 
 __all__ = ["better_apart", "estimated", "sized"]
 
+BOUNDED_APART = ("config", "paper", "budget")
+"""Ways whose plans claim what servers in parts would reach: what their own programs say of a plan is not handed out."""
+
 Way = Callable[..., Draft | Infeasibility]
 Kind = Literal["spare", "headroom"]
 
@@ -186,7 +189,7 @@ def _made(p: Pipelines, ask: Ask, way: Way, room: Room) -> Draft | Infeasibility
         bare = found if isinstance(found, Infeasibility) else replace(found, reported=(), levels_proved=True)
         made = bare if isinstance(bare, Infeasibility) else draft(roomy, bare)
     else:
-        made = way(roomy, ask, explained=False)
+        made = way(roomy, ask.unproved() if p.formulation in BOUNDED_APART else ask, explained=False)
     if isinstance(made, Draft) and made.target_missed:
         return Infeasibility(why=(made.target_missed,), proved=False)
     return made if isinstance(made, Infeasibility) else replace(made, chosen=room.named)
@@ -535,7 +538,7 @@ def _divisors(p: Pipelines) -> tuple[float, ...]:
 
 def _bounded(p: Pipelines, ask: Ask, made: Draft) -> Draft:
     """The draft with its claims: what it reaches, beside what servers in parts would, filled to the brim."""
-    if made.reported and p.formulation not in ("config", "paper", "budget"):
+    if made.reported and p.formulation not in BOUNDED_APART:
         return made
     return replace(made, reported=in_parts(without_room(p, float(made.chosen["slo_divisor"])), ask, made))
 

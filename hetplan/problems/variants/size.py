@@ -56,6 +56,7 @@ from hetplan.problems.variants.busy import busy_together, sharing_queues
 from hetplan.problems.variants.units import Apps, Near, Units
 from hetplan.problems.variants.ways import filled
 from hetplan.problems.variants.wish import Asked, Item, Serves, Snapshot
+from hetplan.profiles.plan import Plan
 
 __all__ = ["sized"]
 
@@ -366,9 +367,12 @@ class _Sizing:
         made, at = self.drafted(one), self.near.stations(one)
         if made is None:
             return Refused(list(at))
-        groups = list(self._in_groups([apps for apps, counts in at.items() if (apps, counts) not in self.confirmed]))
-        for group, budget in zip(groups, self.budget.parts(max(len(groups), 1)), strict=False):
-            tested = self._tested(one, tuple(b for apps in group for b in apps), budget)
+        left = [apps for apps, counts in at.items() if (apps, counts) not in self.confirmed]
+        clear = [apps for apps in left if max(self.shown[apps, at[apps]].values()) < OPEN[0]]
+        groups = [(group, 1.0) for group in self._in_groups(clear)]
+        groups += [(group, TESTED) for group in self._in_groups(sorted({*left} - {*clear}))]
+        for (group, times), budget in zip(groups, self.budget.parts(max(len(groups), 1)), strict=False):
+            tested = self._tested(one, tuple(b for apps in group for b in apps), budget, times)
             late = {b for apps in group for b in apps if self.v.asked[b].id in tested.late}
             if late:
                 for apps in group:
@@ -382,17 +386,25 @@ class _Sizing:
         self._keep(one, tested)
         return made, tested
 
-    def _tested(self, one: Units, apps: Apps, budget: ErrorBudget) -> Played:
+    def _tested(self, one: Units, apps: Apps, budget: ErrorBudget, times: float) -> Played:
         """What runs show of these applications, until it is clear; none is confirmed once the time is over."""
         self.ask.note(Event("simulated", f"putting {len(apps)} applications to the test"))
         made, names = self.drafted(one, apps), [self.v.asked[b].id for b in apps]
         if made is None or self.ask.remaining <= 0:
             return Played(0.0, tuple(names))
         length_s = self._length_s(apps, CYCLES[1])
-        length_s = max(length_s, min(TESTED * length_s, MOST_PLAYED / sum(self.v.asked[b].load_qps for b in apps)))
+        length_s = max(length_s, min(times * length_s, MOST_PLAYED / sum(self.v.asked[b].load_qps for b in apps)))
+        plan = plan_to_simulate("variants", self.formulation, made)
+
+        def only(some: Sequence[str]) -> Plan:
+            open_ = {b for b in apps if self.v.asked[b].id in some}
+            waiting = (mine for mine in self.near.stations(one) if not open_.isdisjoint(mine))
+            left = self.drafted(one, tuple(b for mine in waiting for b in mine))
+            return plan if left is None else plan_to_simulate("variants", self.formulation, left)
+
         return play_until_clear(
-            self.simulate, plan_to_simulate("variants", self.formulation, made), self.v.inputs, budget,
-            apps=names, length_s=length_s, may_go_on=lambda: self.ask.remaining > 0,
+            self.simulate, plan, self.v.inputs, budget,
+            apps=names, length_s=length_s, may_go_on=lambda: self.ask.remaining > 0, only=only,
         )  # fmt: skip
 
     def _keep(self, one: Units, tested: Played | None = None) -> None:
