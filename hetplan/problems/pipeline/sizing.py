@@ -70,6 +70,10 @@ __all__ = [
 ]
 
 Way = Callable[[Pipelines, Ask], Solution | Infeasibility]
+
+BOUNDED_APART = ("config", "paper", "budget")
+"""Ways whose plans claim what servers in parts would reach: what their own programs say of a plan is not handed out."""
+
 Kind = Literal["spare", "headroom"]
 
 SPARES = (0.2, 0.34, 0.58, 0.98, 1.67, 2.84, 4.83, 8.2)
@@ -304,7 +308,7 @@ def _plan_with(p: Pipelines, ask: Ask, room: Margin) -> Draft | Infeasibility:
         bare = found if isinstance(found, Infeasibility) else replace(found, reported=(), levels_proved=True)
         made = bare if isinstance(bare, Infeasibility) else draft(roomy, bare)
     else:
-        made = plan_in_full(roomy, ask, explained=False)
+        made = plan_in_full(roomy, ask.unproved() if p.formulation in BOUNDED_APART else ask, explained=False)
     if isinstance(made, Draft) and made.target_missed:
         return Infeasibility(why=(made.target_missed,), proved=False)
     return made if isinstance(made, Infeasibility) else replace(made, chosen=room.named)
@@ -652,7 +656,7 @@ def _divisors(p: Pipelines) -> tuple[float, ...]:
 
 def _add_bounds(p: Pipelines, ask: Ask, made: Draft) -> Draft:
     """The draft with its claims: what it reaches, beside what servers in parts would, filled to the brim."""
-    if made.reported and p.formulation not in ("config", "paper", "budget"):
+    if made.reported and p.formulation not in BOUNDED_APART:
         return made
     return replace(made, reported=claims_in_parts(without_room(p, float(made.chosen["slo_divisor"])), ask, made))
 
