@@ -40,7 +40,7 @@ from hetplan.problems.pipeline.latency_levels import (
     solve_level_choices,
     solve_levels,
 )
-from hetplan.problems.pipeline.question import Pipelines
+from hetplan.problems.pipeline.pipelines import Pipelines
 from hetplan.problems.pipeline.scaling import (
     MOST_USED,
     Solution,

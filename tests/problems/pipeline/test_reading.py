@@ -7,7 +7,8 @@ from cases.pipelines import diamond, fluid
 
 from hetplan.errors import InputError
 from hetplan.planner.contract import Tools
-from hetplan.problems.pipeline.question import ConfigOptions, Pipelines
+from hetplan.problems.pipeline.question import PipelineQuestion
+from hetplan.problems.pipeline.wish import ConfigOptions
 from hetplan.profiles.load import load_inputs
 from hetplan_papers.datasets.loki_by_hand import tiny
 
@@ -72,7 +73,7 @@ def test_reported(case):
 
 def pose(files, **options):
     inputs = load_inputs(*files)
-    return Pipelines.from_inputs(inputs, ConfigOptions(**options), formulation="config", tools=Tools())
+    return PipelineQuestion.from_inputs(inputs, ConfigOptions(**options), formulation="config", tools=Tools())
 
 
 def test_a_statistic_that_was_named_must_be_measured():
