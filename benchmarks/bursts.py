@@ -27,7 +27,7 @@ from hetplan.profiles.plan import Claim, Plan
 WITHOUT = {
     "pool": ("hetplan.problems.pool.size.bursts_of", lambda _: ()),
     "variants": ("hetplan.problems.variants.size.in_bursts", lambda v: v),
-    "pipeline": ("hetplan.problems.pipeline.parts.bursts_of", lambda *_: []),
+    "pipeline": ("hetplan.problems.pipeline.bounds.bursts_of", lambda *_: []),
 }
 """What knows of bursts, and what takes its place."""
 PRICES = {"g": "1", "h": "1.6"}

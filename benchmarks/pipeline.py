@@ -22,7 +22,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "papers")]
 import hetplan as hp
 from hetplan.api.solve import choose, pose
 from hetplan.dispatch.pipelines import Host, most_accurate_first
-from hetplan.problems.pipeline.form import config_form
+from hetplan.problems.pipeline.programs import config_form
 from hetplan.problems.pipeline.tree import prefixes
 from hetplan.profiles.load import load_inputs
 from hetplan_papers.datasets import loki, loki_generator
@@ -136,7 +136,7 @@ def building() -> list[Json]:
     for _ in range(21):
         began = time.process_time()
         forest = [(tree, prefixes(tree)) for tree in problem.served]
-        form = config_form(forest, problem.wish.fleet, problem.asked("quality")).form
+        form = config_form(forest, problem.wish.fleet, problem.aim("quality")).form
         runs.append(time.process_time() - began)
     assert form is not None
     rows, columns = form.matrix.shape

@@ -24,8 +24,8 @@ from benchmarks.pipeline import DEMANDS
 from hetplan.api.solve import choose, pose
 from hetplan.planner.answer import Limits
 from hetplan.planner.forms.milp import Milp
-from hetplan.problems.pipeline.form import levels_form
-from hetplan.problems.pipeline.tree import all_levels, merged, prefixes, thinned
+from hetplan.problems.pipeline.programs import levels_form
+from hetplan.problems.pipeline.tree import all_levels, prefixes, thin_out, variant_tree
 from hetplan.profiles.load import load_inputs
 from hetplan.solvers.highs import Highs
 from hetplan_papers.datasets import loki
@@ -42,9 +42,9 @@ def budget_form(demand: float) -> Milp:
     """Levels and servers of the traffic chain, both whole."""
     inputs = load_inputs(*loki.traffic_chain(demand, servers=SERVERS))
     problem = pose(inputs, choose(inputs, question="pipeline", formulation="budget"))
-    forest = [(tree, prefixes(tree)) for tree in map(merged, problem.served)]
-    levels = [[thinned(values, 8) for values in all_levels(tree)] for tree in problem.served]
-    form = levels_form(problem.served, forest, levels, problem.wish.fleet, problem.asked("quality")).form
+    forest = [(tree, prefixes(tree)) for tree in map(variant_tree, problem.served)]
+    levels = [[thin_out(values, 8) for values in all_levels(tree)] for tree in problem.served]
+    form = levels_form(problem.served, forest, levels, problem.wish.fleet, problem.aim("quality")).form
     whole = form.whole.copy()
     for block in form.columns:
         whole[block.start : block.stop] |= block.name.startswith("x ")

@@ -119,20 +119,18 @@ if TYPE_CHECKING:
     from hetplan.problems.compound.wish import Query as CompoundQuery
     from hetplan.problems.compound.wish import Tier
     from hetplan.problems.compound.wish import Way as CompoundWay
-    from hetplan.problems.pipeline.climb import SLIPS, kept_best
-    from hetplan.problems.pipeline.climb import Solved as SolvedPipelines
-    from hetplan.problems.pipeline.climb import climb as climb_goals
-    from hetplan.problems.pipeline.climb import polished as route_servers
-    from hetplan.problems.pipeline.form import config_form
-    from hetplan.problems.pipeline.letters import Pipelines
-    from hetplan.problems.pipeline.options import PipelineOptions
-    from hetplan.problems.pipeline.reroute import partly_served
-    from hetplan.problems.pipeline.rows import Asked as PipelineGoals
-    from hetplan.problems.pipeline.rows import add_groups, add_servers
+    from hetplan.problems.pipeline.pipelines import Pipelines
+    from hetplan.problems.pipeline.programs import Aim as PipelineGoals
+    from hetplan.problems.pipeline.programs import add_groups, add_servers, config_form
+    from hetplan.problems.pipeline.scaling import SLIPS, best_prefixes, serve_part
+    from hetplan.problems.pipeline.scaling import Solution as SolvedPipelines
+    from hetplan.problems.pipeline.scaling import climb as climb_goals
+    from hetplan.problems.pipeline.scaling import polish as route_servers
     from hetplan.problems.pipeline.tree import Level as PipelineLevel
     from hetplan.problems.pipeline.tree import Task as PipelineTask
     from hetplan.problems.pipeline.tree import Tree as PipelineTree
     from hetplan.problems.pipeline.tree import prefixes, without_dominated
+    from hetplan.problems.pipeline.wish import PipelineOptions
     from hetplan.problems.policy.bench import Bench
     from hetplan.problems.policy.form import Group, SolvedPolicy
     from hetplan.problems.policy.options import PaperOptions as RamsisOptions
@@ -301,6 +299,7 @@ __all__ = [
     "add_servers",
     "allowable_rates",
     "autoscale",
+    "best_prefixes",
     "best_rated",
     "capacity_qps",
     "capacity_rooms",
@@ -319,7 +318,6 @@ __all__ = [
     "flows",
     "found_ways",
     "get_variant",
-    "kept_best",
     "list_affordable",
     "load_profile",
     "load_slo",
@@ -330,7 +328,6 @@ __all__ = [
     "next_state",
     "nothing_served",
     "packing_form",
-    "partly_served",
     "plan_for",
     "plan_instances",
     "plan_rule",
@@ -344,6 +341,7 @@ __all__ = [
     "rent",
     "route_servers",
     "search_pools",
+    "serve_part",
     "serves_all_classes",
     "simulate_holding",
     "simulate_policy",
@@ -387,13 +385,12 @@ _NAMES = {
     "problems.compound.found": "found_ways",
     "problems.compound.options": "CompoundOptions",
     "problems.compound.wish": "Query:CompoundQuery Tier Way:CompoundWay",
-    "problems.pipeline.climb": "SLIPS Solved:SolvedPipelines climb:climb_goals kept_best polished:route_servers",
-    "problems.pipeline.form": "config_form",
-    "problems.pipeline.letters": "Pipelines",
-    "problems.pipeline.options": "PipelineOptions",
-    "problems.pipeline.reroute": "partly_served",
-    "problems.pipeline.rows": "Asked:PipelineGoals add_groups add_servers",
+    "problems.pipeline.programs": "Aim:PipelineGoals add_groups add_servers config_form",
+    "problems.pipeline.pipelines": "Pipelines",
+    "problems.pipeline.scaling": "SLIPS Solution:SolvedPipelines best_prefixes climb:climb_goals "
+    "polish:route_servers serve_part",
     "problems.pipeline.tree": "Level:PipelineLevel Task:PipelineTask Tree:PipelineTree prefixes without_dominated",
+    "problems.pipeline.wish": "PipelineOptions",
     "problems.policy.bench": "Bench",
     "problems.policy.form": "Group SolvedPolicy",
     "problems.policy.options": "PolicyOptions PaperOptions:RamsisOptions",

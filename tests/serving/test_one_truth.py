@@ -112,8 +112,7 @@ class Sought:
             self.figures["rate"] = pool.wish.rate_qps
 
     def _pipeline(self) -> None:
-        from hetplan.problems.pipeline.options import PipelineOptions
-        from hetplan.problems.pipeline.wish import read_wish
+        from hetplan.problems.pipeline.wish import PipelineOptions, read_wish
 
         wish = read_wish(self.inputs, PipelineOptions(quantile="mean"))
         self.options = {"quantile": "mean"}

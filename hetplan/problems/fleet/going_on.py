@@ -38,7 +38,7 @@ from hetplan.problems.fleet.ahead import SOON_S, loaded_anew_s
 from hetplan.problems.fleet.menus import left_of
 from hetplan.problems.fleet.wish import Situation, Wish
 from hetplan.problems.fleet.zones import Counts
-from hetplan.problems.pipeline.evenly import shared_out
+from hetplan.problems.pipeline.draft import divide_by_room
 from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.profiles.workers import Load, Worker
 
@@ -179,10 +179,10 @@ def _deal(wish: Wish, part: Part, machines: Counts, needs: Needs) -> Counter[tup
         if not contents:
             return None
         most = [max(needed[content] for needed in needs.values()) for content in contents]
-        counts = shared_out(sum(own.values()), [one * sum(own.values()) for one in most])
+        counts = divide_by_room(sum(own.values()), [one * sum(own.values()) for one in most])
         left = dict(own)
         for count, content in sorted(zip(counts, contents, strict=True), reverse=True):
-            for name, some in zip(left, shared_out(count, list(left.values())), strict=True):
+            for name, some in zip(left, divide_by_room(count, list(left.values())), strict=True):
                 held[content, name] += some
                 left[name] -= some
     for _ in range(PATIENCE):

@@ -1,21 +1,36 @@
-"""From servers and shares to the sections of a plan: workers, routes, backups, promises, the way from what runs now."""
+"""From servers and shares to the sections of a plan: workers, routes, backups, promises, the way from what runs now.
+
+Routes are shares per path so far and next step. Others are shares per step that forget the path, and the paper's
+most-accurate-first. Neither knows which paths are in time: a plan takes them only where a check shows that they keep
+what it promises; otherwise it keeps its path shares and says what would have been lost.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
+from hetplan.dispatch.pipelines import FRONTEND, Filled, Host, most_accurate_first
 from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.request import PLENTY
 from hetplan.planner.transition import Names, transition
-from hetplan.problems.pipeline.climb import Solved, best_quality, quality_of
-from hetplan.problems.pipeline.fleet import placed
-from hetplan.problems.pipeline.letters import Pipelines
-from hetplan.problems.pipeline.tree import Level, Tree, as_stated, prefixes, with_gains_of, without_dominated
+from hetplan.problems.pipeline.pipelines import Pipelines
+from hetplan.problems.pipeline.scaling import Solution, best_of, quality_of
+from hetplan.problems.pipeline.tree import (
+    ON_LIMIT_MS,
+    Level,
+    Tree,
+    forest_of,
+    prefixes,
+    restore_stated,
+    with_gains_of,
+    without_dominated,
+)
+from hetplan.problems.pipeline.wish import count_placed
 from hetplan.problems.waiting import MOST_BUSY, waiting_ms
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Action, Dispatch, Notice, Promise, Route, Unserved, Valid
@@ -23,7 +38,20 @@ from hetplan.profiles.plan_dispatch_further import BackupEntry, MostAccurateFirs
 from hetplan.profiles.workers import Load, Serve, Worker
 from hetplan.serving.loads import worker_price
 
-__all__ = ["NO_SHARE", "draft", "loads_of", "nothing_to_do"]
+__all__ = [
+    "NO_SHARE",
+    "Loss",
+    "Need",
+    "divide_by_room",
+    "draft",
+    "fill_servers",
+    "loads_of",
+    "loss_of_filling",
+    "nothing_to_do",
+    "route_by_step",
+    "route_most_accurate_first",
+    "spread_over_offers",
+]
 
 SHOWN = 5
 """How many busy steps are named one by one."""
@@ -35,22 +63,18 @@ NO_SHARE = 1e-9
 """Shares below this are rounding, not routing."""
 
 Share = dict[str, float]
+
 Seat = tuple[tuple[str, int, int], str | None]
 """An application's task and configuration, and an offer."""
-
-
-@dataclass
-class _Seats:
-    """The loads of one application: per task and configuration its loads with their part of the servers."""
-
-    of: dict[tuple[int, int], list[tuple[str, float]]] = field(default_factory=dict)
+_Seats = Mapping[tuple[int, int], Sequence[tuple[str, float]]]
+"""The loads of each task and configuration of an application, with their part of its servers."""
 
 
 def nothing_to_do(problem: Pipelines) -> Draft:
     """Nothing is asked for: no servers."""
     idle = tuple(Unserved(app=tree.app, rate_qps=0.0, why="nothing is asked for") for tree in problem.wish.trees)
     trees = [without_dominated(tree) for tree in problem.wish.trees]
-    value = sum(tree.weight * best_quality(tree, prefixes(tree))[0] for tree in trees)
+    value = best_of(forest_of(trees))
     best = Reported("quality", "max", "problem", value=value, bound=value, vouched="claimed")
     return Draft(
         workers=(),
@@ -62,10 +86,10 @@ def nothing_to_do(problem: Pipelines) -> Draft:
     )
 
 
-def draft(problem: Pipelines, found: Solved) -> Draft:
+def draft(problem: Pipelines, found: Solution) -> Draft:
     """The plan of a choice."""
-    found, routing_of, notices = _routed(problem, _filled(problem, found))
-    workers, seats = _wanted(problem, found)
+    found, routing_of, notices = _choose_routing(problem, _fill_shared_servers(problem, found))
+    workers, seats = _worker_groups(problem, found)
     routing: dict[str, tuple[Route, ...]] = {}
     dispatch: dict[str, Dispatch] = {}
     promises: list[Promise] = []
@@ -73,11 +97,11 @@ def draft(problem: Pipelines, found: Solved) -> Draft:
     wished = {tree.app: tree for tree in problem.wish.trees}
     for number, (tree, levels) in enumerate(found.forest):
         shares, own, counts = found.shares[number], seats[number], found.counts[number]
-        stated = as_stated(tree, wished[tree.app])
+        stated = restore_stated(tree, wished[tree.app])
         rate = min((found.served or {}).get(tree.app, stated.demand), stated.demand)
         loads = loads_of(stated, with_gains_of(stated, levels), shares, rate)
         routing[tree.app] = tuple(_routes(tree, levels, shares, own, routing_of))
-        late, longest = problem.request.apps[tree.app].late, _longest(tree, levels, shares)
+        late, longest = problem.request.apps[tree.app].late, _longest_steps(tree, levels, shares)
         factor = problem.options.budget_factor or PATIENCE * problem.options.slo_divisor
         budgets = {step: factor * ms for step, ms in longest.items()}
         backup = _backups(tree, loads, own, counts, problem.options.headroom)
@@ -100,7 +124,7 @@ def draft(problem: Pipelines, found: Solved) -> Draft:
         dispatch=dispatch,
         actions=_actions(problem, workers),
         promises=tuple(promises),
-        reported=tuple(_counted(problem, one, workers) for one in found.reported),
+        reported=tuple(_count_servers(problem, one, workers) for one in found.reported),
         levels_proved=found.levels_proved,
         unserved=_unserved(problem, found),
         valid=Valid(rate_qps={p.app: (0.0, p.value) for p in promises if p.app and p.quantity == "rate_qps"}),
@@ -114,26 +138,25 @@ def _actions(problem: Pipelines, workers: Sequence[Worker]) -> tuple[Action, ...
     return transition(problem.request.running, workers, offers=offers, limits=limits)
 
 
-def _wanted(problem: Pipelines, found: Solved) -> tuple[list[Worker], list[_Seats]]:
+def _worker_groups(problem: Pipelines, found: Solution) -> tuple[list[Worker], list[_Seats]]:
     """Worker groups that are wanted: one per configuration and offer in use; of servers that are shared, alike ones."""
     fleet, names = problem.wish.fleet, Names(problem.request.running, alike=_place)
     kinds = fleet.request.machines
     left = {(g, offer.id): fleet.places[g] * offer.stock for g, kind in enumerate(kinds) for offer in kind.offers}
-    shared_out = _evenly(problem, found, left) if problem.options.offers == "evenly" else Counter[Seat]()
+    by_offer = _spread_loads(problem, found, left) if problem.options.offers == "evenly" else Counter[Seat]()
     wanted: list[Worker] = []
     groups: list[dict[tuple[int, int], list[tuple[str, float]]]] = []
     on_shared: dict[tuple[int, str | None], dict[tuple[int, int, int], int]] = {}
     for number, ((tree, _), counts) in enumerate(zip(found.forest, found.counts, strict=True)):
         own: dict[tuple[int, int], list[tuple[str, float]]] = {}
-        start = 0
-        for t, task in enumerate(tree.tasks):
+        for t, (task, count) in enumerate(zip(tree.tasks, tree.by_task(counts), strict=True)):
             for c in range(task.size):
-                need, g = int(counts[start + c]), int(task.hardware[c])
+                need, g = int(count[c]), int(task.hardware[c])
                 own[t, c] = []
                 for offer in kinds[g].offers:
                     taken = min(need, left[g, offer.id] // int(task.places[c]))
-                    if shared_out:
-                        taken = shared_out[(tree.app, t, c), offer.id]
+                    if by_offer:
+                        taken = by_offer[(tree.app, t, c), offer.id]
                     if taken <= 0:
                         continue
                     left[g, offer.id] -= taken * int(task.places[c])
@@ -145,22 +168,21 @@ def _wanted(problem: Pipelines, found: Solved) -> tuple[list[Worker], list[_Seat
                     group = Worker(id="any", hardware=fleet.hardware[g], offer=offer.id, count=taken, loads=(load,))
                     wanted.append(names.named(group))
                     own[t, c].append((wanted[-1].loads[0].id, float(taken)))
-            start += task.size
         groups.append(own)
-    for worker, seats in _shared(problem, found, on_shared):
+    for worker, seats in _shared_groups(problem, found, on_shared):
         wanted.append(names.named(worker))
         for load, (number, t, c), many in zip(wanted[-1].loads, seats, seats.values(), strict=True):
             groups[number][t, c].append((load.id, float(many * worker.count)))
-    return wanted, [_Seats({seat: _in_parts(loads) for seat, loads in own.items()}) for own in groups]
+    return wanted, [{seat: _as_parts(loads) for seat, loads in own.items()} for own in groups]
 
 
-def _in_parts(loads: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+def _as_parts(loads: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
     total = sum(part for _, part in loads)
     return [(name, part / total) for name, part in loads]
 
 
-def _shared(
-    problem: Pipelines, found: Solved, on_shared: Mapping[tuple[int, str | None], Mapping[tuple[int, int, int], int]]
+def _shared_groups(
+    problem: Pipelines, found: Solution, on_shared: Mapping[tuple[int, str | None], Mapping[tuple[int, int, int], int]]
 ) -> Iterator[tuple[Worker, Mapping[tuple[int, int, int], int]]]:
     """Servers that steps share, and how many instances of each step's configuration are on one of them."""
     if not on_shared:
@@ -185,7 +207,7 @@ def _shared(
             yield Worker(id="any", queue="per-load" if len(loads) > 1 else "shared", **own), holds
 
 
-def _filled(problem: Pipelines, found: Solved) -> Solved:
+def _fill_shared_servers(problem: Pipelines, found: Solution) -> Solution:
     """With what is free on shared servers, which are paid anyway: it goes where servers are busiest, while it fits."""
     fleet = problem.wish.fleet
     if not fleet.is_shared or fleet.request.moves is not None:
@@ -213,12 +235,10 @@ def _filled(problem: Pipelines, found: Solved) -> Solved:
     return replace(found, counts=counts)
 
 
-def _evenly(problem: Pipelines, found: Solved, room: Mapping[tuple[int, str | None], int]) -> Counter[Seat]:
+def _spread_loads(problem: Pipelines, found: Solution, room: Mapping[tuple[int, str | None], int]) -> Counter[Seat]:
     """How many servers of each configuration are of each offer, where these are shared out evenly."""
     if any(count >= PLENTY for count in room.values()):
         return Counter()  # an offer without a stock has no part of all
-    from hetplan.problems.pipeline.evenly import Need, evenly
-
     had = Counter[tuple[object, str | None]]()
     for worker in problem.request.running:
         had[_place(worker.model_copy(update={"offer": None})), worker.offer] += worker.count
@@ -230,7 +250,7 @@ def _evenly(problem: Pipelines, found: Solved, room: Mapping[tuple[int, str | No
             load = _load(problem, tree, t, c)
             alike = Worker(id="any", hardware=problem.wish.fleet.hardware[g], loads=(load,))
             needs.append(Need((tree.app, t, c), g, _place(alike), int(count)))
-    return evenly(needs, room, had)
+    return spread_over_offers(needs, room, had)
 
 
 def _load(problem: Pipelines, tree: Tree, t: int, c: int) -> Load:
@@ -247,23 +267,21 @@ def _place(worker: Worker) -> tuple[object, ...]:
     return worker.hardware, worker.offer, loads
 
 
-def _routed(problem: Pipelines, found: Solved) -> tuple[Solved, str, list[Notice]]:
+def _choose_routing(problem: Pipelines, found: Solution) -> tuple[Solution, str, list[Notice]]:
     """The choice under the wished routing, where that keeps it; else under path shares, with what would be lost."""
     wanted = problem.options.routing
     if found.longest_ms is not None:
         return found, "node", []
     if wanted == "path-shares":
         return found, wanted, []
-    from hetplan.problems.pipeline.routing import by_filling, by_node
-
     if wanted == "node":
-        alike, why = by_node(found)
+        alike, why = route_by_step(found)
         if alike is not None:
             return alike, wanted, []
         text = f"routing keeps to paths: with shares per step, {why}"
         return found, "path-shares", [Notice(code="W-routing", at="routing", text=text)]
-    filled = by_filling(found)
-    if isinstance(filled, Solved):
+    filled = route_most_accurate_first(found)
+    if isinstance(filled, Solution):
         return filled, wanted, []
     text = f"routing keeps to path shares: {filled}"
     return found, "path-shares", [Notice(code="W-routing", at="routing", text=text)]
@@ -289,7 +307,7 @@ def _routes(
         table: dict[int, Share] = {}
         for p in np.flatnonzero(n):
             above = int(level.parent[p])
-            for load, part in own.of[t, int(level.config[p])]:
+            for load, part in own[t, int(level.config[p])]:
                 to = table.setdefault(above, {})
                 to[load] = to.get(load, 0.0) + float(n[p] / total[above]) * part
                 ended[p] += [(*path, load) for path in before[above]]
@@ -305,7 +323,7 @@ def _routes_per_step(tree: Tree, levels: Sequence[Level], shares: Sequence[np.nd
     """Per step alone."""
     routes = []
     for t, load in enumerate(loads_of(tree, levels, shares, 1.0)):
-        to = {name: float(load[c]) * part for c in np.flatnonzero(load) for name, part in own.of[t, int(c)]}
+        to = {name: float(load[c]) * part for c in np.flatnonzero(load) for name, part in own[t, int(c)]}
         routes.append(Route(node=tree.tasks[t].id, to=_summing_to_1(to)))
     return routes
 
@@ -327,7 +345,7 @@ def loads_of(tree: Tree, levels: Sequence[Level], shares: Sequence[np.ndarray], 
     ]
 
 
-def _longest(tree: Tree, levels: Sequence[Level], shares: Sequence[np.ndarray]) -> dict[str, float]:
+def _longest_steps(tree: Tree, levels: Sequence[Level], shares: Sequence[np.ndarray]) -> dict[str, float]:
     """The longest execution in use at each step, in ms."""
     return {
         task.id: float(task.ms[level.config[n > NO_SHARE]].max())
@@ -341,14 +359,11 @@ def _backups(
 ) -> tuple[BackupEntry, ...]:
     """Per step, what capacity is left over where."""
     found: list[BackupEntry] = []
-    start = 0
-    for t, (task, load) in enumerate(zip(tree.tasks, loads, strict=True)):
+    for t, (task, load, count) in enumerate(zip(tree.tasks, loads, tree.by_task(counts), strict=True)):
         # A late request may use what headroom keeps free: that is what it is kept for.
-        whole = task.qps / (1.0 - headroom)
-        left = whole * counts[start : start + task.size] - load
-        start += task.size
+        left = task.qps / (1.0 - headroom) * count - load
         for c in range(task.size):
-            for name, part in own.of[t, c]:
+            for name, part in own[t, c]:
                 if left[c] > 1e-6 * task.qps[c]:
                     found.append(
                         BackupEntry(
@@ -359,7 +374,7 @@ def _backups(
     return tuple(found)
 
 
-def _promises(problem: Pipelines, found: Solved, number: int, rate: float) -> list[Promise]:
+def _promises(problem: Pipelines, found: Solution, number: int, rate: float) -> list[Promise]:
     tree, levels = found.forest[number]
     shares = [np.where(n > NO_SHARE, n, 0.0) for n in found.shares[number]]
     longest = (found.longest_ms or {}).get(tree.app) or max(
@@ -381,12 +396,12 @@ def _totals(problem: Pipelines, workers: Sequence[Worker]) -> list[Promise]:
     if cost is not None:
         found.append(Promise(quantity="cost_per_hour", relation="=", value=cost, model="no-queueing"))
     if problem.request.has_state:
-        moves = float((placed(workers) - placed(problem.request.running)).total())
+        moves = float((count_placed(workers) - count_placed(problem.request.running)).total())
         found.append(Promise(quantity="moves", relation="=", value=moves, model="no-queueing"))
     return found
 
 
-def _counted(problem: Pipelines, claim: Reported, workers: Sequence[Worker]) -> Reported:
+def _count_servers(problem: Pipelines, claim: Reported, workers: Sequence[Worker]) -> Reported:
     """A claim about servers, of those there are: where steps share them, fewer than instances."""
     if claim.about != "servers" or claim.value is None or not problem.wish.fleet.is_shared:
         return claim
@@ -400,7 +415,7 @@ def _cost_of(problem: Pipelines, workers: Sequence[Worker]) -> float | None:
     return sum(worker.count * (worker_price(problem.inputs, worker) or 0) for worker in workers) / NANO
 
 
-def _unserved(problem: Pipelines, found: Solved) -> tuple[Unserved, ...]:
+def _unserved(problem: Pipelines, found: Solution) -> tuple[Unserved, ...]:
     idle = [Unserved(app=t.app, rate_qps=0.0, why="nothing is asked for") for t in problem.wish.trees if t.demand <= 0]
     for tree in problem.wish.trees:
         rate = (found.served or {}).get(tree.app, tree.demand)
@@ -418,10 +433,7 @@ def _too_busy(
     full are done sooner.
     """
     found: dict[str, float] = {}
-    start = 0
-    for task, load in zip(tree.tasks, loads, strict=True):
-        c = counts[start : start + task.size]
-        start += task.size
+    for task, load, c in zip(tree.tasks, loads, tree.by_task(counts), strict=True):
         for y in np.flatnonzero((load > 0) & (c > 0)):
             own, servers = float(task.ms[y]), float(c[y] * task.k[y])
             use = min(float(load[y]) * own / (1000.0 * float(task.batch[y]) * servers), MOST_BUSY)
@@ -441,3 +453,188 @@ def _notices_of(busy: Mapping[str, Mapping[str, float]]) -> list[Notice]:
         "auto, which finds the room that keeps them in time, or set headroom"
     )
     return [Notice(code="W-queueing", at="promises", text=text)]
+
+
+@dataclass(frozen=True)
+class Need:
+    """So many servers of one configuration (`place`) on a hardware, which hold that content."""
+
+    place: tuple[str, int, int]
+    hardware: int
+    content: object
+    count: int
+
+
+def spread_over_offers(
+    needs: Sequence[Need], room: Mapping[tuple[int, str | None], int], had: Mapping[tuple[object, str | None], int]
+) -> Counter[tuple[tuple[str, int, int], str | None]]:
+    """How many servers of each place are of each offer.
+
+    Those that run (`had`, by content and offer) stay where they are. The others go to the offers of their hardware in
+    proportion to what is left of each (`room`), those of whom there are most first.
+    """
+    left, running = Counter(room), Counter(had)
+    taken = Counter[tuple[tuple[str, int, int], str | None]]()
+    more = dict[tuple[str, int, int], int]()
+    for need in needs:
+        more[need.place] = need.count
+        for hardware, offer in room:
+            if hardware == need.hardware:
+                stays = min(more[need.place], running[need.content, offer], left[hardware, offer])
+                taken[need.place, offer] += stays
+                running[need.content, offer] -= stays
+                left[hardware, offer] -= stays
+                more[need.place] -= stays
+    for need in sorted(needs, key=lambda one: -more[one.place]):
+        offers = [offer for hardware, offer in room if hardware == need.hardware]
+        counts = divide_by_room(more[need.place], [left[need.hardware, offer] for offer in offers])
+        for offer, count in zip(offers, counts, strict=True):
+            taken[need.place, offer] += count
+            left[need.hardware, offer] -= count
+    return taken
+
+
+def divide_by_room(count: int, room: Sequence[int]) -> list[int]:
+    """So many in proportion to the room that each has, and never more than that.
+
+    >>> divide_by_room(3, [4, 2]), divide_by_room(1, [1, 2]), divide_by_room(9, [2, 1])
+    ([2, 1], [0, 1], [2, 1])
+    """
+    total = sum(room)
+    count = min(count, total)
+    exact = [count * one / max(total, 1) for one in room]
+    found = [int(one + 1e-9) for one in exact]
+    order = sorted(range(len(room)), key=lambda place: (found[place] - exact[place], place))
+    for place in order[: count - sum(found)]:
+        found[place] += 1
+    return found
+
+
+Shares = Mapping[tuple[tuple[int, int] | None, int], Mapping[int, float]]
+
+SLIGHT = 1e-6
+"""Shares and accuracies nearer than this are the same."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a routing loses: share of the queries unserved, share on paths over the limit, accuracy of the rest."""
+
+    unserved: float
+    too_slow: float
+    quality: float
+
+
+def route_by_step(found: Solution) -> tuple[Solution | None, str]:
+    """The same servers with one share per step and load; or why that would not keep the plan."""
+    forest: list[tuple[Tree, list[Level]]] = []
+    shares = []
+    for number, ((tree, levels), n, counts) in enumerate(zip(found.forest, found.shares, found.counts, strict=True)):
+        free = replace(tree, limit_ms=dict.fromkeys(tree.sinks, np.inf))
+        wide = prefixes(free)
+        spread: list[np.ndarray] = []
+        for t, (task, count) in enumerate(zip(tree.tasks, tree.by_task(counts), strict=True)):
+            load = np.bincount(levels[t].config, weights=levels[t].gain * n[t], minlength=task.size)
+            own = load / load.sum()
+            parent = task.parent
+            above = spread[parent][wide[t].parent] if parent >= 0 else 1.0
+            spread.append(above * own[wide[t].config])
+            used = spread[t] > 1e-12
+            if (wide[t].ms[used] > tree.room_ms[t] + ON_LIMIT_MS).any():
+                return None, f"at {task.id} of {tree.app}, paths over the latency limit would be used"
+            rate = (found.served or {}).get(tree.app, tree.demand)
+            load = np.bincount(wide[t].config, weights=rate * wide[t].gain * spread[t], minlength=task.size)
+            if (load > task.qps * count * (1 + SLIGHT)).any():
+                return None, f"servers of {task.id} of {tree.app} would be overloaded"
+        if quality_of(free, wide, spread) < found.qualities[number] - SLIGHT:
+            return None, f"the accuracy of {tree.app} would fall to {quality_of(free, wide, spread):.6g}"
+        forest.append((tree, wide))
+        shares.append(spread)
+    return replace(found, forest=forest, shares=shares), ""
+
+
+def route_most_accurate_first(found: Solution) -> Solution | str:
+    """The same servers routed most accurate first; or what that would lose."""
+    losses, shares, worse = [], [], False
+    forest: list[tuple[Tree, list[Level]]] = []
+    for (tree, _), counts, had in zip(found.forest, found.counts, found.qualities, strict=True):
+        rate = (found.served or {}).get(tree.app, tree.demand)
+        lost, to = loss_of_filling(tree, counts, rate)
+        losses.append(lost)
+        worse = worse or lost.quality < had - SLIGHT
+        levels, spread = _spread(tree, to)
+        forest.append((tree, levels))
+        shares.append(spread)
+    if worse or any(lost.unserved > SLIGHT or lost.too_slow > SLIGHT for lost in losses):
+        return _describe_loss(losses)
+    return replace(found, forest=forest, shares=shares)
+
+
+def fill_servers(tree: Tree, counts: np.ndarray, rate: float) -> tuple[Filled, dict[str, tuple[int, int]]]:
+    """Most accurate first over the single servers of a plan; and which configuration each server is."""
+    hosts: list[Host] = []
+    place: dict[str, tuple[int, int]] = {}
+    for t, (task, count) in enumerate(zip(tree.tasks, tree.by_task(counts), strict=True)):
+        for c in range(task.size):
+            k = int(task.variant[c])
+            factor = {tree.tasks[child].id: float(values[k]) for child, values in task.factor.items()}
+            for server in range(int(count[c])):
+                name = f"{t:02d}.{c:04d}.{server:04d}"
+                hosts.append(Host(name, task.id, float(task.quality[k]), float(task.qps[c]), factor))
+                place[name] = (t, c)
+    tasks = {task.id: [tree.tasks[c].id for c in tree.children[t]] for t, task in enumerate(tree.tasks)}
+    return most_accurate_first(hosts, tasks, rate), place
+
+
+def loss_of_filling(tree: Tree, counts: np.ndarray, rate: float) -> tuple[Loss, Shares]:
+    """What most-accurate-first loses, and its shares per configuration: (source, child task) -> configuration.
+
+    Unserved is the largest share that finds no room at a last task; lateness is of whole paths.
+    """
+    filled, place = fill_servers(tree, counts, rate)
+    number = {task.id: t for t, task in enumerate(tree.tasks)}
+    sent: dict[tuple[tuple[int, int] | None, int], dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    weight: dict[tuple[tuple[int, int] | None, int], float] = defaultdict(float)
+    for source, tables in filled.tables.items():
+        own = place[source] if source != FRONTEND else None
+        load = filled.load_qps[source] if source != FRONTEND else rate
+        for child, entries in tables.items():
+            key = (own, number[child])
+            weight[key] += load
+            for host, share in entries:
+                sent[key][place[host][1]] += load * share
+    shares = {key: {c: part / weight[key] for c, part in to.items()} for key, to in sent.items()}
+    wide, spread = _spread(tree, shares)
+    served = np.array([n.sum() for n in spread])
+    quality = np.array([level.quality @ n for level, n in zip(wide, spread, strict=True)])
+    late = np.zeros(len(wide))
+    for sink in tree.sinks:
+        late[sink] = spread[sink][wide[sink].ms > tree.limit_ms[sink] + ON_LIMIT_MS].sum()
+    sinks = list(tree.sinks)
+    total = float(served[sinks].sum()) or 1.0
+    missing = sum(filled.unserved_qps.values())
+    unserved = float(1.0 - served[sinks].min()) if missing > SLIGHT else 0.0
+    return Loss(max(0.0, unserved), float(late[sinks].max()), float(quality[sinks].sum()) / total), shares
+
+
+def _spread(tree: Tree, shares: Shares) -> tuple[list[Level], list[np.ndarray]]:
+    """Shares that look at the last server alone, laid over all paths."""
+    wide = prefixes(replace(tree, limit_ms=dict.fromkeys(tree.sinks, np.inf)))
+    spread: list[np.ndarray] = []
+    for t, level in enumerate(wide):
+        parent = tree.tasks[t].parent
+        n = np.array([
+            shares.get(((parent, int(wide[parent].config[p])) if parent >= 0 else None, t), {}).get(int(c), 0.0)
+            for p, c in zip(level.parent, level.config, strict=True)
+        ])  # fmt: skip
+        spread.append(n * (spread[parent][level.parent] if parent >= 0 else 1.0))
+    return wide, spread
+
+
+def _describe_loss(lost: Sequence[Loss]) -> str:
+    """In words, what is lost by the worst off."""
+    worst = max(lost, key=lambda one: (one.unserved, one.too_slow))
+    return (
+        f"most-accurate-first would leave {100 * worst.unserved:.2g}% unserved and send {100 * worst.too_slow:.2g}% on "
+        f"paths over the latency limit, at accuracy {worst.quality:.6g}"
+    )

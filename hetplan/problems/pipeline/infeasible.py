@@ -27,16 +27,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.errors import SolverFailed
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasibility, Repair
 from hetplan.planner.elastic import Knob, giving_together, knobs, stretch
 from hetplan.planner.forms.milp import Milp
-from hetplan.problems.pipeline.climb import best_quality
-from hetplan.problems.pipeline.fleet import Fleet
-from hetplan.problems.pipeline.form import config_form, levels_form, variant_form
-from hetplan.problems.pipeline.letters import Pipelines
-from hetplan.problems.pipeline.reroute import NO_RATE
-from hetplan.problems.pipeline.rows import Asked, Forest
+from hetplan.problems.pipeline.pipelines import Pipelines
+from hetplan.problems.pipeline.programs import Aim, Forest, config_form, levels_form, variant_form
+from hetplan.problems.pipeline.scaling import NO_RATE, best_quality
 from hetplan.problems.pipeline.tree import (
     Mask,
     Places,
@@ -46,25 +44,28 @@ from hetplan.problems.pipeline.tree import (
     anyhow_ms,
     at_levels,
     count_prefixes,
-    merged,
+    forest_of,
+    forest_of_variants,
     prefixes,
-    thinned,
+    thin_out,
+    variant_tree,
     without_dominated,
 )
+from hetplan.problems.pipeline.wish import Fleet
 from hetplan.problems.repairs import change
 from hetplan.profiles.fields import NANO
 
 __all__ = [
-    "Carried",
+    "Reach",
     "all_limits_looser",
-    "carried",
+    "best_reach",
     "explain",
+    "explain_too_few",
+    "explain_too_slow",
     "is_beyond_all",
-    "loosened",
+    "loosen",
     "looser_limits",
     "rate_repair",
-    "too_few",
-    "too_slow",
 ]
 
 MOST_PREFIXES = 10_000
@@ -81,6 +82,8 @@ GAP_ON_FLOORS = 1e-2
 ALL_OF_IT = 1e-7
 """Less than this short of the demand is an engine's tolerance."""
 
+HALVINGS_OF_A_RATE = 24
+"""Of the interval in which the largest demand is sought: to a ten-millionth of it."""
 HALVINGS = 4
 """How often the step between a limit that helps and one that does not is halved."""
 
@@ -103,7 +106,7 @@ BUDGET = "slo.limits.cost_per_hour"
 
 
 @dataclass(frozen=True)
-class Carried:
+class Reach:
     """What whole servers that keep every rule reach, beside the bound that nothing can pass."""
 
     value: float
@@ -117,14 +120,14 @@ class Carried:
         return _same(self.value, self.bound)
 
 
-Find = Callable[[Sequence[Tree], Asked, str], Carried | None]
+Find = Callable[[Sequence[Tree], Aim, str], Reach | None]
 """The best answer for pipelines to what is asked; None where there is none, or none was found."""
 
-Write = Callable[[Asked], Milp]
+Write = Callable[[Aim], Milp]
 """A program of what is asked."""
 
 
-def too_slow(problem: Pipelines) -> Infeasibility | None:
+def explain_too_slow(problem: Pipelines) -> Infeasibility | None:
     """The applications of which no path can be in time, however many servers; None where all can."""
     why: list[str] = []
     repairs: list[Repair] = []
@@ -146,7 +149,7 @@ def too_slow(problem: Pipelines) -> Infeasibility | None:
     return Infeasibility(why=tuple(why), repairs=tuple(repairs)) if why else None
 
 
-def too_few(problem: Pipelines, ask: Ask) -> Infeasibility | None:
+def explain_too_few(problem: Pipelines, ask: Ask) -> Infeasibility | None:
     """Fewer servers than steps, each of which needs one; None where there are enough."""
     least = [int(task.places.min()) if task.size else 1 for tree in problem.served for task in tree.tasks]
     there = float(problem.wish.fleet.most.sum())
@@ -168,7 +171,7 @@ def explain(problem: Pipelines, ask: Ask, *, proved: bool) -> Infeasibility:
     little less capacity, the demand is beyond the servers by a hair, or just within: the bound on it tells.
     """
     find, write = _finder(problem, ask)
-    floors = _floors(problem, find)
+    floors = _explain_floors(problem, find)
     if floors is not None:
         return floors
     limits = tuple(looser_limits(problem, write, find))
@@ -178,7 +181,7 @@ def explain(problem: Pipelines, ask: Ask, *, proved: bool) -> Infeasibility:
     less = list(_less_demand(problem, find))
     proved = proved or any(bound < tree.demand for tree, bound, _ in less)
     repairs = [*(repair for _, _, repair in less), *limits]
-    why = [_binding(problem, ask, few), *_too_little(limits)]
+    why = [_binding_step(problem, ask, few), *_short_limits(limits)]
     for i in range(len(problem.served)):
         found = _more_time(problem, ask, i)
         if isinstance(found, Repair):
@@ -191,6 +194,38 @@ def explain(problem: Pipelines, ask: Ask, *, proved: bool) -> Infeasibility:
     )
 
 
+def explain_steps(problem: Pipelines, ask: Ask) -> tuple[Repair, ...]:
+    """The largest part of all demands, by bisection; and each limit on machines that helps."""
+    trees, found = problem.by_steps, list[Repair]()
+    enough = problem.wish.fleet.most.sum() >= sum(len(tree.tasks) for tree in trees)
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS_OF_A_RATE if enough else 0):
+        middle = (low + high) / 2
+        less = [replace(tree, demand=middle * tree.demand) for tree in trees]
+        form = problem.steps_form(less, Aim("servers")).form
+        try:
+            fits = ask(form, gap=1.0, about="how much demand").point is not None
+        except SolverFailed:
+            fits = False  # on the edge, to within an engine's tolerance
+        low, high = (middle, high) if fits else (low, middle)
+    for tree in trees if low > 0 else ():
+        found.append(rate_repair(tree, low * tree.demand))
+
+    def find(_: Sequence[Tree], aim: Aim, about: str) -> Reach | None:
+        program = problem.steps_form(trees, aim)
+        form = loosen(program.form, aim)
+        answer = None if form is None else ask(form, about=about)
+        if answer is None or answer.point is None or answer.value is None or answer.bound is None:
+            return None
+        return Reach(answer.value, answer.bound, trees, program.counts(answer.point))
+
+    def write(aim: Aim) -> Milp:
+        return problem.steps_form(trees, aim).form
+
+    found += looser_limits(problem, write, find)
+    return tuple(found or all_limits_looser(problem, ask, write))
+
+
 def _is_large(problem: Pipelines) -> bool:
     few = (without_outdone(tree, problem.wish.fleet) for tree in problem.served)
     return sum(map(count_prefixes, few)) > MOST_PREFIXES
@@ -199,21 +234,21 @@ def _is_large(problem: Pipelines) -> bool:
 def _finder(problem: Pipelines, ask: Ask) -> tuple[Find, Write]:
     """How questions are answered, exactly or by one latency level per step; and a program with all limits."""
     if _is_large(problem):
-        return partial(_at_levels, problem, ask), partial(_write_levels, problem)
-    return partial(carried, problem, ask), partial(_write_few, problem)
+        return partial(_reach_at_levels, problem, ask), partial(_write_levels, problem)
+    return partial(best_reach, problem, ask), partial(_write_few, problem)
 
 
-def _write_few(problem: Pipelines, asked: Asked) -> Milp:
+def _write_few(problem: Pipelines, aim: Aim) -> Milp:
     few = (without_outdone(tree, problem.wish.fleet) for tree in problem.served)
-    return config_form([(tree, prefixes(tree)) for tree in few], problem.wish.fleet, asked).form
+    return config_form(forest_of(few), problem.wish.fleet, aim).form
 
 
-def _write_levels(problem: Pipelines, asked: Asked) -> Milp:
-    trees, levels, forest = _thinned(problem, problem.served, accuracy=False)
-    return levels_form(trees, forest, levels, problem.wish.fleet, asked).form
+def _write_levels(problem: Pipelines, aim: Aim) -> Milp:
+    trees, levels, forest = _thin_levels(problem, problem.served, accuracy=False)
+    return levels_form(trees, forest, levels, problem.wish.fleet, aim).form
 
 
-def _too_little(limits: Sequence[Repair]) -> Iterator[str]:
+def _short_limits(limits: Sequence[Repair]) -> Iterator[str]:
     """The limits on moves and resources that are in the way."""
     for one in limits:
         if one.field == "slo.limits.moves":
@@ -222,13 +257,13 @@ def _too_little(limits: Sequence[Repair]) -> Iterator[str]:
             yield f"provides: {resource} is too little"
 
 
-def _floors(problem: Pipelines, find: Find) -> Infeasibility | None:
+def _explain_floors(problem: Pipelines, find: Find) -> Infeasibility | None:
     """Accuracy floors above the best accuracy in time, and those that the servers could keep."""
     why, at_most = [], []
     for tree in problem.served:
         if tree.floor is None:
             continue
-        fastest = merged(tree)
+        fastest = variant_tree(tree)
         best, _ = best_quality(fastest, prefixes(fastest))
         if tree.floor > best + 1e-9:
             why.append(f"accuracy: {tree.app} is to reach {tree.floor:g}; the best in time is {best:.6g}")
@@ -242,12 +277,12 @@ def _floors(problem: Pipelines, find: Find) -> Infeasibility | None:
     return Infeasibility(why=tuple(why), repairs=repairs)
 
 
-def _binding(problem: Pipelines, ask: Ask, few: Sequence[Tree]) -> str:
+def _binding_step(problem: Pipelines, ask: Ask, few: Sequence[Tree]) -> str:
     """Which task takes most of the servers when as much as possible is served."""
-    forest = [(tree, prefixes(tree)) for tree in few]
-    written = config_form(forest, problem.wish.fleet, problem.asked("rate", whole=False))
-    answer = ask(written.form, about="most demand with servers in parts")
-    most = None if answer.point is None else _largest_step(few, [answer.point[columns] for columns in written.x])
+    forest = forest_of(few)
+    program = config_form(forest, problem.wish.fleet, problem.aim("rate", whole=False))
+    answer = ask(program.form, about="most demand with servers in parts")
+    most = None if answer.point is None else _largest_step(few, [answer.point[columns] for columns in program.x])
     if most is None:
         return "capacity: the servers do not carry the demand"
     step, part = most
@@ -258,8 +293,7 @@ def _largest_step(trees: Sequence[Tree], counts: Sequence[Places | Vector]) -> t
     """The step that takes most of the servers, and how many percent; None where there are none."""
     taken: dict[tuple[str, str], float] = {}
     for tree, own in zip(trees, counts, strict=True):
-        ends = np.cumsum([task.size for task in tree.tasks])
-        for task, mine in zip(tree.tasks, np.split(own, ends[:-1]), strict=True):
+        for task, mine in zip(tree.tasks, tree.by_task(own), strict=True):
             taken[tree.app, task.id] = float((task.places * mine).sum())
     (app, step), used = max(taken.items(), key=lambda item: item[1])
     return (f"{step} of {app}", 100 * used / sum(taken.values())) if used > 0 else None
@@ -268,7 +302,7 @@ def _largest_step(trees: Sequence[Tree], counts: Sequence[Places | Vector]) -> t
 def _less_demand(problem: Pipelines, find: Find) -> Iterator[tuple[Tree, float, Repair]]:
     """The largest demand of each application alone, the others as they are, and the bound on it."""
     for i, tree in enumerate(problem.served):
-        found = find(problem.served, replace(problem.asked("rate"), rate_of=i), f"largest demand of {tree.app}")
+        found = find(problem.served, replace(problem.aim("rate"), rate_of=i), f"largest demand of {tree.app}")
         if found is None or found.value <= NO_RATE * tree.demand:
             continue  # the others alone are too much
         more = "" if found.is_exact else f" (no more than {found.bound:.6g} qps can fit)"
@@ -284,7 +318,7 @@ def _lower_floor(problem: Pipelines, find: Find) -> Iterator[Repair]:
             replace(one, floor=None if j == i else one.floor, weight=float(j == i))
             for j, one in enumerate(problem.served)
         ]
-        found = find(alone, problem.asked("quality"), f"best accuracy of {tree.app} at this demand")
+        found = find(alone, problem.aim("quality"), f"best accuracy of {tree.app} at this demand")
         if found is not None and found.value < tree.floor:
             least = " (more may be had)" if np.isinf(found.bound) else f" (no more than {found.bound:.6g} can be had)"
             yield floor_repair(tree, found.value, "" if found.is_exact else least)
@@ -295,10 +329,10 @@ def _lower_floor(problem: Pipelines, find: Find) -> Iterator[Repair]:
 
 def looser_limits(problem: Pipelines, write: Write, find: Find) -> Iterator[Repair]:
     """Each stated limit on machines moved by as little as does, all others kept; `write` makes a program with them."""
-    asked = replace(problem.asked("servers"), loose="")
-    form = write(asked)
+    aim = replace(problem.aim("servers"), loose="")
+    form = write(aim)
     for knob in knobs(form):
-        found = find(problem.served, replace(asked, loose=knob.field), f"least change of {knob.field} alone")
+        found = find(problem.served, replace(aim, loose=knob.field), f"least change of {knob.field} alone")
         repair = None if found is None else _limit_repair(problem, form, knob, found.value, found.bound)
         if repair is not None and repair.amount:  # by a hair is not short
             yield repair
@@ -306,16 +340,16 @@ def looser_limits(problem: Pipelines, write: Write, find: Find) -> Iterator[Repa
 
 def all_limits_looser(problem: Pipelines, ask: Ask, write: Write) -> Iterator[Repair]:
     """The stated limits on machines that give way together, where no change of one thing is enough."""
-    form = write(replace(problem.asked("servers"), loose=""))
+    form = write(replace(problem.aim("servers"), loose=""))
     if loose := knobs(form):
         for knob, more in giving_together(form, ask, loose, NEAR)[1].items():
-            to = more + (_stated(form, knob) if knob.elastic.verb == "raise" else 0.0)
+            to = more + (_stated_limit(form, knob) if knob.elastic.verb == "raise" else 0.0)
             yield _limit_repair(problem, form, knob, to, to)
 
 
 def _limit_repair(problem: Pipelines, form: Milp, knob: Knob, value: float, bound: float) -> Repair:
     """The repair that this limit would be; what was not proved to be the least says so."""
-    stated, elastic, more = _stated(form, knob), knob.elastic, ""
+    stated, elastic, more = _stated_limit(form, knob), knob.elastic, ""
     if elastic.whole:
         value, bound = (float(np.ceil(one - SAME)) for one in (value, bound))
         bound = max(bound, stated + 1.0) if elastic.verb == "raise" else max(bound, 1.0)  # what is stated does not do
@@ -327,21 +361,21 @@ def _limit_repair(problem: Pipelines, form: Milp, knob: Knob, value: float, boun
     return change(knob.field, stated, to, "per hour" if knob.field == BUDGET else elastic.unit, more=more)
 
 
-def loosened(form: Milp, asked: Asked) -> Milp | None:
+def loosen(form: Milp, aim: Aim) -> Milp | None:
     """The program in which the stated limit that is asked for gives way by as little as can be: no other goal counts.
 
     Its value is what an upper limit would have to be, and by how much less a lower one; None where it has no row.
     """
-    if asked.loose is None:
+    if aim.loose is None:
         return form
-    knob = next((knob for knob in knobs(form) if knob.field == asked.loose), None)
+    knob = next((knob for knob in knobs(form) if knob.field == aim.loose), None)
     if knob is None:
         return None
     stretched, _ = stretch(form, [knob])
-    return replace(stretched, offset=_stated(form, knob) if knob.elastic.verb == "raise" else 0.0)
+    return replace(stretched, offset=_stated_limit(form, knob) if knob.elastic.verb == "raise" else 0.0)
 
 
-def _stated(form: Milp, knob: Knob) -> float:
+def _stated_limit(form: Milp, knob: Knob) -> float:
     return float((form.row_upper if knob.elastic.verb == "raise" else form.row_lower)[knob.index])
 
 
@@ -359,14 +393,14 @@ def _more_time(problem: Pipelines, ask: Ask, i: int) -> Repair | str:
     if sums is None:
         return f"no latency limit of {full.app} was sought: there are too many paths to try"
     sums = sums[sums > problem.stated_ms(full.app) * (1 + 1e-9)]
-    asked, sure = replace(problem.asked("rate"), rate_most=1.0), True
+    aim, sure = replace(problem.aim("rate"), rate_most=1.0), True
 
     def fits(slo_ms: float, whole: bool) -> bool:
         """Asked as how much of the demand does, which always has an answer to certify."""
         nonlocal sure
         trees = [with_limit(problem, full, slo_ms) if j == i else tree for j, tree in enumerate(problem.served)]
         about = f"is {slo_ms:.6g} ms enough for {full.app}"
-        found = carried(problem, ask, trees, replace(asked, whole=whole), about)
+        found = best_reach(problem, ask, trees, replace(aim, whole=whole), about)
         if found is None or found.value < 1.0 - ALL_OF_IT:
             sure = sure and found is not None and found.bound < 1.0 - ALL_OF_IT
             return False
@@ -430,48 +464,47 @@ def slo_repair(problem: Pipelines, tree: Tree, slo_ms: float) -> Repair:
 # What carries a demand
 
 
-def carried(problem: Pipelines, ask: Ask, trees: Sequence[Tree], asked: Asked, about: str) -> Carried | None:
+def best_reach(problem: Pipelines, ask: Ask, trees: Sequence[Tree], aim: Aim, about: str) -> Reach | None:
     """The best answer that keeps every rule, and a bound on all; None where there is none, or none was found."""
     fleet = problem.wish.fleet
-    accuracy = asked.goal == "quality"
+    accuracy = aim.goal == "quality"
     few = [without_outdone(tree, fleet, accuracy=accuracy) for tree in trees]
-    loose = _best(ask, few, fleet, replace(asked, multibatch=True), about)
-    if loose is None or asked.multibatch or not asked.whole or _one_batch_each(loose):
+    loose = _best_reach(ask, few, fleet, replace(aim, multibatch=True), about)
+    if loose is None or aim.multibatch or not aim.whole or _one_batch_each(loose):
         return loose
-    best = _best(ask, few, fleet, asked, f"{about}, one batch size each")
+    best = _best_reach(ask, few, fleet, aim, f"{about}, one batch size each")
     if best is not None and _same(best.value, loose.bound):
         return replace(best, bound=loose.bound)
     if sum(map(count_prefixes, trees)) <= MOST_OF_ALL:
-        every = _best(ask, trees, fleet, asked, f"{about}, of all configurations")
+        every = _best_reach(ask, trees, fleet, aim, f"{about}, of all configurations")
         if every is not None:
             return every
     # What bounds the few under the rule bounds nobody else.
     return None if best is None else replace(best, bound=loose.bound)
 
 
-def _best(ask: Ask, trees: Sequence[Tree], fleet: Fleet, asked: Asked, about: str) -> Carried | None:
-    forest = [(tree, prefixes(tree)) for tree in trees]
-    written = config_form(forest, fleet, asked)
+def _best_reach(ask: Ask, trees: Sequence[Tree], fleet: Fleet, aim: Aim, about: str) -> Reach | None:
+    forest = forest_of(trees)
+    program = config_form(forest, fleet, aim)
     flows = sum(level.size for _, levels in forest for level in levels)
     large = flows * float(fleet.most[np.isfinite(fleet.most)].sum()) > LARGE
-    form = loosened(written.form, asked)
+    form = loosen(program.form, aim)
     if form is None:
         return None
     answer = ask(form, gap=NEAR if large else CLOSE, about=about)
     if answer.point is None or answer.value is None or answer.bound is None:
         return None
-    return Carried(answer.value, answer.bound, trees, written.counts(answer.point))
+    return Reach(answer.value, answer.bound, trees, program.counts(answer.point))
 
 
 def _same(value: float, bound: float) -> bool:
     return math.isfinite(bound) and abs(value - bound) <= SAME * max(abs(value), abs(bound))
 
 
-def _one_batch_each(found: Carried) -> bool:
+def _one_batch_each(found: Reach) -> bool:
     """Whether servers of one variant and type run one batch size, though nothing asked them to."""
     for tree, counts in zip(found.trees, found.counts, strict=True):
-        ends = np.cumsum([task.size for task in tree.tasks])
-        for task, own in zip(tree.tasks, np.split(counts, ends[:-1]), strict=True):
+        for task, own in zip(tree.tasks, tree.by_task(counts), strict=True):
             pairs = np.stack([task.variant, task.hardware])[:, own > 0]
             if np.unique(pairs, axis=1).shape[1] < pairs.shape[1]:
                 return False
@@ -519,8 +552,10 @@ def _explain_at_levels(problem: Pipelines, ask: Ask, limits: tuple[Repair, ...],
     short = "the servers do not carry the demand"
     if not proved:
         short = "no plan was found that carries the demand, with one latency level per step"
-    most = _at_levels(problem, ask, problem.served, replace(problem.asked("rate"), rate_most=1.0), "most of the demand")
-    floors = tuple(_lower_floor(problem, partial(_at_levels, problem, ask)))
+    most = _reach_at_levels(
+        problem, ask, problem.served, replace(problem.aim("rate"), rate_most=1.0), "most of the demand"
+    )
+    floors = tuple(_lower_floor(problem, partial(_reach_at_levels, problem, ask)))
     largest = None if most is None else _largest_step(most.trees, most.counts)
     if most is None or most.value <= 0.0 or largest is None:
         repairs = [*limits, *floors] or [*all_limits_looser(problem, ask, partial(_write_levels, problem))]
@@ -540,46 +575,46 @@ def _explain_at_levels(problem: Pipelines, ask: Ask, limits: tuple[Repair, ...],
 
 def is_beyond_all(problem: Pipelines, ask: Ask) -> bool:
     """Whether servers in parts, each at its best batch, are too few: no plan whatever its latencies is better."""
-    forest = [(tree, prefixes(tree)) for tree in map(merged, problem.served)]
-    asked = replace(problem.asked("rate", whole=False), rate_most=1.0)
-    form = variant_form("best batches", forest, problem.served, problem.wish.fleet, asked).form
+    forest = forest_of_variants(problem.served)
+    aim = replace(problem.aim("rate", whole=False), rate_most=1.0)
+    form = variant_form("best batches", forest, problem.served, problem.wish.fleet, aim).form
     answer = ask(form, about="most of the demand with every server at its best batch")
     return answer.bound is not None and answer.bound < 1.0 - GAP
 
 
-def _at_levels(problem: Pipelines, ask: Ask, trees: Sequence[Tree], asked: Asked, about: str) -> Carried | None:
+def _reach_at_levels(problem: Pipelines, ask: Ask, trees: Sequence[Tree], aim: Aim, about: str) -> Reach | None:
     """Levels by servers in parts, then whole servers at these levels: of other levels nothing is known, so no bound."""
     fleet = problem.wish.fleet
-    trees, levels, forest = _thinned(problem, trees, accuracy=asked.goal == "quality")
-    written = levels_form(trees, forest, levels, fleet, asked)
-    form = loosened(written.form, asked)
+    trees, levels, forest = _thin_levels(problem, trees, accuracy=aim.goal == "quality")
+    program = levels_form(trees, forest, levels, fleet, aim)
+    form = loosen(program.form, aim)
     answer = None if form is None else ask(form, gap=GAP, about=f"{about}, by latency levels, servers in parts")
     if answer is None or answer.point is None:
         return None
-    fixed = [at_levels(tree, own) for tree, own in zip(trees, written.chosen(answer.point), strict=True)]
-    forest = [(tree, prefixes(tree)) for tree in map(merged, fixed)]
-    whole = variant_form("budget", forest, fixed, fleet, asked)
-    form = loosened(whole.form, asked)
+    fixed = [at_levels(tree, own) for tree, own in zip(trees, program.chosen(answer.point), strict=True)]
+    forest = forest_of_variants(fixed)
+    whole = variant_form("budget", forest, fixed, fleet, aim)
+    form = loosen(whole.form, aim)
     if form is None:  # at these levels nothing runs on what is limited
         return None
-    kept = asked.goal == "rate" and any(tree.floor is not None for tree in trees)
+    kept = aim.goal == "rate" and any(tree.floor is not None for tree in trees)
     best = ask(form, gap=GAP_ON_FLOORS if kept else GAP, about=f"{about}, by levels, whole servers")
     if best.point is None or best.value is None:
         return None
-    return Carried(best.value, -np.inf if asked.loose is not None else np.inf, fixed, whole.counts(best.point))
+    return Reach(best.value, -np.inf if aim.loose is not None else np.inf, fixed, whole.counts(best.point))
 
 
-def _thinned(
+def _thin_levels(
     problem: Pipelines, trees: Sequence[Tree], *, accuracy: bool
 ) -> tuple[list[Tree], list[list[Vector]], Forest]:
     """The trees without what is outdone, some latency levels of each step, and their prefixes of variants."""
     most = int(getattr(problem.options, "levels", 8))
     trees = [without_outdone(tree, problem.wish.fleet, accuracy=accuracy) for tree in trees]
-    levels = [[thinned(values, most) for values in all_levels(tree)] for tree in trees]
-    return list(trees), levels, [(tree, prefixes(tree)) for tree in map(merged, trees)]
+    levels = [[thin_out(values, most) for values in all_levels(tree)] for tree in trees]
+    return list(trees), levels, forest_of_variants(trees)
 
 
-def _less_demand_at_levels(problem: Pipelines, most: Carried) -> Iterator[Repair]:
+def _less_demand_at_levels(problem: Pipelines, most: Reach) -> Iterator[Repair]:
     """The part of the demand that was found to fit: of one application a rate, of several that of all alike."""
     if most.value >= 1.0 - GAP:
         return
@@ -595,11 +630,11 @@ def _less_demand_at_levels(problem: Pipelines, most: Carried) -> Iterator[Repair
 def _more_time_at_levels(problem: Pipelines, ask: Ask, i: int) -> Repair | str:
     """A limit on response that suffices, near the least by a part of the way up; or that none was found."""
     full = next(tree for tree in problem.considered if tree.app == problem.served[i].app)
-    asked = replace(problem.asked("rate"), rate_most=1.0)
+    aim = replace(problem.aim("rate"), rate_most=1.0)
 
     def carries(slo_ms: float) -> bool:
         there = [with_limit(problem, full, slo_ms) if j == i else tree for j, tree in enumerate(problem.served)]
-        found = _at_levels(problem, ask, there, asked, f"is {slo_ms:.6g} ms enough for {full.app}")
+        found = _reach_at_levels(problem, ask, there, aim, f"is {slo_ms:.6g} ms enough for {full.app}")
         return found is not None and found.value >= 1.0 - ALL_OF_IT
 
     slowest = {sink: sum(float(full.tasks[t].ms.max()) for t in full.path(sink)) for sink in full.sinks}

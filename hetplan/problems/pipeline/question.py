@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from hetplan.planner.contract import Ask, Obstacle, Options, Tools
 from hetplan.planner.draft import Draft, Infeasibility
 from hetplan.problems import ladder
-from hetplan.problems.pipeline.letters import Pipelines
-from hetplan.problems.pipeline.options import (
+from hetplan.problems.pipeline.pipelines import Pipelines
+from hetplan.problems.pipeline.wish import (
     BudgetOptions,
     ConfigOptions,
     PaperOptions,
     PipelineOptions,
     RerouteOptions,
+    read_wish,
 )
-from hetplan.problems.pipeline.wish import read_wish
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Claim, Plan
 
@@ -57,12 +57,12 @@ class PipelineQuestion(Pipelines):
 
     def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
         """The programs that bound a claim of such a plan."""
-        from hetplan.problems.pipeline.bounding import bounding
+        from hetplan.problems.pipeline.bounds import programs_of_claim
 
-        return bounding(self, claim, plan)
+        return programs_of_claim(self, claim, plan)
 
     def decide(self, ask: Ask) -> Draft | Infeasibility:
         """Answer by the chosen formulation."""
-        from hetplan.problems.pipeline.ways import planned
+        from hetplan.problems.pipeline.sizing import plan_pipelines
 
-        return planned(self, ask)
+        return plan_pipelines(self, ask)

@@ -6,9 +6,10 @@ the entrance down to some task. Prefixes that cannot end in time are never made,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,26 +26,30 @@ __all__ = [
     "Vector",
     "all_levels",
     "anyhow_ms",
-    "as_stated",
     "at_levels",
     "best_at",
     "count_prefixes",
-    "merged",
+    "ends_of",
+    "forest_of",
+    "forest_of_variants",
     "prefixes",
-    "thinned",
+    "restore_stated",
+    "thin_out",
     "top_variants",
+    "variant_tree",
     "with_gains_of",
     "with_least_loads",
     "without_dominated",
 ]
 
 Vector = NDArray[np.float64]
+
 Places = NDArray[np.int64]
+
 Mask = NDArray[np.bool_]
 
 ON_LIMIT_MS = 1e-9
 """A path this little above its limit is on it: sums of times are rounded."""
-
 
 LEAST_LOAD = 1e-5
 """The least load of a configuration, in servers: engines take less for no server at all, and routes lead there."""
@@ -158,6 +163,10 @@ class Tree:
         """With some of the configurations only."""
         return replace(self, tasks=tuple(task.keeping(mask) for task, mask in zip(self.tasks, masks, strict=True)))
 
+    def by_task(self, values: NDArray[Any]) -> list[NDArray[Any]]:
+        """What belongs to the configurations of each task, of something that has an entry for each."""
+        return np.split(values, np.cumsum([task.size for task in self.tasks])[:-1])
+
     def path(self, task: int) -> tuple[int, ...]:
         """Tasks from the entrance to this one."""
         found: list[int] = []
@@ -165,6 +174,18 @@ class Tree:
             found.append(task)
             task = self.tasks[task].parent
         return tuple(reversed(found))
+
+    def gains_at_steps(self, edges: Sequence[tuple[int, int]]) -> list[float]:
+        """Queries that reach each step per query at the entrance; where branches meet, the least that one brings."""
+        return [min(several) for several in self.gains_by_branch(edges)]
+
+    def gains_by_branch(self, edges: Sequence[tuple[int, int]]) -> list[list[float]]:
+        """Queries that reach each step per query at the entrance, as each step before it says."""
+        found: list[list[float]] = []
+        for t in range(len(self.tasks)):
+            before = [u for u, v in edges if v == t]
+            found.append([found[u][0] * float(self.tasks[u].factor[t][0]) for u in before] or [1.0])
+        return found
 
     def fastest_ms(self, sink: int) -> float:
         """The least time of a path to a last task."""
@@ -204,7 +225,7 @@ def without_dominated(tree: Tree) -> Tree:
         before, least = now, _least_before(tree)
         tree = tree.keeping([task.ms + least[t] <= tree.room_ms[t] + ON_LIMIT_MS for t, task in enumerate(tree.tasks)])
     anyhow = anyhow_ms(tree)
-    return tree.keeping([_worth(task, float(anyhow[t])) for t, task in enumerate(tree.tasks)])
+    return tree.keeping([_is_worth(task, float(anyhow[t])) for t, task in enumerate(tree.tasks)])
 
 
 def anyhow_ms(tree: Tree) -> Vector:
@@ -234,7 +255,7 @@ def with_least_loads(tree: Tree) -> Tree:
     return replace(tree, tasks=tuple(tasks), demand=demand)
 
 
-def as_stated(tree: Tree, stated: Tree) -> Tree:
+def restore_stated(tree: Tree, stated: Tree) -> Tree:
     """The same pipeline with demand and factors as the files state them: `with_least_loads` undone."""
     tasks = (replace(task, factor=own.factor) for task, own in zip(tree.tasks, stated.tasks, strict=True))
     return replace(tree, tasks=tuple(tasks), demand=stated.demand)
@@ -257,6 +278,18 @@ def with_gains_of(tree: Tree, levels: Sequence[Level]) -> list[Level]:
     return found
 
 
+def ends_of(took: Sequence[float], edges: Sequence[tuple[int, int]]) -> list[float]:
+    """When each step ends, where it takes so long and begins after all before it.
+
+    >>> ends_of([1.0, 2.0, 5.0, 1.0], [(0, 1), (0, 2), (1, 3), (2, 3)])
+    [1.0, 3.0, 6.0, 7.0]
+    """
+    ended = list(took)
+    for u, v in sorted(edges, key=lambda edge: edge[1]):
+        ended[v] = max(ended[v], ended[u] + took[v])
+    return ended
+
+
 def _least_before(tree: Tree) -> Vector:
     """Per task, the least time of the tasks before it."""
     least = np.zeros(len(tree.tasks))
@@ -267,7 +300,7 @@ def _least_before(tree: Tree) -> Vector:
     return least
 
 
-def _worth(task: Task, anyhow_ms: float) -> Mask:
+def _is_worth(task: Task, anyhow_ms: float) -> Mask:
     """Slower ones carry more; of those that are in time anyhow, only the one that carries most is kept."""
     order = np.lexsort((-task.qps, np.where(task.ms <= anyhow_ms, -np.inf, task.ms)))
     keep = np.zeros(task.size, dtype=bool)
@@ -308,12 +341,22 @@ def prefixes(tree: Tree) -> list[Level]:
             variants = np.concatenate([above.variants[parent], variants], axis=1)
         quality = quality + own if tree.rule == "additive" else quality * own
         if tree.paths and not tree.children[t]:
-            quality = _measured(tree, t, variants, quality)
+            quality = _measured_quality(tree, t, variants, quality)
         levels.append(Level(parent, config, ms[parent, config], gain, quality, variants))
     return levels
 
 
-def _measured(tree: Tree, sink: int, variants: Places, quality: Vector) -> Vector:
+def forest_of(trees: Iterable[Tree]) -> list[tuple[Tree, list[Level]]]:
+    """Trees with their prefixes."""
+    return [(tree, prefixes(tree)) for tree in trees]
+
+
+def forest_of_variants(trees: Iterable[Tree]) -> list[tuple[Tree, list[Level]]]:
+    """Trees of variants alone, each as fast as it can be, with their prefixes."""
+    return forest_of(map(variant_tree, trees))
+
+
+def _measured_quality(tree: Tree, sink: int, variants: Places, quality: Vector) -> Vector:
     """Qualities of whole paths, as measured where they were."""
     tasks = [tree.tasks[t] for t in tree.path(sink)]
     distinct, place = np.unique(variants, axis=0, return_inverse=True)
@@ -322,16 +365,16 @@ def _measured(tree: Tree, sink: int, variants: Places, quality: Vector) -> Vecto
     return np.where(np.isnan(known), quality, known)
 
 
-def merged(tree: Tree) -> Tree:
+def variant_tree(tree: Tree) -> Tree:
     """The tree of variants: one configuration each, the fastest that it has.
 
     Where any server of a variant may be met on any path, a path is in time when its slowest servers are. Who keeps
     paths in time is left to the formulations.
     """
-    return replace(tree, tasks=tuple(_merged(task) for task in tree.tasks))
+    return replace(tree, tasks=tuple(_variants_only(task) for task in tree.tasks))
 
 
-def _merged(task: Task) -> Task:
+def _variants_only(task: Task) -> Task:
     variants, place = np.unique(task.variant, return_inverse=True)
     ms = np.full(variants.size, np.inf)
     np.minimum.at(ms, place, task.ms)
@@ -353,7 +396,7 @@ def all_levels(tree: Tree) -> list[np.ndarray]:
     return [np.unique(task.ms) for task in tree.tasks]
 
 
-def thinned(values: np.ndarray, count: int) -> np.ndarray:
+def thin_out(values: np.ndarray, count: int) -> np.ndarray:
     """So many of them, evenly by rank, first and last included."""
     if values.size <= count:
         return values

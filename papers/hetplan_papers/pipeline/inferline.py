@@ -18,12 +18,12 @@ from hetplan.extend import (
     PipelineTree,
     Reported,
     SolvedPipelines,
+    best_prefixes,
     climb_goals,
     config_form,
-    kept_best,
-    partly_served,
     prefixes,
     route_servers,
+    serve_part,
     without_dominated,
 )
 from hetplan_papers.pipeline.options import InferLineOptions
@@ -43,7 +43,7 @@ def fixed_variants(tree: PipelineTree, options: InferLineOptions) -> PipelineTre
     useful = without_dominated(named)
     if any(not task.size for task in useful.tasks):
         return _only(named, [int(np.argmax(task.quality)) for task in tree.tasks], options)
-    levels, chosen, places = kept_best(useful, prefixes(useful)), list[int](), list[int]()
+    levels, chosen, places = best_prefixes(useful, prefixes(useful)), list[int](), list[int]()
     for t, level in enumerate(levels):
         parent = useful.tasks[t].parent
         place = int(np.flatnonzero(level.parent == (places[parent] if parent >= 0 else 0))[0])
@@ -81,7 +81,7 @@ def fewest_servers(problem: Pipelines, ask: Ask) -> SolvedPipelines | Infeasibil
     if any(not level.size for _, levels in forest for level in levels):
         return Infeasibility(why=("latency: the fixed variants cannot be in time together",))
     for slip in SLIPS:
-        base = problem.asked("servers", slip=slip)
+        base = problem.aim("servers", slip=slip)
         climbed = climb_goals(
             ask, lambda asked: config_form(forest, fleet, asked), ("servers",), base, scope="restriction"
         )
@@ -98,10 +98,10 @@ def _all_that_fits(problem: Pipelines, ask: Ask) -> SolvedPipelines | Infeasibil
     """The largest part of all demands that the servers carry."""
     fleet = problem.wish.fleet
     forest = [(tree, prefixes(tree)) for tree in problem.served]
-    written = config_form(forest, fleet, problem.asked("rate"))
+    written = config_form(forest, fleet, problem.aim("rate"))
     answer = ask(written.form, about="most demand that the servers carry")
     if answer.point is None or answer.value is None:
         return Infeasibility(why=(f"no plan was found: {answer.stop}",), proved=False)
     claim = Reported("served_share", "max", "restriction", answer)
-    found = partly_served(problem, ask, problem.served, written.counts(answer.point), float(answer.value))
+    found = serve_part(problem, ask, problem.served, written.counts(answer.point), float(answer.value))
     return found if isinstance(found, Infeasibility) else replace(found, mode="fixed variants", reported=(claim,))

@@ -10,7 +10,7 @@ import pytest
 import hetplan as hp
 from hetplan.planner.request import read_request
 from hetplan.problems.fleet.ahead import loaded_anew_s
-from hetplan.problems.pipeline.evenly import Need, evenly
+from hetplan.problems.pipeline.draft import Need, spread_over_offers
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
 from hetplan.simulator.day import HowPlayed, play_day
@@ -115,11 +115,11 @@ def test_servers_are_dealt_out_whole_and_within_the_room(seed: int) -> None:
     room = {(0, offer): 0 for offer in offers}
     for _ in range(total + chance.randint(0, 3)):
         room[0, chance.choice(offers)] += 1
-    taken = evenly(needs, room, {})
+    taken = spread_over_offers(needs, room, {})
     for need in needs:
         own = [taken[need.place, offer] for offer in offers]
         assert sum(own) == need.count
     for offer in offers:
         assert sum(taken[need.place, offer] for need in needs) <= room[0, offer]
     had = {(need.content, offer): taken[need.place, offer] for need in needs for offer in offers}
-    assert evenly(needs, room, had) == taken
+    assert spread_over_offers(needs, room, had) == taken

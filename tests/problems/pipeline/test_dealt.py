@@ -12,8 +12,8 @@ from hetplan.api.solve import choose, plan_for, pose
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
-from hetplan.problems.pipeline.dealt import deal_of
-from hetplan.problems.pipeline.few import by_few_levels
+from hetplan.problems.pipeline.latency_levels import solve_level_choices
+from hetplan.problems.pipeline.sizing import deal_of
 from hetplan.profiles.load import load_inputs
 from hetplan.registry import Engines
 
@@ -144,6 +144,6 @@ def test_of_choices_of_levels_that_reach_the_best_those_are_solved_that_take_the
     """Case 205: of many choices two are solved with whole servers; the first two would take 13."""
     options = {"size": "planned", "spare": 0.34, "slo_divisor": 1.4}
     inputs = load_inputs(*fair(205))
-    found = by_few_levels(pose(inputs, choose(inputs, options=options)), Asking(Engines(), Limits()))
+    found = solve_level_choices(pose(inputs, choose(inputs, options=options)), Asking(Engines(), Limits()))
     assert found.quality == 1.0
     assert found.servers == 11

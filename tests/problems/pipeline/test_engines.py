@@ -10,7 +10,7 @@ from hetplan.api.solve import choose, pose
 from hetplan.errors import NoSolver
 from hetplan.planner.answer import Limits
 from hetplan.planner.forms.form import certify
-from hetplan.problems.pipeline.form import config_form
+from hetplan.problems.pipeline.programs import config_form
 from hetplan.problems.pipeline.tree import prefixes
 from hetplan.profiles.load import load_inputs
 from hetplan_papers.datasets import loki
@@ -27,7 +27,7 @@ def test_a_constraint_solver_on_a_grid_keeps_shares_whole():
     inputs = load_inputs(*loki.traffic_chain(600))
     problem = pose(inputs, choose(inputs, question="pipeline", formulation="config"))
     forest = [(tree, prefixes(tree)) for tree in problem.served]
-    form = config_form(forest, problem.wish.fleet, problem.asked("quality")).form
+    form = config_form(forest, problem.wish.fleet, problem.aim("quality")).form
     engine = next(one for one in registry.solvers("milp") if one.name == "cp-sat-scaled")
     answer = engine.solve(form, Limits(work=10))
     certificate = certify(form, answer)

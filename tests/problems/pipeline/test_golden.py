@@ -5,8 +5,8 @@ from cases.pipelines import HAND, fluid
 
 from hetplan.api.solve import choose, pose
 from hetplan.planner.answer import Answer, Limits, Status
-from hetplan.problems.pipeline.climb import climb
-from hetplan.problems.pipeline.form import config_form
+from hetplan.problems.pipeline.programs import config_form
+from hetplan.problems.pipeline.scaling import climb
 from hetplan.problems.pipeline.tree import prefixes
 from hetplan.profiles.load import load_inputs
 from hetplan.solvers.highs import Highs
@@ -154,7 +154,7 @@ def test_a_bound_that_counts_no_lower_proves_no_number_of_servers():
         ask,
         lambda one: config_form(forest, problem.wish.fleet, one),
         ("quality", "servers"),
-        problem.asked("quality"),
+        problem.aim("quality"),
         scope="problem",
     )
     assert asked == ["best accuracy", "whether one server fewer would do", "fewest servers"]

@@ -8,9 +8,9 @@ import pytest
 from cases.pipelines import fluid, random_pipeline
 from scipy.optimize import linprog
 
-from hetplan.problems.pipeline import infeasible, levels
-from hetplan.problems.pipeline.infeasible import Carried, carried
-from hetplan.problems.pipeline.rows import Asked
+from hetplan.problems.pipeline import infeasible, latency_levels
+from hetplan.problems.pipeline.infeasible import Reach, best_reach
+from hetplan.problems.pipeline.programs import Aim
 from hetplan_papers.datasets import loki, loki_by_hand, loki_generator
 from hetplan_papers.datasets.sources import present
 
@@ -137,20 +137,20 @@ def test_a_floor_above_the_best_is_lowered_to_what_the_servers_carry(monkeypatch
 
 def test_no_limit_found_is_no_proof_that_there_is_none(monkeypatch):
     def undecided(problem, ask, trees, asked, about):
-        return None if about.startswith("is ") else carried(problem, ask, trees, asked, about)
+        return None if about.startswith("is ") else best_reach(problem, ask, trees, asked, about)
 
-    monkeypatch.setattr(infeasible, "carried", undecided)
+    monkeypatch.setattr(infeasible, "best_reach", undecided)
     outcome = fluid(*levelled(400))
     assert outcome.why[-1] == "no latency limit of x was found to help"
 
 
 def test_what_bounds_few_configurations_bounds_no_others(monkeypatch):
     """Without the rule of one batch 10, with it 9 of the few; of all configurations the engine had no time to say."""
-    found = iter([Carried(10.0, 10.0, (), ()), Carried(9.0, 9.0, (), ()), None])
-    monkeypatch.setattr(infeasible, "_best", lambda *_: next(found))
+    found = iter([Reach(10.0, 10.0, (), ()), Reach(9.0, 9.0, (), ()), None])
+    monkeypatch.setattr(infeasible, "_best_reach", lambda *_: next(found))
     monkeypatch.setattr(infeasible, "_one_batch_each", lambda _: False)
     problem = SimpleNamespace(wish=SimpleNamespace(fleet=None))
-    most = carried(problem, None, [], Asked("rate"), "largest demand")
+    most = best_reach(problem, None, [], Aim("rate"), "largest demand")
     assert (most.value, most.bound, most.is_exact) == (9.0, 10.0, False)
 
 
@@ -280,7 +280,7 @@ def levelled(demand: float) -> tuple[dict, dict]:
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("demand", "status"), [(158, "not-found"), (400, "infeasible")])
 def test_levels_that_fail_prove_nothing_but_what_beats_every_batch_does(monkeypatch, demand, status):
-    monkeypatch.setattr(levels, "SMALL", 0)
+    monkeypatch.setattr(latency_levels, "SMALL", 0)
     outcome = fluid(*levelled(demand), formulation="budget", options={"levels": 2})
     assert (outcome.status, outcome.exit_code) == (status, 3)
     assert ("no plan was found" in outcome.why[0]) == (status == "not-found")

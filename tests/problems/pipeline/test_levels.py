@@ -7,8 +7,8 @@ import pytest
 from cases.pipelines import fluid
 
 from hetplan.api.solve import choose, pose
-from hetplan.problems.pipeline import apart, levels, ways
-from hetplan.problems.pipeline.few import choices
+from hetplan.problems.pipeline import latency_levels, sizing, tables
+from hetplan.problems.pipeline.latency_levels import level_choices
 from hetplan.problems.pipeline.tree import all_levels
 from hetplan.profiles.load import load_inputs
 from hetplan_papers.datasets import loki_generator
@@ -37,7 +37,7 @@ def test_twice_the_levels_never_give_a_worse_plan():
 def test_choices_of_levels_are_in_time_and_none_could_be_longer():
     inputs = load_inputs(*STREET)
     (tree,) = pose(inputs, choose(inputs)).served
-    found = list(choices(tree))
+    found = list(level_choices(tree))
     every = all_levels(tree)
     assert 1 < len(found) < 10
     for chosen in found:
@@ -59,9 +59,9 @@ def test_a_bushy_pipeline_on_a_few_servers_has_a_good_plan():
 
 def test_a_limit_in_seconds_never_leaves_nothing(monkeypatch):
     """Where the time is up before latency levels are chosen, the plan is the one that was found before."""
-    none = levels.Infeasibility(why=("no plan was found: time",), proved=False)
-    monkeypatch.setattr(levels, "_choose", lambda *_: none)
-    monkeypatch.setattr(levels, "_exactly", lambda *_: none)
+    none = latency_levels.Infeasibility(why=("no plan was found: time",), proved=False)
+    monkeypatch.setattr(latency_levels, "_choose", lambda *_: none)
+    monkeypatch.setattr(latency_levels, "_solve_exactly", lambda *_: none)
     files = loki_generator.inputs(((1,), ()), servers=8, utilisation=1.5, variants=6)
     assert fluid(*files, formulation="budget").exit_code != 0
     ended = fluid(*files, formulation="budget", time_limit=600.0)
@@ -76,8 +76,8 @@ FORK = ((1, 2), (), ())
 def test_a_bushy_pipeline_on_few_servers_is_planned_by_tables(monkeypatch, formulation):
     """With no time for programs the plan is that of the tables: here the best there is (0.98161, by the exact one)."""
     files = loki_generator.inputs(FORK, servers=8, utilisation=1.3, seed=2, variants=4)
-    none = levels.Infeasibility(why=("no plan was found: time",), proved=False)
-    monkeypatch.setattr(ways, "by_config", lambda *_: none)
+    none = latency_levels.Infeasibility(why=("no plan was found: time",), proved=False)
+    monkeypatch.setattr(sizing, "solve_config", lambda *_: none)
     ended = fluid(*files, formulation=formulation, time_limit=600.0)
     assert ended.reason == "verified", (ended.reason, ended.why)
     claim = ended.plan.claims[0]
@@ -100,15 +100,15 @@ def test_what_is_left_of_a_limit_betters_the_plan_of_the_tables():
 def test_several_pipelines_divide_the_servers_as_well_as_every_division():
     chance = np.random.default_rng(1)
     size = (3, 2, 2)
-    tables = [np.maximum.accumulate(chance.uniform(-0.3, 1, (4, 3, 3)), axis=0) for _ in range(3)]
-    tables = [np.where(one < 0, apart.NONE, one) for one in tables]
-    parts = apart._divided(tables, size)
+    worth = [np.maximum.accumulate(chance.uniform(-0.3, 1, (4, 3, 3)), axis=0) for _ in range(3)]
+    worth = [np.where(one < 0, tables.NONE, one) for one in worth]
+    parts = tables._divide(worth, size)
     every = list(np.ndindex(4, 3, 3))
     best = max(
-        sum(one[by] for one, by in zip(tables, (a, b, left), strict=True))
+        sum(one[by] for one, by in zip(worth, (a, b, left), strict=True))
         for a in every
         for b in every
         if min(left := tuple(np.subtract(size, np.add(a, b)))) >= 0
     )
-    assert sum(one[by] for one, by in zip(tables, parts, strict=True)) == pytest.approx(best)
+    assert sum(one[by] for one, by in zip(worth, parts, strict=True)) == pytest.approx(best)
     assert tuple(np.sum(parts, axis=0)) == size

@@ -14,7 +14,7 @@ from hetplan.api.solve import choose, plan_for, pose
 from hetplan.errors import InputError
 from hetplan.planner.answer import Limits
 from hetplan.planner.contract import Tools
-from hetplan.problems.pipeline import size
+from hetplan.problems.pipeline import sizing
 from hetplan.profiles.load import load_inputs
 from hetplan_papers.datasets.loki_by_hand import tiny
 
@@ -287,7 +287,7 @@ def test_estimated_simulates_nothing():
     outcome = plan_for(hp.load(*SHIPPED["posts"][:2]), options={"size": "estimated"}, tools=Tools(simulate=simulate))
     assert outcome.exit_code == 0
     assert not asked
-    assert outcome.plan.method.options["spare"] == size.ESTIMATE[0]
+    assert outcome.plan.method.options["spare"] == sizing.ESTIMATE[0]
     assert outcome.plan.claims[0].vouched == "certified"
     assert all(lost(outcome.plan, "posts", seed) <= 0.01 for seed in FRESH_SEEDS[:2])
 
@@ -354,7 +354,7 @@ def test_a_trial_ends_with_the_first_plan_that_is_confirmed():
 @pytest.mark.slow
 def test_a_trial_plays_the_servers_first_that_came_nearest_without_the_repair():
     first, _ = tried(lambda *_: 0.001)
-    left = {size.NEAREST: [(size.Room(0.0, 0.0, 1.8), first.plan.workers)]}
+    left = {sizing.NEAREST: [(sizing.Margin(0.0, 0.0, 1.8), first.plan.workers)]}
     outcome, seeds = tried(lambda spare, *_: 0.001 if spare == 0.0 else 0.05, **left)
     assert outcome.exit_code == 0
     assert seeds == [1, 2, 6]
@@ -362,11 +362,11 @@ def test_a_trial_plays_the_servers_first_that_came_nearest_without_the_repair():
 
 @pytest.mark.slow
 def test_what_is_refused_leaves_its_nearest_servers_for_trials():
-    room = size.Room(0.0, 0.0, 1.8)
-    known = {size.NEAREST: [(room, ()), (room, ())]}
+    room = sizing.Margin(0.0, 0.0, 1.8)
+    known = {sizing.NEAREST: [(room, ()), (room, ())]}
     simulate, _ = losing(lambda *_: 0.05)
     tools, options = Tools(simulate=simulate, trial=True, known=known), {"evaluations": 1, "slo_divisor": 1.8}
     outcome = plan_for(load_inputs(*SHIPPED["cameras"][:2]), options=options, tools=tools, try_repairs=False)
     assert outcome.exit_code == 3
-    (_, first), (_, last) = known[size.NEAREST]
+    (_, first), (_, last) = known[sizing.NEAREST]
     assert (first, last) == ((), outcome.plan.workers), "what the question itself left stays"

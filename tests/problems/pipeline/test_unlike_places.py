@@ -17,11 +17,11 @@ from hetplan.planner.answer import Limits
 from hetplan.planner.choices import Choice
 from hetplan.planner.request import read_request
 from hetplan.problems.faults import Faults
-from hetplan.problems.pipeline.fleet import Fleet, read_fleet
-from hetplan.problems.pipeline.form import levels_form
-from hetplan.problems.pipeline.letters import Pipelines
-from hetplan.problems.pipeline.levels import priced_form
-from hetplan.problems.pipeline.tree import all_levels, merged, prefixes
+from hetplan.problems.pipeline.latency_levels import priced_form
+from hetplan.problems.pipeline.pipelines import Pipelines
+from hetplan.problems.pipeline.programs import levels_form
+from hetplan.problems.pipeline.tree import all_levels, prefixes, variant_tree
+from hetplan.problems.pipeline.wish import Fleet, read_fleet
 from hetplan.problems.places import on_servers
 from hetplan.solvers.highs import Highs
 from hetplan.solvers.priced_columns import PricedColumns
@@ -233,8 +233,8 @@ def test_half_as_large_places_change_no_value(goal: Any) -> None:
         assert problem.wish.fleet.places == ((8,) if idle else (4,))
         (tree,) = problem.served
         levels = [[values[-3:] for values in all_levels(tree)]]
-        forest = [(merged(tree), prefixes(merged(tree)))]
-        form = levels_form([tree], forest, levels, problem.wish.fleet, problem.asked(goal)).form
+        forest = [(variant_tree(tree), prefixes(variant_tree(tree)))]
+        form = levels_form([tree], forest, levels, problem.wish.fleet, problem.aim(goal)).form
         values = [Highs().solve(form, Limits()).value]
         if goal == "quality":
             values.append(PricedColumns().solve(priced_form(problem, levels), Limits()).bound)

@@ -1,4 +1,4 @@
-r"""Pipelines on one cluster, in the letters of their paper.
+"""Pipelines on one cluster, in the letters of their paper.
 
 Loki (HPDC 2024): while the demand fits at the best accuracy, the fewest servers (hardware scaling); beyond, the best
 accuracy that the cluster can carry (accuracy scaling). Pipelines are trees of tasks, each with variants that trade
@@ -20,23 +20,33 @@ H           `Tree.limit_ms`           (slo - network per hop x hops) / slo_divis
 x_y, n_p    (programs)                servers of y; share of the queries on paths that begin with p
 ==========  ========================  ==================================================================================
 
-The programs are in `form`. The paper leaves out that all queries are
+The programs are in `programs`. The paper leaves out that all queries are
 served at every last task, and counts the factor of the last task of a prefix: both are mended here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from hetplan.planner.contract import Tools
 from hetplan.planner.draft import Scope
 from hetplan.planner.request import Request
-from hetplan.problems.pipeline.options import ConfigOptions, PipelineOptions
-from hetplan.problems.pipeline.rows import Asked, Goal
-from hetplan.problems.pipeline.tree import Tree, count_prefixes, top_variants, with_least_loads, without_dominated
-from hetplan.problems.pipeline.wish import Wish, read_wish
+from hetplan.problems.pipeline.programs import Aim, Program, steps_form
+from hetplan.problems.pipeline.tree import (
+    ON_LIMIT_MS,
+    Tree,
+    count_prefixes,
+    ends_of,
+    top_variants,
+    with_least_loads,
+    without_dominated,
+)
+from hetplan.problems.pipeline.wish import ConfigOptions, Goal, PipelineOptions, Wish, read_wish
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 
@@ -77,12 +87,12 @@ class Pipelines:
 
     @property
     def scope_in_parts(self) -> Scope:
-        """The same of servers in parts."""
+        """What a bound of servers in parts is about."""
         return "restriction" if self.wish.fleet.apart == "unlike" else "relaxation"
 
     @cached_property
     def considered(self) -> tuple[Tree, ...]:
-        """The same with every configuration that the formulation looks at."""
+        """Applications that are asked for anything, with every configuration that the formulation looks at."""
         if self.before is not None:
             return self.before
         if getattr(self.options, "variants", "all") == "top":
@@ -91,7 +101,7 @@ class Pipelines:
 
     @cached_property
     def served(self) -> tuple[Tree, ...]:
-        """The same without configurations that are never worth choosing (a running one is kept)."""
+        """Those without configurations that are never worth choosing (a running one is kept)."""
         return self.of if self.of is not None else tuple(without_dominated(tree) for tree in self.considered)
 
     @cached_property
@@ -124,15 +134,51 @@ class Pipelines:
             one for goal in goals for one in (("fairest", goal) if goal == "quality" and self.fair else (goal,))
         )
 
-    def asked(self, goal: Goal, *, slip: float = 0.0, whole: bool = True) -> Asked:
+    @property
+    def counts_servers_alone(self) -> bool:
+        """Whether accuracy comes first, and nothing limits it but how many servers of each type there are."""
+        asks = self.request
+        unlimited = asks.budget is None and asks.moves is None and not asks.resources
+        return unlimited and self.levels[0] == "quality" and bool(np.isfinite(self.wish.fleet.most).all())
+
+    def aim(self, goal: Goal, *, slip: float = 0.0, whole: bool = True) -> Aim:
         """What a program of this question is asked for."""
         multibatch = bool(getattr(self.options, "multibatch", False))
-        return Asked(goal, slip=slip, whole=whole, multibatch=multibatch)
+        return Aim(goal, slip=slip, whole=whole, multibatch=multibatch)
 
     @property
     def request(self) -> Request:
         """What is asked for, and what may be rented."""
         return self.wish.fleet.request
+
+    def edges_of(self, tree: Tree) -> Sequence[tuple[int, int]]:
+        """Which steps follow which; of a pipeline whose branches meet again, all edges."""
+        own = [(task.parent, t) for t, task in enumerate(tree.tasks) if task.parent >= 0]
+        return self.wish.joins.get(tree.app, own)
+
+    def step_limits_ms(self, tree: Tree) -> list[float]:
+        """H per step: the limit less the network of the longest way there."""
+        hops = ends_of([1.0] * len(tree.tasks), self.edges_of(tree))
+        slo = self.stated_ms(tree.app)
+        return [(slo - self.network_ms(tree.app, int(n))) / self.options.slo_divisor for n in hops]
+
+    @cached_property
+    def by_steps(self) -> list[Tree]:
+        """Where branches meet again: the steps, with the configurations in time beside the fastest of others."""
+        return [self._in_time_at_best(tree) for tree in self.considered]
+
+    def _in_time_at_best(self, tree: Tree) -> Tree:
+        edges, room = self.edges_of(tree), np.array(self.step_limits_ms(tree))
+        least = [float(task.ms.min()) if task.size else np.inf for task in tree.tasks]
+        for u, v in sorted(edges, key=lambda edge: -edge[1]):
+            room[u] = min(room[u], room[v] - least[v])
+        starts = np.array(ends_of(least, edges)) - least
+        return tree.keeping([task.ms <= room[t] - starts[t] + ON_LIMIT_MS for t, task in enumerate(tree.tasks)])
+
+    def steps_form(self, trees: Sequence[Tree], aim: Aim) -> Program:
+        """The program of steps whose branches meet again."""
+        edges, limits = [self.edges_of(tree) for tree in trees], [self.step_limits_ms(tree) for tree in trees]
+        return steps_form(trees, edges, limits, self.wish.fleet, aim)
 
     def stated_ms(self, app: str) -> float:
         """The limit on response that the user states."""

@@ -1,4 +1,4 @@
-r"""Whole servers of several pipelines on a small cluster: a table of qualities per pipeline, then the best division.
+"""Whole servers of several pipelines on a small cluster: a table of qualities per pipeline, then the best division.
 
 Every pipeline says how good it is on every number of servers that it may be given; the best division of the cluster
 over these tables is found exactly, one pipeline after the other. A table is made from the last steps to the first::
@@ -24,9 +24,8 @@ import numpy as np
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Reported
-from hetplan.problems.pipeline.climb import KEPT, Solved, best_quality, polished
-from hetplan.problems.pipeline.exact import tidied
-from hetplan.problems.pipeline.letters import Pipelines
+from hetplan.problems.pipeline.pipelines import Pipelines
+from hetplan.problems.pipeline.scaling import KEPT, Solution, best_of, polish, tidy
 from hetplan.problems.pipeline.tree import (
     ON_LIMIT_MS,
     Places,
@@ -35,21 +34,24 @@ from hetplan.problems.pipeline.tree import (
     all_levels,
     at_levels,
     best_at,
-    merged,
-    prefixes,
-    thinned,
+    forest_of_variants,
+    thin_out,
 )
 
-__all__ = ["by_tables", "is_crowded"]
+__all__ = ["is_crowded", "solve_by_tables"]
 
 MOST_STATES = 1_000
 """Numbers of servers by hardware that a table may have."""
+
 LOADS = 8
 """Grid points of what arrives at a step."""
+
 LEVELS = 8
 """Latency levels per step that is not a last one."""
+
 LARGEST = 5
 """Servers of one step at most, where two variants share it."""
+
 MIXES = 2
 """Mixes that are kept per servers and load: the most accurate one, and ones that send less on."""
 
@@ -63,12 +65,13 @@ PER_STEP = 3
 """Up to so many servers per step tables are made."""
 
 Servers = tuple[int, ...]
+
 Table = Any
 """Qualities by load (first axis) and servers per hardware; -inf where they do not do."""
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Effect:
     """What a mix does at given loads."""
 
     quality: Vector
@@ -81,7 +84,7 @@ def is_crowded(problem: Pipelines, trees: Sequence[Tree]) -> bool:
     return bool(sum(task.size for tree in trees for task in tree.tasks) > problem.wish.fleet.most.sum())
 
 
-def by_tables(problem: Pipelines, ask: Ask) -> tuple[Solved, list[Tree]] | None:
+def solve_by_tables(problem: Pipelines, ask: Ask) -> tuple[Solution, list[Tree]] | None:
     """Whole servers by tables of qualities, their shares solved again, and the configurations at the levels
     that they chose; None where tables do not fit.
 
@@ -93,28 +96,27 @@ def by_tables(problem: Pipelines, ask: Ask) -> tuple[Solved, list[Tree]] | None:
     steps = sum(len(tree.tasks) for tree in trees)
     if problem.fair or not bushy or problem.wish.fleet.most.sum() > PER_STEP * steps or not is_crowded(problem, trees):
         return None
-    chosen = _whole_servers(problem)
-    shares = polished(ask, *chosen, problem.wish.fleet) if chosen is not None else None
+    chosen = _make_servers_whole(problem)
+    shares = polish(ask, *chosen, problem.wish.fleet) if chosen is not None else None
     if chosen is None or shares is None:
         return None
-    found = Solved(*shares, mode="accuracy", reported=())
-    best = sum(tree.weight * best_quality(one, prefixes(one))[0] for tree, one in
-               ((tree, merged(tree)) for tree in problem.served))  # fmt: skip
+    found = Solution(*shares, mode="accuracy", reported=())
+    best = best_of(forest_of_variants(problem.served))
     if found.quality >= best - KEPT:
         return None
-    found = tidied(problem, ask, found, problem.levels[1:])
+    found = tidy(problem, ask, found, problem.levels[1:])
     claim = found.valued(Reported("quality", "max", "restriction", value=0.0))
     return replace(found, reported=(claim, *found.reported)), chosen[0]
 
 
-def _whole_servers(problem: Pipelines) -> tuple[list[Tree], list[Places]] | None:
+def _make_servers_whole(problem: Pipelines) -> tuple[list[Tree], list[Places]] | None:
     """Trees at the levels chosen, and whole servers of their configurations; None where tables do not fit."""
-    if not _fits(problem):
+    if not _has_tables(problem):
         return None
     size = tuple(int(n) for n in problem.wish.fleet.most)
     tables = [_Tables(tree, size) for tree in problem.served]
     every = [tree.weight * one.whole() for tree, one in zip(problem.served, tables, strict=True)]
-    parts = _divided(every, size)
+    parts = _divide(every, size)
     if parts is None:
         return None
     trees, counts = [], []
@@ -125,13 +127,11 @@ def _whole_servers(problem: Pipelines) -> tuple[list[Tree], list[Places]] | None
     return trees, counts
 
 
-def _fits(problem: Pipelines) -> bool:
-    fleet, request = problem.wish.fleet, problem.request
-    plain = request.budget is None and request.moves is None and not request.resources and not fleet.least.any()
+def _has_tables(problem: Pipelines) -> bool:
+    fleet = problem.wish.fleet
     return (
-        plain
-        and problem.levels[0] == "quality"
-        and bool(np.isfinite(fleet.most).all())
+        problem.counts_servers_alone
+        and not fleet.least.any()
         and float(np.prod(fleet.most + 1)) <= MOST_STATES
         and all(map(_is_plain, problem.served))
     )
@@ -153,7 +153,7 @@ def _shift(size: Servers, by: Servers) -> tuple[tuple[slice, ...], tuple[slice, 
     return to, tuple(slice(0, most + 1 - n) for most, n in zip(size, by, strict=True))
 
 
-def _together(first: Table, second: Table, size: Servers) -> Table:
+def _combine(first: Table, second: Table, size: Servers) -> Table:
     """The best sum over all divisions of servers."""
     found: Table = np.full(np.broadcast_shapes(first.shape, second.shape), NONE)
     for by in np.ndindex(*(n + 1 for n in size)):
@@ -166,11 +166,11 @@ def _together(first: Table, second: Table, size: Servers) -> Table:
     return found
 
 
-def _divided(tables: Sequence[Table], size: Servers) -> list[Servers] | None:
+def _divide(tables: Sequence[Table], size: Servers) -> list[Servers] | None:
     """The servers of each table in the best division; None where there is none."""
     sums = [tables[0]]
     for one in tables[1:]:
-        sums.append(_together(sums[-1], one, size))
+        sums.append(_combine(sums[-1], one, size))
     left, parts = size, list[Servers]()
     if sums[-1][size] < 0:
         return None
@@ -191,7 +191,7 @@ class _Tables:
     known: dict[Any, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.levels = [own if not self.tree.children[t] else thinned(own, LEVELS)
+        self.levels = [own if not self.tree.children[t] else thin_out(own, LEVELS)
                        for t, own in enumerate(all_levels(self.tree))]  # fmt: skip
         self.grids = [np.zeros(0)] * len(self.tree.tasks)
         self.on = [np.zeros(0)] * len(self.tree.tasks)
@@ -219,7 +219,7 @@ class _Tables:
     def whole(self) -> Table:
         """The quality of the pipeline by servers."""
         roots = [self.table(root, 0.0) for root in self.tree.roots]
-        return reduce(lambda a, b: _together(a, b, self.size), roots)[0] / len(self.tree.sinks)
+        return reduce(lambda a, b: _combine(a, b, self.size), roots)[0] / len(self.tree.sinks)
 
     def fitting(self, t: int, spent: float) -> list[float]:
         """The levels that a step may take; of a last one the longest."""
@@ -255,7 +255,7 @@ class _Tables:
             return None
         if (t, spent) not in self.known:
             every = [self.table(c, spent) for c in self.tree.children[t]]
-            self.known[t, spent] = reduce(lambda a, b: _together(a, b, self.size), every)
+            self.known[t, spent] = reduce(lambda a, b: _combine(a, b, self.size), every)
         return self.known[t, spent]
 
     def _at(self, t: int, sent: Vector, table: Table) -> Table:
@@ -271,15 +271,15 @@ class _Tables:
         mixed += (1.0 - part) * low
         return mixed
 
-    def mixes(self, t: int, level: float, loads: Vector) -> list[tuple[Servers, _Found]]:
+    def mixes(self, t: int, level: float, loads: Vector) -> list[tuple[Servers, _Effect]]:
         """Per number of servers the mixes worth trying, by load."""
         key = ("mixes", t, level, loads.tobytes())
         if key not in self.known:
             self.known[key] = [(one, found) for one, found, _ in self._mixes(t, level, loads)]
-        kept: list[tuple[Servers, _Found]] = self.known[key]
+        kept: list[tuple[Servers, _Effect]] = self.known[key]
         return kept
 
-    def _mixes(self, t: int, level: float, loads: Vector) -> Iterator[tuple[Servers, _Found, tuple[Any, Any, Any]]]:
+    def _mixes(self, t: int, level: float, loads: Vector) -> Iterator[tuple[Servers, _Effect, tuple[Any, Any, Any]]]:
         task = self.tree.tasks[t]
         rate = np.zeros((len(task.variants), len(self.size)))
         for c in best_at(self.tree, t, level):
@@ -307,13 +307,13 @@ class _Tables:
                     break
                 lowest = sends[at, places]
                 mix = one[at % len(one)], first[at // len(one)], second[at // len(one)]
-                yield servers, _Found(worth[at, places], lowest), mix
+                yield servers, _Effect(worth[at, places], lowest), mix
 
     def back(self, servers: Servers) -> tuple[Tree, Places]:
         """The levels and servers behind the quality of the whole pipeline."""
         chosen: dict[int, tuple[float, list[tuple[int, Places]]]] = {}
         tables = [self.table(root, 0.0)[0] for root in self.tree.roots]
-        for root, own in zip(self.tree.roots, _divided(tables, servers) or [], strict=True):
+        for root, own in zip(self.tree.roots, _divide(tables, servers) or [], strict=True):
             self._back(root, 0.0, self.tree.demand, own, chosen)
         tree = at_levels(self.tree, [chosen[t][0] for t in range(len(self.tree.tasks))])
         counts = []
@@ -348,7 +348,7 @@ class _Tables:
         cut = tuple(slice(0, n + 1) for n in left)
         sent = np.array([load * passes])
         tables = [self._at(t, sent, self.table(c, spent + level))[0][cut] for c in self.tree.children[t]]
-        for c, own in zip(self.tree.children[t], _divided(tables, left) or [], strict=True):
+        for c, own in zip(self.tree.children[t], _divide(tables, left) or [], strict=True):
             self._back(c, spent + level, load * passes * self._top(t, c), own, chosen)
 
 
