@@ -40,7 +40,7 @@ def check_calls(inputs: Inputs, app: Application, pipeline_id: str, faults: Faul
         return
     if app.rate_qps is None:
         why = f"{app.id} calls {apis[0]}, and an hour of calls costs what so many queries cost"
-        faults.in_slo(f"$.apps.{app.id}.demand.rate_qps", why, "Write how many queries per second come in all.")
+        faults.in_slo(f"$.apps.{app.id}.rate_qps", why, "Write how many queries per second come in all.")
     if not profile.offers:
         faults.in_profile(
             "$.offers", "calls are paid for in money, machines without offers count 1 each", "Add offers."
@@ -78,7 +78,7 @@ def calls_of(inputs: Inputs, app: Application, pipeline: Pipeline, order: tuple[
     """The calls as the search knows them; APIs are the places from `first` on. Costs are those of one stream."""
     places = [tier.name for tier in api_places(pipeline)]
     knobs = list(pipeline.levels)
-    queries = HOUR_S * (app.rate_qps or 0.0) / (app.demand.streams or 1)
+    queries = HOUR_S * (app.rate_qps or 0.0) / (app.streams or 1)
     made = []
     for number, name in enumerate(order):
         for call in pipeline.nodes[name].calls:
@@ -91,7 +91,7 @@ def calls_of(inputs: Inputs, app: Application, pipeline: Pipeline, order: tuple[
                 Call(
                     number, first + places.index(call.api), where, per_hour=queries * api.price_of(call.tokens),
                     failures=api.failures, retries=api.retries, retry_s=api.retry_ms / 1000.0,
-                    gap_s=0.0 if app.demand.streams else api.gap_s(call.tokens),
+                    gap_s=0.0 if app.streams else api.gap_s(call.tokens),
                 )
             )  # fmt: skip
     return Calls(tuple(made), first) if made else None

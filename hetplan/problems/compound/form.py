@@ -98,12 +98,12 @@ class Sought:
     @property
     def streams(self) -> int:
         """How many streams come at a time: each has every operator, with its share, for itself."""
-        return self.app.demand.streams or 1
+        return self.app.streams or 1
 
     @property
     def rate_qps(self) -> float | None:
         """The rate at which queries come, where they are no streams: operators are stations with replicas then."""
-        return self.app.rate_qps if self.app.demand.streams is None else None
+        return self.app.rate_qps if self.app.streams is None else None
 
     @property
     def exits(self) -> bool:
@@ -192,7 +192,7 @@ class Sought:
         """The form."""
         kind: Callable[..., BlackBox] = BlackBox
         if self.rate_qps is not None:
-            arrivals = self.app.demand.arrivals
+            arrivals = self.app.arrivals
             kind = partial(
                 Traded if "latency" in self.aim.of else Rated,
                 rate_qps=self.rate_qps,
@@ -346,7 +346,7 @@ def _sought(
     if faults.found or wanted is None:
         return None
     mine, apis = _own_device(app, tiers), api_places(pipeline)
-    if app.demand.streams is None:
+    if app.streams is None:
         # Nobody knows how many devices a rate comes from: what they are is where queries come from, and no more.
         mine = tuple(replace(tier, machines=0.0, room={}) if tier.own else tier for tier in mine)
     order = _order(pipeline)
@@ -369,15 +369,15 @@ def _sought(
 
 def _comes(app: Application, pipeline: Pipeline, faults: Faults) -> None:
     """Queries come as streams, or at a rate."""
-    at, demand = f"$.apps.{app.id}", app.demand
-    if demand.streams is not None:
-        if demand.rate_qps is not None and not api_places(pipeline):
+    at = f"$.apps.{app.id}"
+    if app.streams is not None:
+        if app.states_rate and not api_places(pipeline):
             why = "each stream has every operator for itself, whatever the rate"
-            faults.in_slo(f"{at}.demand.rate_qps", why, "Leave out streams: operators are as many as the rate needs.")
+            faults.in_slo(f"{at}.rate_qps", why, "Leave out streams: operators are as many as the rate needs.")
         return
     if app.rate_qps is None:
         why = "a compound query comes as a stream, or at a rate that is a number"
-        faults.in_slo(f"{at}.demand", why, 'Write {"streams": 1}, or {"rate_qps": 5}.')
+        faults.in_slo(f"{at}.rate_qps", why, 'Write "streams": 1, or "rate_qps": 5.')
     if app.lifetime_s is not None:
         faults.in_slo(f"{at}.lifetime_s", "queries that come at a rate do not stay", "Leave it out, or write streams.")
 

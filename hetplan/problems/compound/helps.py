@@ -62,4 +62,4 @@ def fewer_served(missing: Infeasibility, sought: Sequence[Sought]) -> Infeasibil
 
 
 def _fewer(name: str, stated: float, to: float) -> Repair:
-    return change(f"slo.apps.{name}.demand.rate_qps", stated, to, "qps", more=ABOUT)
+    return change(f"slo.apps.{name}.rate_qps", stated, to, "qps", more=ABOUT)

@@ -282,7 +282,7 @@ def _why(form: BlackBox, sought: Sought) -> tuple[str, tuple[Repair, ...]]:
     if passing:
         least = min(float(form.at_full(found).min()) for found in passing)
         if isinstance(form, Rated) and least <= form.limit_s:
-            field = f"{app}.demand.rate_qps"
+            field = f"{app}.rate_qps"
             calls = [] if form.calls is None else [call.place for call in form.calls.calls if call.gap_s > 0]
             apis = ", ".join(dict.fromkeys(f"profile.apis.{sought.tiers[place].name}" for place in calls))
             why = f"the rate binds ({scope}): it takes more than {MOST_REPLICAS} replicas of an operator"

@@ -61,7 +61,7 @@ class PipelineOptions(Options):
     )
     machines: Literal["shared", "whole"] = Field(default="whole", description=MACHINES)
     ewma_com: float = Field(
-        default=1.6, gt=0, description="centre of mass of the moving average that forecasts from demand.history_qps"
+        default=1.6, gt=0, description="centre of mass of the moving average that forecasts from rate_qps.history"
     )
 
 

@@ -72,7 +72,7 @@ def repairs_of(bench: Bench, solved: SolvedPolicy) -> tuple[Repair, ...]:
     lower = _largest(lambda share: _kept(bench, group, share * load), 0.0, 1.0)
     if lower is not None:
         text = f"lower the load of {group.id} to {lower * load:.4g} qps"
-        field = f"slo.apps.{wish.app.id}.demand.rate_qps"
+        field = f"slo.apps.{wish.app.id}.rate_qps"
         found.append(Repair(field, "lower", (1 - lower) * load, lower * load, "qps", text))
     longer = _smallest_slo(partial(_kept, bench, group, load), wish.slo_s)
     if longer is not None:

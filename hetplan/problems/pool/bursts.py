@@ -76,7 +76,7 @@ class Burst:
 
 def bursts_of(pool: Pool) -> Sequence[Burst]:
     """The bursts that ask for more machines than the rate does; none where it is not known when queries come."""
-    arrivals, rate = pool.wish.app.demand.arrivals, pool.wish.rate_qps
+    arrivals, rate = pool.wish.app.arrivals, pool.wish.rate_qps
     found = list[Burst]()
     for target in pool.wish.app.targets if rate and all(kind.is_timed for kind in pool.types) else ():
         limit = target.limit_ms()

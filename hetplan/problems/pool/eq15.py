@@ -121,7 +121,7 @@ def _sizes(pool: Pool) -> Vector:
     if len(axes) != 1 or not all(kind.is_timed for kind in pool.types):
         raise InputError.one(
             file=pool.inputs.files.get("slo", "slo.json"),
-            path=f"$.apps.{pool.wish.app.id}.demand.mix.axes",
+            path=f"$.apps.{pool.wish.app.id}.mix.axes",
             value=", ".join(axes),
             why="Eq. 15 is about one size of query, and tables of latency",
             remedy="Use formulation fluid-milp, which takes any classes of queries.",

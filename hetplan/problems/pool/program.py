@@ -107,7 +107,7 @@ def fluid(pool: Pool, target: float | None, *, slip: float = 0.0, bursts: Sequen
     for burst in bursts:
         burst.add(pool, m, n)
     if target is not None:
-        at = f"slo.apps.{pool.wish.app.id}.demand.rate_qps"
+        at = f"slo.apps.{pool.wish.app.id}.rate_qps"
         per_unit = pool.options.derate * target
         elastic = Elastic(PRICE_OF_SLACK, at, verb="lower", per_unit=per_unit, unit="qps")
         row = m.rows("target", ["rate"], lower=1.0 + slip, unit=f"{target:.6g} qps", equation="(9)", elastic=elastic)

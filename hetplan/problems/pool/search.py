@@ -36,7 +36,7 @@ def search_pools(pool: Pool, ask: Ask, *, solver: str | None = None) -> Chosen |
     if pool.request.budget is None:
         raise InputError.one(
             file=pool.inputs.files.get("slo", "slo.json"),
-            path=f"$.apps.{pool.wish.app.id}.demand.rate_qps",
+            path=f"$.apps.{pool.wish.app.id}.rate_qps",
             value=pool.wish.rate_qps,
             why=f"{pool.formulation} looks for the most rate within a budget",
             remedy='Set rate_qps to "max" with a budget, or use formulation fluid-milp with option size "simulated".',

@@ -143,7 +143,7 @@ class _Reading:
     @cached_property
     def sized(self) -> bool:
         """Whether queries come in sizes along the axis `batch`: where they do, no other batches are chosen."""
-        mixes = (app.demand.mix for app in self.request.apps.values())
+        mixes = (app.mix for app in self.request.apps.values())
         return any(mix is not None and "batch" in mix.axes for mix in mixes)
 
 

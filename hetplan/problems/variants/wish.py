@@ -42,10 +42,10 @@ REFUSED = {
         "apps.*.network_ms_once", "limits.survive.machines", "limits.survive.zones", "horizon.periods",
         "apps.*.latency.ttft_p*_ms",
         "apps.*.latency.tpot_p*_ms", "apps.*.dispatch", "apps.*.attainment", "apps.*.lifetime_s", "apps.*.deadline_s",
-        "apps.*.device", "apps.*.candidates", "apps.*.demand.series", "apps.*.demand.streams",
+        "apps.*.device", "apps.*.candidates", "apps.*.rate_qps.series", "apps.*.streams",
     ),
     "apps.*.weight": ("every load is served, so none weighs more than another", "Leave it out."),
-    "apps.*.demand.history_qps": ("a load is needed, a number", "Write queries per second: rate_qps."),
+    "apps.*.rate_qps.history": ("a load is needed, a number", "Write queries per second: rate_qps."),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""
 
@@ -456,7 +456,7 @@ def _read_asked(request: Request, options: VariantsOptions, faults: Faults) -> t
     for name, app in sorted(request.apps.items()):
         load = app.rate_qps
         if load is None:
-            faults.in_slo(f"$.apps.{name}.demand.rate_qps", "a load is needed, a number", "Write queries per second.")
+            faults.in_slo(f"$.apps.{name}.rate_qps", "a load is needed, a number", "Write queries per second.")
             continue
         need = load + (change.slack_qps or 0.0) if additive else load * change.slack
         found.append(Asked(name, app.stated, app.variants, load, need if load > 0 else 0.0))
@@ -508,7 +508,7 @@ class _Pairs:
             least = min((one.need_qps / s.qps for s in found[before:] if not s.late), default=0.0)
             if least > HUGE:
                 self.faults.in_slo(
-                    f"$.apps.{one.id}.demand.rate_qps", f"{least:.3g} instances at the least: is the unit queries/s?",
+                    f"$.apps.{one.id}.rate_qps", f"{least:.3g} instances at the least: is the unit queries/s?",
                     "Check the load, and saturation_qps.", value=one.load_qps,
                 )  # fmt: skip
         if self.derived:
