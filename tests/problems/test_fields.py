@@ -238,6 +238,11 @@ def _recorded(files: Files, **how: float) -> None:
     files.app["rate_qps"] = {**(stated if isinstance(stated, dict) else {"mean": stated}), "trace": trace}
 
 
+def _of_an_offer(files: Files) -> None:
+    sold = {"any": {"hardware": next(iter(files.profile["hardware"])), "price_per_hour": "1"}}
+    put(files.slo, "limits.offers", {next(iter(files.profile.setdefault("offers", sold))): {"min": 1}})
+
+
 SLO_TRIES: dict[str, Try] = {
     "objective": _objective,
     "limits.cost_per_hour": _budget,
@@ -256,7 +261,7 @@ SLO_TRIES: dict[str, Try] = {
     "limits.spot": _slo("limits.spot", {"max": 0}),
     "limits.on_demand": _slo("limits.on_demand", {"min": 1}),
     "limits.reserved": _slo("limits.reserved", {"max": 0}),
-    "limits.offers": lambda files: put(files.slo, "limits.offers", {next(iter(files.profile["offers"])): {"min": 1}}),
+    "limits.offers": _of_an_offer,
     "horizon.repeats": _slo("horizon.repeats", 30),
     "horizon.starts": _slo("horizon.starts", False),
     "apps.*.question": lambda files: put(files.app, "question", "compound" if files.question == "fleet" else "pool"),
