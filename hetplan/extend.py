@@ -26,7 +26,7 @@ A problem as a formulation gets it, to try one by hand:
 ...     "variants": {"m": {"task": "rank", "runs": [{"hardware": "gpu", "latency": "t"}]}}}
 >>> slo = {"format": "hetplan/slo/1.0", "limits": {"cost_per_hour": "2.5"}, "apps": {"rank": {
 ...     "model": "m", "latency": {"p99_ms": 50},
-...     "demand": {"rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}}}}}
+...     "rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}}}}
 >>> inputs = hp.load(profile, slo)
 >>> pool = extend.pose(inputs, extend.choose(inputs, question="pool"))
 >>> rent_base_only(pool, extend.Asking([extend.solver("highs")])).rated.counts.tolist()

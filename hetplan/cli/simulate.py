@@ -52,7 +52,7 @@ Replan = Annotated[
     float | None,
     typer.Option(
         "--replan", min=0.1, metavar="S",
-        help="Look every S seconds whether to plan again, as `autoscale` does, under demand.series of the SLO file.",
+        help="Look every S seconds whether to plan again, as `autoscale` does, under rate_qps.series of the SLO file.",
     ),
 ]  # fmt: skip
 Fail = Annotated[
@@ -258,7 +258,7 @@ def refuse_beside(replan: float | None, given: Mapping[str, object]) -> None:
     if replan is not None and named:
         raise InputError.one(
             file=named[0], value=str(given[named[0]]), why="not played together with --replan",
-            remedy="Leave one of them out; loads over time are demand.series of the SLO file.",
+            remedy="Leave one of them out; loads over time are rate_qps.series of the SLO file.",
         )  # fmt: skip
 
 

@@ -280,7 +280,7 @@ class PlanRuns:
         app, found = self._asked[name], self._reports_of(name)
         rates = tuple(run["violations"] for one in found for run in one.by_run) or (0.0,)
         queries = sum(one.queries_per_seed * len(one.by_run) for one in found)
-        cycle_s = sum(app.demand.arrivals.stay_s or ())
+        cycle_s = sum(app.arrivals.stay_s or ())
         length_s = sum(report.duration_s * len(report.seeds) for report in self.reports if name in report.apps)
         seen = {"queries": queries, "cycles": length_s / cycle_s if cycle_s > 0 else inf}
         yield LimitShares(name, round(app.late_share, 12), rates, **seen)
@@ -382,7 +382,7 @@ def play_length_s(inputs: Inputs, rates_qps: Mapping[str, float], queries: int) 
     apps = read_request(inputs).apps
     targets = (target for app in rates_qps for target in apps[app].targets)
     longest = max((target.max_ms for target in targets), default=0.0)
-    cycle_s = max(sum(apps[app].demand.arrivals.stay_s or ()) for app in rates_qps)
+    cycle_s = max(sum(apps[app].arrivals.stay_s or ()) for app in rates_qps)
     length_s = max(queries / min(rates_qps.values()), SPANS * longest / 1000.0, CYCLES * cycle_s)
     return min(length_s, MOST_QUERIES * queries / sum(rates_qps.values()))
 
@@ -456,14 +456,14 @@ def where_late(app: Application, rate_qps: float | None, over: float = 1.0) -> t
     >>> slo = {"model": "m", "latency": {"p99_ms": 80}}
     >>> app = Application("a", App.model_validate(slo), ("m",))
     >>> [one.text for one in where_late(app, 40.0)]  # doctest: +NORMALIZE_WHITESPACE
-    ['lower slo.apps.a.demand.rate_qps from 40 to 30 qps or so',
+    ['lower slo.apps.a.rate_qps from 40 to 30 qps or so',
      'raise slo.apps.a.latency.p99_ms from 80 to 112 ms or so']
     >>> [one.text for one in where_late(app, None, over=7.0)]
     ['raise slo.apps.a.latency.p99_ms from 80 to 400 ms or so']
     """
     repairs = []
     if rate_qps:
-        repairs.append(change(f"slo.apps.{app.id}.demand.rate_qps", rate_qps, LESS * rate_qps, "qps", more=" or so"))
+        repairs.append(change(f"slo.apps.{app.id}.rate_qps", rate_qps, LESS * rate_qps, "qps", more=" or so"))
     target = app.strictest
     if target is not None:
         at = f"slo.apps.{app.id}.latency.{target.key}"

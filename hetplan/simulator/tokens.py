@@ -250,7 +250,7 @@ def rows_of(kind: Integers, coming: Coming, *, gaps: bool) -> dict[str, Any]:
     longest, machines = float(coming.requests.output.max(initial=1)), len(kind)
     if longest > MOST_OUTPUT or longest * machines > MOST_STEPS:
         raise InputError.one(
-            file="slo", path="$.apps.*.demand.mix", value=f"an output of {longest:.6g} tokens",
+            file="slo", path="$.apps.*.mix", value=f"an output of {longest:.6g} tokens",
             why=f"up to {MOST_OUTPUT:g} tokens of a request are played one by one, and on all {machines} machines "
             f"together up to {MOST_STEPS:g} of the longest",
             remedy="Check the bins of output_tokens, what was observed, and the trace.",

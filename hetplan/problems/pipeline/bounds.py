@@ -431,11 +431,11 @@ def bursts_of(problem: Pipelines, stated: Pipelines) -> list[Burst]:
         size = sum(task.size for task in tree.tasks)
         for target in app.targets:
             limit = target.limit_ms(steps)
-            if limit <= 0.0 or app.demand.arrivals.process not in ("mmpp", "gamma"):
+            if limit <= 0.0 or app.arrivals.process not in ("mmpp", "gamma"):
                 continue
             works = [_works(task, limit) for task in tree.tasks]
             after_ms = time_after(limit, varies=any(varies.any() for _, varies in works))
-            window = busiest(app.demand.arrivals, comes.demand, after_ms / 1000.0, target.left)
+            window = busiest(app.arrivals, comes.demand, after_ms / 1000.0, target.left)
             while window is not None and window.count.size * size > MOST_COLUMNS:
                 window = window.coarser() if window.count.size > 1 else None
             if window is not None:

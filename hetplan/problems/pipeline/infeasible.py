@@ -622,7 +622,7 @@ def _less_demand_at_levels(problem: Pipelines, most: Reach) -> Iterator[Repair]:
         tree = problem.served[0]
         yield rate_repair(tree, most.value * tree.demand, " (more may fit)")
         return
-    at = "slo.apps.*.demand.rate_qps"
+    at = "slo.apps.*.rate_qps"
     yield Repair(at, "lower", None, most.value, "times the demand",
                  f"lower every {at} to {100 * most.value:.4g}% of it (more may fit)")  # fmt: skip
 
@@ -661,4 +661,4 @@ def floor_repair(tree: Tree, quality: float, more: str = "") -> Repair:
 
 def rate_repair(tree: Tree, rate: float, more: str = "") -> Repair:
     """The repair that this demand would be."""
-    return change(f"slo.apps.{tree.app}.demand.rate_qps", tree.demand, rate, "qps", more=more)
+    return change(f"slo.apps.{tree.app}.rate_qps", tree.demand, rate, "qps", more=more)

@@ -739,7 +739,7 @@ def _length_s(p: Pipelines, queries: int, longest: float = LONGEST_CYCLES) -> fl
     strictest = min(p.request.apps[tree.app].late_share for tree in p.asked_for)
     queries = round(queries * min(max(1.0, LATE_QUERIES / (10_000 * max(strictest, 1e-9))), LONGEST))
     # A burst that comes seldom is seen, too.
-    cycle_s = max(sum(p.request.apps[tree.app].demand.arrivals.stay_s or ()) for tree in p.asked_for)
+    cycle_s = max(sum(p.request.apps[tree.app].arrivals.stay_s or ()) for tree in p.asked_for)
     cycles_s = min(CYCLES * cycle_s, longest * queries / sum(rates))
     return max(cycles_s, min(queries / min(rates), MOST_QUERIES * queries / sum(rates)))
 

@@ -32,7 +32,6 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Pipeline
 from hetplan.profiles.plan import Notice
-from hetplan.profiles.slo import RateRange
 from hetplan.profiles.workers import Worker
 from hetplan.serving.law import OffTable
 from hetplan.serving.price import Price
@@ -57,13 +56,13 @@ REFUSED = {
         "limits.capacity", "limits.survive.machines", "limits.survive.zones", "change.load_weight_per_s",
         "horizon.period_s", "horizon.periods", "apps.*.latency.ttft_p*_ms",
         "apps.*.latency.tpot_p*_ms", "apps.*.attainment", "apps.*.lifetime_s",
-        "apps.*.deadline_s", "apps.*.device", "apps.*.candidates", "apps.*.demand.series", "apps.*.demand.streams",
+        "apps.*.deadline_s", "apps.*.device", "apps.*.candidates", "apps.*.rate_qps.series", "apps.*.streams",
     ),
     "change.slack": ("pipelines keep room by headroom", "Set option headroom instead."),
     "change.slack_qps": ("pipelines keep room by headroom", "Set option headroom instead."),
     "apps.*.quality.max": ("a ceiling on accuracy", "State a floor (min), or leave it out."),
     "apps.*.dispatch": ("routes of pipelines say where queries go", "Leave it out."),
-    "apps.*.demand.mix": ("queries of a pipeline are alike", "Make each class an app."),
+    "apps.*.mix": ("queries of a pipeline are alike", "Make each class an app."),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""
 
@@ -155,13 +154,13 @@ def _judged(request: Request, faults: Faults) -> None:
 
 
 def _rate(app: Application, options: PipelineOptions, faults: Faults) -> float:
-    demand, at = app.demand, f"$.apps.{app.id}.demand.rate_qps"
-    if demand.history_qps is not None:
-        return forecast(demand.history_qps, options.ewma_com)
+    if app.history is not None:
+        return forecast(app.history, options.ewma_com)
     if app.rate_qps is not None:
         return app.rate_qps
-    given = demand.rate_qps if not isinstance(demand.rate_qps, RateRange) else "a range"
-    faults.in_slo(at, "pipelines are planned for a rate", "Write a number, or history_qps.", value=given)
+    given = "a range" if app.range_qps is not None else "max" if app.wants_most else None
+    remedy = 'Write a number, or {"history": [560, 620]}.'
+    faults.in_slo(f"$.apps.{app.id}.rate_qps", "pipelines are planned for a rate", remedy, value=given)
     return 0.0
 
 
@@ -603,7 +602,7 @@ class PipelineOptions(Options):
     )
     machines: Literal["shared", "whole"] = Field(default="whole", description=MACHINES)
     ewma_com: float = Field(
-        default=1.6, gt=0, description="centre of mass of the moving average that forecasts from demand.history_qps"
+        default=1.6, gt=0, description="centre of mass of the moving average that forecasts from rate_qps.history"
     )
 
 

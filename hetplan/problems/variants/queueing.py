@@ -282,7 +282,7 @@ def ask_for_bursts(v: Snapshot) -> Snapshot:
             if not mine or limit <= 0.0 or some:  # some queries of a burst may be in time on slower instances, too
                 continue
             after_ms = time_after(limit, varies=any(_law(v, s).has_spread for s in mine))
-            window = busiest(one.demand.arrivals, one.load_qps, after_ms / 1000.0, target.left)
+            window = busiest(one.arrivals, one.load_qps, after_ms / 1000.0, target.left)
             if window is not None:
                 factor = max(factor, window.factor * min(_part_of_the_fastest(v, pair, limit) for pair in mine))
         fewest = least.asked[b]

@@ -473,7 +473,7 @@ class Sizing:
         """How long a look at these applications is."""
         some = [self.v.asked[b] for b in apps if b not in self.seldom] or [self.v.asked[b] for b in apps]
         spans = max(SPANS * one.limit_ms() / 1000.0 if math.isfinite(one.limit_ms()) else 0.0 for one in some)
-        cycle_s = max(sum(one.demand.arrivals.stay_s or ()) for one in some)
+        cycle_s = max(sum(one.arrivals.stay_s or ()) for one in some)
         tail_s = max(TAIL / _late_share(one) / one.load_qps for one in some)
         return min(max(tail_s, spans, cycles * cycle_s), MOST_PLAYED / sum(one.load_qps for one in some))
 
