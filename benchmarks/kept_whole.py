@@ -223,7 +223,7 @@ class Search:
             self.plays -= 1
             wish = self.inputs.slo.apps[app]
             rate = self.instance.slo["apps"][app]["rate_qps"]
-            length_s = max(QUERIES / rate, 40.0 * sum(wish.demand.arrivals.stay_s or ()))
+            length_s = max(QUERIES / rate, 40.0 * sum(wish.arrivals.stay_s or ()))
             report = simulate(self.plan(key[1], app), self.inputs, seeds=2, seed=SEARCHED, duration_s=length_s)
             self.seen[key] = report.apps[app].figures["violations"].value / late_share(wish)
         return self.seen[key]
