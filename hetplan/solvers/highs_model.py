@@ -6,8 +6,14 @@ direction where it is unbounded.
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -139,7 +145,8 @@ class HighsModel:
         listener = _Listener(limits, on_event, self.form)
         listener.attach(self.highs)
         try:
-            self._go()
+            with listener.hearing_signals():
+                self._go()
         finally:
             self.highs.clearCallbacks()
         if listener.raised is not None:
@@ -251,13 +258,36 @@ class _Listener:
         if self.on_event is not None:
             highs.cbMipImprovingSolution.subscribe(self.improved)
 
+    @contextmanager
+    def hearing_signals(self) -> Iterator[None]:
+        """What handlers of signals raise is kept for later: HiGHS 1.16 loses what is raised on the way to `heed`."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        for number, handler in handlers.items():
+            if callable(handler):
+                signal.signal(number, partial(self._handle, handler))
+        try:
+            yield
+        finally:
+            for number, handler in handlers.items():
+                if callable(handler):
+                    signal.signal(number, handler)
+
+    def _handle(self, handler: Callable[[int, FrameType | None], Any], number: int, frame: FrameType | None) -> None:
+        try:
+            handler(number, frame)
+        except BaseException as error:  # KeyboardInterrupt: it is raised again once HiGHS has returned
+            self.raised = error
+
     def heed(self, event: Any) -> None:
         try:
             if self.raised is not None or (self.cancel is not None and self.cancel.is_set()):
                 event.interrupt()
             elif not self.lp and self.on_event is not None:
                 self.tell("bound", event.data_out)
-        except BaseException as error:  # KeyboardInterrupt included: it is raised again once HiGHS has returned
+        except BaseException as error:  # raised again once HiGHS has returned
             self.raised = error
             event.interrupt()
 
