@@ -85,27 +85,40 @@ def _explain(details: list[Any], steps: Steps, model_type: type[BaseModel], *, n
     return _expected(detail), _remedy(detail, steps) or "Mend the value."
 
 
+def _renamed(name: str) -> Callable[[object], str]:
+    """How the same value is written under its name of today."""
+    return lambda old: f"Write {json.dumps(name)}: {_as_text(old)}."
+
+
 def _answerer(old: object) -> str:
     """What answers an application, in the fields of today."""
-    listed = next(iter(old.items())) if isinstance(old, Mapping) and len(old) == 1 else ("variants", ["resnet50"])
-    kind = {"variants": "models", "families": "family"}.get(str(listed[0]), str(listed[0]))
-    names = listed[1]
+    kinds = {"variants": "models", "families": "family", "task": "task", "pipeline": "pipeline"}
+    said = {kind: old[key] for key, kind in kinds.items() if old.get(key)} if isinstance(old, Mapping) else {}
+    if len(said) != 1:
+        return f"Write one of model, models, family, task, pipeline{f', not {len(said)} of them' if said else ''}."
+    ((kind, names),) = said.items()
     if isinstance(names, list | tuple) and len(names) == 1:
         kind, names = kind.replace("models", "model"), names[0]
     return f"Write {json.dumps(kind)}: {json.dumps(names, default=str)}."
 
 
 def _rates(old: object) -> str:
-    """How much comes, and how, in the fields of today."""
-    said = dict(old) if isinstance(old, Mapping) else {"rate_qps": 100}
-    names = {"rate_qps": "mean", "history_qps": "history", "series": "series", "trace": "trace"}
-    rates = {name: said.pop(key) for key, name in names.items() if said.get(key) is not None}
-    if isinstance(range_qps := rates.get("mean"), Mapping):
-        rates = {**range_qps, **rates}
-        del rates["mean"]
-    if rates:
-        said = {"rate_qps": rates["mean"] if list(rates) == ["mean"] else rates, **said}
-    return f"Write {_as_text(said)[1:-1]}." if said else "Leave it out."
+    """How much comes, and how, in the fields of today; of several amounts the first, as there is only one."""
+    said = dict(old) if isinstance(old, Mapping) else {"rate_qps": old}
+    rate = said.get("rate_qps", said.get("level"))
+    amounts = {name: said[key] for key, name in (("series", "series"), ("history_qps", "history")) if said.get(key)}
+    if isinstance(rate, Mapping):
+        amounts |= {"range": rate}
+    elif isinstance(rate, int | float | str):
+        amounts |= {"mean": rate}
+    rates = dict(list(amounts.items())[:1])
+    rates |= {"trace": said["trace"]} if said.get("trace") else {}
+    if isinstance(span := rates.pop("range", None), Mapping):
+        rates = {**span, **rates}
+    found = {"rate_qps": rates["mean"] if list(rates) == ["mean"] else rates} if rates else {}
+    found |= {name: said[name] for name in ("streams", "arrivals", "mix") if said.get(name) is not None}
+    more = f" The rate is said once, not by {' and '.join(amounts)}." if len(amounts) > 1 else ""
+    return f"Write {_as_text(found)[1:-1]}.{more}" if found else "Leave it out."
 
 
 def _as_text(one: object) -> str:
@@ -118,7 +131,9 @@ def _as_text(one: object) -> str:
 
 def _share(old: object) -> str:
     """A share of all machines, in the fields of today."""
-    ends = zip(("min_share", "max_share"), (0, 1), old if isinstance(old, list | tuple) else (0, 0.5), strict=False)
+    if not isinstance(old, list | tuple):
+        return f"Write {json.dumps('max_share')}: {json.dumps(old, default=str)}, or min_share."
+    ends = zip(("min_share", "max_share"), (0, 1), old, strict=False)
     said = [f"{json.dumps(name)}: {json.dumps(end)}" for name, usual, end in ends if end != usual]
     return f"Write {', '.join(said) or 'no share'}."
 
@@ -134,19 +149,36 @@ _MOVED: Mapping[Steps, tuple[str, str | Callable[[object], str]]] = {
         "a share of late answers is said by a percentile: 5% late is p95",
         "Write latency: {p95_ms: 60}.",
     ),
-    ("apps", "*", "goodput"): ("the share of requests within all limits at once is attainment", "Write attainment."),
+    ("apps", "*", "goodput"): ("the share of requests within all limits at once is attainment", _renamed("attainment")),
+    ("apps", "*", "rate"): ("the rate is rate_qps", _renamed("rate_qps")),
+    ("apps", "*", "variants"): (
+        "what answers an application is model, or models",
+        lambda old: _answerer({"variants": old}),
+    ),
+    ("apps", "*", "families"): ("what answers an application is family", lambda old: _answerer({"families": old})),
+    ("apps", "*", "series"): ("a rate per period is said by rate_qps", lambda old: _rates({"series": old})),
+    ("apps", "*", "history_qps"): ("rates of the past are said by rate_qps", lambda old: _rates({"history_qps": old})),
+    ("apps", "*", "trace"): ("recorded arrivals are said by rate_qps", lambda old: _rates({"trace": old})),
+    ("limits", "spot", "share"): ("a share of all machines is min_share and max_share", _share),
+    ("limits", "on_demand", "share"): ("a share of all machines is min_share and max_share", _share),
+    ("limits", "reserved", "share"): ("a share of all machines is min_share and max_share", _share),
+    ("limits", "committed"): ("machines that are paid ahead are reserved", _renamed("reserved")),
+    ("limits", "machines"): ("how many machines of each hardware there may be is instances", _renamed("instances")),
     ("limits", "offers", "*", "share"): ("a share of all machines is min_share and max_share", _share),
-    ("limits", "offers", "*", "least"): ("the fewest machines are min", "Write min."),
-    ("limits", "offers", "*", "most"): ("the most machines are max", "Write max."),
-    ("limits", "moves"): ("how many may be new is changes", "Write changes."),
+    ("limits", "offers", "*", "least"): ("the fewest machines are min", _renamed("min")),
+    ("limits", "offers", "*", "most"): ("the most machines are max", _renamed("max")),
+    ("limits", "moves"): ("how many may be new is changes", _renamed("changes")),
     ("limits", "resources"): (
         "what rented machines provide together is provides; what runs and candidates take is capacity",
         "Write provides or, where machines are not counted, capacity.",
     ),
-    ("limits", "survive", "hosts"): ("here machines are lost", "Write machines."),
-    ("limits", "survive", "keep"): ("the share of each rate that is served after a failure is serve", "Write serve."),
+    ("limits", "survive", "hosts"): ("here machines are lost", _renamed("machines")),
+    ("limits", "survive", "keep"): (
+        "the share of each rate that is served after a failure is serve",
+        _renamed("serve"),
+    ),
 }
-"""Keys of an older SLO file, by their places, and what is written instead."""
+"""Keys of an older SLO file, or that people try, by their places, and what is written instead."""
 
 _EXPECTED = {
     "missing": "this key is required",
