@@ -104,8 +104,7 @@ def lateness(kind: str, seed: int, plan: Any) -> float:
             runs = report.apps[name].responses[target.of].runs
             beyond = [float(run.share_beyond(target.max_ms)) for run in runs]
             slip = float(stdtrit(len(beyond) - 1, SURE)) * statistics.stdev(beyond) / math.sqrt(len(beyond))
-            may = max(share, app.violations.max) if app.violations is not None else share
-            worst = max(worst, (statistics.mean(beyond) - slip) / max(may, 1e-9))
+            worst = max(worst, (statistics.mean(beyond) - slip) / max(share, 1e-9))
     return worst
 
 
