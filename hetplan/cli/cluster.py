@@ -34,9 +34,11 @@ __all__ = [
 ]
 
 KUBERNETES = "kubernetes"
-HostsFileMaybe = Annotated[Path | None, file_option("--hosts", "FILE", "Trusted file: hosts, models, time-outs.")]
+HostsFileMaybe = Annotated[
+    Path | None, file_option("--hosts", "FILE", "Trusted file with hosts, models and time-outs.")
+]
 SiteFile = Annotated[
-    Path | None, file_option("--site", "FILE", "In place of --hosts: site.toml of a Kubernetes cluster.")
+    Path | None, file_option("--site", "FILE", "Instead of --hosts: site.toml of a Kubernetes cluster.")
 ]
 
 

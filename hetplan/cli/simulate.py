@@ -34,25 +34,28 @@ Trace = Annotated[Path | None, file_option("--trace", "FILE", "Arrival times to 
 Process = Annotated[
     str | None, option("--arrivals", "PROCESS", "poisson, deterministic, gamma:SHAPE, diurnal:PEAK,DAY_S or mmpp:....")
 ]
-Seeds = Annotated[int, typer.Option(min=1, help="Independent runs; intervals come from their spread.")]
-FirstSeed = Annotated[int, typer.Option(min=0, help="Seed of the first run: the same seed gives the same figures.")]
+Seeds = Annotated[int, typer.Option(min=1, help="Number of independent runs; intervals come from their spread.")]
+FirstSeed = Annotated[int, typer.Option(min=0, help="Seed of the first run.")]
 Duration = Annotated[
     float | None,
-    typer.Option("--duration", min=0.001, metavar="S", help="Simulated seconds; default: what the percentile needs."),
+    typer.Option("--duration", min=0.001, metavar="S", help="Simulated seconds; default: enough for the percentile."),
 ]
 NoiseOfService = Annotated[str, option("--noise", "NAME", "How service times vary: table, mean, lognormal, p95, ...")]
-Misprediction = Annotated[float, typer.Option(min=0.0, help="Relative error of the dispatcher's predictions.")]
+Misprediction = Annotated[float, typer.Option(min=0.0, help="Relative error of the load balancer's predictions.")]
 Learn = Annotated[
-    bool, typer.Option("--learn", help="The dispatcher begins without latency tables and learns them while serving.")
+    bool, typer.Option("--learn", help="The load balancer begins without latency tables and learns them while serving.")
 ]
 Baselines = Annotated[
-    bool, typer.Option("--baselines", help="Beside static peak, target-utilisation autoscaling and the cheapest type.")
+    bool,
+    typer.Option(
+        "--baselines", help="Also simulate a static peak, utilization autoscaling and the cheapest machine type."
+    ),
 ]
 Replan = Annotated[
     float | None,
     typer.Option(
         "--replan", min=0.1, metavar="S",
-        help="Look every S seconds whether to plan again, as `autoscale` does, under demand.series of the SLO file.",
+        help="Replan as `autoscale` does: every S seconds, under demand.series of the SLO file.",
     ),
 ]  # fmt: skip
 Fail = Annotated[
@@ -60,7 +63,7 @@ Fail = Annotated[
     option(
         "--fail",
         "WHAT[@PERIOD]",
-        'Of a plan with periods: only this failure ("zone a lost"), in each period or in that with this number.',
+        'Plan with periods: simulate only this failure ("zone a lost"), in all periods or in one (its number).',
     ),
 ]
 Spot = Annotated[
@@ -68,13 +71,15 @@ Spot = Annotated[
     option(
         "--spot",
         "rate|OFFER=FILE",
-        "Of a plan with periods: spot machines are taken as often as the offers say (rate), or as recorded.",
+        "Plan with periods: spot machines are interrupted as often as the offers state (rate), or as recorded.",
     ),
 ]
 Svg = Annotated[Path | None, option("--svg", "FILE", "Write the timeline as a picture.")]
-Threads = Annotated[int, typer.Option(min=1, help="Runs that go side by side.")]
-Jobs = Annotated[int, typer.Option("--jobs", min=1, metavar="N", help="Play runs in so many processes, not threads.")]
-On = Annotated[str | None, option("--on", "ray[:ADDRESS]", "Play runs on a Ray cluster.")]
+Threads = Annotated[int, typer.Option(min=1, help="Runs in parallel.")]
+Jobs = Annotated[
+    int, typer.Option("--jobs", min=1, metavar="N", help="Number of processes for the runs, instead of threads.")
+]
+On = Annotated[str | None, option("--on", "ray[:ADDRESS]", "Simulate on a Ray cluster.")]
 
 
 def simulate(
@@ -99,9 +104,11 @@ def simulate(
 ) -> None:
     """Simulate a plan under its demand, with failures if asked.
 
-    With --replan the plan and its successors are played under loads that change, and the wishes of the SLO file judged.
-    A promise by a model without queueing is reported, not failed. A plan with periods is played hour by hour, with each
-    of its failures in each hour. Exit 6 when simulation breaks a wish of the SLO file or a simulated promise.
+    Exit 6 if the simulation violates an SLO or a promise that rests on simulation. Promises without queueing are only
+    reported.
+
+    A plan with periods is simulated period by period, with each of its failures. --replan simulates the plan and the
+    plans that replace it while the demand changes.
     """
     with Output("simulate", as_json=as_json) as out:
         if trace is not None and arrivals is not None:
