@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Objective", "Program", "Row", "Solution", "Variable", "formulate"]
 
-MAX_SHOWN = 8
+MAX_SHOWN = 5
 """Blocks, and terms of the objective, that `repr` of a program shows: each list then has one or two lines."""
 
 
@@ -188,6 +188,7 @@ def _block_sizes(blocks: Iterable[Block]) -> str:
     sizes = Counter[str]()
     for block in blocks:
         sizes[block.name] += block.size
+    sizes += Counter()  # without empty blocks
     return _shortened([f"{name} ({size})" for name, size in islice(sizes.items(), MAX_SHOWN)], len(sizes), ", ")
 
 

@@ -69,7 +69,7 @@ def apply_to_cluster(
         return platform.apply(wanted, on_event=show, wait_s=wait, cancel=cancel)
 
     done = len(interruptible(act, say=out.note))
-    reason = f"{done} step{'' if done == 1 else 's'} done" if done else "nothing to do: all runs as wanted"
+    reason = f"{done} step{'' if done == 1 else 's'} done" if done else "nothing to do: what runs matches the plan"
     out.people.line(reason)
     out.end(Exit.OK, reason)
 

@@ -153,7 +153,7 @@ def _show_cache(out: Output) -> None:
     folder, size = cache_folder(), cache_size()
     out.people.line()
     if folder is None:
-        out.people.line("compiled code: no folder to keep it in can be written to; it is compiled in every process")
+        out.people.line("compiled code: no folder for it is writable, so every process compiles again")
     else:
         out.people.line(f"compiled code: {size / 1e6:.1f} MB in {folder}")
     out.send({"compiled": {"folder": folder, "bytes": size}})

@@ -25,7 +25,7 @@ __all__ = ["explain"]
 
 Seconds = Annotated[
     float | None,
-    typer.Option("--time-limit", min=0.0, help="Seconds after which it asks no more, and names what is missing."),
+    typer.Option("--time-limit", min=0.0, help="Stop after these seconds, and name what is missing."),
 ]
 
 

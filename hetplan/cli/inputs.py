@@ -215,7 +215,7 @@ def import_file(
                 _say_laws(out, found)
             _say_next(out, folder / f"profile.{ending}", found)
         else:
-            out.people.line("prices alone: name this file beside the profile of what was measured, where you solve")
+            out.people.line("prices only: give this file together with a profile to hetplan solve")
 
 
 def _read_back(file: Path, document: dict[str, Any]) -> Profile:
@@ -237,7 +237,7 @@ def _say_next(out: Output, file: Path, profile: Profile) -> None:
     limits: list[object] = ["--slo", "ttft_p95=500,tpot_p95=50" if profile.engines else "p99=100"]
     if (rate := variant.runs[0].rate if variant.runs else None) is not None:
         limits = _wish_of_rates(profile.tables[rate])
-    out.people.line("the file does not say what is wanted: begin with your rate and limits in place of these")
+    out.people.line("the file states no SLO: write one with your own rate and limits")
     next_command(out, ["init", "--profile", file, *which, "--rate", 10, *limits, "-o", file.parent / "wanted"])
 
 

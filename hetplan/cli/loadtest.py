@@ -173,7 +173,7 @@ def _ending(report: LoadReport) -> tuple[Exit, str]:
     if report.disagreeing:
         listed = ", ".join(f"{line.app} {line.name}" for line in report.disagreeing)
         return Exit.DISAGREES, f"simulation and measurement disagree by more than {100 * report.tolerance:g}%: {listed}"
-    return Exit.OK, "measurement keeps every promise"
+    return Exit.OK, "measurement meets every promise"
 
 
 def _fields(headers: Sequence[str]) -> tuple[tuple[str, str], ...]:

@@ -72,7 +72,7 @@ def _check_target(output: Path, journal: Path, *, force: bool) -> None:
     if output.is_dir() or (output.exists() and not journal.exists() and not force):
         raise InputError.one(
             file=str(output),
-            why="it is there already, and no journal beside it says that a run of this command made it",
+            why="it exists, and it has no journal of this command",
             remedy="Name another with -o, or use --force.",
         )
 

@@ -144,7 +144,7 @@ def _spread(jobs: int, on: str | None, *, baselines: bool) -> dict[str, Any] | N
         return None
     if baselines:
         raise InputError.one(
-            file="--baselines", why="what is set beside a plan is played in this process",
+            file="--baselines", why="baselines are simulated in this process",
             remedy="Leave it out, or --jobs and --on.",
         )  # fmt: skip
     return {"jobs": jobs, "on": on}
@@ -156,7 +156,7 @@ def _refuse_of_days(fail: list[str] | None, spot: list[str] | None) -> None:
             raise InputError.one(
                 file=name,
                 value=given[0],
-                why="this is played of a plan with periods, hour by hour",
+                why="only for a plan with periods",
                 remedy="Leave it out.",
             )
 
@@ -218,7 +218,7 @@ def _reason(report: SimulationReport) -> str:
     if not report.ok:
         return f"{len(report.broken)} broken in simulation"
     open_lines = len(report.undecided)
-    return f"nothing broken, {open_lines} undecided" if open_lines else "simulation keeps every promise"
+    return f"nothing broken, {open_lines} undecided" if open_lines else "simulation meets every promise"
 
 
 def _check_writable(path: Path) -> None:
@@ -264,7 +264,7 @@ def refuse_beside(replan: float | None, given: Mapping[str, object]) -> None:
     named = sorted(name for name, value in given.items() if value)
     if replan is not None and named:
         raise InputError.one(
-            file=named[0], value=str(given[named[0]]), why="not played together with --replan",
+            file=named[0], value=str(given[named[0]]), why="not available together with --replan",
             remedy="Leave one of them out; loads over time are demand.series of the SLO file.",
         )  # fmt: skip
 
@@ -286,7 +286,7 @@ def simulate_day(
     for name, value in others.items():
         if value:
             raise InputError.one(
-                file=name, value=str(value), why="not played of a plan with periods", remedy="Leave it out."
+                file=name, value=str(value), why="not available for a plan with periods", remedy="Leave it out."
             )
     inputs = named.inputs
     played = _how(inputs, how, fail, spot)
@@ -298,7 +298,7 @@ def simulate_day(
 
         report = interruptible(work, say=out.note)
     show_day(report, out.people)
-    reason = f"{len(report.broken)} broken in simulation" if report.broken else "simulation keeps every promise"
+    reason = f"{len(report.broken)} broken in simulation" if report.broken else "simulation meets every promise"
     out.end(Exit.OK if report.ok else Exit.CHECK_FAILED, reason, report=report.as_dict())
 
 
@@ -313,7 +313,7 @@ def _how(inputs: Inputs, how: Mapping[str, Any], fail: list[str] | None, spot: l
         hours |= {hour} if sign else set()
     if len(hours) > 1 or not all(hour.isdigit() for hour in hours):
         raise InputError.one(
-            file="--fail", value=", ".join(sorted(hours)), why="failures are played in one period, by its number",
+            file="--fail", value=", ".join(sorted(hours)), why="failures in one period, by its number",
             remedy='Write --fail "zone a lost@17".',
         )  # fmt: skip
     records = {}
@@ -341,7 +341,7 @@ def _how(inputs: Inputs, how: Mapping[str, Any], fail: list[str] | None, spot: l
 def show_day(report: DayReport, page: Page) -> None:
     """Hours, failures, and how much of it was played."""
     page.line(
-        f"{len(report.hours)} periods, {number(report.stands_for)} queries; {number(report.played)} were played, in "
+        f"{len(report.hours)} periods, {number(report.stands_for)} queries; {number(report.played)} were simulated, in "
         f"{report.windows} windows, for {report.segments} stretches of time"
     )
     page.heading("In time, hour by hour")

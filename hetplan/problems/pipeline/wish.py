@@ -47,8 +47,8 @@ REFUSED = {
         "apps.*.latency.tpot_p*_ms", "apps.*.attainment", "apps.*.lifetime_s",
         "apps.*.deadline_s", "apps.*.device", "apps.*.candidates", "apps.*.demand.series", "apps.*.demand.streams",
     ),
-    "change.slack": ("pipelines keep room by headroom", "Set option headroom instead."),
-    "change.slack_qps": ("pipelines keep room by headroom", "Set option headroom instead."),
+    "change.slack": ("headroom of a pipeline is an option", "Set option headroom instead."),
+    "change.slack_qps": ("headroom of a pipeline is an option", "Set option headroom instead."),
     "apps.*.quality.max": ("a ceiling on accuracy", "State a floor (min), or leave it out."),
     "apps.*.dispatch": ("routes of pipelines say where queries go", "Leave it out."),
     "apps.*.demand.mix": ("queries of a pipeline are alike", "Make each class an app."),
@@ -386,7 +386,9 @@ class _Reader:
             steps = [step.partition("=") for step in key.split("/")]
             strange = [name for node, _, name in steps if node not in self.pipeline.nodes or name not in known]
             if strange:
-                self.faults.in_profile(at, f"path {key} names what is not there", "Mend or drop it.", value=strange[0])
+                self.faults.in_profile(
+                    at, f"path {key} names an unknown variant or stage", "Mend or drop it.", value=strange[0]
+                )
             if not 0.0 <= value <= 1.0:
                 self.faults.in_profile(
                     f"{at}.{key}", "accuracies are between 0 and 1", "Write a fraction; percent / 100.", value=value

@@ -69,7 +69,7 @@ def test_a_plan_is_shown_brought_about_seen_and_taken_down(do: Do, request: pyte
     assert do("apply", "--yes").code == EXIT["ok"]
     few = replicas(fake)
     assert few > 0
-    assert "nothing to do: all runs as wanted" in do("apply", "--yes").out
+    assert "nothing to do: what runs matches the plan" in do("apply", "--yes").out
     changed = do("apply", rate=900.0)
     assert "~  Deployment photos-net-small" in changed.out
     assert do("apply", "--yes", rate=900.0).code == EXIT["ok"]

@@ -223,7 +223,7 @@ def test_where_no_number_of_servers_does_a_share_of_all_capacity_is_kept_free():
 def test_what_is_never_kept_is_exit_3_and_says_why():
     outcome, _ = played(lambda *_: 0.05)
     assert outcome.exit_code == 3
-    assert outcome.why[0].startswith("not kept: in simulation cameras lose 5 times what is allowed")
+    assert outcome.why[0].startswith("not met: in simulation the violation rate of cameras is 5 times its limit")
     outcome, asked = played(lambda *_: 0.05, evaluations=2)
     assert outcome.exit_code == 3
     assert "more room was not tried" in outcome.why[0]

@@ -103,7 +103,7 @@ def test_too_few_moves_are_named_and_raised_to_the_fewest_that_do(moves):
     files = folder / "profile.json", folder / "state.json"
     found = hp.solve(*files, slo, options={"size": "planned"})
     assert found.exit_code == 3
-    assert "slo.limits.changes cannot be kept" in found.why
+    assert "slo.limits.changes cannot be met" in found.why
     (repair,) = found.repairs
     assert (repair.field, repair.to) == ("slo.limits.changes", 2)
     slo["limits"]["changes"] = 2
