@@ -122,9 +122,7 @@ def _planned(
     # Simulation asks for more than a relaxation without waiting: no engine closes that gap; of fleets a search may.
     sized = first and first.scope == "relaxation" and any(one.model.startswith("simulation") for one in result.promises)
     if status is PlanStatus.FEASIBLE and gap is not None and gap > allowed and (result.sections or not sized):
-        whose = "this formulation's default of" if ask.limits.gap is None else "what was asked for,"
-        whose = "what any plan is called good within," if asked > allowed else whose
-        text = f"the gap of {gap:.2g} is above {whose} {allowed:g}"
+        text = f"the gap is {100 * gap:.2g}% (target {100 * allowed:g}%): a better plan may exist"
         notices = (*notices, Notice(code="W-gap", at="claims", text=text))
     plan = assembled(result, inputs, named, status, claims, solves, notices)
     finding = Finding(

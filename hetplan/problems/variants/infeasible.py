@@ -140,7 +140,7 @@ def fits_nowhere(v: Snapshot, left: Counter[int], *, proved: bool) -> Infeasibil
         mine = [i for i in left if v.kind(i).type == t]
         count, names = sum(left[i] for i in mine), ", ".join(sorted({v.kind(i).variant for i in mine})[:SHOWN])
         why.append(
-            f"{count} replicas ({names}) fit on no {v.types[t].id}: free resources are spread over several machines"
+            f"{count} replicas ({names}) fit on no machine of {v.types[t].id}: free resources are spread over several"
         )
         kind, offer = v.types[t], v.types[t].offers[0]
         stated, at = kind.available, f"profile.offers.{offer.id}.stock"

@@ -103,7 +103,7 @@ def test_a_failure_is_told_with_its_reason_and_what_runs_now(do: Do, request: py
     [
         (("status", "--over", "2"), "--site site.toml"),
         (("status", "--site", "site.toml", "--hosts", "hosts.toml"), "a cluster by site.toml"),
-        (("apply", "--site", "site.toml"), "which plan?"),
+        (("apply", "--site", "site.toml"), "expected a plan"),
         (("apply", "plan.json", "--site", "site.toml", "--restore"), "--restore: it says nothing with --site"),
         (("apply", "plan.json", "--hosts", "hosts.toml", "--take-over"), "--take-over: it says nothing with --hosts"),
         (("apply", "plan.json", "--hosts", "hosts.toml", "--set", "rule=split"), "--set: it says nothing with --hosts"),

@@ -147,7 +147,7 @@ def test_a_plan_that_no_program_made_is_held_to_all_limits_and_the_repair_is_eno
 
     found = made(limits)
     if field.endswith("[1]"):
-        assert "find no machine" in found.why[0]
+        assert "fit on no machine" in found.why[0]
     else:
         assert found.why[0].startswith("the machines that would hold this come to")
     (repair,) = found.repairs
