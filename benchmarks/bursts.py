@@ -84,7 +84,7 @@ def _arrivals(instance: Instance) -> list[str]:
     """The arrivals of applications, those in bursts only."""
     found = []
     for app in instance.slo["apps"].values():
-        said = app["demand"].get("arrivals", {})
+        said = app.get("arrivals", {})
         if said.get("process") == "mmpp":
             found.append("states " + " / ".join(f"{rate:g}" for rate in said["relative_rates"]))
         elif said.get("shape", 1.0) < 1.0:

@@ -73,7 +73,8 @@ def one(app: str, seed: int, steps: int, rate: float | None) -> tuple[float, boo
     query = draw(app, seed)
     slo = {**query.slo(), "objective": ["front quality cost"]}
     if rate is not None:
-        slo["apps"]["query"]["demand"] = {"rate_qps": rate}
+        del slo["apps"]["query"]["streams"]
+        slo["apps"]["query"]["rate_qps"] = rate
     measure, how = measuring(query), {} if rate is None else {"size": "estimated"}
     outcome = hp.solve(
         query.profile(), slo, evaluate=measure, options={"steps": steps, "points": 200, **how}, seed=seed

@@ -67,8 +67,8 @@ def moved(slo: Json, factor: float) -> Json:
         limits["cost_per_hour"] = f"{float(limits['cost_per_hour']) * factor:.6g}"
         return held
     app = next(iter(held["apps"].values()))
-    if isinstance(app.get("demand", {}).get("rate_qps"), int | float):
-        app["demand"]["rate_qps"] *= factor
+    if isinstance(app.get("rate_qps"), int | float):
+        app["rate_qps"] *= factor
     elif app.get("latency"):
         app["latency"][next(iter(app["latency"]))] *= factor
     else:

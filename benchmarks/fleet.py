@@ -67,7 +67,7 @@ def files(
         series = [round(times * peak * (0.6 + 0.4 * math.sin(phase + 2 * math.pi * p / 24)), 1) for p in range(periods)]
         wanted[f"app{number}"] = {
             "question": "pool", "model": "m",
-            "latency": {"p99_ms": 60 + 20 * number}, "demand": {"series": series, "mix": mix},
+            "latency": {"p99_ms": 60 + 20 * number}, "rate_qps": {"series": series}, "mix": mix,
         }  # fmt: skip
     slo = {
         "format": "hetplan/slo/1.2",

@@ -99,9 +99,9 @@ def _make_small(question: str, documents: dict[str, Any]) -> None:
     if question == "fleet":
         slo["horizon"] |= {"periods": 2, "repeats": 360}
         for app in slo["apps"].values():
-            app["demand"]["series"] = [min(app["demand"]["series"]), max(app["demand"]["series"])]
+            app["rate_qps"] = {"series": [min(app["rate_qps"]["series"]), max(app["rate_qps"]["series"])]}
     if question == "policy":
-        slo["apps"]["images"]["demand"]["rate_qps"] = 150
+        slo["apps"]["images"]["rate_qps"] = 150
 
 
 def run(*arguments: str) -> tuple[int, str]:

@@ -68,7 +68,7 @@ def is_kept(instance: Instance, plan: Plan, *, noise: str = "table", seed: int =
     """Whether runs on queries that nobody planned with have no more late than may be."""
     inputs = hp.load(instance.profile, instance.slo)
     rates = [_rate(plan, name, app) for name, app in inputs.slo.apps.items()]
-    cycles = [sum(app.demand.arrivals.stay_s or ()) for app in inputs.slo.apps.values()]
+    cycles = [sum(app.arrivals.stay_s or ()) for app in inputs.slo.apps.values()]
     length_s = min(max(QUERIES / min(rates), 40.0 * max(cycles)), 300_000 / sum(rates))
     report = hp.simulate(plan, instance.profile, instance.slo, seeds=SEEDS, seed=seed, duration_s=length_s, noise=noise)
     for name, app in inputs.slo.apps.items():
@@ -82,9 +82,8 @@ def is_kept(instance: Instance, plan: Plan, *, noise: str = "table", seed: int =
 
 
 def _rate(plan: Plan, name: str, app: Any) -> float:
-    stated = app.demand.rate_qps
-    if isinstance(stated, int | float):
-        return float(stated)
+    if app.stated_qps is not None:
+        return float(app.stated_qps)
     return next(one.value for one in plan.promises if one.app == name and one.quantity == "rate_qps")
 
 
@@ -173,10 +172,8 @@ def pool(seed: int) -> Instance:
                 "a": {
                     "model": "m",
                     "latency": {"p99_ms": round(deadline, 2)},
-                    "demand": {
-                        **_demand(rng, rate),
-                        "mix": {"axes": ["batch"], "bins": [[size] for size in sizes], "share": shares},
-                    },
+                    **_demand(rng, rate),
+                    "mix": {"axes": ["batch"], "bins": [[size] for size in sizes], "share": shares},
                 }
             },
         },
@@ -196,7 +193,7 @@ def pool_wide(seed: int) -> Instance:
         scarce = rng.choice(sorted(made.profile["hardware"]))
         made.slo["limits"] = {"instances": {scarce: [0, rng.randint(0, 3)]}}
         drawn += f", little {scarce}"
-    app["demand"]["arrivals"] = dict(rng.choice(ARRIVALS))
+    app["arrivals"] = dict(rng.choice(ARRIVALS))
     return replace(made, name=f"{made.name} wide, p{percentile}, {drawn}")
 
 
@@ -293,7 +290,7 @@ def variants(seed: int) -> Instance:
         apps[f"a{number}"] = {
             "family": f"f{number}",
             "latency": {f"p{rng.choice([95, 99]):g}_ms": round(fastest * (1.2 + 3.8 * rng.random() ** 2), 2)},
-            "demand": _demand(rng, most * rng.uniform(0.3, 7.0)),
+            **_demand(rng, most * rng.uniform(0.3, 7.0)),
         }
     return Instance(f"variants {seed}", profile, {"format": "hetplan/slo/1.0", "change": {"slack": 1.0}, "apps": apps})
 
@@ -324,7 +321,7 @@ def variants_wide(seed: int) -> Instance:
             app["network_ms_per_hop"] = hop = round(rng.uniform(0.5, 20.0), 2)
             app["latency"] = {key: round(ms + hop, 2) for key, ms in app["latency"].items()}
             drawn += ", a hop"
-        app["demand"]["arrivals"] = dict(rng.choice(ARRIVALS))
+        app["arrivals"] = dict(rng.choice(ARRIVALS))
         drawn += f", p{percentile}"
     if rng.random() < 0.5:
         _paid_whole(made.profile, rng)
@@ -364,7 +361,7 @@ def variants_near(instance: Instance, plan: Plan | None) -> Iterator[Plan]:
     def made() -> Plan | None:
         slo = deepcopy(instance.slo)
         for name, factor in scale.items():
-            slo["apps"][name]["demand"]["rate_qps"] *= factor
+            slo["apps"][name]["rate_qps"] *= factor
         outcome = hp.solve(instance.profile, slo, options={"size": "planned"}, formulation="variants")
         return outcome.plan
 
@@ -449,7 +446,7 @@ def policy(seed: int) -> Instance:
                 "a": {
                     "task": "t", "latency": {"p99_ms": round(deadline, 2)},
                     "dispatch": "round-robin", "late": "serve",
-                    "demand": {"rate_qps": round(rate, 3), "arrivals": arrivals},
+                    "rate_qps": round(rate, 3), "arrivals": arrivals,
                 }
             },
         },
@@ -466,7 +463,7 @@ def policy_wide(seed: int) -> Instance:
     app["late"], app["dispatch"] = rng.choice(["serve", "drop"]), rng.choice(BALANCING)
     if app["dispatch"] is None:
         app.pop("dispatch")
-    app["demand"]["rate_qps"] = round(app["demand"]["rate_qps"] * rng.uniform(0.5, 1.0), 3)
+    app["rate_qps"] = round(app["rate_qps"] * rng.uniform(0.5, 1.0), 3)
     drawn = f"{drawn}, {app['late']}, {app.get('dispatch', 'any load balancer')}"
     return replace(made, name=f"{made.name} wide, p{percentile}, {drawn}")
 

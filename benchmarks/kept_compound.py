@@ -118,7 +118,8 @@ def case(seed: int) -> Case:
             "pipeline": "ask",
             "latency": {f"p{percentile:g}_ms": round(1000 * unloaded * rng.uniform(1.5, 6.0), 1)},
             "quality": {"min": rng.choice([0.6, 0.75])},
-            "demand": {"rate_qps": round(rng.uniform(2, 80), 2), "arrivals": dict(rng.choice(ARRIVALS))},
+            "rate_qps": round(rng.uniform(2, 80), 2),
+            "arrivals": dict(rng.choice(ARRIVALS)),
         }
         drawn.append(f"p{percentile}")
     slo = {"format": "hetplan/slo/1.2", "objective": ["min cost"], "apps": apps}
@@ -174,7 +175,7 @@ def _entries(rng: random.Random, pipeline: Json, work: dict[str, float], loose: 
 def is_kept(one: Case, plan: Plan, seed: int = UNSEEN) -> bool:
     """Whether of five runs together no more of any application's queries are late than may be."""
     inputs = hp.load(*one.files, one.measured)
-    slowest = min(app["demand"]["rate_qps"] for app in one.slo["apps"].values())
+    slowest = min(app["rate_qps"] for app in one.slo["apps"].values())
     report = hp.simulate(plan, *one.files, one.measured, seeds=SEEDS, seed=seed, duration_s=QUERIES / slowest)
     return all(
         report.apps[name].figures["violations"].value <= late_share(app) + 1e-12
@@ -228,7 +229,7 @@ def _near(one: Case, plan: Plan | None) -> Iterator[Plan]:
         slo = copy.deepcopy(one.slo)
         for app in slo["apps"].values():
             app["latency"]["p99_ms"] *= longer
-            app["demand"]["rate_qps"] *= more
+            app["rate_qps"] *= more
         found = hp.solve(one.profile, slo, one.measured, options={"size": "estimated"})
         if found.plan is not None and found.exit_code == 0:
             made.append(found.plan)

@@ -65,8 +65,8 @@ def text_files(seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
     rng = random.Random(f"textfleet {seed}")
     drawn = kept_text.case(seed)
     app, zones, offers = drawn.slo["apps"]["chat"], ("z0", "z1"), dict[str, Any]()
-    peak = app["demand"].pop("rate_qps")
-    app["demand"]["series"] = [round(peak * share, 2) for share in rng.sample((0.3, 0.6, 1.0), 3)]
+    peak = app["rate_qps"]
+    app["rate_qps"] = {"series": [round(peak * share, 2) for share in rng.sample((0.3, 0.6, 1.0), 3)]}
     for name, offer in drawn.profile["offers"].items():
         spot = f"{0.4 * float(offer['price_per_hour']):.3f}"
         for zone in zones:
@@ -94,7 +94,7 @@ def _app(rng: random.Random, kind: str, name: str, profile: dict[str, Any], type
     series = [round(peak * share, 1) for share in rng.sample((0.3, 0.6, 1.0), 3)]
     limit = round(fastest * rng.uniform(2.0, 8.0), 1)
     wish: dict[str, Any] = {
-        "question": kind, "latency": {"p99_ms": limit}, "demand": {"series": series},
+        "question": kind, "latency": {"p99_ms": limit}, "rate_qps": {"series": series},
     }  # fmt: skip
 
     def variant(task: str, model: str, ms: float, axis: str, sizes: tuple[int, ...], **more: Any) -> None:
@@ -112,11 +112,11 @@ def _app(rng: random.Random, kind: str, name: str, profile: dict[str, Any], type
     if kind == "pool":
         variant(task(f"{name}-rank"), f"{name}-net", fastest * 0.4, "batch", SIZES)
         weights = [rng.uniform(0.2, 1.0) for _ in SIZES]
-        wish["demand"]["mix"] = {
+        wish["mix"] = {
             "axes": ["batch"], "bins": [[size] for size in SIZES], "share": [w / sum(weights) for w in weights],
         }  # fmt: skip
         wish["latency"]["p99_ms"] = round(limit * 3.0 * max(slower.values()), 1)
-        wish["demand"]["series"] = [round(rate * 0.3, 1) for rate in series]
+        wish["rate_qps"] = {"series": [round(rate * 0.3, 1) for rate in series]}
         wish["model"] = f"{name}-net"
     elif kind == "variants":
         several = rng.randint(1, 2)

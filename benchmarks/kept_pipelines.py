@@ -118,7 +118,8 @@ def pipeline(seed: int) -> tuple[Json, Json]:
         "pipeline": "p",
         "latency": {"p99_ms": round(max(ends) * chance.uniform(2.0, 5.0), 2)},
         "late": chance.choice(["serve", "reroute", "drop-last-task"]),
-        "demand": {"rate_qps": round(rate, 2), "arrivals": arrivals},
+        "rate_qps": round(rate, 2),
+        "arrivals": arrivals,
     }
     limits = {"g": [0, first], **({"h": [0, servers - first]} if len(hardware) > 1 else {})}
     return profile, {
@@ -132,7 +133,7 @@ def fair(seed: int) -> tuple[Json, Json]:
     """The same at a rate that the stock carries in time, if it is dealt well."""
     profile, slo = pipeline(seed)
     rate = carried_qps((profile, slo)) * random.Random(f"fair {seed}").uniform(0.2, 0.7)
-    slo["apps"]["x"]["demand"]["rate_qps"] = max(round(rate, 2), 1.0)
+    slo["apps"]["x"]["rate_qps"] = max(round(rate, 2), 1.0)
     return profile, slo
 
 
@@ -143,7 +144,7 @@ def wide(seed: int) -> tuple[Json, Json]:
     (limit_ms,), percentile = app["latency"].values(), chance.choice([50, 90, 95, 99, 99.9])
     app["latency"] = {f"p{percentile}_ms": round(limit_ms * chance.choice([0.6, 1.0, 1.0]), 2)}
     app["late"] = chance.choice(["serve", "reroute", "drop-last-task", "drop-per-task"])
-    app["demand"]["arrivals"] = dict(chance.choice(ARRIVALS))
+    app["arrivals"] = dict(chance.choice(ARRIVALS))
     spread, tail = chance.choice([0.0, 0.05, 0.3]), chance.random() < 0.3
     for table in profile["tables"].values():
         table["std"] = [spread * one for one in table["mean"]]
@@ -220,9 +221,9 @@ class Judged:
 
 def length_s(files: tuple[Json, Json], queries: int = QUERIES) -> float:
     """So long that a play has so many queries, or goes through the states of its arrivals forty times."""
-    demand = files[1]["apps"]["x"]["demand"]
-    cycle = sum(demand["arrivals"].get("stay_s", ()))
-    return float(min(max(queries / demand["rate_qps"], 40.0 * cycle), 5 * queries / demand["rate_qps"]))
+    app = files[1]["apps"]["x"]
+    cycle = sum(app["arrivals"].get("stay_s", ()))
+    return float(min(max(queries / app["rate_qps"], 40.0 * cycle), 5 * queries / app["rate_qps"]))
 
 
 def lost_by(plan: Any, files: tuple[Json, Json], *, seed: int = FRESH, seeds: int = 5) -> float:

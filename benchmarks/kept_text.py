@@ -86,15 +86,13 @@ def case(seed: int) -> Case:
     app: dict[str, Any] = {
         "model": "llama-8b",
         "latency": {"ttft_p95_ms": ttft, "tpot_p95_ms": tpot},
-        "demand": {
-            "rate_qps": rate,
-            "mix": {"axes": ["input_tokens", "output_tokens"], "bins": bins,
-                    "share": [weight / sum(weights) for weight in weights]},
-        },
+        "rate_qps": rate,
+        "mix": {"axes": ["input_tokens", "output_tokens"], "bins": bins,
+                "share": [weight / sum(weights) for weight in weights]},
     }  # fmt: skip
     kind = rng.choice(("steady", "steady", "bursts", "goodput", "whole"))
     if kind == "bursts":
-        app["demand"]["arrivals"] = {"process": "gamma", "shape": 0.4}
+        app["arrivals"] = {"process": "gamma", "shape": 0.4}
     elif kind == "goodput":
         app["attainment"] = 0.95
     elif kind == "whole":

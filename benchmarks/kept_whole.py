@@ -98,7 +98,8 @@ def whole(seed: int) -> Instance:
         apps[f"a{number}"] = {
             "family": f"f{number}",
             "latency": {f"p{rng.choice([90, 95, 99]):g}_ms": limit_ms},
-            "demand": {"rate_qps": round(rate, 3), "arrivals": dict(rng.choice(ARRIVALS))},
+            "rate_qps": round(rate, 3),
+            "arrivals": dict(rng.choice(ARRIVALS)),
         }
         if floor:
             apps[f"a{number}"]["quality"] = {"min": floor}
@@ -166,7 +167,7 @@ class Search:
         stock = self.instance.profile["offers"]
         if any(n > stock[offer].get("stock", n) for offer, n in rented.items()):
             return False
-        return all(carried[app] > wish["demand"]["rate_qps"] for app, wish in self.instance.slo["apps"].items())
+        return all(carried[app] > wish["rate_qps"] for app, wish in self.instance.slo["apps"].items())
 
     def plan(self, machines: Machines, only: str | None = None) -> Plan:
         """The plan of these machines, of one application alone where that is asked for."""
@@ -221,8 +222,8 @@ class Search:
                 return float("inf")
             self.plays -= 1
             wish = self.inputs.slo.apps[app]
-            rate = self.instance.slo["apps"][app]["demand"]["rate_qps"]
-            length_s = max(QUERIES / rate, 40.0 * sum(wish.demand.arrivals.stay_s or ()))
+            rate = self.instance.slo["apps"][app]["rate_qps"]
+            length_s = max(QUERIES / rate, 40.0 * sum(wish.arrivals.stay_s or ()))
             report = simulate(self.plan(key[1], app), self.inputs, seeds=2, seed=SEARCHED, duration_s=length_s)
             self.seen[key] = report.apps[app].figures["violations"].value / late_share(wish)
         return self.seen[key]
@@ -309,7 +310,7 @@ class Search:
             for way, at in self.ways[app].items():
                 for offer, part, qps in at:
                     each = int(1 / part + 1e-9)
-                    low = int(wish["demand"]["rate_qps"] / (each * qps)) + 1
+                    low = int(wish["rate_qps"] / (each * qps)) + 1
                     most = self.instance.profile["offers"][offer].get("stock", MOST_MACHINES)
                     for count in range(low, most + 1):
                         one: Machines = (((offer, ((way, each),)), count),)

@@ -77,7 +77,7 @@ def slo(
     bins = [[i, o] for i in (256, 512, 1024, 2048, 4096) for o in (64, 128, 256, 512)]
     mix = {"axes": ["input_tokens", "output_tokens"], "bins": bins, "observed": rows}
     targets = {f"ttft_p{at:g}_ms": ttft, f"tpot_p{at:g}_ms": tpot}
-    app = {"model": "llama-8b", "latency": targets, "demand": {"rate_qps": rate, "mix": mix}}
+    app = {"model": "llama-8b", "latency": targets, "rate_qps": rate, "mix": mix}
     return {"format": "hetplan/slo/1.1", "apps": {"chat": app}}
 
 

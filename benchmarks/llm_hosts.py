@@ -68,7 +68,7 @@ def slo_of(law: str, mix: str, load: float) -> dict[str, Any]:
     wish = {
         "task": "chat", "attainment": 0.5,
         "latency": {"ttft_p95_ms": 500, "tpot_p95_ms": 80},
-        "demand": {"rate_qps": load * RATES[law, mix], "mix": {"axes": axes, "bins": bins, "share": share}},
+        "rate_qps": load * RATES[law, mix], "mix": {"axes": axes, "bins": bins, "share": share},
     }  # fmt: skip
     return {"format": "hetplan/slo/1.1", "apps": {"chat": wish}}
 

@@ -194,7 +194,7 @@ def program() -> Iterator[str]:
             known["variants"]["llama-8b"]["runs"].append({"hardware": name, "engine": name})
     bins = [[i, o] for i in (64, 128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096) for o in (16, 32, 64, 128, 256, 512)]
     wish = llm.slo([[1, 1]], 60.0)
-    wish["apps"]["chat"]["demand"]["mix"] = {
+    wish["apps"]["chat"]["mix"] = {
         "axes": ["input_tokens", "output_tokens"], "bins": bins, "share": [1 / len(bins)] * len(bins)
     }  # fmt: skip
     inputs = load_inputs(known, wish)

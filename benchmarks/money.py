@@ -44,7 +44,7 @@ def classifier(rate_qps: float) -> tuple[dict[str, Any], dict[str, Any]]:
             for name, one in kinds.items()
         },
     }
-    app = {"task": "see", "latency": {"p99_ms": 250}, "demand": {"rate_qps": rate_qps}}
+    app = {"task": "see", "latency": {"p99_ms": 250}, "rate_qps": rate_qps}
     return profile, {"format": "hetplan/slo/1.2", "limits": {"currency": "USD"}, "apps": {"ranking": app}}
 
 
@@ -55,7 +55,7 @@ def case(rate_qps: float, question: str) -> tuple[Any, Any]:
         return hp.solve(*files, formulation="variants").require(), load_inputs(*files)
     slo = json.loads((POOL / "slo.json").read_text())
     slo |= {"objective": ["min cost"], "limits": {"currency": "USD"}}
-    slo["apps"]["ranking"]["demand"]["rate_qps"] = rate_qps
+    slo["apps"]["ranking"]["rate_qps"] = rate_qps
     return hp.solve(str(POOL / "profile.json"), slo).require(), load_inputs(str(POOL / "profile.json"), slo)
 
 

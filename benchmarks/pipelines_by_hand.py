@@ -98,7 +98,7 @@ class _Case:
                 times = self.times[variant_of[step], name]
                 batch = max((size for size, ms in times.items() if ms <= room), default=1)
                 seats[step, name] = Seat(step, name, variant_of[step], batch, 0)
-        load = {step: gain * float(self.app["demand"]["rate_qps"]) for step, gain in self.gains(variant_of).items()}
+        load = {step: gain * float(self.app["rate_qps"]) for step, gain in self.gains(variant_of).items()}
         carried = dict.fromkeys(self.steps, 0.0)
         fastest = sorted(self.stock, key=lambda name: self.times[variant_of[self.steps[0]], name][1])
         for name in (each for each in fastest for _ in range(self.stock[each])):

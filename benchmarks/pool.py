@@ -96,7 +96,8 @@ def pose(model: str, budget: str) -> PoolQuestion:
     app = {
         "model": "m",
         "latency": {"p99_ms": qos_ms},
-        "demand": {"rate_qps": "max", "mix": mix},
+        "rate_qps": "max",
+        "mix": mix,
     }
     inputs = Inputs(
         Profile.model_validate(profile),

@@ -97,7 +97,7 @@ class Workplace:
             endpoint = self.hetplan("apply", "plan.json", *HOSTS, "--yes")["endpoint"]
             self._models_below(endpoint, case)
             for load, rate_qps, arrivals in case.loads:
-                asked = {name: {**app, "demand": {**app["demand"], "rate_qps": rate_qps}} for name, app in apps.items()}
+                asked = {name: {**app, "rate_qps": rate_qps} for name, app in apps.items()}
                 self._write("load.json", {**case.slo, "apps": asked})
                 files = ("plan.json", "profile.json", "load.json")
                 how = (
@@ -294,8 +294,8 @@ def _mean_ms(case: Case) -> float:
 def _asking(case: Case, rate_qps: float, hop_ms: float, *, arrivals: str = "poisson") -> dict[str, Any]:
     """The case's SLO file at this load."""
     app = case.slo["apps"]["see"]
-    demand = {**app["demand"], "rate_qps": rate_qps, "arrivals": {"process": arrivals}}
-    return {**case.slo, "apps": {"see": {**app, "network_ms_per_hop": hop_ms, "demand": demand}}}
+    demand = {"rate_qps": rate_qps, "arrivals": {"process": arrivals}}
+    return {**case.slo, "apps": {"see": {**app, "network_ms_per_hop": hop_ms, **demand}}}
 
 
 def beyond(took: dict[str, float], profile: dict[str, Any], case: Case) -> tuple[float, float]:

@@ -85,7 +85,7 @@ def hops() -> Iterator[Case]:
     app: dict[str, Any] = {"latency": {"p99_ms": 100}}
     profile = document({"rank": {"m": still}}, quality={"rank": 0.8}, task={"rank": "rank"}, price={"m": "0.3"})
     mix = {"axes": ["batch"], "bins": [[1]], "share": [1.0]}
-    app |= {"model": "rank", "demand": {"rate_qps": "max", "mix": mix}}
+    app |= {"model": "rank", "rate_qps": "max", "mix": mix}
     slo = {"format": "hetplan/slo/1.0", "limits": limits, "apps": {"rank": app}}
     for way, dispatch in (("router", ""), ("workers", "shares")):
         yield Case("hop", way, profile, slo, ("--question", "pool"), loads, dispatch=dispatch, way=way)
@@ -96,7 +96,7 @@ def hops() -> Iterator[Case]:
     )  # fmt: skip
     edges = [{"from": "find", "to": "name", "fanout": 1.0}]
     profile["pipelines"] = {"p": {"nodes": {step: {"task": step} for step in steps}, "edges": edges}}
-    app = {"latency": app["latency"], "pipeline": "p", "demand": {"rate_qps": 25.0}}
+    app = {"latency": app["latency"], "pipeline": "p", "rate_qps": 25.0}
     slo = {"format": "hetplan/slo/1.0", "limits": {"instances": {"m": [0, 2]}}, "apps": {"p": app}}
     yield Case("hop", "pipeline", profile, slo, (), loads, way="pipeline")
 
@@ -109,7 +109,7 @@ def pools() -> Iterator[Case]:
         quality={"rank": 0.8}, task={"rank": "rank"}, price={"big": "0.5", "little": "0.2"},
     )  # fmt: skip
     mix = {"axes": ["batch"], "bins": [[1], [4], [8]], "share": [0.6, 0.3, 0.1]}
-    app: dict[str, Any] = {"model": "rank", "demand": {"rate_qps": "max", "mix": mix}}
+    app: dict[str, Any] = {"model": "rank", "rate_qps": "max", "mix": mix}
     limits = {"cost_per_hour": "3", "instances": {"big": [4, 4], "little": [5, 5]}}
     loads = (("150 qps", 150.0, "poisson"), ("230 qps", 230.0, "poisson"), ("180 qps, gamma 0.5", 180.0, "gamma:0.5"))
     for rule in ("matching", "threshold", "earliest", "fcfs", "shares"):
@@ -143,7 +143,7 @@ def pipelines() -> Iterator[Case]:
             "pipeline": "p",
             "latency": {"p99_ms": 200},
             "late": late,
-            "demand": {"rate_qps": 220.0},
+            "rate_qps": 220.0,
         }
         limits = {"instances": {"m": [0, 14]}}
         slo = {"format": "hetplan/slo/1.0", "limits": limits, "apps": {"p": app}}
@@ -168,7 +168,7 @@ def policies() -> Iterator[Case]:
             "task": "see",
             "latency": {"p99_ms": 110},
             "dispatch": balancer,
-            "demand": {"rate_qps": 250.0},
+            "rate_qps": 250.0,
         }
         limits = {"instances": {"m": [6, 6]}}
         slo = {"format": "hetplan/slo/1.0", "limits": limits, "objective": ["max goodput"], "apps": {"see": app}}
@@ -197,7 +197,8 @@ def onnx(profile: dict[str, Any], *, shared: bool = False) -> Iterator[Case]:
         app = {
             "model": name,
             "latency": {"p99_ms": float(f"{4 * mean_ms:.3g}")},
-            "demand": {"rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1]], "share": [1.0]}},
+            "rate_qps": "max",
+            "mix": {"axes": ["batch"], "bins": [[1]], "share": [1.0]},
         }
         limits = {"cost_per_hour": "1", "instances": {"cpu-1": [workers, workers]}}
         slo = {"format": "hetplan/slo/1.0", "limits": limits, "apps": {"see": app}}
@@ -227,7 +228,8 @@ def chain(profiled: Callable[[str, float], dict[str, Any]]) -> Iterator[Case]:
         app = {
             "model": name,
             "latency": {"p99_ms": float(f"{4 * mean_ms:.3g}")},
-            "demand": {"rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1]], "share": [1.0]}},
+            "rate_qps": "max",
+            "mix": {"axes": ["batch"], "bins": [[1]], "share": [1.0]},
         }
         limits = {"cost_per_hour": "1", "instances": {"cpu-1": [1, 1]}}
         slo = {"format": "hetplan/slo/1.0", "limits": limits, "apps": {"see": app}}

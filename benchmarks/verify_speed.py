@@ -66,14 +66,15 @@ def documents(side: int, types: int) -> tuple[dict[str, Any], dict[str, Any]]:
     app = {
         "model": "m",
         "latency": {"p99_ms": 100},
-        "demand": {"rate_qps": "max", "mix": mix},
+        "rate_qps": "max",
+        "mix": mix,
     }
     return profile, {"format": "hetplan/slo/1.0", "limits": {"cost_per_hour": BUDGET}, "apps": {"rank": app}}
 
 
 def split(profile: dict[str, Any], slo: dict[str, Any]) -> tuple[Plan, Inputs]:
     """A correct plan with a machine of every type, each of which serves so much of every class that all are full."""
-    names, mix = list(profile["hardware"]), slo["apps"]["rank"]["demand"]["mix"]
+    names, mix = list(profile["hardware"]), slo["apps"]["rank"]["mix"]
     slo = {**slo, "limits": {}}
     slowness = [sum(map(sum, profile["tables"][f"t-{name}"]["mean"])) / len(mix["bins"]) / 1000 for name in names]
     rate = sum(1 / seconds for seconds in slowness)

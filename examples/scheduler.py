@@ -43,7 +43,7 @@ def files() -> tuple[dict[str, Any], dict[str, Any]]:
     for name, count in STOCK.items():
         profile["offers"][name]["stock"] = count
     del slo["limits"]["cost_per_hour"]
-    slo["objective"], slo["apps"]["ranking"]["demand"]["rate_qps"] = "min cost", rate_qps(0.0)
+    slo["objective"], slo["apps"]["ranking"]["rate_qps"] = "min cost", rate_qps(0.0)
     return profile, slo
 
 

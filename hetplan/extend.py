@@ -26,7 +26,7 @@ A problem as a formulation gets it, to try one by hand:
 ...     "variants": {"m": {"task": "rank", "runs": [{"hardware": "gpu", "latency": "t"}]}}}
 >>> slo = {"format": "hetplan/slo/1.0", "limits": {"cost_per_hour": "2.5"}, "apps": {"rank": {
 ...     "model": "m", "latency": {"p99_ms": 50},
-...     "demand": {"rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}}}}}
+...     "rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}}}}
 >>> inputs = hp.load(profile, slo)
 >>> pool = extend.pose(inputs, extend.choose(inputs, question="pool"))
 >>> rent_base_only(pool, extend.Asking([extend.solver("highs")])).rated.counts.tolist()
@@ -119,9 +119,9 @@ if TYPE_CHECKING:
     from hetplan.problems.compound.wish import Query as CompoundQuery
     from hetplan.problems.compound.wish import Tier
     from hetplan.problems.compound.wish import Way as CompoundWay
+    from hetplan.problems.pipeline.pipelines import Pipelines
     from hetplan.problems.pipeline.programs import Aim as PipelineGoals
     from hetplan.problems.pipeline.programs import add_groups, add_servers, config_form
-    from hetplan.problems.pipeline.question import PipelineOptions, Pipelines
     from hetplan.problems.pipeline.scaling import SLIPS, best_prefixes, serve_part
     from hetplan.problems.pipeline.scaling import Solution as SolvedPipelines
     from hetplan.problems.pipeline.scaling import climb as climb_goals
@@ -130,6 +130,7 @@ if TYPE_CHECKING:
     from hetplan.problems.pipeline.tree import Task as PipelineTask
     from hetplan.problems.pipeline.tree import Tree as PipelineTree
     from hetplan.problems.pipeline.tree import prefixes, without_dominated
+    from hetplan.problems.pipeline.wish import PipelineOptions
     from hetplan.problems.policy.bench import Bench
     from hetplan.problems.policy.formulations import plan_rule
     from hetplan.problems.policy.group import Group, SolvedPolicy
@@ -386,10 +387,11 @@ _NAMES = {
     "problems.compound.ways": "ways_of",
     "problems.compound.wish": "Query:CompoundQuery Tier Way:CompoundWay",
     "problems.pipeline.programs": "Aim:PipelineGoals add_groups add_servers config_form",
-    "problems.pipeline.question": "PipelineOptions Pipelines",
+    "problems.pipeline.pipelines": "Pipelines",
     "problems.pipeline.scaling": "SLIPS Solution:SolvedPipelines best_prefixes climb:climb_goals "
     "polish:route_servers serve_part",
     "problems.pipeline.tree": "Level:PipelineLevel Task:PipelineTask Tree:PipelineTree prefixes without_dominated",
+    "problems.pipeline.wish": "PipelineOptions",
     "problems.policy.bench": "Bench",
     "problems.policy.formulations": "plan_rule",
     "problems.policy.group": "Group SolvedPolicy",

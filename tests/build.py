@@ -137,8 +137,8 @@ class Files:
     @property
     def first_rate(self) -> float:
         """The rate of the first application, in the first period."""
-        demand = next(iter(self.slo["apps"].values()))["demand"]
-        return float(demand["rate_qps"] if "rate_qps" in demand else demand["series"][0])
+        rate = next(iter(self.slo["apps"].values()))["rate_qps"]
+        return float(rate["series"][0] if isinstance(rate, dict) else rate)
 
     def write(self, folder: Path) -> list[str]:
         """Write the files into a folder; returns their paths as a command takes them."""
@@ -185,7 +185,7 @@ class Files:
     def demand(self, of: str) -> Demand:
         """What comes for an application, and how soon it wants its answer."""
         said = self.slo["apps"][of]
-        mix = said["demand"].get("mix", {"bins": [[None]], "share": [1.0]})
+        mix = said.get("mix", {"bins": [[None]], "share": [1.0]})
         stages, then = ("",), {}
         if "pipeline" in said:
             made = self.profile["pipelines"][said["pipeline"]]
@@ -195,9 +195,9 @@ class Files:
                 then.setdefault(edge["from"], []).append(edge["to"])
         percentile, limit_ms = next(iter(self.limits_ms(of).items()))
         return Demand(
-            said["demand"]["rate_qps"], limit_ms, 1.0 - percentile / 100.0,
+            said["rate_qps"], limit_ms, 1.0 - percentile / 100.0,
             {one[0]: share for one, share in zip(mix["bins"], mix["share"], strict=True)},
-            said.get("network_ms_per_hop", 0.0), stages, then, said["demand"].get("arrivals", {}).get("shape", 1.0),
+            said.get("network_ms_per_hop", 0.0), stages, then, said.get("arrivals", {}).get("shape", 1.0),
         )  # fmt: skip
 
     def limits_ms(self, of: str) -> dict[float, float]:
@@ -254,24 +254,22 @@ class Files:
         """With another rate ("max": the most that there is) of one application, or of all."""
         slo = deepcopy(self.slo)
         for name in [of] if of else slo["apps"]:
-            slo["apps"][name]["demand"]["rate_qps"] = rate
+            slo["apps"][name]["rate_qps"] = rate
         return replace(self, slo=slo)
 
     def steady(self) -> Files:
         """With queries that come one by one, in no bursts (a Poisson process)."""
         slo = deepcopy(self.slo)
         for one in slo["apps"].values():
-            one["demand"].pop("arrivals", None)
+            one.pop("arrivals", None)
         return replace(self, slo=slo)
 
     def scaled_rates(self, factor: float) -> Files:
         """With every stated rate times a factor."""
         slo = deepcopy(self.slo)
         for one in slo["apps"].values():
-            demand = one["demand"]
-            for key in ("rate_qps", "series", "history_qps"):
-                if key in demand:
-                    demand[key] = _times(demand[key], factor)
+            if "rate_qps" in one:
+                one["rate_qps"] = _times(one["rate_qps"], factor)
         return replace(self, slo=slo)
 
     def latency(self, limits: Mapping[float, float], of: str | None = None) -> Files:
@@ -489,14 +487,16 @@ def app(
     """
     names = serves if isinstance(serves, str) else list(serves)
     by = {"variants": "model" if isinstance(names, str) else "models", "families": "family"}.get(by, by)
-    demand: Json = (
-        {"series": list(rate)} if isinstance(rate, Sequence) and not isinstance(rate, str) else {"rate_qps": rate}
-    )
+    by_period = isinstance(rate, Sequence) and not isinstance(rate, str)
+    made: Json = {
+        by: names,
+        "latency": _latency(limits or {99: 100}),
+        "rate_qps": {"series": list(rate)} if by_period else rate,
+    }
     if sizes:
-        demand["mix"] = {"axes": ["batch"], "bins": [[size] for size in sizes], "share": list(sizes.values())}
+        made["mix"] = {"axes": ["batch"], "bins": [[size] for size in sizes], "share": list(sizes.values())}
     if arrivals:
-        demand["arrivals"] = dict(arrivals)
-    made: Json = {by: names, "latency": _latency(limits or {99: 100}), "demand": demand}
+        made["arrivals"] = dict(arrivals)
     if quality is not None:
         made["quality"] = {"min": quality}
     if late:
@@ -528,7 +528,7 @@ def llm_app(
     made = app(serves, rate=rate, by="task")
     made["latency"] = {f"{of}_p{at:g}_ms".removeprefix("response_"): ms for of, (at, ms) in limits.items()}
     bins, share = [list(one) for one in lengths], list(lengths.values())
-    made["demand"]["mix"] = {"axes": ["input_tokens", "output_tokens"], "bins": bins, "share": share}
+    made["mix"] = {"axes": ["input_tokens", "output_tokens"], "bins": bins, "share": share}
     return made
 
 
@@ -724,7 +724,7 @@ def many_applications(count: int) -> Files:
         name, one = list(wish.slo["apps"].items())[number % 2]
         low = rng.uniform(20, 80)
         series = [round(low * (1.0 + 2.0 * ((hour + 3 * number) % 24 in range(8, 20))), 1) for hour in range(24)]
-        apps[f"{name}-{number}"] = {**one, "demand": {**one["demand"], "series": series}}
+        apps[f"{name}-{number}"] = {**one, "rate_qps": {"series": series}}
     slo = {**wish.slo, "apps": apps, "horizon": {**wish.slo["horizon"], "periods": 24}}
     return replace(wish, slo=slo).stocked(dict.fromkeys(wish.profile["offers"], 40 * count))
 

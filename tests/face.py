@@ -1771,9 +1771,7 @@ def planner(*arguments: Any, **named: Any) -> Any:
 
 def simulated_violation(plan: Json, wish: Files, factor: float) -> str:
     """What keeps a plan from being applied at so many times its rate, if planning did not simulate it."""
-    rates = (
-        {name: factor * one["demand"]["rate_qps"] for name, one in wish.slo["apps"].items()} if factor != 1.0 else None
-    )
+    rates = {name: factor * one["rate_qps"] for name, one in wish.slo["apps"].items()} if factor != 1.0 else None
     from hetplan.api.planner import violation_of
     from hetplan.profiles.read_plan import read_plan
 

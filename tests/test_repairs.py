@@ -114,15 +114,15 @@ def test_a_number_that_is_said_again_and_again_is_moved_on_by_more(kept: float, 
     """Each answer says a hundredth less: one after the other used up all trials of an answer."""
     profile, slo = too_fast_and_too_cheap()
     app = next(iter(slo["apps"]))
-    slo["apps"][app]["demand"]["rate_qps"], slo["limits"] = 1000.0, {}
+    slo["apps"][app]["rate_qps"], slo["limits"] = 1000.0, {}
     asked: list[float] = []
 
     def lower(to: float) -> Repair:
-        edits = (Edit("slo", ("apps", app, "demand", "rate_qps"), to),)
-        return Repair(f"slo.apps.{app}.demand.rate_qps", "lower", None, to, "qps", "less", edits)
+        edits = (Edit("slo", ("apps", app, "rate_qps"), to),)
+        return Repair(f"slo.apps.{app}.rate_qps", "lower", None, to, "qps", "less", edits)
 
     def again(inputs: Any, _: Any) -> Any:
-        asked.append(inputs.slo.apps[app].demand.rate_qps)
+        asked.append(inputs.slo.apps[app].rate_qps)
         plan = asked[-1] if asked[-1] <= kept else None
         return SimpleNamespace(plan=plan, exit_code=0 if plan else 3, repairs=(lower(0.99 * asked[-1]),), warnings=())
 
@@ -142,7 +142,7 @@ def test_a_budget_whose_plans_are_late_in_play_goes_up_until_one_is_not(kept: fl
 
     def again(inputs: Any, _: Any) -> Any:
         asked.append(inputs.slo.limits.cost_per_hour / 1e9)
-        late = Repair("slo.apps.a.demand.rate_qps", "lower", None, 100.0, "qps", "lower it or so")
+        late = Repair("slo.apps.a.rate_qps", "lower", None, 100.0, "qps", "lower it or so")
         done = asked[-1] >= kept
         return SimpleNamespace(plan=done or None, exit_code=0 if done else 3, repairs=(late,), warnings=())
 
@@ -188,7 +188,7 @@ def test_numbers_are_other_than_what_is_stated() -> None:
 
 
 def test_edits_are_read_from_fields() -> None:
-    slo = {"limits": {"instances": {"a.b": [1, 2]}}, "apps": {"x": {"demand": {"rate_qps": 8}}}}
+    slo = {"limits": {"instances": {"a.b": [1, 2]}}, "apps": {"x": {"rate_qps": 8}}}
     given = {"slo": slo, "profile": {}, "options": {}}
 
     def made(field: str, to: Any) -> tuple[Edit, ...]:
@@ -197,7 +197,7 @@ def test_edits_are_read_from_fields() -> None:
     assert made("slo.limits.instances.a.b", 5) == (Edit("slo", ("limits", "instances", "a.b"), [1, 5]),)
     assert made("slo.limits.instances.a.b[0]", 0) == (Edit("slo", ("limits", "instances", "a.b"), [0, 2]),)
     assert made("slo.limits.instances.c[1]", 4) == (Edit("slo", ("limits", "instances", "c"), [0, 4]),)
-    assert made("slo.apps.*.demand.rate_qps", 0.5) == (Edit("slo", ("apps", "x", "demand", "rate_qps"), 4.0),)
+    assert made("slo.apps.*.rate_qps", 0.5) == (Edit("slo", ("apps", "x", "rate_qps"), 4.0),)
     assert made("options.tolerance", 0.2) == (Edit("options", ("tolerance",), 0.2),)
     assert made("slo.limits.cost_per_hour", None) == ()
     assert made("elsewhere.x", 1.0) == ()

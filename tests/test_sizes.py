@@ -39,10 +39,10 @@ def files(question: str) -> tuple[Json, Json, Json | None]:
     if question == "compound":
         return profile, read("compound/rate-slo.json"), read("compound/measured.json")
     if question == "policy":
-        slo["apps"]["images"]["demand"]["rate_qps"] = 300
+        slo["apps"]["images"]["rate_qps"] = 300
     if question == "fleet":
-        demand = slo["apps"]["assistant"]["demand"]
-        demand["series"] = [demand.pop("rate_qps") / 5]
+        app = slo["apps"]["assistant"]
+        app["rate_qps"] = {"series": [app["rate_qps"] / 5]}
         slo["horizon"] = {"period_s": 3600, "periods": 1}
     return profile, slo, None
 

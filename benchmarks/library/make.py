@@ -66,7 +66,7 @@ def made() -> Iterator[tuple[Json, tuple[Json, ...]]]:
         profile, slo = (
             json.loads((ROOT / "examples" / "llm" / f"{name}.json").read_text()) for name in ("profile", "slo")
         )
-        next(iter(slo["apps"].values()))["demand"]["rate_qps"] = rate
+        next(iter(slo["apps"].values()))["rate_qps"] = rate
         yield _one(f"llm-{number + 1:02}", "llm", f"the example at {rate:g}/s", PLANNED), (profile, slo)
     for number, count in enumerate((4, 8, 16, 32)):
         yield _one(f"packed-{number + 1:02}", "compound", f"seed {number + 1}", {}), _packed(count, number + 1)
@@ -85,14 +85,14 @@ def _fleets() -> Iterator[tuple[str, tuple[Json, Json]]]:
 
     def part(apps: Json, hours: tuple[int, ...], limits: Json) -> tuple[Json, Json]:
         wanted = {
-            name: {**app, "demand": {**app["demand"], "series": [app["demand"]["series"][hour] for hour in hours]}}
+            name: {**app, "rate_qps": {"series": [app["rate_qps"]["series"][hour] for hour in hours]}}
             for name, app in apps.items()
         }
         horizon = {"period_s": 86_400 // len(hours), "periods": len(hours), "repeats": 30}
         return profile, {**slo, "limits": limits, "horizon": horizon, "apps": wanted}
 
     def rated(rate: float) -> Json:
-        return {**photos["photos"], "demand": {"series": [rate] * 24}}
+        return {**photos["photos"], "rate_qps": {"series": [rate] * 24}}
 
     yield "one application, one period", part(ranking, peak, {})
     yield "one application, a zone or all spot may fail", part(ranking, peak, lost)

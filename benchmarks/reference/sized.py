@@ -91,7 +91,7 @@ def lateness(kind: str, seed: int, plan: Any) -> float:
     length_s = None
     if plan.question != "llm":
         rates = {name: _rate(plan, name, app) for name, app in apps.items()}
-        cycle_s = max(sum(app.demand.arrivals.stay_s or ()) for app in apps.values())
+        cycle_s = max(sum(app.arrivals.stay_s or ()) for app in apps.values())
         length_s = min(max(QUERIES / min(rates.values()), 40.0 * cycle_s), MOST_QUERIES / sum(rates.values()))
     how: Json = {"seeds": RUNS, "seed": UNSEEN, "duration_s": length_s, "noise": noise}
     report = hp.simulate(plan, profile, slo, *measured, **how)
@@ -110,9 +110,8 @@ def lateness(kind: str, seed: int, plan: Any) -> float:
 
 
 def _rate(plan: Any, name: str, app: Any) -> float:
-    stated = app.demand.rate_qps
-    if isinstance(stated, int | float):
-        return float(stated)
+    if app.stated_qps is not None:
+        return float(app.stated_qps)
     return float(next(one.value for one in plan.promises if one.app == name and one.quantity == "rate_qps"))
 
 

@@ -177,7 +177,7 @@ def with_more_load(example: Example) -> None:
     """Variants planned for little load, then planned again for more from what runs: only the difference is applied."""
     plan = example.plan("variants", "variants.slo.json")
     more = json.loads((example.folder / "variants.slo.json").read_text())
-    more["apps"]["images"]["demand"]["rate_qps"] *= 5
+    more["apps"]["images"]["rate_qps"] *= 5
     (example.folder / "more.slo.json").write_text(json.dumps(more))
     with example.running(plan, "variants.slo.json") as endpoint:
         example.load("variants", plan, "variants.slo.json", endpoint)

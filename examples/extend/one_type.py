@@ -112,7 +112,7 @@ class OneType:
         apps = list(read_request(inputs).apps.values())
         if len(apps) != 1 or apps[0].rate_qps is None or apps[0].pipeline is not None:
             return "it serves one application of one stage, at a stated rate"
-        if apps[0].demand.mix is not None:
+        if apps[0].mix is not None:
             return "its queries are alike"
         return "" if apps[0].targets else "the application needs a limit on its response time"
 
@@ -150,7 +150,7 @@ class OneType:
         used = m.columns("used", types, upper=most, whole=True, unit="machines")
         m.add(m.rows("one", ["type"], lower=1, upper=1, equation="(1)"), chosen, 1.0)
         # What may give way names its field: from it follows what to change where there is no plan.
-        gives = Elastic(1.0, field=f"slo.apps.{self.app.id}.demand.rate_qps", verb="lower")
+        gives = Elastic(1.0, field=f"slo.apps.{self.app.id}.rate_qps", verb="lower")
         m.add(m.rows("serve", [self.app.id], lower=rate, unit="qps", equation="(2)", elastic=gives), used, serves)
         only = m.rows("only", types, upper=0, equation="(3)")
         m.add(only, used, 1.0)

@@ -28,7 +28,7 @@ from hetplan.profiles.load import Loaded, load_inputs
 from hetplan.profiles.load_one import read_profile
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile
-from hetplan.profiles.slo import Demand, Slo
+from hetplan.profiles.slo import Slo
 
 __all__ = ["Planner", "lead_and_limits_of", "violation_of", "with_rates"]
 
@@ -241,7 +241,5 @@ def with_rates(slo: Slo, rates: Mapping[str, float]) -> Slo:
                 why="a rate is a finite number of queries per second, not negative",
                 remedy="Give the rate that is asked for now.",
             )
-        stated = apps[name].demand.model_dump(by_alias=True, exclude_unset=True, exclude={"history_qps"})
-        wanted = Demand.model_validate({**stated, "rate_qps": float(rate)})
-        apps[name] = apps[name].model_copy(update={"demand": wanted})
+        apps[name] = apps[name].at_rate(float(rate))
     return slo.model_copy(update={"apps": apps})

@@ -19,7 +19,7 @@ from hetplan.planner.next_state import next_state
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.load_one import read_profile
 from hetplan.profiles.plan_periods import of_period
-from hetplan.profiles.slo import Demand, Horizon
+from hetplan.profiles.slo import Horizon
 
 if TYPE_CHECKING:
     from hetplan.planner.outcome import Outcome
@@ -196,14 +196,8 @@ def at_any_moment(slo: Slo) -> Slo:
     """
     apps = {}
     for name, app in slo.apps.items():
-        unlike = {"series", "history_qps", "rate_qps"}
-        if app.demand.trace is not None and app.demand.trace.period_s is not None:
-            unlike.add("trace")
-        stated = app.demand.model_dump(by_alias=True, exclude_unset=True, exclude=unlike)
-        highest = max(app.demand.series) if app.demand.series else app.demand.rate_qps
-        highest = highest if isinstance(highest, int | float) else 1.0
-        demand = Demand.model_validate({**stated, "rate_qps": highest})
-        apps[name] = app.model_copy(update={"demand": demand})
+        highest = max(app.series) if app.series else app.stated_qps
+        apps[name] = app.at_rate(1.0 if highest is None else highest)
     changed: dict[str, Any] = {"apps": apps, "horizon": Horizon(), "requires": ()}
     if {"max rate", "max served"} & set(slo.objective):
         changed["objective"] = ("min cost",)

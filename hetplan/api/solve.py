@@ -112,7 +112,7 @@ def solve(
     ...     "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1, 8]}, "mean": [5, 20]}}}
     >>> slo = {"format": "hetplan/slo/1.0", "limits": {"cost_per_hour": "2.5"}, "apps": {"rank": {
     ...     "model": "m", "latency": {"p99_ms": 50},
-    ...     "demand": {"rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}}}}}
+    ...     "rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}}}}
     >>> outcome = hp.solve(slo, profile)
     >>> outcome.status, outcome.require().workers[0].count
     ('best-of-measured', 2)

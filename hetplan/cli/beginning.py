@@ -313,7 +313,7 @@ def _of_profile(said: Said) -> Made:
     runs = _runs(said, known)
     rates = _rates_by_tokens(known, runs)
     demand, horizon, found = _text_demand(said, rates) if said.is_text or rates else _demand(said)
-    wish: dict[str, Any] = {**runs, "latency": _latency(said), "demand": demand}
+    wish: dict[str, Any] = {**runs, "latency": _latency(said), **demand}
     if said.quality is not None:
         wish["quality"] = {"min": said.quality}
     slo: dict[str, Any] = {"format": format_of("slo"), "objective": "min cost"}
@@ -328,7 +328,7 @@ def _of_profile(said: Said) -> Made:
     named = runs.get("task") or runs.get("pipeline") or (tasks.pop() if len(tasks) == 1 else "app")
     slo["apps"] = {as_id(said.app or said.model or named): wish}
     if "arrivals" in demand:
-        found = [*found, "queries come by chance, independent of one another (demand.arrivals: poisson)"]
+        found = [*found, "queries come by chance, independent of one another (arrivals: poisson)"]
     return Made(slo, written, beside=said.profile, assumed=[*found, *assumed])
 
 
@@ -394,7 +394,7 @@ def _text_demand(said: Said, rates: Table | None) -> tuple[dict[str, Any], dict[
     if said.rate is None and said.rates is None and rate is not None:
         from hetplan.profiles.first_demand import demand_of
 
-        demand, found = demand_of(rate), [f"{rate:g} requests come a second, as in the record (demand)"]
+        demand, found = demand_of(rate), [f"{rate:g} requests come a second, as in the record (rate_qps)"]
     else:
         demand, horizon, found = _demand(said)
     if mix is None:
@@ -402,7 +402,7 @@ def _text_demand(said: Said, rates: Table | None) -> tuple[dict[str, Any], dict[
         if rates is not None:
             size = "{input_tokens:g}:{output_tokens:g}".format(**first_size(rates))
             why = ", the first that was measured"
-        usual = f"requests have {size.replace(':', ' tokens in and ')} out{why} (demand.mix; --tokens)"
+        usual = f"requests have {size.replace(':', ' tokens in and ')} out{why} (mix; --tokens)"
         found = [*found, *([] if said.tokens else [usual])]
         mix = read_tokens(said.tokens or size)
     return {**demand, "mix": mix}, horizon, found
@@ -475,7 +475,7 @@ def _of_settings(said: Said, path: Path) -> Made:
     from hetplan.profiles.slo import LatencyTarget
 
     percentile, max_ms = _limit(said)
-    wish: dict[str, Any] = {"latency": {LatencyTarget("response", percentile, max_ms).key: max_ms}, "demand": demand}
+    wish: dict[str, Any] = {"latency": {LatencyTarget("response", percentile, max_ms).key: max_ms}, **demand}
     if said.quality is not None:
         wish["quality"] = {"min": said.quality}
     app = as_id(said.app or said.model or "app")

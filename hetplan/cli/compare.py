@@ -31,7 +31,8 @@ Files = Annotated[
     ),
 ]  # fmt: skip
 DemandFile = Annotated[
-    list[str] | None, option("--demand", "[APP=]FILE", "CSV with start_s,rate_qps; else demand.series of the SLO file.")
+    list[str] | None,
+    option("--demand", "[APP=]FILE", "CSV with start_s,rate_qps; else rate_qps.series of the SLO."),
 ]
 Mean = Annotated[
     float | None, typer.Option("--mean", min=0.0, metavar="QPS", help="Scale the simulated demand to this mean rate.")

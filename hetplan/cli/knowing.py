@@ -44,7 +44,7 @@ class Known:
     @property
     def streams(self) -> frozenset[str]:
         """Applications whose queries come as streams."""
-        return frozenset(name for name, app in self.inputs.slo.apps.items() if app.demand.streams is not None)
+        return frozenset(name for name, app in self.inputs.slo.apps.items() if app.streams is not None)
 
     @property
     def only_streams(self) -> bool:

@@ -55,7 +55,7 @@ Replan = Annotated[
     float | None,
     typer.Option(
         "--replan", min=0.1, metavar="S",
-        help="Replan as `autoscale` does: every S seconds, under demand.series of the SLO file.",
+        help="Replan as `autoscale` does: every S seconds, under rate_qps.series of the SLO file.",
     ),
 ]  # fmt: skip
 Fail = Annotated[
@@ -265,7 +265,7 @@ def refuse_beside(replan: float | None, given: Mapping[str, object]) -> None:
     if replan is not None and named:
         raise InputError.one(
             file=named[0], value=str(given[named[0]]), why="not available together with --replan",
-            remedy="Leave one of them out; loads over time are demand.series of the SLO file.",
+            remedy="Leave one of them out; loads over time are rate_qps.series of the SLO file.",
         )  # fmt: skip
 
 

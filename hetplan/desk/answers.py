@@ -315,10 +315,10 @@ def _file(asked: Document, name: str) -> dict[str, Any]:
     if name == "slo":
         apps = held.get("apps")
         for app, wanted in apps.items() if isinstance(apps, dict) else ():
-            demand = wanted.get("demand") if isinstance(wanted, dict) else None
-            if isinstance(demand, dict) and demand.get("trace") is not None:
+            rate = wanted.get("rate_qps") if isinstance(wanted, dict) else None
+            if isinstance(rate, dict) and rate.get("trace") is not None:
                 remedy = "Say the arrivals as a process, or run `hetplan` where the file is."
-                raise _wrong(f"slo.apps.{app}.demand.trace", "a file", "a server reads no files", remedy)
+                raise _wrong(f"slo.apps.{app}.rate_qps.trace", "a file", "a server reads no files", remedy)
     return held
 
 

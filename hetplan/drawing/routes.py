@@ -92,7 +92,7 @@ def _rows(
 
 def _shares(app: str, routes: Sequence[Document], slo: Document | None) -> list[float | None]:
     """The share of an application's queries that each class is, where the SLO file says it."""
-    wanted = (((slo or {}).get("apps") or {}).get(app) or {}).get("demand") or {}
+    wanted = ((slo or {}).get("apps") or {}).get(app) or {}
     mix = wanted.get("mix") or {}
     axes = list(mix.get("axes") or ())
     stated = {

@@ -88,6 +88,10 @@ class Ask(Protocol):
         """Many questions of one family, to one warm engine where it can; recorded as one group."""
         ...
 
+    def unproved(self) -> Ask:
+        """The same, for what is claimed of nothing: no engine is asked to prove how good its answers are."""
+        ...
+
     def untested(self, *, gap: float | None = None) -> Ask:
         """The same, for what no claim rests on: an engine's bare word of infeasibility is taken, and any such gap."""
         ...

@@ -94,10 +94,19 @@ def edited(given: Documents, edits: Sequence[Edit]) -> dict[str, Any]:
         at: Any = found[edit.file]
         for step in edit.path[:-1]:
             at = at[step] if not isinstance(at, dict) else at.setdefault(step, {})
-        at[edit.path[-1]] = edit.value
-        if edit.path[-2:] == ("demand", "rate_qps"):
-            at.pop("history_qps", None)  # a forecast is made of it, and a rate takes its place
+        at[edit.path[-1]] = _beside_trace(at, edit) if edit.path[-1] == "rate_qps" else edit.value
     return found
+
+
+def _beside_trace(app: Mapping[str, Any], edit: Edit) -> Any:
+    """A rate takes the place of a forecast or a series; of a trace only where that says the rates of periods."""
+    stated = app.get("rate_qps")
+    trace = stated.get("trace") if isinstance(stated, Mapping) else None
+    return edit.value if trace is None or "period_s" in trace else {"mean": edit.value, "trace": trace}
+
+
+def _mean(stated: Any) -> float:
+    return float(stated["mean"] if isinstance(stated, Mapping) else stated)
 
 
 def edited_files(repair: Repair, slo: Path, profiles: Sequence[Path]) -> dict[Path, bytes]:
@@ -152,7 +161,7 @@ def edits_of(repair: Repair, given: Documents) -> tuple[Edit, ...]:
         return ()
     if rest.startswith("apps.*."):
         return tuple(
-            Edit(file, ("apps", app, "demand", "rate_qps"), said["demand"]["rate_qps"] * float(repair.to))
+            Edit(file, ("apps", app, "rate_qps"), _mean(said["rate_qps"]) * float(repair.to))
             for app, said in given[file].get("apps", {}).items()
         )
     under = re.fullmatch(r"hosts \(under (.+)\)", rest)

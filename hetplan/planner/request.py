@@ -18,8 +18,8 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.operating_points import Limit, limits_of
 from hetplan.profiles.profile import Hardware, Profile
 from hetplan.profiles.profile import Offer as ProfileOffer
-from hetplan.profiles.slo import App, Change, Demand, Horizon, Survive, Traded
-from hetplan.serving.demand import Classes, Target, classes_of, response_targets, stated_qps
+from hetplan.profiles.slo import App, Arrivals, Change, Horizon, Mix, Survive, Traded
+from hetplan.serving.demand import Classes, Target, classes_of, response_targets
 from hetplan.serving.loads import same_point
 from hetplan.serving.price import SLICES
 from hetplan.serving.runs import machine_price, times, variants_of
@@ -28,7 +28,7 @@ from hetplan.serving.strictest import late_share, strictest, strictest_ms
 if TYPE_CHECKING:
     from hetplan.profiles.fleet_fields import OfferLimit
     from hetplan.profiles.pipelines import Pipeline
-    from hetplan.profiles.slo_sections import Candidate, Device
+    from hetplan.profiles.slo_sections import Candidate, Device, TraceRef
     from hetplan.profiles.workers import Load, Worker
 
 __all__ = [
@@ -61,22 +61,57 @@ class Application:
     @cached_property
     def rate_qps(self) -> float | None:
         """The rate, where a number is stated."""
-        return stated_qps(self.stated)
+        return self.stated.stated_qps
 
     @property
     def wants_most(self) -> bool:
         """Whether the most rate is asked for."""
-        return self.stated.demand.rate_qps == "max"
+        return self.stated.wants_most
 
     @property
-    def demand(self) -> Demand:
-        """How much comes, and how: a rate, a history, a series or streams; arrivals, a trace, a mix."""
-        return self.stated.demand
+    def states_rate(self) -> bool:
+        """Whether a rate is stated in any form."""
+        return self.stated.rate_qps is not None
+
+    @property
+    def range_qps(self) -> tuple[float, float] | None:
+        """The lowest and the highest rate, where a range is stated."""
+        return self.stated.range_qps
+
+    @property
+    def history(self) -> tuple[float, ...] | None:
+        """The rates of the past, where a forecast is asked for."""
+        return self.stated.history
+
+    @property
+    def series(self) -> tuple[float, ...] | None:
+        """The rate in each period, where they are stated."""
+        return self.stated.series
+
+    @property
+    def trace(self) -> TraceRef | None:
+        """The recorded arrivals."""
+        return self.stated.trace
+
+    @property
+    def streams(self) -> int | None:
+        """How many streams of queries, where there is no rate."""
+        return self.stated.streams
+
+    @property
+    def arrivals(self) -> Arrivals:
+        """How queries come."""
+        return self.stated.arrivals
+
+    @property
+    def mix(self) -> Mix | None:
+        """The classes of queries as they are stated."""
+        return self.stated.mix
 
     @cached_property
     def classes(self) -> Classes:
         """The classes of queries that come at all."""
-        return classes_of(self.stated.demand.mix).coming()
+        return classes_of(self.stated.mix).coming()
 
     @property
     def latency(self) -> Mapping[str, float]:

@@ -12,13 +12,15 @@ in days, of a share that is next to nothing.
 to be confirmed, so that one is enough to refuse it. The j-th plan that is put to the test gets ``ALPHA / 2^j``. So all
 that a search tries, until it finds one that is confirmed, has a chance of `ALPHA` at most that it is wrong.
 
-**Ends early.** A plan is given up where a limit is violated on the mean, or where the spread of its runs says that even
-twice as many runs as there may be would leave it open. Giving up errs on the safe side, and needs no budget.
+**Ends early.** An application that is confirmed is run no more where it waits apart from those that are not: all of
+them have to be confirmed, each at a time of its own, so the chance of an error stays what it was. A plan is given up
+where a limit is violated on the mean, or where the spread of its runs says that even twice as many runs as there may be
+would leave it open. Giving up errs on the safe side, and needs no budget.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf, log
 from typing import Protocol
@@ -86,8 +88,11 @@ class LimitShares:
 class Runs(Protocol):
     """Runs of one plan, which become more."""
 
-    def add(self, count: int, seed: int) -> None:
-        """Run the plan so many times more, by seeds that follow from this one alone."""
+    def add(self, count: int, seed: int, apps: Sequence[str] | None = None, /) -> None:
+        """Run the plan so many times more, by seeds that follow from this one alone.
+
+        Of `apps`, if they are named, runs have to say more: those that wait apart from them may be left out.
+        """
 
     def limits(self) -> list[LimitShares]:
         """What all runs so far say of each limit."""
@@ -149,7 +154,7 @@ def confirm(runs: Runs, budget: ErrorBudget, *, may_go_on: Callable[[], bool] = 
     for count in LOOKS:
         if made and not may_go_on():
             break
-        runs.add(count - made, seed + made)
+        runs.add(count - made, seed + made, unclear if unclear and runs.is_settled else None)
         made, limits = count, runs.limits()
         unjudged = _apps(one for one in limits if not one.may_be_shown(alpha))
         judged = [one for one in limits if one.may_be_shown(alpha)]

@@ -182,8 +182,8 @@ def _rates(plan: Plan, inputs: Inputs | None) -> dict[str, tuple[float, float]]:
         if most is not None:
             found.setdefault(app, (most, most))
     for app, wanted in inputs.slo.apps.items() if inputs is not None else ():
-        if isinstance(rate := wanted.demand.rate_qps, int | float):
-            found.setdefault(app, (float(rate), float(rate)))
+        if (rate := wanted.stated_qps) is not None:
+            found.setdefault(app, (rate, rate))
     return found
 
 

@@ -131,7 +131,7 @@ def _stated_limits(wanted: App) -> dict[str, tuple[str, float | None]]:
 def _sought_rows(app: str, promises: Sequence[Promise], wanted: App | None, plan: Plan) -> Iterator[SloRow]:
     """What is to be as much as it can be."""
     sought = {claim.about.partition("[")[0] for claim in plan.claims if claim.sense == "max"}
-    if "rate_qps" in sought and (wanted is None or wanted.demand.rate_qps == "max"):
+    if "rate_qps" in sought and (wanted is None or wanted.wants_most):
         found = _best_promise([one for one in promises if one.quantity == "rate_qps"])
         if found is not None:
             yield replace(_row_with_result(SloRow(app, "rate", "queries/s", "maximal"), found), verdict="")

@@ -92,7 +92,7 @@ class Faults:
 _OF_FLEETS = dict.fromkeys(
     ("limits.spot", "limits.on_demand", "limits.reserved", "limits.offers", "limits.survive.spot",
      "limits.survive.serve", "horizon.repeats", "horizon.starts",
-     "apps.*.question", "apps.*.demand.trace.period_s", "apps.*.demand.trace.percentile"),
+     "apps.*.question", "apps.*.rate_qps.trace.period_s", "apps.*.rate_qps.trace.percentile"),
     ("only the question fleet plans with it", "Leave it out, or ask fleet."),
 )  # fmt: skip
 """Fields that only the question `fleet` keeps."""
@@ -115,8 +115,8 @@ _ALIKE: Mapping[str, tuple[str, str]] = {
     "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),
     "apps.*.device": ("this question uses no devices of applications", "Leave it out."),
     "apps.*.candidates": ("only the question compound packs candidate plans", 'Write "model".'),
-    "apps.*.demand.series": ("this problem plans for one rate", "Write rate_qps; hetplan simulate reads a series."),
-    "apps.*.demand.streams": ("queries come at a rate", 'Write "rate_qps".'),
+    "apps.*.rate_qps.series": ("this problem plans for one rate", "Write rate_qps; hetplan simulate reads a series."),
+    "apps.*.streams": ("queries come at a rate", 'Write "rate_qps".'),
 }  # fmt: skip
 """Why a question does not keep a field, and what to write instead, where several say it in the same words."""
 

@@ -34,19 +34,21 @@ from hetplan.problems.policy import wish as policy
 from hetplan.problems.pool import reading as pool
 from hetplan.problems.variants import wish as variants
 from hetplan.profiles.fields import Later
-from hetplan.profiles.slo import ANSWERERS, App, Slo
+from hetplan.profiles.slo import ANSWERERS, App, Rates, Slo
 
 __all__ = ["QUESTIONS", "Mark", "fields_of", "fields_of_slo", "in_markdown", "mark_of", "table"]
 
 Mark = Literal["kept", "played", "part", "holds", "refused", "-"]
 
-_RECORDED = tuple(f"apps.*.demand.trace.{one}" for one in ("file", "sha256", "scale", "compress"))
+_RECORDED = tuple(f"apps.*.rate_qps.trace.{one}" for one in ("file", "sha256", "scale", "compress"))
 _NOT_OF_TEXT = (
     "limits.changes", "limits.only_listed", "limits.provides", "limits.survive.machines", "limits.survive.zones",
     "horizon.periods", "apps.*.dispatch", "apps.*.candidates", "apps.*.device", "apps.*.late", "apps.*.quality.max",
-    "apps.*.demand.history_qps", "apps.*.demand.series", "apps.*.demand.streams", *_RECORDED,
+    "apps.*.rate_qps.history", "apps.*.rate_qps.series", "apps.*.streams", *_RECORDED,
 )  # fmt: skip
 """What keeps files from asking for a fleet that makes text (`llm.fits`)."""
+_OF_A_RATE = ("low", "high", "mean")
+"""What says one rate or a range, as a number does."""
 _REFUSED: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "pool": pool.REFUSED,
     "pipeline": pipeline.REFUSED,
@@ -65,7 +67,7 @@ _PLAYED = {
 }
 _OWN = (
     "latency.p*_ms", "latency.ttft_p*_ms", "latency.tpot_p*_ms", "quality.min", "quality.max", "attainment",
-    "late", "dispatch", "network_ms_per_hop", "network_ms_once", "demand.arrivals", "demand.mix",
+    "late", "dispatch", "network_ms_per_hop", "network_ms_once", "arrivals", "mix",
 )  # fmt: skip
 _PART = ("change.offline_below", "robust.law", *(f"apps.*.{one}" for one in _OWN))
 """What a fleet leaves to the questions of its applications."""
@@ -85,7 +87,7 @@ def fields_of_slo() -> tuple[str, ...]:
     return tuple(fields_of(Slo))
 
 
-WHOLE = ("apps.*.device", "apps.*.demand.arrivals", "apps.*.demand.mix", "apps.*.candidates",
+WHOLE = ("apps.*.device", "apps.*.arrivals", "apps.*.mix", "apps.*.candidates",
          "limits.spot", "limits.on_demand", "limits.reserved", "limits.offers", "objective",
          "workers.*.loads.*.share")  # fmt: skip
 """Sections that are kept, or not, as a whole."""
@@ -100,6 +102,9 @@ def fields_of(model: type[BaseModel], before: str = "") -> Iterator[str]:
         section, star = _section(field.annotation)
         if name == "latency" and get_origin(field.annotation) is dict:
             yield from (f"{at}.{of}p*_ms" for of in ("", "ttft_", "tpot_"))
+        elif name == "rate_qps" and model is App:
+            yield at
+            yield from (one for one in fields_of(Rates, f"{at}.") if one.removeprefix(f"{at}.") not in _OF_A_RATE)
         elif section is None or at in WHOLE:
             yield at
         else:

@@ -23,8 +23,7 @@ def no_application() -> Obstacle:
 
 def amount_field(app: Application) -> str:
     """The field that says how much an application asks for."""
-    stated = (name for name in ("history_qps", "series") if getattr(app.demand, name) is not None)
-    return next(stated, "rate_qps")
+    return "rate_qps.history" if app.history else "rate_qps.series" if app.series else "rate_qps"
 
 
 def outcomes(profile: Profile, name: str | None, plans: str) -> Iterator[Obstacle]:

@@ -71,7 +71,7 @@ def fleet(inputs: Inputs) -> tuple[Obstacle, ...]:
     """What keeps these files from asking for machines of several applications over time."""
     request = read_request(inputs)
     over_time = request.horizon.periods > 1 or request.shares or request.survive != type(request.survive)()
-    named = (app.question is not None or app.demand.series is not None for app in request.apps.values())
+    named = (app.question is not None or app.series is not None for app in request.apps.values())
     if over_time or any(named):
         from hetplan.problems.fleet.fits import obstacles
 

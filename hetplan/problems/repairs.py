@@ -12,7 +12,7 @@ def change(at: str, stated: float, to: float, unit: str = "", *, more: str = "")
 
     >>> change("slo.limits.changes", 2, 5, "changes").text
     'raise slo.limits.changes from 2 to 5 changes'
-    >>> change("slo.apps.a.demand.rate_qps", 101, 100.0, "qps").amount
+    >>> change("slo.apps.a.rate_qps", 101, 100.0, "qps").amount
     1.0
     """
     verb = "raise" if to > stated else "lower"

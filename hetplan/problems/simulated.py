@@ -77,6 +77,8 @@ MOST_QUERIES = 4
 
 Run = tuple[int, float | None]
 """How many runs, and how long each of them is; without a length as long as the strictest percentile needs."""
+Only = Callable[[Sequence[str]], Plan]
+"""A plan for these applications, and those that wait together with them, alone."""
 
 
 def check_simulator(tools: Tools, size: str = "simulated", *, name: str = "simulate") -> None:
@@ -230,12 +232,13 @@ def play_until_clear(
     floors: Mapping[str, float] | None = None,
     bases: Mapping[str, str] | None = None,
     may_go_on: Callable[[], bool] = lambda: True,
+    only: Only | None = None,
 ) -> Played:
     """Put a plan to the test: runs of this length, until it is clear whether it meets every limit of these `apps`.
 
-    `bases`: what promises of an application rest on, besides simulation.
+    `bases`: what promises of an application rest on, besides simulation. `only`: the plan for some applications.
     """
-    runs = PlanRuns(simulate, plan, inputs, tuple(apps), length_s, floors or {})
+    runs = PlanRuns(simulate, plan, inputs, tuple(apps), length_s, floors or {}, only)
     found = confirm(runs, budget, may_go_on=may_go_on)
     return runs.said(found, bases or {})
 
@@ -250,16 +253,18 @@ class PlanRuns:
     apps: tuple[str, ...]
     length_s: float | None
     floors: Mapping[str, float] = field(default_factory=dict)
+    only: Only | None = None
     reports: list[Any] = field(default_factory=list)
 
     @cached_property
     def _asked(self) -> Mapping[str, Application]:
         return read_request(self.inputs).apps
 
-    def add(self, count: int, seed: int) -> None:
+    def add(self, count: int, seed: int, apps: Sequence[str] | None = None) -> None:
         """Run the plan so many times more; near full use in longer runs, since each begins with empty queues."""
         is_first, how = not self.reports, {} if self.length_s is None else {"duration_s": self.length_s}
-        self.reports.append(self.simulate(self.plan, self.inputs, seeds=count, seed=seed, **how))
+        plan = self.plan if apps is None or self.only is None else self.only(apps)
+        self.reports.append(self.simulate(plan, self.inputs, seeds=count, seed=seed, **how))
         if is_first and self.length_s is not None:
             spans = min((self._spans(one.app) / count for one in self.limits() if _is_seen(one)), default=inf)
             if spans < LEAST_SPANS:
@@ -275,8 +280,8 @@ class PlanRuns:
         app, found = self._asked[name], self._reports_of(name)
         rates = tuple(run["violations"] for one in found for run in one.by_run) or (0.0,)
         queries = sum(one.queries_per_seed * len(one.by_run) for one in found)
-        cycle_s = sum(app.demand.arrivals.stay_s or ())
-        length_s = sum(report.duration_s * len(report.seeds) for report in self.reports)
+        cycle_s = sum(app.arrivals.stay_s or ())
+        length_s = sum(report.duration_s * len(report.seeds) for report in self.reports if name in report.apps)
         seen = {"queries": queries, "cycles": length_s / cycle_s if cycle_s > 0 else inf}
         yield LimitShares(name, round(app.late_share, 12), rates, **seen)
         for target in app.targets:
@@ -301,7 +306,7 @@ class PlanRuns:
         return float(np.mean(accuracies)) + sequence(len(accuracies), ALPHA / 2.0) * spread < floor - SLIP
 
     def _reports_of(self, name: str) -> list[Any]:
-        return [report.apps[name] for report in self.reports]
+        return [report.apps[name] for report in self.reports if name in report.apps]
 
     @property
     def is_settled(self) -> bool:
@@ -333,11 +338,12 @@ class PlanRuns:
         app, limits = self._asked[name], list(self._limits_of(name))
         if name in found.unjudged:
             return Played(_worst_of(limits), ())
-        backing: dict[str, Any] = {"app": name, "relation": "<=", "model": "simulation/1", "seeds": found.runs}
+        runs = len(limits[0].by_run)
+        backing: dict[str, Any] = {"app": name, "relation": "<=", "model": "simulation/1", "seeds": runs}
         backing |= {"confidence": 1.0 - found.alpha, "basis": basis}
         times, promises = dict[Target, float](), list[Promise]()
         for target in app.targets:
-            times[target], low, high = self.percentile(name, target.percentile, found.width)
+            times[target], low, high = self.percentile(name, target.percentile, sequence(runs, found.alpha))
             if low <= target.max_ms:
                 # So many in time, at the upper end of the interval of the share, is what the percentile says.
                 interval = (low, min(high, target.max_ms))
@@ -376,7 +382,7 @@ def play_length_s(inputs: Inputs, rates_qps: Mapping[str, float], queries: int) 
     apps = read_request(inputs).apps
     targets = (target for app in rates_qps for target in apps[app].targets)
     longest = max((target.max_ms for target in targets), default=0.0)
-    cycle_s = max(sum(apps[app].demand.arrivals.stay_s or ()) for app in rates_qps)
+    cycle_s = max(sum(apps[app].arrivals.stay_s or ()) for app in rates_qps)
     length_s = max(queries / min(rates_qps.values()), SPANS * longest / 1000.0, CYCLES * cycle_s)
     return min(length_s, MOST_QUERIES * queries / sum(rates_qps.values()))
 
@@ -450,14 +456,14 @@ def where_late(app: Application, rate_qps: float | None, over: float = 1.0) -> t
     >>> slo = {"model": "m", "latency": {"p99_ms": 80}}
     >>> app = Application("a", App.model_validate(slo), ("m",))
     >>> [one.text for one in where_late(app, 40.0)]  # doctest: +NORMALIZE_WHITESPACE
-    ['lower slo.apps.a.demand.rate_qps from 40 to 30 qps or so',
+    ['lower slo.apps.a.rate_qps from 40 to 30 qps or so',
      'raise slo.apps.a.latency.p99_ms from 80 to 112 ms or so']
     >>> [one.text for one in where_late(app, None, over=7.0)]
     ['raise slo.apps.a.latency.p99_ms from 80 to 400 ms or so']
     """
     repairs = []
     if rate_qps:
-        repairs.append(change(f"slo.apps.{app.id}.demand.rate_qps", rate_qps, LESS * rate_qps, "qps", more=" or so"))
+        repairs.append(change(f"slo.apps.{app.id}.rate_qps", rate_qps, LESS * rate_qps, "qps", more=" or so"))
     target = app.strictest
     if target is not None:
         at = f"slo.apps.{app.id}.latency.{target.key}"

@@ -61,7 +61,7 @@ def demand_of_record(path: Path) -> tuple[dict[str, Any], dict[str, Any], list[s
     series = [float(f"{np.percentile(group, _KEPT_PERCENT):.6g}") for group in groups]
     horizon = {"period_s": period_s, "periods": len(series), "repeats": 30 if span_s >= _DAY_S else 1}
     said = said if said.startswith("each") else f"each period of {period_s:g} s is planned for {said}"
-    return {"series": series}, horizon, [f"{said} (demand.series)"]
+    return {"rate_qps": {"series": series}}, horizon, [f"{said} (rate_qps.series)"]
 
 
 def prices_for(path: Path, names: Iterable[str], region: str) -> tuple[dict[str, Machine], list[str]]:

@@ -87,7 +87,7 @@ class Latencies:
 class Answers:
     """All that was said; `steps` are those of the models, `edges` how many queries one step sends to another.
 
-    `demand` has a rate per period where `horizon` says how long a period is.
+    `demand` has how much comes and how: a rate per period where `horizon` says how long a period is.
     """
 
     machines: Sequence[Machine]
@@ -288,7 +288,7 @@ def first_files(said: Answers) -> tuple[dict[str, Any], dict[str, Any], list[str
     >>> timings = read_timings("t4:1=6,8=24", "resnet")
     >>> said = Answers([read_machine("t4=0.526")], timings, {"rate_qps": 100}, 99, 60)
     >>> profile, slo, assumed = first_files(said)
-    >>> profile["tables"]["resnet-t4"]["mean"], slo["apps"]["resnet"]["demand"]["rate_qps"]
+    >>> profile["tables"]["resnet-t4"]["mean"], slo["apps"]["resnet"]["rate_qps"]
     ([6.0, 24.0], 100)
     """
     models = list(dict.fromkeys(one.model for one in said.timings))
@@ -322,7 +322,7 @@ def first_files(said: Answers) -> tuple[dict[str, Any], dict[str, Any], list[str
     wish: dict[str, Any] = {
         **({"pipeline": app} if said.steps else {"task": app} if said.workers else named),
         "latency": {LatencyTarget("response", said.percentile, said.max_ms).key: whole_if_it_is(said.max_ms)},
-        "demand": dict(said.demand),
+        **said.demand,
     }
     if said.least_quality is not None:
         wish["quality"] = {"min": said.least_quality}
@@ -379,7 +379,7 @@ def _limits(said: Answers, machines: Iterable[Machine]) -> dict[str, Any]:
 
 def _assumed(said: Answers, machines: Iterable[Machine]) -> Iterator[str]:
     if "arrivals" in said.demand:
-        yield "queries come by chance, independent of one another (demand.arrivals: poisson)"
+        yield "queries come by chance, independent of one another (arrivals: poisson)"
     unpriced = [one.name for one in machines if one.price is None and one.name not in said.workers]
     if unpriced:
         yield f"no price of {', '.join(unpriced)}: add offers, else a machine without one is not rented beside others"
@@ -477,5 +477,5 @@ def comments_on(document: Mapping[str, Any], assumed: Sequence[str]) -> dict[tup
     }
     for name in document.get("apps", {}):
         found["apps", name, "latency"] = "p99_ms: 99% of the queries are answered within so many ms"
-        found["apps", name, "demand"] = "queries per second, and how they come"
+        found["apps", name, "rate_qps"] = "queries per second"
     return found

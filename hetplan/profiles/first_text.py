@@ -241,8 +241,8 @@ def lengths_of(path: Path) -> tuple[dict[str, Any], float]:
     """The lengths of a record of requests, and how many came a second."""
     from hetplan.profiles.imports.token_traces import convert
 
-    demand = convert(path)[1]["apps"]["text"]["demand"]
-    return demand["mix"], demand["rate_qps"]
+    app = convert(path)[1]["apps"]["text"]
+    return app["mix"], app["rate_qps"]
 
 
 def _assumed_of(profile: Mapping[str, Any], doubts: Mapping[str, str], *, count_gpus: bool) -> Iterator[str]:

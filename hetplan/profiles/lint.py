@@ -224,7 +224,7 @@ def _choices(profile: Profile, name: str, app: App) -> Iterator[Finding]:
 
 def _coverage(profile: Profile, name: str, app: App, runs: list[tuple[str, Run]]) -> Iterator[Finding]:
     """Bins of the demand that tables do not reach."""
-    mix = app.demand.mix
+    mix = app.mix
     if mix is None or not runs:
         return
     points = [dict(zip(mix.axes, size, strict=True)) for size in mix.bins]
@@ -235,7 +235,7 @@ def _coverage(profile: Profile, name: str, app: App, runs: list[tuple[str, Run]]
         missing = [axis for axis in table.axes if axis not in mix.axes]
         if missing:
             text = f"table {table_id} has the axis {missing[0]}, which the mix does not name"
-            yield ("W-coverage", f"apps.{name}.demand.mix.axes", text)
+            yield ("W-coverage", f"apps.{name}.mix.axes", text)
             continue
         reached = [_state_of(table, point) for point in points]
         held = [before or state == "measured" for before, state in zip(held, reached, strict=True)]
@@ -250,7 +250,7 @@ def _coverage(profile: Profile, name: str, app: App, runs: list[tuple[str, Run]]
     for number, is_held in enumerate(held):
         if not is_held:
             text = f"no table measured {_written(points[number])} ({share[number]:.1%} of the queries)"
-            yield ("W-uncovered", f"apps.{name}.demand.mix.bins[{number}]", text)
+            yield ("W-uncovered", f"apps.{name}.mix.bins[{number}]", text)
 
 
 def _state_of(table: Table, point: Mapping[str, float]) -> str:

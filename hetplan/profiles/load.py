@@ -114,7 +114,7 @@ def _load_inputs(
         read_slo.model, not_counted = count_observed(read_slo.model, read_slo.file_of)
         faults += not_counted
     traces, hashes = dict[str, Any](), dict[str, str]()
-    if read_slo.model is not None and any(app.demand.trace for app in read_slo.model.apps.values()):
+    if read_slo.model is not None and any(app.trace for app in read_slo.model.apps.values()):
         from hetplan.profiles.traces import read_traces
 
         folder = folder or (Path(slo).parent if isinstance(slo, str | os.PathLike) else Path.cwd())
@@ -306,7 +306,7 @@ def _dangling(
 
 def count_observed(slo: Slo, file_of: FileOf) -> tuple[Slo, list[Fault]]:
     """The SLO with observed sizes counted into bins, and the faults of those that fit none."""
-    if not any(app.demand.mix is not None and app.demand.mix.observed for app in slo.apps.values()):
+    if not any(app.mix is not None and app.mix.observed for app in slo.apps.values()):
         return slo, []
     from hetplan.profiles.mix import count_sizes
 
@@ -429,13 +429,13 @@ def suspicious_slo(slo: Slo) -> Iterator[Suspicion]:
             yield from _unusual(_LATENCY, max_ms, f"apps.{name}.latency.{key}", key)
         for network_ms in (app.network_ms_per_hop, app.network_ms_once):
             yield from _unusual(_Usual(0.0, 1e4, "", "is this microseconds?"), network_ms, f"apps.{name}", "")
-        for stated in _rates(app.demand.rate_qps, app.demand.history_qps):
+        for stated in _rates(app.stated_qps, app.history):
             rates = _Usual(0.0, 1e8, "", "is this per hour or day? Rates are per second")
-            yield from _unusual(rates, stated, f"apps.{name}.demand", "rate_qps")
+            yield from _unusual(rates, stated, f"apps.{name}", "rate_qps")
 
 
-def _rates(rate: object, history: tuple[float, ...] | None) -> Iterator[float]:
-    if isinstance(rate, float):
+def _rates(rate: float | None, history: tuple[float, ...] | None) -> Iterator[float]:
+    if rate is not None:
         yield rate
     if history:
         yield max(history)

@@ -64,7 +64,7 @@ def count_sizes(slo: Slo, file_of: FileOf) -> tuple[Slo, list[Fault]]:
     faults: list[Fault] = []
     changed: dict[str, Any] = {}
     for name, app in slo.apps.items():
-        mix = app.demand.mix
+        mix = app.mix
         if mix is None or mix.observed is None:
             continue
         try:
@@ -73,7 +73,7 @@ def count_sizes(slo: Slo, file_of: FileOf) -> tuple[Slo, list[Fault]]:
             faults.append(
                 Fault(
                     file=file_of(("apps", name)),
-                    path=f"$.apps.{name}.demand.mix.observed[{error.number}]",
+                    path=f"$.apps.{name}.mix.observed[{error.number}]",
                     value=str(list(error.size)),
                     why="a size that some bin can hold: at most the largest, in every axis",
                     remedy="Add a larger bin (and measure it), or drop the size.",
@@ -82,5 +82,5 @@ def count_sizes(slo: Slo, file_of: FileOf) -> tuple[Slo, list[Fault]]:
             continue
         if "output_tokens" in mix.axes:
             continue  # what was seen is drawn from, and classes take the means of it
-        changed[name] = app.model_copy(update={"demand": app.demand.model_copy(update={"mix": counted})})
+        changed[name] = app.model_copy(update={"mix": counted})
     return (slo.model_copy(update={"apps": {**slo.apps, **changed}}) if changed else slo), faults

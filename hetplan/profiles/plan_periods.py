@@ -13,7 +13,7 @@ from hetplan.profiles.plan import Period, Plan, Promise, Valid
 from hetplan.profiles.plan_file import PERIODS
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.profile import Offer
-from hetplan.profiles.slo import App, Horizon, Survive
+from hetplan.profiles.slo import Horizon, Survive
 from hetplan.profiles.workers import Worker
 
 __all__ = [
@@ -135,9 +135,9 @@ def inputs_of_part(inputs: Inputs, rates: Mapping[str, float]) -> Inputs:
     >>> from hetplan.profiles.profile import Profile
     >>> from hetplan.profiles.slo import Slo
     >>> slo = Slo.model_validate({"horizon": {"periods": 2}, "apps": {
-    ...     "a": {"model": "m", "demand": {"series": [3.0, 5.0]}}}})
+    ...     "a": {"model": "m", "rate_qps": {"series": [3.0, 5.0]}}}})
     >>> one = inputs_of_part(Inputs(Profile(), slo), {"a": 5.0})
-    >>> one.slo.apps["a"].demand.rate_qps, one.slo.apps["a"].demand.series, one.slo.horizon.periods
+    >>> one.slo.apps["a"].rate_qps, one.slo.apps["a"].series, one.slo.horizon.periods
     (5.0, None, 1)
     """
     slo = inputs.slo
@@ -146,20 +146,12 @@ def inputs_of_part(inputs: Inputs, rates: Mapping[str, float]) -> Inputs:
                 "reserved": None, "instances": {}, "only_listed": False,
                 "provides": {}, "capacity": {}, "survive": Survive()}
     )  # fmt: skip
-    apps = {name: _at_rate(slo.apps[name], rate) for name, rate in rates.items()}
+    apps = {name: slo.apps[name].at_rate(rate).model_copy(update={"question": None}) for name, rate in rates.items()}
     wish = slo.model_copy(update={"limits": limits, "horizon": Horizon(), "apps": apps})
     offers = {name: _rented(offer) for name, offer in inputs.profile.offers.items()}
     profile = inputs.profile.model_copy(update={"offers": offers, "zones": {}})
-    traces = {name: times for name, times in inputs.traces.items() if name in apps and apps[name].demand.trace}
+    traces = {name: times for name, times in inputs.traces.items() if name in apps and apps[name].trace}
     return replace(inputs, profile=profile, slo=wish, state=None, traces=traces)
-
-
-def _at_rate(app: App, rate: float) -> App:
-    trace = app.demand.trace
-    if trace is not None and trace.period_s is not None:
-        trace = None  # it says the rates of periods, which this is one of
-    amount = {"rate_qps": rate, "series": None, "history_qps": None, "trace": trace}
-    return app.model_copy(update={"question": None, "demand": app.demand.model_copy(update=amount)})
 
 
 def _rented(offer: Offer) -> Offer:

@@ -97,10 +97,10 @@ class References(Dangling):
         """
         if complete and not slo.apps:
             why = "an SLO has at least one application, which says what is to run and how much is asked of it"
-            remedy = 'Write "apps": {"mine": {"model": "...", "demand": {"rate_qps": 100}}}.'
+            remedy = 'Write "apps": {"mine": {"model": "...", "rate_qps": 100}}.'
             self.fault(("apps",), {}, why, remedy)
         for name, app in slo.apps.items():
-            self._check_rates(app, ("apps", name, "demand"))
+            self._check_rates(app, ("apps", name, "rate_qps"))
         if slo.limits.purchases or slo.limits.survive.zones:
             from hetplan.profiles.fleet_references import check_limits
 
@@ -118,9 +118,9 @@ class References(Dangling):
 
     def _check_rates(self, app: App, at: Steps) -> None:
         """No rate is beyond all reason, whether a file states it or a caller."""
-        demand = app.demand
-        stated: list[tuple[Steps, object]] = [((*at, "rate_qps"), demand.rate_qps)]
-        for key, rates in (("history_qps", demand.history_qps), ("series", demand.series)):
+        mean = None if app.rates is None else app.rates.mean
+        stated: list[tuple[Steps, object]] = [(at, app.rate_qps), ((*at, "mean"), mean)]
+        for key, rates in (("history", app.history), ("series", app.series)):
             stated += [((*at, key, number), rate) for number, rate in enumerate(rates or ())]
         for steps, rate in stated:
             if isinstance(rate, float) and rate > _MOST_QPS:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hetplan.profiles.slo_sections import Candidate as _Candidate
     from hetplan.profiles.slo_sections import Device as _Device
     from hetplan.profiles.slo_sections import QualityTarget as _QualityTarget
+    from hetplan.profiles.slo_sections import TraceRef
     from hetplan.profiles.slo_sections import TraceRef as _TraceRef
 else:
     _OfferLimit = Annotated[Any, Later("hetplan.profiles.fleet_fields:OfferLimit")]
@@ -51,13 +52,12 @@ __all__ = [
     "App",
     "Arrivals",
     "Change",
-    "Demand",
     "Horizon",
     "LatencyLimits",
     "LatencyTarget",
     "Mix",
     "Objective",
-    "RateRange",
+    "Rates",
     "Slo",
     "Survive",
     "WishLimits",
@@ -318,19 +318,6 @@ def _targets(limits: tuple[tuple[str, float], ...]) -> tuple[LatencyTarget, ...]
     return tuple(sorted(found, key=lambda one: (_TIMES.index(one.of), one.percentile)))
 
 
-class RateRange(Model):
-    """A range of rates to plan policies for."""
-
-    low: PositiveAmount
-    high: PositiveAmount
-
-    @model_validator(mode="after")
-    def _low_to_high(self) -> RateRange:
-        if self.low > self.high:
-            raise wrong("low <= high", "Exchange them.", at=("low",))
-        return self
-
-
 class Arrivals(Model):
     """How queries come. `shape` is for gamma, `rates_qps`/`stay_s` for mmpp, `peak`/`period_s` for diurnal."""
 
@@ -402,25 +389,44 @@ Rate = Annotated[float, Strict(), Field(ge=0)]
 """Queries per second, also of a demand that is handed in through the API: `load` says what is absurd of both."""
 
 
-class Demand(Model):
-    """How much is asked for."""
+class Rates(Model):
+    """Rates that are more than one number: a range, those of the past, one per period, or a recorded trace."""
 
-    rate_qps: Rate | Literal["max"] | RateRange | None = None
-    history_qps: tuple[Rate, ...] | None = Field(default=None, min_length=1)
+    low: PositiveAmount | None = Field(default=None, description="a range to plan policies for, with high")
+    high: PositiveAmount | None = None
+    history: tuple[Rate, ...] | None = Field(default=None, min_length=1, description="a forecast is made of it")
     series: tuple[Rate, ...] | None = Field(default=None, min_length=1, description="a rate per period")
-    streams: PositiveCount | None = None
-    arrivals: Arrivals = Field(default_factory=Arrivals)
-    mix: Mix | None = None
-    trace: _TraceRef | None = None
+    mean: Rate | Literal["max"] | None = Field(
+        default=None, description="the rate, where queries come as in a trace at another rate"
+    )
+    trace: _TraceRef | None = Field(default=None, description="alone; or beside rates, of which it says the arrivals")
 
     @model_validator(mode="after")
-    def _one_amount(self) -> Demand:
-        given = [name for name in ("rate_qps", "history_qps", "series") if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise wrong(f"only one of {' and '.join(given)}", "Keep one of them.", at=(given[1],))
-        if self.arrivals.process == "empirical" and self.trace is None:
-            raise wrong("empirical arrivals need a trace", 'Add "trace": {"file": "arrivals.csv"}.', at=("arrivals",))
+    def _one_amount(self) -> Rates:
+        given = [name for name in ("low", "high", "history", "series", "mean") if getattr(self, name) is not None]
+        for end, other in (("low", "high"), ("high", "low")):
+            if end in given and other not in given:
+                raise wrong("this key is required", f'Add "{other}".', at=(other,))
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise wrong("low <= high", "Exchange them.", at=("low",))
+        amounts = [name for name in given if name != "high"]
+        if len(amounts) > 1:
+            raise wrong(f"only one of {' and '.join(amounts)}", "Keep one of them.", at=(amounts[1],))
+        if self.trace is not None:
+            self._check_trace(self.trace, amounts)
+        elif not amounts:
+            raise wrong("low and high, history, series or trace", 'Write for instance {"low": 60, "high": 300}.')
+        elif amounts == ["mean"]:
+            raise wrong("a mean stands beside a trace", f'Write "rate_qps": {json.dumps(self.mean)}.', at=("mean",))
         return self
+
+    def _check_trace(self, trace: TraceRef, amounts: Sequence[str]) -> None:
+        if amounts and trace.period_s is not None:
+            why = f"rates of each period are counted in the trace, and {amounts[0]} says others"
+            raise wrong(why, f'Leave out "{amounts[0]}", or "period_s".', at=("trace", "period_s"))
+        if trace.percentile is not None and trace.period_s is None:
+            why = "a percentile of the rates of windows, and nothing says how long those are"
+            raise wrong(why, 'Write "period_s" in place of stated rates, or leave it out.', at=("trace", "percentile"))
 
 
 def _late(word: str) -> str:
@@ -470,7 +476,12 @@ class App(Model):
     network_ms_once: Amount = Field(
         default=0.0, description="between client and router, there and back, once per query"
     )
-    demand: Demand = Field(default_factory=Demand)
+    rate_qps: Rate | Literal["max"] | Rates | None = Field(default=None, description="queries per second")
+    streams: PositiveCount | None = Field(
+        default=None, description="of queries, each sent once the one before is answered"
+    )
+    arrivals: Arrivals = Field(default_factory=Arrivals)
+    mix: Mix | None = None
     lifetime_s: PositiveAmount | None = None
     deadline_s: PositiveAmount | None = Field(default=None, description="how soon a plan for this query is wanted")
     device: _Device | None = None
@@ -483,6 +494,9 @@ class App(Model):
             found = " and ".join([*named, *(["candidates"] if self.candidates else [])]) or "none"
             remedy = "Keep one of them." if named else 'Write for instance "model": "resnet50".'
             raise wrong(f"exactly one of {', '.join(ANSWERERS)} and candidates, not {found}", remedy)
+        if self.arrivals.process == "empirical" and self.trace is None:
+            remedy = 'Write "rate_qps": {"trace": {"file": "arrivals.csv"}}.'
+            raise wrong("empirical arrivals need a trace", remedy, at=("arrivals",))
         return self
 
     @property
@@ -499,6 +513,51 @@ class App(Model):
     def families(self) -> tuple[str, ...] | None:
         """The families of models that are named."""
         return (self.family,) if isinstance(self.family, str) else self.family
+
+    @property
+    def rates(self) -> Rates | None:
+        """How much comes, where it is more than one number."""
+        return self.rate_qps if isinstance(self.rate_qps, Rates) else None
+
+    @property
+    def stated_qps(self) -> float | None:
+        """The rate that is stated as a number; None where it is the most, a range, a forecast or a series."""
+        if isinstance(self.rate_qps, int | float):
+            return float(self.rate_qps)
+        mean = None if self.rates is None else self.rates.mean
+        return None if mean == "max" else mean
+
+    @property
+    def wants_most(self) -> bool:
+        """Whether the most rate is asked for."""
+        return self.rate_qps == "max" or (self.rates is not None and self.rates.mean == "max")
+
+    @property
+    def range_qps(self) -> tuple[float, float] | None:
+        """The lowest and the highest rate, where policies for a range are asked for."""
+        rates = self.rates
+        return None if rates is None or rates.low is None or rates.high is None else (rates.low, rates.high)
+
+    @property
+    def history(self) -> tuple[float, ...] | None:
+        """The rates of the past, of which a forecast is made."""
+        return None if self.rates is None else self.rates.history
+
+    @property
+    def series(self) -> tuple[float, ...] | None:
+        """The rate in each period."""
+        return None if self.rates is None else self.rates.series
+
+    @property
+    def trace(self) -> TraceRef | None:
+        """The recorded arrivals."""
+        return None if self.rates is None else self.rates.trace
+
+    def at_rate(self, rate_qps: float) -> App:
+        """Itself at one rate; a trace goes on saying how queries come, unless it says the rates of periods."""
+        trace = self.trace
+        rates = rate_qps if trace is None or trace.period_s is not None else Rates(mean=rate_qps, trace=trace)
+        return self.model_copy(update={"rate_qps": rates})
 
     @property
     def balancing(self) -> Literal["round_robin", "shortest_queue", "random"] | None:
@@ -540,8 +599,8 @@ class Slo(Model):
             if term in self.objective[:number]:
                 raise wrong("this term is there twice", "Drop it.", at=("objective", number))
         for app_id, app in self.apps.items():
-            series = app.demand.series
+            series = app.series
             if series is not None and len(series) != self.horizon.periods:
                 why = f"one rate per period: the horizon has {self.horizon.periods}, not {len(series)}"
-                raise wrong(why, "Mend horizon.periods or the series.", at=("apps", app_id, "demand", "series"))
+                raise wrong(why, "Mend horizon.periods or the series.", at=("apps", app_id, "rate_qps", "series"))
         return self

@@ -3,7 +3,7 @@
 Without a header a file has one arrival time per line, in seconds. With a header it is a CSV file of which the column
 `arrival_s` or `arrival_ms` is read; other columns may be there too. Blank lines and lines that start with `#` are
 skipped. Times are finite and do not fall; the first is time 0 after reading. Rates per step are no trace: they belong
-to `demand.series`, or have to be drawn into arrivals first.
+to `rate_qps.series`, or have to be drawn into arrivals first.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ def read_traces(slo: Slo, folder: Path, name: str, traces: dict[str, Any], hashe
     """Every trace that an SLO of this name names: arrival times and hashes, by application; what is wrong with them."""
     faults: list[Fault] = []
     for app_id, app in slo.apps.items():
-        if app.demand.trace is not None:
-            path = f"$.apps.{app_id}.demand.trace"
+        if app.trace is not None:
+            path = f"$.apps.{app_id}.rate_qps.trace"
             try:
-                traces[app_id], hashes[app_id] = read_trace(app.demand.trace, folder, file=name, path=path)
+                traces[app_id], hashes[app_id] = read_trace(app.trace, folder, file=name, path=path)
             except InputError as error:
                 faults += error.faults
     return faults
@@ -137,7 +137,7 @@ def _column_of(rows: list[tuple[int, str]], name: str) -> tuple[int, float, list
         path=f"line {rows[0][0]}",
         value=shortened_text(rows[0][1].strip()),
         why="a column arrival_s or arrival_ms",
-        remedy="Rates per step go into demand.series of the SLO file; a trace holds one time per arrival."
+        remedy="Rates per step go into rate_qps.series of the SLO file; a trace holds one time per arrival."
         if rates
         else "Name the column of arrival times arrival_s (seconds) or arrival_ms.",
     )

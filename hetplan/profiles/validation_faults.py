@@ -20,6 +20,8 @@ from hetplan.profiles.read_json import is_newer
 
 __all__ = ["Located", "located_faults", "without_faulty"]
 
+_LONG_LIST = 80
+"""Letters of a list that a message still shows."""
 M = TypeVar("M", bound=BaseModel)
 Steps = tuple[str | int, ...]
 Located = tuple[Steps, Fault]
@@ -93,6 +95,27 @@ def _answerer(old: object) -> str:
     return f"Write {json.dumps(kind)}: {json.dumps(names, default=str)}."
 
 
+def _rates(old: object) -> str:
+    """How much comes, and how, in the fields of today."""
+    said = dict(old) if isinstance(old, Mapping) else {"rate_qps": 100}
+    names = {"rate_qps": "mean", "history_qps": "history", "series": "series", "trace": "trace"}
+    rates = {name: said.pop(key) for key, name in names.items() if said.get(key) is not None}
+    if isinstance(range_qps := rates.get("mean"), Mapping):
+        rates = {**range_qps, **rates}
+        del rates["mean"]
+    if rates:
+        said = {"rate_qps": rates["mean"] if list(rates) == ["mean"] else rates, **said}
+    return f"Write {_as_text(said)[1:-1]}." if said else "Leave it out."
+
+
+def _as_text(one: object) -> str:
+    """JSON without what is in long lists."""
+    if isinstance(one, Mapping):
+        return "{" + ", ".join(f"{json.dumps(name)}: {_as_text(below)}" for name, below in one.items()) + "}"
+    text = json.dumps(one, default=str)
+    return "[...]" if isinstance(one, list | tuple) and len(text) > _LONG_LIST else text
+
+
 def _share(old: object) -> str:
     """A share of all machines, in the fields of today."""
     ends = zip(("min_share", "max_share"), (0, 1), old if isinstance(old, list | tuple) else (0, 0.5), strict=False)
@@ -102,6 +125,7 @@ def _share(old: object) -> str:
 
 _MOVED: Mapping[Steps, tuple[str, str | Callable[[object], str]]] = {
     ("apps", "*", "runs"): ("an application itself says what answers it", _answerer),
+    ("apps", "*", "demand"): ("rate_qps, streams, arrivals and mix stand in the application itself", _rates),
     ("apps", "*", "balancing"): (
         "the load balancer that is there is dispatch",
         lambda old: f"Write {json.dumps('dispatch')}: {json.dumps(str(old).replace('_', '-'))}.",

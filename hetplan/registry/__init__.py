@@ -50,7 +50,7 @@ __all__ = [
 
 PROBLEMS = {
     "pool": "hetplan.problems.pool.question:PoolQuestion",
-    "pipeline": "hetplan.problems.pipeline.question:Pipelines",
+    "pipeline": "hetplan.problems.pipeline.question:PipelineQuestion",
     "policy": "hetplan.problems.policy.question:Policy",
     "variants": "hetplan.problems.variants.question:Variants",
     "compound": "hetplan.problems.compound.question:Compound",

@@ -33,6 +33,6 @@ def _calls(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, float]]:
     """What the plan promises that calls cost per query, at the rate of each application."""
     for promise in plan.promises:
         if promise.quantity == "calls_per_query" and promise.app in inputs.slo.apps:
-            rate = inputs.slo.apps[promise.app].demand.rate_qps
-            if isinstance(rate, int | float):
+            rate = inputs.slo.apps[promise.app].stated_qps
+            if rate is not None:
                 yield f"calls of {promise.app}", 3600.0 * rate * promise.value

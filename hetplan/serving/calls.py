@@ -59,19 +59,19 @@ def with_calls(
 
 
 def _load(plan: Plan, inputs: Inputs, app: str, node: str, name: str) -> Load:
-    entry, demand = measured_of(plan, inputs, app), inputs.slo.apps[app].demand
+    entry, wanted = measured_of(plan, inputs, app), inputs.slo.apps[app]
     call = called_by(plan, inputs, app)[node]
     api = inputs.profile.apis[call.api]
     tries, failed = _tries(plan, inputs, app, node, api)
     took = entry.get("runs", {}).get("seconds", {}).get(node, [entry["seconds"][node]])
     each = 1000.0 * np.resize(np.array([one or 0.0 for one in took]), tries.size) + failed * api.retry_ms
-    gap_ms = 0.0 if demand.streams else 1000.0 * api.gap_s(call.tokens)
+    gap_ms = 0.0 if wanted.streams else 1000.0 * api.gap_s(call.tokens)
     if gap_ms > 0.0:
         each = np.maximum(each - gap_ms * tries, 0.0)
-    rate = demand.rate_qps if isinstance(demand.rate_qps, int | float) else 0.0
+    rate = wanted.stated_qps or 0.0
     several, most = _calls_of(inputs, app, node)
     servers = max(
-        (demand.streams or 1) * most, math.ceil(4.0 * several * rate * float(each.mean()) / 1000.0) + 16 * most
+        (wanted.streams or 1) * most, math.ceil(4.0 * several * rate * float(each.mean()) / 1000.0) + 16 * most
     )
     return Load(
         name, {app: Service(each[:, None])}, stages=(node,), servers=min(servers, MOST_AT_ONCE),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hetplan.profiles.slo import App, Mix
 
-__all__ = ["Classes", "Target", "classes_of", "points_of", "response_targets", "stated_qps"]
+__all__ = ["Classes", "Target", "classes_of", "points_of", "response_targets"]
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,3 @@ def points_of(mix: Mix | None) -> tuple[dict[str, float], ...]:
     if mix is None:
         return ({},)
     return tuple(dict(zip(mix.axes, (float(value) for value in size), strict=True)) for size in mix.bins)
-
-
-def stated_qps(app: App) -> float | None:
-    """The rate that the wish states as a number; None where it asks for the most, a range, a forecast or a series."""
-    rate = app.demand.rate_qps
-    return float(rate) if isinstance(rate, int | float) else None

@@ -183,7 +183,7 @@ def slowest_of(each: NDArray[np.float64], weight: NDArray[np.float64], most: int
 def times_of(plan: Plan, inputs: Inputs, app_id: str, operator: Operator, *, max_batch: int = 1) -> Service:
     """How long an operator takes of batches of each class of an application's queries: the slowest member's time."""
     each = np.resize(operator.each_ms or operator.mean_ms, (samples_of(plan, inputs, app_id), 1))
-    classes = len(points_of(inputs.slo.apps[app_id].demand.mix))
+    classes = len(points_of(inputs.slo.apps[app_id].mix))
     return Service((each if each.size else np.full((classes, 1), operator.mean_ms)) * operator.growth[:max_batch])
 
 

@@ -150,7 +150,7 @@ def _app(
         id=app_id,
         stages=stages_of(inputs.profile, wanted, dispatch=dispatch, measured=measured, file=file),
         slo_ms=strictest_ms(wanted),
-        kinds=samples_of(plan, inputs, app_id) or len(points_of(wanted.demand.mix)),
+        kinds=samples_of(plan, inputs, app_id) or len(points_of(wanted.mix)),
         late=LATE_POLICIES.get(late_of(dispatch, wanted) or "serve", Late.SERVE),
         hop_ms=wanted.network_ms_per_hop,
         once_ms=wanted.network_ms_once,
@@ -158,7 +158,7 @@ def _app(
         tier=tiers[0] if measured and tiers else tier,
         bytes_in=input_bytes(plan, inputs, app_id),
         links=tuple(_link(link) for link in wanted.device.links) if wanted.device else (),
-        clients=wanted.demand.streams or 0,
+        clients=wanted.streams or 0,
     )
 
 
@@ -257,7 +257,7 @@ def _service(reading: _Reading, worker: Worker, load: PlannedLoad, run: Run, app
     believed: Table | None = plan.tables.get(predict.get(f"{load.variant}@{worker.hardware}", ""))
     # Policies plan with batches beyond their tables, extrapolated, and say so (W-extrapolated).
     extended = app in plan.policies
-    points = points_of(reading.served[app].demand.mix)
+    points = points_of(reading.served[app].mix)
     profile, noise = reading.inputs.profile, reading.noise
     limits = limits_of(reading.served[app])
     return service_of(profile, load, run, points, noise=noise, believed=believed, extended=extended, limits=limits)

@@ -71,7 +71,7 @@ def _matching_route(app: App, members: Sequence[tuple[Group, str]], dispatch: An
 
 
 def _threshold_routes(inputs: Inputs, app: App, members: Sequence[tuple[Group, str]], dispatch: Any) -> list[Route]:
-    kinds = points_of(inputs.slo.apps[app.id].demand.mix)
+    kinds = points_of(inputs.slo.apps[app.id].mix)
     large = tuple(n for n, kind in enumerate(kinds) if is_large(kind, dispatch.threshold))
     small = tuple(n for n in range(len(kinds)) if n not in large)
     base = dispatch.base if isinstance(dispatch.base, str) else members[0][0].hardware
@@ -170,7 +170,7 @@ def _share_routes(
 
 def _kinds(inputs: Inputs, app: App) -> tuple[dict[str, float], ...]:
     """The classes of queries; the samples that were measured of operators are some too, all routed alike."""
-    kinds = points_of(inputs.slo.apps[app.id].demand.mix)
+    kinds = points_of(inputs.slo.apps[app.id].mix)
     return kinds if len(kinds) == app.kinds else kinds[:1] * app.kinds
 
 

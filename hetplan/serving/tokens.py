@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hetplan.errors import InputError
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.operating_points import Limit
-from hetplan.profiles.slo import Arrivals, Demand, LatencyTarget, Mix
+from hetplan.profiles.slo import Arrivals, LatencyTarget, Mix
 from hetplan.serving.loads import run_of, worker_price
 from hetplan.serving.needs import load_s_of
 
@@ -326,12 +326,11 @@ class TokenDemand:
         return float(np.average(self.requests.output, weights=self.weight))
 
 
-def demand_of(demand: Demand, rate_qps: float) -> TokenDemand:
-    """The requests of a demand: those observed, each in its bin, else one per bin.
+def demand_of(mix: Mix | None, arrivals: Arrivals, rate_qps: float) -> TokenDemand:
+    """The requests of an application: those observed, each in its bin, else one per bin.
 
     Bins are the largest lengths of their class; means are taken over what was observed in each.
     """
-    mix = demand.mix
     assert mix is not None  # without lengths the question is not asked
     named = (INPUT, OUTPUT, CACHED)
     order = [mix.axes.index(axis) for axis in named if axis in mix.axes]
@@ -342,7 +341,7 @@ def demand_of(demand: Demand, rate_qps: float) -> TokenDemand:
     else:
         weight, kind = np.full(len(sizes), 1.0 / len(sizes)), _bins_of(mix)
     kept = weight > 0
-    return TokenDemand(Requests.of(rows[kept]), weight[kept], kind[kept], rate_qps, demand.arrivals)
+    return TokenDemand(Requests.of(rows[kept]), weight[kept], kind[kept], rate_qps, arrivals)
 
 
 def settling_s(demand: TokenDemand, limits: Sequence[Limit], laws: Sequence[TokenLaw]) -> float:

@@ -81,7 +81,7 @@ def _work_of(
     plan: Plan, inputs: Inputs, app: App, places: Mapping[str, _Place], rate: float | None
 ) -> dict[str, float] | None:
     """Servers that an application keeps busy at each load; None where its flows are not known."""
-    classes = classes_of(inputs.slo.apps[app.id].demand.mix)
+    classes = classes_of(inputs.slo.apps[app.id].mix)
     entries = plan.routing.get(app.id, ())
     if rate is None or not entries or len(classes.shares) != app.kinds:
         return None

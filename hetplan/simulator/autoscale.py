@@ -138,7 +138,7 @@ def _demands(
     ]
     if offline is not None:
         length = max(len(rates) for rates in series.values())
-        process = inputs.slo.apps[min(series)].demand.arrivals
+        process = inputs.slo.apps[min(series)].arrivals
         rates = (offline.rate_qps,) * length
         found.append(
             AppDemand(_OFFLINE, len(found), offline.rate_qps, process, 1e12, 99.0, series_qps=rates, period_s=period_s)

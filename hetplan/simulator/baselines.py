@@ -244,8 +244,7 @@ def _group_id(app: str, node: str | None) -> str:
 
 def _kinds(inputs: Inputs, app: str, load: PlannedLoad) -> Iterator[Kind]:
     """Each way to run a load's variant: as the load runs, where that can be."""
-    profile, demand = inputs.profile, inputs.slo.apps[app].demand
-    coming = classes_of(demand.mix).coming()
+    profile, coming = inputs.profile, classes_of(inputs.slo.apps[app].mix).coming()
     runs = profile.variants[load.variant or ""].runs
     alike = {run.hardware for run in runs if same_point(run.at, load.at or {})}
     for run in runs:

@@ -60,7 +60,7 @@ def _sizes(demand: AppDemand) -> list[float]:
     if len(demand.mix.axes) != 1:
         raise InputError.one(
             file="--learn",
-            path=f"apps.{demand.app}.demand.mix.axes",
+            path=f"apps.{demand.app}.mix.axes",
             value=list(demand.mix.axes),
             why="latencies are learnt over one axis of size",
             remedy=_REMEDY,

@@ -174,7 +174,7 @@ class _Day:
         rates: dict[str, float] = {}
         for name in period.parts or ():
             for app, planned in self.parts[name].rate_qps.items():
-                series = self.inputs.slo.apps[app].demand.series
+                series = self.inputs.slo.apps[app].series
                 rates[app] = series[number] if series is not None else self.text.promised.get((app, period.id), planned)
         return _State(tuple(period.parts or ()), tuple(sorted(rates.items())), down)
 
@@ -412,10 +412,10 @@ class _Day:
         earlier, later = dict(segment.before.rates), dict(segment.now.rates)
         streams, served = [], {app.id for app in before.apps}
         for number, app in enumerate(sorted(later)):
-            demand = self.inputs.slo.apps[app].demand
+            wanted = self.inputs.slo.apps[app]
             if all(app not in part.rate_qps for name, part in self.parts.items() if name not in self.texts):
                 continue
-            process, random = steadily(demand.arrivals), seeded(seed, 2 * number)
+            process, random = steadily(wanted.arrivals), seeded(seed, 2 * number)
             parts = []
             if app in served:
                 parts.append(arrival_times(process, rate_qps=earlier.get(app, 0.0), duration_s=lead_s, random=random))
@@ -423,7 +423,7 @@ class _Day:
             parts.append(lead_s + arrival_times(process, rate_qps=rate, duration_s=sample_s, random=random))
             times = np.concatenate(parts)
             streams.append(
-                Stream(app, 1000.0 * times, draw_kinds(demand.mix, len(times), seeded(seed, 2 * number + 1)))
+                Stream(app, 1000.0 * times, draw_kinds(wanted.mix, len(times), seeded(seed, 2 * number + 1)))
             )
         return streams
 

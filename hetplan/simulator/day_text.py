@@ -193,7 +193,7 @@ class DayText:
         app, now = change.now.app, self._system(change.now)
         before = now if change.before is None else self._system(change.before)
         wanted, rate = self.inputs.slo.apps[app], change.now.rate
-        demand, limits = demand_of(wanted.demand, rate), limits_of(wanted)
+        demand, limits = demand_of(wanted.mix, wanted.arrivals, rate), limits_of(wanted)
         had = {crew.id: crew.count for crew in before.crews}
         starts_ms = max((crew.ready_ms for crew in now.crews if crew.count > had.get(crew.id, 0)), default=0.0)
         fills_s = settling_s(demand, limits, [group.law for group in before.fleet.groups])

@@ -20,8 +20,7 @@ from hetplan.errors import InputError
 from hetplan.profiles.mix import count_into_bins
 from hetplan.profiles.operating_points import Limit, limits_of
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.slo import App, Arrivals, Mix, RateRange
-from hetplan.serving.demand import stated_qps
+from hetplan.profiles.slo import App, Arrivals, Mix
 from hetplan.serving.tokens import TokenDemand, TokenFleet, demand_of, settling_s
 from hetplan.simulator.figures import HIGHEST_PERCENTILE, queries_needed, run_length_s, warm_up_queries
 from hetplan.simulator.simulation import Stream
@@ -92,7 +91,7 @@ def arrival_times(
         return _mmpp(arrivals, rate_qps, duration_s, random)
     if trace_s is None or len(trace_s) == 0:
         raise InputError.one(
-            path="demand.arrivals.process", value="empirical", why="no trace was given", remedy="Give `demand.trace`."
+            path="arrivals.process", value="empirical", why="no trace was given", remedy="Give `rate_qps.trace`."
         )
     return scaled_trace(trace_s, rate_qps=rate_qps, duration_s=duration_s, random=random)
 
@@ -101,7 +100,7 @@ def _renewal(random: np.random.Generator, rate_qps: float, duration_s: float, sh
     """Independent gamma gaps of mean 1/rate; shape 1 is Poisson, larger is smoother, smaller is burstier."""
     if shape < LEAST_SHAPE:
         raise InputError.one(
-            path="demand.arrivals.shape",
+            path="arrivals.shape",
             value=shape,
             why=f"a shape below {LEAST_SHAPE:g}: nearly all queries come in one instant",
             remedy=f"Write {LEAST_SHAPE:g} or more; 1 is Poisson.",
@@ -275,7 +274,11 @@ class TextDemand:
     @classmethod
     def of(cls, wanted: App, fleet: TokenFleet, rate_qps: float) -> TextDemand:
         """What an application asks of the engines that there are for it."""
-        lengths, limits, laws = demand_of(wanted.demand, rate_qps), limits_of(wanted), [one.law for one in fleet.groups]
+        lengths, limits, laws = (
+            demand_of(wanted.mix, wanted.arrivals, rate_qps),
+            limits_of(wanted),
+            [one.law for one in fleet.groups],
+        )
         hop_ms = wanted.network_ms_once + wanted.network_ms_per_hop
         return cls(lengths, limits, hop_ms, settling_s(lengths, limits, laws))
 
@@ -470,7 +473,7 @@ def offered_qps(plan: Plan, app_id: str, app: App) -> float:
 
     Of a plan that promises none, the upper end of where it is valid; else the highest rate that the wish mentions.
     """
-    stated = stated_qps(app)
+    stated = app.stated_qps
     if stated is not None:
         return stated
     promised = [
@@ -483,6 +486,6 @@ def offered_qps(plan: Plan, app_id: str, app: App) -> float:
     upper = plan.valid.rate_qps.get(app_id, (0.0, None))[1]
     if upper is not None:
         return float(upper)
-    if isinstance(app.demand.rate_qps, RateRange):
-        return app.demand.rate_qps.high
-    return max(app.demand.history_qps or (0.0,))
+    if app.range_qps is not None:
+        return app.range_qps[1]
+    return max(app.history or (0.0,))

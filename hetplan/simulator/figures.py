@@ -362,7 +362,8 @@ def figures_of(
     import numpy as np
 
     every = result.columns
-    asked = np.flatnonzero((every.app == result.apps.index(app)) & ~np.isnan(every.arrival))
+    asked = every.of_app(result.apps.index(app))
+    asked = asked[~np.isnan(every.arrival[asked])]
     asked = asked[warm_up:] if warm_up < len(asked) else asked[:0]
     mine = asked[stretch_of(slice(0, len(asked)), part)]
     status, arrival, finish, quality = every.status[mine], every.arrival[mine], every.finish[mine], every.quality[mine]
@@ -398,8 +399,12 @@ def stretch_of(whole: slice, part: tuple[int, int]) -> slice:
 
 
 def mean_of(values: NDArray[Any]) -> float:
-    """The mean; of nothing it is NaN."""
-    return float(values.mean()) if len(values) else math.nan
+    """The mean; of nothing it is NaN. Of what is true or not it is counted."""
+    import numpy as np
+
+    if not len(values):
+        return math.nan
+    return float(np.count_nonzero(values) / len(values)) if values.dtype == np.bool_ else float(values.mean())
 
 
 def rates_of(

@@ -158,7 +158,7 @@ def _run(
     rng = seeded(seed, _PURPOSE)
     apps = [inputs.slo.apps[app] for app in kinds]
     lives = np.array([app.lifetime_s or 0.0 for app in apps])
-    rates = np.array([app.demand.streams or 1 for app in apps]) / lives
+    rates = np.array([app.streams or 1 for app in apps]) / lives
     which = rng.choice(len(kinds), QUERIES, p=rates / rates.sum())
     times = np.cumsum(rng.exponential(1.0 / rates.sum(), QUERIES))
     weights = np.array([1.0 if app.weight is None else app.weight for app in apps])[which]

@@ -363,7 +363,7 @@ def _unless_short(verdict: Verdict, app: str, report: SimulationReport, of: Esti
 def _played_qps(promise: Promise, inputs: Inputs, report: SimulationReport) -> float:
     """The highest rate that was played of what a promise is about."""
     apps = [promise.app] if promise.app is not None and promise.app in report.apps else list(report.apps)
-    return max(max((report.apps[app].offered_qps, *(inputs.slo.apps[app].demand.series or ()))) for app in apps)
+    return max(max((report.apps[app].offered_qps, *(inputs.slo.apps[app].series or ()))) for app in apps)
 
 
 def _promise(promise: Promise, inputs: Inputs, report: SimulationReport, wishes: tuple[Line, ...]) -> Line:

@@ -62,6 +62,18 @@ class Columns:
         timely: NDArray[np.bool_] = (self.status == 1) & (self.finish <= self.deadline + LATE_SLACK_MS)
         return timely
 
+    def of_app(self, app: int) -> NDArray[np.int64]:
+        """Where the queries of an application are, in order."""
+        places, starts = self._by_app
+        return places[starts[app] : starts[app + 1]] if app + 1 < len(starts) else places[:0]
+
+    @cached_property
+    def _by_app(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The places of all queries, application by application, and where each begins: one pass for all of them."""
+        small = len(self.app) > 0 and int(self.app.max()) <= np.iinfo(np.int16).max
+        numbers = self.app.astype(np.int16) if small else self.app  # small ones are sorted by counting
+        return np.argsort(numbers, kind="stable"), np.concatenate([[0], np.cumsum(np.bincount(self.app))])
+
 
 @dataclass(frozen=True)
 class RunResult:

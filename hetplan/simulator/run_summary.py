@@ -100,8 +100,7 @@ def summary_of(
     apps: dict[str, AppFigures] = {}
     parts: dict[str, tuple[AppFigures, ...]] = {}
     for demand in demands:
-        count = int((result.columns.app == result.apps.index(demand.app)).sum())
-        warm = demand.warm_up(count)
+        warm = demand.warm_up(len(result.columns.of_app(result.apps.index(demand.app))))
         apps[demand.app] = figures_of(result, demand.app, percentiles=percentiles, warm_up=warm)
         parts[demand.app] = tuple(
             figures_of(result, demand.app, percentiles=percentiles, warm_up=warm, part=(part, stretches))
@@ -158,10 +157,12 @@ def _timeline(result: RunResult) -> Timeline:
     buckets = result.busy.shape[1]
     width = result.horizon_ms / max(buckets, 1)
     every = result.columns
-    coming = np.flatnonzero(every.arrival < result.horizon_ms)
-    place = np.minimum((every.arrival[coming] / width).astype(np.int64), buckets - 1)
-    count = np.bincount(place, minlength=buckets).astype(np.float64)
-    late = np.bincount(place, weights=(~every.in_time[coming]).astype(np.float64), minlength=buckets)
+    coming = every.arrival < result.horizon_ms
+    late_ones = every.arrival[coming & ~every.in_time]
+    count, late = (
+        np.bincount(np.minimum((some / width).astype(np.int64), buckets - 1), minlength=buckets).astype(np.float64)
+        for some in (every.arrival[coming], late_ones)
+    )
     opened = result.open_servers.sum(axis=0)
     return Timeline(
         width_s=width / 1000.0,

@@ -238,8 +238,8 @@ def demands_of(
         given = trace.get(app) if isinstance(trace, Mapping) else trace
         recorded = given if given is not None else inputs.traces.get(app)
         recorded = checked_trace(recorded, app=app) if recorded is not None else None
-        process = arrivals_named(arrivals) if arrivals is not None else wanted.demand.arrivals
-        stated = isinstance(wanted.demand.rate_qps, int | float)
+        process = arrivals_named(arrivals) if arrivals is not None else wanted.arrivals
+        stated = wanted.stated_qps is not None
         replayed = recorded is not None and (given is not None or (arrivals is None and not stated))
         if recorded is not None and arrivals is None and not replayed:
             process = Arrivals(process="empirical")
@@ -247,7 +247,7 @@ def demands_of(
         rate = max(0.0, rate - sum(item.rate_qps for item in plan.unserved if item.app == app))
         if replayed and recorded is not None:
             rate = len(recorded) / max(float(recorded[-1]), 1e-9)
-        series = wanted.demand.series or ()
+        series = wanted.series or ()
         if series:
             rate = sum(series) / len(series)
         demands.append(
@@ -259,12 +259,12 @@ def demands_of(
                 slo_ms=strictest_ms(wanted),
                 percentile=_strictest(plan, app, wanted),
                 states_accuracy=_states_accuracy(plan, app, wanted),
-                mix=wanted.demand.mix,
+                mix=wanted.mix,
                 trace_s=recorded,
                 as_recorded=replayed,
                 series_qps=series,
                 period_s=inputs.slo.horizon.period_s,
-                clients=wanted.demand.streams or 0,
+                clients=wanted.streams or 0,
                 samples=samples_of(plan, inputs, app),
                 text=_text_of(plan, inputs, app, rate, process),
             )
@@ -370,14 +370,14 @@ def _wanted_s(
     length_s = duration_s if duration_s is not None else _length_s(demands, stages)
     if not any(demand.clients or min(length_s, demand.drawn(length_s)) > 0 for demand in demands):
         raise InputError.one(
-            path="demand", value=0, why="no load to simulate: every rate is 0", remedy="Give a rate, or a trace."
+            path="rate_qps", value=0, why="no load to simulate: every rate is 0", remedy="Give a rate, or a trace."
         )
     check_size(demands, length_s, seeds=seeds, asked=duration_s is not None)
     for demand in demands:
         count = demand.drawn(length_s)
         if demand.text is not None and count <= 0:
             raise InputError.one(
-                path=f"apps.{demand.app}.demand", value=0, why="no request for text comes: its rate is 0",
+                path=f"apps.{demand.app}.rate_qps", value=0, why="no request for text comes: its rate is 0",
                 remedy="Give a rate, or a trace.",
             )  # fmt: skip
         if demand.text is not None and not demand.as_recorded and count < _LEAST_REQUESTS:

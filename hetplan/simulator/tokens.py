@@ -143,6 +143,18 @@ class Coming:
         _, first, which = np.unique(number, return_index=True, return_inverse=True)
         return asked.taken(first), which
 
+    @cached_property
+    def blank(self) -> tuple[Integers, Floats]:
+        """What a play keeps of each request, before any came: of many fleets, each begins with a copy."""
+        from hetplan.simulator import token_kernels as k
+
+        requests = self.requests
+        asked, times = np.zeros((len(requests), 14), dtype=np.int64), np.full((len(requests), 5), np.nan)
+        asked[:, k.INPUT], asked[:, k.OUTPUT], asked[:, k.CACHED] = requests.input, requests.output, requests.cached
+        asked[:, k.MACHINE], asked[:, k.SIZE] = -1, self.sizes[1]
+        times[:, k.ARRIVED], times[:, k.GAP] = self.arrival_ms, 0.0
+        return asked, times
+
     def columns(self, law: TokenLaw) -> tuple[Floats, Floats, Floats]:
         """Of each size the emptiest prefill, and the work until and after the first token, as the router counts it."""
         key = (
@@ -223,7 +235,7 @@ def world_of(
     """Machines of these kinds (places in `groups`) before anything came; `course` has its width and then zeros."""
     from hetplan.simulator import token_kernels as k
 
-    asked, times = _blank(coming)
+    asked, times = coming.blank[0].copy(), coming.blank[1].copy()
     rows, kinds, count = rows_of(kind, coming, gaps=gaps), kinds_of(groups, coming, link_ms), len(asked)
     return k.World(
         asked=asked, times=times, want_gaps=gaps, handed=np.zeros(count), heap=np.zeros(count + 1, dtype=np.int64),
@@ -238,7 +250,7 @@ def rows_of(kind: Integers, coming: Coming, *, gaps: bool) -> dict[str, Any]:
     longest, machines = float(coming.requests.output.max(initial=1)), len(kind)
     if longest > MOST_OUTPUT or longest * machines > MOST_STEPS:
         raise InputError.one(
-            file="slo", path="$.apps.*.demand.mix", value=f"an output of {longest:.6g} tokens",
+            file="slo", path="$.apps.*.mix", value=f"an output of {longest:.6g} tokens",
             why=f"up to {MOST_OUTPUT:g} tokens of a request are played one by one, and on all {machines} machines "
             f"together up to {MOST_STEPS:g} of the longest",
             remedy="Check the bins of output_tokens, what was observed, and the trace.",
@@ -326,18 +338,6 @@ def played_of(world: World, coming: Coming, alone: Floats, *, whole: bool = Fals
         whole=whole,
         queued_until_ms=_queued_until_ms(arrival_ms + waited, times[:, k.GAP], end_ms),
     )
-
-
-def _blank(coming: Coming) -> tuple[Integers, Floats]:
-    """Requests that have not come yet."""
-    from hetplan.simulator import token_kernels as k
-
-    requests = coming.requests
-    asked, times = np.zeros((len(requests), 14), dtype=np.int64), np.full((len(requests), 5), np.nan)
-    asked[:, k.INPUT], asked[:, k.OUTPUT], asked[:, k.CACHED] = requests.input, requests.output, requests.cached
-    asked[:, k.MACHINE], asked[:, k.SIZE] = -1, coming.sizes[1]
-    times[:, k.ARRIVED], times[:, k.GAP] = coming.arrival_ms, 0.0
-    return asked, times
 
 
 def _waiting(own: Integers, waited: Floats, machines: int, end_ms: float) -> Floats:

@@ -39,7 +39,7 @@ SHORT_NAMES = {
     "budget": "slo.limits.cost_per_hour",
     "price:OFFER": "profile.offers.OFFER.price_per_hour",
     "stock:OFFER": "profile.offers.OFFER.stock",
-    "rate:APP": "slo.apps.APP.demand.rate_qps",
+    "rate:APP": "slo.apps.APP.rate_qps",
     "quality:APP": "slo.apps.APP.quality.min",
     "p99:APP, ttft_p95:APP": "the limit of that percentile: slo.apps.APP.latency.p99_ms, ttft_p95_ms",
     "demand, demand:APP": "a factor on the rates of all applications, or of one",
@@ -87,10 +87,9 @@ def _counted(slo: Slo) -> Slo:
     """Observed sizes counted into their bins, as when a file is read."""
     apps = dict(slo.apps)
     for name, app in slo.apps.items():
-        mix = app.demand.mix
+        mix = app.mix
         if mix is not None and mix.observed is not None and "output_tokens" not in mix.axes:
-            demand = app.demand.model_copy(update={"mix": count_into_bins(mix)})
-            apps[name] = app.model_copy(update={"demand": demand})
+            apps[name] = app.model_copy(update={"mix": count_into_bins(mix)})
     return slo.model_copy(update={"apps": apps})
 
 
@@ -144,12 +143,7 @@ class Axis:
             said = round(value)
         elif self.kind == "money":
             said = _money(1, value)
-        found = edited(documents, [Edit(file, steps, said)])
-        if steps[-2:] == ("demand", "rate_qps"):
-            # One of the three says how much is asked for: the rate takes the place of the other two.
-            for other in ("history_qps", "series"):
-                value_at(found[file], steps[:-1]).pop(other, None)
-        return found
+        return edited(documents, [Edit(file, steps, said)])
 
 
 def changed(files: Files, axes: Sequence[Axis], values: Sequence[float]) -> Inputs:
@@ -208,7 +202,7 @@ def _place(name: str, head: str, below: str, files: Files) -> tuple[str, tuple[s
         if app not in apps:
             raise _unknown(name, app, "application", apps)
         if limit is None:
-            return "slo", ("apps", app, *(("demand", "rate_qps") if head == "rate" else ("quality", "min")))
+            return "slo", ("apps", app, *(("rate_qps",) if head == "rate" else ("quality", "min")))
         return "slo", ("apps", app, "latency", _limit_meant(name, head, app, limit, apps[app].targets))
     return _by_path(name, files)
 
@@ -361,7 +355,7 @@ def factor(documents: Documents, name: str, value: float) -> Documents:
     elif head == "demand":
         for app_id, app in found["slo"].get("apps", {}).items():
             if below in ("", app_id):
-                _more_demand(app.get("demand", {}), value)
+                _more_demand(app, value)
     else:
         _slower(found["profile"], below, value)
     return found
@@ -387,15 +381,16 @@ def _money(said: Any, value: float) -> str:
     return format(amount.quantize(Decimal(1) / NANO, context=exact).normalize(exact), "f")
 
 
-def _more_demand(demand: dict[str, Any], value: float) -> None:
-    rate = demand.get("rate_qps")
+def _more_demand(app: dict[str, Any], value: float) -> None:
+    rate = app.get("rate_qps")
     if isinstance(rate, int | float):
-        demand["rate_qps"] = rate * value
+        app["rate_qps"] = rate * value
     elif isinstance(rate, dict):
-        demand["rate_qps"] = {end: qps * value for end, qps in rate.items()}
-    for name in ("series", "history_qps"):
-        if demand.get(name) is not None:
-            demand[name] = [qps * value for qps in demand[name]]
+        for name, said in rate.items():
+            if isinstance(said, int | float):
+                rate[name] = said * value
+            elif isinstance(said, list | tuple):
+                rate[name] = [qps * value for qps in said]
 
 
 def _slower(profile: dict[str, Any], hardware: str, value: float) -> None:

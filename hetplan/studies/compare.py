@@ -123,13 +123,13 @@ def _rates_of(
     period_s = next((one.period_s for one in found.values()), horizon.period_s)
     for app in apps:
         if app not in found:
-            wanted = inputs.slo.apps[app].demand
-            rate = wanted.rate_qps
-            rates = wanted.series or ((float(rate),) * steps if isinstance(rate, int | float) else None)
+            wanted = inputs.slo.apps[app]
+            rate = wanted.stated_qps
+            rates = wanted.series or ((rate,) * steps if rate is not None else None)
             if rates is None:
                 raise InputError.one(
-                    file="slo", path=f"$.apps.{app}.demand", why="neither a rate nor rates over time",
-                    remedy=f"Give --demand {app}=FILE.csv, or write demand.series and horizon.",
+                    file="slo", path=f"$.apps.{app}.rate_qps", why="neither a rate nor rates over time",
+                    remedy=f"Give --demand {app}=FILE.csv, or write rate_qps.series and horizon.",
                 )  # fmt: skip
             found[app] = RatesOverTime(period_s, tuple(rates))
     if not demand and horizon.periods == 1:

@@ -22,7 +22,7 @@ from hetplan.profiles.plan import Plan, Route
 from hetplan.profiles.plan_periods import of_period
 from hetplan.profiles.read_plan import read_plan
 from hetplan.profiles.workers import Worker
-from hetplan.serving.demand import classes_of, stated_qps
+from hetplan.serving.demand import classes_of
 from hetplan.studies.points import bill
 
 __all__ = ["Figure", "PlansCompared", "compare_plans", "diff", "per_million"]
@@ -181,10 +181,10 @@ def per_million(plan: Plan, cost: float | None, inputs: Inputs | None, what: str
     for app in apps:
         promised = [one.value for one in plan.promises if one.app == app and one.quantity == "rate_qps"]
         asked = inputs.slo.apps.get(app) if inputs is not None else None
-        rate = stated_qps(asked) if asked is not None else None
+        rate = asked.stated_qps if asked is not None else None
         rate = rate if rate is not None else min(promised, default=0.0)
         if what != "queries":
-            classes = classes_of(asked.demand.mix) if asked is not None else classes_of(None)
+            classes = classes_of(asked.mix) if asked is not None else classes_of(None)
             sizes = [point.get("output_tokens", 0.0) for point in classes.points]
             rate *= sum(size * share for size, share in zip(sizes, classes.shares, strict=True))
         each_second += rate

@@ -413,8 +413,8 @@ class _Around:
                 steps = ["apps", name, "latency", target.key]
                 label = f"{name}: {target.of} p{target.percentile:g}"
                 yield label, target.max_ms, 1.0, "ms", ["slo", steps, target.max_ms + 1.0]
-            if isinstance(app.demand.rate_qps, int | float) and app.demand.rate_qps > 1:
-                steps, rate = ["apps", name, "demand", "rate_qps"], float(app.demand.rate_qps)
+            if (rate := app.stated_qps) is not None and rate > 1:
+                steps = ["apps", name, "rate_qps"]
                 yield f"{name}: rate", rate, -1.0, "qps", ["slo", steps, rate - 1.0]
             if app.quality is not None and app.quality.min is not None:
                 steps, floor = ["apps", name, "quality", "min"], app.quality.min

@@ -39,7 +39,7 @@ PLAYED = ("pool", "pipeline", "policy", "variants", "llm")
 def play_replanned(plan: Plan, inputs: Inputs, *, every_s: float, **how: Any) -> SimulationReport:
     """The planner asked as `hetplan autoscale --every` asks it, by the plan's own formulation and options.
 
-    Loads are `demand.series` of the SLO file, its wishes are judged over the whole time, and `how` is
+    Loads are `rate_qps.series` of the SLO file, its wishes are judged over the whole time, and `how` is
     `hetplan.simulator.autoscale.autoscale`'s (for variants), else `hetplan.simulator.simulate.simulate_system`'s.
     """
     if plan.question not in PLAYED:
@@ -114,12 +114,11 @@ def _series(slo: Slo) -> dict[str, tuple[float, ...]]:
     """The rates of every application, period by period; one that states a single rate has it in all of them."""
     found: dict[str, tuple[float, ...]] = {}
     for name, app in slo.apps.items():
-        rate = app.demand.rate_qps
-        stated = (float(rate),) * slo.horizon.periods if isinstance(rate, int | float) else ()
-        found[name] = app.demand.series or stated
-    if not any(app.demand.series for app in slo.apps.values()) or not all(found.values()):
+        stated = (app.stated_qps,) * slo.horizon.periods if app.stated_qps is not None else ()
+        found[name] = app.series or stated
+    if not any(app.series for app in slo.apps.values()) or not all(found.values()):
         raise InputError.one(
-            file="slo", path="$.apps", why="loads over time: demand.series (a rate per period) of some application",
-            remedy='Write "horizon": {"period_s": 60, "periods": 3} and "demand": {"series": [100, 300, 100]}.',
+            file="slo", path="$.apps", why="loads over time: rate_qps.series (a rate per period) of some application",
+            remedy='Write "horizon": {"period_s": 60, "periods": 3} and "rate_qps": {"series": [100, 300, 100]}.',
         )  # fmt: skip
     return found

@@ -181,7 +181,7 @@ class _Study:
         offers = [offer for offer, _ in self.machines if offer is not None]
         priced = self.base["sense"] == "min" or self.inputs.slo.limits.cost_per_hour is not None
         names = ["demand", "latency", *(f"prices:{offer}" for offer in offers if priced)]
-        if not any(isinstance(app.demand.rate_qps, int | float) for app in self.inputs.slo.apps.values()):
+        if not any(app.stated_qps is not None for app in self.inputs.slo.apps.values()):
             names.remove("demand")
         return Robustness(
             about=self.base["about"],

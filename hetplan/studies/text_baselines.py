@@ -148,7 +148,8 @@ def _price(system: TextSystem) -> float:
 
 def _answer_ms(system: TextSystem, inputs: Inputs, demand: AppDemand) -> float:
     """How long an answer takes on the mean by the fastest of the machines, alone on it."""
-    asked = demand_of(inputs.slo.apps[demand.app].demand, demand.rate_qps)
+    wanted = inputs.slo.apps[demand.app]
+    asked = demand_of(wanted.mix, wanted.arrivals, demand.rate_qps)
     times = [
         np.average(group.law.prefill_ms(asked.requests) + (asked.requests.output - 1) * group.law.decode_ms(),
                    weights=asked.weight)
@@ -170,7 +171,8 @@ class OneType:
     @classmethod
     def of(cls, system: TextSystem, inputs: Inputs, demand: AppDemand, peak: float) -> OneType:
         """What each machine has under way is played."""
-        drawn = demand_of(inputs.slo.apps[demand.app].demand, peak)
+        wanted = inputs.slo.apps[demand.app]
+        drawn = demand_of(wanted.mix, wanted.arrivals, peak)
         busy = play(system.fleet, draw(drawn, seed=0, count=LEAST_REQUESTS), seed=0)
         many = sum(crew.count for crew in system.crews)
         usual = peak * float(np.nanmean(busy.response_ms)) / 1000.0 / many

@@ -207,7 +207,8 @@ class TextBench:
     def _tuned(self, way: str, settings: Sequence[_Fleets | Setting], *, both: bool = False) -> Tuned:
         plays = [partial(self._played, one) if isinstance(one, _Fleets) else partial(play_way, one) for one in settings]
         found = cheapest_of(way, plays, self.course, both=both)
-        shown, demand = found.shown, demand_of(self.inputs.slo.apps[self.app].demand, 1.0)
+        shown, wanted = found.shown, self.inputs.slo.apps[self.app]
+        demand = demand_of(wanted.mix, wanted.arrivals, 1.0)
         if shown is None or not shown.timely or not shown.cost_per_hour:
             return found
         price = shown.per_million(self.course.length_s / 3600.0 * max(1, len(shown.costs))) / demand.output_tokens

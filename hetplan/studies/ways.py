@@ -343,7 +343,7 @@ def _looks(what: Compared) -> Replanning:
 def _no_rates(app: str) -> NoReturn:
     raise InputError.one(
         file="--demand", value=app, why="the plan serves it, and no rates are given for it",
-        remedy=f"Give --demand {app}=FILE.csv, or demand.series in the SLO file.",
+        remedy=f"Give --demand {app}=FILE.csv, or rate_qps.series in the SLO file.",
     )  # fmt: skip
 
 

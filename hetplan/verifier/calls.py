@@ -59,9 +59,9 @@ def _chosen(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Pipeline, ChosenP
         app = inputs.slo.apps.get(name)
         if not isinstance(rule, ChosenPlanDispatch) or rule.candidate is not None or app is None:
             continue
-        pipeline, rate = inputs.profile.pipelines.get(app.pipeline or ""), app.demand.rate_qps
+        pipeline, rate = inputs.profile.pipelines.get(app.pipeline or ""), app.stated_qps
         if pipeline is not None:
-            yield name, pipeline, rule, float(rate) if isinstance(rate, int | float) else 0.0
+            yield name, pipeline, rule, rate or 0.0
 
 
 def often(inputs: Inputs, app: str, pipeline: Pipeline, knobs: Mapping[str, Any]) -> dict[str, float]:
@@ -104,9 +104,7 @@ def check_bill(plan: Plan, inputs: Inputs, *, cost_nanos: int | None) -> Iterato
     """What calls cost per query, and what they take of the limits of their APIs."""
     wanted: dict[tuple[str | None, str], float] = {}
     taken: dict[tuple[str, str], float] = defaultdict(float)
-    rates = [
-        float(rate) for name in plan.dispatch if isinstance(rate := inputs.slo.apps[name].demand.rate_qps, int | float)
-    ]
+    rates = [rate for name in plan.dispatch if (rate := inputs.slo.apps[name].stated_qps) is not None]
     for name, pipeline, rule, rate in _chosen(plan, inputs):
         if (cost := _query_nanos(inputs, name, pipeline, rule)) > 0:
             wanted[name, "calls_per_query"] = float(cost) / NANO

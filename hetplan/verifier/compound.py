@@ -297,7 +297,7 @@ def _operators(
             continue
         times = sum(load.instances * worker.count for load, worker in here)
         each = several_at_most(pipeline, node) if any_fans(pipeline) else 1
-        streams = max(1, times) if rated else (inputs.slo.apps[name].demand.streams or 1) * each
+        streams = max(1, times) if rated else (inputs.slo.apps[name].streams or 1) * each
         if times != streams or not here:
             text = f"operator {node} runs {times} times, not {streams} times"
             yield Violation("operator", at, text if streams > 1 else f"operator {node} runs {times} times, not once")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hetplan.profiles.operating_points import Limit, limits_of
 from hetplan.profiles.slo import App
 
-__all__ = ["Classes", "classes_of", "least_wanted", "response_targets", "wanted_rate"]
+__all__ = ["Classes", "classes_of", "least_wanted", "response_targets"]
 
 
 def _key(values: Sequence[float]) -> tuple[float, ...]:
@@ -40,7 +40,7 @@ class Classes:
 
 def classes_of(app: App) -> Classes:
     """The classes that the demand of an application comes in; shares are brought to a sum of exactly 1."""
-    mix = app.demand.mix
+    mix = app.mix
     if mix is None:
         return Classes((), ((),), (1.0,), {}, limits_of(app))
     weights: Sequence[float] = mix.share or ()
@@ -60,14 +60,8 @@ def response_targets(app: App) -> tuple[tuple[float, float], ...]:
     return tuple((max_ms, 1.0 - percentile / 100.0) for percentile, max_ms in targets)
 
 
-def wanted_rate(app: App) -> float | None:
-    """The rate that the wish states as a number; None where it asks for the most, a range or a forecast."""
-    rate = app.demand.rate_qps
-    return float(rate) if isinstance(rate, int | float) else None
-
-
 def least_wanted(app: App) -> float | None:
     """The least that a number in the wish can mean: the rate itself, or the lowest of the past that a forecast has."""
-    stated = wanted_rate(app)
-    past = app.demand.history_qps or app.demand.series
+    stated = app.stated_qps
+    past = app.history or app.series
     return min(past) if stated is None and past is not None else stated

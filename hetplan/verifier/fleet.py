@@ -295,7 +295,7 @@ def _taken_back(fleet: Fleet) -> Iterator[Violation]:
 def _wished(fleet: Fleet) -> Iterator[Violation]:
     """What is claimed besides the cost: the most rate of an application, or the most quality."""
     slo = fleet.inputs.slo
-    most = [name for name, app in slo.apps.items() if app.demand.rate_qps == "max"]
+    most = [name for name, app in slo.apps.items() if app.wants_most]
     for number, claim in enumerate(fleet.plan.claims):
         at = f"claims[{number}]"
         if claim.about == "rate_qps":

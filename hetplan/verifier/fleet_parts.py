@@ -72,7 +72,7 @@ class Fleet:
         said = {one.app: one.value for one in self.plan.promises if one.quantity == "rate_qps" and not one.situation}
         return {
             name: (said.get(name, math.nan),) * len(self.plan.periods)
-            if app.demand.rate_qps == "max"
+            if app.wants_most
             else _rates(self.inputs, name, app)
             for name, app in self.inputs.slo.apps.items()
         }
@@ -191,8 +191,7 @@ def carried(part: Part) -> dict[str, float]:
 
 
 def _rates(inputs: Inputs, name: str, app: App) -> tuple[float, ...]:
-    demand, horizon = app.demand, inputs.slo.horizon
-    trace = demand.trace
+    trace, horizon = app.trace, inputs.slo.horizon
     if trace is not None and trace.period_s is not None:
         times, windows = inputs.traces.get(name, ()), Counter[int]()
         for time in times:
@@ -204,9 +203,9 @@ def _rates(inputs: Inputs, name: str, app: App) -> tuple[float, ...]:
             held.setdefault(period, []).append(windows[window] / trace.period_s)
         share = (100.0 if trace.percentile is None else trace.percentile) / 100.0
         return tuple(_quantile(sorted(held.get(p, [math.inf])), share) for p in range(horizon.periods))
-    if demand.series is not None:
-        return demand.series
-    return (float(demand.rate_qps) if isinstance(demand.rate_qps, int | float) else math.nan,) * horizon.periods
+    if app.series is not None:
+        return app.series
+    return (math.nan if app.stated_qps is None else app.stated_qps,) * horizon.periods
 
 
 def _quantile(ordered: list[float], share: float) -> float:
@@ -221,10 +220,7 @@ def alone(inputs: Inputs, part: Part) -> Inputs:
     slo = inputs.slo
     apps = {}
     for name, rate in part.rate_qps.items():
-        demand = slo.apps[name].demand
-        trace = None if demand.trace is None or demand.trace.period_s is not None else demand.trace
-        alone = demand.model_copy(update={"rate_qps": rate, "series": None, "history_qps": None, "trace": trace})
-        apps[name] = slo.apps[name].model_copy(update={"demand": alone, "question": None})
+        apps[name] = slo.apps[name].at_rate(rate).model_copy(update={"question": None})
     counts: Counter[str] = Counter()
     for worker in part.workers:
         counts[worker.hardware] += worker.count + worker.standby

@@ -70,7 +70,7 @@ def why_not_followed(facts: Facts, name: str) -> str:
         seat.run is not None and seat.run.engine is not None for seat in facts.seats.values() if seat.load.app == name
     ):
         return "its requests are made token by token"
-    if app.demand.streams is not None:
+    if app.streams is not None:
         return "it comes in streams"
     if app.candidates:
         return "its candidate plans are packed"

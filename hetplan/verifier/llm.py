@@ -239,7 +239,7 @@ def _is_unplayed(plan: Plan) -> bool:
 
 def sizes_of(app: App) -> tuple[list[Size], list[float]]:
     """Every length of request, and how often it comes: what was observed, else one per bin."""
-    mix = app.demand.mix
+    mix = app.mix
     assert mix is not None  # else the files do not ask the question
     rows = mix.observed if mix.observed is not None else mix.bins
     weights = [1.0] * len(rows) if mix.observed is not None else list(mix.share or ())

@@ -172,11 +172,10 @@ def _shares(plan: Plan, app_id: str, tops: Mapping[str, float]) -> Iterator[Viol
 
 
 def _highest_load(app: App, inputs: Inputs, app_id: str) -> float | None:
-    rate = app.demand.rate_qps
-    if isinstance(rate, int | float):
-        return float(rate)
-    if rate is not None and not isinstance(rate, str):
-        return rate.high
+    if app.stated_qps is not None:
+        return app.stated_qps
+    if app.range_qps is not None:
+        return app.range_qps[1]
     times = inputs.traces.get(app_id)
     return None if times is None else (len(times) - 1) / (float(times[-1]) - float(times[0]))
 

@@ -259,7 +259,7 @@ def arrivals_of(
         if plan.method.options.get("rates") == "fitted":
             return None
         return 1, _shortest(inputs, table, workers, rate_qps, latency_s)
-    shape = (app.demand.arrivals.shape if app.demand.arrivals.process == "gamma" else None) or 1.0
+    shape = (app.arrivals.shape if app.arrivals.process == "gamma" else None) or 1.0
     times = inputs.traces.get(app_id)
     if times is not None:
         shape = _regularity(np.asarray(times, dtype=float), table.slo_ms / 1000.0)

@@ -97,13 +97,12 @@ def flow_of(app: App, took: Sequence[tuple[float | None, float]], calls: float =
         return Flow(0.0, 0.0, 0.0, 0.0)
     mean = sum(likely * ms for ms, likely in took if ms is not None) / ran
     second = sum(likely * ms * ms for ms, likely in took if ms is not None) / ran
-    return Flow((rate_of(app) or 0.0) * calls * ran / whole, mean, second, 1.0 / (app.demand.arrivals.shape or 1.0))
+    return Flow((rate_of(app) or 0.0) * calls * ran / whole, mean, second, 1.0 / (app.arrivals.shape or 1.0))
 
 
 def rate_of(app: App) -> float | None:
     """The rate at which queries come, where they are no streams."""
-    rate = app.demand.rate_qps
-    return float(rate) if app.demand.streams is None and isinstance(rate, int | float) else None
+    return app.stated_qps if app.streams is None else None
 
 
 def loads_of(plan: Plan, name: str, node: str) -> dict[str, int]:

@@ -42,7 +42,7 @@ from hetplan.profiles.plan import Action, Plan
 from hetplan.profiles.profile import Profile, Run, Variant
 from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.workers import Load, Worker
-from hetplan.verifier.demand import classes_of, response_targets, wanted_rate
+from hetplan.verifier.demand import classes_of, response_targets
 from hetplan.verifier.facts import Seat, gather, run_of
 from hetplan.verifier.report import Violation
 from hetplan.verifier.scene import Scene
@@ -151,7 +151,7 @@ def _needs(reading: Reading) -> dict[str, float]:
         unserved[entry.app] += entry.rate_qps
     found: dict[str, float] = {}
     for name, app in reading.inputs.slo.apps.items():
-        wanted = wanted_rate(app) or 0.0
+        wanted = app.stated_qps or 0.0
         load = wanted - unserved[name]
         if load <= VALUE * max(wanted, 1.0):
             continue
@@ -602,7 +602,7 @@ def batches_of(profile: Profile, slo: Slo, variant: Variant, run: Run) -> list[i
     """
     if "batch" in run.at or run.saturation_qps is not None:
         return [int(run.at.get("batch", 1))]
-    sized = any(app.demand.mix is not None and "batch" in app.demand.mix.axes for app in slo.apps.values())
+    sized = any(app.mix is not None and "batch" in app.mix.axes for app in slo.apps.values())
     knobs = {axis: value for axis, value in run.at.items() if axis != "batch"}
     alike = [
         other

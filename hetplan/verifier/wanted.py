@@ -10,7 +10,7 @@ from dataclasses import replace
 from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.operating_points import Verdict, judge, limits_of
 from hetplan.profiles.workers import Worker
-from hetplan.verifier.demand import classes_of, least_wanted, response_targets, wanted_rate
+from hetplan.verifier.demand import classes_of, least_wanted, response_targets
 from hetplan.verifier.facts import Facts, option, runs_alike
 from hetplan.verifier.flow import Flow
 from hetplan.verifier.report import Violation
@@ -110,7 +110,7 @@ _STATING = ("pool", "pipeline", "variants", "llm")
 
 def check_demand(facts: Facts, name: str) -> Iterator[Violation]:
     """Something is promised to everyone, and it is what is wanted, less what is said to stay unserved."""
-    wanted, promised = wanted_rate(facts.inputs.slo.apps[name]), facts.promised_rate(name)
+    wanted, promised = facts.inputs.slo.apps[name].stated_qps, facts.promised_rate(name)
     if promised is None and not declined(facts, name):
         yield Violation("promise-missing", "promises", f"no rate is promised to {name}")
         return

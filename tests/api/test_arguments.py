@@ -77,7 +77,7 @@ def test_a_number_of_any_library_is_a_rate(rate: Any, outcome: Outcome) -> None:
     slo.pop("objective", None)
     slo["limits"].pop("cost_per_hour", None)
     (app,) = slo["apps"]
-    slo["apps"][app]["demand"]["rate_qps"] = 5
+    slo["apps"][app]["rate_qps"] = 5
     planner = hp.Planner(FILES[0], slo, options=PLANNED)
     assert planner.plan({app: rate}).require().workers == planner.plan({app: 60.0}).require().workers
 

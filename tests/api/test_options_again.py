@@ -43,7 +43,7 @@ SLO: Json = {
         "calls": {
             "pipeline": "voice",
             "latency": {"p99_ms": 600},
-            "demand": {"rate_qps": 120},
+            "rate_qps": 120,
             "quality": {"min": 0.7},
         }
     },
@@ -85,6 +85,6 @@ def test_along_a_rate_machines_go_where_the_second_wish_says_so(files: tuple[Jso
     assert len({one.first for one in found.segments}) == 1
     assert counts[0] < counts[-1]
     assert counts == sorted(counts)
-    files[1]["apps"]["calls"]["demand"]["rate_qps"] = 60
+    files[1]["apps"]["calls"]["rate_qps"] = 60
     least = hp.solve(*files, options={"size": "estimated"}).require()
     assert counts[0] <= least.claims[1].value

@@ -26,7 +26,7 @@ def profile(**more: Any) -> Profile:
 
 def wish(reserved: Any = None, **offers: Any) -> Slo:
     limits = {"reserved": reserved, "offers": offers}
-    return Slo.model_validate({"apps": {"s": {"model": "m", "demand": {"rate_qps": 1.0}}}, "limits": limits})
+    return Slo.model_validate({"apps": {"s": {"model": "m", "rate_qps": 1.0}}, "limits": limits})
 
 
 def bought(**counts: int) -> list[Commitment]:

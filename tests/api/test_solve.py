@@ -35,7 +35,7 @@ def with_rate(slo: dict, rate: float | str) -> dict:
     changed["objective"] = ["min cost"]
     del changed["limits"]["cost_per_hour"]
     (app,) = changed["apps"].values()
-    app["demand"]["rate_qps"] = rate
+    app["rate_qps"] = rate
     return changed
 
 
@@ -56,7 +56,7 @@ def test_a_planner_plans_again_and_again_and_rates_replace_those_of_the_files(sl
 def test_rates_replace_that_of_a_file_that_names_others(slo: dict, tmp_path: Path) -> None:
     changed = with_rate(slo, 15.0)
     (name,) = changed["apps"]
-    changed["apps"][name]["demand"]["trace"] = {"file": "arrivals.csv"}
+    changed["apps"][name]["rate_qps"] = {"mean": 15.0, "trace": {"file": "arrivals.csv"}}
     (tmp_path / "arrivals.csv").write_text("arrival_s\n" + "".join(f"{n / 50}\n" for n in range(1, 100)))
     (tmp_path / "slo.json").write_text(json.dumps(changed))
     outcome = hp.Planner(PROFILE, tmp_path / "slo.json", options=PLANNED).plan({name: 20.0})

@@ -37,7 +37,8 @@ SLO: dict[str, Any] = {
         "a": {
             "model": "m",
             "latency": {"p95_ms": 80},
-            "demand": {"series": [40, 160, 40, 320, 90, 40], "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}},
+            "rate_qps": {"series": [40, 160, 40, 320, 90, 40]},
+            "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]},
         }
     },
 }
@@ -99,9 +100,9 @@ class Real(World):
     [{}, {"runs_for": {"a": 250.0}}, {"kind": "seasonal", "season_s": 80.0, "quantile": 0.7, "settle_s": 15.0}],
 )
 def test_the_same_counters_make_the_same_plans_at_the_same_times(how: dict[str, Any]) -> None:
-    slo = {**SLO, "apps": {"a": {**SLO["apps"]["a"], "demand": {**SLO["apps"]["a"]["demand"]}}}}
+    slo = {**SLO, "apps": {"a": {**SLO["apps"]["a"]}}}
     once = {key: value for key, value in slo.items() if key != "horizon"}
-    once["apps"] = {"a": {**slo["apps"]["a"], "demand": {"rate_qps": 40, "mix": slo["apps"]["a"]["demand"]["mix"]}}}
+    once["apps"] = {"a": {**slo["apps"]["a"], "rate_qps": 40}}
     plan = hp.solve(PROFILE, once, options={"size": "planned"}, formulation="pool").require()
     inputs = load_inputs(PROFILE, slo)
     system, demands = planned_systems(plan, inputs)[0].system, demands_of(plan, inputs)

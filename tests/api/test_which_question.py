@@ -162,9 +162,9 @@ def test_what_is_missing_is_named_with_the_nearest_question() -> None:
 def test_the_more_specific_question_wins() -> None:
     profile, slo = files("pool/")
     (app,) = slo["apps"].values()
-    del slo["objective"], slo["limits"]["cost_per_hour"], app["demand"]["mix"]
+    del slo["objective"], slo["limits"]["cost_per_hour"], app["mix"]
     slo["limits"]["instances"] = {"t4": [1, 1]}
-    app.update(dispatch="round-robin", demand={"rate_qps": 5.0})
+    app.update(dispatch="round-robin", rate_qps=5.0)
     for variant in profile["variants"].values():
         for run in variant["runs"]:
             run["at"] = {"batch": 16}
@@ -242,8 +242,8 @@ def test_a_package_that_says_why_in_one_sentence_is_heard(install: Callable[...,
     profile, slo = files("policy/")
     with pytest.raises(hp.InputError, match="want no teleport"):
         choose(hp.load(profile, slo), question="mine")
-    slo["apps"]["more"] = {**slo["apps"]["images"], "demand": {"streams": 3}}
-    slo["apps"]["last"] = {"task": "classify", "demand": {"streams": 1}}
+    slo["apps"]["more"] = {**slo["apps"]["images"], "rate_qps": None, "streams": 3}
+    slo["apps"]["last"] = {"task": "classify", "streams": 1}
     slo["objective"] = ["min changes"]
     with pytest.raises(hp.InputError, match="nearest is mine, but these files want no teleport"):
         asked(profile, slo)

@@ -20,7 +20,7 @@ def test_cases_have_what_people_ask_for() -> None:
     drawn = " ".join(one.drawn for one in cases)
     for part in ("line", "branches", "exit", "an API", "batches at", "shared models", "p50", "p90", "p95", "p99"):
         assert part in drawn, part
-    arrivals = {str(app["demand"]["arrivals"]) for one in cases for app in one.slo["apps"].values()}
+    arrivals = {str(app["arrivals"]) for one in cases for app in one.slo["apps"].values()}
     assert len(arrivals) == 4
 
 

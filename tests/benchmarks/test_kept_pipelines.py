@@ -19,7 +19,7 @@ def test_a_case_is_the_same_each_time_and_cases_differ():
 def test_a_fair_case_asks_for_what_the_stock_carries_in_time():
     assert fair(7) == fair(7)
     for case in range(300, 330):
-        asked = fair(case)[1]["apps"]["x"]["demand"]["rate_qps"]
+        asked = fair(case)[1]["apps"]["x"]["rate_qps"]
         assert 0.19 * carried_qps(pipeline(case)) <= asked <= 0.71 * carried_qps(pipeline(case))
 
 

@@ -40,7 +40,7 @@ def cascade() -> Json:
                     "pipeline": "cascade",
                     "latency": {"p99_ms": 60},
                     "quality": {"min": 0.92},
-                    "demand": {"rate_qps": RATE_QPS},
+                    "rate_qps": RATE_QPS,
                 }
             }
         },
@@ -176,7 +176,7 @@ class _Tree:
                     "tree": {"nodes": nodes, "edges": edges, "quality": {"rule": "table", "paths": self.measured}}
                 },
             },
-            slo={"apps": {"x": {"pipeline": "tree", "demand": {"rate_qps": RATE_QPS}}}},
+            slo={"apps": {"x": {"pipeline": "tree", "rate_qps": RATE_QPS}}},
             plan={
                 "question": "cascade",
                 "method": {"formulation": "milp"},

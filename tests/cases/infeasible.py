@@ -48,7 +48,7 @@ def _pipeline(chance: random.Random, seed: int) -> tuple[Json, Json, None, Json]
     if chance.random() < 0.5:
         app["latency"]["p99_ms"] = round(chance.uniform(5, 80), 1)
     if chance.random() < 0.5:
-        app["demand"]["rate_qps"] *= 10
+        app["rate_qps"] *= 10
     if chance.random() < 0.4:
         app["quality"] = {"min": round(chance.uniform(0.3, 0.99), 3)}
     if chance.random() < 0.4:
@@ -60,9 +60,9 @@ def _pipeline(chance: random.Random, seed: int) -> tuple[Json, Json, None, Json]
 def _variants(chance: random.Random, seed: int) -> tuple[Json, Json, Json, Json]:
     profile, slo, state = random_variants.random_snapshot(seed)
     for app in slo["apps"].values():
-        rate = app["demand"].get("rate_qps")
+        rate = app.get("rate_qps")
         if isinstance(rate, int | float) and chance.random() < 0.5:
-            app["demand"]["rate_qps"] = rate * chance.choice([3, 10])
+            app["rate_qps"] = rate * chance.choice([3, 10])
         if chance.random() < 0.2 and app.get("latency"):
             app["latency"]["p99_ms"] = round(chance.uniform(1, 30), 1)
     return profile, slo, state, {"size": "planned"}
@@ -81,7 +81,7 @@ def _compound(chance: random.Random, seed: int) -> tuple[Json, Json, None, Json]
     kinds = ["x", "y"]
     apps = {
         f"q{n}": {
-            "demand": {"streams": 1},
+            "streams": 1,
             "candidates": [
                 {"demand": {kind: round(chance.uniform(0, 1), 3) for kind in kinds},
                  "price_per_hour": str(round(chance.uniform(0, 2), 2))}

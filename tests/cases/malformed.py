@@ -49,10 +49,10 @@ MODELS = (
     ("objective", "*"),
     ("apps", "*"),
     ("apps", "*", "latency", "*"),
-    ("apps", "*", "demand"),
-    ("apps", "*", "demand", "arrivals"),
-    ("apps", "*", "demand", "mix"),
-    ("apps", "*", "demand", "trace"),
+    ("apps", "*", "rate_qps"),
+    ("apps", "*", "arrivals"),
+    ("apps", "*", "mix"),
+    ("apps", "*", "rate_qps", "trace"),
 )
 """Objects whose keys are fixed by the format."""
 
@@ -68,9 +68,9 @@ REQUIRED = (
     ("tables", "*", "quantity"),
     ("pipelines", "*", "nodes"),
     ("pipelines", "*", "edges", "*", "to"),
-    ("apps", "*", "demand", "mix", "axes"),
-    ("apps", "*", "demand", "mix", "share"),
-    ("apps", "*", "demand", "trace", "file"),
+    ("apps", "*", "mix", "axes"),
+    ("apps", "*", "mix", "share"),
+    ("apps", "*", "rate_qps", "trace", "file"),
 )
 
 
@@ -155,7 +155,7 @@ def _broken_documents(document: dict[str, Any]) -> Iterator[tuple[str, dict[str,
             yield f"text at {where}", _with(document, path, "a lot")
             if last.endswith(NEVER_NEGATIVE) or last in ("stock", "changes", "streams"):
                 yield f"negative {where}", _with(document, path, -5)
-        if isinstance(value, str) and last in REFERENCES:
+        if isinstance(value, str) and last in REFERENCES and (path[0], last) != ("variants", "family"):
             yield f"dangling {where}", _with(document, path, "no-such-thing")
             yield f"no id {where}", _with(document, path, "no id!")
     for pattern in MODELS:
@@ -354,40 +354,45 @@ SEMANTIC: dict[str, list[tuple[str, Change]]] = {
         ("answered by a model twice", lambda d: answered(_app(d), models=["a", "a"])),
         ("answered under runs", lambda d: answered(_app(d), runs={"variants": ["a"]})),
         ("candidates beside a model", _app_change(candidates=[{"demand": {"gpu": 1}}])),
-        ("a rate and a history", _app_change("demand", rate_qps=5, history_qps=[1, 2])),
-        ("an empty history", lambda d: _app(d).update(demand={"history_qps": []})),
-        ("a series too long", lambda d: _app(d).update(demand={"series": [1, 2, 3, 4, 5, 6, 7]})),
-        ("a rate in words", lambda d: _app(d).update(demand={"rate_qps": "most"})),
-        ("a range turned round", lambda d: _app(d).update(demand={"rate_qps": {"low": 9, "high": 1}})),
-        ("half a range", lambda d: _app(d).update(demand={"rate_qps": {"low": 9}})),
-        ("an unknown process", lambda d: _app(d).update(demand={"arrivals": {"process": "bursty"}})),
-        ("gamma without shape", lambda d: _app(d).update(demand={"arrivals": {"process": "gamma"}})),
-        ("poisson with shape", lambda d: _app(d).update(demand={"arrivals": {"process": "poisson", "shape": 2}})),
+        ("a range and a history", _app_change(rate_qps={"low": 1, "high": 2, "history": [1, 2]})),
+        ("amounts of demand", _app_change(demand={"history_qps": [1, 2]})),
+        ("a mean without a trace", _app_change(rate_qps={"mean": 5})),
+        ("rates of nothing", _app_change(rate_qps={})),
+        ("a percentile of no windows", _app_change(rate_qps={"trace": {"file": "a.csv", "percentile": 95}})),
+        ("rates beside those of a trace", _app_change(rate_qps={"mean": 5, "trace": {"file": "a", "period_s": 60}})),
+        ("an empty history", lambda d: _app(d).update(rate_qps={"history": []})),
+        ("a series too long", lambda d: _app(d).update(rate_qps={"series": [1, 2, 3, 4, 5, 6, 7]})),
+        ("a rate in words", lambda d: _app(d).update(rate_qps="most")),
+        ("a range turned round", lambda d: _app(d).update(rate_qps={"low": 9, "high": 1})),
+        ("half a range", lambda d: _app(d).update(rate_qps={"low": 9})),
+        ("an unknown process", lambda d: _app(d).update(arrivals={"process": "bursty"})),
+        ("gamma without shape", lambda d: _app(d).update(arrivals={"process": "gamma"})),
+        ("poisson with shape", lambda d: _app(d).update(arrivals={"process": "poisson", "shape": 2})),
         ("mmpp of one state", lambda d: _app(d).update(
-            demand={"arrivals": {"process": "mmpp", "relative_rates": [1], "stay_s": [1]}})),
+            arrivals={"process": "mmpp", "relative_rates": [1], "stay_s": [1]})),
         ("mmpp of another mean", lambda d: _app(d).update(
-            demand={"arrivals": {"process": "mmpp", "relative_rates": [1, 3], "stay_s": [1, 1]}})),
+            arrivals={"process": "mmpp", "relative_rates": [1, 3], "stay_s": [1, 1]})),
         ("diurnal below its mean", lambda d: _app(d).update(
-            demand={"arrivals": {"process": "diurnal", "peak": 0.5, "period_s": 9}})),
-        ("empirical without a trace", lambda d: _app(d).update(demand={"arrivals": {"process": "empirical"}})),
-        ("shares that sum to 0.9", lambda d: _app(d, "demand", "mix")["share"].__setitem__(0, 0.65)),
-        ("shares in percent", lambda d: _app(d, "demand", "mix").update(
-            share=[100 * share for share in _app(d, "demand", "mix")["share"]])),
-        ("a negative share", lambda d: _app(d, "demand", "mix")["share"].__setitem__(0, -0.75)),
-        ("a share too many", lambda d: _app(d, "demand", "mix")["share"].append(0)),
-        ("share and observed", lambda d: _app(d, "demand", "mix").update(observed=[[1]])),
-        ("a bin of two numbers", lambda d: _app(d, "demand", "mix")["bins"].__setitem__(0, [1, 2, 3, 4, 5])),
-        ("a bin twice", lambda d: _app(d, "demand", "mix")["bins"].__setitem__(0, _app(d, "demand", "mix")["bins"][1])),
-        ("no bins", lambda d: _app(d, "demand", "mix").update(bins=[], share=[])),
-        ("no axes", lambda d: _app(d, "demand", "mix").update(axes=[])),
+            arrivals={"process": "diurnal", "peak": 0.5, "period_s": 9})),
+        ("empirical without a trace", lambda d: _app(d).update(arrivals={"process": "empirical"})),
+        ("shares that sum to 0.9", lambda d: _app(d, "mix")["share"].__setitem__(0, 0.65)),
+        ("shares in percent", lambda d: _app(d, "mix").update(
+            share=[100 * share for share in _app(d, "mix")["share"]])),
+        ("a negative share", lambda d: _app(d, "mix")["share"].__setitem__(0, -0.75)),
+        ("a share too many", lambda d: _app(d, "mix")["share"].append(0)),
+        ("share and observed", lambda d: _app(d, "mix").update(observed=[[1]])),
+        ("a bin of two numbers", lambda d: _app(d, "mix")["bins"].__setitem__(0, [1, 2, 3, 4, 5])),
+        ("a bin twice", lambda d: _app(d, "mix")["bins"].__setitem__(0, _app(d, "mix")["bins"][1])),
+        ("no bins", lambda d: _app(d, "mix").update(bins=[], share=[])),
+        ("no axes", lambda d: _app(d, "mix").update(axes=[])),
         ("a size above the largest bin", lambda d: _app(d).update(
-            demand={"mix": {"axes": ["batch"], "bins": [[1], [8]], "observed": [[1], [9]]}})),
-        ("a trace that is not there", lambda d: _app(d).update(demand={"trace": {"file": "none.csv"}})),
-        ("a trace elsewhere", lambda d: _app(d).update(demand={"trace": {"file": "../../etc/passwd"}})),
-        ("a trace by its full path", lambda d: _app(d).update(demand={"trace": {"file": "/etc/passwd"}})),
-        ("a trace with a zero byte", lambda d: _app(d).update(demand={"trace": {"file": "a\0b"}})),
-        ("a trace that is a folder", lambda d: _app(d).update(demand={"trace": {"file": "."}})),
-        ("a trace scaled to nothing", lambda d: _app(d).update(demand={"trace": {"file": "a.csv", "scale": 0}})),
+            mix={"axes": ["batch"], "bins": [[1], [8]], "observed": [[1], [9]]})),
+        ("a trace that is not there", lambda d: _app(d).update(rate_qps={"trace": {"file": "none.csv"}})),
+        ("a trace elsewhere", lambda d: _app(d).update(rate_qps={"trace": {"file": "../../etc/passwd"}})),
+        ("a trace by its full path", lambda d: _app(d).update(rate_qps={"trace": {"file": "/etc/passwd"}})),
+        ("a trace with a zero byte", lambda d: _app(d).update(rate_qps={"trace": {"file": "a\0b"}})),
+        ("a trace that is a folder", lambda d: _app(d).update(rate_qps={"trace": {"file": "."}})),
+        ("a trace scaled to nothing", lambda d: _app(d).update(rate_qps={"trace": {"file": "a.csv", "scale": 0}})),
         ("a term of both senses", lambda d: d.update(objective=[{"max": "rate", "min": "cost"}])),
         ("a term of neither sense", lambda d: d.update(objective=[{}])),
         ("a term twice", lambda d: d.update(objective=["max rate", "max rate"])),

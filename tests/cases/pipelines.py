@@ -113,7 +113,7 @@ def random_pipeline(seed: int, *, gpus: int = 1, tasks: int = 4) -> tuple[dict, 
         "pipeline": "p",
         "latency": {"p99_ms": round(chance.uniform(120, 400), 1)},
         "network_ms_per_hop": chance.choice([0, 0, 1.5]),
-        "demand": {"rate_qps": round(chance.uniform(5, 150), 1)},
+        "rate_qps": round(chance.uniform(5, 150), 1),
     }
     slo = {
         "format": "hetplan/slo/1.0",
@@ -148,6 +148,6 @@ def diamond(demand: float, slo_ms: float, servers: int = 8) -> tuple[dict, dict]
     app = {
         "pipeline": "p",
         "latency": {"p99_ms": slo_ms},
-        "demand": {"rate_qps": demand},
+        "rate_qps": demand,
     }
     return profile, {"format": "hetplan/slo/1.0", "limits": {"instances": {"g": [0, servers]}}, "apps": {"x": app}}

@@ -53,7 +53,7 @@ def pipeline() -> Json:
                     "latency": {"p99_ms": 100},
                     "quality": {"min": 0.77},
                     "network_ms_per_hop": 2,
-                    "demand": {"rate_qps": 150},
+                    "rate_qps": 150,
                 }
             }
         },
@@ -131,7 +131,7 @@ def chain() -> Json:
                 "x": {
                     "pipeline": "p",
                     "latency": {"p99_ms": 40},
-                    "demand": {"rate_qps": 100},
+                    "rate_qps": 100,
                 }
             }
         },
@@ -192,7 +192,7 @@ def streams() -> Json:
         slo={
             "limits": {"cost_per_hour": "0.9175"},
             "apps": {
-                "cam": {"pipeline": "track", "demand": {"streams": 1}},
+                "cam": {"pipeline": "track", "streams": 1},
                 "packed": {"candidates": [{"demand": {"cloud": 0.5}}]},
             },
         },

@@ -39,10 +39,8 @@ def pool() -> Json:
                 "rank": {
                     "model": "m",
                     "latency": {"p99_ms": 100},
-                    "demand": {
-                        "rate_qps": "max",
-                        "mix": {"axes": ["batch"], "bins": [[10], [20]], "share": [0.75, 0.25]},
-                    },
+                    "rate_qps": "max",
+                    "mix": {"axes": ["batch"], "bins": [[10], [20]], "share": [0.75, 0.25]},
                 }
             },
         },
@@ -180,13 +178,11 @@ def chat() -> Json:
                 "chat": {
                     "family": "llama-3",
                     "latency": {"ttft_p99_ms": 500, "tpot_p99_ms": 50},
-                    "demand": {
-                        "rate_qps": 7,
-                        "mix": {
-                            "axes": ["input_tokens", "output_tokens"],
-                            "bins": [[100, 50], [300, 150], [200, 100]],
-                            "share": [0.5, 0.1, 0.4],
-                        },
+                    "rate_qps": 7,
+                    "mix": {
+                        "axes": ["input_tokens", "output_tokens"],
+                        "bins": [[100, 50], [300, 150], [200, 100]],
+                        "share": [0.5, 0.1, 0.4],
                     },
                 }
             },

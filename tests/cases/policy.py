@@ -176,7 +176,7 @@ def files(
                 "task": "see",
                 "latency": {f"p{percentile:g}_ms": slo_ms},
                 "dispatch": "round-robin",
-                "demand": {"rate_qps": rate_qps},
+                "rate_qps": rate_qps,
                 **app,
             }
         },

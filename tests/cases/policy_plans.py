@@ -21,7 +21,7 @@ OPTIONS = {"queue_max": 4, "grid": "fld{8}", "simulate": False}
 
 
 def gamma(shape: float) -> Wish:
-    return {"demand": {"rate_qps": 100.0, "arrivals": {"process": "gamma", "shape": shape}}}
+    return {"rate_qps": 100.0, "arrivals": {"process": "gamma", "shape": shape}}
 
 
 WISHES: dict[str, tuple[Wish, Wish, str | None]] = {

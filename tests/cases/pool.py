@@ -66,10 +66,8 @@ def files(
             "app": {
                 "model": "m",
                 "latency": {"p99_ms": qos_ms},
-                "demand": {
-                    "rate_qps": "max" if rate_qps is None else rate_qps,
-                    "mix": {"axes": ["batch"], "bins": [[size] for size in sizes], "share": list(share)},
-                },
+                "rate_qps": "max" if rate_qps is None else rate_qps,
+                "mix": {"axes": ["batch"], "bins": [[size] for size in sizes], "share": list(share)},
             }
         },
     }

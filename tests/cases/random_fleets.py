@@ -36,8 +36,8 @@ def random_fleet(seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
     if rng.random() < 0.4:
         slo |= {"objective": ["max rate"], "limits": {"cost_per_hour": f"{rng.uniform(3, 12):.2f}"}}
         mix = {"axes": ["batch"], "bins": [[1], [4], [16]], "share": [0.5, 0.3, 0.2]}
-        app["demand"] = {"rate_qps": "max", "mix": mix}
+        app |= {"rate_qps": "max", "mix": mix}
     else:
         slo["objective"] = ["min cost"]
-        app["demand"] = {"rate_qps": round(rng.uniform(50, 1500), 1)}
+        app["rate_qps"] = round(rng.uniform(50, 1500), 1)
     return profile, slo

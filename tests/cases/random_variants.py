@@ -75,7 +75,7 @@ def _wish(rng: random.Random, families: list[str]) -> dict[str, Any]:
             apps[f"{family}-app{copy}"] = {
                 "family": family,
                 "latency": {"p99_ms": rng.choice([60.0, 150.0])},
-                "demand": {"rate_qps": load},
+                "rate_qps": load,
             }
     change = {"slack": rng.choice([1.0, 1.05, 1.3]), "load_weight_per_s": rng.choice([0.0, 0.1])}
     return {"format": "hetplan/slo/1.0", "change": change, "apps": apps}
@@ -158,7 +158,7 @@ def sharing(
         f"app-{name}": {
             "model": name,
             "latency": {"p99_ms": 60},
-            "demand": {"rate_qps": load},
+            "rate_qps": load,
         }
         for name, load in loads.items()
     }

@@ -61,7 +61,7 @@ def random_case(
     limit = {"ttft_p95_ms": 900} if text else {"p99_ms": 400}
     slo = {"format": "hetplan/slo/1.3", "apps": {
         name: {"model": model, "latency": limit,
-               "demand": {"rate_qps": 10.0, **({"mix": mix} if text else {})}}
+               "rate_qps": 10.0, **({"mix": mix} if text else {})}
         for name, model in zip(names, models, strict=True)}}  # fmt: skip
     spans = [Period(id="p0")]
     if periods:

@@ -166,9 +166,9 @@ def _slo(random: Random, question: str, made: _Profile) -> Json:
     latency = {f"p{p:g}_ms": 1000 + 50 * n for n, p in enumerate(sorted(percentiles))}
     app: Json = {"latency": latency, "network_ms_per_hop": random.choice((0, 1.5, 7))}
     rate = random.choice((1, 12.5, 40))
-    app["demand"] = {"rate_qps": rate}
+    app["rate_qps"] = rate
     if question == "policy":
-        app["demand"] = {"rate_qps": {"low": rate, "high": 2 * rate}}
+        app["rate_qps"] = {"low": rate, "high": 2 * rate}
     if made.mixed:
         sizes = random.sample((160, 200, 320, 500, 640), random.choice((1, 3)))
         shares = [random.randint(1, 9) for _ in sizes]
@@ -177,7 +177,7 @@ def _slo(random: Random, question: str, made: _Profile) -> Json:
             mix["share"] = [share / sum(shares) for share in shares]
         else:
             mix["observed"] = [[size] for size, share in zip(sizes, shares, strict=True) for _ in range(share)]
-        app["demand"]["mix"] = mix
+        app["mix"] = mix
     app |= {"pipeline": "p"} if question == "pipeline" else {"task": "detect"}
     if question == "pipeline":
         app["quality"] = {"min": 0.1}

@@ -54,7 +54,8 @@ def add_pools(files: Files, names: Iterable[str], runs: Sequence[Json], series: 
             "question": "pool",
             "model": f"of-{name}",
             "latency": {"p95_ms": 100},
-            "demand": {"series": list(series), "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}},
+            "rate_qps": {"series": list(series)},
+            "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]},
         }
 
 

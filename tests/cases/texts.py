@@ -34,13 +34,11 @@ SLO: dict[str, Any] = {
         "chat": {
             "model": "m",
             "latency": {"ttft_p95_ms": 400, "tpot_p95_ms": 50},
-            "demand": {
-                "rate_qps": 20,
-                "mix": {
-                    "axes": ["input_tokens", "output_tokens"],
-                    "bins": [[200, 80], [1000, 120], [3000, 60]],
-                    "share": [0.5, 0.4, 0.1],
-                },
+            "rate_qps": 20,
+            "mix": {
+                "axes": ["input_tokens", "output_tokens"],
+                "bins": [[200, 80], [1000, 120], [3000, 60]],
+                "share": [0.5, 0.4, 0.1],
             },
         }
     },
@@ -84,7 +82,7 @@ def slo(
     """A wish for them, to change; `by` says what answers."""
     made = copy.deepcopy(SLO)
     chat = made["apps"]["chat"]
-    chat["demand"]["rate_qps"] = rate_qps
+    chat["rate_qps"] = rate_qps
     chat["latency"] = dict(zip(chat["latency"], (ttft_ms, tpot_ms), strict=True))
     chat.update(app)
     if by:

@@ -47,7 +47,7 @@ def table2(
         app: {
             "family": "resnet50",
             "latency": {"p99_ms": slo_ms},
-            "demand": {"rate_qps": load},
+            "rate_qps": load,
         }
         for app, load in named.items()
     }
@@ -100,7 +100,7 @@ def machines(
         app: {
             "family": app,
             "latency": {"p99_ms": slo_ms},
-            "demand": {"rate_qps": load},
+            "rate_qps": load,
         }
         for app, load in loads.items()
     }

@@ -46,10 +46,8 @@ SLO: dict[str, Any] = {
         "rank": {
             "model": "model",
             "latency": {"p99_ms": 100},
-            "demand": {
-                "rate_qps": "max",
-                "mix": {"axes": ["batch"], "bins": [[1], [4], [8]], "share": [0.5, 0.25, 0.25]},
-            },
+            "rate_qps": "max",
+            "mix": {"axes": ["batch"], "bins": [[1], [4], [8]], "share": [0.5, 0.25, 0.25]},
         }
     },
 }

@@ -38,7 +38,7 @@ SLO: dict[str, Any] = {
         "shop": {
             "pipeline": "one",
             "latency": {"p99_ms": 400},
-            "demand": {"rate_qps": 15},
+            "rate_qps": 15,
         }
     },
 }

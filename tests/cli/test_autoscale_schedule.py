@@ -39,11 +39,11 @@ SLO: dict[str, Any] = {
     "apps": {
         "shop": {
             "question": "pool", "model": "m", "latency": {"p95_ms": 200},
-            "demand": {"series": [60.0, 60.0], "mix": {"axes": ["batch"], "bins": [[1]], "share": [1.0]}},
+            "rate_qps": {"series": [60.0, 60.0]}, "mix": {"axes": ["batch"], "bins": [[1]], "share": [1.0]},
         },
         "news": {
             "question": "pool", "model": "m", "latency": {"p95_ms": 200},
-            "demand": {"series": [60.0, 60.0], "mix": {"axes": ["batch"], "bins": [[1]], "share": [1.0]}},
+            "rate_qps": {"series": [60.0, 60.0]}, "mix": {"axes": ["batch"], "bins": [[1]], "share": [1.0]},
         },
     },
 }  # fmt: skip

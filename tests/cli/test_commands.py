@@ -186,7 +186,7 @@ def test_check_refuses_what_solving_would_refuse(run: Callable[..., Any], tmp_pa
         },
     }
     app = {"pipeline": "ocr", "latency": {"p95_ms": 500}, "quality": {"min": 0.7}}
-    slo = {"format": "hetplan/slo/1.0", "apps": {"docs": {**app, "demand": {"streams": 1}}}}
+    slo = {"format": "hetplan/slo/1.0", "apps": {"docs": {**app, "streams": 1}}}
     for name, text in (("profile", profile), ("slo", slo)):
         (tmp_path / f"{name}.json").write_text(json.dumps(text))
     ran = run("check", tmp_path / "profile.json", tmp_path / "slo.json")

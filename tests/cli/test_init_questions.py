@@ -111,9 +111,9 @@ def test_a_fleet_grows_by_an_application(run: Callable[..., Any], mine: Path) ->
     words = "--add --app ranking --model ranker --machine t4=0.5 --ms t4:1=5,8=20 --rate 50 --slo p99=100"
     command, _ = begun(run, mine, words)
     slo = json.loads((mine / "out" / "slo.json").read_text())
-    assert slo["apps"]["photos"]["demand"]["series"] == [40, 90, 60]
+    assert slo["apps"]["photos"]["rate_qps"]["series"] == [40, 90, 60]
     assert slo["horizon"] == {"period_s": 3600, "periods": 3, "repeats": 1}
-    assert slo["apps"]["ranking"]["demand"]["rate_qps"] == 50
+    assert slo["apps"]["ranking"]["rate_qps"] == 50
     assert run(*command, "--set", "size=estimated").code == 0
     assert {worker.hardware for worker in read_plan(mine / "out" / "plan.json").workers} <= {"t4", "cpu4"}
     again = run("init", *shlex.split(words), "-o", mine / "out")
@@ -130,7 +130,7 @@ def test_hours_of_a_long_record_are_those_of_the_day(run: Callable[..., Any], mi
     (mine / "rates.csv").write_text("\n".join(["start_s,rate_qps", *lines]) + "\n")
     begun(run, mine, "--model m --machine t4=1 --ms t4:1=5 --rates rates.csv --slo p99=100")
     slo = json.loads((mine / "out" / "slo.json").read_text())
-    series = slo["apps"]["m"]["demand"]["series"]
+    series = slo["apps"]["m"]["rate_qps"]["series"]
     # Five days, each one query a second more than the day before: the 95th percentile is at 3.8 of 4.
     assert series == [pytest.approx(100 + hour + 3.8) for hour in range(24)]
     assert slo["horizon"] == {"period_s": 3600, "periods": 24, "repeats": 30}

@@ -32,7 +32,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     assert made.exit_code == 0, made.output
     slo = json.loads(Path(SLO).read_text())
     slo["horizon"] = {"period_s": 15, "periods": 3}
-    slo["apps"]["thumbnails"]["demand"] = {"series": [120, 400, 400]}
+    slo["apps"]["thumbnails"]["rate_qps"] = {"series": [120, 400, 400]}
     wish.write_text(json.dumps(slo))
     return str(plan), str(wish)
 
@@ -72,7 +72,7 @@ def test_baselines_are_played_beside_it(files: tuple[str, str]) -> None:
 def test_loads_that_do_not_change_are_refused(files: tuple[str, str]) -> None:
     result = run("simulate", files[0], PROFILE, SLO, "--replan", "2")
     assert result.exit_code == 2
-    assert "demand.series" in result.output
+    assert "rate_qps.series" in result.output
 
 
 @pytest.mark.slow
@@ -81,13 +81,13 @@ def test_a_pool_follows_its_demand_too(tmp_path: Path) -> None:
     pool, plan, wish = EXAMPLE.parent / "pool", tmp_path / "plan.json", tmp_path / "wish.json"
     slo = json.loads((pool / "slo.json").read_text())
     slo |= {"objective": ["min cost"], "limits": {}}
-    slo["apps"]["ranking"]["demand"]["rate_qps"] = 50
+    slo["apps"]["ranking"]["rate_qps"] = 50
     wish.write_text(json.dumps(slo))
     made = run("solve", str(pool / "profile.json"), str(wish), "--set", "size=planned", "-o", str(plan))
     assert made.exit_code == 0, made.output
     slo["horizon"] = {"period_s": 200, "periods": 3}
-    del slo["apps"]["ranking"]["demand"]["rate_qps"]
-    slo["apps"]["ranking"]["demand"]["series"] = [50, 400, 400]
+    del slo["apps"]["ranking"]["rate_qps"]
+    slo["apps"]["ranking"]["rate_qps"] = {"series": [50, 400, 400]}
     wish.write_text(json.dumps(slo))
     late, cost = [], []
     for more in ((), ("--replan", "10")):
@@ -116,7 +116,7 @@ def test_a_fleet_follows_its_demand(tmp_path: Path) -> None:
     mix = {"axes": ["batch"], "bins": [[1]], "share": [1]}
     apps = {
         name: {"question": "pool", "model": "m", "latency": {"p95_ms": 80},
-               "demand": {"series": series, "mix": mix}}
+               "rate_qps": {"series": series}, "mix": mix}
         for name, series in (("rank", [30.0, 300.0, 300.0]), ("sort", [30.0, 30.0, 30.0]))
     }  # fmt: skip
     slo = {"format": "hetplan/slo/1.2", "horizon": {"period_s": 200, "periods": 3}, "apps": apps}

@@ -38,7 +38,7 @@ class Varied:
     @classmethod
     def of_app(cls, app: str, first: str, second: str, **more: Any) -> Varied:
         """Axes that are an application's rate, its floor of quality or its first limit."""
-        where = {"rate": ("demand", "rate_qps"), "quality": ("quality", "min")}
+        where = {"rate": ("rate_qps"), "quality": ("quality", "min")}
         at = [
             ("slo", "apps", app, *where.get(name := axis.partition("=")[0], ("latency", f"{name}_ms")))
             for axis in (first, second)
@@ -48,7 +48,7 @@ class Varied:
 
 
 MEASURED = EXAMPLES / "compound" / "measured.json"
-RATE = ("slo", "apps", "assistant", "demand", "rate_qps")
+RATE = ("slo", "apps", "assistant", "rate_qps")
 QUESTIONS = {
     "pool": Varied("budget=2.8:3:2", "p99:ranking=55,60",
                    (("slo", "limits", "cost_per_hour"), ("slo", "apps", "ranking", "latency", "p99_ms"))),

@@ -219,7 +219,7 @@ def test_what_a_plan_says_that_no_run_confirmed_is_not_verified() -> None:
     """A plan of two applications, one of which too few queries come to: it said so, and was called verified."""
     wish = tiny("variants")
     (photos,) = wish.slo["apps"].values()
-    seldom = {**photos, "demand": {"rate_qps": photos["demand"]["rate_qps"] * 1e-5}}
+    seldom = {**photos, "rate_qps": photos["rate_qps"] * 1e-5}
     wish = replace(wish, slo={**wish.slo, "apps": {"photos": photos, "seldom": seldom}})
     answer = solve(wish)
     assert "W-unconfirmed" in answer.warned()

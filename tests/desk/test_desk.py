@@ -114,7 +114,7 @@ def test_infeasible_is_an_answer_with_repairs(server: Server) -> None:
         ({"profile": "/etc/passwd"}, 422, "never names of files"),
         ({"profile": ["/etc/passwd"]}, 422, "never names of files"),
         ({"slo": None}, 422, "is missing"),
-        ({"slo": {**SLO, "apps": {"ranking": {**SLO["apps"]["ranking"], "demand": {"trace": {"file": "x.csv"}}}}}}, 422,
+        ({"slo": {**SLO, "apps": {"ranking": {**SLO["apps"]["ranking"], "rate_qps": {"trace": {"file": "x"}}}}}}, 422,
          "a server reads no files"),
         ({"slo": {**SLO, "limits": {"cost_per_hour": "-3"}}}, 422, "cost_per_hour"),
         ({"colour": "red"}, 422, "unknown key of this request"),
@@ -298,7 +298,7 @@ def test_a_fleet_is_drawn_with_its_machines_over_time_and_its_bill() -> None:
     profile, slo = (json.loads((folder / f"{name}.json").read_text()) for name in ("profile", "slo"))
     slo["horizon"] = {"period_s": 3600, "periods": 2, "repeats": 360}
     slo["apps"] = {"ranking": slo["apps"]["ranking"]}
-    slo["apps"]["ranking"]["demand"]["series"] = [110.0, 250.0]
+    slo["apps"]["ranking"]["rate_qps"] = {"series": [110.0, 250.0]}
     looked = Answers(Allowance()).look({"profile": profile, "slo": slo}, threading.Event())
     assert "Demand, machines by the way they are paid for" in looked["html"]
     assert "machines of each application by hour" in looked["html"]
@@ -351,7 +351,7 @@ def fleet_files(**limits: Any) -> dict[str, Any]:
     profile, slo = (json.loads((folder / f"{name}.json").read_text()) for name in ("profile", "slo"))
     slo["horizon"] = {"period_s": 3600, "periods": 2, "repeats": 360}
     slo["apps"] = {"ranking": slo["apps"]["ranking"]}
-    slo["apps"]["ranking"]["demand"]["series"] = [110.0, 250.0]
+    slo["apps"]["ranking"]["rate_qps"] = {"series": [110.0, 250.0]}
     slo["limits"] |= limits
     return {"profile": profile, "slo": slo}
 

@@ -39,7 +39,7 @@ PROFILE: dict[str, Any] = {
 }  # fmt: skip
 SLO: dict[str, Any] = {
     "format": "hetplan/slo/1.2", "objective": ["min cost"],
-    "apps": {"ask": {"pipeline": "rag", "quality": {"min": 0.6}, "demand": {"streams": 2, "rate_qps": 4},
+    "apps": {"ask": {"pipeline": "rag", "quality": {"min": 0.6}, "streams": 2, "rate_qps": 4,
                      "latency": {"p50_ms": 900}}},
 }  # fmt: skip
 MEASURED = {"apps": {"ask": [{

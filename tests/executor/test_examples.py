@@ -51,7 +51,7 @@ def test_an_example_is_served_as_planned(deploy: Callable[..., Deployment], ques
     assert served
     wanted = json.loads(Path(files["slo"]).read_text())["apps"]
     for app in served:
-        mix = wanted[app]["demand"].get("mix")
+        mix = wanted[app].get("mix")
         at = dict(zip(mix["axes"], mix["bins"][0], strict=True)) if mix else {}
         for _ in range(3):
             status, said = asked(client, app, {"at": at})
@@ -72,7 +72,7 @@ def test_queries_that_wait_at_an_operator_are_served_together(
     profile["tables"] = {"grown": {"quantity": "latency_ms", "axes": {"batch": [1, 4]}, "mean": [10, 16]}}
     profile["pipelines"]["track"]["nodes"]["detect"]["batches"] = "grown"
     slo = json.loads((EXAMPLES / "compound" / "rate-slo.json").read_text())
-    slo["apps"] = {"gate": {**slo["apps"]["gate"], "demand": {"rate_qps": 20}, "late": "serve"}}
+    slo["apps"] = {"gate": {**slo["apps"]["gate"], "rate_qps": 20, "late": "serve"}}
     files = {"profile": str(tmp_path / "profile.json"), "slo": str(tmp_path / "slo.json")}
     Path(files["profile"]).write_text(json.dumps(profile))
     Path(files["slo"]).write_text(json.dumps(slo))
@@ -100,7 +100,7 @@ def test_the_router_sends_as_many_calls_as_a_fanout_says(deploy: Callable[..., D
     profile = json.loads((EXAMPLES / "compound" / "profile.json").read_text())
     profile["pipelines"]["track"]["edges"][1]["fanout"] = 3
     slo = json.loads((EXAMPLES / "compound" / "rate-slo.json").read_text())
-    slo["apps"]["gate"]["demand"] = {"rate_qps": 5}
+    slo["apps"]["gate"]["rate_qps"] = 5
     slo["apps"]["gate"]["latency"] = {"p95_ms": 800}
     files = {"profile": str(tmp_path / "profile.json"), "slo": str(tmp_path / "slo.json")}
     Path(files["profile"]).write_text(json.dumps(profile))

@@ -79,7 +79,7 @@ def served(deploy: Callable[..., Deployment], folder: Path, pipeline: str, nodes
     wish = {
         "pipeline": pipeline,
         "latency": {"p99_ms": 5000},
-        "demand": {"rate_qps": 1},
+        "rate_qps": 1,
     }
     slo.write_text(json.dumps({"format": "hetplan/slo/1.0", "apps": {"app": wish}}))
     deployment = deploy(profiles=[str(profile)], slo=str(slo), models=[{"kind": "sleep"}])

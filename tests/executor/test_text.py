@@ -168,7 +168,7 @@ def test_a_load_is_streamed_and_is_compared_with_the_very_requests_simulated(end
     wish = {
         "task": "chat", "latency": {"ttft_p95_ms": 2000}, "attainment": 0.5,
         "network_ms_per_hop": 7,
-        "demand": {"rate_qps": 20, "mix": {"axes": ["input_tokens", "output_tokens"], "bins": [[50, 5]], "share": [1]}},
+        "rate_qps": 20, "mix": {"axes": ["input_tokens", "output_tokens"], "bins": [[50, 5]], "share": [1]},
     }  # fmt: skip
     (tmp_path / "slo.json").write_text(json.dumps({"format": "hetplan/slo/1.1", "apps": {"assistant": wish}}))
     inputs = load_inputs([write_profile(tmp_path)], str(tmp_path / "slo.json"))
@@ -394,7 +394,7 @@ def test_the_shipped_split_fleet_on_this_machine_is_as_fast_as_promised_and_simu
         engine["pieces"] = [{name: slower * value for name, value in piece.items()} for piece in engine["pieces"]]
     profile["links"][0]["bandwidth_mbps"] /= slower
     wish = slo["apps"]["assistant"]
-    wish["demand"]["rate_qps"] /= slower
+    wish["rate_qps"] /= slower
     wish["latency"] = {key: slower * ms for key, ms in wish["latency"].items()}
     paths = [tmp_path / "profile.json", tmp_path / "slo.json"]
     for path, said in zip(paths, (profile, slo), strict=True):

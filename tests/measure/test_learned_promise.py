@@ -27,7 +27,8 @@ SLO: dict[str, Any] = {
         "rank": {
             "model": "v",
             "latency": {"p90_ms": 150},
-            "demand": {"rate_qps": 40, "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}},
+            "rate_qps": 40,
+            "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]},
             "network_ms_per_hop": 1,
         }
     },

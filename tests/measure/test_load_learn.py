@@ -114,7 +114,7 @@ def line(report: Any, quantity: str) -> LoadLine:
 
 
 def test_a_constant_of_the_profile_is_never_called_measured() -> None:
-    run = {"model": "m", "quality": {"min": 0.95}, "demand": {"rate_qps": 1}}
+    run = {"model": "m", "quality": {"min": 0.95}, "rate_qps": 1}
     slo = Slo.model_validate({"format": "hetplan/slo/1.0", "apps": {"app": run}})
     promise = Promise(app="app", quantity="quality", relation=">=", value=0.95, model="simulation/1")
     plan = make_plan(make_worker("w1", variant="m"), promises=(promise,))

@@ -149,7 +149,8 @@ SLO: dict[str, Any] = {
         "rank": {
             "model": "v",
             "latency": {"p90_ms": 3000},
-            "demand": {"rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1], [4]], "share": [0.5, 0.5]}},
+            "rate_qps": "max",
+            "mix": {"axes": ["batch"], "bins": [[1], [4]], "share": [0.5, 0.5]},
         }
     },
 }

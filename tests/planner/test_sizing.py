@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +29,7 @@ class Drawn:
     shares: list[float] = field(default_factory=list)
     seeds: list[int] = field(default_factory=list)
 
-    def add(self, count: int, seed: int) -> None:
+    def add(self, count: int, seed: int, apps: Sequence[str] | None = None) -> None:
         self.shares += [float(one) for one in self.draw(self.rng, count)]
         self.seeds.append(seed)
 
@@ -145,3 +145,37 @@ def test_the_sequence_is_wider_than_students_interval_and_shrinks() -> None:
     assert widths == sorted(widths, reverse=True)
     assert all(width > student(count) for width, count in zip(widths, LOOKS, strict=True))
     assert sequence(LEAST_RUNS - 1, 0.025) == float("inf")
+
+
+@dataclass
+class Apart:
+    """Two applications that wait apart: one is hardly late, of the other more runs are needed."""
+
+    rng: np.random.Generator
+    is_settled: bool = True
+    shares: dict[str, list[float]] = field(default_factory=lambda: {"clear": [], "near": []})
+    asked: list[tuple[str, ...] | None] = field(default_factory=list)
+
+    def add(self, count: int, seed: int, apps: Sequence[str] | None = None) -> None:
+        self.asked.append(None if apps is None else tuple(apps))
+        for name, part in (("clear", 0.1), ("near", 0.85)):
+            if apps is None or name in apps:
+                self.shares[name] += normal(part * ALLOWED)(self.rng, count).tolist()
+
+    def limits(self) -> list[LimitShares]:
+        return [LimitShares(name, ALLOWED, tuple(by_run), 30_000.0) for name, by_run in self.shares.items()]
+
+
+def test_an_application_that_is_confirmed_is_run_no_more() -> None:
+    runs = Apart(np.random.default_rng(1))
+    found = confirm(runs, ErrorBudget(0))
+    assert found.verdict is Verdict.MET
+    assert runs.asked[0] is None
+    assert set(runs.asked[1:]) == {("near",)}
+    assert len(runs.shares["clear"]) == LOOKS[0] < len(runs.shares["near"]) == found.runs
+
+
+def test_none_is_left_out_while_queues_are_remembered_for_longer_than_all_runs() -> None:
+    runs = Apart(np.random.default_rng(1), is_settled=False)
+    confirm(runs, ErrorBudget(0))
+    assert set(runs.asked) == {None}

@@ -34,13 +34,13 @@ def _small(question: str) -> Files:
         named = {run["latency"] for one in profile["variants"].values() for run in one["runs"]}
         profile["tables"] = {name: profile["tables"][name] for name in named}
         files.slo["limits"]["instances"] = {"t4": [0, 4], "l4": [0, 2]}
-        files.app["demand"] = {"history_qps": [100, 110]}
+        files.app["rate_qps"] = {"history": [100, 110]}
     if question == "policy":
         keep = ("net-nano", "net-medium")
         profile["variants"] = {name: profile["variants"][name] for name in keep}
         profile["tables"] = {f"{name}-cpu4": profile["tables"][f"{name}-cpu4"] for name in keep}
         files.slo["limits"]["instances"] = {"cpu4": [2, 2]}
-        files.app["demand"]["rate_qps"] = 40
+        files.app["rate_qps"] = 40
         files.options["queue_max"] = 3
     if question in ("llm", "fleet"):
         runs = profile["variants"]["llama-8b"]["runs"]
@@ -270,7 +270,8 @@ def _calling(files: Files) -> None:
 
 def _at_a_rate(files: Files) -> None:
     gate = files.slo["apps"]["gate"]
-    gate["demand"], gate["latency"] = {"rate_qps": 4.0}, {"p95_ms": 400}
+    gate.pop("streams", None)
+    gate["rate_qps"], gate["latency"] = 4.0, {"p95_ms": 400}
     files.slo["apps"] = {"gate": gate}
     files.slo["objective"] = ["min cost"]
     files.slo.pop("limits", None)

@@ -73,12 +73,12 @@ def _text(question: str) -> tuple[Any, ...]:
 def files_of(question: str) -> Files:
     profile, slo, state, measured, options = copy.deepcopy(_text(question))
     if question == "policy":
-        slo["apps"]["images"]["demand"]["rate_qps"] = 300
+        slo["apps"]["images"]["rate_qps"] = 300
     if question == "pipeline":
-        slo["apps"]["cameras"]["demand"]["history_qps"] = [280, 310, 300]
+        slo["apps"]["cameras"]["rate_qps"] = {"history": [280, 310, 300]}
     if question == "fleet":
         slo["horizon"] = {"period_s": 3600, "periods": 2}
-        slo["apps"]["assistant"]["demand"]["series"] = [5.0, slo["apps"]["assistant"]["demand"].pop("rate_qps")]
+        slo["apps"]["assistant"]["rate_qps"] = {"series": [5.0, slo["apps"]["assistant"]["rate_qps"]]}
     return Files(question, profile, slo, state, measured, options)
 
 
@@ -129,9 +129,9 @@ Try = Callable[[Files], None]
 def _rate(files: Files) -> None:
     if files.question == "pool":
         del files.slo["limits"]["cost_per_hour"], files.slo["objective"]
-    _instead({"rate_qps": 70.0})(files)
+    files.app["rate_qps"] = 70.0
     if files.question == "compound":
-        del files.app["demand"]["streams"]
+        del files.app["streams"]
 
 
 def _app(path: str, value: object) -> Try:
@@ -140,16 +140,6 @@ def _app(path: str, value: object) -> Try:
 
 def _slo(path: str, value: object) -> Try:
     return lambda files: put(files.slo, path, value)
-
-
-def _instead(demand: Json) -> Try:
-    """This amount in place of the one that is stated."""
-
-    def change(files: Files) -> None:
-        rest = {key: one for key, one in files.app["demand"].items() if key not in ("rate_qps", "history_qps")}
-        files.app["demand"] = {**rest, **demand}
-
-    return change
 
 
 def _candidates(files: Files) -> None:
@@ -182,10 +172,10 @@ def _runs(files: Files) -> None:
 
 def _mix(files: Files) -> None:
     if files.question == "llm":
-        files.app["demand"]["mix"]["share"] = [0.05, 0.15, 0.15, 0.2, 0.25, 0.2]
+        files.app["mix"]["share"] = [0.05, 0.15, 0.15, 0.2, 0.25, 0.2]
         return
     axis, bins = ("resolution", [[320.0]]) if files.question == "variants" else ("batch", [[16.0], [64.0]])
-    files.app["demand"]["mix"] = {"axes": [axis], "bins": bins, "share": [1.0 / len(bins)] * len(bins)}
+    files.app["mix"] = {"axes": [axis], "bins": bins, "share": [1.0 / len(bins)] * len(bins)}
 
 
 def _slower_target(files: Files) -> None:
@@ -240,11 +230,17 @@ def _provided(files: Files) -> None:
     put(files.slo, "limits.provides", {"watts": 700})
 
 
-TRACE = "apps.*.demand.trace"
+TRACE = "apps.*.rate_qps.trace"
 
 
 def _recorded(files: Files, **how: float) -> None:
-    files.app["demand"]["trace"] = {"file": "tests/cases/profiles/azure.csv", **how}
+    stated, trace = files.app.get("rate_qps", {}), {"file": "tests/cases/profiles/azure.csv", **how}
+    files.app["rate_qps"] = {**(stated if isinstance(stated, dict) else {"mean": stated}), "trace": trace}
+
+
+def _of_an_offer(files: Files) -> None:
+    sold = {"any": {"hardware": next(iter(files.profile["hardware"])), "price_per_hour": "1"}}
+    put(files.slo, "limits.offers", {next(iter(files.profile.setdefault("offers", sold))): {"min": 1}})
 
 
 SLO_TRIES: dict[str, Try] = {
@@ -265,7 +261,7 @@ SLO_TRIES: dict[str, Try] = {
     "limits.spot": _slo("limits.spot", {"max": 0}),
     "limits.on_demand": _slo("limits.on_demand", {"min": 1}),
     "limits.reserved": _slo("limits.reserved", {"max": 0}),
-    "limits.offers": lambda files: put(files.slo, "limits.offers", {next(iter(files.profile["offers"])): {"min": 1}}),
+    "limits.offers": _of_an_offer,
     "horizon.repeats": _slo("horizon.repeats", 30),
     "horizon.starts": _slo("horizon.starts", False),
     "apps.*.question": lambda files: put(files.app, "question", "compound" if files.question == "fleet" else "pool"),
@@ -291,12 +287,12 @@ SLO_TRIES: dict[str, Try] = {
     "apps.*.dispatch": _app("dispatch", "shortest-queue"),
     "apps.*.network_ms_per_hop": lambda files: put(files.app, "network_ms_per_hop", HIGH[files.question]),
     "apps.*.network_ms_once": lambda files: put(files.app, "network_ms_once", HIGH[files.question]),
-    "apps.*.demand.rate_qps": _rate,
-    "apps.*.demand.history_qps": _instead({"history_qps": [70.0, 75.0]}),
-    "apps.*.demand.series": _instead({"series": [70.0]}),
-    "apps.*.demand.streams": _app("demand.streams", 3),
-    "apps.*.demand.arrivals": _app("demand.arrivals", {"process": "gamma", "shape": 0.2}),
-    "apps.*.demand.mix": _mix,
+    "apps.*.rate_qps": _rate,
+    "apps.*.rate_qps.history": _app("rate_qps", {"history": [70.0, 75.0]}),
+    "apps.*.rate_qps.series": _app("rate_qps", {"series": [70.0]}),
+    "apps.*.streams": _app("streams", 3),
+    "apps.*.arrivals": _app("arrivals", {"process": "gamma", "shape": 0.2}),
+    "apps.*.mix": _mix,
     "apps.*.lifetime_s": _app("lifetime_s", 60.0),
     "apps.*.deadline_s": _app("deadline_s", 5.0),
     "apps.*.device": _links,
@@ -307,7 +303,7 @@ SLO_TRIES: dict[str, Try] = {
 
 def _two_pipelines(files: Files) -> None:
     files.slo["apps"] = {
-        name: {**files.app, "quality": {"min": 0.5}, "demand": {"rate_qps": rate}}
+        name: {**files.app, "quality": {"min": 0.5}, "rate_qps": rate}
         for name, rate in (("cameras", 200.0), ("doors", 100.0))
     }
     files.slo["limits"]["instances"] = {"t4": [0, 7], "l4": [0, 0]}
@@ -318,14 +314,14 @@ def _sizes(files: Files) -> None:
         one["axes"] = {**one["axes"], "resolution": [320, 640]}
         one["mean"] = [[ms, 4 * ms] for ms in one["mean"]]
     for app in files.slo["apps"].values():
-        app["demand"]["mix"] = {"axes": ["resolution"], "bins": [[320.0], [640.0]], "share": [0.5, 0.5]}
+        app["mix"] = {"axes": ["resolution"], "bins": [[320.0], [640.0]], "share": [0.5, 0.5]}
         app["latency"]["p99_ms"] *= 4
 
 
 def _fewest(files: Files) -> None:
     files.slo["objective"] = ["min machines"]
     files.slo["limits"]["instances"] = {"cpu4": [6, 12]}
-    files.app["demand"]["rate_qps"] = 420.0
+    files.app["rate_qps"] = 420.0
     files.app["quality"] = {"min": 0.5}
 
 
@@ -343,21 +339,21 @@ def _slow_to_start(files: Files) -> None:
         one["startup_s"] = 600.0
 
 
-_BY_DEFAULT = dict.fromkeys(("pool", "pipeline", "variants"), ("apps.*.demand.arrivals", f"{TRACE}.file"))
+_BY_DEFAULT = dict.fromkeys(("pool", "pipeline", "variants"), ("apps.*.arrivals", f"{TRACE}.file"))
 """What a plan depends on where it is played, as it is by default."""
 
 SCENES: dict[tuple[str, str], Try] = {
-    ("variants", "apps.*.demand.mix"): _sizes,
-    ("pipeline", "apps.*.quality.min"): _app("demand.history_qps", [1450.0, 1500.0]),
+    ("variants", "apps.*.mix"): _sizes,
+    ("pipeline", "apps.*.quality.min"): _app("rate_qps.history", [1450.0, 1500.0]),
     ("variants", "horizon.period_s"): lambda files: files.slo["change"].pop("load_weight_per_s"),
     ("pipeline", "apps.*.weight"): _two_pipelines,
     ("llm", "apps.*.attainment"): lambda files: (files.app.pop("attainment"), put(files.options, "size", "auto"))[-1],
-    ("llm", "apps.*.demand.arrivals"): lambda files: put(files.options, "size", "auto"),
+    ("llm", "apps.*.arrivals"): lambda files: put(files.options, "size", "auto"),
     ("fleet", "limits.survive.serve"): _slo("limits.survive", {"machines": 1}),
     ("fleet", "horizon.starts"): _slow_to_start,
-    ("fleet", "apps.*.demand.arrivals"): _played_fleet,
+    ("fleet", "apps.*.arrivals"): _played_fleet,
     ("fleet", "apps.*.attainment"): lambda files: (files.app.pop("attainment"), _played_fleet(files))[-1],
-    ("compound", "apps.*.demand.arrivals"): _at_a_rate,
+    ("compound", "apps.*.arrivals"): _at_a_rate,
     ("compound", f"{TRACE}.file"): _at_a_rate,
     **{
         (question, name): lambda files: files.options.clear()

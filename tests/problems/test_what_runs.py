@@ -135,7 +135,7 @@ def test_a_wish_that_names_no_currency_is_in_that_of_the_offers(question: str) -
     if question == "pool":
         files.slo["limits"] = {}
         files.slo["objective"] = ["min cost"]
-        files.app["demand"]["rate_qps"] = 100.0
+        files.app["rate_qps"] = 100.0
     dollars = solved(files)
     for offer in files.profile["offers"].values():
         offer["currency"] = "EUR"

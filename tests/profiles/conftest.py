@@ -25,7 +25,7 @@ def profile() -> dict[str, Any]:
 def slo() -> dict[str, Any]:
     """A fresh copy of the SLO with every key, without its trace."""
     held = copy.deepcopy(_SLO)
-    del held["apps"]["chat"]["demand"]["trace"]
+    del held["apps"]["chat"]["rate_qps"]
     return held
 
 

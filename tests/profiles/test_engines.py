@@ -82,25 +82,25 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any], dict[str, Any]], object], str,
     ),
     "no source": (lambda p, s: engine_of(p, source="nobody"), "$.engines.fast.source", "no source"),
     "no length": (
-        lambda p, s: s["apps"]["chat"]["demand"]["mix"].update(axes=["input_tokens", "batch"]),
-        "$.apps.chat.demand.mix",
+        lambda p, s: s["apps"]["chat"]["mix"].update(axes=["input_tokens", "batch"]),
+        "$.apps.chat.mix",
         "how long its requests are",
     ),
     "nothing out": (
-        lambda p, s: s["apps"]["chat"]["demand"]["mix"].update(bins=[[200, 0], [1000, 120], [3000, 60]]),
-        "$.apps.chat.demand.mix.bins[0]",
+        lambda p, s: s["apps"]["chat"]["mix"].update(bins=[[200, 0], [1000, 120], [3000, 60]]),
+        "$.apps.chat.mix.bins[0]",
         "at least one token",
     ),
     "too long": (
-        lambda p, s: s["apps"]["chat"]["demand"]["mix"].update(bins=[[200, 80], [1000, 120], [500_000, 60]]),
-        "$.apps.chat.demand.mix",
+        lambda p, s: s["apps"]["chat"]["mix"].update(bins=[[200, 80], [1000, 120], [500_000, 60]]),
+        "$.apps.chat.mix",
         "exceeds the context or the KV cache",
     ),
     "all cached": (
-        lambda p, s: s["apps"]["chat"]["demand"].update(
+        lambda p, s: s["apps"]["chat"].update(
             mix={"axes": ["input_tokens", "output_tokens", "cached_tokens"], "bins": [[9, 9, 9]], "share": [1]}
         ),
-        "$.apps.chat.demand.mix.bins[0]",
+        "$.apps.chat.mix.bins[0]",
         "the last token of a prompt",
     ),
     "gpus": (lambda p, s: engine_of(p, tensor=4), "$.engines.fast.tensor", "takes 4 GPUs"),
@@ -164,6 +164,6 @@ def test_an_attainment_is_for_fleets_of_text_alone() -> None:
         "variants": {"m": {"task": "rank", "runs": [{"hardware": "gpu", "latency": "t"}]}},
         "tables": {"t": {"quantity": "latency_ms", "mean": 5}},
     }
-    app = {"model": "m", "attainment": 0.9, "demand": {"rate_qps": 9}}
+    app = {"model": "m", "attainment": 0.9, "rate_qps": 9}
     with pytest.raises(InputError, match="attainment"):
         hp.solve(profile, {"format": "hetplan/slo/1.1", "apps": {"a": app}}, formulation="pool")

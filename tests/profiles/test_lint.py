@@ -43,7 +43,8 @@ SLO: dict[str, Any] = {
         "a": {
             "model": "dlrm",
             "latency": {"p99_ms": 200},
-            "demand": {"rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.75, 0.25]}},
+            "rate_qps": "max",
+            "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.75, 0.25]},
         }
     },
 }
@@ -98,9 +99,9 @@ def test_a_sound_pair_has_no_findings() -> None:
             "below p95 21",
         ),
         (
-            lambda p, s: s["apps"]["a"]["demand"]["mix"].update(bins=[[1], [16]]),
+            lambda p, s: s["apps"]["a"]["mix"].update(bins=[[1], [16]]),
             "W-uncovered",
-            "apps.a.demand.mix.bins[1]",
+            "apps.a.mix.bins[1]",
             "batch 16 (25.0% of the queries)",
         ),
         (
@@ -112,7 +113,7 @@ def test_a_sound_pair_has_no_findings() -> None:
         (
             lambda p, s: p["tables"]["slow"].update(axes={"co_load": [1, 4]}),
             "W-coverage",
-            "apps.a.demand.mix.axes",
+            "apps.a.mix.axes",
             "co_load",
         ),
         (lambda p, s: p["tables"]["slow"].update(mean=[20, None]), "W-coverage", "tables.slow", "not measured"),

@@ -28,7 +28,7 @@ def test_the_examples_with_every_key_load(folder: Path) -> None:
     inputs = load_inputs(folder / "profile.json", folder / "slo.json")
     assert inputs.profile.tables["l8-g4dn"].read([{"input_tokens": 2048, "output_tokens": 64}]).values.tolist() == [2.2]
     assert money_text(inputs.profile.offers["g4dn-spot"].price_per_hour) == "0.1578"
-    assert inputs.slo.apps["rank"].demand.rate_qps == "max"
+    assert inputs.slo.apps["rank"].rate_qps == "max"
     assert inputs.files == {"profile": str(folder / "profile.json"), "slo": str(folder / "slo.json")}
     assert inputs.warnings == ()
     assert list(inputs.traces) == ["chat"]
@@ -116,10 +116,10 @@ def test_a_fault_is_reported_of_the_file_that_has_it(profile: dict[str, Any], sl
 
 
 def test_an_app_with_a_fault_is_not_said_to_be_missing() -> None:
-    app = {"models": sorted(PROFILE["variants"])[:1], "demand": {"rate_qps": {"low": 0, "high": 300}}}
+    app = {"models": sorted(PROFILE["variants"])[:1], "rate_qps": {"low": 0, "high": 300}}
     with pytest.raises(InputError) as caught:
         load_inputs(PROFILE, {"format": "hetplan/slo/1.0", "apps": {"mine": app}})
-    assert [fault.path for fault in caught.value.faults] == ["$.apps.mine.demand.rate_qps.low"]
+    assert [fault.path for fault in caught.value.faults] == ["$.apps.mine.rate_qps.low"]
     with pytest.raises(InputError, match="at least one application"):
         load_inputs(PROFILE, {"format": "hetplan/slo/1.0", "apps": {}})
 
@@ -168,7 +168,7 @@ def test_suspicious_numbers_are_warned_of(profile: dict[str, Any], slo: dict[str
     slo["apps"]["rank"]["latency"]["p99_ms"] = 0.35
     slo["limits"]["cost_per_hour"] = 200000
     slo["horizon"]["period_s"] = 0.5
-    slo["apps"]["faces"]["demand"]["rate_qps"] = 1e9
+    slo["apps"]["faces"]["rate_qps"] = 1e9
     warnings = load_inputs(profile, slo).warnings
     assert {code for code, _, _ in warnings} == {"W-unit"}
     assert [at for _, at, _ in warnings] == [
@@ -181,7 +181,7 @@ def test_suspicious_numbers_are_warned_of(profile: dict[str, Any], slo: dict[str
         "tables.rn-c5n.mean",
         "limits.cost_per_hour",
         "horizon.period_s",
-        "apps.faces.demand",
+        "apps.faces",
         "apps.rank.latency.p99_ms",
     ]
     warned = {at: text for _, at, text in warnings}

@@ -134,8 +134,8 @@ def test_a_thing_with_a_fault_still_counts_as_there(profile: dict[str, Any], slo
             "Write p99_ms",
         ),
         (
-            lambda p, s: s["apps"]["rank"]["demand"]["mix"].update(share=[75, 25]),
-            "$.apps.rank.demand.mix.share",
+            lambda p, s: s["apps"]["rank"]["mix"].update(share=[75, 25]),
+            "$.apps.rank.mix.share",
             "percent",
         ),
         (lambda p, s: s["limits"].update(changes=10.0), "$.limits.changes", "Write 10."),
@@ -185,7 +185,7 @@ json_values = st.recursive(
 @given(data=st.data())
 def test_any_value_anywhere_loads_or_is_refused(data: st.DataObject) -> None:
     profile, slo = json.loads(json.dumps(PROFILE)), json.loads(json.dumps(SLO))
-    del slo["apps"]["chat"]["demand"]["trace"]
+    del slo["apps"]["chat"]["rate_qps"]
     for _ in range(data.draw(st.integers(1, 3))):
         holder: Any = data.draw(st.sampled_from([profile, slo]))
         while True:
@@ -259,12 +259,13 @@ def test_numbers_beyond_all_reason_are_reported(profile: dict[str, Any], slo: di
 def test_rates_beyond_all_reason_are_reported() -> None:
     profile = {"format": "hetplan/profile/1.0"}
     app = {"candidates": [{"demand": {"gpu": 1}}]}
-    for demand, path in (
-        ({"rate_qps": 1e13}, "rate_qps"),
-        ({"history_qps": [1.0, 1e300]}, "history_qps[1]"),
-        ({"series": [1e300]}, "series[0]"),
+    for rate, path in (
+        (1e13, "rate_qps"),
+        ({"history": [1.0, 1e300]}, "rate_qps.history[1]"),
+        ({"series": [1e300]}, "rate_qps.series[0]"),
+        ({"mean": 1e13, "trace": {"file": "tests/cases/profiles/azure.csv"}}, "rate_qps.mean"),
     ):
-        slo = {"format": "hetplan/slo/1.0", "apps": {"a": {**app, "demand": demand}}}
+        slo = {"format": "hetplan/slo/1.0", "apps": {"a": {**app, "rate_qps": rate}}}
         with pytest.raises(InputError, match="per second") as caught:
             load_inputs(profile, slo)
-        assert caught.value.faults[0].path == f"$.apps.a.demand.{path}"
+        assert caught.value.faults[0].path == f"$.apps.a.{path}"

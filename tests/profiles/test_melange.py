@@ -47,7 +47,7 @@ def test_melange(tmp_path: Path) -> None:
     )
     assert rates.values.tolist() == [2, 50]
     assert money_text(inputs.profile.offers["a100-80gb-od"].price_per_hour) == "3.67"
-    demand = inputs.slo.apps["llm"].demand
+    demand = inputs.slo.apps["llm"]
     assert demand.rate_qps == 30
     assert demand.mix is not None
     assert dict(zip(demand.mix.bins, demand.mix.share or (), strict=True)) == {
@@ -63,7 +63,7 @@ def test_melange_with_buckets_and_shares_that_sum_to_two() -> None:
     profile, slo = convert_document(document)
     assert slo is not None
     assert profile["tables"]["llm-a10g"]["axes"] == {"input_tokens": [25, 100], "output_tokens": [50, 400]}
-    demand = slo["apps"]["llm"]["demand"]
+    demand = slo["apps"]["llm"]
     assert demand["rate_qps"] == 60
     assert demand["mix"]["bins"] == [[25, 50], [100, 50]]
     assert demand["mix"]["share"] == [0.5, 0.5]

@@ -47,9 +47,9 @@ def test_a_size_above_every_bin_is_reported() -> None:
 
 
 def test_the_loader_counts_and_keeps_the_digest_of_the_file(profile: dict[str, Any], slo: dict[str, Any]) -> None:
-    slo["apps"]["rank"]["demand"]["mix"] = {"axes": ["batch"], "bins": [[1], [8]], "observed": [[1], [5], [7], [2]]}
+    slo["apps"]["rank"]["mix"] = {"axes": ["batch"], "bins": [[1], [8]], "observed": [[1], [5], [7], [2]]}
     inputs = load_inputs(profile, slo)
-    mix = inputs.slo.apps["rank"].demand.mix
+    mix = inputs.slo.apps["rank"].mix
     assert mix is not None
     assert mix.share == (0.25, 0.75)
     assert load_slo(slo) == inputs.slo
@@ -92,7 +92,7 @@ def test_traces_that_can_be_read(text: str, times: list[float]) -> None:
         (b"arrival_s\n", "at least two"),
         (b"arrival_s\n5\n", "at least two"),
         (b"7\n7\n7\n", "3 arrivals at one instant.*no rate"),
-        (b"t_s,rate_qps\n0,5\n10,6\n", "arrival_s or arrival_ms.*demand.series"),
+        (b"t_s,rate_qps\n0,5\n10,6\n", "arrival_s or arrival_ms.*rate_qps.series"),
         (b"when\n1\n2\n", "arrival_s or arrival_ms.*Name the column"),
         (b"1\n3\n2\n", r"line 3 \(found 2\): arrival times do not fall"),
         (b"1\nnan\n", r"line 2 \(found nan\)"),

@@ -32,7 +32,8 @@ APP: dict[str, Any] = {
     "question": "pool",
     "model": "m",
     "latency": {"p99_ms": 50},
-    "demand": {"series": [50, 100], "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}},
+    "rate_qps": {"series": [50, 100]},
+    "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]},
 }
 SLO: dict[str, Any] = {
     "format": "hetplan/slo/1.2",
@@ -127,7 +128,7 @@ def test_the_files_of_a_fleet_are_read() -> None:
         ("slo", "limits.spot", {"max_share": 0, "min": 2}, "no share for the 2 machines of its floor"),
         ("slo", "limits.on_demand", {"max_share": 0.4}, "at most"),
         ("slo", "limits.spot.min_share", 0.8, "min_share <= max_share"),
-        ("slo", "apps.rank.demand.series", [50, 100, 150], "one rate per period"),
+        ("slo", "apps.rank.rate_qps.series", [50, 100, 150], "one rate per period"),
     ],
 )
 def test_what_does_not_fit_together_is_said(file: str, path: str, value: object, said: str | None) -> None:
@@ -158,8 +159,8 @@ def test_floors_that_exclude_one_another_are_named() -> None:
 
 
 def test_quotas_of_zones_are_refused_where_they_are_not_kept() -> None:
-    slo = {"format": "hetplan/slo/1.0", "apps": {"rank": {**APP, "demand": {**APP["demand"], "rate_qps": 20}}}}
-    del slo["apps"]["rank"]["demand"]["series"], slo["apps"]["rank"]["question"]
+    slo = {"format": "hetplan/slo/1.0", "apps": {"rank": {**APP, "rate_qps": 20}}}
+    del slo["apps"]["rank"]["question"]
     with pytest.raises(hp.InputError, match="quotas of zones"):
         hp.solve(PROFILE, slo, formulation="pool")
     profile = {**PROFILE, "zones": {"a": {}, "b": {}}}

@@ -24,9 +24,10 @@ def slo_of(app: dict[str, Any], **more: Any) -> Slo:
         {"rate_qps": 5},
         {"rate_qps": "max"},
         {"rate_qps": {"low": 5, "high": 5}},
-        {"history_qps": [0, 5]},
+        {"rate_qps": {"history": [0, 5]}},
         {"streams": 3},
-        {"trace": {"file": "sub/arrivals.csv"}, "arrivals": {"process": "empirical"}},
+        {"rate_qps": {"trace": {"file": "sub/arrivals.csv"}}, "arrivals": {"process": "empirical"}},
+        {"rate_qps": {"mean": 5, "trace": {"file": "arrivals.csv"}}},
         {"rate_qps": 5, "arrivals": {"process": "mmpp", "relative_rates": [0.5, 2], "stay_s": [20, 10]}},
         {"rate_qps": 5, "arrivals": {"process": "diurnal", "peak": 1.8, "period_s": 86400}},
         {"rate_qps": 5, "arrivals": {"process": "gamma", "shape": 0.7}},
@@ -35,14 +36,14 @@ def slo_of(app: dict[str, Any], **more: Any) -> Slo:
     ],
 )
 def test_demands(demand: dict[str, Any]) -> None:
-    assert slo_of({"demand": demand}).apps["a"].demand.arrivals is not None
+    assert slo_of(demand).apps["a"].arrivals is not None
 
 
 def test_a_series_has_a_rate_per_period() -> None:
-    slo = slo_of({"demand": {"series": [1, 2, 3]}}, horizon={"period_s": 60, "periods": 3}, requires=["series"])
-    assert slo.apps["a"].demand.series == (1, 2, 3)
+    slo = slo_of({"rate_qps": {"series": [1, 2, 3]}}, horizon={"period_s": 60, "periods": 3}, requires=["series"])
+    assert slo.apps["a"].series == (1, 2, 3)
     with pytest.raises(InputError, match="the horizon has 1, not 3"):
-        slo_of({"demand": {"series": [1, 2, 3]}})
+        slo_of({"rate_qps": {"series": [1, 2, 3]}})
 
 
 @pytest.mark.parametrize(
@@ -77,6 +78,11 @@ def test_limits_come_in_one_order_however_they_are_listed() -> None:
         ({"latency": [{"percentile": 990, "max_ms": 7}]}, r'Write \{"p99_ms": 60\}'),
         ({"runs": {"variants": ["net"]}}, 'Write "model": "net"'),
         ({"runs": {"families": ["a", "b"]}}, r'Write "family": \["a", "b"\]'),
+        ({"demand": {"rate_qps": 5}}, 'Write "rate_qps": 5'),
+        ({"demand": {"rate_qps": {"low": 5, "high": 9}}}, 'Write "rate_qps": {"low": 5, "high": 9}'),
+        ({"demand": {"history_qps": [4, 5], "streams": 2}}, r'Write "rate_qps": {"history": \[4, 5\]}, "streams": 2'),
+        ({"demand": {"rate_qps": 5, "trace": {"file": "a"}}}, 'Write "rate_qps": {"mean": 5, "trace": {"file": "a"}}'),
+        ({"demand": {"series": list(range(100))}}, r'Write "rate_qps": {"series": \[...\]}'),
         ({"balancing": "round_robin"}, 'Write "dispatch": "round-robin"'),
         ({"violations": {"max": 0.05}}, r"5% late is p95.*Write latency: \{p95_ms: 60\}"),
     ],
@@ -206,6 +212,6 @@ def test_a_question_answers_in_the_form_that_files_have(
         "tables": {"table": table},
     }
     mix = {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}
-    app = {"latency": {"p99_ms": 50}, "demand": {"rate_qps": 30, "mix": mix}, **changes}
+    app = {"latency": {"p99_ms": 50}, "rate_qps": 30, "mix": mix, **changes}
     with pytest.raises(InputError, match=said):
         hp.solve(profile, slo_of(app, objective="min cost", limits=limits), formulation="pool")

@@ -33,7 +33,7 @@ from hetplan.serving.loads import worker_price
 from hetplan.serving.planned_system import planned_systems
 from hetplan.simulator.simulate import demands_of
 from hetplan.verifier import resources
-from hetplan.verifier.demand import classes_of, response_targets, wanted_rate
+from hetplan.verifier.demand import classes_of, response_targets
 from hetplan.verifier.facts import Facts, Seat, gather
 from hetplan.verifier.service import service_of
 
@@ -99,7 +99,7 @@ class Sought:
         pool = PoolQuestion.from_inputs(self.inputs, PoolOptions(), formulation="fluid-milp", tools=Tools())
         app = self.inputs.slo.apps["a"]
         points = [tuple(point.values()) for point in pool.wish.points]
-        known = [tuple(size) for size in (app.demand.mix.bins if app.demand.mix else ((),))]
+        known = [tuple(size) for size in (app.mix.bins if app.mix else ((),))]
         for offer, t in zip(pool.offers, pool.type_of, strict=True):
             load = self._worker(pool.wish.variant, pool.types[t], offer.id, 1, offer.nanos, None)
             for s, point in enumerate(points):
@@ -112,8 +112,7 @@ class Sought:
             self.figures["rate"] = pool.wish.rate_qps
 
     def _pipeline(self) -> None:
-        from hetplan.problems.pipeline.question import PipelineOptions
-        from hetplan.problems.pipeline.wish import read_wish
+        from hetplan.problems.pipeline.wish import PipelineOptions, read_wish
 
         wish = read_wish(self.inputs, PipelineOptions(quantile="mean"))
         self.options = {"quantile": "mean"}
@@ -199,7 +198,7 @@ def by_simulator(plan: Plan, inputs: Inputs) -> Figures:
                     if law.std_ms is not None:
                         figures["ms", load.id, kind, size + 1, "std"] = float(law.std_ms[kind, size])
     (demand,) = demands_of(plan, inputs)
-    if isinstance(inputs.slo.apps["a"].demand.rate_qps, int | float):
+    if inputs.slo.apps["a"].stated_qps is not None:
         figures["rate"] = demand.rate_qps
     figures["asked ms"] = demand.slo_ms
     figures["deadline"] = period.system.apps[0].slo_ms
@@ -238,9 +237,8 @@ def by_verifier(plan: Plan, inputs: Inputs) -> Figures:
     figures: Figures = {("target", round(left, 9)): limit for limit, left in targets}
     figures |= {("share", kind): share for kind, share in enumerate(classes.share) if share > 0}
     figures["deadline"] = figures["asked ms"] = min(limit for limit, _ in targets)
-    rate = wanted_rate(app)
-    if rate is not None:
-        figures["rate"] = rate
+    if app.stated_qps is not None:
+        figures["rate"] = app.stated_qps
     figures["hop"] = app.network_ms_per_hop
     for worker in plan.workers:
         price = machine_cost(facts, worker)
@@ -310,7 +308,7 @@ def test_the_profiles_have_what_rooms_may_read_differently() -> None:
         seen["several offers"] = seen.get("several offers", 0) + ("g-1" in profile["offers"])
         seen["links"] = seen.get("links", 0) + bool(profile["links"])
         seen["several percentiles"] = seen.get("several percentiles", 0) + (len(slo["apps"]["a"]["latency"]) > 1)
-        seen["a mix"] = seen.get("a mix", 0) + ("mix" in slo["apps"]["a"]["demand"])
+        seen["a mix"] = seen.get("a mix", 0) + ("mix" in slo["apps"]["a"])
         seen["no mean"] = seen.get("no mean", 0) + any("mean" not in table for table in profile["tables"].values())
     assert set(QUESTIONS) <= seen.keys()
     assert min(seen.values()) >= 10, seen
@@ -336,7 +334,7 @@ def compound_differences(seed: int) -> Iterator[str]:
         for number in range(luck.choice((1, 2, 3)))
     }
     latency = {f"p{p:g}_ms": luck.choice((300, 500, 900)) for p in luck.sample((50, 90, 99), 2)}
-    app = {"candidates": [{"demand": {"edge": 1}}], "latency": latency, "demand": {"streams": 1}}
+    app = {"candidates": [{"demand": {"edge": 1}}], "latency": latency, "streams": 1}
     inputs = load_inputs(
         {"format": "hetplan/profile/1.0", "tiers": list(hardware), "hardware": hardware, "offers": offers},
         {"format": "hetplan/slo/1.0", "apps": {"a": app}},
@@ -427,13 +425,13 @@ FAULTS: dict[str, tuple[str, Any]] = {
     ),
     "load generator: twice the rate": (
         "hetplan.simulator.simulate.offered_qps",
-        lambda plan, name, app: 2.0 * float(app.demand.rate_qps),
+        lambda plan, name, app: 2.0 * float(app.stated_qps),
     ),
     "load generator: the widest limit": (
         "hetplan.simulator.simulate.strictest_ms",
         lambda app: 1.0 + max(target.max_ms for target in app.targets),
     ),
-    "solver: another rate": ("hetplan.planner.request.stated_qps", lambda app: 1.0),
+    "solver: another rate": ("hetplan.planner.request.Application.rate_qps", property(lambda _: 1.0)),
     "executor: the first run on the hardware": ("hetplan.serving.loads.run_of", _first_run),
     "executor: another statistic": ("hetplan.executor.serving.law.answering", lambda held, wanted: list(held)[-1]),
     "executor: no settings": ("hetplan.serving.loads.settings_of", lambda **_: {"size": 200.0}),

@@ -40,7 +40,7 @@ def tree_of(seed: int) -> Json:
     luck, (case, _) = random.Random(seed), random_tree(seed)
     pipeline = case["profile"]["pipelines"]["tree"]
     app, routes = case["slo"]["apps"]["x"], case["plan"]["routing"]["x"]
-    app["demand"]["mix"] = {"axes": ["size"], "bins": [[size] for size in SIZES], "share": [0.25, 0.75]}
+    app["mix"] = {"axes": ["size"], "bins": [[size] for size in SIZES], "share": [0.25, 0.75]}
     app["latency"] = {"p99_ms": luck.choice((50, 90))}
     case["plan"]["dispatch"]["x"]["late"] = luck.choice(("serve", "drop"))
     app["dispatch"] = luck.choice((None, "round-robin", "shortest-queue"))
@@ -171,7 +171,7 @@ def by_router(plan: Plan, inputs: Inputs) -> Walked:
                 for edge in edges:
                     walk(edge.to, query, kind, (*path, load.name), after)
 
-    for kind, at in enumerate(points_of(inputs.slo.apps["x"].demand.mix)):
+    for kind, at in enumerate(points_of(inputs.slo.apps["x"].mix)):
         (entry,) = steps.entries
         walk(entry, QueryState(None, None, at, tuple(at.items()), 0.0), kind, (), ())
     return found

@@ -52,7 +52,7 @@ def test_the_order_of_two_runs_on_one_hardware_changes_nothing(at8: float) -> No
         "at8": {"axes": {"batch": [1, 8]}, "mean": [at8, 80]},
         "at1": {"axes": {"batch": [1, 8]}, "mean": [10, 50]},
     }
-    app = {"model": "m", "latency": {"p99_ms": 60}, "demand": {"rate_qps": "max"}}
+    app = {"model": "m", "latency": {"p99_ms": 60}, "rate_qps": "max"}
     seen = []
     for order in (runs, runs[::-1]):
         files = profile({"m": {"task": "rank", "runs": order}}, tables), slo(app, cost_per_hour="2")
@@ -73,7 +73,7 @@ def test_a_pipeline_with_a_table_per_batch_is_played_as_with_one_table() -> None
     means = {1: 10, 2: 14, 4: 22, 8: 38}
     pipeline = {"p": {"nodes": {"d": {"task": "rank"}, "n": {"task": "name"}}, "edges": [{"from": "d", "to": "n"}]}}
     app = {"pipeline": "p", "latency": {"p99_ms": 400}, "quality": {"min": 0.5},
-           "demand": {"rate_qps": 200}}  # fmt: skip
+           "rate_qps": 200}  # fmt: skip
     apart = profile(
         {
             name: {"task": name, "quality": {"value": 0.9}, "runs": [
@@ -108,7 +108,7 @@ def test_a_standard_deviation_that_falls_with_the_batch_stops_no_command(std: li
         profile({"m": {"task": "rank", "quality": {"value": 0.9}, "runs": [{"hardware": "gpu", "latency": "t"}]}},
                 {"t": table}),
         slo({"model": "m", "latency": {"p95_ms": 60},
-             "demand": {"rate_qps": {"low": 20, "high": 40}}}, instances={"gpu": [1, 1]}),
+             "rate_qps": {"low": 20, "high": 40}}, instances={"gpu": [1, 1]}),
     )  # fmt: skip
     plan = hp.solve(*files, options={"queue_max": 7, "simulate": False}, formulation="policy").require()
     inputs = load_inputs(*files)
@@ -129,7 +129,7 @@ def test_a_load_that_fits_two_runs_and_names_neither_is_refused_by_every_reader(
     """Plans of version 1.0 name no runs; they are read where only one is meant."""
     runs = [{"hardware": "gpu", "at": {"batch": batch}, "latency": f"at{batch}"} for batch in (8, 1)]
     tables = {f"at{batch}": {"axes": {"batch": [1, 8]}, "mean": [10, 40 + batch]} for batch in (8, 1)}
-    app = {"model": "m", "latency": {"p99_ms": 60}, "demand": {"rate_qps": "max"}}
+    app = {"model": "m", "latency": {"p99_ms": 60}, "rate_qps": "max"}
     wish = slo(app, cost_per_hour="2")
     for listed, refused in ((runs, True), (runs[1:], False)):
         files = profile({"m": {"task": "rank", "runs": listed}}, tables), wish

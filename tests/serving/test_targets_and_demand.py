@@ -57,7 +57,7 @@ def test_classes_and_their_shares() -> None:
         ({"rate_qps": "max"}, [3.0, 2.0], 9.0, 2.0),
         ({"rate_qps": {"low": 1, "high": 7}}, [], 9.0, 9.0),
         ({"rate_qps": {"low": 1, "high": 7}}, [], None, 7.0),
-        ({"history_qps": [4, 6]}, [], None, 6.0),
+        ({"rate_qps": {"history": [4, 6]}}, [], None, 6.0),
         ({}, [], None, 0.0),
     ],
 )
@@ -67,4 +67,4 @@ def test_the_rate_to_try_a_plan_with(demand: Any, promised: list[float], valid: 
         promises=tuple(Promise(app="a", quantity="rate_qps", relation=">=", value=v, model="x") for v in promised),
         valid=Valid(rate_qps={"a": (0.0, valid)}),
     )  # fmt: skip
-    assert offered_qps(plan, "a", app(demand=demand)) == qps
+    assert offered_qps(plan, "a", app(**demand)) == qps

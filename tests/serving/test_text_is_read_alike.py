@@ -74,7 +74,7 @@ def documents_of(seed: int) -> tuple[Json, Json]:
         "model": "m",
         "latency": {"ttft_p95_ms": 60_000},
         "network_ms_per_hop": random.choice((0, 7)),
-        "demand": {"rate_qps": random.randint(1, 90), "mix": mix},
+        "rate_qps": random.randint(1, 90), "mix": mix,
     }  # fmt: skip
     return profile, {"format": "hetplan/slo/1.1", "apps": {"a": app}}
 
@@ -155,7 +155,7 @@ def by_solver(wish: Wish, plan: Plan) -> Figures:
 
 def by_simulator(plan: Plan, inputs: Inputs) -> Figures:
     fleet, app = fleet_of_plan(plan, inputs, "a"), inputs.slo.apps["a"]
-    demand = tokens.demand_of(app.demand, float(app.demand.rate_qps))  # type: ignore[arg-type]
+    demand = tokens.demand_of(app.mix, app.arrivals, float(app.stated_qps))  # type: ignore[arg-type]
     figures: Figures = {("link",): fleet.link_ms_per_token, ("rate",): demand.rate_qps}
     for group, worker in zip(fleet.groups, plan.workers, strict=True):
         figures |= of_law(worker.id, group.law, demand.requests, demand.weight)
@@ -166,7 +166,7 @@ def by_simulator(plan: Plan, inputs: Inputs) -> Figures:
 
 def by_executor(plan: Plan, inputs: Inputs) -> Figures:
     known, app = Background(inputs.profile, inputs.slo), inputs.slo.apps["a"]
-    demand = tokens.demand_of(app.demand, float(app.demand.rate_qps))  # type: ignore[arg-type]
+    demand = tokens.demand_of(app.mix, app.arrivals, float(app.stated_qps))  # type: ignore[arg-type]
     figures: Figures = {("link",): known.link_ms_per_token(plan, "a")}
     for worker in plan.workers:
         (load,) = worker.loads
@@ -233,7 +233,7 @@ FAULTS: dict[str, tuple[str, Any]] = {
     ),
     "verifier: lengths in the order of the file": (
         "hetplan.verifier.llm.sizes_of",
-        lambda app: ([tuple(map(round, row)) for row in app.demand.mix.bins], [1.0] * len(app.demand.mix.bins)),
+        lambda app: ([tuple(map(round, row)) for row in app.mix.bins], [1.0] * len(app.mix.bins)),
     ),
     "verifier: one GPU for the machine": (
         "hetplan.verifier.resources.machine_nanos",

@@ -111,7 +111,7 @@ class Plans:
         }
         demand = {"rate_qps": rate, "mix": {"axes": ["batch"], "bins": [[1], [2]], "share": [0.75, 0.25]}}
         wish = {"latency": {"p99_ms": max_ms}, "model": "m"}
-        slo = {"apps": {"rank": {**wish, "demand": demand, **(app or {})}}}
+        slo = {"apps": {"rank": {**wish, **demand, **(app or {})}}}
         groups = [("w1", "base", "b"), ("w2", "aux", "a")]
         workers = [
             {
@@ -168,7 +168,7 @@ class Plans:
                     "pipeline": "p",
                     "latency": {"p99_ms": 80},
                     "network_ms_per_hop": 1,
-                    "demand": {"rate_qps": 100},
+                    "rate_qps": 100,
                 }
             }
         }

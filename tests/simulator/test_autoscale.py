@@ -37,7 +37,7 @@ def documents(load_s):
         name: {
             "family": name,
             "latency": {"p99_ms": 200},
-            "demand": {"rate_qps": 40},
+            "rate_qps": 40,
         }
         for name in load_s
     }

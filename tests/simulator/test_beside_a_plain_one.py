@@ -92,7 +92,7 @@ def late_share(plan: Json, profile: Json, slo: Json, queries: int, chance: rando
                 done = at + group.drawn_ms(len(batch), chance)
                 heapq.heappush(events, (done, next(order), (name, machine, batch)))
 
-    begun = np.cumsum([chance.expovariate(app["demand"]["rate_qps"] / 1000.0) for _ in range(queries)]).tolist()
+    begun = np.cumsum([chance.expovariate(app["rate_qps"] / 1000.0) for _ in range(queries)]).tolist()
     late = set[int]()
     for query, at in enumerate(begun):
         heapq.heappush(events, (at, next(order), query))
@@ -120,10 +120,10 @@ def test_as_many_queries_are_late(seed: int) -> None:
     profile, slo = pipeline(seed)
     app = slo["apps"]["x"]
     app["late"] = "serve" if app["late"] == "reroute" else app["late"]
-    app["demand"]["arrivals"] = {"process": "poisson"}
+    app["arrivals"] = {"process": "poisson"}
     plan = hp.solve(profile, slo, options={"size": "planned"}).require()
     queries = 20_000
-    seconds = queries / app["demand"]["rate_qps"]
+    seconds = queries / app["rate_qps"]
     report: Any = hp.simulate(plan, profile, slo, seeds=3, duration_s=seconds)
     ours = report.apps["x"].figures["violations"].value
     document = plan.model_dump(mode="json", by_alias=True)

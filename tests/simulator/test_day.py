@@ -45,7 +45,7 @@ SLO: dict[str, Any] = {
             "question": "pool",
             "model": "m",
             "latency": {"p95_ms": 60},
-            "demand": {"series": list(SERIES)},
+            "rate_qps": {"series": list(SERIES)},
         }
     },
 }
@@ -162,7 +162,7 @@ def test_a_machine_that_goes_over_to_another_batch_loads_nothing() -> None:
         one |= {"question": "variants", "dispatch": {"rank": {"rule": "shares/1"}}}
     held["periods"] = [{**held["periods"][0], "parts": ["apart"], "failures": {"zone b lost": ["left"]}}]
     slo = json.loads(json.dumps(SLO))
-    slo["horizon"]["periods"], slo["apps"]["rank"]["demand"]["series"] = 1, [150.0]
+    slo["horizon"]["periods"], slo["apps"]["rank"]["rate_qps"] = 1, {"series": [150.0]}
     how = HowPlayed(seeds=2, queries=4e4, situations=("zone b lost",))
     lost = play_day(Plan.model_validate(held), load_inputs(profile, slo), how).failures[0]
     assert lost.after["rank"].value > 0.85
@@ -224,7 +224,7 @@ def text() -> tuple[Plan, Any]:
     """The assistant of the shipped fleet alone, over three hours."""
     slo = json.loads((EXAMPLE / "slo.json").read_text())
     slo["apps"] = {"assistant": slo["apps"]["assistant"]}
-    slo["apps"]["assistant"]["demand"]["series"] = [5.0, 12.0, 5.0]
+    slo["apps"]["assistant"]["rate_qps"] = {"series": [5.0, 12.0, 5.0]}
     slo["horizon"] |= {"periods": 3, "repeats": 240}
     options = {"levers": False, "gap": 0.05}
     plan = hp.solve(str(EXAMPLE / "profile.json"), slo, options=options, formulation="fleet").require()

@@ -20,7 +20,7 @@ def plan() -> hp.Plan:
 def wish(longest: float) -> dict[str, Any]:
     slo: dict[str, Any] = json.loads((TEXT / "slo.json").read_text())
     for app in slo["apps"].values():
-        mix = app["demand"]["mix"]
+        mix = app["mix"]
         mix["bins"][-1][mix["axes"].index("output_tokens")] = longest
     return slo
 

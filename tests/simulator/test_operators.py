@@ -22,7 +22,7 @@ MEASURED = EXAMPLE / "measured.json"
 def with_lifetimes(seconds: float, streams: int = 1) -> dict[str, Any]:
     slo: dict[str, Any] = json.loads((EXAMPLE / "slo.json").read_text())
     for app in slo["apps"].values():
-        app["lifetime_s"], app["demand"]["streams"] = seconds, streams
+        app["lifetime_s"], app["streams"] = seconds, streams
     return slo
 
 

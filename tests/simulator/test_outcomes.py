@@ -26,7 +26,7 @@ EVEN = {"arrivals": "deterministic", "noise": "mean", "threads": 1}
 
 def test_queries_that_are_sure_leave_early() -> None:
     """One query in 5 s has all workers to itself: 2 ms for 7 of 10, 22 ms and 42 ms for the others."""
-    case = spoil(cascade(), {"slo/apps/shop/demand/rate_qps": 0.2})
+    case = spoil(cascade(), {"slo/apps/shop/rate_qps": 0.2})
     plan, inputs = read(case)
     app = simulate(plan, inputs, duration_s=40_000.0, seeds=1, seed=3, **EVEN).apps["shop"]
     assert app.queries_per_seed == 7000
@@ -76,7 +76,7 @@ def test_routes_after_an_outcome_are_taken_by_its_queries_only() -> None:
             "profile/pipelines/cascade/quality": {"rule": "product"},
             "plan/routing/shop/1": {"node": "large", "to": {"c": 1.0}},
             "plan/routing/shop/2": {"node": "large", "after": {"small": "sure"}, "to": {"b": 1.0}},
-            "slo/apps/shop/demand/rate_qps": 20.0,
+            "slo/apps/shop/rate_qps": 20.0,
         },
     )
     plan, inputs = read(case)

@@ -66,7 +66,7 @@ def one_step(demand: float) -> tuple[dict, dict]:
         variant["runs"] = [run | {"load_s": 2.0} for run in variant["runs"] if run["hardware"] == "g"]
     slo["limits"]["instances"] = {"g": [0, 1]}
     slo["apps"]["x"]["latency"]["p99_ms"] = 1000.0
-    slo["apps"]["x"]["demand"]["arrivals"] = {"process": "deterministic"}
+    slo["apps"]["x"]["arrivals"] = {"process": "deterministic"}
     return profile, slo
 
 
@@ -105,7 +105,7 @@ def test_most_accurate_first_is_played_as_planned() -> None:
     profile, slo = loki_by_hand.tiny(0.2, 50)
     plan = fluid(profile, slo, options={"routing": "most-accurate-first"}).require()
     assert plan.dispatch["x"].rule == "most-accurate-first/1"
-    slo["apps"]["x"]["demand"]["rate_qps"] = 20
+    slo["apps"]["x"]["rate_qps"] = 20
     played = simulate(plan, load_inputs(profile, slo), seeds=2, duration_s=60.0, threads=1).apps["x"].figures
     promised = next(promise.value for promise in plan.promises if promise.quantity == "quality")
     assert played["accuracy"].value == pytest.approx(promised, abs=0.01)
@@ -124,7 +124,7 @@ def test_what_dropping_and_rerouting_save(rush: float, worse: str, better: str) 
         slo["apps"]["x"]["late"] = late
         plan = fluid(profile, slo, options={"headroom": 0.3, "budget_factor": 1.0}).require()
         hurried = copy.deepcopy(slo)
-        hurried["apps"]["x"]["demand"]["rate_qps"] *= rush
+        hurried["apps"]["x"]["rate_qps"] *= rush
         report = simulate(plan, load_inputs(profile, hurried), seeds=2, duration_s=10.0, noise="p50", threads=1)
         shares[late] = report.apps["x"].figures["violations"].value
     assert shares[better] < shares[worse]

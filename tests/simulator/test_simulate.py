@@ -288,7 +288,7 @@ def test_a_model_selection_plan(plans: Any) -> None:
                 "task": "t",
                 "latency": {"p95_ms": 100},
                 "dispatch": "round-robin",
-                "demand": {"rate_qps": 20},
+                "rate_qps": 20,
             }
         }
     }
@@ -324,7 +324,7 @@ def test_a_model_selection_plan(plans: Any) -> None:
 
 def at_rate(inputs: Any, rate: float) -> Any:
     app = inputs.slo.apps["images"]
-    changed = app.model_copy(update={"demand": app.demand.model_copy(update={"rate_qps": rate})})
+    changed = app.model_copy(update={"rate_qps": rate})
     return replace(inputs, slo=inputs.slo.model_copy(update={"apps": {"images": changed}}))
 
 

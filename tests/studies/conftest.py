@@ -32,7 +32,8 @@ SLO: dict[str, Any] = {
         "web": {
             "model": "m",
             "latency": {"p99_ms": 50},
-            "demand": {"rate_qps": 300, "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}},
+            "rate_qps": 300,
+            "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]},
         }
     },
 }

@@ -33,7 +33,7 @@ def feasible(files: Files, counts: dict[str, int]) -> bool:
 
 @pytest.mark.slow
 def test_the_second_best_fleet_is_that_of_all_fleets(small: Files) -> None:
-    small[1]["apps"]["web"]["demand"]["rate_qps"] = 120
+    small[1]["apps"]["web"]["rate_qps"] = 120
     plan = made(*small)
     found = hp.explain(plan, *small)
     prices = {"small-od": 1.0, "big-od": 2.5, "slow-od": 0.9}
@@ -108,7 +108,7 @@ def test_an_explanation_costs_queries_and_months(small: Files) -> None:
 
 @pytest.mark.slow
 def test_what_the_time_does_not_allow_is_named_and_a_longer_time_goes_on(small: Files, tmp_path: Path) -> None:
-    small[1]["apps"]["web"]["demand"]["rate_qps"] = 120
+    small[1]["apps"]["web"]["rate_qps"] = 120
     plan, journal = made(*small), tmp_path / "explain.jsonl"
     none = explain_for(plan, hp.load(*small), spread=Spread(seconds=0, journal=journal))
     assert none.value == pytest.approx(bill_of(plan))
@@ -165,7 +165,7 @@ def test_equal_machines_are_one_row_and_one_plan_is_nothing_to_compare(small: Fi
 @pytest.mark.slow
 def test_a_fleet_that_only_simulation_asks_for_is_compared_with_sized_fleets(small: Files) -> None:
     profile, slo = small
-    slo["apps"]["web"]["demand"]["rate_qps"] = 118
+    slo["apps"]["web"]["rate_qps"] = 118
     plan = hp.solve(profile, slo).require()
     program = made(profile, slo)
     assert bill_of(plan) > bill_of(program), "the case shows nothing where the program's fleet will do"

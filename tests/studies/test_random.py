@@ -58,8 +58,8 @@ def varied(profile: Json, slo: Json, rng: random.Random) -> tuple[str, float, fl
         return f"price:{offer}", round(now * 0.3, 3), round(now * 1.7, 3), [profile, "offers", offer, "price_per_hour"]
     if "limits" in slo:
         return "budget", 2.0, 8.0, [slo, "limits", "cost_per_hour"]
-    rate = slo["apps"]["app"]["demand"]["rate_qps"]
-    return "rate", round(rate * 0.5, 1), round(rate * 1.5, 1), [slo, "apps", "app", "demand", "rate_qps"]
+    rate = slo["apps"]["app"]["rate_qps"]
+    return "rate", round(rate * 0.5, 1), round(rate * 1.5, 1), [slo, "apps", "app", "rate_qps"]
 
 
 @pytest.mark.slow

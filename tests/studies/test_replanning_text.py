@@ -46,15 +46,15 @@ CHAT: dict[str, Any] = {
 
 
 def wish(series: list[float], process: str = "poisson", period_s: float = 120.0) -> dict[str, Any]:
-    demand = {"series": series, "mix": MIX, "arrivals": {"process": process}}
+    demand = {"rate_qps": {"series": series}, "mix": MIX, "arrivals": {"process": process}}
     horizon = {"period_s": period_s, "periods": len(series)}
-    return {"format": "hetplan/slo/1.2", "horizon": horizon, "apps": {"chat": {**CHAT, "demand": demand}}}
+    return {"format": "hetplan/slo/1.2", "horizon": horizon, "apps": {"chat": {**CHAT, **demand}}}
 
 
 def planned(rate: float) -> Any:
     slo = wish([rate])
-    del slo["horizon"], slo["apps"]["chat"]["demand"]["series"]
-    slo["apps"]["chat"]["demand"]["rate_qps"] = rate
+    del slo["horizon"]
+    slo["apps"]["chat"]["rate_qps"] = rate
     return hp.solve(PROFILE, slo, options={"size": "planned"}).require()
 
 
@@ -109,8 +109,8 @@ def test_each_plan_that_is_played_is_verified_and_costs_the_least_of_all_counts(
         plan = recipes.plan_for({"chat": rate})
         assert plan is not None
         asked = wish([rate])
-        del asked["horizon"], asked["apps"]["chat"]["demand"]["series"]
-        asked["apps"]["chat"]["demand"]["rate_qps"] = recipes.rounded({"chat": rate})["chat"]
+        del asked["horizon"]
+        asked["apps"]["chat"]["rate_qps"] = recipes.rounded({"chat": rate})["chat"]
         broken = {one.code for one in hp.verify(plan, profile, asked).violations}
         assert broken <= {"input-hash"}, "but for the files, which are made of rates on the way"
         fewer = copy.deepcopy(profile)
@@ -155,7 +155,7 @@ def fleet_wish() -> dict[str, Any]:
     mix = {"axes": ["batch"], "bins": [[1]], "share": [1]}
     slo["apps"]["rank"] = {
         "question": "pool", "model": "ranker", "latency": {"p95_ms": 80},
-        "demand": {"series": [30.0, 150.0, 150.0], "mix": mix},
+        "rate_qps": {"series": [30.0, 150.0, 150.0]}, "mix": mix,
     }  # fmt: skip
     return slo
 
@@ -178,7 +178,7 @@ def test_a_fleet_with_text_is_planned_anew_as_one(only_text: bool) -> None:
     for name, app in report.apps.items():
         late = app.figures["violations"].value
         assert 0.0 < late < 0.6, f"{name}: late until its machines serve, and in time then"
-        asked = 120.0 * sum(slo["apps"][name]["demand"]["series"])
+        asked = 120.0 * sum(slo["apps"][name]["rate_qps"]["series"])
         assert app.queries_per_seed == pytest.approx(asked, rel=0.1)
 
 
@@ -209,7 +209,7 @@ def test_what_is_not_played_of_text_is_refused() -> None:
     with pytest.raises(InputError, match="what their law says"):
         play_replanned(plan, inputs, every_s=10.0, noise="mean")
     asked = wish([8.0])
-    del asked["horizon"], asked["apps"]["chat"]["demand"]["series"]
-    asked["apps"]["chat"]["demand"]["rate_qps"] = 8.0
-    with pytest.raises(InputError, match=r"demand\.series"):
+    del asked["horizon"]
+    asked["apps"]["chat"]["rate_qps"] = 8.0
+    with pytest.raises(InputError, match=r"rate_qps\.series"):
         play_replanned(plan, load_inputs(PROFILE, asked), every_s=10.0)

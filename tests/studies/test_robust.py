@@ -106,7 +106,7 @@ class Ended(Spread):
 def test_without_errors_it_says_what_solve_says(small: Files) -> None:
     """Simulation asks for machines that the program alone would leave out."""
     profile, slo = small
-    slo["apps"]["web"]["demand"] |= {"rate_qps": 60, "arrivals": {"process": "gamma", "shape": 0.3}}
+    slo["apps"]["web"] |= {"rate_qps": 60, "arrivals": {"process": "gamma", "shape": 0.3}}
     cost = hp.solve(profile, slo).claims[0].value
     alone = least_cost(small, {})
     assert cost is not None
@@ -136,7 +136,7 @@ def test_a_wish_for_the_most_loses_in_the_worst_corner(small: Files) -> None:
     profile, slo = small
     slo["objective"] = ["max rate"]
     slo["limits"] = {"cost_per_hour": "6"}
-    slo["apps"]["web"]["demand"]["rate_qps"] = "max"
+    slo["apps"]["web"]["rate_qps"] = "max"
     found = asked((profile, slo), box=Box(latency=0.1, gamma=1), numbers=["latency"])
     assert found.box is not None
     assert found.box.value < found.value
@@ -150,7 +150,7 @@ def test_a_plan_that_is_given_is_the_one_that_is_looked_at(small: Files) -> None
     profile, slo = small
     bigger = {
         **slo,
-        "apps": {"web": {**slo["apps"]["web"], "demand": {**slo["apps"]["web"]["demand"], "rate_qps": 400}}},
+        "apps": {"web": {**slo["apps"]["web"], "rate_qps": 400}},
     }
     plan = hp.solve(profile, bigger, options=PLANNED).require()
     found = robust_for(hp.load(profile, slo), plan=plan, numbers=["demand"])

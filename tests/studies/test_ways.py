@@ -32,7 +32,7 @@ def case() -> tuple[Any, Any]:
     """The shipped pool at the least cost for 80 queries a second, sized by its formula."""
     slo = json.loads((POOL / "slo.json").read_text())
     slo |= {"objective": ["min cost"], "limits": {}}
-    slo["apps"]["ranking"]["demand"]["rate_qps"] = 80
+    slo["apps"]["ranking"]["rate_qps"] = 80
     inputs = load_inputs(str(POOL / "profile.json"), slo)
     return hp.solve(str(POOL / "profile.json"), slo, options={"size": "planned"}).require(), inputs
 
@@ -157,7 +157,7 @@ FLEET_SLO: dict[str, Any] = {
     "horizon": {"period_s": 200, "periods": 2},
     "apps": {
         name: {"question": "pool", "model": "m", "latency": {"p95_ms": 80},
-               "demand": {"series": series, "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}}}
+               "rate_qps": {"series": series}, "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}}
         for name, series in (("rank", [30.0, 110.0]), ("sort", [30.0, 30.0]))
     },
 }  # fmt: skip
@@ -170,7 +170,7 @@ def fleet() -> tuple[Any, Any]:
     return hp.solve(FLEET_PROFILE, FLEET_SLO, options=options, formulation="fleet").require(), inputs
 
 
-FLEET_SERIES = {name: tuple(app["demand"]["series"]) for name, app in FLEET_SLO["apps"].items()}
+FLEET_SERIES = {name: tuple(app["rate_qps"]["series"]) for name, app in FLEET_SLO["apps"].items()}
 FLEET_WAYS = ("static, one type", "static, best mix", "HPA", "perfect foresight")
 
 
@@ -269,7 +269,7 @@ def test_text_and_others_of_one_fleet_are_tuned_apart_and_their_money_is_added(
     del slo["apps"]["photos"]
     slo["horizon"] |= {"periods": 2, "period_s": 120, "repeats": 21600}
     for name, rates in (("ranking", (20.0, 60.0)), ("assistant", (5.0, 12.0))):
-        slo["apps"][name]["demand"]["series"] = list(rates)
+        slo["apps"][name]["rate_qps"] = {"series": list(rates)}
     files = (str(example / "profile.json"), slo)
     plan = hp.solve(*files, options={"levers": False, "gap": 0.05}, formulation="fleet").require()
     inputs = load_inputs(*files)
@@ -324,7 +324,7 @@ def test_the_command_shows_and_writes(tmp_path: Path, case: tuple[Any, Any]) -> 
 
     write_plan(case[0], plan)
     wish = json.loads((POOL / "slo.json").read_text())
-    wish["apps"]["ranking"]["demand"]["rate_qps"] = 80
+    wish["apps"]["ranking"]["rate_qps"] = 80
     slo.write_text(json.dumps(wish | {"objective": ["min cost"], "limits": {}}))
     rates.write_text("start_s,rate_qps\n0,1\n60,1\n120,1\n180,2\n240,4\n")
     files = (str(plan), str(POOL / "profile.json"), str(slo))

@@ -50,7 +50,8 @@ SLO: dict[str, Any] = {
         "web": {
             "model": "m",
             "latency": {"p99_ms": 50},
-            "demand": {"rate_qps": 300, "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}},
+            "rate_qps": 300,
+            "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]},
         }
     },
 }
@@ -226,7 +227,7 @@ def test_factors_change_all_that_they_name() -> None:
     slower = axis_of("latency:big=2", files).written(files.documents, 2.0)["profile"]["tables"]
     assert slower["b"]["mean"] == [8, 28]
     assert slower["s"]["mean"] == [10, 40]
-    assert axis_of("demand=2", files).written(files.documents, 2.0)["slo"]["apps"]["web"]["demand"]["rate_qps"] == 600
+    assert axis_of("demand=2", files).written(files.documents, 2.0)["slo"]["apps"]["web"]["rate_qps"] == 600
     dearer = axis_of("prices=1.5", files).written(files.documents, 1.5)["profile"]["offers"]
     assert sorted(offer["price_per_hour"] for offer in dearer.values()) == ["1.5", "3.75"]
 
@@ -329,7 +330,7 @@ def test_a_cluster_that_does_not_answer_as_ray_does_is_refused_before_ray_waits_
 @pytest.mark.slow
 def test_of_a_fleet_only_the_values_named_are_tried_and_robustness_is_refused() -> None:
     web: Any = SLO["apps"]["web"]  # type: ignore[index]
-    app = {**web, "question": "pool", "demand": {**web["demand"], "rate_qps": 60}}
+    app = {**web, "question": "pool", "rate_qps": 60}
     slo = {"format": "hetplan/slo/1.2", "horizon": {"period_s": 3600, "periods": 2}, "apps": {"web": app}}
     found = hp.whatif(PROFILE, slo, vary="price:big-od=1:5:3", formulation="fleet")
     assert [point["values"] for point in found.points] == [[1.0], [3.0], [5.0]]

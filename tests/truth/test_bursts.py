@@ -70,7 +70,7 @@ def planned(seed: int | None) -> tuple[Files, Answer]:
 
 def arrivals_ms(wish: Files, seed: int) -> list[float]:
     """When queries come, drawn by the tests' own hand."""
-    rng, said = np.random.default_rng(seed), wish.slo["apps"]["ask"]["demand"]
+    rng, said = np.random.default_rng(seed), wish.slo["apps"]["ask"]
     rate, process = said["rate_qps"] / 1e3, said["arrivals"]
     if process["process"] == "gamma":
         return list(np.cumsum(rng.gamma(process["shape"], 1.0 / (process["shape"] * rate), QUERIES)))

@@ -79,7 +79,7 @@ class Case:
         apps = {
             app: {
                 "question": "pool", "model": app, "latency": {"p99_ms": 1000},
-                "demand": {"series": list(rates), "mix": {"axes": ["batch"], "bins": [[1]], "share": [1.0]}},
+                "rate_qps": {"series": list(rates)}, "mix": {"axes": ["batch"], "bins": [[1]], "share": [1.0]},
             }
             for app, rates in self.rates.items()
         }  # fmt: skip

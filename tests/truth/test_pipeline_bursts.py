@@ -72,7 +72,7 @@ def planned(seed: int) -> Answer:
 
 def arrivals_ms(wish: Files, rng: np.random.Generator) -> list[float]:
     """When queries come, drawn by the tests' own hand."""
-    said = wish.slo["apps"]["ask"]["demand"]
+    said = wish.slo["apps"]["ask"]
     times, now, state = list[float](), 0.0, 0
     while len(times) < QUERIES:
         lasts = rng.exponential(1e3 * said["arrivals"]["stay_s"][state])
@@ -198,9 +198,7 @@ def test_stages_in_a_row_are_bounded_as_one_that_takes_as_long(shape: float | No
 def test_a_pipeline_of_one_stage_is_bounded_as_a_pool() -> None:
     """A pool counts whole machines, a bound of pipelines parts."""
     wish = bursty({"a": {"m0": {1: 20.0}}}, rate=400.0, **ONE)
-    wanted = app(
-        "a", rate=400.0, limits={99.0: 90.0}, sizes={1: 1.0}, arrivals=wish.slo["apps"]["ask"]["demand"]["arrivals"]
-    )
+    wanted = app("a", rate=400.0, limits={99.0: 90.0}, sizes={1: 1.0}, arrivals=wish.slo["apps"]["ask"]["arrivals"])
     pool = solve(
         files(
             machines={"m0": machine(1.0)}, models={"a": model({"m0": {1: 20.0}})}, apps={"ask": wanted}, problem="pool"

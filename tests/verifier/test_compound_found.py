@@ -57,7 +57,7 @@ def found() -> Json:
                         "relative_time": 2,
                         "links": [{"between": ["edge", "device"], "bandwidth_mbps": 4, "latency_ms": 5}],
                     },
-                    "demand": {"streams": 1},
+                    "streams": 1,
                 }
             }
         },

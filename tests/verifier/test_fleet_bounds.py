@@ -66,9 +66,9 @@ def slo(**limits: Any) -> Json:
         "horizon": {"period_s": 3600, "periods": 2},
         "apps": {
             "rank": {"question": "pool", "model": "m", "latency": late,
-                     "demand": {"series": [150.0, 330.0], "mix": mix}},
+                     "rate_qps": {"series": [150.0, 330.0]}, "mix": mix},
             "photos": {"question": "variants", "model": "net", "latency": late,
-                       "demand": {"series": [200.0, 500.0]}},
+                       "rate_qps": {"series": [200.0, 500.0]}},
         },
     }  # fmt: skip
 

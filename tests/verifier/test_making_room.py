@@ -22,7 +22,7 @@ def replaced() -> Json:
             "variants": {"v": {"task": "t", "runs": [{"hardware": "g", **run}, {"hardware": "h", **run}]}},
             "tables": {"t": latency({"batch": [1]}, [1])},
         },
-        slo={"apps": {name: {"task": "t", "demand": {"rate_qps": 0}} for name in ("x", "y")}},
+        slo={"apps": {name: {"task": "t", "rate_qps": 0} for name in ("x", "y")}},
         state={
             "format": "hetplan/state/1.0",
             "workers": [worker("old", "g", "g-od", 1, load("a", "x", "v"))],

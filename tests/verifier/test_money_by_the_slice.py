@@ -28,7 +28,7 @@ CASES = [
     ("an operator of nobody", {**CORES, "plan/workers/0/loads/1": load("w2.s", None, None, node="s")}, WHOLE),
     ("a variant without a slice", {"plan/workers/0/loads/1": load("w2.y", None, "yolo")}, WHOLE),
     ("a variant without a slice, of an application that has no pipeline", {"slo/apps/one": {"task": "detect",
-     "demand": {"rate_qps": 0}}, "plan/workers/0/loads/1": load("w2.y", "one", "yolo")}, WHOLE),
+     "rate_qps": 0}, "plan/workers/0/loads/1": load("w2.y", "one", "yolo")}, WHOLE),
     ("nothing on the machine", {"plan/workers/1": worker("w3", "cloud", "gpu-h", 1)}, QUARTER + WHOLE),
     ("by the core, an operator without a slice", {**beside(), "profile/offers/gpu-h/per": "cpu_cores"}, 8 * WHOLE),
     ("by the core, a slice each, and no less than it needs", {**beside(share={"cpu_cores": 2}),

@@ -55,7 +55,7 @@ def joined() -> Json:
                     "latency": {"p99_ms": 82, "p99.9_ms": 100},
                     "network_ms_per_hop": 2,
                     "quality": {"min": 0.8},
-                    "demand": {"rate_qps": 100},
+                    "rate_qps": 100,
                 }
             }
         },

@@ -15,6 +15,7 @@ import hetplan as hp
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
+from hetplan.profiles.slo import Rates
 from hetplan.verifier.policy import check
 
 
@@ -185,8 +186,8 @@ def recorded(name: str, times_s: Any) -> Inputs:
     """The inputs of a plan with arrivals as they were recorded."""
     _, inputs = planned(name)
     app = inputs.slo.apps["a"]
-    demand = type(app.demand).model_validate({"rate_qps": 100.0, "trace": {"file": "t.csv"}})
-    slo = inputs.slo.model_copy(update={"apps": {"a": app.model_copy(update={"demand": demand})}})
+    rates = Rates.model_validate({"mean": 100.0, "trace": {"file": "t.csv"}})
+    slo = inputs.slo.model_copy(update={"apps": {"a": app.model_copy(update={"rate_qps": rates})}})
     return replace(inputs, slo=slo, traces={"a": times_s})
 
 

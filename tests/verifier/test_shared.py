@@ -36,8 +36,8 @@ def mixes(draw: st.DrawFn) -> Mix:
 @settings(max_examples=200, deadline=None)
 @given(mix=mixes())
 def test_sizes_are_counted_into_the_same_bins_by_reader_and_verifier(mix: Mix) -> None:
-    app = App.model_validate({"model": "m", "demand": {"rate_qps": 1.0}})
-    app = app.model_copy(update={"demand": app.demand.model_copy(update={"mix": mix})})
+    app = App.model_validate({"model": "m", "rate_qps": 1.0})
+    app = app.model_copy(update={"mix": mix})
     counted = count_into_bins(mix).share
     assert counted is not None
     assert max(abs(one - other) for one, other in zip(classes_of(app).share, counted, strict=True)) < 1e-12

@@ -41,7 +41,7 @@ def priced() -> Json:
             },
             "tables": {"t": latency({"batch": [1]}, [1])},
         },
-        slo={"change": {"load_weight_per_s": 0.01}, "apps": {"x": {"demand": {"rate_qps": 0}, "task": "t"}}},
+        slo={"change": {"load_weight_per_s": 0.01}, "apps": {"x": {"rate_qps": 0, "task": "t"}}},
         state={
             "format": "hetplan/state/1.0",
             "workers": [worker("wa", "g", "g-od", 1, load("v1", None, "v", instances=2), host="g1")],

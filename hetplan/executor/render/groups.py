@@ -402,7 +402,7 @@ def _sum(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, floa
 def _share(inputs: Inputs, app: str, routes: Iterable[Any], load: str) -> float:
     """What part of an application's queries, over all classes, goes to a load."""
     listed, wanted = list(routes), inputs.slo.apps.get(app)
-    known = classes_of(wanted.demand.mix) if wanted is not None else None
+    known = classes_of(wanted.mix) if wanted is not None else None
     by_class = [route for route in listed if route.when]
     if not by_class or known is None:
         found = [route.to.get(load, 0.0) for route in listed if load in route.to]
@@ -423,7 +423,8 @@ def _times(plan: Plan, inputs: Inputs, period: Period) -> dict[str, dict[str, An
     for load, ms in _services(slow, inputs).items() if slow is not None else ():
         found[load]["p99_ms"] = max(ms[1], found[load]["mean_ms"])
     for app, text in mean.texts.items():
-        demand = demand_of(inputs.slo.apps[app].demand, 1.0)
+        wanted = inputs.slo.apps[app]
+        demand = demand_of(wanted.mix, wanted.arrivals, 1.0)
         for one in text.fleet.groups:
             fits = one.law.holds(demand.requests)
             prefill = one.law.prefill_ms(demand.requests)[fits]
@@ -451,7 +452,7 @@ def _services(system: System, inputs: Inputs) -> dict[str, tuple[float, float]]:
     for load in (load for group in system.groups for load in group.loads):
         for app, service in load.services.items():
             wanted = inputs.slo.apps.get(app)
-            shares = classes_of(wanted.demand.mix if wanted is not None else None).shares
+            shares = classes_of(wanted.mix if wanted is not None else None).shares
             rows = service.mean_ms[:, -1].tolist()
             weights = shares if len(shares) == len(rows) else [1.0 / len(rows)] * len(rows)
             mean = sum(weight * ms for weight, ms in zip(weights, rows, strict=True))

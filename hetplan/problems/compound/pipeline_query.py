@@ -94,12 +94,12 @@ class PipelineQuery:
     @property
     def streams(self) -> int:
         """How many streams come at a time: each has every operator, with its share, for itself."""
-        return self.app.demand.streams or 1
+        return self.app.streams or 1
 
     @property
     def rate_qps(self) -> float | None:
         """The rate at which queries come, where they are no streams: operators are stations with replicas then."""
-        return self.app.rate_qps if self.app.demand.streams is None else None
+        return self.app.rate_qps if self.app.streams is None else None
 
     @property
     def exits(self) -> bool:
@@ -191,7 +191,7 @@ class PipelineQuery:
         kind: Callable[..., BlackBox] = BlackBox
         if self.rate_qps is not None:
             kind = partial(
-                QueuedBox, rate_qps=self.rate_qps, burst=1.0 / (self.app.demand.arrivals.shape or 1.0),
+                QueuedBox, rate_qps=self.rate_qps, burst=1.0 / (self.app.arrivals.shape or 1.0),
                 growth=self.growth, fluid=options.size in ("planned", "simulated"),
                 unplayed=options.size == "estimated", sizes=options.sizes,
             )  # fmt: skip
@@ -345,7 +345,7 @@ def _read_pipeline_query(
     mine, apis = tiers, _api_places(pipeline)
     if app.device is not None and app.device.relative_time is not None:
         mine = (replace(tiers[0], relative_time=app.device.relative_time), *tiers[1:])
-    if app.demand.streams is None:
+    if app.streams is None:
         # Nobody knows how many devices a rate comes from: what they are is where queries come from, and no more.
         mine = tuple(replace(tier, machines=0.0, room={}) if tier.own else tier for tier in mine)
     order = _order_operators(pipeline)
@@ -365,15 +365,15 @@ def _read_pipeline_query(
 
 def _check_arrivals(app: Application, pipeline: Pipeline, faults: Faults) -> None:
     """Queries come as streams, or at a rate."""
-    at, demand = f"$.apps.{app.id}", app.demand
-    if demand.streams is not None:
-        if demand.rate_qps is not None and not _api_places(pipeline):
+    at = f"$.apps.{app.id}"
+    if app.streams is not None:
+        if app.states_rate and not _api_places(pipeline):
             why = "each stream has every operator for itself, whatever the rate"
-            faults.in_slo(f"{at}.demand.rate_qps", why, "Leave out streams: operators are as many as the rate needs.")
+            faults.in_slo(f"{at}.rate_qps", why, "Leave out streams: operators are as many as the rate needs.")
         return
     if app.rate_qps is None:
         why = "a compound query comes as a stream, or at a rate that is a number"
-        faults.in_slo(f"{at}.demand", why, 'Write {"streams": 1}, or {"rate_qps": 5}.')
+        faults.in_slo(f"{at}.rate_qps", why, 'Write "streams": 1, or "rate_qps": 5.')
     if app.lifetime_s is not None:
         faults.in_slo(f"{at}.lifetime_s", "queries that come at a rate do not stay", "Leave it out, or write streams.")
 
@@ -497,7 +497,7 @@ def _check_calls(inputs: Inputs, app: Application, pipeline_id: str, faults: Fau
         return
     if app.rate_qps is None:
         why = f"{app.id} calls {apis[0]}, and an hour of calls costs what so many queries cost"
-        faults.in_slo(f"$.apps.{app.id}.demand.rate_qps", why, "Write how many queries per second come in all.")
+        faults.in_slo(f"$.apps.{app.id}.rate_qps", why, "Write how many queries per second come in all.")
     if not profile.offers:
         faults.in_profile(
             "$.offers", "calls are paid for in money, machines without offers count 1 each", "Add offers."
@@ -537,7 +537,7 @@ def _read_calls(
     """The calls as the search knows them; APIs are the places from `first` on. Costs are those of one stream."""
     places = [tier.name for tier in _api_places(pipeline)]
     knobs = list(pipeline.levels)
-    queries = HOUR_S * (app.rate_qps or 0.0) / (app.demand.streams or 1)
+    queries = HOUR_S * (app.rate_qps or 0.0) / (app.streams or 1)
     made = []
     for number, name in enumerate(order):
         for call in pipeline.nodes[name].calls:
@@ -550,7 +550,7 @@ def _read_calls(
                 Call(
                     number, first + places.index(call.api), where, per_hour=queries * api.price_of(call.tokens),
                     failures=api.failures, retries=api.retries, retry_s=api.retry_ms / 1000.0,
-                    gap_s=0.0 if app.demand.streams else api.gap_s(call.tokens),
+                    gap_s=0.0 if app.streams else api.gap_s(call.tokens),
                 )
             )  # fmt: skip
     return Calls(tuple(made), first) if made else None

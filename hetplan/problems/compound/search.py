@@ -272,7 +272,7 @@ def _why_none(form: BlackBox, sought: PipelineQuery) -> tuple[str, tuple[Repair,
     if passing:
         least = min(float(form.at_full(found).min()) for found in passing)
         if isinstance(form, QueuedBox) and least <= form.limit_s:
-            field = f"{app}.demand.rate_qps"
+            field = f"{app}.rate_qps"
             calls = [] if form.calls is None else [call.place for call in form.calls.calls if call.gap_s > 0]
             apis = ", ".join(dict.fromkeys(f"profile.apis.{sought.tiers[place].name}" for place in calls))
             why = f"the rate binds ({scope}): it takes more than {MOST_REPLICAS} replicas of an operator"
@@ -321,7 +321,7 @@ def _repairs_of_rate(form: QueuedBox, sought: PipelineQuery, *, turns: bool) -> 
 
 def repair_of_rate(name: str, stated_qps: float, to_qps: float) -> Repair:
     """Fewer queries of an application, or so."""
-    return change(f"slo.apps.{name}.demand.rate_qps", stated_qps, to_qps, "qps", more=" or so")
+    return change(f"slo.apps.{name}.rate_qps", stated_qps, to_qps, "qps", more=" or so")
 
 
 @dataclass

@@ -35,7 +35,7 @@ REFUSED = {
     **refused(
         "change.slack", "change.slack_qps", "change.load_weight_per_s", "horizon.period_s", "apps.*.latency.ttft_p*_ms",
         "apps.*.latency.tpot_p*_ms",
-        "apps.*.dispatch", "apps.*.attainment", "apps.*.demand.series",
+        "apps.*.dispatch", "apps.*.attainment", "apps.*.rate_qps.series",
     ),
     "limits.changes": ("compound plans do not support this limit", "Leave it out."),
     "limits.provides": ("compound plans do not count what machines provide", "Limit machines by instances."),
@@ -44,8 +44,8 @@ REFUSED = {
     "horizon.periods": ("this question plans one period", "Plan each period alone."),
     "apps.*.network_ms_per_hop": ("links say what the network takes", "Write links."),
     "apps.*.network_ms_once": ("links say what the network takes", "Write links."),
-    "apps.*.demand.history_qps": ("compound queries come as streams, or at one rate", 'Write "rate_qps".'),
-    "apps.*.demand.mix": ("compound queries come as streams, all of them alike", "Leave it out."),
+    "apps.*.rate_qps.history": ("compound queries come as streams, or at one rate", 'Write "rate_qps".'),
+    "apps.*.mix": ("compound queries come as streams, all of them alike", "Leave it out."),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""
 

@@ -31,7 +31,7 @@ def between(inputs: Inputs) -> Iterator[Obstacle]:
         yield Obstacle("a fleet is planned for cost, rate, quality or changes", "$.objective", 'Write "min cost".')
     for name, app in request.apps.items():
         if app.rate_qps is None and not app.wants_most:
-            yield Obstacle(f"{name} states no rate", f"$.apps.{name}.demand", 'Write "rate_qps".')
+            yield Obstacle(f"{name} states no rate", f"$.apps.{name}.rate_qps", 'Write "rate_qps".')
         elif isinstance(found := question_of(inputs, name, 1.0), Obstacle):
             yield found
 

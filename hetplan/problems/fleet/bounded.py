@@ -103,7 +103,7 @@ def part_answered(wish: Wish, part: Table) -> float:
     if part.question != "pipeline":
         return NEXT_TO_NONE
     room = "hetplan.problems.pipeline"
-    says = import_module(f"{room}.question")
+    says = import_module(f"{room}.wish")
     options = validate(says.ConfigOptions, {**part.options, **BARE["pipeline"]}, file="options")
     (tree,) = import_module(f"{room}.wish").read_wish(files, options).trees
     part_of = import_module(f"{room}.bounds").part_answered

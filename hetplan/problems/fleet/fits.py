@@ -15,7 +15,7 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
     for name, app in request.apps.items():
         pipeline = request.pipeline(name)
         device = pipeline is not None and any(node.device for node in pipeline.nodes.values())
-        said = {"candidates": app.candidates, "demand.streams": app.demand.streams is not None, "pipeline": device}
+        said = {"candidates": app.candidates, "streams": app.streams is not None, "pipeline": device}
         for field in [one for one, stated in said.items() if stated][:1]:
             text = f"{name} asks for compound plans, which are no part of a fleet"
             remedy = "Take it out, or name another question with --question."

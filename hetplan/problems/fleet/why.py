@@ -193,10 +193,10 @@ def _repairs(search: Search, app: Application, p: int, more: float = 1.0) -> Ite
 
 def _asked_less(wish: Wish, app: Application, p: int, to: float) -> Repair:
     """A lower rate of an application in a period."""
-    stated = wish.request.apps[app.name].demand.series is not None
-    where: tuple[str | int, ...] = ("series", p) if stated else ("rate_qps",)
-    edits = (Edit("slo", ("apps", app.name, "demand", *where), to),)
-    field = f"slo.apps.{app.name}.demand.{where[0]}" + (f"[{p}]" if stated else "")
+    stated = wish.request.apps[app.name].series is not None
+    where: tuple[str | int, ...] = ("series", p) if stated else ()
+    edits = (Edit("slo", ("apps", app.name, "rate_qps", *where), to),)
+    field = f"slo.apps.{app.name}.rate_qps" + (f".series[{p}]" if stated else "")
     return Repair(field, "lower", app.rates[p] - to, to, "qps", f"lower {field} to {to:.6g}", edits)
 
 

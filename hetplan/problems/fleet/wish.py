@@ -53,8 +53,8 @@ REFUSED = {
     "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),
     "apps.*.device": ("this question uses no devices of applications", "Leave it out."),
     "apps.*.candidates": ("only the question compound packs candidate plans", 'Write "model".'),
-    "apps.*.demand.history_qps": ("a fleet is planned for stated rates", 'Write "series", a rate per period.'),
-    "apps.*.demand.streams": ("queries come at a rate", 'Write "rate_qps" or "series".'),
+    "apps.*.rate_qps.history": ("a fleet is planned for stated rates", 'Write {"series": [...]}, a rate per period.'),
+    "apps.*.streams": ("queries come at a rate", 'Write "rate_qps".'),
 }
 """Fields of the SLO that a fleet does not keep, beside what the questions of its parts refuse."""
 
@@ -278,18 +278,6 @@ def _without_use(request: Request, faults: Faults) -> None:
     elif survive.serve == 0:
         why = "a failure is stated, and nothing has to be served after it"
         faults.in_slo("$.limits.survive.serve", why, "Write a share above 0, or leave limits.survive out.", value=0)
-    for name, app in request.apps.items():
-        demand = app.demand
-        at, trace = f"$.apps.{name}.demand", demand.trace
-        stated = "series" if demand.series is not None else "rate_qps" if demand.rate_qps is not None else ""
-        if trace is not None and trace.period_s is not None and stated:
-            why = f"rates of each period are counted in the trace, and {stated} says others"
-            faults.in_slo(f"{at}.trace.period_s", why, f'Leave out "{stated}", or "period_s".', value=trace.period_s)
-            faults.in_slo(f"{at}.{stated}", why, f'Leave out "{stated}", or "period_s" of the trace.')
-        if trace is not None and trace.percentile is not None and trace.period_s is None:
-            why = "a percentile of the rates of windows, and nothing says how long those are"
-            remedy = 'Write "period_s" in place of stated rates, or leave it out.'
-            faults.in_slo(f"{at}.trace.percentile", why, remedy, value=trace.percentile)
 
 
 def _goal(inputs: Inputs, request: Request, faults: Faults) -> tuple[Goal, str | None]:
@@ -302,10 +290,10 @@ def _goal(inputs: Inputs, request: Request, faults: Faults) -> tuple[Goal, str |
         return "cost", None
     goal = known[request.goals]
     if request.horizon.periods > 1 and (goal != "cost" or wanted):
-        at = "$.objective" if request.goals and goal != "cost" else f"$.apps.{wanted[0]}.demand.rate_qps"
+        at = "$.objective" if request.goals and goal != "cost" else f"$.apps.{wanted[0]}.rate_qps"
         faults.in_slo(at, "several periods are planned at least cost", 'Write "min cost", and rates.')
     if len(wanted) > 1:
-        at = f"$.apps.{wanted[1]}.demand.rate_qps"
+        at = f"$.apps.{wanted[1]}.rate_qps"
         faults.in_slo(at, f"the most is wanted of {wanted[0]} already", "Write a number.", value="max")
     if wanted and goal != "rate":
         faults.in_slo("$.objective", f"{goal} needs rates, and the most is wanted of {wanted[0]}",
@@ -366,23 +354,22 @@ def _bounded(inputs: Inputs, request: Request, name: str, faults: Faults) -> Non
 
 def _application(inputs: Inputs, request: Request, name: str, faults: Faults) -> Application:
     app, periods, at = request.apps[name], request.horizon.periods, f"$.apps.{name}"
-    demand = app.demand
     rates: tuple[float, ...] = ()
-    if demand.trace is not None and demand.trace.period_s is not None:
-        rates = _rates_of_trace(inputs.traces.get(name), request.horizon, name, demand.trace, faults)
-    elif demand.series is not None:
-        rates = demand.series
+    if app.trace is not None and app.trace.period_s is not None:
+        rates = _rates_of_trace(inputs.traces.get(name), request.horizon, name, app.trace, faults)
+    elif app.series is not None:
+        rates = app.series
     elif app.rate_qps is not None:
         rates = (app.rate_qps,) * periods
     elif app.wants_most:
         rates = (1.0,) * periods
     else:
         why = "a rate in each period"
-        faults.in_slo(f"{at}.demand", why, f'Write "series" with {periods} rates, or "rate_qps" as a number.')
+        faults.in_slo(f"{at}.rate_qps", why, f'Write {{"series": [...]}} with {periods} rates, or a number.')
         rates = (1.0,) * periods
     if any(0 < rate * request.survive.serve < FEWEST_QPS for rate in rates):
         why = "so few queries, after a failure too, that no engine tells them from none"
-        faults.in_slo(f"{at}.demand", why, f"Write 0, or at least {FEWEST_QPS:g} queries a second.", value=min(rates))
+        faults.in_slo(f"{at}.rate_qps", why, f"Write 0, or at least {FEWEST_QPS:g} queries a second.", value=min(rates))
     question = app.question
     if question is None:
         found = question_of(inputs, name, max(max(rates), 1e-9))
@@ -407,7 +394,7 @@ def _rates_of_trace(
     windows = int(np.floor(times[-1] / trace.period_s))
     if trace.period_s > horizon.period_s * (1 + 1e-9):
         why = f"windows of at most a period, {horizon.period_s:g} s"
-        faults.in_slo(f"$.apps.{name}.demand.trace.period_s", why, "Write a shorter one.", value=trace.period_s)
+        faults.in_slo(f"$.apps.{name}.rate_qps.trace.period_s", why, "Write a shorter one.", value=trace.period_s)
         return (1.0,) * horizon.periods
     counts, _ = np.histogram(times, bins=max(windows, 1), range=(0.0, max(windows, 1) * trace.period_s))
     rates = counts / trace.period_s
@@ -415,7 +402,7 @@ def _rates_of_trace(
     period = (begins // horizon.period_s).astype(int) % horizon.periods
     if len(np.unique(period)) < horizon.periods:
         why = f"a trace of at least the {horizon.periods} periods planned"
-        faults.in_slo(f"$.apps.{name}.demand.trace.file", why, "Record longer, or plan fewer periods.")
+        faults.in_slo(f"$.apps.{name}.rate_qps.trace.file", why, "Record longer, or plan fewer periods.")
         return (1.0,) * horizon.periods
     percentile = 100.0 if trace.percentile is None else trace.percentile
     return tuple(float(np.percentile(rates[period == p], percentile)) for p in range(horizon.periods))

@@ -64,19 +64,21 @@ def _app(request: Request, name: str, app: Application) -> Iterator[Obstacle]:
         where = f"{at}.{app.answered_by}" if known else "$.variants"
         file: Literal["slo", "profile"] = "slo" if known else "profile"
         yield Obstacle(text, where, 'Name a variant with "engine" in its runs.', essential=True, file=file)
-    mix = app.demand.mix
+    mix = app.mix
     if mix is None or not set(AXES) <= set(mix.axes):
-        text = f"{name} does not say how long its requests are: demand.mix over input_tokens and output_tokens"
-        yield Obstacle(text, f"{at}.demand.mix", f"Write {LENGTHS}.")
+        text = f"{name} does not say how long its requests are: mix over input_tokens and output_tokens"
+        yield Obstacle(text, f"{at}.mix", f"Write {LENGTHS}.")
     elif set(mix.axes) - {*AXES, "cached_tokens"}:
         text = "requests have input_tokens, output_tokens and cached_tokens, and no other axis"
-        yield Obstacle(text, f"{at}.demand.mix.axes", "Drop the others.")
+        yield Obstacle(text, f"{at}.mix.axes", "Drop the others.")
     if app.rate_qps is None or app.rate_qps <= 0:
         text = f"{name} states no rate of requests as a number above 0"
-        yield Obstacle(text, f"{at}.demand.rate_qps", "Write the requests per second.")
-    for field in ("streams", "series", "history_qps"):
-        if getattr(app.demand, field) is not None:
-            yield Obstacle(f"a fleet is sized for one rate, not for {field}", f"{at}.demand.{field}", "Take it out.")
+        yield Obstacle(text, f"{at}.rate_qps", "Write the requests per second.")
+    amounts = {"streams": app.streams, "rate_qps.series": app.series, "rate_qps.history": app.history}
+    for field, stated in amounts.items():
+        if stated is not None:
+            text = f"a fleet is sized for one rate, not for {field.removeprefix('rate_qps.')}"
+            yield Obstacle(text, f"{at}.{field}", "Take it out.")
     for field, value in (("dispatch", app.balancing), ("device", app.device)):
         if value is not None:
             text = f"{field} is nothing that fleets of text are planned with"

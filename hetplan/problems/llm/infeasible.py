@@ -131,7 +131,7 @@ def _repairs(wish: Wish, judge: Judge, ask: Ask, bound: float) -> Iterator[Repai
         stated = wish.app.latency[limit.key]
         guess = _raise(f"slo.apps.{wish.app.id}.latency.{limit.key}", stated, _rounded(MORE * stated), "ms")
         yield replace(guess, text=guess.text + ABOUT)
-    less, at = wish.rate_qps / MORE, f"slo.apps.{wish.app.id}.demand.rate_qps"
+    less, at = wish.rate_qps / MORE, f"slo.apps.{wish.app.id}.rate_qps"
     yield change(at, wish.rate_qps, less, "qps", more=ABOUT)
 
 

@@ -148,7 +148,8 @@ class Judge:
         found = confirm(draws, self.budget, may_go_on=self.may_go_on)
         runs, limits, width = draws.runs, self.wish.limits, found.width
         machines = sum(group.count for group in fleet.groups)
-        self.sent = [float(sum((run.machine == j).sum() for run in runs)) for j in range(machines)]
+        sent = [np.bincount(run.machine[run.machine >= 0], minlength=machines) for run in runs]
+        self.sent = [float(count) for count in np.sum(sent, axis=0)]
         is_kept, rows = found.verdict is Verdict.MET, list[tuple[Limit, float, float, float]]()
         for limit in limits:
             time, low, high = runs[0].percentile(runs, limit, width)
@@ -167,7 +168,7 @@ class _Draws:
     fleet: TokenFleet
     runs: list[Any] = field(default_factory=list)
 
-    def add(self, count: int, seed: int) -> None:
+    def add(self, count: int, seed: int, _: Sequence[str] | None = None) -> None:
         """Play so many more."""
         self.runs += [self.judge.play_once(self.fleet, seed=seed + k, times=CONFIRMED) for k in range(count)]
 

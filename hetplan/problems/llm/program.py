@@ -179,7 +179,7 @@ class Program:
         x = m.columns("x", [f"class {s} on {each[t]}" for t, s in zip(of_kind, of_class, strict=True)], unit="qps")
         wanted = wish.rate_qps if rate is None else rate
         at = f"slo.apps.{wish.app.id}"
-        lower = Elastic(PRICE_OF_SLACK, field=f"{at}.demand.rate_qps", verb="lower")
+        lower = Elastic(PRICE_OF_SLACK, field=f"{at}.rate_qps", verb="lower")
         batches = [self._batches(m, t) for t in range(len(kinds))]
         total = m.columns("rate", ["all"], lower=wanted, upper=wanted, unit="qps", elastic=lower)
         self._capacity(m, n, rounds, x, batches)

@@ -41,7 +41,7 @@ REFUSED = {
     "change.slack_qps": ("a fleet is sized by simulation, or by a headroom", "Raise the rate instead."),
     "change.offline_below": ("no offline work is placed on machines of LLMs", "Leave it out."),
     "apps.*.weight": ("a fleet serves one application, so nothing is weighed", "Leave it out."),
-    "apps.*.demand.trace": ("requests are drawn from lengths", "Write mix.observed; simulate plays a trace."),
+    "apps.*.rate_qps.trace": ("requests are drawn from lengths", "Write mix.observed; simulate plays a trace."),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep, besides those in `fits`: why, and what to write instead."""
 
@@ -177,13 +177,13 @@ def read_wish(inputs: Inputs, options: LlmOptions) -> Wish:
     kinds = tuple(kind for kind in kinds if kind.hardware in offered)
     link = _link(inputs.profile, kinds, faults)
     faults.settle()
-    demand = demand_of(app.demand, app.rate_qps)
+    demand = demand_of(app.mix, app.arrivals, app.rate_qps)
     if (demand.kind < 0).any():
         place = int(np.flatnonzero(demand.kind < 0)[0])
-        mix = app.demand.mix
+        mix = app.mix
         size = (mix.observed or ())[place] if mix is not None else ()
         why, remedy = "an observed length is above every bin", "Add a bin that holds it."
-        faults.in_slo(f"$.apps.{app.id}.demand.mix.observed[{place}]", why, remedy, value=list(size))
+        faults.in_slo(f"$.apps.{app.id}.mix.observed[{place}]", why, remedy, value=list(size))
     wish = Wish(inputs, options, app, app.rate_qps, kinds, request, demand, app.limits, link)
     _check_room(wish, faults)
     faults.settle()
@@ -234,12 +234,12 @@ def _instances(one: Choice, engine: Engine, faults: Faults) -> int:
 
 
 def _check_lengths(app: Application, faults: Faults) -> None:
-    mix = app.demand.mix
+    mix = app.mix
     assert mix is not None  # `fits` has it
     for field, sizes in (("bins", mix.bins), ("observed", mix.observed or ())):
         for number, size in enumerate(sizes):
             named = dict(zip(mix.axes, size, strict=True))
-            at = f"$.apps.{app.id}.demand.mix.{field}[{number}]"
+            at = f"$.apps.{app.id}.mix.{field}[{number}]"
             if named[INPUT] < 1 or named[OUTPUT] < 1:
                 faults.in_slo(
                     at, "a request has at least one token in and one out", "Write 1 or more.", value=list(size)
@@ -296,4 +296,4 @@ def _check_room(wish: Wish, faults: Faults) -> None:
     room = max(min(kind.law.context_tokens or kind.law.kv_tokens, kind.law.kv_tokens) for kind in wish.kinds)
     why = f"a request of {size} tokens in and out exceeds the context or the KV cache of every type ({room} at most)"
     remedy = f"Cut requests to {room} tokens, or add a type with a larger KV cache."
-    faults.in_slo(f"$.apps.{wish.app.id}.demand.mix", why, remedy, value=size)
+    faults.in_slo(f"$.apps.{wish.app.id}.mix", why, remedy, value=size)

@@ -41,8 +41,8 @@ from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.request import Application
 from hetplan.planner.tolerances import BOUND_SLIP, SLIP
-from hetplan.problems.pipeline.programs import Aim, Program, config_form, steps_form, variant_form
-from hetplan.problems.pipeline.question import Pipelines
+from hetplan.problems.pipeline.pipelines import Pipelines
+from hetplan.problems.pipeline.programs import Aim, Program, config_form, variant_form
 from hetplan.problems.pipeline.scaling import (
     CLAIMED,
     KEPT,
@@ -158,9 +158,7 @@ def _programs_of_whole_servers(
     if problem.wish.joins:
         trees = problem.by_steps
         if claim.scope == problem.scope and not roomy:
-            yield from _whole_server_programs(
-                problem, goal, reached, claim, lambda aim: steps_form(problem, trees, aim)
-            )
+            yield from _whole_server_programs(problem, goal, reached, claim, lambda aim: problem.steps_form(trees, aim))
         return
     forest, write, scope = paper_program(problem) if problem.form == "paper" else config_program(problem)
     if claim.scope != "restriction" and (claim.scope != scope or problem.form == "budget" or roomy):
@@ -333,7 +331,7 @@ def parts_form(problem: Pipelines, goal: Goal, reached: Mapping[Goal, float], bu
     stated, aim = {tree.app: tree for tree in problem.wish.trees}, replace(aim, goal=goal)
     if problem.wish.joins:
         trees = [restore_stated(tree, stated[tree.app]) for tree in problem.by_steps]
-        return steps_form(problem, trees, aim).form
+        return problem.steps_form(trees, aim).form
     trees = [restore_stated(tree, stated[tree.app]) for tree in problem.served]
     if not _has_paths(problem):
         by_variants = forest_of_variants(trees)
@@ -433,11 +431,11 @@ def bursts_of(problem: Pipelines, stated: Pipelines) -> list[Burst]:
         size = sum(task.size for task in tree.tasks)
         for target in app.targets:
             limit = target.limit_ms(steps)
-            if limit <= 0.0 or app.demand.arrivals.process not in ("mmpp", "gamma"):
+            if limit <= 0.0 or app.arrivals.process not in ("mmpp", "gamma"):
                 continue
             works = [_works(task, limit) for task in tree.tasks]
             after_ms = time_after(limit, varies=any(varies.any() for _, varies in works))
-            window = busiest(app.demand.arrivals, comes.demand, after_ms / 1000.0, target.left)
+            window = busiest(app.arrivals, comes.demand, after_ms / 1000.0, target.left)
             while window is not None and window.count.size * size > MOST_COLUMNS:
                 window = window.coarser() if window.count.size > 1 else None
             if window is not None:

@@ -18,7 +18,7 @@ from hetplan.dispatch.pipelines import FRONTEND, Filled, Host, most_accurate_fir
 from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.request import PLENTY
 from hetplan.planner.transition import Names, transition
-from hetplan.problems.pipeline.question import Pipelines
+from hetplan.problems.pipeline.pipelines import Pipelines
 from hetplan.problems.pipeline.scaling import Solution, best_of, quality_of
 from hetplan.problems.pipeline.tree import (
     ON_LIMIT_MS,

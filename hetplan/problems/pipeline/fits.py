@@ -33,10 +33,10 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
             text = f"the steps of {app.pipeline} are operators with knobs, not tasks with variants"
             yield Obstacle(text, f"{at}.pipeline", "Name a pipeline of tasks.", essential=True)
         yield from outcomes(request.profile, app.pipeline, "plans of pipelines")
-        if app.demand.streams is not None:
+        if app.streams is not None:
             text = f"{name} comes in streams, not at a rate"
-            yield Obstacle(text, f"{at}.demand.streams", 'Write "rate_qps" in its place.')
+            yield Obstacle(text, f"{at}.streams", 'Write "rate_qps" in its place.')
         if app.wants_most:
             more = ' Or give the profile "offers": the question fleet finds the most rate.'
             sold = "" if request.profile.offers else more
-            yield Obstacle("pipelines are planned for a rate", f"{at}.demand.rate_qps", f"Write a number.{sold}")
+            yield Obstacle("pipelines are planned for a rate", f"{at}.rate_qps", f"Write a number.{sold}")

@@ -32,8 +32,8 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasibility, Repair
 from hetplan.planner.elastic import Knob, giving_together, knobs, stretch
 from hetplan.planner.forms.milp import Milp
-from hetplan.problems.pipeline.programs import Aim, Forest, config_form, levels_form, steps_form, variant_form
-from hetplan.problems.pipeline.question import Pipelines
+from hetplan.problems.pipeline.pipelines import Pipelines
+from hetplan.problems.pipeline.programs import Aim, Forest, config_form, levels_form, variant_form
 from hetplan.problems.pipeline.scaling import NO_RATE, best_quality
 from hetplan.problems.pipeline.tree import (
     Mask,
@@ -202,7 +202,7 @@ def explain_steps(problem: Pipelines, ask: Ask) -> tuple[Repair, ...]:
     for _ in range(HALVINGS_OF_A_RATE if enough else 0):
         middle = (low + high) / 2
         less = [replace(tree, demand=middle * tree.demand) for tree in trees]
-        form = steps_form(problem, less, Aim("servers")).form
+        form = problem.steps_form(less, Aim("servers")).form
         try:
             fits = ask(form, gap=1.0, about="how much demand").point is not None
         except SolverFailed:
@@ -212,7 +212,7 @@ def explain_steps(problem: Pipelines, ask: Ask) -> tuple[Repair, ...]:
         found.append(rate_repair(tree, low * tree.demand))
 
     def find(_: Sequence[Tree], aim: Aim, about: str) -> Reach | None:
-        program = steps_form(problem, trees, aim)
+        program = problem.steps_form(trees, aim)
         form = loosen(program.form, aim)
         answer = None if form is None else ask(form, about=about)
         if answer is None or answer.point is None or answer.value is None or answer.bound is None:
@@ -220,7 +220,7 @@ def explain_steps(problem: Pipelines, ask: Ask) -> tuple[Repair, ...]:
         return Reach(answer.value, answer.bound, trees, program.counts(answer.point))
 
     def write(aim: Aim) -> Milp:
-        return steps_form(problem, trees, aim).form
+        return problem.steps_form(trees, aim).form
 
     found += looser_limits(problem, write, find)
     return tuple(found or all_limits_looser(problem, ask, write))
@@ -622,7 +622,7 @@ def _less_demand_at_levels(problem: Pipelines, most: Reach) -> Iterator[Repair]:
         tree = problem.served[0]
         yield rate_repair(tree, most.value * tree.demand, " (more may fit)")
         return
-    at = "slo.apps.*.demand.rate_qps"
+    at = "slo.apps.*.rate_qps"
     yield Repair(at, "lower", None, most.value, "times the demand",
                  f"lower every {at} to {100 * most.value:.4g}% of it (more may fit)")  # fmt: skip
 
@@ -661,4 +661,4 @@ def floor_repair(tree: Tree, quality: float, more: str = "") -> Repair:
 
 def rate_repair(tree: Tree, rate: float, more: str = "") -> Repair:
     """The repair that this demand would be."""
-    return change(f"slo.apps.{tree.app}.demand.rate_qps", tree.demand, rate, "qps", more=more)
+    return change(f"slo.apps.{tree.app}.rate_qps", tree.demand, rate, "qps", more=more)

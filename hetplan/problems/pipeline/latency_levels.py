@@ -30,8 +30,8 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasibility, Reported
 from hetplan.planner.forms.priced import Menu, Mixture, Options, Priced
 from hetplan.problems.pipeline.infeasible import is_beyond_all
+from hetplan.problems.pipeline.pipelines import Pipelines
 from hetplan.problems.pipeline.programs import Aim, Forest, Program, levels_form, variant_form
-from hetplan.problems.pipeline.question import Pipelines
 from hetplan.problems.pipeline.scaling import (
     KEPT,
     Solution,

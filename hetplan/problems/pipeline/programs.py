@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.program import NOTHING, Expression, Uses, bill, limit_moves, machines_rented, rent, weighted
 from hetplan.problems.pipeline.tree import ON_LIMIT_MS, Level, Places, Task, Tree, Vector, best_at
 from hetplan.problems.pipeline.wish import Fleet, Goal
-
-if TYPE_CHECKING:
-    from hetplan.problems.pipeline.question import Pipelines
 
 __all__ = [
     "ONE_MORE",
@@ -297,7 +294,13 @@ def _add_latencies(m: Builder, name: str, task: Task, x: Places, upper: Vector, 
     m.add(slow, used, -task.ms)
 
 
-def steps_form(p: Pipelines, trees: Sequence[Tree], aim: Aim) -> Program:
+def steps_form(
+    trees: Sequence[Tree],
+    edges: Sequence[Sequence[tuple[int, int]]],
+    limits_ms: Sequence[Sequence[float]],
+    fleet: Fleet,
+    aim: Aim,
+) -> Program:
     r"""Steps whose branches meet again: shares per step, start times, additive accuracy.
 
     Shares of paths mean nothing there, so what is planned for is what they cannot matter to: accuracy that adds up over
@@ -314,16 +317,15 @@ def steps_form(p: Pipelines, trees: Sequence[Tree], aim: Aim) -> Program:
 
     With servers in parts it asks of no time.
     """
-    fleet = p.wish.fleet
     m = Builder(aim.sense, name=f"steps {aim.goal}")
-    gains = [tree.gains_at_steps(p.edges_of(tree)) for tree in trees]
+    gains = [tree.gains_at_steps(own) for tree, own in zip(trees, edges, strict=True)]
     uppers = bounds_of_servers(trees, gains, fleet, aim)
     servers = add_servers(m, trees, uppers, fleet, aim)
     shared = [_step_shares(m, i, tree, gains[i], servers, aim) for i, tree in enumerate(trees)]
     if aim.counts is None:
         add_groups(m, trees, uppers, servers, fleet, aim, [loads for _, loads in shared])
         for i, tree in enumerate(trees if aim.whole else ()):
-            _add_step_times(m, tree, p.edges_of(tree), servers.x[i], uppers[i], p.step_limits_ms(tree))
+            _add_step_times(m, tree, edges[i], servers.x[i], uppers[i], limits_ms[i])
     flows, terms = [own for own, _ in shared], list[list[Term]]()
     for tree, own in zip(trees, flows, strict=True):
         weight = {task.id: (1.0 - tree.late) * (tree.weights or {}).get(task.id, 1.0) for task in tree.tasks}

@@ -23,6 +23,7 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasibility, Reported, Scope
 from hetplan.planner.forms.milp import Milp
 from hetplan.problems.faults import Faults
+from hetplan.problems.pipeline.pipelines import Pipelines
 from hetplan.problems.pipeline.programs import (
     ONE_MORE,
     Aim,
@@ -31,9 +32,7 @@ from hetplan.problems.pipeline.programs import (
     config_form,
     flows_form,
     paper_form,
-    steps_form,
 )
-from hetplan.problems.pipeline.question import Pipelines
 from hetplan.problems.pipeline.tree import (
     Level,
     Mask,
@@ -368,7 +367,7 @@ def solve_steps(problem: Pipelines, ask: Ask) -> Solution | Infeasibility:
                 "latency: some stage has no variant that is fast enough, even with the fastest variants of the others",
             )
         )
-    found = _accuracy_scaling(problem, ask, lambda aim: steps_form(problem, trees, aim), problem.scope, GAP, steps=True)
+    found = _accuracy_scaling(problem, ask, lambda aim: problem.steps_form(trees, aim), problem.scope, GAP, steps=True)
     if isinstance(found, Infeasibility) and not found.why:
         return replace(found, why=("capacity: the servers do not carry the demand in time",))
     return found
@@ -401,7 +400,7 @@ def _check_joins(problem: Pipelines) -> None:
 def _side_by_side(problem: Pipelines, ask: Ask, counts: Sequence[Places]) -> Solution | None:
     """Steps beside one another on these servers, each with the best shares; the accuracy of all is their sum."""
     trees = problem.by_steps
-    fixed = steps_form(problem, trees, Aim("quality", counts=counts))
+    fixed = problem.steps_form(trees, Aim("quality", counts=counts))
     answer = ask(fixed.form, about="shares of the chosen servers")
     if answer.point is None:
         return None

@@ -40,7 +40,7 @@ from hetplan.problems.pipeline.latency_levels import (
     solve_level_choices,
     solve_levels,
 )
-from hetplan.problems.pipeline.question import Pipelines
+from hetplan.problems.pipeline.pipelines import Pipelines
 from hetplan.problems.pipeline.scaling import (
     MOST_USED,
     Solution,
@@ -70,6 +70,10 @@ __all__ = [
 ]
 
 Way = Callable[[Pipelines, Ask], Solution | Infeasibility]
+
+BOUNDED_APART = ("config", "paper", "budget")
+"""Ways whose plans claim what servers in parts would reach: what their own programs say of a plan is not handed out."""
+
 Kind = Literal["spare", "headroom"]
 
 SPARES = (0.2, 0.34, 0.58, 0.98, 1.67, 2.84, 4.83, 8.2)
@@ -304,7 +308,7 @@ def _plan_with(p: Pipelines, ask: Ask, room: Margin) -> Draft | Infeasibility:
         bare = found if isinstance(found, Infeasibility) else replace(found, reported=(), levels_proved=True)
         made = bare if isinstance(bare, Infeasibility) else draft(roomy, bare)
     else:
-        made = plan_in_full(roomy, ask, explained=False)
+        made = plan_in_full(roomy, ask.unproved() if p.formulation in BOUNDED_APART else ask, explained=False)
     if isinstance(made, Draft) and made.target_missed:
         return Infeasibility(why=(made.target_missed,), proved=False)
     return made if isinstance(made, Infeasibility) else replace(made, chosen=room.named)
@@ -656,7 +660,7 @@ def _divisors(p: Pipelines) -> tuple[float, ...]:
 
 def _add_bounds(p: Pipelines, ask: Ask, made: Draft) -> Draft:
     """The draft with its claims: what it reaches, beside what servers in parts would, filled to the brim."""
-    if made.reported and p.formulation not in ("config", "paper", "budget"):
+    if made.reported and p.formulation not in BOUNDED_APART:
         return made
     return replace(made, reported=claims_in_parts(without_room(p, float(made.chosen["slo_divisor"])), ask, made))
 
@@ -739,7 +743,7 @@ def _length_s(p: Pipelines, queries: int, longest: float = LONGEST_CYCLES) -> fl
     strictest = min(p.request.apps[tree.app].late_share for tree in p.asked_for)
     queries = round(queries * min(max(1.0, LATE_QUERIES / (10_000 * max(strictest, 1e-9))), LONGEST))
     # A burst that comes seldom is seen, too.
-    cycle_s = max(sum(p.request.apps[tree.app].demand.arrivals.stay_s or ()) for tree in p.asked_for)
+    cycle_s = max(sum(p.request.apps[tree.app].arrivals.stay_s or ()) for tree in p.asked_for)
     cycles_s = min(CYCLES * cycle_s, longest * queries / sum(rates))
     return max(cycles_s, min(queries / min(rates), MOST_QUERIES * queries / sum(rates)))
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Reported
-from hetplan.problems.pipeline.question import Pipelines
+from hetplan.problems.pipeline.pipelines import Pipelines
 from hetplan.problems.pipeline.scaling import KEPT, Solution, best_of, polish, tidy
 from hetplan.problems.pipeline.tree import (
     ON_LIMIT_MS,

@@ -12,14 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from hetplan.dispatch.monitors import forecast
 from hetplan.errors import InputError
 from hetplan.planner.choices import Choice
+from hetplan.planner.contract import Options, Size
 from hetplan.planner.request import PLENTY, Application, Request, read_request
 from hetplan.problems import ladder
 from hetplan.problems.faults import Faults, refuse_not_provided, refused
@@ -30,28 +32,37 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Pipeline
 from hetplan.profiles.plan import Notice
-from hetplan.profiles.slo import RateRange
 from hetplan.profiles.workers import Worker
 from hetplan.serving.law import OffTable
 from hetplan.serving.price import Price
 
-if TYPE_CHECKING:
-    from hetplan.problems.pipeline.question import PipelineOptions
-
-__all__ = ["REFUSED", "Fleet", "Wish", "count_placed", "order_of", "read_fleet", "read_wish"]
+__all__ = [
+    "REFUSED",
+    "BudgetOptions",
+    "ConfigOptions",
+    "Fleet",
+    "PaperOptions",
+    "PipelineOptions",
+    "RerouteOptions",
+    "Wish",
+    "count_placed",
+    "order_of",
+    "read_fleet",
+    "read_wish",
+]
 
 REFUSED = {
     **refused(
         "limits.capacity", "limits.survive.machines", "limits.survive.zones", "change.load_weight_per_s",
         "horizon.period_s", "horizon.periods", "apps.*.latency.ttft_p*_ms",
         "apps.*.latency.tpot_p*_ms", "apps.*.attainment", "apps.*.lifetime_s",
-        "apps.*.deadline_s", "apps.*.device", "apps.*.candidates", "apps.*.demand.series", "apps.*.demand.streams",
+        "apps.*.deadline_s", "apps.*.device", "apps.*.candidates", "apps.*.rate_qps.series", "apps.*.streams",
     ),
     "change.slack": ("headroom of a pipeline is an option", "Set option headroom instead."),
     "change.slack_qps": ("headroom of a pipeline is an option", "Set option headroom instead."),
     "apps.*.quality.max": ("a ceiling on accuracy", "State a floor (min), or leave it out."),
     "apps.*.dispatch": ("routes of pipelines say where queries go", "Leave it out."),
-    "apps.*.demand.mix": ("queries of a pipeline are alike", "Make each class an app."),
+    "apps.*.mix": ("queries of a pipeline are alike", "Make each class an app."),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""
 
@@ -143,13 +154,13 @@ def _judged(request: Request, faults: Faults) -> None:
 
 
 def _rate(app: Application, options: PipelineOptions, faults: Faults) -> float:
-    demand, at = app.demand, f"$.apps.{app.id}.demand.rate_qps"
-    if demand.history_qps is not None:
-        return forecast(demand.history_qps, options.ewma_com)
+    if app.history is not None:
+        return forecast(app.history, options.ewma_com)
     if app.rate_qps is not None:
         return app.rate_qps
-    given = demand.rate_qps if not isinstance(demand.rate_qps, RateRange) else "a range"
-    faults.in_slo(at, "pipelines are planned for a rate", "Write a number, or history_qps.", value=given)
+    given = "a range" if app.range_qps is not None else "max" if app.wants_most else None
+    remedy = 'Write a number, or {"history": [560, 620]}.'
+    faults.in_slo(f"$.apps.{app.id}.rate_qps", "pipelines are planned for a rate", remedy, value=given)
     return 0.0
 
 
@@ -545,3 +556,117 @@ def _check_offers(request: Request, name: str, faults: Faults) -> None:
             f"{name} has several offers, and prices per run or per resource besides",
             "Keep one offer for it, or plain prices per server.",
         )
+
+
+SIZE = (
+    "how queueing is taken into account; planned: by `headroom`, as in the paper; estimated: by a larger headroom that "
+    "is usually enough; auto: by the least headroom that meets the SLO in short simulations, confirmed with fresh "
+    "seeds; simulated: as auto, by long simulations"
+)
+
+MACHINES = "shared: replicas of different stages that fit together share a server; whole: none do"
+
+Quantile = Literal["mean", "p50", "p90", "p95", "p99", "max"]
+
+
+class PipelineOptions(Options):
+    """Options of all formulations of pipelines."""
+
+    quantile: Quantile = Field(default="p50", description="statistic of the latency tables that plans use")
+    slo_divisor: float = Field(
+        default=2.0,
+        ge=1,
+        description="latency limit / largest execution time; the rest of the limit is left for waiting",
+    )
+    headroom: float = Field(default=0.0, ge=0, lt=1, description="share of every replica's capacity that is kept free")
+    spare: float = Field(
+        default=0.0,
+        ge=0,
+        le=100,
+        description="replicas that every group in use keeps free; fractions are allowed",
+    )
+    size: Size = Field(default="auto", description=SIZE)
+    evaluations: int = Field(default=20, ge=1, le=50, description="most plans simulated (sizes auto and simulated)")
+    routing: Literal["path-shares", "node", "most-accurate-first"] = Field(
+        default="path-shares",
+        description="path-shares: shares depend on the path so far; node: on the stage alone, if that keeps the plan; "
+        "most-accurate-first: the paper's Algorithm 1; if a plan does not allow it, path-shares",
+    )
+    budget_factor: float | None = Field(
+        default=None,
+        ge=1,
+        description="time budget of a stage / its longest execution time; left out: 1.5 slo_divisor (paper: 1)",
+    )
+    offers: Literal["in-turn", "evenly"] = Field(
+        default="in-turn",
+        description="machines of several offers of a type; in-turn: each stage takes the cheapest first; evenly: in "
+        "proportion to stock, so that every stage has some in each zone",
+    )
+    machines: Literal["shared", "whole"] = Field(default="whole", description=MACHINES)
+    ewma_com: float = Field(
+        default=1.6, gt=0, description="center of mass of the moving average that forecasts rate_qps.history"
+    )
+
+
+class _ChoosingOptions(PipelineOptions):
+    """Options of the formulations that choose servers."""
+
+    multibatch: bool = Field(
+        default=False, description="servers of one variant on one machine type may have different batch sizes"
+    )
+    step1: Literal["best-accuracy", "top-variants"] = Field(
+        default="best-accuracy",
+        description="servers are minimised while the best accuracy in time is feasible, or (paper) while the most "
+        "accurate variants are",
+    )
+    variants: Literal["all", "top"] = Field(
+        default="all", description="variants that may run: all, or only the most accurate of each stage"
+    )
+    fairness: Literal["weighted", "maxmin"] = Field(
+        default="weighted",
+        description="several pipelines: maximise the weighted sum of accuracies, or the lowest one first",
+    )
+
+
+class ConfigOptions(_ChoosingOptions):
+    """`config`: shares of prefixes of configurations; exact, for any quality of paths."""
+
+    among: Literal["all", "used"] = Field(
+        default="all",
+        description="configurations for whole servers: all, or (faster) those that the linear relaxation uses; the gap "
+        "to the relaxation is reported",
+    )
+    machines: Literal["shared", "whole"] = Field(default="shared", description=MACHINES)
+    prefixes: int = Field(
+        default=20_000,
+        ge=1,
+        description="with more prefixes of configurations, latency levels are used (formulation budget)",
+    )
+    integers: int = Field(
+        default=1_500, ge=1, description="with more integer variables, latency levels are used (formulation budget)"
+    )
+    levels: int = Field(default=8, ge=2, le=64, description="latency levels per stage, if they are used")
+    passes: int = Field(
+        default=2, ge=1, le=10, description="solves over latency levels, each refined around the last solution"
+    )
+
+
+class PaperOptions(_ChoosingOptions):
+    """`paper`: Loki's own program, linearised: shares of paths of variants, one latency per variant."""
+
+
+class BudgetOptions(_ChoosingOptions):
+    """`budget`: one latency level per stage; for any router, and for large clusters."""
+
+    machines: Literal["shared", "whole"] = Field(default="shared", description=MACHINES)
+
+    levels: int = Field(default=8, ge=2, le=64, description="latency levels per stage")
+    passes: int = Field(
+        default=1, ge=1, le=10, description="solves over latency levels, each refined around the last solution"
+    )
+
+
+class RerouteOptions(PipelineOptions):
+    """`reroute`: the servers of a previous plan, with new routing for the demand."""
+
+    size: Size = Field(default="planned", description=SIZE)

@@ -362,7 +362,7 @@ def _check_loads(problem: PolicyProblem, faults: Faults) -> None:
         most = sum(group.sustainable_qps for group in groups)
         if wish.loads_qps[-1] > _ABSURD * most:
             why = f"{_ABSURD} times what the workers can do with their fastest model is {_ABSURD * most:.4g} qps"
-            at = f"$.apps.{wish.app.id}.demand.rate_qps"
+            at = f"$.apps.{wish.app.id}.rate_qps"
             faults.in_slo(at, why, "Is this per second? Lower it, or add workers.", value=wish.loads_qps[-1])
 
 
@@ -383,7 +383,7 @@ def _check_arrivals(problem: PolicyProblem, faults: Faults) -> None:
             wish.stages(group.workers, clamp=problem.options.clamp or wish.balancing != "round_robin")
         except ValueError as error:
             faults.in_slo(
-                f"$.apps.{wish.app.id}.demand.arrivals",
+                f"$.apps.{wish.app.id}.arrivals",
                 str(error),
                 "Give more workers, or set clamp=true to plan for Poisson arrivals without their bursts.",
             )

@@ -67,7 +67,7 @@ def repairs_of(bench: Bench, solved: SolvedPolicy) -> tuple[Repair, ...]:
     lower = _largest_share(lambda share: _meets_targets(bench, group, share * load))
     if lower is not None:
         text = f"lower the load of {group.id} to {lower * load:.4g} qps"
-        field = f"slo.apps.{wish.app.id}.demand.rate_qps"
+        field = f"slo.apps.{wish.app.id}.rate_qps"
         found.append(Repair(field, "lower", (1 - lower) * load, lower * load, "qps", text))
     longer = _smallest_slo(partial(_meets_targets, bench, group, load), wish.slo_s)
     if longer is not None:

@@ -10,7 +10,6 @@ from hetplan.planner.contract import Ask, Obstacle, Options, Tools
 from hetplan.problems import ladder
 from hetplan.problems.fitting import ANOTHER, amount_field
 from hetplan.problems.policy.options import FewestOptions, PaperOptions, PolicyOptions
-from hetplan.profiles.slo import RateRange
 
 if TYPE_CHECKING:
     from hetplan.planner.certify import Bounding
@@ -46,18 +45,18 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
         text = "a policy is for given workers: limits.instances names none"
         yield Obstacle(text, "$.limits.instances", 'Write {"HARDWARE": [1, 8]}.')
     for name, app in request.apps.items():
-        at, demand = f"$.apps.{name}", app.demand
+        at = f"$.apps.{name}"
         if app.pipeline is not None:
             yield Obstacle(f"{name} runs a pipeline", f"{at}.pipeline", ANOTHER, essential=True)
-        if app.candidates or demand.streams is not None or demand.series is not None or demand.mix is not None:
+        if app.candidates or app.streams is not None or app.series is not None or app.mix is not None:
             text = f"{name} comes in streams, series, sizes or with candidates; a policy serves queries that are alike"
             yield Obstacle(text, f"{at}.{_unlike_field(app)}", ANOTHER, essential=True)
         if not app.targets:
             text = f"{name} has no response target, so there is no slack to decide by"
             yield Obstacle(text, f"{at}.latency", 'Write {"p99_ms": 150}.')
-        if demand.trace is None and (demand.rate_qps is None or app.wants_most):
+        if app.trace is None and app.rate_qps is None and app.range_qps is None:
             text = f"{name} has no load; a policy is made for one, or for a range"
-            yield Obstacle(text, f"{at}.demand.{amount_field(app)}", 'Write a rate_qps, or {"low": 60, "high": 300}.')
+            yield Obstacle(text, f"{at}.{amount_field(app)}", 'Write a rate_qps, or {"low": 60, "high": 300}.')
         if not terms and not _is_of_a_policy(app) and len(app.variants) < 2:
             text = f"{name} has one model and states no dispatch"
             yield Obstacle(text, f"{at}.dispatch", 'Write "dispatch": "round-robin".', essential=True)
@@ -65,7 +64,7 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
 
 def _is_of_a_policy(app: Application) -> bool:
     """Whether an application says what only a policy is asked."""
-    return isinstance(app.demand.rate_qps, RateRange) or app.balancing is not None
+    return app.range_qps is not None or app.balancing is not None
 
 
 def _is_of_lone_sizes(request: Request) -> bool:
@@ -81,8 +80,13 @@ def _is_of_lone_sizes(request: Request) -> bool:
 
 def _unlike_field(app: Application) -> str:
     """The field that makes an application's queries differ."""
-    stated = (name for name in ("streams", "series", "mix") if getattr(app.demand, name) is not None)
-    return "candidates" if app.candidates else f"demand.{next(stated)}"
+    stated = {
+        "candidates": app.candidates or None,
+        "streams": app.streams,
+        "rate_qps.series": app.series,
+        "mix": app.mix,
+    }
+    return next(name for name, one in stated.items() if one is not None)
 
 
 @dataclass(frozen=True)

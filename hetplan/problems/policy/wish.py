@@ -20,7 +20,7 @@ from hetplan.problems.metrics import higher_is_better
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
-from hetplan.profiles.slo import Arrivals, RateRange
+from hetplan.profiles.slo import Arrivals
 from hetplan.serving.law import Law, OffTable
 from hetplan.serving.loads import written
 from hetplan.serving.reading import answering
@@ -46,15 +46,15 @@ REFUSED = {
         "change.slack_qps", "change.load_weight_per_s", "horizon.period_s", "horizon.periods",
         "apps.*.latency.ttft_p*_ms", "apps.*.latency.tpot_p*_ms",
         "apps.*.attainment", "apps.*.lifetime_s", "apps.*.deadline_s", "apps.*.device", "apps.*.candidates",
-        "apps.*.demand.series", "apps.*.demand.streams",
+        "apps.*.rate_qps.series", "apps.*.streams",
     ),
     "limits.cost_per_hour": ("a policy is for given workers, so it has no budget", "Leave it out."),
     "limits.changes": ("a policy is for given workers, and moves nothing", "Leave it out."),
     "limits.provides": ("a policy is for given workers, so it has no totals", "Say how many: instances."),
     "apps.*.quality.max": ("a policy's accuracy is better when higher", 'State a min.'),
     "apps.*.weight": ("each application has separate workers and policies, so none weighs more", "Leave it out."),
-    "apps.*.demand.history_qps": ("a policy is made for stated loads", "Give rate_qps, or a range."),
-    "apps.*.demand.mix": ("a policy serves queries that are alike", "Leave it out."),
+    "apps.*.rate_qps.history": ("a policy is made for stated loads", "Give rate_qps, or a range."),
+    "apps.*.mix": ("a policy serves queries that are alike", "Leave it out."),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""
 
@@ -337,32 +337,36 @@ def _read_app(inputs: Inputs, app: Application, faults: Faults) -> AppWish | Non
         app.balancing or "round_robin",
         times_s=times,
         notices=tuple(notices),
-        bursts=app.demand.arrivals if app.demand.arrivals.process == "mmpp" and times is None else None,
+        bursts=app.arrivals if app.arrivals.process == "mmpp" and times is None else None,
     )
 
 
 def _loads(app: Application, times: Floats | None, faults: Faults) -> tuple[float, ...]:
-    rate, at = app.demand.rate_qps, f"$.apps.{app.id}.demand.rate_qps"
-    if isinstance(rate, RateRange):
-        if rate.low >= rate.high:
-            faults.in_slo(
-                at, "low is below high", "Swap them, or give one number.", value=f"{rate.low:g}, {rate.high:g}"
-            )
-        return (rate.low, rate.high)
-    if isinstance(rate, int | float):
+    rate, at = app.rate_qps, f"$.apps.{app.id}.rate_qps"
+    if app.range_qps is not None:
+        low, high = app.range_qps
+        if low >= high:
+            faults.in_slo(at, "low is below high", "Swap them, or give one number.", value=f"{low:g}, {high:g}")
+        return (low, high)
+    if rate is not None:
         if rate <= 0:
             faults.in_slo(at, "a policy needs a load above 0", "Give queries per second, or a range.", value=rate)
-        return (float(rate),)
+        return (rate,)
     if times is not None:
         return ((times.size - 1) / float(times[-1] - times[0]),)
-    faults.in_slo(at, "a policy is made for a load", "Give queries per second, or a range.", value=rate)
+    faults.in_slo(
+        at,
+        "a policy is made for a load",
+        "Give queries per second, or a range.",
+        value="max" if app.wants_most else None,
+    )
     return ()
 
 
 def _arrivals(inputs: Inputs, app: Application, faults: Faults) -> tuple[float, Floats | None, list[Notice]]:
     """The gamma shape of the inter-arrival times, recorded times where there are any, and warnings about them."""
-    arrivals, at = app.demand.arrivals, f"$.apps.{app.id}.demand.arrivals"
-    if app.demand.trace is not None or arrivals.process == "empirical":
+    arrivals, at = app.arrivals, f"$.apps.{app.id}.arrivals"
+    if app.trace is not None or arrivals.process == "empirical":
         return _recorded_arrivals(inputs, app, faults)
     if arrivals.process == "gamma":
         if arrivals.shape is None:
@@ -383,7 +387,7 @@ def _arrivals(inputs: Inputs, app: Application, faults: Faults) -> tuple[float, 
 
 
 def _recorded_arrivals(inputs: Inputs, app: Application, faults: Faults) -> tuple[float, Floats | None, list[Notice]]:
-    slo_s, at = app.limit_ms() / 1000.0, f"$.apps.{app.id}.demand.trace"
+    slo_s, at = app.limit_ms() / 1000.0, f"$.apps.{app.id}.rate_qps.trace"
     if app.id not in inputs.traces:
         faults.in_slo(at, "recorded arrivals need a trace", "Name its file.")
         return 1.0, None, []

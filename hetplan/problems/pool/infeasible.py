@@ -172,7 +172,7 @@ def rate_not_reached(pool: Pool, counts: Counts, lam: float, *, proved: bool) ->
 
 def less_rate(pool: Pool, reached: float) -> Repair:
     """Ask for no more than can be reached."""
-    at = f"slo.apps.{pool.wish.app.id}.demand.rate_qps"
+    at = f"slo.apps.{pool.wish.app.id}.rate_qps"
     return change(at, pool.wish.rate_qps or 0.0, reached, "qps")
 
 

@@ -300,7 +300,7 @@ def _sizes(pool: Pool) -> Vector:
     if pool.sizes is None or not all(kind.is_timed for kind in pool.types):
         raise InputError.one(
             file=pool.inputs.files.get("slo", "slo.json"),
-            path=f"$.apps.{pool.wish.app.id}.demand.mix.axes",
+            path=f"$.apps.{pool.wish.app.id}.mix.axes",
             value=", ".join(pool.wish.points[0]),
             why="Eq. 15 is about one size of query, and tables of latency",
             remedy="Use formulation fluid-milp, which takes any classes of queries.",
@@ -420,7 +420,7 @@ def search_pools(pool: Pool, ask: Ask, *, solver: str | None = None) -> ChosenPo
     if pool.request.budget is None:
         raise InputError.one(
             file=pool.inputs.files.get("slo", "slo.json"),
-            path=f"$.apps.{pool.wish.app.id}.demand.rate_qps",
+            path=f"$.apps.{pool.wish.app.id}.rate_qps",
             value=pool.wish.rate_qps,
             why=f"{pool.formulation} looks for the most rate within a budget",
             remedy='Set rate_qps to "max" with a budget, or use formulation fluid-milp with option size "simulated".',

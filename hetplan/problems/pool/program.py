@@ -434,7 +434,7 @@ def fluid_program(pool: Pool, target: float | None, *, slip: float = 0.0, bursts
     for burst in bursts:
         burst.add(pool, m, n)
     if target is not None:
-        at = f"slo.apps.{pool.wish.app.id}.demand.rate_qps"
+        at = f"slo.apps.{pool.wish.app.id}.rate_qps"
         per_unit = pool.options.derate * target
         elastic = Elastic(PRICE_OF_SLACK, at, verb="lower", per_unit=per_unit, unit="qps")
         row = m.rows("target", ["rate"], lower=1.0 + slip, unit=f"{target:.6g} qps", equation="(9)", elastic=elastic)
@@ -578,7 +578,7 @@ class Burst:
 
 def bursts_of(pool: Pool) -> Sequence[Burst]:
     """The bursts that ask for more machines than the rate does; none where it is not known when queries come."""
-    arrivals, rate = pool.wish.app.demand.arrivals, pool.wish.rate_qps
+    arrivals, rate = pool.wish.app.arrivals, pool.wish.rate_qps
     found = list[Burst]()
     for target in pool.wish.app.targets if rate and all(kind.is_timed for kind in pool.types) else ():
         limit = target.limit_ms()

@@ -61,7 +61,6 @@ from hetplan.problems.pool.sizing import Choose, draft_sized, size_pool
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Claim, Notice, Plan
-from hetplan.profiles.slo import RateRange
 
 if TYPE_CHECKING:
     from hetplan.planner.certify import Bounding
@@ -88,7 +87,7 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
         text = f"a pool gives the most rate for a budget, or the least cost for a rate, and knows no {foreign[0]}"
         yield Obstacle(text, "$.objective", 'Write "min cost", or leave it out.')
     for name, app in request.apps.items():
-        at, demand = f"$.apps.{name}", app.demand
+        at = f"$.apps.{name}"
         if request.budget is not None and app.rate_qps is not None:
             text = f"a budget and a rate ({app.rate_qps:g} qps) are both given, and a pool is chosen for one of them"
             remedy = 'Remove it for the least cost of that rate, or set rate_qps to "max" for the most rate it buys.'
@@ -107,24 +106,24 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
         if len(names) != 1:
             text = f"a pool runs one variant; {len(names)} may be run here"
             yield Obstacle(text, f"{at}.{app.answered_by}", 'Name one: "model": "...".', essential=True)
-        if isinstance(demand.rate_qps, RateRange):
+        if app.range_qps is not None:
             text = "a pool is sized for one rate, not for a range"
-            yield Obstacle(text, f"{at}.demand.rate_qps", 'Write a number, or "max".')
+            yield Obstacle(text, f"{at}.rate_qps", 'Write a number, or "max".')
         if (field := _field_of_several_rates(request, app)) is not None:
             text = "a pool is sized for one period with a rate in queries per second"
             yield Obstacle(text, field, 'Write "rate_qps" in its place.')
-        if demand.mix is None and any(one.open_axes for one in request.choices(variants=names[:1])):
-            text = "a pool needs demand.mix, the sizes of queries and their shares"
+        if app.mix is None and any(one.open_axes for one in request.choices(variants=names[:1])):
+            text = "a pool needs mix, the sizes of queries and their shares"
             remedy = 'Write {"axes": ["batch"], "bins": [[16], [64]], "share": [0.7, 0.3]}.'
-            yield Obstacle(text, f"{at}.demand.mix", remedy)
+            yield Obstacle(text, f"{at}.mix", remedy)
 
 
 def _field_of_several_rates(request: Request, app: Application) -> str | None:
     """The field that asks for more than one rate."""
-    if app.demand.streams is not None:
-        return f"$.apps.{app.id}.demand.streams"
-    if app.demand.series is not None:
-        return f"$.apps.{app.id}.demand.series"
+    if app.streams is not None:
+        return f"$.apps.{app.id}.streams"
+    if app.series is not None:
+        return f"$.apps.{app.id}.rate_qps.series"
     return "$.horizon.periods" if request.horizon.periods > 1 else None
 
 

@@ -23,7 +23,6 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.json_path import json_path
 from hetplan.profiles.operating_points import Limit, Verdict, judge, nearest
 from hetplan.profiles.plan import Notice
-from hetplan.profiles.slo import RateRange
 from hetplan.profiles.tables import Statistic, Table
 from hetplan.serving.reading import point_of, statistic_of
 
@@ -46,14 +45,14 @@ REFUSED = {
     **refused(
         "apps.*.network_ms_once", "limits.capacity", "limits.survive.machines", "limits.survive.zones",
         "change.load_weight_per_s", "horizon.period_s", "horizon.periods", "apps.*.attainment", "apps.*.lifetime_s",
-        "apps.*.deadline_s", "apps.*.device", "apps.*.candidates", "apps.*.demand.series", "apps.*.demand.streams",
+        "apps.*.deadline_s", "apps.*.device", "apps.*.candidates", "apps.*.rate_qps.series", "apps.*.streams",
     ),
     "limits.changes": ("a pool is planned from nothing and counts no changes", "Leave it out."),
     "change.slack": ("headroom of a pool is its option derate", "Set option derate instead."),
     "change.slack_qps": ("headroom of a pool is its option derate", "Set option derate instead."),
     "apps.*.weight": ("a pool serves one application, so nothing is weighed", "Leave it out."),
     "apps.*.dispatch": ("a pool's dispatch rule says where queries go", 'Set option dispatch instead.'),
-    "apps.*.demand.history_qps": ("a pool is sized for a stated rate", "Write it as rate_qps."),
+    "apps.*.rate_qps.history": ("a pool is sized for a stated rate", "Write it as rate_qps."),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""
 
@@ -103,19 +102,19 @@ def read_wish(request: Request, faults: Faults) -> Wish:
 
 def _objective(request: Request, app: Application, faults: Faults) -> tuple[float | None, bool]:
     """(rate, then cheapest) from limits, demand and objective, which must agree."""
-    at = f"$.apps.{app.id}.demand.rate_qps"
-    rate, budget, terms = app.demand.rate_qps, request.budget, list(request.goals)
+    at = f"$.apps.{app.id}.rate_qps"
+    rate, budget, terms = app.rate_qps, request.budget, list(request.goals)
     if terms not in ([], ["rate"], ["rate", "cost"], ["cost"]):
         why = "a pool gives the most rate for a budget, or the least cost for a rate"
         remedy = 'Write "max rate", ["max rate", "min cost"] or "min cost", or leave it out.'
         faults.in_slo("$.objective", why, remedy, value=", ".join(terms))
-    if isinstance(rate, RateRange):
+    if app.range_qps is not None:
         faults.in_slo(at, "a pool is sized for one rate", 'Give a number, or "max".')
         return None, False
-    if rate is None or rate == "max":
+    if rate is None:
         if budget is None:
             remedy = 'Give limits.cost_per_hour with rate_qps "max" for the most rate, or a number for the least cost.'
-            place = "$.limits.cost_per_hour" if rate == "max" else at
+            place = "$.limits.cost_per_hour" if app.wants_most else at
             faults.in_slo(place, "neither a budget nor a rate is given", remedy)
         if terms == ["cost"]:
             faults.in_slo("$.objective", "the least cost needs a rate to be served", f"Give a number at {at}.")
@@ -127,7 +126,7 @@ def _objective(request: Request, app: Application, faults: Faults) -> tuple[floa
     if terms[:1] == ["rate"]:
         why = "the rate is given, so it cannot be maximised"
         faults.in_slo("$.objective", why, 'Set rate_qps to "max", or minimise cost.')
-    return float(rate), False
+    return rate, False
 
 
 # -- machines --------------------------------------------------------------------------------------------------------
@@ -276,7 +275,7 @@ def _covers(kind: Choice, wish: Wish, faults: Faults) -> bool:
     if missing:
         why = f"table {kind.table_id} varies with {', '.join(missing)}, which the mix does not name"
         remedy = "Add the axis to the mix, or fix it in the run's `at`."
-        faults.in_slo(f"$.apps.{wish.app.id}.demand.mix.axes", why, remedy)
+        faults.in_slo(f"$.apps.{wish.app.id}.mix.axes", why, remedy)
     return not missing
 
 
@@ -513,7 +512,7 @@ def _check_rate(wish: Wish, times: Times, options: PoolOptions, faults: Faults) 
         instances = np.float64(needed) * wish.rate_qps / options.derate
     if instances > PLENTY:
         faults.in_slo(
-            f"$.apps.{wish.app.id}.demand.rate_qps",
+            f"$.apps.{wish.app.id}.rate_qps",
             f"more than {PLENTY:,} instances would be needed, at derate {options.derate:g}",
             "Check the number (rates are per second), the unit of the tables and option derate.",
             value=wish.rate_qps,

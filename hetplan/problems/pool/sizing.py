@@ -208,7 +208,7 @@ def formula_utilization(pool: Pool, rated: RatedPool) -> float:
     part = np.where(pool.served, pool.p[:, None] * rated.share, 0.0)
     times = np.where(pool.served, pool.L, 0.0)
     mean = float((part * times).sum())
-    between = 1.0 / (pool.wish.app.demand.arrivals.shape or 1.0)  # a^2
+    between = 1.0 / (pool.wish.app.arrivals.shape or 1.0)  # a^2
     spread = between + float((part * (times / mean) ** 2).sum()) - 1.0  # a^2 + v^2
     n = pool.instances(rated.counts)
     room = np.where(pool.served, np.maximum(pool.qos - pool.M, 0.0), 0.0)

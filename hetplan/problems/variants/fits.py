@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from hetplan.planner.terms import Obstacle
 from hetplan.problems.fitting import ANOTHER, amount_field, no_application
-from hetplan.profiles.slo import RateRange
 
 if TYPE_CHECKING:
     from hetplan.planner.request import Request
@@ -27,17 +26,17 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
         remedy = "Measure the highest rate of each run; or name the question, and batch / latency is taken."
         yield Obstacle(text, "$.variants", remedy, essential=True, ambiguous=True, file="profile")
     for name, app in request.apps.items():
-        at, rate = f"$.apps.{name}", app.demand.rate_qps
+        at = f"$.apps.{name}"
         if app.candidates:
             text = f"{name} has candidate plans, which are for packing"
             yield Obstacle(text, f"{at}.candidates", ANOTHER, essential=True)
         elif app.pipeline is not None:
             yield Obstacle(f"{name} runs a pipeline", f"{at}.pipeline", ANOTHER, essential=True)
-        if rate is None or rate == "max" or isinstance(rate, RateRange):
-            text = f"{name} states no load: demand.rate_qps as a number"
-            yield Obstacle(text, f"{at}.demand.{amount_field(app)}", "Write the queries per second as rate_qps.")
-        if app.demand.streams is not None or app.balancing is not None:
-            field = "demand.streams" if app.demand.streams is not None else "dispatch"
+        if app.rate_qps is None:
+            text = f"{name} states no load: rate_qps as a number"
+            yield Obstacle(text, f"{at}.{amount_field(app)}", "Write the queries per second as rate_qps.")
+        if app.streams is not None or app.balancing is not None:
+            field = "streams" if app.streams is not None else "dispatch"
             yield Obstacle(f"{name} comes in streams, or to a load balancer that is there", f"{at}.{field}", ANOTHER)
 
 
@@ -45,5 +44,5 @@ def _batched(request: Request) -> bool:
     """Whether batches are put together by the server: every application's models were measured over batches."""
     apps = request.apps.values()
     runs = request.choices(variants=(name for app in apps for name in app.variants))
-    sized = any(app.demand.mix is not None for app in apps)
+    sized = any(app.mix is not None for app in apps)
     return bool(runs) and not sized and all(one.is_timed and "batch" in one.open_axes for one in runs)

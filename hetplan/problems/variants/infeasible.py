@@ -127,7 +127,7 @@ def _less_load(v: Snapshot, short: dict[int, float]) -> list[Repair]:
     for b, missing in sorted(short.items())[:SHOWN]:
         one = v.asked[b]
         to = one.load_qps * (one.need_qps - missing) / one.need_qps
-        at = f"slo.apps.{one.id}.demand.rate_qps"
+        at = f"slo.apps.{one.id}.rate_qps"
         also = TOGETHER if len(short) > 1 else ""
         found.append(change(at, one.load_qps, to, "qps", more=also))
     return found

@@ -110,7 +110,7 @@ def _add_loads(v: Snapshot, m: Builder, x: Integers) -> None:
     """
     need = np.where(v.need > 0, v.need, 1.0)
     each = tuple(one.load_qps for one in v.asked)
-    less = Elastic(PRICE_OF_LOAD, "slo.apps.{label}.demand.rate_qps", verb="lower", per_unit=each, unit="qps")
+    less = Elastic(PRICE_OF_LOAD, "slo.apps.{label}.rate_qps", verb="lower", per_unit=each, unit="qps")
     row = m.rows(LOAD, [one.id for one in v.asked], lower=np.sign(v.need), unit="loads", equation="(1)", elastic=less)
     alone = [(item.serves[0].app, i, item.serves[0].qps) for i, item in enumerate(v.items) if len(item.serves) == 1]
     if alone:

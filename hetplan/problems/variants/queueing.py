@@ -161,10 +161,11 @@ def _late_share(load: float, batch: int) -> Vector:
     late = np.zeros(RATIOS.size)
     for u in (np.arange(MOMENTS) + 0.5) / MOMENTS:
         ahead = np.convolve(left, _poisson(load * u, waiting.size))
-        batches = np.arange(ahead.size) // batch
+        by_batches = np.bincount(np.arange(ahead.size) // batch, weights=ahead)
+        beyond = np.append(np.cumsum(by_batches[::-1])[::-1], 0.0)  # so many batches ahead, or more
         # The highest k that is still in time; what rounding takes off an exact ratio is no lateness.
-        most = np.floor(RATIOS - 2.0 + u + 1e-9)
-        late += np.array([ahead[batches > k].sum() for k in most]) / MOMENTS
+        most = np.floor(RATIOS - 2.0 + u + 1e-9).astype(np.int64)
+        late += beyond[np.clip(most + 1, 0, by_batches.size)] / MOMENTS
     return np.asarray((1.0 - idle) * late)
 
 
@@ -281,7 +282,7 @@ def ask_for_bursts(v: Snapshot) -> Snapshot:
             if not mine or limit <= 0.0 or some:  # some queries of a burst may be in time on slower instances, too
                 continue
             after_ms = time_after(limit, varies=any(_law(v, s).has_spread for s in mine))
-            window = busiest(one.demand.arrivals, one.load_qps, after_ms / 1000.0, target.left)
+            window = busiest(one.arrivals, one.load_qps, after_ms / 1000.0, target.left)
             if window is not None:
                 factor = max(factor, window.factor * min(_part_of_the_fastest(v, pair, limit) for pair in mine))
         fewest = least.asked[b]

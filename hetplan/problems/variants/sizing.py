@@ -59,6 +59,7 @@ from hetplan.problems.variants.queueing import (
 )
 from hetplan.problems.variants.units import Apps, UnitPlans, Units
 from hetplan.problems.variants.wish import Asked, Item, Serves, Snapshot, Vector
+from hetplan.profiles.plan import Plan
 
 __all__ = ["Sizing", "size_plan"]
 
@@ -360,9 +361,12 @@ class Sizing:
         made, at = self.plan_of(one), self.plans.stations(one)
         if made is None:
             return Refused(list(at))
-        groups = list(self._groups([apps for apps, counts in at.items() if (apps, counts) not in self.confirmed]))
-        for group, budget in zip(groups, self.budget.parts(max(len(groups), 1)), strict=False):
-            tested = self._test(one, tuple(b for apps in group for b in apps), budget)
+        left = [apps for apps, counts in at.items() if (apps, counts) not in self.confirmed]
+        clear = [apps for apps in left if max(self.shown[apps, at[apps]].values()) < OPEN[0]]
+        groups = [(group, 1.0) for group in self._groups(clear)]
+        groups += [(group, TESTED) for group in self._groups(sorted({*left} - {*clear}))]
+        for (group, times), budget in zip(groups, self.budget.parts(max(len(groups), 1)), strict=False):
+            tested = self._test(one, tuple(b for apps in group for b in apps), budget, times)
             late = {b for apps in group for b in apps if self.v.asked[b].id in tested.late}
             if late:
                 for apps in group:
@@ -376,17 +380,25 @@ class Sizing:
         self._keep(one, tested)
         return made, tested
 
-    def _test(self, one: Units, apps: Apps, budget: ErrorBudget) -> Played:
+    def _test(self, one: Units, apps: Apps, budget: ErrorBudget, times: float) -> Played:
         """What runs show of these applications, until it is clear; none is confirmed once the time is over."""
         self.ask.note(Event("simulated", f"putting {len(apps)} applications to the test"))
         made, names = self.plan_of(one, apps), [self.v.asked[b].id for b in apps]
         if made is None or self.ask.remaining <= 0:
             return Played(0.0, tuple(names))
         length_s = self._length_s(apps, CYCLES[1])
-        length_s = max(length_s, min(TESTED * length_s, MOST_PLAYED / sum(self.v.asked[b].load_qps for b in apps)))
+        length_s = max(length_s, min(times * length_s, MOST_PLAYED / sum(self.v.asked[b].load_qps for b in apps)))
+        plan = plan_to_simulate("variants", self.formulation, made)
+
+        def only(some: Sequence[str]) -> Plan:
+            open_ = {b for b in apps if self.v.asked[b].id in some}
+            waiting = (mine for mine in self.plans.stations(one) if not open_.isdisjoint(mine))
+            left = self.plan_of(one, tuple(b for mine in waiting for b in mine))
+            return plan if left is None else plan_to_simulate("variants", self.formulation, left)
+
         return play_until_clear(
-            self.simulate, plan_to_simulate("variants", self.formulation, made), self.v.inputs, budget,
-            apps=names, length_s=length_s, may_go_on=lambda: self.ask.remaining > 0,
+            self.simulate, plan, self.v.inputs, budget,
+            apps=names, length_s=length_s, may_go_on=lambda: self.ask.remaining > 0, only=only,
         )  # fmt: skip
 
     def _keep(self, one: Units, tested: Played | None = None) -> None:
@@ -461,7 +473,7 @@ class Sizing:
         """How long a look at these applications is."""
         some = [self.v.asked[b] for b in apps if b not in self.seldom] or [self.v.asked[b] for b in apps]
         spans = max(SPANS * one.limit_ms() / 1000.0 if math.isfinite(one.limit_ms()) else 0.0 for one in some)
-        cycle_s = max(sum(one.demand.arrivals.stay_s or ()) for one in some)
+        cycle_s = max(sum(one.arrivals.stay_s or ()) for one in some)
         tail_s = max(TAIL / _late_share(one) / one.load_qps for one in some)
         return min(max(tail_s, spans, cycles * cycle_s), MOST_PLAYED / sum(one.load_qps for one in some))
 

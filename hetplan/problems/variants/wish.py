@@ -55,10 +55,10 @@ REFUSED = {
         "apps.*.network_ms_once", "limits.survive.machines", "limits.survive.zones", "horizon.periods",
         "apps.*.latency.ttft_p*_ms",
         "apps.*.latency.tpot_p*_ms", "apps.*.dispatch", "apps.*.attainment", "apps.*.lifetime_s", "apps.*.deadline_s",
-        "apps.*.device", "apps.*.candidates", "apps.*.demand.series", "apps.*.demand.streams",
+        "apps.*.device", "apps.*.candidates", "apps.*.rate_qps.series", "apps.*.streams",
     ),
     "apps.*.weight": ("every load is served, so none weighs more than another", "Leave it out."),
-    "apps.*.demand.history_qps": ("a load is needed, a number", "Write queries per second: rate_qps."),
+    "apps.*.rate_qps.history": ("a load is needed, a number", "Write queries per second: rate_qps."),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""
 
@@ -546,7 +546,7 @@ def _read_asked(request: Request, options: VariantsOptions, faults: Faults) -> t
     for name, app in sorted(request.apps.items()):
         load = app.rate_qps
         if load is None:
-            faults.in_slo(f"$.apps.{name}.demand.rate_qps", "a load is needed, a number", "Write queries per second.")
+            faults.in_slo(f"$.apps.{name}.rate_qps", "a load is needed, a number", "Write queries per second.")
             continue
         need = load + (change.slack_qps or 0.0) if additive else load * change.slack
         found.append(Asked(name, app.stated, app.variants, load, need if load > 0 else 0.0))
@@ -598,7 +598,7 @@ class _Pairs:
             least = min((one.need_qps / s.qps for s in found[before:] if not s.late), default=0.0)
             if least > HUGE:
                 self.faults.in_slo(
-                    f"$.apps.{one.id}.demand.rate_qps", f"{least:.3g} instances at the least: is the unit queries/s?",
+                    f"$.apps.{one.id}.rate_qps", f"{least:.3g} instances at the least: is the unit queries/s?",
                     "Check the load, and saturation_qps.", value=one.load_qps,
                 )  # fmt: skip
         if self.derived:
@@ -694,7 +694,7 @@ class _Kinds:
     @cached_property
     def _is_sized(self) -> bool:
         """Whether queries come in sizes along the axis `batch`: where they do, no other batches are chosen."""
-        mixes = (app.demand.mix for app in self.request.apps.values())
+        mixes = (app.mix for app in self.request.apps.values())
         return any(mix is not None and "batch" in mix.axes for mix in mixes)
 
     @cached_property

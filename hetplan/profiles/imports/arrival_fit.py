@@ -84,7 +84,7 @@ def dispersion(times: Floats, window_s: float) -> float | None:
 
 
 def fitted(times: Floats) -> dict[str, Any]:
-    """`demand.arrivals` of recorded arrival times."""
+    """`arrivals` of recorded arrival times."""
     rate = (len(times) - 1) / (times[-1] - times[0])
     wave = fitted_rates(rates_of(times, 600.0), 600.0)
     if wave["process"] == "diurnal":
@@ -108,7 +108,7 @@ def fitted(times: Floats) -> dict[str, Any]:
 
 
 def fitted_rates(rates: Floats, period_s: float) -> dict[str, Any]:
-    """`demand.arrivals` of rates alone: a daily wave, or nothing that rates could say of gaps."""
+    """`arrivals` of rates alone: a daily wave, or nothing that rates could say of gaps."""
     seconds = np.arange(len(rates)) * period_s
     whole = int(len(rates) * period_s / DAY_S) * int(DAY_S / period_s)
     if period_s > DAY_S / 8 or whole * period_s < 2 * DAY_S or rates[:whole].mean() <= 0:

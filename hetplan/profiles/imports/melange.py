@@ -53,7 +53,7 @@ def convert_document(document: Any, *, file: str = "melange") -> tuple[dict[str,
 
     >>> profile, slo = convert_document({"gpu_info": {"A10G": {"cost": 1.01, "tputs": [[2, 1]]}},
     ...                                  "workload_distribution": [[0.5, 0.5]], "total_request_rate": 4})
-    >>> profile["tables"]["llm-a10g"]["mean"], slo["apps"]["llm"]["demand"]["rate_qps"]
+    >>> profile["tables"]["llm-a10g"]["mean"], slo["apps"]["llm"]["rate_qps"]
     ([[2.0, 1.0]], 4.0)
     """
     if isinstance(document, Mapping) and "gpu_info" in document:
@@ -121,7 +121,7 @@ def _wish(
     slo: dict[str, Any] = {
         "format": "hetplan/slo/1.0",
         "objective": "min cost",
-        "apps": {"llm": {"model": "llm", "demand": demand}},
+        "apps": {"llm": {"model": "llm", **demand}},
     }
     if limits:
         slo["limits"] = {"instances": dict(limits)}

@@ -115,7 +115,7 @@ def _table(lines: Sequence[str], file: str) -> Iterator[Request]:
         raise InputError.one(
             file=file, path="line 1", value=", ".join(reader.fieldnames or ()),
             why="columns of Azure's trace (TIMESTAMP, ContextTokens, GeneratedTokens) or of BurstGPT's",
-            remedy="Rename the columns, or write demand.mix by hand.",
+            remedy="Rename the columns, or write mix by hand.",
         )  # fmt: skip
     for number, row in enumerate(reader, start=2):
         try:
@@ -171,7 +171,7 @@ def wish_of(requests: Sequence[Request], *, file: str = "trace") -> dict[str, An
     """The SLO of some requests; those without a token in or out are left out.
 
     >>> wish = wish_of([(0.0, 100, 20, 0), (1.0, 50, 10, 0), (2.0, 0, 5, 0), (4.0, 70, 30, 0)])
-    >>> wish["apps"]["text"]["demand"]["rate_qps"], wish["apps"]["text"]["demand"]["mix"]["observed"]
+    >>> wish["apps"]["text"]["rate_qps"], wish["apps"]["text"]["mix"]["observed"]
     (0.5, [[100, 20], [50, 10], [70, 30]])
     """
     served = sorted(one for one in requests if one[1] > 0 and one[2] > 0)
@@ -190,7 +190,7 @@ def wish_of(requests: Sequence[Request], *, file: str = "trace") -> dict[str, An
         "observed": rows,
     }
     demand = {"rate_qps": float(f"{(len(served) - 1) / span:.6g}"), "mix": mix}
-    return {"format": "hetplan/slo/1.1", "apps": {"text": {"task": "chat", "demand": demand}}}
+    return {"format": "hetplan/slo/1.1", "apps": {"text": {"task": "chat", **demand}}}
 
 
 def _standing_for_all(served: Sequence[Request]) -> list[int]:

@@ -110,7 +110,7 @@ def _made(
     mean = (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 else float(rates.mean())
     demand: dict[str, Any] = {"rate_qps": float(f"{mean:.6g}"), "arrivals": arrivals}
     if requests:
-        demand["mix"] = wish_of(requests, file=file)["apps"]["text"]["demand"]["mix"]
+        demand["mix"] = wish_of(requests, file=file)["apps"]["text"]["mix"]
         said["input_tokens"] = percentiles([one[1] for one in requests])
         said["output_tokens"] = percentiles([one[2] for one in requests])
     said["rate_qps"] = {"mean": demand["rate_qps"], "step_s": step, **percentiles(rates)}
@@ -124,7 +124,7 @@ def _made(
     said["series"]["step_s"] = step * math.ceil(len(rates) / MOST_STEPS)
     slo = {
         "format": "hetplan/slo/1.1",
-        "apps": {app: {"task": task, "demand": demand}},
+        "apps": {app: {"task": task, **demand}},
         "extensions": {"trace": said},
     }
     files = {"rates.csv": _csv(("start_s", "rate_qps"), ((k * step, rate) for k, rate in enumerate(rates)))}
@@ -152,7 +152,7 @@ def words_of(slo: dict[str, Any]) -> Iterator[str]:
     yield "burstiness: " + ", ".join(
         f"{names.get(k, k.replace('_', ' over '))} {v:g}" for k, v in said["burstiness"].items()
     )
-    process = dict(app["demand"]["arrivals"])
+    process = dict(app["arrivals"])
     rest = ", ".join(f"{name} {_short(value)}" for name, value in process.items() if name != "process")
     unsaid = "rates alone say nothing of gaps" if "requests" not in said and process["process"] == "poisson" else ""
     yield f"nearest process: {process['process']}" + (f" ({rest or unsaid})" if rest or unsaid else "")

@@ -183,7 +183,7 @@ class SyntheticQuery:
             "pipeline": self.app.name.lower(),
             "latency": {"p50_ms": 1000 * self.latency_max_s},
             "quality": {"min": self.accuracy_min},
-            "demand": {"streams": 1},
+            "streams": 1,
             "device": {"relative_time": self.relative_time[0], "links": links},
         }
 

@@ -92,7 +92,7 @@ def app(load_qps: float, slo_ms: float, families: Sequence[str], *, least_qualit
     wish: Json = {
         "family": list(families),
         "latency": {"p99_ms": slo_ms},
-        "demand": {"rate_qps": load_qps},
+        "rate_qps": load_qps,
     }
     return wish if least_quality is None else {**wish, "quality": {"min": least_quality}}
 
@@ -195,7 +195,7 @@ def published(profile: Json, slo: Json, state: Json) -> Json:
         }
     apps = {
         name: {
-            "load_qps": one["demand"]["rate_qps"],
+            "load_qps": one["rate_qps"],
             "slo_ms": one["latency"]["p99_ms"],
             "families": one["family"],
             "least_quality": one.get("quality", {}).get("min"),

@@ -61,10 +61,8 @@ def one_model(
     app: Json = {
         "model": model,
         "latency": {"p99_ms": qos_ms},
-        "demand": {
-            "rate_qps": "max" if target_qps is None else target_qps,
-            "mix": {"axes": ["batch"], "bins": [[size] for size in mix["batch"]], "share": mix["pmf"]},
-        },
+        "rate_qps": "max" if target_qps is None else target_qps,
+        "mix": {"axes": ["batch"], "bins": [[size] for size in mix["batch"]], "share": mix["pmf"]},
     }
     objective = ["max rate"] if target_qps is None else ["min cost"]
     return profile, {"format": "hetplan/slo/1.0", "objective": objective, "limits": limits, "apps": {"rank": app}}
@@ -113,7 +111,7 @@ def published(profile: Json, slo: Json) -> Json:
             **{theirs: table[ours] for theirs, ours in STATISTICS.items()},
             COUNTS: table["samples"],
         }
-    mix, rate = app["demand"]["mix"], app["demand"]["rate_qps"]
+    mix, rate = app["mix"], app["rate_qps"]
     budget = slo["limits"].get("cost_per_hour")
     return {
         "model": model,

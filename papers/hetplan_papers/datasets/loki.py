@@ -109,12 +109,11 @@ def wish(apps: Mapping[str, Json], *, servers: Mapping[str, int], objective: Seq
 
 def app(pipeline: str, demand: float | Sequence[float], slo_ms: float, **more: object) -> Json:
     """One pipeline's wish: a rate, or the history that it is forecast from."""
-    amount = {"rate_qps": demand} if isinstance(demand, int | float) else {"history_qps": list(demand)}
     return {
         "pipeline": pipeline,
         "latency": {"p99_ms": slo_ms},
         "late": "reroute",
-        "demand": amount,
+        "rate_qps": demand if isinstance(demand, int | float) else {"history": list(demand)},
         **more,
     }
 
@@ -263,7 +262,7 @@ def published(profile: Json, slo: Json) -> Json:
     }
     paths = {name: pipeline.get("quality", {}).get("paths", {}) for name, pipeline in profile["pipelines"].items()}
     apps = {
-        name: {"pipeline": one["pipeline"], "slo_ms": one["latency"]["p99_ms"], "demand": one["demand"]}
+        name: {"pipeline": one["pipeline"], "slo_ms": one["latency"]["p99_ms"], "rate_qps": one["rate_qps"]}
         for name, one in slo["apps"].items()
     }
     servers = {name: most for name, (_, most) in slo["limits"]["instances"].items()}

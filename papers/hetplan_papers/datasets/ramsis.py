@@ -78,10 +78,8 @@ def inputs(
         "latency": {f"p{percentile:g}_ms": slo_ms},
         "dispatch": dispatch,
         "late": "serve",
-        "demand": {
-            "rate_qps": {"low": load[0], "high": load[1]} if isinstance(load, tuple) else load,
-            "arrivals": arrivals or {"process": "poisson"},
-        },
+        "rate_qps": {"low": load[0], "high": load[1]} if isinstance(load, tuple) else load,
+        "arrivals": arrivals or {"process": "poisson"},
     }
     slo: Json = {
         "format": "hetplan/slo/1.0",
@@ -96,11 +94,11 @@ def trace(slo: Json, *, data: Path = DATA) -> Json:
     """The SLO with the published Twitter trace as its demand: a rate per period of ten seconds."""
     held = read("ramsis/twitter_trace.json", data)
     app = slo["apps"]["queries"]
-    arrivals = app["demand"].get("arrivals", {"process": "poisson"})
+    arrivals = app.get("arrivals", {"process": "poisson"})
     return {
         **slo,
         "horizon": {"period_s": float(held["interval_s"]), "periods": len(held["qps"])},
-        "apps": {"queries": {**app, "demand": {"series": held["qps"], "arrivals": arrivals}}},
+        "apps": {"queries": {**app, "rate_qps": {"series": held["qps"]}, "arrivals": arrivals}},
     }
 
 
@@ -118,12 +116,12 @@ def published(profile: Json, slo: Json) -> Json:
             },
         }
     app = slo["apps"]["queries"]
-    demand = app["demand"]
+    rate = app["rate_qps"]
     return {
         "models": models,
         "slo_ms": app["latency"]["p99_ms"],
         "workers": slo["limits"]["instances"][WORKER][0],
-        "load": demand.get("rate_qps"),
-        "trace_qps": demand.get("series"),
+        "load": None if isinstance(rate, dict) else rate,
+        "trace_qps": rate.get("series") if isinstance(rate, dict) else None,
         "interval_s": slo.get("horizon", {}).get("period_s"),
     }

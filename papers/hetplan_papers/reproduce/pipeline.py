@@ -171,7 +171,7 @@ def _dropping(data: Path, quick: bool, threads: int) -> list[Row]:
             slo["apps"]["cars"]["late"] = late
             plan = hp.solve(profile, slo, options={**PLANNED, "headroom": 0.3}).require()
             hurried = copy.deepcopy(slo)
-            hurried["apps"]["cars"]["demand"]["rate_qps"] = 600 * rush
+            hurried["apps"]["cars"]["rate_qps"] = 600 * rush
             report = hp.simulate(plan, profile, hurried, seeds=2 if quick else 3,
                               duration_s=30 if quick else 40, noise="p50", threads=threads)  # fmt: skip
             figures = report.apps["cars"].figures

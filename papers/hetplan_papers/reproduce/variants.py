@@ -141,7 +141,7 @@ def snapshot(
         slo["change"]["load_weight_per_s"] = weight
     slo["limits"] = {}
     for app in slo["apps"].values():
-        app["demand"]["rate_qps"] = min(app["demand"]["rate_qps"], MOST_QPS)
+        app["rate_qps"] = min(app["rate_qps"], MOST_QPS)
     if only is not None:
         for model in made.architectures:
             kept = [v.name for v in model.variants if v.hardware == only and 2 * v.latency_ms <= model.slo_ms]
@@ -174,7 +174,7 @@ class Played:
 
     def over(self, shape: Sequence[float], scale: Scale, *, offline: OfflineWork | None = None) -> dict[str, float]:
         """Cost per hour, the share of late queries, offline jobs per second."""
-        base = {name: float(app["demand"]["rate_qps"]) for name, app in self.slo["apps"].items()}
+        base = {name: float(app["rate_qps"]) for name, app in self.slo["apps"].items()}
         series = {name: [rate * value for value in shape] for name, rate in base.items()}
         first = self._planner("columns").plan().require()
         report = autoscale(
@@ -233,7 +233,7 @@ def throughput(scale: Scale) -> list[Row]:
     profile.pop("hosts", None)
     for name, offer in profile["offers"].items():
         offer["stock"] = PAPER_MACHINES[name]
-    loads = {name: float(app["demand"]["rate_qps"]) for name, app in slo["apps"].items()}
+    loads = {name: float(app["rate_qps"]) for name, app in slo["apps"].items()}
 
     def carried(formulation: str, factor: float) -> bool:
         rates = {name: rate * factor for name, rate in loads.items()}
@@ -257,9 +257,7 @@ def sharing(scale: Scale) -> list[Row]:
     profile, slo, state = infaas_generator.inputs(10 if scale.quick else 25, 1, fives=False)
     families = list(slo["apps"])
     shared = {
-        f"{name}-{k}": {**app, "demand": {"rate_qps": app["demand"]["rate_qps"] / 4}}
-        for name, app in slo["apps"].items()
-        for k in range(4)
+        f"{name}-{k}": {**app, "rate_qps": app["rate_qps"] / 4} for name, app in slo["apps"].items() for k in range(4)
     }
     wish = {**slo, "apps": shared, "limits": {}}
     cost = {}

@@ -31,7 +31,7 @@ def test_kairos_comes_back(model: str):
 def test_the_loaded_profile_gives_the_published_rate_of_one_base_instance(model: str):
     inputs = load(*kairos.inputs(model))
     assert not inputs.warnings
-    mix = inputs.slo.apps["rank"].demand.mix
+    mix = inputs.slo.apps["rank"].mix
     table = inputs.profile.tables[f"{model}-g4dn.xlarge"]
     points = [dict(zip(mix.axes, size, strict=True)) for size in mix.bins]
     mean_ms = sum(share * ms for share, ms in zip(mix.share, table.read(points).values, strict=True))

@@ -29,7 +29,7 @@ def test_profiles_and_branching_come_back(batches):
             assert found["latency"] == ({loki.GPU: kept} if kept else {})
     car = read("loki/branching.json")["ilp_hardcoded_car"]
     assert back["factors"] == {"traffic/detect/car": {name: car[name] for name in loki.DETECTORS}}
-    assert back["apps"] == {"cars": {"pipeline": "traffic", "slo_ms": 250.0, "demand": {"rate_qps": 300.0}}}
+    assert back["apps"] == {"cars": {"pipeline": "traffic", "slo_ms": 250.0, "rate_qps": 300.0}}
     assert back["servers"] == {loki.GPU: 20}
     assert not load(profile, slo).warnings
 

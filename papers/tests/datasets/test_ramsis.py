@@ -51,7 +51,7 @@ def test_the_trace_comes_back():
     held = read("ramsis/twitter_trace.json")
     assert (back["trace_qps"], back["interval_s"]) == (held["qps"], held["interval_s"])
     inputs = load(profile, traced)
-    demand = inputs.slo.apps["queries"].demand
+    demand = inputs.slo.apps["queries"]
     assert sum(demand.series) * inputs.slo.horizon.period_s == 752_420
     assert demand.arrivals.shape == 2.0
 

@@ -84,7 +84,7 @@ def accuracy(plan):
 def test_servers_that_are_all_kept_free_carry_nothing(solver):
     """Of two steps on three servers each keeps one free; an engine may find a rate of 1e-15 of the demand."""
     profile, slo = random_pipeline(1548)
-    slo["apps"]["x"]["demand"]["rate_qps"] = 0.252
+    slo["apps"]["x"]["rate_qps"] = 0.252
     slo["limits"]["instances"]["g"] = [0, 3]
     if solver != "highs":
         pytest.importorskip("ortools")

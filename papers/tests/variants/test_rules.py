@@ -84,7 +84,7 @@ def played(formulation, series, offline=None):
     first = hp.solve(profile, slo, formulation="variants").require()
 
     def plan_for(rates, now):
-        wanted = {**slo, "apps": {"images": {**slo["apps"]["images"], "demand": {"rate_qps": rates["images"]}}}}
+        wanted = {**slo, "apps": {"images": {**slo["apps"]["images"], "rate_qps": rates["images"]}}}
         state = hp.State(workers=now.workers)
         return hp.solve(profile, wanted, state, formulation=f"variants/{formulation}").plan
 
@@ -157,4 +157,4 @@ def test_plans_over_plans_are_verified(seed, formulation):
             return
         state = next_state(found.plan)
         for app in slo["apps"].values():
-            app["demand"]["rate_qps"] = round(app["demand"]["rate_qps"] * rng.choice([1, 1, 0.7, 1.3]), 2)
+            app["rate_qps"] = round(app["rate_qps"] * rng.choice([1, 1, 0.7, 1.3]), 2)

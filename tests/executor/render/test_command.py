@@ -45,7 +45,7 @@ def crowd() -> Files:
     """A pool that takes several replicas, so that somebody has to pick one."""
     wish = tiny("pool")
     for one in wish.slo["apps"].values():
-        one["demand"]["rate_qps"] *= 4
+        one["rate_qps"] *= 4
     return wish
 
 

@@ -37,8 +37,8 @@ def crowd(name: str = "pool", times: float = 4.0) -> Files:
     """An example whose plan takes several replicas, so that somebody has to pick one."""
     wish = tiny(name).provides({"gpu": 1, "cpu_cores": 8, "mem_gib": 32})
     for one in wish.slo["apps"].values():
-        if "rate_qps" in one["demand"]:
-            one["demand"]["rate_qps"] *= times
+        if isinstance(one.get("rate_qps"), float | int):
+            one["rate_qps"] *= times
     return wish
 
 
@@ -437,5 +437,5 @@ def test_requests_for_text_go_through_the_worker_to_the_users_server(tmp_path: P
 def query_at(wish: Files) -> dict[str, float]:
     """A query of the first class of the wish's mix."""
     (one,) = wish.slo["apps"].values()
-    mix = one["demand"].get("mix")
+    mix = one.get("mix")
     return {} if not isinstance(mix, Mapping) else {"batch": 1.0, **dict(zip(mix["axes"], mix["bins"][0], strict=True))}

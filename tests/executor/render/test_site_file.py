@@ -88,6 +88,6 @@ def test_haproxy_waits_for_the_longest_text_that_is_not_streamed() -> None:
     text = render("haproxy", choose("haproxy", plan, groups(plan, inputs, site), "split").fleet, site)["haproxy.cfg"]
     waits = [int(ms) for ms in re.findall(r"timeout server (\d+)ms", text)]
     iteration = min(piece.base_ms for engine in inputs.profile.engines.values() for piece in engine.pieces)
-    longest = max(size[1] for app in inputs.slo.apps.values() if app.demand.mix for size in app.demand.mix.bins)
+    longest = max(size[1] for app in inputs.slo.apps.values() if app.mix for size in app.mix.bins)
     assert waits
     assert min(waits) >= 10 * longest * iteration > 10 * 900, "the limit on the first token is 900 ms"

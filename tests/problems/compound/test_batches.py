@@ -35,7 +35,7 @@ def profile(*, batches: bool = True, **more: Any) -> dict[str, Any]:
 def wish(rate: float, percentile: float = 95, max_ms: float = 400, **demand: Any) -> dict[str, Any]:
     slo = json.loads((EXAMPLE / "rate-slo.json").read_text())
     latency = {f"p{percentile:g}_ms": max_ms}
-    app = {**slo["apps"]["gate"], "latency": latency, "demand": demand or {"rate_qps": rate}}
+    app = {**slo["apps"]["gate"], "latency": latency, "rate_qps": None, **(demand or {"rate_qps": rate})}
     return {**slo, "apps": {"gate": app}}
 
 
@@ -178,9 +178,7 @@ def test_callers_of_one_model_share_replicas_that_serve_batches():
         node["model"] = name
     latency = {"p95_ms": 450}
     gate = {**slo["apps"]["gate"], "latency": latency}
-    slo["apps"] = {
-        app: {**gate, "demand": {"rate_qps": rate}} for app, rate in (("gate", 12), ("dock", 9), ("yard", 7))
-    }
+    slo["apps"] = {app: {**gate, "rate_qps": rate} for app, rate in (("gate", 12), ("dock", 9), ("yard", 7))}
     document["apps"] = dict.fromkeys(slo["apps"], document["apps"]["gate"])
     plan = hp.solve(one, slo, document).require()
     assert "shared-loads/1" in plan.requires

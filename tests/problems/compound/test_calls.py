@@ -60,7 +60,8 @@ def measured(count: int = 1000) -> dict[str, Any]:
 
 
 def slo(**app: Any) -> dict[str, Any]:
-    asked = {"pipeline": "rag", "quality": {"min": 0.6}, "demand": {"streams": 2, "rate_qps": 1.5},
+    amount = {} if {"streams", "rate_qps"} & app.keys() else {"streams": 2, "rate_qps": 1.5}
+    asked = {"pipeline": "rag", "quality": {"min": 0.6}, **amount,
              "latency": {"p95_ms": 900}, **app}  # fmt: skip
     return {"format": "hetplan/slo/1.2", "objective": ["min cost"], "apps": {"ask": asked}}
 
@@ -107,7 +108,7 @@ def test_a_better_answer_is_called_for_and_its_bill_is_recomputed() -> None:
 @pytest.mark.parametrize(("rate", "place"), [(0.02, "acme"), (2.0, "pool")])
 def test_few_queries_are_called_for_and_many_run_on_a_share_of_a_machine(rate: float, place: str) -> None:
     document = profile(failures=0.0, retries=0)
-    asked = slo(demand={"streams": 1, "rate_qps": rate}, latency={"p95_ms": 400})
+    asked = slo(streams=1, rate_qps=rate, latency={"p95_ms": 400})
     plan = hp.solve(document, asked, measured()).plan
     assert plan is not None
     assert plan.dispatch["ask"].placement["write"] == place  # type: ignore[union-attr]
@@ -156,7 +157,7 @@ def test_a_simulation_draws_calls_and_their_failures() -> None:
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"demand": {"streams": 1}}, "demand.rate_qps"),
+        ({"streams": 1}, "rate_qps"),
         ({"offers": {}}, "$.offers"),
         ({"knob": "colour"}, "where.colour"),
         ({"api": "nobody"}, "calls[0].api"),
@@ -165,7 +166,7 @@ def test_a_simulation_draws_calls_and_their_failures() -> None:
 def test_what_cannot_be_paid_or_reached_is_refused_by_name(change: dict[str, Any], field: str) -> None:
     document, wish = profile(), slo()
     call = document["pipelines"]["rag"]["nodes"]["write"]["calls"][0]
-    if "demand" in change:
+    if "streams" in change:
         wish = slo(**change)
     elif "offers" in change:
         document["offers"] = {}
@@ -206,7 +207,7 @@ def test_a_search_measures_calls_and_machines_alike(rising: list[list[str]]) -> 
 
 
 def at_a_rate(max_ms: float = 900, percentile: float = 95, quality: float = 0.9, rate: float = 10.0) -> dict[str, Any]:
-    return slo(quality={"min": quality}, demand={"rate_qps": rate}, latency={f"p{percentile:g}_ms": max_ms})
+    return slo(quality={"min": quality}, rate_qps=rate, latency={f"p{percentile:g}_ms": max_ms})
 
 
 def late(plan: hp.Plan, document: dict[str, Any], wish: dict[str, Any], length_s: float = 1500) -> float:

@@ -57,7 +57,7 @@ def evaluated(knobs: dict[str, Any], stratum: int, index: int) -> Sample:
 
 
 def slo(quality: float = 0.8, max_ms: float = 900, objective: str = "cost") -> dict[str, Any]:
-    asked = {"pipeline": "ask", "quality": {"min": quality}, "demand": {"streams": 1, "rate_qps": 0.5},
+    asked = {"pipeline": "ask", "quality": {"min": quality}, "streams": 1, "rate_qps": 0.5,
              "latency": {"p90_ms": max_ms}}  # fmt: skip
     return {"format": "hetplan/slo/1.2", "objective": f"min {objective}", "apps": {"q": asked}}
 
@@ -254,7 +254,8 @@ def test_what_was_seen_in_service_keeps_the_ways_that_were_measured(measured: di
 
 def at_a_rate(rate: float) -> dict[str, Any]:
     wish = slo()
-    wish["apps"]["q"]["demand"] = {"rate_qps": rate}
+    wish["apps"]["q"].pop("streams", None)
+    wish["apps"]["q"]["rate_qps"] = rate
     return wish
 
 
@@ -301,7 +302,7 @@ def test_operators_with_outcomes_serve_batches_and_are_shared(measured: dict[str
     """Two callers of one cascade: cheaper in batches, cheaper together, both in time and as good as measured."""
     wish = slo()
     asked = wish["apps"].pop("q")
-    wish["apps"] = {name: {**asked, "demand": {"rate_qps": rate}} for name, rate in (("one", 9), ("two", 14))}
+    wish["apps"] = {name: {**asked, "streams": None, "rate_qps": rate} for name, rate in (("one", 9), ("two", 14))}
     document = {**measured, "apps": dict.fromkeys(wish["apps"], measured["apps"]["q"])}
     bills: dict[tuple[bool, bool], float] = {}
     for batches, shared in product((False, True), repeat=2):
@@ -380,7 +381,8 @@ def test_only_queries_that_go_on_wait_for_their_turn_at_an_api(measured: dict[st
     profile = json.loads(json.dumps(PROFILE))
     profile["pipelines"]["ask"]["nodes"]["large"]["calls"][0]["where"] = {"model": ["ours", "theirs"]}
     wish = slo(quality=0.85)
-    wish["apps"]["q"]["demand"] = {"rate_qps": 10}
+    wish["apps"]["q"].pop("streams", None)
+    wish["apps"]["q"]["rate_qps"] = 10
     plan = hp.solve(profile, wish, measured, options={"size": "estimated"}).require()
     (rule,) = plan.dispatch.values()
     assert rule.placement["large"] == "acme"  # type: ignore[union-attr]

@@ -82,7 +82,7 @@ def measured(spread: float = 0.3, models: tuple[str, ...] = ("small", "large")) 
 
 
 def slo(quality: float = 0.6, percentile: float = 95, max_ms: float = 900, **demand: Any) -> dict[str, Any]:
-    asked = {"pipeline": "rag", "quality": {"min": quality}, "demand": demand,
+    asked = {"pipeline": "rag", "quality": {"min": quality}, **demand,
              "latency": {f"p{percentile:g}_ms": max_ms}}  # fmt: skip
     return {"format": "hetplan/slo/1.2", "objective": ["min cost"], "apps": {"ask": asked}}
 
@@ -469,7 +469,7 @@ def test_plans_of_random_trees_are_verified_and_kept_by_fresh_seeds(seed: int) -
     demand = {"streams": 2, "rate_qps": 2.0} if seed % 2 else {"rate_qps": float(random.uniform(2, 30))}
     wish = slo(quality=0.85 if api else 0.6, percentile=90, max_ms=float(random.uniform(150, 900)), **demand)
     if "streams" in demand and not api:
-        del wish["apps"]["ask"]["demand"]["rate_qps"]
+        del wish["apps"]["ask"]["rate_qps"]
     outcome = hp.solve(document, wish, known)
     if outcome.plan is None:
         assert outcome.why

@@ -27,7 +27,7 @@ def test_every_stream_takes_its_share():
     slo = json.loads(files[1].read_text())
     slo["limits"] = {}
     one = hp.solve(files[0], slo, measured).require()
-    slo["apps"]["gate"]["demand"]["streams"] = 2
+    slo["apps"]["gate"]["streams"] = 2
     plan = hp.solve(files[0], slo, measured).require()
     rule = plan.dispatch["gate"]
     for worker in plan.workers:
@@ -47,7 +47,7 @@ def test_every_stream_takes_its_share():
     assert not hp.verify(with_digest(plan.model_copy(update={"workers": tuple(spoilt)})), files[0], slo).ok
     report = hp.simulate(plan, files[0], slo, measured, seeds=1)
     assert report.ok, "no stream waits for another"
-    slo["apps"]["gate"]["demand"]["streams"], slo["apps"]["gate"]["latency"]["p99_ms"] = 8, 245
+    slo["apps"]["gate"]["streams"], slo["apps"]["gate"]["latency"]["p99_ms"] = 8, 245
     many = hp.solve(files[0], slo, measured).require()
     assert not many.unserved, "eight streams need not be on one machine"
     mine = [(x, w) for w in many.workers for x in w.loads if (x.app, x.node) == ("gate", "track")]
@@ -72,7 +72,7 @@ def tail_wish(*latency):
         "pipelines": {"p": {"nodes": nodes, "edges": [{"from": "a", "to": "b"}], "knobs": {"size": [1, 2]},
                             "metric": "right", "evaluator": "e"}},
     }  # fmt: skip
-    app = {"pipeline": "p", "demand": {"streams": 1}, "quality": {"min": 0.6}}
+    app = {"pipeline": "p", "streams": 1, "quality": {"min": 0.6}}
     app["latency"] = {f"p{percentile:g}_ms": ms for percentile, ms in latency}
     return profile, {"format": "hetplan/slo/1.0", "apps": {"q": app}}
 

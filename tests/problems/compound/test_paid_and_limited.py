@@ -134,7 +134,7 @@ def test_limits_that_cannot_be_kept_are_refused(slo: dict[str, Any], path: str) 
     ("key", "value", "path"),
     [
         ("latency", {"ttft_p50_ms": 100}, "$.apps.gate.latency.ttft_p50_ms"),
-        ("demand", {"streams": 1, "history_qps": [1, 2]}, "$.apps.gate.demand.history_qps"),
+        ("rate_qps", {"history": [1, 2]}, "$.apps.gate.rate_qps.history"),
     ],
 )
 def test_wishes_of_other_questions_are_refused(key: str, value: object, path: str) -> None:

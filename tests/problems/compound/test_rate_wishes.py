@@ -54,7 +54,7 @@ def files(
             "runs": {"seconds": {n: s.tolist() for n, s in took.items()}, "bytes": {n: [2e4] * 30 for n in took},
                      "input_bytes": [5e5] * 30},
         })  # fmt: skip
-    asked = {"pipeline": "track", "quality": {"min": 0.7}, "demand": {"rate_qps": rate}, **app}
+    asked = {"pipeline": "track", "quality": {"min": 0.7}, "rate_qps": rate, **app}
     slo = {"format": "hetplan/slo/1.2", "objective": objective, "apps": {"gate": asked}}
     return profile, slo, {"format": "hetplan/measured/1.0", "apps": {"gate": entries}}
 
@@ -259,8 +259,9 @@ def test_points_of_a_front_are_played_and_its_cheap_end_is_the_cheapest_plan() -
 def test_of_what_was_not_measured_a_front_says_how_likely_it_is_no_point() -> None:
     query = draw("VT", 3)
     slo = {**query.slo(), "objective": ["front cost latency"]}
-    slo["apps"]["query"]["demand"] = {"rate_qps": 3}
-    slo["apps"]["query"].pop("device", None)
+    slo["apps"]["query"]["rate_qps"] = 3
+    for name in ("streams", "device"):
+        slo["apps"]["query"].pop(name, None)
     how = {"steps": 10, "samples": 60, "points": 3, **FORMULA}
     outcome = hp.solve(query.profile(), slo, evaluate=measuring(query), options=how)
     assert outcome.exit_code == 0, outcome.violations
@@ -288,7 +289,7 @@ def test_machines_that_there_are_and_streams_beside_are_kept() -> None:
     of = files(1, LATENCY, latency={"p95_ms": 900})
     of[1]["limits"] = {"instances": {"v100": [0, 2], "a100": [0, 2]}}
     alone = promised(solve(of, options=FORMULA).require()).value
-    of[1]["apps"]["dock"] = {**of[1]["apps"]["gate"], "demand": {"streams": 1}}
+    of[1]["apps"]["dock"] = {**of[1]["apps"]["gate"], "rate_qps": None, "streams": 1}
     of[2]["apps"]["dock"] = of[2]["apps"]["gate"]
     outcome = solve(of)
     assert (outcome.exit_code, outcome.violations) == (0, ())
@@ -321,7 +322,7 @@ def test_of_hundreds_of_replicas_each_has_its_machine_named() -> None:
 def test_machines_of_a_point_are_numbered_without_gaps_and_one_of_whom_nothing_comes_is_planned() -> None:
     of = files(1, ["front cost latency"], latency={"p95_ms": 900})
     of[1]["limits"] = {"cost_per_hour": "40"}
-    of[1]["apps"]["dock"] = {**of[1]["apps"]["gate"], "demand": {"rate_qps": 1e-6}}
+    of[1]["apps"]["dock"] = {**of[1]["apps"]["gate"], "rate_qps": 1e-6}
     of[2]["apps"]["dock"] = of[2]["apps"]["gate"]
     outcome = solve(of)
     assert outcome.front is not None

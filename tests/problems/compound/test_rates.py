@@ -22,7 +22,7 @@ FORMULA = {"size": "estimated"}
 def rated(rate: float, percentile: float = 95, max_ms: float = 400, **more) -> dict:
     slo = json.loads((EXAMPLE / "rate-slo.json").read_text())
     latency = {f"p{percentile:g}_ms": max_ms}
-    app = {**slo["apps"]["gate"], "latency": latency, "demand": {"rate_qps": rate}, **more}
+    app = {**slo["apps"]["gate"], "latency": latency, "rate_qps": rate, **more}
     return {**slo, "apps": {"gate": app}}
 
 
@@ -179,15 +179,15 @@ def test_machines_without_a_price_are_stations_too():
 def test_a_rate_beyond_all_replicas_is_not_blamed_on_the_latency():
     (why,) = solve(rated(1e9), options=FORMULA).why
     assert "the rate binds" in why
-    assert "demand.rate_qps" in why
+    assert "rate_qps" in why
     assert "latency" not in why
 
 
 @pytest.mark.parametrize(
     ("change", "at"),
     [
-        ({"demand": {"rate_qps": "max"}}, "demand"),
-        ({"demand": {"rate_qps": 5, "streams": 2}}, "demand.rate_qps"),
+        ({"rate_qps": "max"}, "rate_qps"),
+        ({"rate_qps": 5, "streams": 2}, "rate_qps"),
         ({"lifetime_s": 60}, "lifetime_s"),
     ],
 )

@@ -56,7 +56,7 @@ def refused(slo: dict[str, Any], **options: Any) -> list[set[str]]:
 
 def at_rate(rate: float, latency_ms: float = 400.0, **limits: Any) -> dict[str, Any]:
     slo = wish(latency_ms, 0.72, by="min")
-    slo["apps"]["gate"]["demand"]["rate_qps"] = rate
+    slo["apps"]["gate"]["rate_qps"] = rate
     return {**slo, **({"limits": limits} if limits else {})}
 
 

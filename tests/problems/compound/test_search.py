@@ -309,7 +309,7 @@ def test_nothing_compliant_says_which_target_binds_and_what_would_do():
             "no hardware is of",
         ),
         (lambda profile, app: app.update(latency={}), "latency target"),
-        (lambda profile, app: app["demand"].pop("streams"), "as a stream"),
+        (lambda profile, app: app.pop("streams"), "as a stream"),
         (
             lambda profile, app: profile["pipelines"]["acg"]["nodes"]["code"].update(needs={"gpu_mem_gib": 80}),
             "no tier",

@@ -39,7 +39,7 @@ def files(rates: dict[str, float], *, shared: bool = True, max_ms: float = 400) 
         profile["pipelines"]["track"]["nodes"][name]["model"] = f"yolo-{name}"
     gate, known = slo["apps"]["gate"], measured["apps"]["gate"]
     latency = {"p95_ms": max_ms}
-    slo["apps"] = {app: {**gate, "latency": latency, "demand": {"rate_qps": rate}} for app, rate in rates.items()}
+    slo["apps"] = {app: {**gate, "latency": latency, "rate_qps": rate} for app, rate in rates.items()}
     return profile, slo, {**measured, "apps": dict.fromkeys(rates, known)}
 
 
@@ -89,7 +89,7 @@ def test_what_is_played_before_it_is_promised_shares_as_well() -> None:
 @pytest.mark.slow
 def test_what_shares_waits_for_the_same_replicas_in_a_simulation(several: tuple[Files, hp.Plan]) -> None:
     of, plan = several
-    more = {**of[1], "apps": {**of[1]["apps"], "dock": {**of[1]["apps"]["dock"], "demand": {"rate_qps": 40}}}}
+    more = {**of[1], "apps": {**of[1]["apps"], "dock": {**of[1]["apps"]["dock"], "rate_qps": 40}}}
     assert late(plan, (of[0], more, of[2]))["gate"] > 0.5, "gate waits behind what comes to dock"
 
 
@@ -101,7 +101,7 @@ def test_the_verifier_counts_all_who_come(several: tuple[Files, hp.Plan]) -> Non
         return {one.code for one in hp.verify(plan, of[0], of[1], of[2]).violations if one.at != "inputs.slo"}
 
     more = copy.deepcopy(of)
-    more[1]["apps"]["dock"]["demand"]["rate_qps"] = 60
+    more[1]["apps"]["dock"]["rate_qps"] = 60
     over = [one.at for one in hp.verify(plan, *more[:2], of[2]).violations if one.code == "overrun"]
     assert "dispatch.gate" in over, "the queries of dock overrun what gate uses"
     said = [

@@ -43,7 +43,7 @@ def profile(space: dict | None = None, models: int = 2) -> dict:
 SLO = {
     "format": "hetplan/slo/1.2",
     "objective": ["max quality"],
-    "apps": {"ask": {"pipeline": "rag", "demand": {"streams": 1}}},
+    "apps": {"ask": {"pipeline": "rag", "streams": 1}},
 }
 
 

@@ -15,7 +15,7 @@ PROFILE, MEASURED = EXAMPLE / "profile.json", EXAMPLE / "measured.json"
 
 def gate(streams: int, **limits) -> dict:
     slo = json.loads((EXAMPLE / "slo.json").read_text())
-    app = {**slo["apps"]["gate"], "demand": {"streams": streams}}
+    app = {**slo["apps"]["gate"], "streams": streams}
     return {**slo, "objective": ["min cost"], "limits": limits, "apps": {"gate": app}}
 
 

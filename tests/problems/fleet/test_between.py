@@ -32,7 +32,7 @@ TWO["tables"]["t-small-n"] = {"quantity": "latency_ms", "axes": {"batch": [1, 8]
 def one(rate: float | str, small: float = 0.5, by: Json | None = None, **more: Any) -> Json:
     found: Json = app(1.0, small)
     del found["question"]
-    found["demand"]["rate_qps"] = rate
+    found["rate_qps"] = rate
     return {**(answered(found, **by) if by else found), **more}
 
 
@@ -180,7 +180,7 @@ def test_the_most_of_variants_alone_is_asked_of_their_question_and_is_the_same(m
     runs, most = {"task": "rank"}, []
     for budget, floor in (("3", 0.8), ("9", 0.5)):
         asked_of = one("max", by=runs, quality={"min": floor})
-        del asked_of["demand"]["mix"]
+        del asked_of["mix"]
         outcome, _ = asked(profile, asked_of, budget=budget, gap=0.02)
         assert outcome.violations == ()
         most.append(outcome.require().claims[0].value)

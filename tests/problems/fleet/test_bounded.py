@@ -69,7 +69,7 @@ def test_a_bound_of_what_a_formula_asks_for_says_so():
     """No other bound is looked for where a wish of one period is answered, as of the most rate."""
     profile, _, fleet = files_of_one(1)
     name = next(iter(fleet["apps"]))
-    fleet["apps"][name]["demand"]["rate_qps"] = "max"
+    fleet["apps"][name]["rate_qps"] = "max"
     fleet["objective"] = ["max rate"]
     fleet["limits"] = {"cost_per_hour": "20"}
     plan = hp.solve(profile, fleet, formulation="fleet").plan

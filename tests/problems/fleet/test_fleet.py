@@ -50,12 +50,12 @@ PROFILE: Json = {
 
 def app(rate: float | list[float], small: float = 0.5) -> Json:
     mix = {"axes": ["batch"], "bins": [[1], [8]], "share": [small, 1 - small]}
-    amount = {"series": rate} if isinstance(rate, list) else {"rate_qps": rate}
     return {
         "question": "pool",
         "model": "m",
         "latency": {"p99_ms": 50},
-        "demand": {**amount, "mix": mix},
+        "rate_qps": {"series": rate} if isinstance(rate, list) else rate,
+        "mix": mix,
     }
 
 
@@ -272,7 +272,7 @@ def test_hours_in_halves_and_zones_in_another_order_cost_the_same() -> None:
     halves = copy.deepcopy(slo)
     halves["horizon"] |= {"periods": 4, "period_s": 1800}
     for one in halves["apps"].values():
-        one["demand"]["series"] = [rate for rate in one["demand"]["series"] for _ in range(2)]
+        one["rate_qps"] = {"series": [rate for rate in one["rate_qps"]["series"] for _ in range(2)]}
     turned = {**profile, "offers": dict(reversed(profile["offers"].items()))}
     assert cost(solved(halves, profile)) == pytest.approx(cost(solved(slo, profile)))
     assert cost(solved(slo, turned)) == pytest.approx(cost(solved(slo, profile)))
@@ -285,7 +285,7 @@ def test_applications_and_hours_in_another_order_cost_the_same() -> None:
     turned, backwards = copy.deepcopy(slo), copy.deepcopy(slo)
     turned["apps"] = dict(reversed(slo["apps"].items()))
     for one in backwards["apps"].values():
-        one["demand"]["series"].reverse()
+        one["rate_qps"]["series"].reverse()
     assert cost(solved(slo)) == pytest.approx(cost(solved(turned))) == pytest.approx(cost(solved(backwards)))
 
 
@@ -482,8 +482,8 @@ REFUSALS: dict[str, object] = {
     "apps.app0.weight": 2.0,
     "apps.app0.lifetime_s": 60.0,
     "apps.app0.deadline_s": 5.0,
-    "apps.app0.demand.history_qps": [5.0, 6.0],
-    "apps.app0.demand.streams": 3,
+    "apps.app0.rate_qps": {"history": [5.0, 6.0]},
+    "apps.app0.streams": 3,
     "objective": ["max rate"],
 }
 
@@ -495,8 +495,6 @@ def test_what_a_fleet_does_not_keep_is_refused_by_name(field: str) -> None:
     *steps, last = field.split(".")
     for step in steps:
         held = held.setdefault(step, {})
-    if last == "history_qps":
-        del held["rate_qps"]
     held[last] = REFUSALS[field]
     with pytest.raises(hp.InputError) as caught:
         solved(slo)
@@ -515,14 +513,14 @@ def test_the_shipped_fleet_keeps_its_promises_in_every_hour_and_after_every_fail
 
 
 @pytest.mark.parametrize(
-    ("question", "path"), [("pool", "$.apps.app0.demand.mix"), ("pipeline", "$.apps.app0"), ("llm", "$.engines")]
+    ("question", "path"), [("pool", "$.apps.app0.mix"), ("pipeline", "$.apps.app0"), ("llm", "$.engines")]
 )
 def test_an_application_that_cannot_ask_the_question_it_names_is_refused_at_once(question: str, path: str) -> None:
     """It was called infeasible, after the search, where a part did not settle."""
     slo = wish(app(220.0), periods=2)
     slo["apps"]["app0"]["question"] = question
     if question == "pool":
-        del slo["apps"]["app0"]["demand"]["mix"]
+        del slo["apps"]["app0"]["mix"]
     with pytest.raises(hp.InputError) as caught:
         solved(slo)
     assert caught.value.faults[0].path.startswith(path), caught.value.faults

@@ -59,7 +59,8 @@ def files(rng: random.Random, *, alike: bool = True) -> tuple[dict[str, Any], di
                 "question": "pool",
                 "model": "m",
                 "latency": {"p99_ms": round(rng.uniform(60, 150), 1)},
-                "demand": {"rate_qps": round(rng.uniform(20, 250), 1), "mix": mix},
+                "rate_qps": round(rng.uniform(20, 250), 1),
+                "mix": mix,
             }
         },
     }

@@ -41,7 +41,7 @@ def _files(load_s: float, rate: float = 60.0, zones: str = "ab", name_ms: float 
         "limits": {"survive": {"zones": 1}},
         "horizon": {"period_s": 3600, "periods": 1},
         "apps": {"look": {"question": "pipeline", "pipeline": "look",
-                          "latency": {"p99_ms": 400}, "demand": {"series": [rate]}}},
+                          "latency": {"p99_ms": 400}, "rate_qps": {"series": [rate]}}},
     }  # fmt: skip
     return profile, slo
 

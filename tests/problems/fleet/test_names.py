@@ -20,7 +20,7 @@ def test_no_two_applications_have_machines_of_one_name() -> None:
     }
     wanted = {
         "question": "pool", "latency": {"p95_ms": 100},
-        "demand": {"series": [60.0, 10.0], "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}},
+        "rate_qps": {"series": [60.0, 10.0]}, "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]},
     }  # fmt: skip
     apps = {"a": "m-first", "a-b": "m-second"}
     slo = {

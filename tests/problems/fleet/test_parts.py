@@ -39,15 +39,14 @@ def _files(question: str) -> tuple[Json, Json, str, float]:
     if question in names:
         app = slo["apps"][names[question]]
         rate = {"pool": 250.0, "variants": 600.0, "llm": 10.0}[question]
-        app["demand"] = {**app["demand"], "rate_qps": rate}
-        del app["demand"]["series"]
+        app["rate_qps"] = rate
         slo["apps"] = {names[question]: app}
         return profile, slo, names[question], rate
     profile = json.loads((EXAMPLES / question / "profile.json").read_text())
     own = json.loads((EXAMPLES / question / "slo.json").read_text())
     (name,) = own["apps"]
     app, rate = own["apps"][name], 150.0
-    app |= {"question": question, "demand": {"rate_qps": rate}}
+    app |= {"question": question, "rate_qps": rate}
     if question == "policy":
         app |= {"quality": {"min": 0.6}}
     else:
@@ -99,7 +98,7 @@ def test_one_application_in_one_period_costs_what_its_own_question_says(question
     for offer in profile["offers"].values():
         offer.pop("zone", None)
         offer.setdefault("stock", 12)
-    slo["apps"][name]["demand"]["rate_qps"] = rate
+    slo["apps"][name]["rate_qps"] = rate
     own = {"simulate": False, "queue_max": 6} if question == "policy" else {}
     asked: Json = {"levers": False, "gap": 0.0, "parts": {name: own}}
     fleet = hp.solve(profile, slo, options=asked, formulation="fleet")

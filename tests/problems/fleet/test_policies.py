@@ -30,7 +30,7 @@ def files() -> tuple[dict[str, Any], dict[str, Any]]:
     }  # fmt: skip
     app = {
         "question": "policy", "task": "see", "latency": {"p99_ms": 70.0},
-        "quality": {"min": 0.62}, "dispatch": "round-robin", "demand": {"series": [240.0, 120.0]},
+        "quality": {"min": 0.62}, "dispatch": "round-robin", "rate_qps": {"series": [240.0, 120.0]},
     }  # fmt: skip
     limits = {"survive": {"zones": 1, "serve": 1.0}}
     horizon = {"period_s": 3600, "periods": 2}

@@ -81,7 +81,7 @@ def test_a_look_says_what_the_question_says_of_the_same_machines() -> None:
     hardware = tuple(case.profile["hardware"])
     options = {"size": "planned", "derate": 1.0}
     part: Any = cone(Cone("a", "pool", hardware, inputs, options, plan_for), at_capacities, simulate=simulate)
-    rate = inputs.slo.apps["a"].demand.rate_qps
+    rate = inputs.slo.apps["a"].stated_qps
     one = tuple(int(name == part.hardware[0]) for name in part.hardware)
     few = next(n for n in range(1, 60) if part.carried([n * count for count in one]) >= rate)
     assert part.late([few * count for count in one], rate) > 1.0

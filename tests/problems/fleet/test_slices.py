@@ -59,7 +59,8 @@ def _files(
                 "question": "pool",
                 "model": f"of-{name}",
                 "latency": {"p95_ms": 100},
-                "demand": {"series": series, "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}},
+                "rate_qps": {"series": series},
+                "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]},
             }
             for name, series in rates.items()
         },

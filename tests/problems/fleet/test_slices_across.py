@@ -54,7 +54,6 @@ def alone(whole: Files, name: str, rate: float, part: float, *, card: int) -> fl
     """The fewest large machines, or cards where there are no others, beside so many cards, that one instance fills."""
     slo = {**deepcopy(whole.slo), "apps": {name: deepcopy(whole.slo["apps"][name])}}
     slo.pop("horizon", None)
-    slo["apps"][name]["demand"].pop("series", None)
     small = replace(whole, slo=slo).provides({"gpu_share": part}).rated(rate)
     if len(whole.machine_types) > 1:
         offers = {one: {**offer, "price_per_hour": "0.001"} for one, offer in small.profile["offers"].items()}
@@ -68,7 +67,7 @@ def fewest(whole: Files, part: float, period: int | None = None) -> float:
     """The least cost of machines that hold what each application needs alone, over all ways to mix machine types."""
     ways = list[list[tuple[int, float]]]()
     for name, one in whole.slo["apps"].items():
-        rate = one["demand"]["rate_qps"] if period is None else one["demand"]["series"][period]
+        rate = one["rate_qps"] if period is None else one["rate_qps"]["series"][period]
         if len(whole.machine_types) == 1:
             ways.append([(int(alone(whole, name, rate, part, card=30)), 0)])
             continue

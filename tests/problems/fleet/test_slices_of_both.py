@@ -65,7 +65,8 @@ def _files(
                 "question": "llm",
                 "model": f"of-{name}",
                 "latency": {"ttft_p95_ms": 1500, "tpot_p95_ms": 50},
-                "demand": {"series": series, "mix": lengths},
+                "rate_qps": {"series": series},
+                "mix": lengths,
             }
             for name, series in texts.items()
         },
@@ -450,7 +451,7 @@ def test_a_comparison_adds_no_bounds_of_those_who_share() -> None:
     slo["horizon"]["period_s"] = 60
     plan = _solved((profile, slo)).require()
     inputs = load_inputs(profile, slo)
-    series = {name: app.demand.series or () for name, app in inputs.slo.apps.items()}
+    series = {name: app.series or () for name, app in inputs.slo.apps.items()}
     found = compare_ways(plan, inputs, Compared(series=series, period_s=60.0, ways=("plan",), fresh=0))
     assert found.least is None
     (row,) = found.rows

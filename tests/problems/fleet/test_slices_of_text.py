@@ -62,7 +62,8 @@ def _files(
                 "question": "llm",
                 "model": f"of-{name}",
                 "latency": {"ttft_p95_ms": 1500, "tpot_p95_ms": 50},
-                "demand": {"series": series, "mix": lengths},
+                "rate_qps": {"series": series},
+                "mix": lengths,
             }
             for name, series in rates.items()
         },
@@ -414,11 +415,11 @@ def test_a_comparison_adds_no_bounds_of_those_who_share() -> None:
     mix = {"axes": ["batch"], "bins": [[1]], "share": [1]}
     limit = {"p95_ms": 100}
     slo["apps"]["faces"] = {"question": "pool", "model": "of-faces", "latency": limit,
-                            "demand": {"series": [10.0, 20.0], "mix": mix}}  # fmt: skip
+                            "rate_qps": {"series": [10.0, 20.0]}, "mix": mix}  # fmt: skip
     slo["horizon"]["period_s"] = 60
     plan = _solved((profile, slo)).require()
     inputs = load_inputs(profile, slo)
-    series = {name: app.demand.series or () for name, app in inputs.slo.apps.items()}
+    series = {name: app.series or () for name, app in inputs.slo.apps.items()}
     what = Compared(series=series, period_s=60.0, ways=("plan",), fresh=0)
     found = compare_ways(plan, inputs, what)
     assert found.least is None

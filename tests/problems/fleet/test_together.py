@@ -36,7 +36,7 @@ def _files(rates: dict[str, list[float]], gpu: float = 0.3, **limits: Any) -> Fi
         "limits": limits,
         "horizon": {"period_s": 3600, "periods": len(next(iter(rates.values()))), "repeats": 24},
         "apps": {name: {"question": "variants", "model": f"of-{name}",
-                        "latency": {"p95_ms": 200}, "demand": {"series": series}}
+                        "latency": {"p95_ms": 200}, "rate_qps": {"series": series}}
                  for name, series in rates.items()},
     }  # fmt: skip
     return profile, slo
@@ -195,7 +195,7 @@ def _pipelines(rates: Sequence[float]) -> Files:
             for name, first, last in (("p", "see", "name"), ("q", "read", "tell"))
         },
     }  # fmt: skip
-    app: Json = {"latency": {"p99_ms": 200}, "demand": {"series": list(rates)}}
+    app: Json = {"latency": {"p99_ms": 200}, "rate_qps": {"series": list(rates)}}
     apps = {name: {**app, "pipeline": one} for name, one in (("left", "p"), ("right", "q"))}
     horizon = {"period_s": 3600, "periods": len(rates)}
     limits = {"instances": {"node": [0, 9]}}

@@ -58,7 +58,7 @@ def test_the_most_rate_of_text_is_found_in_few_steps(monkeypatch: pytest.MonkeyP
     """Where its own question refused what rows say, the rate went up by a hundred-thousandth at a time."""
     case, steps, reached = kept_text.case(0), list[float](), between._reached
     (app,) = case.slo["apps"].values()
-    app["question"], app["demand"]["rate_qps"] = "llm", "max"
+    app["question"], app["rate_qps"] = "llm", "max"
     case.slo.setdefault("limits", {})["cost_per_hour"] = "20"
 
     def counted(*asked: Any) -> Any:
@@ -113,7 +113,7 @@ def test_pools_keep_their_wish_and_their_bound_is_one_of_all_that_do(seed: int) 
 def _bursty() -> tuple[Json, Json]:
     """A pool whose rate is 1.8 times the mean for a second at a time."""
     case = kept.QUESTIONS["pool"].make(0)
-    assert case.slo["apps"]["a"]["demand"]["arrivals"]["process"] == "mmpp"
+    assert case.slo["apps"]["a"]["arrivals"]["process"] == "mmpp"
     return case.profile, {**case.slo, **NEWER}
 
 

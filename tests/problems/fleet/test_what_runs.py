@@ -41,7 +41,7 @@ def _files(prices: dict[str, float], rates: dict[str, list[float]], *, repeats: 
     slo: Json = {"format": "hetplan/slo/1.2", "limits": limits, "horizon": horizon, "apps": {}}
     add_pools((profile, slo), rates, [{"hardware": "card", "needs": {"gpu": 0.5}}], series)
     for name, own in rates.items():
-        slo["apps"][name]["demand"]["series"] = own
+        slo["apps"][name]["rate_qps"] = {"series": own}
     return profile, slo
 
 

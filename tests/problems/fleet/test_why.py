@@ -145,21 +145,16 @@ def test_what_a_repair_of_a_floor_says_is_what_it_changes(least: int, most: int 
     [
         ({"provides": {"gpus": 1}}, {}, "limits.provides.gpus"),
         ({"survive": {"serve": 0.9}}, {}, "limits.survive.serve"),
-        ({}, {"series": [100.0, 200.0], "trace": {"period_s": 60.0}}, "demand.trace.period_s"),
-        ({}, {"series": [100.0, 200.0], "trace": {"period_s": 60.0}}, "demand.series"),
-        ({}, {"rate_qps": 5.0, "trace": {"period_s": 60.0}}, "demand.rate_qps"),
-        ({}, {"series": [100.0, 200.0], "trace": {"percentile": 95.0}}, "demand.trace.percentile"),
+        ({}, {"series": [100.0, 200.0], "trace": {"period_s": 60.0}}, "rate_qps.trace.period_s"),
+        ({}, {"mean": 5.0, "trace": {"period_s": 60.0}}, "rate_qps.trace.period_s"),
+        ({}, {"series": [100.0, 200.0], "trace": {"percentile": 95.0}}, "rate_qps.trace.percentile"),
     ],
 )
 def test_what_would_change_nothing_is_refused_by_name(limits: Json, demand: Json, path: str) -> None:
     slo = limited(**limits)
     if demand:
-        mix = slo["apps"]["app0"]["demand"]["mix"]
-        slo["apps"]["app0"]["demand"] = {
-            "mix": mix,
-            **demand,
-            "trace": {"file": "tests/cases/profiles/azure.csv", **demand["trace"]},
-        }
+        trace = {"file": "tests/cases/profiles/azure.csv", **demand["trace"]}
+        slo["apps"]["app0"]["rate_qps"] = {**demand, "trace": trace}
     with pytest.raises(hp.InputError) as caught:
         solved(slo)
     fault = next(one for one in caught.value.faults if one.path.endswith(path))
@@ -187,9 +182,7 @@ def test_shares_that_leave_no_machines_are_named_and_repaired(bought: Json, fiel
 
 def test_a_pipeline_of_which_the_most_is_wanted_needs_offers() -> None:
     profile, slo = (json.loads((PIPELINE / name).read_text()) for name in ("profile.json", "slo.json"))
-    demand = slo["apps"]["cameras"]["demand"]
-    demand.pop("history_qps", None)
-    demand["rate_qps"] = "max"
+    slo["apps"]["cameras"]["rate_qps"] = "max"
     with pytest.raises(hp.InputError, match=r'Write a number\. Or give the profile "offers"'):
         hp.solve(profile, slo, formulation="pipeline")
 
@@ -198,7 +191,7 @@ def test_a_pipeline_of_which_the_most_is_wanted_needs_offers() -> None:
 def test_so_few_queries_that_no_engine_sees_them_are_refused(rates: list[float], keep: float | None) -> None:
     """Programs called no machines enough, and were asked again and again."""
     limits = {"survive": {"zones": 1, "serve": keep}} if keep else {}
-    with pytest.raises(hp.InputError, match=r"apps\.[a-z0-9]+\.demand .*so few queries"):
+    with pytest.raises(hp.InputError, match=r"apps\.[a-z0-9]+\.rate_qps .*so few queries"):
         solved(wish(app(rates), periods=2, limits=limits), SPOT, size="planned")
 
 

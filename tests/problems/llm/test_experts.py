@@ -31,7 +31,7 @@ def decoding(law: dict[str, Any], tpot_ms: float, percentile: float, *, prompt: 
     profile["engines"]["moe"] |= {"most_tokens": 100_000}
     chat = slo["apps"]["chat"]
     chat["latency"] = {"ttft_p95_ms": 1e6, f"tpot_p{percentile:.12g}_ms": tpot_ms}
-    chat["demand"]["mix"].update(bins=[[prompt, STEPS + 1]], share=[1])
+    chat["mix"].update(bins=[[prompt, STEPS + 1]], share=[1])
     return read_wish(load_inputs(profile, slo), LlmOptions())
 
 

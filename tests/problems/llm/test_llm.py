@@ -94,7 +94,7 @@ def test_the_fleet_is_the_cheapest_of_all_counts() -> None:
 def test_a_fleet_that_has_not_filled_yet_confirms_nothing() -> None:
     """Ten machines take 7 requests of 4 s per second each; 6% more come: their first seconds show nothing."""
     slo = texts.slo(80.0)
-    slo["apps"]["chat"]["demand"]["mix"].update(bins=[[200, 500]], share=[1])
+    slo["apps"]["chat"]["mix"].update(bins=[[200, 500]], share=[1])
     wish = wish_of(texts.profile(), slo, requests=200)
     judge = judge_of(wish, Tools(extra={"play_tokens": play, "draw_tokens": draw}), 0)
     laws = [one.limited(512, 32) for one in wish.laws]
@@ -109,7 +109,7 @@ def test_a_fleet_that_has_not_filled_yet_confirms_nothing() -> None:
 def test_a_percentile_is_that_of_the_requests_of_all_runs(machines: int) -> None:
     """Bursts make runs unlike: the mean of their percentiles is another figure. Requests of one token have no TPOT."""
     slo = texts.slo(20.0, ttft_ms=900.0)
-    demand = slo["apps"]["chat"]["demand"]
+    demand = slo["apps"]["chat"]
     demand["arrivals"] = {"process": "mmpp", "relative_rates": [0.6, 1.6], "stay_s": [12.0, 8.0]}
     demand["mix"].update(bins=[[200, 1], [1000, 120]], share=[0.5, 0.5])
     wish = wish_of(texts.profile(), slo, requests=600)
@@ -140,7 +140,7 @@ def test_a_percentile_is_that_of_the_requests_of_all_runs(machines: int) -> None
 def test_a_day_is_played_whole(period_s: float) -> None:
     """It was judged by its first minutes, the quietest ones; a long one is shortened, with as many late requests."""
     slo = texts.slo(20.0)
-    slo["apps"]["chat"]["demand"]["arrivals"] = {"process": "diurnal", "peak": 2.0, "period_s": period_s}
+    slo["apps"]["chat"]["arrivals"] = {"process": "diurnal", "peak": 2.0, "period_s": period_s}
     wish = wish_of(texts.profile(), slo)
     judge = judge_of(wish, Tools(extra={"play_tokens": play, "draw_tokens": draw}), 0)
     runs = [judge.play_once(fleet_of(wish, counts, wish.laws, 1.0), seed=0) for counts in ((0, 3), (0, 4))]
@@ -293,7 +293,7 @@ def test_alike_classes_merged_and_a_type_split_in_two_change_nothing() -> None:
     slo = texts.slo(30.0)
     cost = cost_of(solved(texts.profile(), slo))
     split = copy.deepcopy(slo)
-    mix = split["apps"]["chat"]["demand"]["mix"]
+    mix = split["apps"]["chat"]["mix"]
     mix.pop("share")
     mix["observed"] = [[200, 80]] * 5 + [[1000, 120]] * 4 + [[3000, 60]]
     assert cost_of(solved(texts.profile(), split)) == pytest.approx(cost)
@@ -371,7 +371,7 @@ def test_two_gpus_of_a_node_make_one_instance() -> None:
 def test_a_cache_saves_money_and_a_quality_floor_chooses_the_variant() -> None:
     slo = texts.slo(60.0)
     plain = cost_of(solved(texts.profile(), slo))
-    mix = slo["apps"]["chat"]["demand"]["mix"]
+    mix = slo["apps"]["chat"]["mix"]
     mix["axes"].append("cached_tokens")
     mix["bins"] = [[i, o, i // 2] for i, o in mix["bins"]]
     assert cost_of(solved(texts.profile(), slo)) < plain

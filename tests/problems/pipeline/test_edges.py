@@ -50,7 +50,7 @@ def test_branches_that_join_have_repairs_too():
     outcome = fluid(*diamond(500, 120))
     assert outcome.exit_code == 3
     reported = {one.field: one.to for one in outcome.repairs}
-    assert reported["slo.apps.x.demand.rate_qps"] == pytest.approx(200, rel=1e-6)
+    assert reported["slo.apps.x.rate_qps"] == pytest.approx(200, rel=1e-6)
     assert reported["slo.limits.instances.g[1]"] == 20
     few = fluid(*diamond(50, 120, servers=3))
     assert [(one.field, one.to) for one in few.repairs] == [("slo.limits.instances.g[1]", 4)]
@@ -67,7 +67,7 @@ def test_one_of_two_that_cannot_be_in_time_is_named():
 
 def test_one_of_two_may_be_asked_for_nothing():
     profile, slo = two_pipelines(4)
-    slo["apps"]["y"]["demand"]["rate_qps"] = 0
+    slo["apps"]["y"]["rate_qps"] = 0
     outcome = fluid(profile, slo)
     assert outcome.reason == "verified"
     assert [one.app for one in outcome.plan.unserved] == ["y"]

@@ -92,7 +92,7 @@ def test_no_demand_needs_no_servers():
 
 def test_history_is_forecast():
     profile, slo = loki_by_hand.tiny(0.2, 1)
-    slo["apps"]["x"]["demand"] = {"history_qps": [10, 20, 40]}
+    slo["apps"]["x"]["rate_qps"] = {"history": [10, 20, 40]}
     outcome = fluid(profile, slo)
     rate = next(p.value for p in outcome.plan.promises if p.quantity == "rate_qps")
     assert rate == pytest.approx(23.905325, abs=1e-5)
@@ -132,7 +132,7 @@ def test_several_first_steps_are_all_entered_by_every_query():
     del pipeline["nodes"]["a"]
     pipeline["edges"] = []
     for demand, accuracy, count in ((10, 1.0, 2), (20, 1.0, 3), (40, 0.8125, 4)):
-        slo["apps"]["x"]["demand"]["rate_qps"] = demand
+        slo["apps"]["x"]["rate_qps"] = demand
         check(fluid(profile, slo), accuracy, count)
 
 

@@ -95,7 +95,7 @@ def test_the_repairs_work():
     profile, slo = loki_by_hand.tiny(0.2, 31)
     top = {"variants": "top"}
     outcome = fluid(profile, slo, options=top)
-    slo["apps"]["x"]["demand"]["rate_qps"] = repair(outcome, "rate_qps").to * (1 - 1e-9)
+    slo["apps"]["x"]["rate_qps"] = repair(outcome, "rate_qps").to * (1 - 1e-9)
     assert fluid(profile, slo, options=top).exit_code == 0
 
 
@@ -128,7 +128,7 @@ def test_a_floor_above_the_best_is_lowered_to_what_the_servers_carry(monkeypatch
     assert len(outcome.why) == 1
     assert "the best in time is 0.9" in outcome.why[0]
     assert repair(outcome, "quality").to == pytest.approx(0.84)
-    slo["apps"]["x"]["demand"]["rate_qps"] = 101
+    slo["apps"]["x"]["rate_qps"] = 101
     outcome = fluid(profile, slo)
     (joint,) = outcome.repairs
     assert {edit.path[-1] for edit in joint.edits} == {"min", "rate_qps"}
@@ -225,7 +225,7 @@ def test_the_repairs_at_latency_levels_suffice(by_levels):
 @pytest.mark.parametrize("seed", [9, 12, 34])
 def test_each_limit_on_machines_that_is_named_at_latency_levels_suffices(by_levels, seed):
     profile, slo = random_pipeline(seed, gpus=2, tasks=2)
-    slo["apps"]["x"]["demand"]["rate_qps"] *= 5
+    slo["apps"]["x"]["rate_qps"] *= 5
     limits = slo["limits"]["instances"]
     more = [one for one in fluid(profile, slo).repairs if "instances" in one.field]
     assert more
@@ -241,12 +241,12 @@ def test_several_are_lowered_together_at_latency_levels(by_levels):
     assert outcome.exit_code == 3  # fewer servers than steps
     profile, slo = loki_by_hand.two_pipelines(2)
     for app in slo["apps"].values():
-        app["demand"]["rate_qps"] *= 3
+        app["rate_qps"] *= 3
     outcome = fluid(profile, slo)
     part = repair(outcome, "rate_qps").to
     assert part == pytest.approx(60 / 180, rel=1e-3)
     for app in slo["apps"].values():
-        app["demand"]["rate_qps"] *= part * (1 - 1e-9)
+        app["rate_qps"] *= part * (1 - 1e-9)
     assert fluid(profile, slo).exit_code == 0
 
 
@@ -305,7 +305,7 @@ def test_no_smaller_change_would_do(seed):
     """At each repair there is a plan, a little short of it there is none: whatever was left out on the way to it."""
     profile, slo = random_pipeline(seed, gpus=2, tasks=2)
     app, limits = slo["apps"]["x"], slo["limits"]["instances"]
-    app["demand"]["rate_qps"] *= 5
+    app["rate_qps"] *= 5
     outcome = fluid(profile, slo)
     assert outcome.exit_code == 3
 
@@ -316,8 +316,8 @@ def test_no_smaller_change_would_do(seed):
         return code
 
     rate = repair(outcome, "rate_qps")
-    assert exits(app["demand"], "rate_qps", rate.to * (1 - 1e-9)) == 0
-    assert exits(app["demand"], "rate_qps", rate.to * 1.001) == 3
+    assert exits(app, "rate_qps", rate.to * (1 - 1e-9)) == 0
+    assert exits(app, "rate_qps", rate.to * 1.001) == 3
     more = [one for one in outcome.repairs if "instances" in one.field]
     assert len(more) == len(limits)
     for one in more:

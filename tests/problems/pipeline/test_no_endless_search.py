@@ -22,7 +22,7 @@ MOST = 1000
 @pytest.mark.parametrize("rate", [324.015, 300.0])
 def test_a_pipeline_that_has_a_plan_with_more_room_and_none_with_less_is_answered(rate: float) -> None:
     profile, slo = pipeline(256)
-    slo["apps"]["x"]["demand"]["rate_qps"] = rate
+    slo["apps"]["x"]["rate_qps"] = rate
     ends, seen = threading.Event(), list[str]()
 
     def note(event: Event) -> None:

@@ -29,10 +29,10 @@ def servers(outcome):
 @given(seeds, st.integers(1, 2), st.floats(1.01, 2.0), st.integers(1, 4))
 def test_accuracy_never_rises_with_demand_nor_falls_with_servers(seed, gpus, times, servers_more):
     profile, slo = random_pipeline(seed, gpus=gpus)
-    slo["apps"]["x"]["demand"]["rate_qps"] *= 0.6
+    slo["apps"]["x"]["rate_qps"] *= 0.6
     found = accuracy(fluid(profile, slo))
     more = copy.deepcopy(slo)
-    more["apps"]["x"]["demand"]["rate_qps"] *= times
+    more["apps"]["x"]["rate_qps"] *= times
     assert accuracy(fluid(profile, more)) <= found + 1e-6
     larger = copy.deepcopy(slo)
     larger["limits"]["instances"]["gh"[gpus - 1]][1] += servers_more
@@ -80,7 +80,7 @@ def test_units_do_not_matter(seed):
     app = late["apps"]["x"]
     app["latency"]["p99_ms"] *= 2
     app["network_ms_per_hop"] *= 2
-    app["demand"]["rate_qps"] /= 2
+    app["rate_qps"] /= 2
     assert accuracy(fluid(slow, late)) == pytest.approx(accuracy(fluid(profile, slo)), abs=2e-6)
 
 
@@ -99,7 +99,7 @@ def test_a_hardware_under_two_names_is_the_same(demand):
 def brute(profile, slo, most):
     """The best accuracy of two-step chains of batch 1 over a grid of shares, and its least servers."""
     limit = slo["apps"]["x"]["latency"]["p99_ms"] / 2
-    demand = slo["apps"]["x"]["demand"]["rate_qps"]
+    demand = slo["apps"]["x"]["rate_qps"]
     ms = {name: table["p50"][0] for name, table in profile["tables"].items()}
     factor = profile["pipelines"]["p"]["edges"][0]["fanout"]
     quality = {name: variant["quality"]["value"] for name, variant in profile["variants"].items()}

@@ -7,7 +7,8 @@ from cases.pipelines import diamond, fluid
 
 from hetplan.errors import InputError
 from hetplan.planner.contract import Tools
-from hetplan.problems.pipeline.question import ConfigOptions, Pipelines
+from hetplan.problems.pipeline.question import PipelineQuestion
+from hetplan.problems.pipeline.wish import ConfigOptions
 from hetplan.profiles.load import load_inputs
 from hetplan_papers.datasets.loki_by_hand import tiny
 
@@ -37,15 +38,15 @@ CASES = {
     "latency of 0": (lambda p, s: p["tables"]["a1-g"].update(p50=[0]), "more than 0"),
     "latency that is no number": (lambda p, s: p["tables"]["a1-g"].update(p50=[float("nan")]), "finite"),
     "slo in seconds": (lambda p, s: s["apps"]["x"]["latency"].update(p99_ms=0.0002), "milliseconds"),
-    "negative demand": (lambda p, s: s["apps"]["x"]["demand"].update(rate_qps=-1), "rate_qps"),
-    "demand that is no number": (lambda p, s: s["apps"]["x"]["demand"].update(rate_qps=float("nan")), "rate_qps"),
+    "negative demand": (lambda p, s: s["apps"]["x"].update(rate_qps=-1), "rate_qps"),
+    "demand that is no number": (lambda p, s: s["apps"]["x"].update(rate_qps=float("nan")), "rate_qps"),
     "half a server": (lambda p, s: s["limits"]["instances"].update(g=[0, 2.5]), "instances"),
     "no server": (lambda p, s: s["limits"]["instances"].update(g=[0, 0]), "not one server"),
     "any number of servers": (lambda p, s: s["limits"].update(instances={}, only_listed=False), "nothing limits"),
     "network beyond the limit": (lambda p, s: s["apps"]["x"].update(network_ms_per_hop=100), "network alone"),
     "no limit": (lambda p, s: s["apps"]["x"].update(latency={}), "no limit on the response time"),
-    "a mix": (lambda p, s: s["apps"]["x"]["demand"].update(mix={"axes": ["n"], "bins": [[1]], "share": [1]}), "alike"),
-    "most rate": (lambda p, s: s["apps"]["x"]["demand"].update(rate_qps="max"), "planned for a rate"),
+    "a mix": (lambda p, s: s["apps"]["x"].update(mix={"axes": ["n"], "bins": [[1]], "share": [1]}), "alike"),
+    "most rate": (lambda p, s: s["apps"]["x"].update(rate_qps="max"), "planned for a rate"),
     "wrong goal": (lambda p, s: s.update(objective=["max rate"]), "planned for quality"),
     "cost without prices": (lambda p, s: s.update(objective=["min cost"]), "price"),
     "unknown variant in a factor": (lambda p, s: edges(p)[0].update(fanout={"zz": 1.0}), "no variant 'zz'"),
@@ -72,7 +73,7 @@ def test_reported(case):
 
 def pose(files, **options):
     inputs = load_inputs(*files)
-    return Pipelines.from_inputs(inputs, ConfigOptions(**options), formulation="config", tools=Tools())
+    return PipelineQuestion.from_inputs(inputs, ConfigOptions(**options), formulation="config", tools=Tools())
 
 
 def test_a_statistic_that_was_named_must_be_measured():
@@ -109,7 +110,7 @@ def test_a_table_per_batch_is_a_run_each_and_loads_name_theirs(turn):
             profile["tables"][f"a1-{batch}"] = table
             runs.append({"hardware": "g", "latency": f"a1-{batch}", "at": {"batch": batch}})
         profile["variants"]["a1"]["runs"] = runs
-        slo["apps"]["x"]["demand"]["rate_qps"] = 30
+        slo["apps"]["x"]["rate_qps"] = 30
 
     plan = fluid(*spoilt(change), formulation="pipeline").require()
     (load,) = (load for worker in plan.workers for load in worker.loads if load.variant == "a1")

@@ -39,7 +39,7 @@ def documents(*, per: str | None = None, needs: dict[str, float] | None = None, 
     }
     app = {
         "pipeline": "p",
-        "demand": {"rate_qps": rate},
+        "rate_qps": rate,
         "latency": {"p99_ms": 200},
     }
     return profile, {"format": "hetplan/slo/1.0", "apps": {"a": app}, "limits": {"instances": {"node": [0, 9]}}}

@@ -51,7 +51,7 @@ def documents(
             }
         },
     }  # fmt: skip
-    app = {"pipeline": "p", "demand": {"rate_qps": rate}, "latency": {"p99_ms": 400}}
+    app = {"pipeline": "p", "rate_qps": rate, "latency": {"p99_ms": 400}}
     limits = {"instances": {"node": [0, nodes]}} if nodes is not None else {"cost_per_hour": "800", "currency": "USD"}
     return profile, {"format": "hetplan/slo/1.2", "apps": {"a": app}, "limits": limits}
 
@@ -200,7 +200,7 @@ def test_servers_that_must_run_are_used_and_resources_and_stock_are_kept() -> No
         "cheap": {"hardware": "node", "price_per_hour": "5", "currency": "USD", "stock": 1},
     }
     assert total(solved(files, size="planned"), "cost_per_hour") == 5.0
-    files[1]["apps"]["a"]["demand"]["rate_qps"] = 900.0  # 5 + 4 + 3 cards
+    files[1]["apps"]["a"]["rate_qps"] = 900.0  # 5 + 4 + 3 cards
     assert total(solved(files, size="planned"), "cost_per_hour") == 14.0
 
 

@@ -15,7 +15,7 @@ Docs = tuple[dict[str, Any], dict[str, Any]]
 def social(provides: float, detect: float, caption: float, rate: float = 40.0) -> Docs:
     profile = json.loads((EXAMPLES / "social-profile.json").read_text())
     slo = json.loads((EXAMPLES / "social-slo.json").read_text())
-    slo["apps"]["posts"]["demand"]["rate_qps"] = rate
+    slo["apps"]["posts"]["rate_qps"] = rate
     for hardware in profile["hardware"].values():
         hardware["provides"] = {"gpu": provides}
     for variant in profile["variants"].values():

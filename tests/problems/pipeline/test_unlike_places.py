@@ -18,8 +18,8 @@ from hetplan.planner.choices import Choice
 from hetplan.planner.request import read_request
 from hetplan.problems.faults import Faults
 from hetplan.problems.pipeline.latency_levels import priced_form
+from hetplan.problems.pipeline.pipelines import Pipelines
 from hetplan.problems.pipeline.programs import levels_form
-from hetplan.problems.pipeline.question import Pipelines
 from hetplan.problems.pipeline.tree import all_levels, prefixes, variant_tree
 from hetplan.problems.pipeline.wish import Fleet, read_fleet
 from hetplan.problems.places import on_servers

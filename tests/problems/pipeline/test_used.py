@@ -54,7 +54,7 @@ def test_a_plan_soon_is_not_called_optimal_where_a_later_level_is_the_best_of_so
 def test_the_worst_served_comes_first_soon_too():
     """Two pipelines on the street's servers: the whole program takes minutes."""
     slo = json.loads(STREET[1].read_text())
-    app = slo["apps"]["cameras"] | {"demand": {"rate_qps": 300}}
+    app = slo["apps"]["cameras"] | {"rate_qps": 300}
     slo["apps"] = {"cameras": app, "later": app | {"latency": {"p99_ms": 300}}}
     found = fluid(STREET[0], slo, options=USED | {"fairness": "maxmin"}, time_limit=30)
     assert found.violations == ()

@@ -52,7 +52,7 @@ def test_bursts_that_the_wish_states_take_the_place_of_those_built_in() -> None:
         asked.append(how)
         return simulate_policy(form, policies, **{**how, "queries": 2_000})
 
-    case = files(demand={"rate_qps": 200.0, "arrivals": BURSTS}, percentile=80.0)
+    case = files(rate_qps=200.0, arrivals=BURSTS, percentile=80.0)
     plan = solve(*case, tools=Tools(extra={"simulate_policy": seen})).require()
     assert all(how["bursts"].stay_s == (0.4, 0.2) and "piece_qps" not in how for how in asked)
     assert "W-arrivals-rounded" in {warning.code for warning in plan.warnings}
@@ -63,7 +63,7 @@ def test_stated_bursts_are_played() -> None:
     """In bursts of 1.8 times the load more are late, and the plan says so."""
     late = {}
     for name, arrivals in (("calm", {"process": "poisson"}), ("bursts", BURSTS)):
-        case = files(demand={"rate_qps": 1000.0, "arrivals": arrivals})
+        case = files(rate_qps=1000.0, arrivals=arrivals)
         plan = solve(*case, batching="max", size="simulated").require()
         (table,) = plan.policies["a"]
         assert table.simulated is not None

@@ -27,9 +27,7 @@ def first_form(profile: dict, slo: dict, **options: object) -> QueueProcess:  # 
 
 def test_gamma_of_shape_two_on_half_the_workers_is_poisson_on_all() -> None:
     """Own inter-arrival times are Erlang(60) of rate 2000 either way: bit for bit the same process."""
-    gamma = files(
-        workers=(30, 30), rate_qps=1000, demand={"rate_qps": 1000.0, "arrivals": {"process": "gamma", "shape": 2.0}}
-    )
+    gamma = files(workers=(30, 30), rate_qps=1000.0, arrivals={"process": "gamma", "shape": 2.0})
     poisson = files(workers=(60, 60), rate_qps=2000.0)
     one, other = first_form(*gamma), first_form(*poisson)
     assert (one.stages, one.stage_rates.tolist()) == (other.stages, other.stage_rates.tolist()) == (60, [2000.0])

@@ -205,7 +205,7 @@ def test_several_workers_share_the_load_by_what_they_can_do() -> None:
 def test_several_applications_share_the_workers() -> None:
     profile, slo = files(workers=(5, 5), rate_qps=60.0)
     app = slo["apps"]["a"]
-    slo["apps"]["b"] = {**app, "latency": {"p99_ms": 60.0}, "demand": {"rate_qps": 120.0}}
+    slo["apps"]["b"] = {**app, "latency": {"p99_ms": 60.0}, "rate_qps": 120.0}
     plan = planned(profile, slo, simulate=False)
     counts = {worker.loads[0].app: worker.count for worker in plan.workers}
     assert sum(counts.values()) == 5
@@ -330,9 +330,9 @@ def test_a_missed_target_comes_with_repairs_that_work() -> None:
     slo["limits"]["instances"] = {"cpu": [more, more]}
     planned(profile, slo, batching="max")
     slo["limits"]["instances"] = {"cpu": [2, 2]}
-    slo["apps"]["a"]["demand"]["rate_qps"] = by_verb["lower", "qps"].to
+    slo["apps"]["a"]["rate_qps"] = by_verb["lower", "qps"].to
     planned(profile, slo, batching="max")
-    slo["apps"]["a"]["demand"]["rate_qps"] = 160.0
+    slo["apps"]["a"]["rate_qps"] = 160.0
     slo["apps"]["a"]["latency"]["p99_ms"] = by_verb["raise", "ms"].to
     planned(profile, slo, batching="max")
 

@@ -17,6 +17,7 @@ from hetplan.problems.policy.options import FewestOptions, PaperOptions, PolicyO
 from hetplan.problems.policy.question import Policy
 from hetplan.problems.policy.wish import capacity_qps, dispersion, pareto, repair
 from hetplan.profiles.load import load_inputs
+from hetplan.profiles.slo import Rates
 from hetplan.verifier.policy_figures import batch_latencies_ms
 from hetplan.verifier.readings_beside import nearest
 
@@ -159,12 +160,12 @@ def falling(profile: Any, slo: Any) -> str:
 
 
 def no_load(profile: Any, slo: Any) -> str:
-    slo["apps"]["a"]["demand"]["rate_qps"] = 0
+    slo["apps"]["a"]["rate_qps"] = 0
     return "a load above 0"
 
 
 def wrong_range(profile: Any, slo: Any) -> str:
-    slo["apps"]["a"]["demand"]["rate_qps"] = {"low": 200.0, "high": 100.0}
+    slo["apps"]["a"]["rate_qps"] = {"low": 200.0, "high": 100.0}
     return "low"
 
 
@@ -180,12 +181,12 @@ def unknown_late(profile: Any, slo: Any) -> str:
 
 
 def diurnal(profile: Any, slo: Any) -> str:
-    slo["apps"]["a"]["demand"]["arrivals"] = {"process": "diurnal", "peak": 2.0, "period_s": 60.0}
+    slo["apps"]["a"]["arrivals"] = {"process": "diurnal", "peak": 2.0, "period_s": 60.0}
     return "range of rates"
 
 
 def bursty(profile: Any, slo: Any) -> str:
-    slo["apps"]["a"]["demand"]["arrivals"] = {"process": "gamma", "shape": 0.1}
+    slo["apps"]["a"]["arrivals"] = {"process": "gamma", "shape": 0.1}
     return "burstier than Poisson"
 
 
@@ -195,7 +196,7 @@ def no_most(profile: Any, slo: Any) -> str:
 
 
 def far_too_much(profile: Any, slo: Any) -> str:
-    slo["apps"]["a"]["demand"]["rate_qps"] = 1e9
+    slo["apps"]["a"]["rate_qps"] = 1e9
     return "Is this per second"
 
 
@@ -254,7 +255,7 @@ def test_dropping_leaves_idling_no_decision() -> None:
 
 
 def test_stages_are_rounded_with_the_mean_kept() -> None:
-    profile, slo = files(demand={"rate_qps": 100.0, "arrivals": {"process": "gamma", "shape": 0.4}})
+    profile, slo = files(rate_qps=100.0, arrivals={"process": "gamma", "shape": 0.4})
     (group,) = pose(profile, slo).asked.groups()
     stages, rates, _ = group.arrivals(100.0, PolicyOptions())
     assert stages == 2
@@ -264,7 +265,7 @@ def test_stages_are_rounded_with_the_mean_kept() -> None:
 
 def test_arrivals_like_clockwork_are_planned_as_nearly_so() -> None:
     profile, slo = files()
-    slo["apps"]["a"]["demand"]["arrivals"] = {"process": "gamma", "shape": 1e6}
+    slo["apps"]["a"]["arrivals"] = {"process": "gamma", "shape": 1e6}
     (group,) = pose(profile, slo).asked.groups()
     stages, rates, _ = group.arrivals(100.0, PolicyOptions())
     assert (stages, rates[0]) == (200, pytest.approx(50.0 * 100.0)), "four workers: every fourth of 100 per second"
@@ -275,9 +276,7 @@ def test_recorded_arrivals() -> None:
     rng = np.random.default_rng(0)
     profile, _ = files()
     inputs = load_inputs(profile, files()[1])
-    app = inputs.slo.apps["a"].model_copy(
-        update={"demand": type(inputs.slo.apps["a"].demand).model_validate({"trace": {"file": "t.csv"}})}
-    )
+    app = inputs.slo.apps["a"].model_copy(update={"rate_qps": Rates.model_validate({"trace": {"file": "t.csv"}})})
     slo_model = inputs.slo.model_copy(update={"apps": {"a": app}})
     times = np.cumsum(rng.gamma(3.0, 1.0 / 300.0, 6000))
 
@@ -329,7 +328,7 @@ def test_files_that_ask_another_question(change: Any, why: str) -> None:
     ],
 )
 def test_demands_that_ask_another_question(demand: Any, why: str) -> None:
-    profile, slo = files(demand=demand)
+    profile, slo = files(**demand)
     assert any(why in one.why for one in Policy.fits(load_inputs(profile, slo)))
 
 

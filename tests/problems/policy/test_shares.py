@@ -26,7 +26,7 @@ def files(slower: dict[str, float], counts: dict[str, int], rate: float, **app: 
         "format": "hetplan/profile/1.3", "hardware": {hardware: {"kind": "gpu"} for hardware in slower},
         "tasks": {"see": {}}, "variants": variants, "tables": tables,
     }  # fmt: skip
-    wish = {"task": "see", "latency": {"p99_ms": 120}, "demand": {"rate_qps": rate}}
+    wish = {"task": "see", "latency": {"p99_ms": 120}, "rate_qps": rate}
     slo = {
         "format": "hetplan/slo/1.2", "objective": ["max goodput"],
         "limits": {"instances": {hardware: [count, count] for hardware, count in counts.items()}},

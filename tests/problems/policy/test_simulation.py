@@ -135,7 +135,7 @@ FRESH = secrets.randbelow(10**6) if os.environ.get("HETPLAN_EXPLORE") == "1" els
 def test_expectation_against_simulation_on_fresh_seeds(late: str, shape: float, objective: str) -> None:
     """Whole batches: goodput was never below its expectation, nor violations above, and both are near (no theorem)."""
     profile, slo = files(workers=(4, 4), late=late, rate_qps=100.0)
-    slo["apps"]["a"]["demand"]["arrivals"] = {"process": "gamma", "shape": shape}
+    slo["apps"]["a"]["arrivals"] = {"process": "gamma", "shape": shape}
     options = PolicyOptions(objective=objective, batching="max", queue_max=8)
     inputs = load_inputs(profile, slo)
     (group,) = Policy.from_inputs(inputs, options, formulation="per-query", tools=Tools()).asked.groups()

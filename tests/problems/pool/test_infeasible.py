@@ -113,18 +113,18 @@ def test_a_rate_beyond_the_maxima() -> None:
     case = g3(rate_qps=160, instances={"base": [1, 1], "a": [0, 9], "b": [0, 9]})
     found = refused(case, derate=1.0)
     # One base and nine of a and b: base spends 40 ms on a quarter of the queries.
-    both = "slo.limits.instances.base[1] and slo.apps.app.demand.rate_qps cannot hold together"
+    both = "slo.limits.instances.base[1] and slo.apps.app.rate_qps cannot hold together"
     assert found.why == (both,), "more of a and b would not help"
     raised = repair(found, "slo.limits.instances.base[1]")
     assert raised.to == 2
-    lowered = repair(found, "slo.apps.app.demand.rate_qps")
+    lowered = repair(found, "slo.apps.app.rate_qps")
     follow = copy.deepcopy(case)
     follow[1]["limits"]["instances"]["base"] = [1, raised.to]
     assert promise(decide(follow, derate=1.0), "rate_qps") >= 160 * (1 - 1e-6)
     follow = copy.deepcopy(case)
-    follow[1]["apps"]["app"]["demand"]["rate_qps"] = float(lowered.to or 0) * (1 - 1e-9)
+    follow[1]["apps"]["app"]["rate_qps"] = float(lowered.to or 0) * (1 - 1e-9)
     assert promise(decide(follow, derate=1.0), "rate_qps") > 0
-    follow[1]["apps"]["app"]["demand"]["rate_qps"] = float(lowered.to or 0) * (1 + 1e-4)
+    follow[1]["apps"]["app"]["rate_qps"] = float(lowered.to or 0) * (1 + 1e-4)
     assert isinstance(decide(follow, derate=1.0), Infeasibility)
 
 
@@ -135,7 +135,7 @@ def test_a_stock_that_is_too_small_is_named() -> None:
     )
     # 100 qps at 25 ms are 2.5 instances.
     assert repair(found, "profile.offers.base-od.stock").to == 3
-    assert repair(found, "slo.apps.app.demand.rate_qps").to == pytest.approx(80.0)
+    assert repair(found, "slo.apps.app.rate_qps").to == pytest.approx(80.0)
 
 
 def test_a_given_pool_outside_the_limits() -> None:
@@ -148,7 +148,7 @@ def test_a_given_pool_outside_the_limits() -> None:
 def test_a_given_pool_that_is_too_slow() -> None:
     found = refused(g3(rate_qps=100), formulation="fluid-lp", counts={"base": 2})
     assert "carries 80 qps" in found.why[0]
-    assert repair(found, "slo.apps.app.demand.rate_qps").to == pytest.approx(80.0)
+    assert repair(found, "slo.apps.app.rate_qps").to == pytest.approx(80.0)
 
 
 def test_no_repair_that_cannot_be_applied() -> None:

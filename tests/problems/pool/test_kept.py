@@ -43,7 +43,7 @@ def small(**wish: Any) -> tuple[Json, Json]:
 @pytest.mark.parametrize("arrivals", [{"process": "poisson"}, BURSTS], ids=["poisson", "bursts"])
 def test_the_rate_of_a_budget_is_kept_under_the_arrivals_stated(arrivals: Json) -> None:
     case = small(budget=4)
-    case[1]["apps"]["app"]["demand"]["arrivals"] = arrivals
+    case[1]["apps"]["app"]["arrivals"] = arrivals
     plan = hp.solve(*case).require()
     assert late_share(plan, case) <= 0.01
     # The fluid rate, derated by the usual fifth, is not: these are few machines with little time to wait.
@@ -132,7 +132,7 @@ def test_a_percentile_of_many_digits_is_promised_as_it_is(percentile: float) -> 
 def test_near_capacity_short_runs_do_not_confirm_a_rate() -> None:
     """Queues that build up seldom last for thousands of queries; runs that begin empty and end soon miss them."""
     case = files({"g": [12.0, 105.0]}, [0.8, 0.2], prices={"g": 1}, budget=12, qos_ms=420)
-    case[1]["apps"]["app"]["demand"]["arrivals"] = {"process": "gamma", "shape": 0.5}
+    case[1]["apps"]["app"]["arrivals"] = {"process": "gamma", "shape": 0.5}
     case[1]["apps"]["app"]["latency"] = limits_at(95, case[1]["apps"]["app"]["latency"])
     plan = hp.solve(*case).require()
     report = hp.simulate(plan, *case, seeds=5, seed=UNSEEN, duration_s=300_000 / promised(plan))

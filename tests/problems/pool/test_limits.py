@@ -182,7 +182,7 @@ def test_flows_without_an_engine_can_be_kept(case: tuple[Json, Json], eps: float
 def test_the_first_pool_is_a_point_of_the_program(case: tuple[Json, Json], rate: float | None) -> None:
     if rate is not None:
         del case[1]["limits"]["cost_per_hour"]
-        case[1]["apps"]["app"]["demand"]["rate_qps"] = rate
+        case[1]["apps"]["app"]["rate_qps"] = rate
     problem = pose(case)
     first = starting_pool(problem, problem.fluid_target)
     if first is None:
@@ -220,7 +220,7 @@ def test_a_rare_class_is_served_however_rare() -> None:
 def test_a_loop_may_ask_for_little() -> None:
     slo = json.loads((EXAMPLES / "slo.json").read_text())
     del slo["limits"]["cost_per_hour"]
-    slo["objective"], slo["apps"]["ranking"]["demand"]["rate_qps"] = ["min cost"], 100
+    slo["objective"], slo["apps"]["ranking"]["rate_qps"] = ["min cost"], 100
     planner = hetplan.Planner(EXAMPLES / "profile.json", slo)
     costs = [planner.plan({"ranking": rate}).require().claims[0].value for rate in (1e-9, 1e-4, 1, 100)]
     assert costs == sorted(costs)

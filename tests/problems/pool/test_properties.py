@@ -71,7 +71,7 @@ def test_the_program_finds_what_brute_force_finds(case: tuple[Json, Json]) -> No
         cheapest = min(problem.cost(np.array(n)) for n, found in rates.items() if found >= rate)
         profile, slo = case
         slo["limits"].pop("cost_per_hour")
-        slo["apps"]["app"]["demand"]["rate_qps"] = rate
+        slo["apps"]["app"]["rate_qps"] = rate
         assert promise(decide((profile, slo), derate=1.0), "cost_per_hour") == pytest.approx(cheapest / 1e9, rel=1e-12)
 
 

@@ -159,7 +159,7 @@ def test_late_small_sizes_end_the_reach_of_a_type() -> None:
 
 def test_the_order_of_bins_in_the_file_does_not_matter() -> None:
     profile, slo = g3(budget=9)
-    mix = slo["apps"]["app"]["demand"]["mix"]
+    mix = slo["apps"]["app"]["mix"]
     mix["bins"], mix["share"] = mix["bins"][::-1], mix["share"][::-1]
     assert said((profile, slo), 1, 1, 4) == pytest.approx(100.0)
 
@@ -169,7 +169,7 @@ def test_several_axes_are_no_size() -> None:
     for name in ("base", "aux"):
         table = profile["tables"][f"t-{name}"]
         table.update(axes={"batch": [10, 20], "words": [1]}, mean=[[v] for v in table["mean"]])
-    slo["apps"]["app"]["demand"]["mix"].update(axes=["batch", "words"], bins=[[10, 1], [20, 1]])
+    slo["apps"]["app"]["mix"].update(axes=["batch", "words"], bins=[[10, 1], [20, 1]])
     with pytest.raises(InputError, match="one size of query"):
         decide((profile, slo), formulation="eq15")
     assert promise(decide((profile, slo)), "rate_qps") > 0

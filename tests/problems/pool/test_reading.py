@@ -19,7 +19,7 @@ Change = Callable[[Json, Json], Any]
 
 
 def demand(slo: Json) -> Json:
-    return slo["apps"]["app"]["demand"]  # type: ignore[no-any-return]
+    return slo["apps"]["app"]  # type: ignore[no-any-return]
 
 
 BAD: dict[str, tuple[Change, str, str]] = {
@@ -72,7 +72,7 @@ BAD: dict[str, tuple[Change, str, str]] = {
     "outside the table": (lambda p, s: demand(s)["mix"].update(bins=[[10], [30]]), "$.tables", "outside the table"),
     "axis that the mix does not name": (
         lambda p, s: p["tables"]["t-aux"].update(axes={"resolution": [10, 20]}),
-        "$.apps.app.demand.mix.axes",
+        "$.apps.app.mix.axes",
         "resolution",
     ),
     "only runs of larger batches": (
@@ -83,8 +83,8 @@ BAD: dict[str, tuple[Change, str, str]] = {
         "none says how long a single query takes",
     ),
     "history": (
-        lambda p, s: (demand(s).pop("rate_qps"), demand(s).update(history_qps=[3.0])),
-        "$.apps.app.demand.history_qps",
+        lambda p, s: demand(s).update(rate_qps={"history": [3.0]}),
+        "$.apps.app.rate_qps.history",
         "stated rate",
     ),
     "changes": (lambda p, s: s["limits"].update(changes=3), "$.limits.changes", "counts no changes"),
@@ -310,7 +310,7 @@ def test_a_quality_that_the_variant_has_not() -> None:
         (lambda p, s: answered(s["apps"]["app"], models=["m", "n"]), "one variant"),
         (lambda p, s: demand(s).update(rate_qps={"low": 1, "high": 2}), "not for a range"),
         (lambda p, s: demand(s).update(streams=3), "queries per second"),
-        (lambda p, s: demand(s).pop("mix"), "demand.mix"),
+        (lambda p, s: demand(s).pop("mix"), "mix"),
     ],
 )
 def test_files_that_ask_another_question(change: Change, why: str) -> None:

@@ -41,7 +41,8 @@ def documents(
     }
     mix = {"axes": ["batch"], "bins": [[1], [8]], "share": [0.7, 0.3]}
     app = {
-        "demand": {"rate_qps": "max", "mix": mix},
+        "rate_qps": "max",
+        "mix": mix,
         "latency": {"p99_ms": 100},
         "model": "m",
     }
@@ -101,7 +102,7 @@ def test_how_many_fit_follows_from_needs_and_resources(
 
 def test_a_rate_is_kept_by_simulation_on_one_node_and_not_on_eight() -> None:
     files = documents({"gpu": 1})
-    files[1]["apps"]["a"]["demand"]["rate_qps"] = 300
+    files[1]["apps"]["a"]["rate_qps"] = 300
     del files[1]["limits"]
     outcome = hp.solve(*files, formulation="pool")
     assert outcome.exit_code == 0

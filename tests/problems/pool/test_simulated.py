@@ -57,7 +57,7 @@ def drafted(case: tuple[Json, Json], tools: Tools, **options: Any) -> Draft:
 
 def test_what_the_simulator_is_given() -> None:
     profile, slo = g1(budget="1.25")
-    mix = slo["apps"]["app"]["demand"]["mix"]
+    mix = slo["apps"]["app"]["mix"]
     mix["bins"], mix["share"] = [[20], [10]], [0.25, 0.75]
     slo["apps"]["app"]["network_ms_per_hop"] = 5
     simulator = Simulator()
@@ -152,7 +152,7 @@ def test_a_rate_that_no_pool_carries_in_simulation() -> None:
     found = decide(case, tools=Tools(simulate=Simulator(share=0.4)), size="simulated")
     assert isinstance(found, Infeasibility)
     assert not found.proved
-    assert found.repairs[0].field == "slo.apps.app.demand.rate_qps"
+    assert found.repairs[0].field == "slo.apps.app.rate_qps"
     never = decide(g3(rate_qps=900, instances={"base": [1, 1]}), tools=Tools(simulate=Simulator()), size="simulated")
     assert isinstance(never, Infeasibility)
     assert any(one.field == "slo.limits.instances.base[1]" for one in never.repairs)
@@ -161,7 +161,7 @@ def test_a_rate_that_no_pool_carries_in_simulation() -> None:
 def test_another_formulation_that_misses_the_rate_says_so() -> None:
     found = drafted(g3(rate_qps=100), Tools(simulate=Simulator(share=0.5)), size="simulated", formulation="eq15")
     assert "100 qps are asked for" in found.target_missed
-    assert found.repairs[0].field == "slo.apps.app.demand.rate_qps"
+    assert found.repairs[0].field == "slo.apps.app.rate_qps"
 
 
 def test_nobody_to_simulate() -> None:
@@ -378,7 +378,7 @@ def test_one_machine_and_four_keep_what_was_promised_of_them(model: str, budget:
     promised, fluid, _ = plan.promises
     assert promised.value < 0.75 * fluid.value
     (app,) = slo["apps"].values()
-    app["demand"]["rate_qps"] = promised.value
+    app["rate_qps"] = promised.value
     del slo["limits"]["cost_per_hour"]
     report = hetplan.simulate(plan, profile, slo, seed=77, seeds=10, noise="mean", threads=1)
     assert report.ok

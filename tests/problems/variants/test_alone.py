@@ -40,7 +40,7 @@ def files(tables, *, limit_ms, percentile=95, rate=1.0, batch=1, prices=None, ho
     app = {
         "family": "f", "network_ms_per_hop": hop_ms,
         "latency": {f"p{percentile:g}_ms": limit_ms},
-        "demand": {"rate_qps": rate, "arrivals": {"process": "poisson"}},
+        "rate_qps": rate, "arrivals": {"process": "poisson"},
     }  # fmt: skip
     return profile, {"format": "hetplan/slo/1.0", "apps": {"a": app}}
 

@@ -63,7 +63,7 @@ class Simulator:
         value = 1e4 if self.tested.index(plan.workers) < self.refused else self.shown_of(plan)
         apps = {}
         for app in plan.routing:
-            rate = inputs.slo.apps[app].demand.rate_qps
+            rate = inputs.slo.apps[app].stated_qps
             shown = Together([responses_of([value] * 100)] * seeds)
             late = float(value > inputs.slo.apps[app].latency["p99_ms"])
             apps[app] = SimpleNamespace(
@@ -108,7 +108,7 @@ def test_what_is_confirmed_at_once_is_handed_out_where_nothing_cheaper_is_in_tim
     assert counts(found) == counts(solve(table2(90.0, 100.0), size="estimated"))
     promises = [one for one in found.plan.promises if one.model == "simulation/1"]
     assert [(one.quantity, one.interval) for one in promises] == [
-        ("response_ms", (80.0, 80.0)), ("violations", (0.0, pytest.approx(-math.log(0.025) / (6 * 3 * 4000)))),
+        ("response_ms", (80.0, 80.0)), ("violations", (0.0, pytest.approx(-math.log(0.025) / (6 * 4000)))),
     ]  # fmt: skip
 
 
@@ -171,7 +171,7 @@ def one_or_two(per_hour):
     app = {
         "task": "find",
         "latency": {"p99_ms": 150},
-        "demand": {"rate_qps": 40},
+        "rate_qps": 40,
     }
     return profile, {"format": "hetplan/slo/1.0", "objective": ["min cost"], "apps": {"a": app}}
 
@@ -248,7 +248,7 @@ def test_too_few_queries_confirm_nothing():
 
 def test_bursts_are_played_as_long_as_they_need():
     documents = table2(90.0, 100.0)
-    documents[1]["apps"]["images"]["demand"]["arrivals"] = {
+    documents[1]["apps"]["images"]["arrivals"] = {
         "process": "mmpp", "relative_rates": [0.5, 1.5], "stay_s": [10, 10],
     }  # fmt: skip
     _, tools = default(documents, 80.0)
@@ -294,7 +294,7 @@ def served_by(table, rate, limit_ms):
             "a": {
                 "model": "m",
                 "latency": {"p99_ms": limit_ms},
-                "demand": {"rate_qps": rate},
+                "rate_qps": rate,
             }
         },
     }
@@ -332,7 +332,8 @@ def test_a_limit_near_the_service_time_takes_ten_machines_and_not_hundreds():
     wish["apps"]["b"] = {
         "model": "m",
         "latency": {"p99_ms": 70},
-        "demand": {"rate_qps": 300, "arrivals": bursts},
+        "rate_qps": 300,
+        "arrivals": bursts,
     }
     both = hp.solve(profile, wish).require()
     assert sum(worker.count for worker in both.workers) <= 15
@@ -401,9 +402,9 @@ def test_capacity_is_work_at_full_batches_not_busy_time(rate, machines):
     profile, wish = served_by({1: 5, 4: 8, 8: 11}, rate, 60)
     outcome = hp.solve(profile, wish)
     assert sum(worker.count for worker in outcome.require().workers) == machines
-    wish["apps"]["a"]["demand"]["rate_qps"] = 300
+    wish["apps"]["a"]["rate_qps"] = 300
     one_machine = hp.solve(profile, wish, options={"size": "planned"}).require()
-    wish["apps"]["a"]["demand"]["rate_qps"] = rate
+    wish["apps"]["a"]["rate_qps"] = rate
     report = hp.simulate(one_machine, profile, wish, duration_s=100)
     codes = {code for code, _, _ in report.warnings}
     assert ("W-near-capacity" in codes) == (machines > 1)

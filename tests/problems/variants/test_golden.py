@@ -90,7 +90,7 @@ def test_machines_hold_less_than_their_total():
     found = solve(documents)
     assert found.exit_code == 3
     assert "find no machine" in found.why[0]
-    documents[1]["apps"]["x"]["demand"]["rate_qps"] = 30.0
+    documents[1]["apps"]["x"]["rate_qps"] = 30.0
     held = solve(documents)
     assert held.exit_code == 0, held.violations
     assert sorted(worker.host for worker in held.plan.workers) == ["m-0", "m-1", "m-2"]

@@ -42,7 +42,7 @@ def whole_machines(rng):
         "tables": {"t": table},
     }
     load = rng.choice([90.0, 130.0, 210.0, 260.0])
-    app = {"model": "v", "latency": {"p99_ms": 50}, "demand": {"rate_qps": load}}
+    app = {"model": "v", "latency": {"p99_ms": 50}, "rate_qps": load}
     slo = {"format": "hetplan/slo/1.0", "objective": ["min cost"], "change": {"slack": 1.0}, "apps": {"x": app}}
     if rng.random() < 0.5:
         slo["horizon"] = {"period_s": rng.choice([600.0, 7200.0])}

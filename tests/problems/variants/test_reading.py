@@ -139,10 +139,10 @@ def test_sizes_of_queries_decide_what_is_in_time():
     profile["tables"]["t-b"] = {
         "quantity": "latency_ms", "axes": {"batch": [1], "sentence_len": [10, 100]}, "mean": [[20.0, 60.0]],
     }  # fmt: skip
-    slo["apps"]["images"]["demand"]["mix"] = {"axes": ["sentence_len"], "bins": [[10], [60]], "share": [0.5, 0.5]}
+    slo["apps"]["images"]["mix"] = {"axes": ["sentence_len"], "bins": [[10], [60]], "share": [0.5, 0.5]}
     assert solve(documents).exit_code == 0
     assert counts(solve(documents)) == {"b": 1}  # 42 ms for the longer ones
-    slo["apps"]["images"]["demand"]["mix"]["bins"] = [[10], [90]]
+    slo["apps"]["images"]["mix"]["bins"] = [[10], [90]]
     assert counts(solve(documents)) == {"c": 1}  # 55 ms would be late
 
 
@@ -197,7 +197,7 @@ def test_a_run_without_a_batch_may_serve_each_that_was_measured():
         "format": "hetplan/slo/1.0",
         "apps": {
             "a": {
-                "model": "m", "latency": {"p99_ms": 60}, "demand": {"rate_qps": 600}
+                "model": "m", "latency": {"p99_ms": 60}, "rate_qps": 600
             }
         },
     }  # fmt: skip
@@ -213,5 +213,5 @@ def test_a_run_without_a_batch_may_serve_each_that_was_measured():
     assert [k.batch for k in read_snapshot(hp.load(profile, wish), VariantsOptions()).kinds] == [1]
     # Where queries come in sizes, the axis is the size of a query.
     del profile["variants"]["m"]["runs"][0]["saturation_qps"]
-    wish["apps"]["a"]["demand"]["mix"] = {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}
+    wish["apps"]["a"]["mix"] = {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}
     assert [k.batch for k in read_snapshot(hp.load(profile, wish), VariantsOptions()).kinds] == [1]

@@ -24,7 +24,7 @@ def stocked(load, *, stock=3, units=6.0, price="0"):
 
 
 def again(documents, found, load):
-    documents[1]["apps"]["x"]["demand"]["rate_qps"] = load
+    documents[1]["apps"]["x"]["rate_qps"] = load
     return solve((*documents[:2], next_state(found.plan)))
 
 
@@ -75,7 +75,7 @@ def replanned(seed, formulation, rounds=3):
         if found.plan is None:
             return
         for app in slo["apps"].values():
-            app["demand"]["rate_qps"] = round(app["demand"]["rate_qps"] * rng.choice([1, 1, 0.7, 1.3]), 2)
+            app["rate_qps"] = round(app["rate_qps"] * rng.choice([1, 1, 0.7, 1.3]), 2)
         found = solve((profile, slo, next_state(found.plan)), formulation)
         assert found.exit_code in (0, 3), (seed, formulation, found.violations)
 

@@ -46,7 +46,7 @@ def test_an_instance_more_on_a_machine_that_is_there_costs_nothing() -> None:
     plan = solved(files).require()
     assert bill(plan) == 20.0
     assert [(w.count, [load.instances for load in w.loads]) for w in plan.workers] == [(1, [8])]
-    files[1]["apps"]["app-m"]["demand"]["rate_qps"] = 2_900
+    files[1]["apps"]["app-m"]["rate_qps"] = 2_900
     plan = solved(files).require()
     assert bill(plan) == 80.0
     assert sum(w.count * load.instances for w in plan.workers for load in w.loads) == 29
@@ -101,7 +101,7 @@ def _least_bill(files: tuple[Json, Json]) -> float:
     """By brute force: every count of every run that serves all loads, and the fewest machines that hold them."""
     profile, slo = files
     runs = [(name, run) for name, one in profile["variants"].items() for run in one["runs"]]
-    need = {name: slo["apps"][f"app-{name}"]["demand"]["rate_qps"] for name in profile["variants"]}
+    need = {name: slo["apps"][f"app-{name}"]["rate_qps"] for name in profile["variants"]}
     most = [math.ceil(need[name] / run["saturation_qps"] - 1e-9) for name, run in runs]
     best = math.inf
     for counts in itertools.product(*(range(n + 1) for n in most)):
@@ -150,7 +150,7 @@ def test_stock_counts_machines_and_not_instances() -> None:
     files = sharing(HALF, {n: [("card", 500.0, {"gpu": 0.5})] for n in "mn"}, {"m": 900, "n": 400}, stock=2)
     plan = solved(files).require()
     assert sum(worker.count for worker in plan.workers) == 2
-    files[1]["apps"]["app-n"]["demand"]["rate_qps"] = 1100
+    files[1]["apps"]["app-n"]["rate_qps"] = 1100
     outcome = solved(files)
     assert outcome.plan is None
     assert any("from 2 to 3 machines" in repair.text for repair in outcome.repairs)
@@ -205,9 +205,9 @@ def test_machines_with_room_left_are_named() -> None:
     plan = solved(files).require()
     (said,) = [warning for warning in plan.warnings if warning.code == "W-idle-machine"]
     assert "7 of 8 gpu idle" in said.text
-    files[1]["apps"]["app-m"]["demand"]["rate_qps"] = 800
+    files[1]["apps"]["app-m"]["rate_qps"] = 800
     assert "W-idle-machine" not in {warning.code for warning in solved(files).require().warnings}
-    files[1]["apps"]["app-m"]["demand"] = {"rate_qps": 90, "mix": {"axes": ["batch"], "bins": [[8]], "share": [1]}}
+    files[1]["apps"]["app-m"] |= {"rate_qps": 90, "mix": {"axes": ["batch"], "bins": [[8]], "share": [1]}}
     pool = hp.solve(*files[:1], {"format": "hetplan/slo/1.0", "apps": files[1]["apps"]}, formulation="pool").require()
     assert "W-idle-machine" not in {warning.code for warning in pool.warnings}
     assert [len(worker.loads) for worker in pool.workers] == [8]

@@ -91,7 +91,7 @@ def files(part=0.5, dear="3", rates=RATES, **limits):
             name: {
                 "model": name,
                 "latency": {"p99_ms": 60},
-                "demand": {"rate_qps": rate},
+                "rate_qps": rate,
             }
             for name, rate in rates.items()
         },
@@ -122,7 +122,7 @@ def shared_files(max_ms=(40, 90, 60), **change):
             name: {
                 "task": "t",
                 "latency": {"p99_ms": limit},
-                "demand": {"rate_qps": rate},
+                "rate_qps": rate,
             }
             for name, limit, rate in zip("abc", max_ms, (170.0, 140.0, 60.0), strict=False)
         },
@@ -244,7 +244,7 @@ def test_a_cheaper_plan_within_the_moves_is_found_from_what_runs():
     before = hp.solve(drawn.profile, drawn.slo, options={"size": "estimated"}).require()
     drawn.slo["limits"] = {"changes": 3}
     for app in drawn.slo["apps"].values():
-        app["demand"]["rate_qps"] *= 0.7
+        app["rate_qps"] *= 0.7
     outcome = hp.solve(drawn.profile, drawn.slo, next_state(before))
     assert (outcome.exit_code, outcome.violations) == (0, ())
     estimated = hp.solve(drawn.profile, drawn.slo, next_state(before), options={"size": "estimated"})

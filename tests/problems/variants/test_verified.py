@@ -44,7 +44,7 @@ def test_a_variant_on_two_kinds_of_hardware_loads_at_the_price_of_each():
         },
         "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [10]}},
     }
-    app = {"family": "f", "latency": {"p99_ms": 50}, "demand": {"rate_qps": 40}}
+    app = {"family": "f", "latency": {"p99_ms": 50}, "rate_qps": 40}
     slo = {
         "format": "hetplan/slo/1.0",
         "apps": {"x": app},

@@ -65,12 +65,12 @@ def test_published_bills_workloads_and_configurations_are_read() -> None:
     prices = load_profile(skypilot.convert(DATA / "focus" / "focus_1_0_rows.csv")[0])
     assert prices.offers["c5.2xlarge-us-east-1"].price_per_hour == 340_000_000
     assert len(prices.offers) == 6
-    demand = token_traces.convert(DATA / "aibrix" / "workload_ten_requests.jsonl")[1]["apps"]["text"]["demand"]
+    demand = token_traces.convert(DATA / "aibrix" / "workload_ten_requests.jsonl")[1]["apps"]["text"]
     assert demand["mix"]["observed"][0] == [909, 22]
     windows = DATA / "servegen" / "m-large_chunk-1-dataset_part.json"
     with pytest.raises(InputError, match="requests per second"):
         token_traces.convert(windows)
-    drawn = token_traces.convert(windows, rate_qps=5.0)[1]["apps"]["text"]["demand"]
+    drawn = token_traces.convert(windows, rate_qps=5.0)[1]["apps"]["text"]
     assert drawn["rate_qps"] == pytest.approx(5.0, rel=0.01)
     assert len(drawn["mix"]["observed"]) == token_traces.MOST_LENGTHS
     chunk = trace.convert(DATA / "servegen" / "m-large_chunk-0-trace.csv")[1]["extensions"]["trace"]

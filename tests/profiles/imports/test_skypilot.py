@@ -84,7 +84,7 @@ def test_prices_merge_with_what_was_measured(tmp_path: Path) -> None:
         "format": "hetplan/slo/1.0",
         "apps": {
             "a": {
-                "model": "m", "latency": {"p99_ms": 100}, "demand": {"rate_qps": 5}
+                "model": "m", "latency": {"p99_ms": 100}, "rate_qps": 5
             }
         },
     }  # fmt: skip

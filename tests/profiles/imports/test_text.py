@@ -119,7 +119,7 @@ def test_the_three_traces_are_read(tmp_path: Path) -> None:
         '{"timestamp": 0, "input_length": 1200, "output_length": 50, "hash_ids": [0, 1, 2]}\n'
         '{"timestamp": 2000, "input_length": 1100, "output_length": 60, "hash_ids": [0, 1, 9]}\n'
     )
-    found = {path.stem: token_traces.convert(path)[1]["apps"]["text"]["demand"] for path in (azure, burst, moon)}
+    found = {path.stem: token_traces.convert(path)[1]["apps"]["text"] for path in (azure, burst, moon)}
     assert found["azure"]["mix"]["observed"] == [[374, 44], [396, 109]]
     assert found["azure"]["rate_qps"] == pytest.approx(0.25)
     assert found["burst"]["rate_qps"] == pytest.approx(1 / 40)
@@ -181,11 +181,11 @@ def test_classes_and_lengths_of_a_trace_are_as_good_as_all_of_it(trace: str, mon
 @pytest.mark.skipif(not DATA.is_dir(), reason="published measurements are not here")
 def test_published_files_are_read() -> None:
     _, slo = token_traces.convert(DATA / "azure_2023_conv.csv")
-    mix = slo["apps"]["text"]["demand"]["mix"]
+    mix = slo["apps"]["text"]["mix"]
     assert len(mix["observed"]) == 3000
-    assert slo["apps"]["text"]["demand"]["rate_qps"] == pytest.approx(19366 / 3600, rel=0.05)
+    assert slo["apps"]["text"]["rate_qps"] == pytest.approx(19366 / 3600, rel=0.05)
     _, moon = token_traces.convert(DATA / "mooncake_conversation_400.jsonl")
-    assert max(row[2] for row in moon["apps"]["text"]["demand"]["mix"]["observed"]) > 512
+    assert max(row[2] for row in moon["apps"]["text"]["mix"]["observed"]) > 512
     for name, error in (("sageserve_perf_model.csv", 0.15), ("sageserve_Llama-3.1-8B-tp-2.csv", 0.15)):
         profile, _ = sageserve.convert(DATA / name)
         engines = load_profile(profile).engines

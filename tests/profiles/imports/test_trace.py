@@ -47,7 +47,7 @@ def test_two_rates_and_their_stays_are_found() -> None:
     low, high = found["relative_rates"]
     assert high / low == pytest.approx(9.0, rel=0.15)
     assert found["stay_s"] == pytest.approx([150.0, 50.0], rel=0.4)
-    hp.Slo.model_validate({"apps": {"a": {"task": "t", "demand": {"rate_qps": 5.0, "arrivals": found}}}})
+    hp.Slo.model_validate({"apps": {"a": {"task": "t", "rate_qps": 5.0, "arrivals": found}}})
 
 
 def test_a_daily_wave_is_found_and_noise_is_none() -> None:
@@ -80,7 +80,7 @@ def test_an_answer_of_prometheus_is_added_up_over_its_series(tmp_path: Path) -> 
     said = slo["extensions"]["trace"]
     assert said["first"] == "2023-11-14T22:13:20Z"
     assert said["rate_qps"]["max"] == 30.0
-    assert slo["apps"]["web"]["demand"]["rate_qps"] == pytest.approx(np.mean(rates.rates_qps), rel=1e-5)
+    assert slo["apps"]["web"]["rate_qps"] == pytest.approx(np.mean(rates.rates_qps), rel=1e-5)
     assert "arrivals.csv" not in files
 
 
@@ -114,7 +114,7 @@ def test_rates_beside_times_are_rates_and_no_arrivals(times: tuple[str, ...], tm
     rates = read_rates(written(tmp_path, "rates.csv", files["rates.csv"]))
     assert rates.period_s == 60
     assert rates.rates_qps == (10.0, 30.0, 20.0)
-    assert slo["apps"]["web"]["demand"]["rate_qps"] == 20.0
+    assert slo["apps"]["web"]["rate_qps"] == 20.0
     assert "arrivals.csv" not in files
 
 
@@ -134,7 +134,7 @@ def test_a_trace_of_text_has_lengths_and_a_plan_can_be_asked_of_its_slo(tmp_path
     said = slo["extensions"]["trace"]
     assert said["kind"] == "requests"
     assert said["output_tokens"]["max"] <= 90
-    assert len(slo["apps"]["text"]["demand"]["mix"]["observed"]) == 400
+    assert len(slo["apps"]["text"]["mix"]["observed"]) == 400
     assert any(line.startswith("burstiness: ") for line in words_of(slo))
 
 
@@ -164,7 +164,7 @@ def test_the_command_writes_the_files_and_says_what_it_found(tmp_path: Path) -> 
     assert ran.exit_code == 0, ran.output
     assert "rates in steps of 60 s" in ran.output
     slo: dict[str, Any] = json.loads((tmp_path / "out" / "slo.json").read_text())
-    assert slo["apps"]["web"]["demand"]["arrivals"] == {"process": "poisson"}
+    assert slo["apps"]["web"]["arrivals"] == {"process": "poisson"}
     assert (tmp_path / "out" / "rates.csv").is_file()
     ran = CliRunner().invoke(build_app(), [*asked, "--yaml", "--force"])
     assert ran.exit_code == 0, ran.output

@@ -59,11 +59,11 @@ def test_an_honest_plan_is_accepted(name: str, formulation: str, rate: float) ->
 def test_branches_that_join_and_pipelines_beside_others_are_accepted() -> None:
     joined = diamond(1e-6, 120)
     beside = two_pipelines(4)
-    beside[1]["apps"]["y"]["demand"]["rate_qps"] = 1e-8
+    beside[1]["apps"]["y"]["rate_qps"] = 1e-8
     for files in (joined, beside):
         plan = fluid(*files).require()
         assert hp.verify(plan, *files).violations == ()
-        wanted = {name: app["demand"]["rate_qps"] for name, app in files[1]["apps"].items()}
+        wanted = {name: app["rate_qps"] for name, app in files[1]["apps"].items()}
         assert {one.app: one.value for one in plan.promises if one.quantity == "rate_qps"} == pytest.approx(wanted)
 
 
@@ -115,7 +115,7 @@ def test_a_bound_by_servers_in_parts_is_one_for_what_is_asked(formulation: str, 
 @pytest.mark.parametrize("price", ["0.0004", "0.0000007", "20000"])
 def test_bounds_at_any_price_are_proved_again(price: str) -> None:
     profile, slo = random_pipeline(1258, gpus=2, tasks=2)
-    slo["apps"]["x"]["demand"]["rate_qps"] = 4e-4
+    slo["apps"]["x"]["rate_qps"] = 4e-4
     slo["objective"] = ["max quality", "min cost"]
     profile["offers"] = {f"{gpu}-od": {"hardware": gpu, "price_per_hour": price} for gpu in profile["hardware"]}
     plan = fluid(profile, slo, formulation="config", options={"spare": 0.1}).require()

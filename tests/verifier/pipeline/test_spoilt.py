@@ -196,7 +196,7 @@ def plans(seeds, ease):
     found = 0
     for seed in seeds:
         profile, slo = random_pipeline(seed, gpus=1 + seed % 2, tasks=5)
-        slo["apps"]["x"]["demand"]["rate_qps"] *= ease
+        slo["apps"]["x"]["rate_qps"] *= ease
         outcome = fluid_without_repairs(profile, slo, formulation=("config", "paper", "budget")[seed % 3])
         if outcome.plan is None:
             assert outcome.exit_code == 3, (seed, outcome.reason)

@@ -85,7 +85,7 @@ class Service:
     def inputs(self, budget: str = BUDGET) -> tuple[Json, Json]:
         """Profile and SLO, as a user of hetplan would hand them in."""
         profile, slo = kairos.inputs(self.model, budget=budget, qos_ms=self.qos_ms, data=self.data)
-        slo["apps"]["rank"]["demand"]["mix"]["share"] = list(self.pmf)
+        slo["apps"]["rank"]["mix"]["share"] = list(self.pmf)
         return profile, slo
 
     def changed(self, label: str, **how: Any) -> Service:
