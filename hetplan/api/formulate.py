@@ -2,6 +2,11 @@
 
 >>> import hetplan as hp
 >>> program = hp.formulate("examples/pool/profile.json", "examples/pool/slo.json")
+>>> program
+pool/fluid-milp
+  variables: 17 (4 whole): lam (1), x (12), n (4)
+  rows: 14: served (5), capacity (3), stock (2), budget (1), somebody (3)
+  objective: max 115.42 lam[rate]
 >>> solved = program.solve()
 >>> solved.status, len(program.variables), len(program.rows)
 ('optimal', 17, 14)
@@ -11,10 +16,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from io import StringIO
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -32,11 +39,14 @@ from hetplan.profiles.given_files import GivenFile, sort_files
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Problem, Solver
-    from hetplan.planner.forms.program import Vector
+    from hetplan.planner.forms.program import Block, Vector
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
 
 __all__ = ["Objective", "Program", "Row", "Solution", "Variable", "formulate"]
+
+MAX_SHOWN = 5
+"""Blocks, and terms of the objective, that `repr` of a program shows: each list then has one or two lines."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +94,17 @@ class Program:
     choice: Choice
     milp: Milp
     """Its numbers: a matrix, bounds, costs."""
+
+    def __repr__(self) -> str:
+        """Its name, variables, rows and objective in four lines."""
+        size, aim = self.milp.size(), self.objectives[0]
+        terms = [f"{value:.6g} {name}" for name, value in islice(aim.terms.items(), MAX_SHOWN)]
+        return "\n".join([
+            f"{self.choice.problem.question}/{self.choice.formulation}",
+            f"  variables: {size['columns']} ({size['whole']} whole): {_block_sizes(self.milp.columns)}",
+            f"  rows: {size['rows']}: {_block_sizes(self.milp.rows)}",
+            f"  objective: {aim.sense} {_shortened(terms, len(aim.terms), ' + ')}",
+        ])  # fmt: skip
 
     @cached_property
     def variables(self) -> Mapping[str, Variable]:
@@ -160,6 +181,20 @@ class Program:
         text = StringIO()
         (write_lp if to == "lp" else write_mps)(self.milp, text)
         return text.getvalue()
+
+
+def _block_sizes(blocks: Iterable[Block]) -> str:
+    """The blocks with their sizes; those of one name are added."""
+    sizes = Counter[str]()
+    for block in blocks:
+        sizes[block.name] += block.size
+    sizes += Counter()  # without empty blocks
+    return _shortened([f"{name} ({size})" for name, size in islice(sizes.items(), MAX_SHOWN)], len(sizes), ", ")
+
+
+def _shortened(shown: list[str], count: int, between: str) -> str:
+    """The first of `count` texts; the others are counted."""
+    return between.join([*shown, f"... ({count - len(shown)} more)"] if count > len(shown) else shown or ["0"])
 
 
 @check_arguments

@@ -119,7 +119,7 @@ def _count_of(unit: _Unit) -> int:
 def _not_tried(plan: Plan, inputs: Inputs) -> tuple[Tried, ...]:
     """The same promises where nothing was played."""
     each = (pair for unit in _units(plan, inputs) for pair in unit.promises)
-    return tuple(Tried(at, _said(one), Shown.NOT_SIMULATED, 0, "nothing was played") for at, one in each)
+    return tuple(Tried(at, _said(one), Shown.NOT_SIMULATED, 0, "nothing was simulated") for at, one in each)
 
 
 def with_simulated(report: Report, plan: Plan, inputs: Inputs, *, play: bool, **how: Any) -> Report:

@@ -304,7 +304,7 @@ class Watching:
         self._accept(plan, look)
         text = f"applied, {applied.changes} steps" if applied.changes else "nothing to change"
         self._say("apply", text, steps=applied.changes, digest=plan.digest)
-        return Ended(Exit.OK, "what runs is what is wanted")
+        return Ended(Exit.OK, "what runs matches the plan")
 
     def _accept(self, plan: Plan, look: Look) -> None:
         self._plan = plan

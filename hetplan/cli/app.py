@@ -87,13 +87,15 @@ def _version(wanted: bool) -> None:
 def _welcome(
     ctx: typer.Context,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Which machines should serve my models? Plans ML inference on mixed GPUs and CPUs.
 
     A profile says what was measured, an SLO file says what you need. hetplan writes a plan: machines, models, batch
     sizes, routing, cost and a bound on the cost. Every plan is verified and simulated before you see it.
+
+    Every command takes files in any order: each file says what it is.
     """
     if ctx.invoked_subcommand is None:
         from hetplan import __version__

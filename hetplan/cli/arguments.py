@@ -48,29 +48,34 @@ Files = Annotated[
 ]
 PlanAndFiles = Annotated[
     list[Path],
-    typer.Argument(metavar="FILES...", readable=False, help="A plan and what it was made from; or their folder."),
+    typer.Argument(
+        metavar="FILES...", readable=False, help="A plan and the files that it was made from; or their folder."
+    ),
 ]
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", readable=False, help="Plan file written by `hetplan solve`.")]
 Question = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Which question the files ask; else the most specific that fits (see `hetplan list problems`).",
+        help="The problem; default: the most specific one that fits the files (`hetplan list problems`).",
         autocompletion=_questions,
     ),
 ]
 Formulation = Annotated[
-    str | None, typer.Option(metavar="NAME", help="How to answer it (see `hetplan list options PROBLEM`).")
+    str | None,
+    typer.Option(
+        metavar="NAME", help="The formulation; default: the first of the problem (`hetplan list options PROBLEM`)."
+    ),
 ]
 Settings = Annotated[
-    list[str] | None, option("--set", "NAME=VALUE", "An option of the formulation; repeatable; @FILE reads many.")
+    list[str] | None, option("--set", "NAME=VALUE", "Set an option of the formulation; repeatable; @FILE reads many.")
 ]
 Unchecked = Annotated[
     bool,
-    typer.Option("--allow-unchecked", help="Accept a plan whose question comes from a package without a check."),
+    typer.Option("--allow-unchecked", help="Accept a plan of a problem that another package adds without a verifier."),
 ]
 AsJson = Annotated[
-    bool, typer.Option("--json", help="Write NDJSON to stdout: a format line, events, a last object with `exit`.")
+    bool, typer.Option("--json", help="Print NDJSON: a format line, events, and a last object with `exit`.")
 ]
 
 

@@ -38,22 +38,24 @@ if TYPE_CHECKING:
 
 __all__ = ["autoscale"]
 
-Every = Annotated[float, typer.Option(min=0.1, metavar="S", help="Seconds between two looks at what arrives.")]
-Period = Annotated[float, typer.Option(min=1.0, metavar="S", help="Plan again after so long even if nothing changed.")]
-Change = Annotated[float, typer.Option(min=0.0, metavar="SHARE", help="Ignore a demand that moved by less.")]
-Hold = Annotated[float, typer.Option(min=0.0, metavar="S", help="Capacity goes down after demand was low so long.")]
-Settle = Annotated[float, typer.Option(min=0.0, metavar="S", help="The least time between two plans.")]
-Headroom = Annotated[float, typer.Option(min=0.0, metavar="SHARE", help="The least to plan for beyond the forecast.")]
-Memory = Annotated[float, typer.Option("--com", min=0.01, help="Centre of mass of the moving average, in looks.")]
-Floor = Annotated[float, typer.Option("--floor", min=0.001, metavar="QPS", help="Never plan for less than this.")]
-Once = Annotated[bool, typer.Option("--once", help="Measure over one interval, decide, act and end.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Plan and show the steps; apply nothing.")]
-Live = Annotated[
-    Path | None, option("--live", "FILE", "Samples from service, as JSON lines; after a drift it plans again.")
+Every = Annotated[float, typer.Option(min=0.1, metavar="S", help="Seconds between two readings of the arrival rate.")]
+Period = Annotated[
+    float, typer.Option(min=1.0, metavar="S", help="Replan after these seconds even if nothing changed.")
 ]
+Change = Annotated[float, typer.Option(min=0.0, metavar="SHARE", help="Ignore changes of demand below this share.")]
+Hold = Annotated[
+    float, typer.Option(min=0.0, metavar="S", help="Reduce capacity after demand was low for these seconds.")
+]
+Settle = Annotated[float, typer.Option(min=0.0, metavar="S", help="Shortest time between two plans.")]
+Headroom = Annotated[float, typer.Option(min=0.0, metavar="SHARE", help="Lowest headroom above the forecast.")]
+Memory = Annotated[float, typer.Option("--com", min=0.01, help="Center of mass of the moving average, in readings.")]
+Floor = Annotated[float, typer.Option("--floor", min=0.001, metavar="QPS", help="Lowest rate to plan for.")]
+Once = Annotated[bool, typer.Option("--once", help="Read the rate once, replan if needed, and end.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Plan and print the steps; apply nothing.")]
+Live = Annotated[Path | None, option("--live", "FILE", "Samples of live traffic as JSON lines; replan if they drift.")]
 Begins = Annotated[
     str | None,
-    option("--begins", "TIME", "When a plan's first period began, 2026-11-23T00:00 (UTC); else today."),
+    option("--begins", "TIME", "Start of the plan's first period, 2026-11-23T00:00 (UTC); default: today."),
 ]
 Seconds = Annotated[float | None, typer.Option("--time-limit", min=0.0, metavar="S", help="Seconds for each plan.")]
 
@@ -84,20 +86,20 @@ def autoscale(
 ) -> None:
     """Replan when the demand changes, and apply the plan.
 
-    Reads the router's counters and forecasts demand. If demand has moved, it plans and applies again. A rise counts at
-    once, a fall when it has lasted (so --once lets capacity go only with --hold 0). If something fails, what runs is
-    kept, and the next try comes later.
+    Reads the router's counters and forecasts the demand. If the demand changed, it replans and applies the plan. A rise
+    counts at once, a fall after --hold; so --once reduces capacity only with --hold 0. If a step fails, the replicas
+    keep running and it tries again later.
 
-    If a plan with periods is among the files, its schedule is kept: machines start ahead of their hour. If demand
-    exceeds what a period is planned for, plans are made until the schedule is enough again.
+    If a plan with periods is among the files, it follows the schedule: machines start before their hour. It replans
+    while the demand exceeds the planned rate of a period.
 
-    With --live and --journal, samples from service are tested. If accuracy or latency has drifted, plans are measured
-    (--evaluate) or chosen again from what is known.
+    With --live and --journal it tests samples of live traffic. If accuracy or latency drifted, it measures plans again
+    (--evaluate), or chooses another one from the journal.
 
-    With --time-limit a plan may come back that was not simulated. It is simulated then, and applied only if it meets
-    the SLO; else what runs is kept.
+    With --time-limit a plan may not be simulated in time. It is simulated then, and applied only if it meets the SLO.
 
-    Ends with Ctrl-C (130; what runs stays), or with --once: 0 done or nothing to do, 3 no plan, 7 not applied.
+    Ctrl-C ends it (exit 130); the replicas keep running. With --once: exit 0 done or nothing to do, 3 infeasible,
+    7 not applied.
     """
     from hetplan.api.planner import Planner
     from hetplan.dispatch.replanning import Replanning
@@ -112,7 +114,7 @@ def autoscale(
         )  # fmt: skip
         named = sort_files(files, "autoscale", plans=(0, 1), takes_state=False)
         if named.state is not None:
-            why = "what runs is what the hosts say"
+            why = "autoscale reads the state from the hosts"
             raise InputError.one(file=str(named.state), why=why, remedy="Leave the state out.")
         profiles, slo = list(named.profiles), named.slo
         measuring = Measuring(named.measured, evaluate, journal, live)

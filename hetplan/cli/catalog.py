@@ -33,12 +33,14 @@ def _problems() -> list[str]:
 
 
 def list_catalog(
-    what: Annotated[Catalog, typer.Argument(metavar="WHAT", help="problems, options, solvers, laws or formats.")],
+    what: Annotated[
+        Catalog, typer.Argument(metavar="WHAT", help="What to list: problems, options, solvers, laws or formats.")
+    ],
     words: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[WORD...]",
-            help="A problem, of options; of laws a model, GPU, engine ...",
+            help="options: a problem; laws: a model, GPU, engine ...",
             autocompletion=_problems,
         ),
     ] = None,
@@ -46,8 +48,8 @@ def list_catalog(
 ) -> None:
     """List problems, options, solvers, laws of engines, formats.
 
-    A problem is what is decided. `hetplan solve` takes the most specific one that fits the files. Laws ship with
-    hetplan, each with where it comes from and how far it is off: `hetplan list laws llama h100`.
+    `hetplan solve` takes the most specific problem that fits the files. Laws of LLM engines ship with hetplan, each
+    with its source and its error: `hetplan list laws llama h100`.
     """
     with Output("list", as_json=as_json) as out:
         if what is Catalog.LAWS:

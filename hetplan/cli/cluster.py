@@ -34,9 +34,11 @@ __all__ = [
 ]
 
 KUBERNETES = "kubernetes"
-HostsFileMaybe = Annotated[Path | None, file_option("--hosts", "FILE", "Trusted file: hosts, models, time-outs.")]
+HostsFileMaybe = Annotated[
+    Path | None, file_option("--hosts", "FILE", "Trusted file with hosts, models and time-outs.")
+]
 SiteFile = Annotated[
-    Path | None, file_option("--site", "FILE", "In place of --hosts: site.toml of a Kubernetes cluster.")
+    Path | None, file_option("--site", "FILE", "Instead of --hosts: site.toml of a Kubernetes cluster.")
 ]
 
 
@@ -67,7 +69,7 @@ def apply_to_cluster(
         return platform.apply(wanted, on_event=show, wait_s=wait, cancel=cancel)
 
     done = len(interruptible(act, say=out.note))
-    reason = f"{done} step{'' if done == 1 else 's'} done" if done else "nothing to do: all runs as wanted"
+    reason = f"{done} step{'' if done == 1 else 's'} done" if done else "nothing to do: what runs matches the plan"
     out.people.line(reason)
     out.end(Exit.OK, reason)
 

@@ -27,7 +27,7 @@ Files = Annotated[
     list[Path],
     typer.Argument(
         metavar="PLAN... [PROFILE... SLO]", readable=False,
-        help="A plan with the files that it was made from: ways to serve its demand. Several plans: what differs.",
+        help="A plan and the files that it was made from: compares policies. Or several plans.",
     ),
 ]  # fmt: skip
 DemandFile = Annotated[
@@ -35,25 +35,28 @@ DemandFile = Annotated[
     option("--demand", "[APP=]FILE", "CSV with start_s,rate_qps; else rate_qps.series of the SLO."),
 ]
 Mean = Annotated[
-    float | None, typer.Option("--mean", min=0.0, metavar="QPS", help="Scale the demand that is played to this mean.")
+    float | None, typer.Option("--mean", min=0.0, metavar="QPS", help="Scale the simulated demand to this mean rate.")
 ]
 Hours = Annotated[
-    str | None, option("--hours", "FROM:TO", "Play these hours of the file; what is before them is history.")
+    str | None, option("--hours", "FROM:TO", "Simulate these hours of the file; earlier hours are history.")
 ]
 Attain = Annotated[
     float | None,
-    typer.Option("--attain", min=0.0, max=1.0, help="Share of queries in time that every way has to reach."),
+    typer.Option("--attain", min=0.0, max=1.0, help="The SLO attainment that every policy has to reach."),
 ]
-Ways = Annotated[str | None, option("--ways", "NAME;NAME", "Only these ways.")]
-Seeds = Annotated[int, typer.Option(min=1, help="Independent draws of the demand.")]
+Ways = Annotated[str | None, option("--ways", "NAME;NAME", "Compare only these policies.")]
+Seeds = Annotated[int, typer.Option(min=1, help="Number of independent draws of the demand.")]
 FirstSeed = Annotated[int, typer.Option(min=0, help="Seed of the first draw.")]
 Fresh = Annotated[
-    int, typer.Option("--fresh", min=0, metavar="N", help="Report chosen settings under so many draws not tuned on.")
+    int,
+    typer.Option("--fresh", min=0, metavar="N", help="Number of fresh draws under which tuned settings are reported."),
 ]
 Noise = Annotated[str, option("--noise", "NAME", "How service times vary: table, mean, p95, ...")]
-Every = Annotated[float, typer.Option("--every", min=1.0, metavar="S", help="How often replanning looks at demand.")]
-Csv = Annotated[Path | None, option("--csv", "FILE", "Write every setting played; - is stdout.")]
-Svg = Annotated[Path | None, option("--svg", "FILE", "Write money against lateness as a picture.")]
+Every = Annotated[
+    float, typer.Option("--every", min=1.0, metavar="S", help="Seconds between two looks of the replanning policy.")
+]
+Csv = Annotated[Path | None, option("--csv", "FILE", "Write every simulated setting here as CSV; - is stdout.")]
+Svg = Annotated[Path | None, option("--svg", "FILE", "Draw cost against violation rate into this SVG file.")]
 
 
 def compare(
@@ -75,10 +78,10 @@ def compare(
     journal: JournalFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare ways to serve one demand at the same SLO attainment, or several plans.
+    """Compare autoscaling policies and plans at the same SLO attainment.
 
-    The plan, static peaks, Kubernetes' autoscaler, concurrency scaling, replanning and perfect foresight are played
-    under the same queries. With several plan files, their figures are set side by side instead.
+    The plan, static peaks, Kubernetes' autoscaler, concurrency scaling, replanning and perfect foresight are simulated
+    under the same queries. Several plan files: prints their costs, machines and promises side by side.
     """
     with Output("compare", as_json=as_json, quiet=str(csv) == "-") as out:
         named = sort_files(files, "compare", plans=(1, len(files)), needs_inputs=False)

@@ -22,15 +22,13 @@ __all__ = ["desk"]
 
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="[FILES...]", help="Profiles and SLO to begin with; others may be loaded."),
+    typer.Argument(metavar="[FILES...]", help="Profiles and SLO; the page can load others."),
 ]
-HostName = Annotated[str, option("--host", "ADDRESS", "Address to listen on: this machine only.")]
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes any that is free.")]
-Jobs = Annotated[int, typer.Option("--jobs", min=1, max=64, help="Requests worked on at the same time.")]
-Queue = Annotated[int, typer.Option("--queue", min=0, help="Requests that may wait; more get 429.")]
-Seconds = Annotated[
-    float, typer.Option("--time-limit", metavar="SECONDS", min=0.1, help="The longest that one request may take.")
-]
+HostName = Annotated[str, option("--host", "ADDRESS", "Address to listen on.")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes any free one.")]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, max=64, help="Requests in parallel.")]
+Queue = Annotated[int, typer.Option("--queue", min=0, help="Requests in the queue; more get 429.")]
+Seconds = Annotated[float, typer.Option("--time-limit", metavar="SECONDS", min=0.1, help="Time limit of a request.")]
 MAX_REQUEST_BYTES = 8_000_000
 """A profile of a thousand measured tables has some 4 MB."""
 
@@ -42,14 +40,15 @@ def desk(
     jobs: Jobs = 2,
     queue: Queue = 16,
     time_limit: Seconds = 60.0,
-    no_page: Annotated[bool, typer.Option("--no-page", help="Only the HTTP API, for other programs.")] = False,
+    no_page: Annotated[bool, typer.Option("--no-page", help="Serve only the HTTP API.")] = False,
 ) -> None:
     """Serve the planning page and the HTTP API on this machine.
 
-    On the page move budget, limits, rate and stock, pin machines: the plan follows at once with planned sizes, marked
-    as not yet confirmed, and the confirmed one replaces it. Programs POST to /v1/solve, /v1/verify and /v1/simulate;
-    the contract is at /v1/openapi.json. The token is HETPLAN_TOKEN of the environment, else a new one that is shown.
-    Needs the extra `desk`: pip install 'hetplan[desk]'.
+    The page changes budget, limits, rates and stock, and pins machines. It shows a plan without simulation at once, and
+    then the simulated one.
+
+    Programs POST to /v1/solve, /v1/verify and /v1/simulate; /v1/openapi.json describes them. The token is HETPLAN_TOKEN
+    of the environment; else a new one is printed. Install it with pip install 'hetplan[desk]'.
     """
     with Output("desk") as out:
         if no_page and files:

@@ -49,12 +49,14 @@ _PACKAGES = (
 TwoOf = Annotated[bool, typer.Option("--try", help="Also import each installed package, each in a fresh process.")]
 
 
-Compile = Annotated[bool, typer.Option("--compile", help="Compile ahead what the first simulation would wait for.")]
+Compile = Annotated[
+    bool, typer.Option("--compile", help="Compile the simulator now, so that the first simulation need not wait.")
+]
 
 
-Gpus = Annotated[bool, typer.Option("--gpus", help="Only the GPUs of this machine: memory, MIG slices, MPS.")]
+Gpus = Annotated[bool, typer.Option("--gpus", help="Print only the GPUs of this machine: memory, MIG slices, MPS.")]
 Recorded = Annotated[
-    Path | None, typer.Option("--record", help="With --gpus: write the list to this file, for settings.gpu_list.")
+    Path | None, typer.Option("--record", help="With --gpus: also write the list to this file, for settings.gpu_list.")
 ]
 
 
@@ -62,9 +64,10 @@ def doctor(
     try_imports: TwoOf = False, compile_ahead: Compile = False, gpus: Gpus = False, record: Recorded = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Check this installation: what is there, and what clashes.
+    """Check this installation.
 
-    Says how to mend it, and where compiled code is kept. Exit 1 when something needed is missing or clashes.
+    Prints missing and conflicting packages with their remedies, and the folder of compiled code. Exit 1 if a needed
+    package is missing or conflicts.
     """
     with Output("doctor", as_json=as_json) as out:
         if gpus or record is not None:
@@ -150,7 +153,7 @@ def _show_cache(out: Output) -> None:
     folder, size = cache_folder(), cache_size()
     out.people.line()
     if folder is None:
-        out.people.line("compiled code: no folder to keep it in can be written to; it is compiled in every process")
+        out.people.line("compiled code: no folder for it is writable, so every process compiles again")
     else:
         out.people.line(f"compiled code: {size / 1e6:.1f} MB in {folder}")
     out.send({"compiled": {"folder": folder, "bytes": size}})

@@ -25,7 +25,7 @@ __all__ = ["explain"]
 
 Seconds = Annotated[
     float | None,
-    typer.Option("--time-limit", min=0.0, help="Seconds after which it asks no more, and names what is missing."),
+    typer.Option("--time-limit", min=0.0, help="Stop after these seconds, and name what is missing."),
 ]
 
 
@@ -35,14 +35,18 @@ def explain(
     on: On = None,
     journal: JournalFile = None,
     thorough: Annotated[
-        bool, typer.Option("--thorough", help="Of a fleet too: the prices and times at which others come in.")
+        bool,
+        typer.Option(
+            "--thorough", help="For a fleet, also find the prices and times at which other machines would be rented."
+        ),
     ] = False,
     time_limit: Seconds = None,
     as_json: AsJson = False,
 ) -> None:
     """Say why these machines, what is binding, and the next best plans.
 
-    With the plan's files each of these is tried by solving again. Without them, only what the plan says is shown.
+    Needs the files that the plan was made from, and solves again for each alternative. Without them it prints only the
+    summary of the plan.
     """
     with Output("explain", as_json=as_json) as out:
         named = sort_files(files, "explain", plans=(1, 1), needs_inputs=False)
@@ -75,8 +79,8 @@ def _of_plan(out: Output, plan: Plan) -> None:
 
     show_summary(summarize(plan), out.people, Closing())
     out.people.line()
-    out.people.line("With the plan's PROFILE and SLO, other machines are tried.")
-    out.end(Exit.OK, "what the plan says itself")
+    out.people.line("Add the profile and SLO of the plan to compare other machines.")
+    out.end(Exit.OK, "summary of the plan")
 
 
 def _show(out: Output, found: Explanation, summary: Summary) -> None:
@@ -96,18 +100,16 @@ def _show(out: Output, found: Explanation, summary: Summary) -> None:
     if found.plan_value is not None:
         page.line(f"  Others are compared without simulation. This plan comes to {number(found.value)} there.")
     others = [
-        (one.without_one_of, "cannot be done without" if one.worse_by is None else _worse(found, one.worse_by),
+        (one.without_one_of, "infeasible without it" if one.worse_by is None else _worse(found, one.worse_by),
          fleet_change(one.fleet, found.fleet) if one.fleet is not None else one.why)
         for one in found.others
     ]  # fmt: skip
     if others:
-        page.heading("Why these: the best fleet with one fewer, best first")
+        page.heading("Why these: the best machines with one fewer of a type")
         page.table(("one fewer", found.about, "fleet"), others)
     if found.absent:
-        page.heading("Why not those")
-        page.table(
-            ("offer", "what keeps it out"), [(one.offer, "; ".join(_kept_out(found, one))) for one in found.absent]
-        )
+        page.heading("Why not others")
+        page.table(("offer", "why not"), [(one.offer, "; ".join(_kept_out(found, one))) for one in found.absent])
     if found.bounds:
         page.heading("What binds")
         rows = [
@@ -132,25 +134,25 @@ def _worse(found: Explanation, worse: float) -> str:
 
 def _kept_out(found: Explanation, one: Absent) -> Iterator[str]:
     if one.taken_by_program:
-        yield "a fleet with it does not keep its promise in simulation"
+        yield "a plan with it does not meet the SLO in simulation"
         return
     if one.worse_by is None and not one.why and one.not_asked:
-        yield "not tried: time ended"
+        yield "not tried: the time limit ended"
         return
     if one.worse_by is not None:
         yield f"with one such machine {_worse(found, one.worse_by)} {found.about}"
     elif one.why:
-        yield "with one such machine there is no plan"
+        yield "infeasible with one such machine"
     if not one.looked_for:
         return
     if one.enters_at_price is not None and one.price:
         yield f"would be rented at {number(one.enters_at_price)} per hour instead of {number(one.price)}"
     elif "price" not in one.not_asked:
-        yield "at no price"
+        yield "not rented at any price"
     if one.enters_at_times is not None:
         yield f"would be rented if it took {_percent(one.enters_at_times)} of the measured times"
     elif "times" not in one.not_asked:
-        yield "not even if it were 20 times as fast"
+        yield "not rented even if 20 times as fast"
 
 
 def _percent(part: float) -> str:

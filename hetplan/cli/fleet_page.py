@@ -55,7 +55,7 @@ def _checked(way: Lever) -> str:
     """What is known of the plan of a way to buy."""
     if way.cost_per_hour is None:
         return "not there"
-    played = {True: "played", False: "not kept", None: "not played"}[way.kept]
+    played = {True: "simulated", False: "violates the SLO", None: "not simulated"}[way.kept]
     return f"{'verified' if way.verified else 'not verified'}, {played}"
 
 

@@ -20,8 +20,8 @@ def how_sure(front: FrontOf[Outcome]) -> str:
     """What is known of points that might be missing: proved only where everything was measured."""
     if front.queued and front.whole:
         return (
-            "every setting was measured; by a formula for queues no other size that was tried beats a chosen point, "
-            "and each was played"
+            "every setting was measured; by a queueing formula no other size that was tried beats a chosen point, and "
+            "each was simulated"
         )
     if front.whole:
         return "every setting was measured: no other plan of these settings beats a point of it"

@@ -28,7 +28,8 @@ HostsFileOption = Annotated[
     Path, typer.Option("--hosts", metavar="FILE", readable=False, help="Trusted file: hosts, models, time-outs.")
 ]
 Wait = Annotated[
-    float, typer.Option("--wait", metavar="SECONDS", min=0.0, help="Wait so long while another command is at work.")
+    float,
+    typer.Option("--wait", metavar="SECONDS", min=0.0, help="Wait up to these seconds for another command to end."),
 ]
 
 KEPT_PLAN = "watched-plan.json"

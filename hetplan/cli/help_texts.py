@@ -1,4 +1,4 @@
-"""What the help says besides arguments: examples of each command, and what `hetplan` alone says."""
+"""Texts of the help: the examples of each command, and the text of `hetplan` alone."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 }
 """Command -> the examples at the end of its help."""
 
-WELCOME = """hetplan {version} - proved, verified deployment plans for ML inference on mixed hardware.
+WELCOME = """hetplan {version} - plans ML inference on mixed GPUs and CPUs.
 
-What to do next:
-  hetplan init                                        begin with your own model, prices and latencies
-  hetplan list problems                               what it can decide
-  hetplan check profile.json slo.json                 look your files over
-  hetplan solve profile.json slo.json -o plan.json    make a plan, proved and verified
-  hetplan doctor                                      see what is installed
-  hetplan --help                                      all commands
+First steps:
+  hetplan init --example pool                         copy an example
+  hetplan init                                        write files from your own numbers
+  hetplan check profile.json slo.json                 check your files
+  hetplan solve profile.json slo.json -o plan.json    make a plan
+  hetplan list problems                               list the problems
+  hetplan --help                                      list all commands
 
-Shipped examples lie in examples/<question>/ of the source tree; docs/reference/files.md explains the files."""
+docs/reference/files.md describes the files."""

@@ -41,33 +41,36 @@ def apply(
     ] = None,
     hosts: HostsFileMaybe = None,
     site: SiteFile = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Act. Without it the difference is shown only.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Go back from an apply that was cut off.")] = False,
-    period: Annotated[str | None, typer.Option(metavar="ID", help="A period of the plan; else the first.")] = None,
-    settings: Annotated[
-        list[str] | None, option("--set", "NAME=VALUE", "With --site: rule, nodes or quota, as of `hetplan render`.")
+    yes: Annotated[bool, typer.Option("--yes", help="Apply the changes; without it they are only printed.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Undo an interrupted apply.")] = False,
+    period: Annotated[
+        str | None, typer.Option(metavar="ID", help="The period of the plan; default: the first.")
     ] = None,
-    take_over: Annotated[bool, typer.Option("--take-over", help="With --site: take fields that others set.")] = False,
+    settings: Annotated[
+        list[str] | None, option("--set", "NAME=VALUE", "With --site: set rule, nodes or quota of `hetplan render`.")
+    ] = None,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="With --site: take over fields that other managers set.")
+    ] = False,
     restore: Annotated[
-        bool, typer.Option("--restore", help="Start again what was applied on this machine, after it was restarted.")
+        bool, typer.Option("--restore", help="After a reboot: start again all that was applied on this machine.")
     ] = False,
     systemd: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="With --restore: write units for systemd that do it, and start nothing."),
+        typer.Option(metavar="FOLDER", help="With --restore: only write systemd units that do it at boot."),
     ] = None,
     wait: Wait = 0.0,
     as_json: AsJson = False,
 ) -> None:
-    """Start, change and stop replicas until the hosts, or the cluster of `--site`, match the plan.
+    """Start, change and stop replicas until the hosts match the plan.
 
-    Without `--yes` it only shows what would change. What ran before runs again where the wanted state cannot be reached
-    (exit 7). An apply that was killed is finished by the next one, or undone by `--undo --yes`.
+    Without `--yes` it only prints the changes. If the plan cannot be reached, the old replicas run again (exit 7). The
+    next apply finishes one that was killed; `--undo --yes` undoes it.
 
-    `--restore` acts at once: it starts the keepers of this machine where they are missing, and with them comes back all
-    that was applied.
+    `--restore` acts at once: it starts the missing keepers of this machine, which start all that was applied.
 
-    With `--site` the plan is rendered as by `hetplan render --to kubernetes`, and handed to kubectl. Profile and SLO
-    are those that site.toml names in `files`.
+    With `--site` it renders the plan for Kubernetes and applies it with kubectl. site.toml names profile and SLO in
+    `files`.
     """
     with Output("apply", as_json=as_json) as out:
         from hetplan.executor.deployment import Deployment
@@ -84,7 +87,7 @@ def apply(
             _restore(out, hosts, systemd)
             return
         if (plan is None) != undo:
-            why = "--undo goes back to what ran before; it takes no plan" if undo else "which plan?"
+            why = "--undo takes no plan: it restores the previous replicas" if undo else "expected a plan"
             raise InputError.one(path="PLAN", why=why, remedy="Write hetplan apply PLAN, or hetplan apply --undo.")
         if hosts is None:
             given = {**read_settings(settings or []), **({"period": period} if period is not None else {})}
@@ -102,7 +105,9 @@ def apply(
             if wanted is not None:
                 keep_plan(deployment.folder, wanted)
             done = len(applied.steps)
-            reason = f"{done} step{'' if done == 1 else 's'} done" if done else "nothing to do: all runs as wanted"
+            reason = (
+                f"{done} step{'' if done == 1 else 's'} done" if done else "nothing to do: what runs matches the plan"
+            )
             out.people.line(f"{reason}; queries go to {applied.endpoint}{_path(deployment)}")
             out.end(Exit.OK, reason, endpoint=applied.endpoint)
 
@@ -189,7 +194,7 @@ def status(
     hosts: HostsFileMaybe = None,
     site: SiteFile = None,
     over: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.0, help="Observe rates for so long; 0: since the start.")
+        float, typer.Option(metavar="SECONDS", min=0.0, help="Measure rates over these seconds; 0: since the start.")
     ] = 1.0,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the state file here.")
@@ -198,8 +203,8 @@ def status(
 ) -> None:
     """Print what runs.
 
-    The state file that `--json` or `-o` writes is what `hetplan solve` reads.
-    Exit 7 where something of the last apply should run and does not, with a line for each.
+    `--json` and `-o` write a state file, which `hetplan solve` reads. Exit 7 if a replica of the last apply does not
+    run; each one is named.
     """
     with Output("status", quiet=as_json) as out:
         from hetplan.executor.deployment import Deployment
@@ -244,11 +249,11 @@ def status(
 def down(
     hosts: HostsFileMaybe = None,
     site: SiteFile = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Act. Without it what would be stopped is shown.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Stop the replicas; without it they are only printed.")] = False,
     wait: Wait = 0.0,
     as_json: AsJson = False,
 ) -> None:
-    """Stop all that runs: the router, all replicas and their keepers. No process of the deployment is left."""
+    """Stop all that runs: the router, all replicas and their keepers."""
     with Output("down", as_json=as_json) as out:
         from hetplan.executor.deployment import Deployment
         from hetplan.executor.hosts_file import read_hosts

@@ -23,72 +23,74 @@ __all__ = ["init"]
 
 OTHER_PLACE = "Name another -o FOLDER, or use --force."
 _Text = list[str] | None
-Model = Annotated[str | None, option("--model", "NAME", "The model; of a table with several, the one to take.")]
+Model = Annotated[str | None, option("--model", "NAME", "The model; picks one if a table has several.")]
 Machines = Annotated[
     _Text,
     option(
-        "--machine", "NAME[=PRICE[:STOCK]]", "A machine and its price per hour; repeatable. Of a GPU (h200): per GPU."
+        "--machine",
+        "NAME[=PRICE[:STOCK]]",
+        "A machine type and its price per hour; repeatable. For a GPU (h200): per GPU.",
     ),
 ]
 Prices = Annotated[
     Path | None,
     file_option(
-        "--prices", "CSV", "Prices of the machines: hardware, price_per_hour, stock; or a SkyPilot catalogue (vms.csv)."
+        "--prices", "CSV", "Prices: columns hardware, price_per_hour, stock; or a SkyPilot catalogue (vms.csv)."
     ),
 ]
-Region = Annotated[str, option("--region", "NAME", "The region of a catalogue of prices.")]
+Region = Annotated[str, option("--region", "NAME", "With --prices: the region of the catalogue.")]
 Ms = Annotated[
-    _Text, option("--ms", "HARDWARE:BATCH=MS,...", "What a batch takes on a machine; repeatable: t4:1=6,8=24.")
+    _Text, option("--ms", "HARDWARE:BATCH=MS,...", "Milliseconds by batch size on a machine; repeatable: t4:1=6,8=24.")
 ]
 Table = Annotated[
     Path | None,
     file_option(
         "--latencies",
         "CSV",
-        "A table with the columns model, hardware, batch, mean_ms (also p50_ms ... p99_ms, std_ms, quality, "
+        "Measured latencies: columns model, hardware, batch, mean_ms (also p50_ms ... p99_ms, std_ms, quality, "
         "price_per_hour).",
     ),
 ]
-App = Annotated[str | None, option("--app", "NAME", "The application; by default as the model.")]
+App = Annotated[str | None, option("--app", "NAME", "The application; default: the name of the model.")]
 Edges = Annotated[
-    _Text, option("--edge", "FROM:TO=N", "Queries that one step sends to another, for tables with steps; repeatable.")
+    _Text, option("--edge", "FROM:TO=N", "Pipeline: queries that one stage sends to another per query; repeatable.")
 ]
 Workers = Annotated[
-    _Text, option("--workers", "HARDWARE=COUNT", "Workers that are there: which model answers each batch?")
+    _Text, option("--workers", "HARDWARE=COUNT", "Given workers: plan a policy that picks a model for each batch.")
 ]
-Given = Annotated[Path | None, file_option("--profile", "FILE", "A profile that `hetplan profile` or `import` wrote.")]
-Config = Annotated[Path | None, file_option("--config", "FILE", "A language model's config.json, for known GPUs.")]
+Given = Annotated[Path | None, file_option("--profile", "FILE", "A profile of `hetplan profile` or `hetplan import`.")]
+Config = Annotated[Path | None, file_option("--config", "FILE", "The config.json of an LLM, for known GPUs.")]
 Settings = Annotated[
     Path | None,
     file_option(
-        "--settings", "CSV", "Measured settings of a pipeline: a column per knob, quality, STEP_ms for each step."
+        "--settings",
+        "CSV",
+        "Measured settings of a compound query: a column per knob, quality, STEP_ms for each stage.",
     ),
 ]
-Tokens = Annotated[str | None, option("--tokens", "IN:OUT=SHARE,...", "Tokens of requests for text: 400:200.")]
-Lengths = Annotated[
-    Path | None, file_option("--lengths", "FILE", "Recorded requests for text: Azure, BurstGPT, Mooncake.")
+Tokens = Annotated[
+    str | None, option("--tokens", "IN:OUT=SHARE,...", "LLM: tokens of a request, with shares: 400:200.")
 ]
-Rate = Annotated[float | None, option("--rate", "QPS", "Queries per second; of text, requests.")]
+Lengths = Annotated[
+    Path | None, file_option("--lengths", "FILE", "LLM: recorded requests of Azure, BurstGPT or Mooncake.")
+]
+Rate = Annotated[float | None, option("--rate", "QPS", "Queries (LLM: requests) per second.")]
 Rates = Annotated[
     Path | None,
-    file_option(
-        "--rates", "FILE", "A record of rates or arrivals, as `hetplan import` reads it: planned hour by hour."
-    ),
+    file_option("--rates", "FILE", "Recorded rates or arrivals, as `hetplan import` reads them; plans every hour."),
 ]
 Limits = Annotated[
     _Text,
-    option("--slo", "LIMIT=MS,...", "p99=100: 99% of the answers come within 100 ms. Text: ttft_p95=1000,tpot_p95=40."),
+    option("--slo", "LIMIT=MS,...", "p99=100: 99% of the answers come within 100 ms. LLM: ttft_p95=1000,tpot_p95=40."),
 ]
-Served = Annotated[str, option("--engine", "NAME", "What serves a language model: vllm, sglang, trtllm.")]
-Floor = Annotated[float | None, option("--quality", "LEAST", "The least quality that will do.")]
-Budget = Annotated[str | None, option("--budget", "PRICE", "The most that may be spent per hour.")]
-Folder = Annotated[Path, option("-o --output", "FOLDER", "Where the files go; made if need be.")]
-AsYaml = Annotated[bool, typer.Option("--yaml", help="Write YAML with comments, in place of JSON.")]
-Add = Annotated[bool, typer.Option("--add", help="Add this application to the files that are in the folder.")]
-Example = Annotated[
-    str | None, option("--example", "NAME", "Copy a shipped example, and nothing else: pool, llm, fleet, ...")
-]
-Force = Annotated[bool, typer.Option("--force", help="Replace files that are there already.")]
+Served = Annotated[str, option("--engine", "NAME", "LLM engine: vllm, sglang, trtllm.")]
+Floor = Annotated[float | None, option("--quality", "LEAST", "The lowest quality that is allowed.")]
+Budget = Annotated[str | None, option("--budget", "PRICE", "The highest cost per hour.")]
+Folder = Annotated[Path, option("-o --output", "FOLDER", "Write the files to this folder.")]
+AsYaml = Annotated[bool, typer.Option("--yaml", help="Write YAML with comments instead of JSON.")]
+Add = Annotated[bool, typer.Option("--add", help="Add the application to the files in the folder.")]
+Example = Annotated[str | None, option("--example", "NAME", "Only copy a shipped example: pool, llm, fleet, ...")]
+Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 
 
 def init(
@@ -100,9 +102,10 @@ def init(
     folder: Folder = Path(), as_yaml: AsYaml = False, add: Add = False, force: Force = False,
     example: Example = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Write a first profile and SLO file: from your numbers, or from the names of a language model and of GPUs.
+    """Write a first profile and SLO file from your numbers.
 
-    Asks on a terminal for what was not given. Everything that is assumed is shown.
+    For an LLM the names of the model and of GPUs are enough. On a terminal it asks for missing numbers. It prints
+    every assumption.
     """
     with Output("init", as_json=as_json) as out:
         if example is not None:

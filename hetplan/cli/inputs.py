@@ -40,16 +40,16 @@ def check(
         typer.Argument(metavar="[FILES...]", readable=False, help="Profiles, SLO, state; or their folder."),
     ] = None,
     schema: Annotated[
-        Schema | None, typer.Option("--schema", help="Print the JSON Schema of a kind of file instead.")
+        Schema | None, typer.Option("--schema", help="Print the JSON Schema of this kind of file instead.")
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 2 when there is anything to say.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 2 also on warnings.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check input files.
 
-    Says which problem they state. Faults exit 2. Findings (odd units, dominated hardware, demand that the tables do
-    not cover) exit 0, and 2 with --strict. Of laws of engines it says what they rest on, and how far they are from
-    those that ship with hetplan; for that a profile is enough.
+    Prints the problem that they state. Exit 2 on errors. Warnings (odd units, dominated machines, demand outside the
+    tables) exit 0, and 2 with --strict. It compares laws of LLM engines with those that ship with hetplan; for that a
+    profile is enough.
     """
     with Output("check", as_json=as_json and schema is None, quiet=schema is not None) as out:
         if schema is not None:
@@ -130,36 +130,35 @@ def import_file(
     ],
     kind: Annotated[
         str | None,
-        typer.Option("--as", metavar="KIND", help="What they are, or are to become.", autocompletion=_kinds),
+        typer.Option("--as", metavar="KIND", help="The kind of the files, see below.", autocompletion=_kinds),
     ] = None,
     folder: Annotated[
         Path,
-        typer.Option("-o", "--output", metavar="FOLDER", help="Where profile.json and slo.json go; made if need be."),
+        typer.Option("-o", "--output", metavar="FOLDER", help="Write profile.json and slo.json to this folder."),
     ] = Path(),
     settings: Settings = None,
-    as_yaml: Annotated[bool, typer.Option("--yaml", help="Write YAML in place of JSON.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there already.")] = False,
+    as_yaml: Annotated[bool, typer.Option("--yaml", help="Write YAML instead of JSON.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
 ) -> None:
     """Read benchmark results, traces, prices and bills of other tools.
 
-    Says what the files are by what is in them. Writes profile.json where they say what was measured, and slo.json
-    where they say what is wanted.
+    Recognises the files by their content. Writes profile.json from measurements and prices, and slo.json from demand.
 
     \b
-    Kinds of files, for --as where nothing tells:
+    Kinds of files for --as, if they are not recognised:
       rates            vLLM, SGLang, InferenceX, GuideLLM, inference-perf,
                        AIPerf, llm-d, AIBrix, a table of runs;
                        --set hardware=h200x8, gpus=, model=, price_per_hour=
-      laws             the same runs as laws of engines
-      melange          rates of GPUs by lengths of text: Melange, AIBrix
+      laws             the same runs, fitted as laws of LLM engines
+      melange          rates of GPUs by token lengths: Melange, AIBrix
       perf-analyzer    CSV of Triton's perf_analyzer and Model Analyzer
       prices           a SkyPilot catalogue (vms.csv), a FOCUS bill;
                        --set region=, only=
-      datasheet        models and GPUs by their data sheets
+      datasheet        data sheets of models and GPUs
       sageserve        CSV of SageServe's measurements
       trace            requests or rates over time: Azure, Mooncake, BurstGPT,
                        Prometheus, ServeGen, CSV; --set period_s=, column=, app=
-      token-trace      lengths of recorded requests, as classes of text
+      token-trace      token lengths of recorded requests, as query classes
     """
     with Output("import") as out:
         from hetplan.profiles.plan_file import write_atomically
@@ -216,7 +215,7 @@ def import_file(
                 _say_laws(out, found)
             _say_next(out, folder / f"profile.{ending}", found)
         else:
-            out.people.line("prices alone: name this file beside the profile of what was measured, where you solve")
+            out.people.line("prices only: give this file together with a profile to hetplan solve")
 
 
 def _read_back(file: Path, document: dict[str, Any]) -> Profile:
@@ -238,7 +237,7 @@ def _say_next(out: Output, file: Path, profile: Profile) -> None:
     limits: list[object] = ["--slo", "ttft_p95=500,tpot_p95=50" if profile.engines else "p99=100"]
     if (rate := variant.runs[0].rate if variant.runs else None) is not None:
         limits = _wish_of_rates(profile.tables[rate])
-    out.people.line("the file does not say what is wanted: begin with your rate and limits in place of these")
+    out.people.line("the file states no SLO: write one with your own rate and limits")
     next_command(out, ["init", "--profile", file, *which, "--rate", 10, *limits, "-o", file.parent / "wanted"])
 
 

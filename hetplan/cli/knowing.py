@@ -78,7 +78,7 @@ class Known:
         self._service = InService(plan, self.inputs, self.journal)
         self._why = ""
         if self.journal.drifted and plan.inputs.measured not in self._digests():
-            self._why = "what this plan was made from has drifted since"
+            self._why = "the inputs of this plan have drifted since"
 
     def drifted(self) -> str:
         """What has drifted since the plan that runs was made."""
@@ -113,7 +113,7 @@ class Measuring:
     def check(self) -> None:
         """Refuse what does not go together."""
         if self.live is not None and self.journal is None:
-            raise InputError.one(file="--live", why="samples are kept in a journal", remedy="Add --journal FILE.")
+            raise InputError.one(file="--live", why="samples need a journal", remedy="Add --journal FILE.")
         if self.journal is not None and not self.evaluate and self.live is None:
             remedy = "Add --evaluate NAME or --live FILE, or name the journal among the files."
             raise InputError.one(file="--journal", value=self.journal, why="nothing would be written", remedy=remedy)

@@ -42,33 +42,31 @@ Endpoint = Annotated[
     option(
         "--endpoint",
         "URL",
-        "Where it is served: http://HOST:PORT of the router, or any address; {app} in it is the application.",
+        "Address of the router, http://HOST:PORT, or any other; {app} is the application.",
     ),
 ]
 Trace = Annotated[Path | None, file_option("--trace", "FILE", "Arrival times to replay, instead of a process.")]
 Process = Annotated[str | None, option("--arrivals", "PROCESS", "poisson, deterministic, gamma:SHAPE, ...")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the queries that are sent, and simulated.")]
-Duration = Annotated[float, typer.Option("--duration", min=0.1, metavar="S", help="Real seconds of load.")]
-TimeOut = Annotated[float, typer.Option("--timeout", min=0.01, metavar="S", help="A reply later than this is none.")]
-Runs = Annotated[int, typer.Option("--simulations", min=0, help="Simulated runs to compare with; 0 for none.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the queries, sent and simulated.")]
+Duration = Annotated[float, typer.Option("--duration", min=0.1, metavar="S", help="Length of the test in seconds.")]
+TimeOut = Annotated[float, typer.Option("--timeout", min=0.01, metavar="S", help="A later reply counts as lost.")]
+Runs = Annotated[int, typer.Option("--simulations", min=0, help="Number of simulated runs to compare with.")]
 Body = Annotated[
-    Path | None, file_option("--body", "FILE", "JSON to send; a text $AXIS in it becomes the query's value.")
+    Path | None, file_option("--body", "FILE", "JSON to send; a text $AXIS is replaced by the query's value.")
 ]
 Tolerance = Annotated[
     float,
-    typer.Option(min=0.0, metavar="PERCENT", help="Simulation and measurement further apart: exit 9. inf: never."),
+    typer.Option(min=0.0, metavar="PERCENT", help="Exit 9 if percentiles differ more from the simulation; inf: never."),
 ]
 Headers = Annotated[
-    list[str] | None, option("--header", "NAME: VALUE", "A field to send with every request; the value @FILE is read.")
+    list[str] | None, option("--header", "NAME: VALUE", "Send this header with every request; @FILE reads the value.")
 ]
 Learn = Annotated[
     Path | None, option("--learn", "NEW_PROFILE", "Write a profile with the service times that the workers report.")
 ]
-LabelledFile = Annotated[
-    Path | None, file_option("--labelled", "NPZ", "Inputs to send, with their labels: an .npz file.")
-]
+LabelledFile = Annotated[Path | None, file_option("--labelled", "NPZ", "Send these labelled inputs: an .npz file.")]
 Scorer = Annotated[
-    str, typer.Option(metavar="SCORER", help="With --labelled: top1, module:function beside it, or a command.")
+    str, typer.Option(metavar="SCORER", help="With --labelled: top1, module:function in its folder, or a command.")
 ]
 
 
@@ -91,11 +89,13 @@ def loadtest(
 ) -> None:
     """Send the demand to real replicas: promised, simulated, measured.
 
-    Requests go out when they are due, even if earlier ones are late, and response times count from then. The
-    simulation beside it plays the same queries, in every run. Exit 6 when the measurement breaks a wish of the SLO file
-    or a simulated promise, with significance. Exit 9 when percentiles differ from the simulation by more than
-    `--tolerance`, or violations by more than a point. `--learn` writes what was measured into a new profile, to plan
-    with again. `--labelled` sends labelled inputs and measures how good the answers are.
+    Sends every request on time, even if earlier ones are late. Response times count from then. Simulates the same
+    queries.
+
+    Exit 6 if the measurement significantly violates an SLO or a simulated promise. Exit 9 if a percentile differs from
+    the simulation by more than `--tolerance`, or a violation rate by more than one point.
+
+    `--learn` writes the measured service times into a new profile. `--labelled` measures the quality of the answers.
     """
     with Output("loadtest", as_json=as_json) as out:
         from hetplan.serving.planned_system import planned_systems
@@ -173,7 +173,7 @@ def _ending(report: LoadReport) -> tuple[Exit, str]:
     if report.disagreeing:
         listed = ", ".join(f"{line.app} {line.name}" for line in report.disagreeing)
         return Exit.DISAGREES, f"simulation and measurement disagree by more than {100 * report.tolerance:g}%: {listed}"
-    return Exit.OK, "measurement keeps every promise"
+    return Exit.OK, "measurement meets every promise"
 
 
 def _fields(headers: Sequence[str]) -> tuple[tuple[str, str], ...]:

@@ -105,7 +105,7 @@ def at_once(options: dict[str, Any], who: Mapping[str, Any]) -> dict[str, Any]:
     """The options with how many are measured beside each other."""
     if "parallel" in options and (who["jobs"] or who["on"]):
         raise InputError.one(
-            file="--set parallel", value=options["parallel"], why="--jobs says how many are measured beside each other",
+            file="--set parallel", value=options["parallel"], why="--jobs states the measurements in parallel",
             remedy="Leave one of them out; with --on, this one.",
         )  # fmt: skip
     return {**options, "parallel": who["jobs"] + 1} if who["jobs"] else options
@@ -139,7 +139,7 @@ def measuring(
     if on is not None:
         measurer.move(on, jobs + 1)
     if journal is None:
-        out.note("without --journal the measurements are not kept, so the plan cannot be verified by them")
+        out.note("without --journal the measurements are lost, so hetplan verify cannot use them")
     try:
         yield measurer
     finally:

@@ -29,20 +29,19 @@ __all__ = ["diff", "differences", "show", "verify"]
 View = Annotated[
     str, option("--view", "NAME", "summary, machines, hours, routes, bill, policies, proof, warnings, changes or all.")
 ]
-Svg = Annotated[
-    Path | None, option("--svg", "FILE", "Draw the plan (its fleet and flows, or its policies) into this file.")
+Svg = Annotated[Path | None, option("--svg", "FILE", "Draw the plan, or its policies, into this SVG file.")]
+Csv = Annotated[
+    Path | None, option("--csv", "FILE", "Write the bill here as CSV: its lines, totals and purchase options.")
 ]
-Csv = Annotated[Path | None, option("--csv", "FILE", "Write the bill here as CSV: its lines, totals and ways to buy.")]
-Load = Annotated[
-    float | None, typer.Option("--load", metavar="QPS", min=0.0, help="Draw the policies that serve this load.")
-]
+Load = Annotated[float | None, typer.Option("--load", metavar="QPS", min=0.0, help="Draw the policies for this rate.")]
 
-Prove = Annotated[bool, typer.Option("--prove", help="Solve anew the programs of bounds that the plan does not prove.")]
+Prove = Annotated[bool, typer.Option("--prove", help="Solve the program of every bound that the plan does not prove.")]
 AnewSolver = Annotated[
-    str | None, typer.Option("--solver", metavar="NAME", help="With --prove: solve every bound's program by this one.")
+    str | None,
+    typer.Option("--solver", metavar="NAME", help="With --prove: solve the program of every bound with this solver."),
 ]
 RequireProof = Annotated[bool, typer.Option("--require-proof", help="Exit 4 unless every bound is proved again.")]
-NoSimulate = Annotated[bool, typer.Option("--no-simulate", help="Do not play what rests on simulation.")]
+NoSimulate = Annotated[bool, typer.Option("--no-simulate", help="Simulate nothing.")]
 Gap = Annotated[
     float | None, typer.Option("--gap", min=0.0, max=1.0, help="Exit 4 if a bound is farther from its value.")
 ]
@@ -60,9 +59,8 @@ def show(
 ) -> None:
     """Print a plan: summary, machines, hours, routes, bill, proof.
 
-    With the files that it was made from, limits, money and utilization are those of the files; without them, those that
-    the plan states. --view all shows every table: what runs, what is promised, how good it is, what limits it, and the
-    steps to it; of a policy (--view policies) also which model answers which queue. PLAN may be - for stdin.
+    Limits, prices and utilization come from the given files, else from the plan. --view all prints every table.
+    --view policies also draws which model answers which queue. PLAN may be - for stdin.
     """
     with Output("show", as_json=as_json) as out:
         from hetplan.cli.fleet_page import bill_csv
@@ -122,18 +120,17 @@ def verify(
 ) -> None:
     """Check a plan again: constraints, cost, bounds, SLOs by simulation.
 
-    Separate code computes everything again from the files, and plays what is promised by simulation with seeds of its
-    own, until it is clear. Exit 6 when a promise is broken, or when the plan's proof does not show a bound that it
-    calls certified. --no-simulate plays nothing, and says so.
+    Separate code recomputes the plan from the files. It simulates every promise that rests on simulation, with fresh
+    seeds, until the result is significant. Exit 6 if a promise is not met, or if a certified bound is not proved.
 
-    Each claim says whether its bound was proved again by the planner's program, or only the plan says so. --prove
-    solves the programs of the latter anew, and exits with 6 when such a bound is wrong. That of a certified bound which
-    the plan does not prove is always solved anew.
+    For each claim it prints whether hetplan proved the bound again, or only the plan states it. --prove solves the
+    programs of the bounds that the plan does not prove. Exit 6 if such a bound is wrong. A bound that the plan calls
+    certified is always proved again.
 
-    A plan that calls itself optimal by a bound that is not proved here is "verified, but for its bound".
+    If a plan calls itself optimal and its bound is not proved here, it is "verified, but for its bound".
 
-    --require-proof exits with 4 unless every bound is proved again, in either way; --gap exits with 4 when a bound is
-    farther from its value. PLAN may be - for stdin.
+    Exit 4 with --require-proof if a bound is not proved again, and with --gap if a gap is larger. PLAN may be - for
+    stdin.
     """
     with Output("verify", as_json=as_json) as out:
         from hetplan.api.judge import verify as check_plan
@@ -229,23 +226,23 @@ def diff(
         Path | None,
         typer.Option("--hosts", metavar="FILE", readable=False, help="Compare with what runs on these hosts."),
     ] = None,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 8 where there are differences.")] = False,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 8 if there are differences.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare two plans, or a plan with what runs.
 
-    Of two plans first what runs, then what is said about it. Workers, loads and routes are matched by name, not by
-    position.
+    Of two plans it prints first what runs, then what the plans state about it. Workers, loads and routes are matched by
+    name, not by position.
     """
     with Output("diff", as_json=as_json) as out:
         if (after is None) == (hosts is None):
             raise InputError.one(
                 path="PLAN",
-                why="compared with what?",
-                remedy="Give a second plan, or --hosts hosts.toml.",
+                why="expected a second plan or --hosts",
+                remedy="Write hetplan diff old.json new.json, or add --hosts hosts.toml.",
             )
         found = _with_hosts(out, before, hosts) if hosts is not None else _with_plan(out, before, after or before)
-        same = "all runs as the plan wants" if hosts is not None else "the plans are the same"
+        same = "what runs matches the plan" if hosts is not None else "the plans are the same"
         reason = f"{found} difference{'' if found == 1 else 's'}" if found else same
         if not found:
             out.people.line(reason)

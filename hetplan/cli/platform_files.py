@@ -81,7 +81,7 @@ def made_for(out: Output, files: list[Path], target: str, site_file: Path | None
     rule = given.pop("rule", None)
     if (router := given.pop("router", None)) is not None:
         if rule is not None:
-            why = "hetplan's router keeps the plan's rule"
+            why = "hetplan's router uses the plan's rule"
             raise InputError.one(file="--set", path="rule", value=rule, why=why, remedy="Leave one of them out.")
         rule = router
     if faults := refusals(target, plan, inputs, site, rule, **given):
@@ -218,7 +218,7 @@ def _refuse(missed: list[Line], choice: Choice, target: str) -> None:
         kept, app = choice.fleet.rules[line.app or ""], choice.fleet.apps[line.app or ""]
         rules = [rule for rule in taken(target, app, choice.fleet.of_app(app.name)) if rule not in (kept, OWN)]
         ways = [" or ".join(f"--set rule={rule}" for rule in rules)] if rules else []
-        why = f"under {kept} the plan does not keep its limit"
+        why = f"under {kept} the plan violates its limit"
         ways += ["--set router=hetplan"] if target == "kubernetes" and app.rule != "queue-slack/1" else []
         ways += ["plan with more headroom", "hetplan apply --hosts, which runs its router"]
         remedy = f"Ways out: {'; '.join(ways)}."

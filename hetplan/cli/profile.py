@@ -23,13 +23,18 @@ if TYPE_CHECKING:
 __all__ = ["profile"]
 
 Wanted = Annotated[
-    Path, typer.Argument(metavar="MEASURE", readable=False, help="TOML file: what to measure, and on which hardware.")
+    Path,
+    typer.Argument(
+        metavar="MEASURE", readable=False, help="TOML file with the models to measure and their machine types."
+    ),
 ]
-ProfileTo = Annotated[Path, option("-o --output", "FILE", "Where the profile goes.")]
-JournalAt = Annotated[Path | None, file_option("--journal", "FILE", "Where each cell is kept; default: FILE.journal.")]
-On = Annotated[str | None, option("--on", "ray[:ADDRESS]", "Measure each hardware on its node of a Ray cluster.")]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Forget what an earlier run measured.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace a file that no earlier run wrote.")]
+ProfileTo = Annotated[Path, option("-o --output", "FILE", "Write the profile here.")]
+JournalAt = Annotated[
+    Path | None, file_option("--journal", "FILE", "Keep every measurement here; default: FILE.journal.")
+]
+On = Annotated[str | None, option("--on", "ray[:ADDRESS]", "Measure each machine type on its node of a Ray cluster.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Ignore measurements of an earlier run.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that another command wrote.")]
 
 
 def profile(
@@ -43,8 +48,8 @@ def profile(
 ) -> None:
     """Measure models on this machine.
 
-    Each cell is run until its figures are narrow enough, and kept in a journal: run the command again after a crash,
-    and it goes on where it stopped. Ctrl-C writes what was found so far (exit 130). Prices go into another file.
+    Measures each batch size until its interval is narrow enough, and keeps the result in a journal. After a crash the
+    same command goes on from there. Ctrl-C writes the profile so far (exit 130). Prices go into another file.
     """
     with Output("profile", as_json=as_json) as out:
         from hetplan.measure.profile_wish import read_wish
@@ -67,7 +72,7 @@ def _check_target(output: Path, journal: Path, *, force: bool) -> None:
     if output.is_dir() or (output.exists() and not journal.exists() and not force):
         raise InputError.one(
             file=str(output),
-            why="it is there already, and no journal beside it says that a run of this command made it",
+            why="it exists, and it has no journal of this command",
             remedy="Name another with -o, or use --force.",
         )
 

@@ -36,41 +36,45 @@ def render(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILES...", readable=False, help="A plan, and what plans are made from; or their folder."
+            metavar="FILES...", readable=False, help="A plan and the files that it was made from; or their folder."
         ),
     ],
-    to: Annotated[Target, typer.Option("--to", help="LP is readable, MPS is what every solver reads.")],
+    to: Annotated[
+        Target, typer.Option("--to", help="The platform, or a format: LP is readable, every solver reads MPS.")
+    ],
     output: Annotated[
-        str, typer.Option("-o", "--output", metavar="PATH", help="Where to write: of a platform a folder.")
+        str, typer.Option("-o", "--output", metavar="PATH", help="Write here; for a platform, a folder.")
     ] = "-",
     site: Annotated[
-        Path | None, file_option("--site", "FILE", "Trusted file: images, selectors, addresses of your platform.")
+        Path | None,
+        file_option("--site", "FILE", "Trusted file with images, selectors and addresses of your platform."),
     ] = None,
     site_template: Annotated[
-        bool, typer.Option("--site-template", help="Write the lines that --site needs for this plan.")
+        bool, typer.Option("--site-template", help="Write a site file for this plan, to fill in.")
     ] = False,
     question: Question = None,
     formulation: Formulation = None,
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a plan as files of a platform, or the program of a problem as LP or MPS.
+    """Write a plan for Kubernetes, KServe, systemd ..., or the program as LP or MPS.
 
     \b
     kubernetes  Deployments, Services, routes with weights, KEDA's cron for
                 periods; nodes=karpenter and quota=kueue add those,
-                router=hetplan its router, which keeps the plan's rule
-    haproxy     the load balancer alone, before machines at stated addresses
+                router=hetplan a router with the plan's dispatch rule
+    haproxy     only the load balancer, for machines at stated addresses
     systemd     units of the user's manager, and HAProxy
     compose     containers of one machine, and HAProxy (experimental)
     kserve, llm-d, dynamo, ray-serve, skyserve
-                their own objects (experimental: no run is recorded yet)
-    lp, mps     options of the formulation by --set; ask=2 is its second program,
-                where it asks several, each depending on the answers before it
+                objects of the platform (experimental: no run is recorded yet)
+    lp, mps     the program; --set sets options of the formulation; ask=2 is
+                the second program of a formulation that solves several
 
-    A platform that does not keep the plan's rule may keep another one: --set
-    rule=split, weighted-least or fewest-requests. The plan is simulated under it,
-    and refused (exit 3) if it breaks a limit. --set period=ID renders one period.
+    If a platform does not have the plan's dispatch rule, choose another: --set
+    rule=split, weighted-least or fewest-requests. The plan is simulated under
+    it, and refused (exit 3) if it violates a limit. --set period=ID renders one
+    period.
     """
     is_program = to in (Target.LP, Target.MPS)
     is_text = output == "-" and (is_program or site_template)

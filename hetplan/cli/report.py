@@ -24,12 +24,12 @@ __all__ = ["report", "write_page"]
 
 PageTo = Annotated[Path, option("-o --output", "FILE", "Write the page here.")]
 Simulation = Annotated[
-    Path | None, option("--simulation", "FILE", "What `hetplan simulate --json` wrote; else it is played here.")
+    Path | None, option("--simulation", "FILE", "Output of `hetplan simulate --json`; default: simulates now.")
 ]
-Whatif = Annotated[Path | None, option("--whatif", "FILE", "What `hetplan whatif --json` wrote: its curves.")]
-Compared = Annotated[Path | None, option("--compare", "FILE", "What `hetplan compare --json` wrote of several ways.")]
+Whatif = Annotated[Path | None, option("--whatif", "FILE", "Output of `hetplan whatif --json`: adds its curves.")]
+Compared = Annotated[Path | None, option("--compare", "FILE", "Output of `hetplan compare --json`: adds its policies.")]
 NoPlay = Annotated[bool, typer.Option("--no-simulation", help="Simulate nothing.")]
-Baselines = Annotated[bool, typer.Option("--baselines", help="Also play what people run today under the same queries.")]
+Baselines = Annotated[bool, typer.Option("--baselines", help="Also simulate the baselines of `simulate --baselines`.")]
 
 
 def report(
@@ -44,7 +44,8 @@ def report(
 ) -> None:
     """Write a plan as one web page.
 
-    It begins with the summary. With the files that the plan was made from it also has a verification and a simulation.
+    The page begins with the summary. With the files that the plan was made from it also shows a verification and a
+    simulation.
     """
     with Output("report", as_json=as_json) as out:
         from hetplan.drawing.report import report_page

@@ -34,25 +34,28 @@ Trace = Annotated[Path | None, file_option("--trace", "FILE", "Arrival times to 
 Process = Annotated[
     str | None, option("--arrivals", "PROCESS", "poisson, deterministic, gamma:SHAPE, diurnal:PEAK,DAY_S or mmpp:....")
 ]
-Seeds = Annotated[int, typer.Option(min=1, help="Independent runs; intervals come from their spread.")]
-FirstSeed = Annotated[int, typer.Option(min=0, help="Seed of the first run: the same seed gives the same figures.")]
+Seeds = Annotated[int, typer.Option(min=1, help="Number of independent runs; intervals come from their spread.")]
+FirstSeed = Annotated[int, typer.Option(min=0, help="Seed of the first run.")]
 Duration = Annotated[
     float | None,
-    typer.Option("--duration", min=0.001, metavar="S", help="Simulated seconds; default: what the percentile needs."),
+    typer.Option("--duration", min=0.001, metavar="S", help="Simulated seconds; default: enough for the percentile."),
 ]
 NoiseOfService = Annotated[str, option("--noise", "NAME", "How service times vary: table, mean, lognormal, p95, ...")]
-Misprediction = Annotated[float, typer.Option(min=0.0, help="Relative error of the dispatcher's predictions.")]
+Misprediction = Annotated[float, typer.Option(min=0.0, help="Relative error of the load balancer's predictions.")]
 Learn = Annotated[
-    bool, typer.Option("--learn", help="The dispatcher begins without latency tables and learns them while serving.")
+    bool, typer.Option("--learn", help="The load balancer begins without latency tables and learns them while serving.")
 ]
 Baselines = Annotated[
-    bool, typer.Option("--baselines", help="Beside static peak, target-utilisation autoscaling and the cheapest type.")
+    bool,
+    typer.Option(
+        "--baselines", help="Also simulate a static peak, utilization autoscaling and the cheapest machine type."
+    ),
 ]
 Replan = Annotated[
     float | None,
     typer.Option(
         "--replan", min=0.1, metavar="S",
-        help="Look every S seconds whether to plan again, as `autoscale` does, under rate_qps.series of the SLO file.",
+        help="Replan as `autoscale` does: every S seconds, under rate_qps.series of the SLO file.",
     ),
 ]  # fmt: skip
 Fail = Annotated[
@@ -60,7 +63,7 @@ Fail = Annotated[
     option(
         "--fail",
         "WHAT[@PERIOD]",
-        'Of a plan with periods: only this failure ("zone a lost"), in each period or in that with this number.',
+        'Plan with periods: simulate only this failure ("zone a lost"), in all periods or in one (its number).',
     ),
 ]
 Spot = Annotated[
@@ -68,13 +71,15 @@ Spot = Annotated[
     option(
         "--spot",
         "rate|OFFER=FILE",
-        "Of a plan with periods: spot machines are taken as often as the offers say (rate), or as recorded.",
+        "Plan with periods: spot machines are interrupted as often as the offers state (rate), or as recorded.",
     ),
 ]
 Svg = Annotated[Path | None, option("--svg", "FILE", "Write the timeline as a picture.")]
-Threads = Annotated[int, typer.Option(min=1, help="Runs that go side by side.")]
-Jobs = Annotated[int, typer.Option("--jobs", min=1, metavar="N", help="Play runs in so many processes, not threads.")]
-On = Annotated[str | None, option("--on", "ray[:ADDRESS]", "Play runs on a Ray cluster.")]
+Threads = Annotated[int, typer.Option(min=1, help="Runs in parallel.")]
+Jobs = Annotated[
+    int, typer.Option("--jobs", min=1, metavar="N", help="Number of processes for the runs, instead of threads.")
+]
+On = Annotated[str | None, option("--on", "ray[:ADDRESS]", "Simulate on a Ray cluster.")]
 
 
 def simulate(
@@ -99,9 +104,11 @@ def simulate(
 ) -> None:
     """Simulate a plan under its demand, with failures if asked.
 
-    With --replan the plan and its successors are played under loads that change, and the wishes of the SLO file judged.
-    A promise by a model without queueing is reported, not failed. A plan with periods is played hour by hour, with each
-    of its failures in each hour. Exit 6 when simulation breaks a wish of the SLO file or a simulated promise.
+    Exit 6 if the simulation violates an SLO or a promise that rests on simulation. Promises without queueing are only
+    reported.
+
+    A plan with periods is simulated period by period, with each of its failures. --replan simulates the plan and the
+    plans that replace it while the demand changes.
     """
     with Output("simulate", as_json=as_json) as out:
         if trace is not None and arrivals is not None:
@@ -137,7 +144,7 @@ def _spread(jobs: int, on: str | None, *, baselines: bool) -> dict[str, Any] | N
         return None
     if baselines:
         raise InputError.one(
-            file="--baselines", why="what is set beside a plan is played in this process",
+            file="--baselines", why="baselines are simulated in this process",
             remedy="Leave it out, or --jobs and --on.",
         )  # fmt: skip
     return {"jobs": jobs, "on": on}
@@ -149,7 +156,7 @@ def _refuse_of_days(fail: list[str] | None, spot: list[str] | None) -> None:
             raise InputError.one(
                 file=name,
                 value=given[0],
-                why="this is played of a plan with periods, hour by hour",
+                why="only for a plan with periods",
                 remedy="Leave it out.",
             )
 
@@ -211,7 +218,7 @@ def _reason(report: SimulationReport) -> str:
     if not report.ok:
         return f"{len(report.broken)} broken in simulation"
     open_lines = len(report.undecided)
-    return f"nothing broken, {open_lines} undecided" if open_lines else "simulation keeps every promise"
+    return f"nothing broken, {open_lines} undecided" if open_lines else "simulation meets every promise"
 
 
 def _check_writable(path: Path) -> None:
@@ -257,7 +264,7 @@ def refuse_beside(replan: float | None, given: Mapping[str, object]) -> None:
     named = sorted(name for name, value in given.items() if value)
     if replan is not None and named:
         raise InputError.one(
-            file=named[0], value=str(given[named[0]]), why="not played together with --replan",
+            file=named[0], value=str(given[named[0]]), why="not available together with --replan",
             remedy="Leave one of them out; loads over time are rate_qps.series of the SLO file.",
         )  # fmt: skip
 
@@ -279,7 +286,7 @@ def simulate_day(
     for name, value in others.items():
         if value:
             raise InputError.one(
-                file=name, value=str(value), why="not played of a plan with periods", remedy="Leave it out."
+                file=name, value=str(value), why="not available for a plan with periods", remedy="Leave it out."
             )
     inputs = named.inputs
     played = _how(inputs, how, fail, spot)
@@ -291,7 +298,7 @@ def simulate_day(
 
         report = interruptible(work, say=out.note)
     show_day(report, out.people)
-    reason = f"{len(report.broken)} broken in simulation" if report.broken else "simulation keeps every promise"
+    reason = f"{len(report.broken)} broken in simulation" if report.broken else "simulation meets every promise"
     out.end(Exit.OK if report.ok else Exit.CHECK_FAILED, reason, report=report.as_dict())
 
 
@@ -306,7 +313,7 @@ def _how(inputs: Inputs, how: Mapping[str, Any], fail: list[str] | None, spot: l
         hours |= {hour} if sign else set()
     if len(hours) > 1 or not all(hour.isdigit() for hour in hours):
         raise InputError.one(
-            file="--fail", value=", ".join(sorted(hours)), why="failures are played in one period, by its number",
+            file="--fail", value=", ".join(sorted(hours)), why="failures in one period, by its number",
             remedy='Write --fail "zone a lost@17".',
         )  # fmt: skip
     records = {}
@@ -334,7 +341,7 @@ def _how(inputs: Inputs, how: Mapping[str, Any], fail: list[str] | None, spot: l
 def show_day(report: DayReport, page: Page) -> None:
     """Hours, failures, and how much of it was played."""
     page.line(
-        f"{len(report.hours)} periods, {number(report.stands_for)} queries; {number(report.played)} were played, in "
+        f"{len(report.hours)} periods, {number(report.stands_for)} queries; {number(report.played)} were simulated, in "
         f"{report.windows} windows, for {report.segments} stretches of time"
     )
     page.heading("In time, hour by hour")

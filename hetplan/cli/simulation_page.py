@@ -85,7 +85,7 @@ def show_simulation(report: SimulationReport, page: Page) -> None:
 
 def _show_transition(way: TransitionReport, page: Page) -> None:
     page.heading("On the way to the plan")
-    page.line(f"the plan's actions take {number(way.seconds)} s; {number(way.played_s)} s were played")
+    page.line(f"the plan's actions take {number(way.seconds)} s; {number(way.played_s)} s were simulated")
     page.table(("after s", "done"), [(number(at_s), text) for at_s, text in way.steps], right=("after s",))
     page.table(
         ("app", "in time on the way", "interval", "dropped", "settled after s"),
@@ -98,7 +98,7 @@ def _show_transition(way: TransitionReport, page: Page) -> None:
 
 
 def _settled(app: OnTheWay) -> str:
-    return "not while played" if app.settled_s is None else number(app.settled_s)
+    return "not while simulated" if app.settled_s is None else number(app.settled_s)
 
 
 def show_baselines(reports: Mapping[str, SimulationReport], page: Page) -> None:

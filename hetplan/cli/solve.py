@@ -41,35 +41,44 @@ def _solvers() -> list[str]:
     return solver_names()
 
 
-PlanTo = Annotated[
-    str | None, option("-o --output", "FILE", "Write the plan here; - is stdout, and then nothing else is.")
+PlanTo = Annotated[str | None, option("-o --output", "FILE", "Write the plan here; - writes only the plan to stdout.")]
+Start = Annotated[Path | None, file_option("--from", "PLAN", "Start the search from this plan.")]
+Engine = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The solver (`hetplan list solvers`).", autocompletion=_solvers)
 ]
-Start = Annotated[Path | None, file_option("--from", "PLAN", "A previous plan to start the search from.")]
-Engine = Annotated[str | None, typer.Option(metavar="NAME", help="The engine to use.", autocompletion=_solvers)]
-Gap = Annotated[float | None, typer.Option(min=0.0, help="Stop at this relative gap; exit 4 where it is not reached.")]
+Gap = Annotated[float | None, typer.Option(min=0.0, help="Stop at this relative gap; exit 4 if it is not reached.")]
 RequireProof = Annotated[
-    bool, typer.Option("--require-proof", help="Exit 4 unless every bound is proved, and show only such.")
+    bool, typer.Option("--require-proof", help="Print only certified bounds; exit 4 if one is not.")
 ]
-Seconds = Annotated[float | None, typer.Option("--time-limit", min=0.0, help="Seconds for all of it.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of all that is random.")]
+Seconds = Annotated[
+    float | None, typer.Option("--time-limit", min=0.0, help="Stop after these seconds, and keep the best plan.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]
 Evaluators = Annotated[
-    list[str] | None, option("--evaluate", "NAME", "Measure plans with this evaluator of --hosts; may be repeated.")
+    list[str] | None, option("--evaluate", "NAME", "Measure with this evaluator of --hosts; repeatable.")
 ]
-Hosts = Annotated[Path | None, file_option("--hosts", "TOML", "Trusted configuration: the commands of evaluators.")]
-JournalFile = Annotated[
-    Path | None, option("--journal", "FILE", "Write every measurement here, and use those that it has.")
+Hosts = Annotated[Path | None, file_option("--hosts", "TOML", "Trusted file with the commands of evaluators.")]
+JournalFile = Annotated[Path | None, option("--journal", "FILE", "Keep every measurement here, and go on from it.")]
+History = Annotated[
+    Path | None, file_option("--history", "FILE", "Measurements of earlier queries; the search begins with them.")
 ]
-History = Annotated[Path | None, file_option("--history", "FILE", "Measurements of earlier queries, to begin from.")]
-Jobs = Annotated[int, typer.Option(min=1, max=64, metavar="N", help="So many candidates are measured at once.")]
+Jobs = Annotated[int, typer.Option(min=1, max=64, metavar="N", help="Number of candidates measured in parallel.")]
 On = Annotated[str | None, option("--on", "ray[:ADDRESS]", "Measure on a Ray cluster.")]
 Alternatives = Annotated[
-    Path | None, option("--alternatives", "FOLDER", "Write the other plans too: a front, or the ways to buy of a bill.")
+    Path | None, option("--alternatives", "FOLDER", "Also write the other plans: a Pareto front, or purchase options.")
 ]
 ApplyRepair = Annotated[
     int | None,
-    typer.Option("--apply-repair", metavar="N", min=1, help="Write what repair N changes into -o, and no plan."),
+    typer.Option(
+        "--apply-repair",
+        metavar="N",
+        min=1,
+        help="If infeasible: write the file changed by repair N to -o, and no plan.",
+    ),
 ]
-Details = Annotated[bool, typer.Option("--details", help="Show all tables of the plan too, as `show --view all` does.")]
+Details = Annotated[
+    bool, typer.Option("--details", help="Also print all tables of the plan, as `show --view all` does.")
+]
 
 
 def solve(
@@ -98,10 +107,11 @@ def solve(
 ) -> None:
     """Make a plan.
 
-    Proved as far as the method can, verified by independent arithmetic. Without -o the plan is only shown.
+    Prints the best plan found, its cost and a bound. Separate code verifies the plan. By default every latency SLO is
+    simulated. -o writes the plan to a file.
 
-    Exit 0: verified; 3: infeasible, with the smallest repairs; 4: a demanded gap or proof was not reached; 5: a limit
-    ended the work; 6: a check failed; 130: interrupted.
+    Exit 0: verified; 3: infeasible, with the smallest repairs; 4: --gap or --require-proof not reached; 5: a limit
+    ended the solve; 6: verification failed; 130: interrupted.
     """
     with Output("solve", as_json=as_json, quiet=output == "-") as out:
         _ready(output, alternatives, as_json=as_json, repair=apply_repair)

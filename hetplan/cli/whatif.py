@@ -41,33 +41,35 @@ Vary = Annotated[
     option(
         "--vary",
         "NAME=RANGE",
-        "What varies: budget, price:OFFER, stock:OFFER, rate:APP, p99:APP, ttft_p95:APP, quality:APP, demand, latency, "
-        "prices, or a path such as slo.limits.changes; LOW:HIGH, LOW:HIGH:COUNT or A,B,C. One or two.",
+        "Vary budget, price:OFFER, stock:OFFER, rate:APP, p99:APP, ttft_p95:APP, quality:APP, demand, latency, prices, "
+        "or a path such as slo.limits.changes, over LOW:HIGH, LOW:HIGH:COUNT or A,B,C. At most two.",
     ),
 ]
-Csv = Annotated[Path | None, option("--csv", "FILE", "Write every point here; - is stdout.")]
-Svg = Annotated[Path | None, option("--svg", "FILE", "Write the curves as a picture.")]
-Most = Annotated[int, typer.Option("--most", min=2, metavar="N", help="Most points to try.")]
+Csv = Annotated[Path | None, option("--csv", "FILE", "Write every point here as CSV; - is stdout.")]
+Svg = Annotated[Path | None, option("--svg", "FILE", "Draw the curves into this SVG file.")]
+Most = Annotated[int, typer.Option("--most", min=2, metavar="N", help="Most points to plan.")]
 Confirm = Annotated[
     bool,
-    typer.Option("--confirm/--no-confirm", help="Make the plans at ends and changes in full, simulation included."),
+    typer.Option("--confirm/--no-confirm", help="Also simulate the plans at the ends and where they change."),
 ]
 Robust = Annotated[
-    bool, typer.Option("--robust", help="How far demand, times and prices may be off before the plan fails.")
+    bool, typer.Option("--robust", help="Find how far demand, times and prices may be off before the plan fails.")
 ]
 BoxOf = Annotated[
     str | None,
     option(
         "--box",
         "demand=D,latency=L,prices=P",
-        "With --robust: machines that hold while numbers are off by these parts: demand=0.2,latency=0.1.",
+        "With --robust: plan for numbers that are off by up to these shares: demand=0.2,latency=0.1.",
     ),
 ]
-Gamma = Annotated[int | None, typer.Option("--gamma", min=1, help="With --box: at most so many are off at once.")]
-Jobs = Annotated[int, typer.Option("--jobs", min=1, metavar="N", help="Processes that work side by side.")]
+Gamma = Annotated[
+    int | None, typer.Option("--gamma", min=1, help="With --box: the most numbers that are off together.")
+]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, metavar="N", help="Processes in parallel.")]
 On = Annotated[str | None, option("--on", "ray[:ADDRESS]", "Spread the work over a Ray cluster.")]
 JournalFile = Annotated[
-    Path | None, option("--journal", "FILE", "Keep what is found here; the same command goes on from it.")
+    Path | None, option("--journal", "FILE", "Keep results here; the same command goes on from it.")
 ]
 
 
@@ -91,11 +93,14 @@ def whatif(
 ) -> None:
     """Plan over a range of prices, rates or limits; find the margin of a plan.
 
-    --vary plans along one or two ranges and finds where the fleet changes; --robust says how far numbers may be off.
+    --vary plans along one or two ranges and finds where the machines change. --robust finds how far the numbers may be
+    off before the plan fails.
     """
     with Output("whatif", as_json=as_json, quiet=str(csv) == "-") as out:
         if robust == bool(vary):
-            raise InputError.one(file="--vary", why="what varies, or --robust", remedy="Add --vary budget=1:5.")
+            raise InputError.one(
+                file="--vary", why="expected --vary or --robust, and not both", remedy="Add --vary budget=1:5."
+            )
         question, formulation, options = method_from(settings, question=question, formulation=formulation)
         how: dict[str, Any] = {"question": question, "formulation": formulation, "options": options}
         named = sort_files(files, "whatif", plans=(0, 1 if robust else 0))
@@ -110,7 +115,7 @@ def whatif(
                 _write(out, file, text())
         _show(out, found)
         some = any(point["ok"] for point in found.points)
-        reason = "the range is planned" if some else "no value of the range has a plan"
+        reason = "the range is planned" if some else "infeasible: no value of the range has a plan"
         out.end(Exit.OK if some else Exit.INFEASIBLE, reason, **found.as_dict())
 
 

@@ -99,13 +99,13 @@ def prove_again(
     claims, faults, seen = list[ClaimAgain](), list[tuple[str, str]](), set[tuple[str, str, str]]()
     for number, claim in enumerate(plan.claims):
         if deadline.cancelled:
-            raise Interrupted("cancelled before every bound was looked at")
+            raise Interrupted("cancelled before every bound was checked")
         what, fault = (claim.about, claim.sense, claim.scope), None
         if what in seen:
             said = unproved(claim, number, "it is claimed twice")
             faults.append((said.at, f"{claim.sense} {claim.about} is claimed twice"))
         elif deadline.is_set():
-            said = unproved(claim, number, "the time was over before it was looked at")
+            said = unproved(claim, number, "the time limit ended before it was checked")
         else:
             said, fault = one.of(number, claim)
         seen.add(what)

@@ -225,9 +225,9 @@ def _binding(form: Milp, ask: Ask, loose: list[Knob], giving: list[Knob]) -> lis
         fields = [k.elastic.field.format(label=k.label) for k in own]
         named += [*fields[:MOST_NAMED], *([f"{len(fields) - MOST_NAMED} more like it"] if fields[MOST_NAMED:] else [])]
     if not named:
-        return ["no choice satisfies all rows, even if every part of the wish gives way"]
+        return ["infeasible even if every requirement that can be relaxed is relaxed"]
     *others, last = dict.fromkeys(named)
-    return [f"{', '.join(others)} and {last} cannot hold together" if others else f"{last} cannot be kept"]
+    return [f"{', '.join(others)} and {last} cannot hold together" if others else f"{last} cannot be met"]
 
 
 def _scale(knob: Knob, form: Milp) -> float:

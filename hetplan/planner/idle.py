@@ -37,7 +37,7 @@ def idle_machines(inputs: Inputs, workers: Sequence[Worker]) -> Iterator[Notice]
             continue
         idle = ", ".join(f"{room[name]:g} of {provides[name]:g} {name}" for name in computed)
         machines = f"each of {worker.count} machines has" if worker.count > 1 else "the machine has"
-        text = f"{machines} room for {more}: {idle} idle, and paid for"
+        text = f"{machines} free resources for {more}: {idle} idle"
         yield Notice(code="W-idle-machine", at=f"workers.{worker.id}", text=text)
 
 

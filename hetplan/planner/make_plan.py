@@ -88,7 +88,7 @@ def _of_times(inputs: Inputs, draft: Draft, options: Mapping[str, object]) -> It
     limited = any(apps[app or ""].targets for app in rated)
     said = any(one.code == "W-queueing" for one in draft.warnings)
     if options.get("size") == "planned" and limited and not said:
-        text = "sized by rates alone, as if no query waited: no response time is promised; set size to auto"
+        text = "sized without queueing: no response time is promised; set size to auto"
         yield Notice(code="W-queueing", at="promises", text=text)
     if any(one.percentile is not None and one.model.startswith("simulation") for one in of_apps):
         from hetplan.planner.service_times import assumptions
@@ -103,7 +103,7 @@ def _planned(
     notices = (*_notices(inputs, ask), *_of_times(inputs, result, named[1].options))
     require_proof = how["require_proof"]
     if not how["simulated"]:
-        ended = "interrupted" if how["interrupted"] else "the time was over"
+        ended = "interrupted" if how["interrupted"] else "the time limit ended"
         short_of = "all was tried" if named[1].options.get("size") == "planned" else "simulation confirmed this plan"
         text = f"{ended} before {short_of}: it is the best so far; run hetplan simulate"
         notices = (*notices, Notice(code="W-unconfirmed", at="promises", text=text))
@@ -122,9 +122,7 @@ def _planned(
     # Simulation asks for more than a relaxation without waiting: no engine closes that gap; of fleets a search may.
     sized = first and first.scope == "relaxation" and any(one.model.startswith("simulation") for one in result.promises)
     if status is PlanStatus.FEASIBLE and gap is not None and gap > allowed and (result.sections or not sized):
-        whose = "this formulation's default of" if ask.limits.gap is None else "what was asked for,"
-        whose = "what any plan is called good within," if asked > allowed else whose
-        text = f"the gap of {gap:.2g} is above {whose} {allowed:g}"
+        text = f"the gap is {100 * gap:.2g}% (target {100 * allowed:g}%): a better plan may exist"
         notices = (*notices, Notice(code="W-gap", at="claims", text=text))
     plan = assembled(result, inputs, named, status, claims, solves, notices)
     finding = Finding(
@@ -360,10 +358,10 @@ def _taken_back(inputs: Inputs, workers: Sequence[Worker]) -> Iterator[Notice]:
     for offer, count in sorted(rented.items()):
         often = inputs.profile.offers[offer].interruptions_per_hour
         if often:
-            text = f"{count} machines may be taken back, {often * count:g} times an hour in all: there are no spares"
+            text = f"{often * count:g} interruptions of {count} spot machines an hour are expected, no machine is spare"
             yield Notice(code="W-interruptions", at=f"offers.{offer}", text=text)
         if inputs.profile.offers[offer].commit is not None:
-            text = "rented by the hour here: to pay machines ahead, plan with the question fleet"
+            text = "planned by the hour: only a fleet plans reserved machines"
             yield Notice(code="W-commit", at=f"offers.{offer}", text=text)
 
 

@@ -170,7 +170,7 @@ class Outcome:
     def checked(self) -> tuple[str, str]:
         """What was checked where the plan was made: nothing is called verified that could not have failed."""
         if self.finding.unchecked:
-            return "Checked", "by nobody: the question brings no check of its own"
+            return "Checked", "not at all: no verifier checks plans of this problem"
         if self.reason != "verified":
             return "Checked", self.reason
         # The bound is proved again by the program that the planner writes: no code of the verifier's own.

@@ -49,7 +49,7 @@ class Found(StrEnum):
     """A limit or an interruption came before the first plan."""
 
 
-UNDECIDED = "no fault was found; limits on times are unchecked, as no measurement decides them"
+UNDECIDED = "no error was found; latency limits are unchecked, because no measurement decides them"
 """In place of "verified", which nobody could have found to be false."""
 
 
@@ -94,9 +94,9 @@ def verdict(finding: Finding) -> Verdict:
         return _with_plan(finding)
     return _first(
         (finding.interrupted, Exit.INTERRUPTED, "interrupted before a plan was found"),
-        (finding.found is Found.INFEASIBLE, Exit.INFEASIBLE, "no plan can keep the whole wish"),
-        (finding.found is Found.NOT_FOUND, Exit.INFEASIBLE, "no plan that meets the targets was found"),
-        (True, Exit.LIMIT, "a limit ended the work before a plan was found"),
+        (finding.found is Found.INFEASIBLE, Exit.INFEASIBLE, "infeasible: no plan meets all requirements"),
+        (finding.found is Found.NOT_FOUND, Exit.INFEASIBLE, "no plan that meets all requirements was found"),
+        (True, Exit.LIMIT, "a limit ended the solve before a plan was found"),
     )
 
 
@@ -109,13 +109,13 @@ def _with_plan(finding: Finding) -> Verdict:
     return _first(
         (count > 0, Exit.CHECK_FAILED, f"the plan fails its verification ({count} violations)"),
         (finding.promise_broken, Exit.CHECK_FAILED, "simulation or measurement breaks a promise"),
-        (unchecked, Exit.CHECK_FAILED, "the question has no check of its own"),
+        (unchecked, Exit.CHECK_FAILED, "no verifier checks plans of this problem"),
         (finding.interrupted, Exit.INTERRUPTED, "interrupted; this is the best plan so far"),
-        (finding.target_missed, Exit.INFEASIBLE, "a stated target cannot be met"),
+        (finding.target_missed, Exit.INFEASIBLE, "the plan is not shown to meet every requirement"),
         (finding.proof_required and not finding.proved, Exit.GAP_NOT_REACHED,
          "the plan is verified, its bound is not proved"),
         (missed, Exit.GAP_NOT_REACHED, f"the plan is verified, with {reached} where {asked or 0.0:g} was asked"),
-        (finding.limited, Exit.LIMIT, "a limit ended the work; this is the best plan so far"),
+        (finding.limited, Exit.LIMIT, "a limit ended the solve; this is the best plan so far"),
         (finding.undecided, Exit.OK, UNDECIDED),
         (True, Exit.OK, "verified"),
     )  # fmt: skip

@@ -101,8 +101,8 @@ _ALIKE: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("limits.survive.machines", "limits.survive.zones"),
                     ("only the question fleet plans for failures", "Leave it out, or ask fleet.")),
     "limits.capacity": ("nothing here is taken of stated totals", "Say what machines provide in all: limits.provides."),
-    "change.slack": ("the load says how much room is kept", "State a higher load."),
-    "change.slack_qps": ("the load says how much room is kept", "State a higher load."),
+    "change.slack": ("headroom is part of the stated rate here", "State a higher rate."),
+    "change.slack_qps": ("headroom is part of the stated rate here", "State a higher rate."),
     "change.load_weight_per_s": ("this question does not weigh loading", "Leave it out."),
     "horizon.period_s": ("this question plans one period, and its length does not count", "Leave it out."),
     "horizon.periods": ("this question plans one period", "Leave it out, or ask fleet."),
@@ -115,7 +115,7 @@ _ALIKE: Mapping[str, tuple[str, str]] = {
     "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),
     "apps.*.device": ("this question uses no devices of applications", "Leave it out."),
     "apps.*.candidates": ("only the question compound packs candidate plans", 'Write "model".'),
-    "apps.*.rate_qps.series": ("this question plans for one rate", "Write rate_qps; hetplan simulate plays a series."),
+    "apps.*.rate_qps.series": ("this problem plans for one rate", "Write rate_qps; hetplan simulate reads a series."),
     "apps.*.streams": ("queries come at a rate", 'Write "rate_qps".'),
 }  # fmt: skip
 """Why a question does not keep a field, and what to write instead, where several say it in the same words."""

@@ -42,7 +42,7 @@ def _beside(request: Request) -> Iterator[Obstacle]:
     profile = request.profile
     for name, zone in profile.zones.items():
         if zone.quota:
-            text = "quotas of zones are kept by the question fleet"
+            text = "only a fleet meets quotas of zones"
             yield Obstacle(text, f"$.zones.{name}.quota", "Take it out, or ask fleet.", file="profile")
     if profile.engines or any(app.attainment is not None for app in request.apps.values()):
         from hetplan.problems.llm.fits import of_another_question

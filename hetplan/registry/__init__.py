@@ -299,7 +299,7 @@ def _on_first_call(where: str, stop: threading.Event | None) -> Callable[..., An
             named = {"limits": Limits(cancel=stop), **named}
         found = load_part(where)(*args, **named)
         if where == PLAN and stop is not None and stop.is_set():
-            raise Interrupted("the time was over while a part was planned")
+            raise Interrupted("the time limit ended while an application was planned")
         return found
 
     return call

@@ -236,7 +236,7 @@ def _refuse_unpaid(name: str, offer: str, profile: Profile) -> None:
     sold = profile.offers.get(offer)
     own = own_prices(profile, sold.hardware) if sold is not None else {}
     if sold is not None and own and None not in own.values():
-        why = f"every run on {sold.hardware} has a price by itself, and that is paid, not the offer's"
+        why = f"every run on {sold.hardware} has its own price, which is paid instead of the offer's"
         raise _wrong(name, why, f"Vary prices:{offer}=0.5:2, a factor on what is paid, or {next(iter(own))}.")
 
 

@@ -313,7 +313,7 @@ def _notes(named: Mapping[str, Plan]) -> Iterator[str]:
     if len(profiles) > 1:
         yield "the plans were made from different profiles: prices and speeds may differ"
     if len(slos) > 1:
-        yield "the plans were made for different wishes"
+        yield "the plans were made for different SLO files"
     if len({plan.question for plan in named.values()}) > 1:
         yield "the plans answer different questions"
 

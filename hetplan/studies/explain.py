@@ -426,7 +426,7 @@ class _Around:
         if self.program["fleet"] != fleet_of(self.plan):
             other = fleet_text(self.program["fleet"])
             if not self.how:
-                yield f"the program alone takes {other}; what is said here is said of the program"
+                yield f"the program without simulation takes {other}; this page explains that"
             else:
                 value = f"{self.program['about']} {self.program['value']:.6g}" if self.program["ok"] else "no plan"
                 by = "a formula" if self.plan.method.options.get("size") == "estimated" else "simulation"

@@ -45,7 +45,7 @@ def play_replanned(plan: Plan, inputs: Inputs, *, every_s: float, **how: Any) ->
     if plan.question not in PLAYED:
         raise InputError.one(
             file="plan", path="$.question", value=plan.question,
-            why=f"plans of {', '.join(PLAYED)} are played with re-planning",
+            why=f"plans of {', '.join(PLAYED)} are simulated with replanning",
             remedy="Simulate it as it is; `hetplan autoscale` re-plans what runs.",
         )  # fmt: skip
     recipes, series = Recipes(plan, inputs, noise=how.get("noise", "table")), _series(inputs.slo)

@@ -218,7 +218,9 @@ class _Study:
                 if plan is None and free["value"]:
                     self.sizing = float(as_given["value"]) / float(free["value"])
             elif own != self.machines:
-                self.notes.append("the program alone does not do with the plan's machines: looked at are its own")
+                self.notes.append(
+                    "the program without simulation needs other machines than the plan: these are studied"
+                )
 
     def _solved(self, corner: Sequence[Any] = ()) -> tuple[Machines | None, dict[str, int]]:
         """The machines of the plan that `solve` makes of the files with these factors; None where it says no more."""

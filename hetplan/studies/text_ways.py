@@ -155,7 +155,7 @@ class TextBench:
             return Tuned(way, None, (), why)
         machines = self._cheapest_type()
         if machines is None:
-            return Tuned(way, None, (), "no type of machine carries these rates by itself")
+            return Tuned(way, None, (), "no machine type alone serves these rates")
 
         def at(target: float) -> Setting:
             most = min(machines.most, MOST_TIMES * machines.count)
@@ -249,7 +249,7 @@ class TextBench:
         if not max(self.rates) > 0:
             return "nothing comes"
         count = self._demand.rate_qps * self.course.length_s
-        return f"not played: {count:.3g} requests, and {MOST_PLAYED} are at most" if count > MOST_PLAYED else ""
+        return f"not simulated: {count:.3g} requests, and {MOST_PLAYED} are at most" if count > MOST_PLAYED else ""
 
     @property
     def _demand(self) -> AppDemand:

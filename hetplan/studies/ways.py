@@ -243,7 +243,7 @@ def _refuse(plan: Plan) -> None:
     questions = {part.question for part in plan.parts.values()} if plan.parts is not None else {plan.question}
     if not questions <= set(PLAYED):
         raise InputError.one(
-            file="plan", path="$.question", value=plan.question, why="ways to serve it are not played side by side",
+            file="plan", path="$.question", value=plan.question, why="policies are not compared for this problem",
             remedy=f"Compare a plan of {', '.join(PLAYED)}, or a fleet of these; `hetplan simulate` plays this "
             "one, `hetplan explain` says what other fleets cost.",
         )  # fmt: skip
@@ -306,7 +306,7 @@ def _bench(plan: Plan, inputs: Inputs, what: Compared, cancel: threading.Event |
         kept = {app: rates for app, rates in what.series.items() if app not in texts}
         return Together([_Bench(*others, replace(what, series=kept), cancel), *benches], text_is_shared(plan))
     raise InputError.one(
-        file="plan", path="$.parts", value="llm", why="all parts are text, and no bill is played of these alone",
+        file="plan", path="$.parts", value="llm", why="all applications are LLMs, which have no bill to simulate",
         remedy="Compare the plan of one period: hetplan solve with one rate.",
     )  # fmt: skip
 

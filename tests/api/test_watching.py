@@ -202,7 +202,7 @@ def test_once_measures_between_two_looks_and_ends() -> None:
     world = World(rate=lambda _now: 80.0, servers=4)
     world.last = plan_of(4, 40.0)
     ended = world.run(once=True)
-    assert ended == Ended(Exit.OK, "what runs is what is wanted")
+    assert ended == Ended(Exit.OK, "what runs matches the plan")
     assert world.servers == 8
     assert len(world.events("look")) == 2
 

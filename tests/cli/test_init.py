@@ -73,7 +73,7 @@ def test_no_variant_is_fast_enough_is_said_without_a_quality_that_nobody_asked_f
     assert run(*said).code == 0
     ran = run("solve", str(tmp_path / "profile.json"), str(tmp_path / "slo.json"))
     assert ran.code == 3
-    assert "m: no variant keeps 5 ms; nearest in time is m with 9 ms" in ran.out
+    assert "m: no variant meets 5 ms; nearest in time is m with 9 ms" in ran.out
 
 
 def test_a_table_names_models_qualities_and_prices(run: Callable[..., Any], tmp_path: Path) -> None:

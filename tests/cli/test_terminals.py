@@ -62,7 +62,7 @@ def test_colours_are_for_terminals_that_want_them(plan: str) -> None:
 @pytest.mark.parametrize("columns", [40, 60])
 def test_lines_fit_a_narrow_terminal(plan: str, columns: int) -> None:
     shown = CODES.sub("", on_terminal("show", plan, columns=columns)).replace("\r", "\n")
-    assert "4 machines" in " ".join(shown.split())
+    assert "4 spot machines" in " ".join(shown.split())
     assert [line for line in shown.split("\n") if len(line) > columns] == []
 
 

@@ -48,7 +48,7 @@ def test_a_column_bound_alone(reference) -> None:
     said = explain(m.build(), Asking([reference]))
     assert [repair.to for repair in said.repairs] == [5.0]
     assert said.repairs[0].text == "raise slo.limits.instances.gpu by 1 machines to 5 machines"
-    assert said.why == ("slo.limits.instances.gpu cannot be kept",)
+    assert said.why == ("slo.limits.instances.gpu cannot be met",)
 
 
 def test_what_does_not_contradict_is_not_blamed(reference) -> None:

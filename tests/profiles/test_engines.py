@@ -94,7 +94,7 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any], dict[str, Any]], object], str,
     "too long": (
         lambda p, s: s["apps"]["chat"]["mix"].update(bins=[[200, 80], [1000, 120], [500_000, 60]]),
         "$.apps.chat.mix",
-        "longer than the context or the KV",
+        "exceeds the context or the KV cache",
     ),
     "all cached": (
         lambda p, s: s["apps"]["chat"].update(

@@ -1,4 +1,4 @@
-"""What may be set about compound queries: how plans are packed, and how they are searched for and measured."""
+"""The options of compound queries: search, measurement and packing."""
 
 from __future__ import annotations
 
@@ -13,76 +13,81 @@ __all__ = ["CompoundOptions", "PaperOptions"]
 
 Packing = Annotated[
     Literal["dual", "dual-core", "greedy", "fcfs", "exact", "exact-cp-sat"],
-    Field(description="how plans are chosen for all queries together"),
+    Field(description="how one candidate is chosen for every query, within all limits together"),
 ]
 Norm = Annotated[
     Literal["best", "sum", "norm", "max", "l2"],
-    Field(description="greedy: how demands on several tiers count together; best tries all"),
+    Field(description="greedy: norm that adds demands on several tiers; best tries all norms"),
 ]
 SEARCH = (
-    "how plans of one query are searched for: struct-ci, struct, cmbo, cmbo-ci, random, or another package's engine "
-    "for black boxes"
+    "how candidates of one query are searched for: struct-ci, struct, cmbo, cmbo-ci, random, or a solver for black "
+    "boxes of another package"
 )
 Search = Annotated[Id, Field(description=SEARCH)]
 StopRule = Annotated[
     Literal["betting", "t", "fixed"],
-    Field(description="when accuracy is known: betting holds however often one looks, t (the paper's) does not"),
+    Field(description="when measuring stops: betting is valid at every sample, t (paper) is not, fixed takes n_max"),
 ]
 
 
 class CompoundOptions(Options):
-    """Both stages: search and measuring per query, then packing of all."""
+    """Options of both stages: search and measurement per query, then packing."""
 
     packing: Packing = "dual"
     norm: Norm = "best"
     exhausted: Literal["skip", "stop"] = Field(
-        default="skip", description="greedy: pass over what does not fit, or end there"
+        default="skip", description="greedy: skip a candidate that does not fit, or stop there"
     )
     level: Literal["auto", "totals", "machines"] = Field(
         default="auto",
-        description="candidates' demands on tiers: on one machine each (where the tier has hardware), or of its total",
+        description="candidates' demands on a tier: placed on its machines (if the tier has any), or against its total",
     )
     search: Search = "struct-ci"
-    steps: int = Field(default=60, ge=1, description="the most plans measured per query")
-    deadline_s: float | None = Field(default=None, gt=0, description="seconds of measuring per query")
-    gpu_s: float | None = Field(default=None, gt=0, description="seconds of the reference GPU per query")
+    steps: int = Field(default=60, ge=1, description="most candidates measured per query")
+    deadline_s: float | None = Field(default=None, gt=0, description="measurement time per query, in seconds")
+    gpu_s: float | None = Field(default=None, gt=0, description="time on the reference GPU per query, in seconds")
     stop_rule: StopRule = "betting"
-    confidence: float = Field(default=0.99, gt=0.5, lt=1, description="of verdicts on accuracy and latency")
-    n_min: int = Field(default=50, ge=2, description="samples before a verdict")
-    n_max: int = Field(default=1000, ge=2, description="samples after which a verdict stays undecided")
-    samples: int = Field(
-        default=200, ge=2, description="samples of a configuration at least, where the most quality is sought"
+    confidence: float = Field(
+        default=0.99, gt=0.5, lt=1, description="confidence of statements on accuracy and latency"
     )
-    points: int = Field(default=20, ge=2, description="the most points of a front")
+    n_min: int = Field(default=50, ge=2, description="fewest samples of a candidate")
+    n_max: int = Field(default=1000, ge=2, description="most samples of a candidate")
+    samples: int = Field(default=200, ge=2, description="fewest samples of a candidate if the objective is quality")
+    points: int = Field(default=20, ge=2, description="most points of a Pareto front")
     early: bool = Field(
-        default=True, description="stop sampling what is late everywhere, or no cheaper than what complies already"
+        default=True,
+        description="stop measuring candidates that are late everywhere, or no cheaper than one that meets the SLO",
     )
     undecided: Literal["sign", "reject"] = Field(
-        default="sign", description="at n_max: the sign of mean - target decides, or the plan is rejected"
+        default="sign",
+        description="undecided at n_max: the sign of mean - target decides, or the candidate is rejected",
     )
     confirm: bool = Field(
-        default=False, description="measure the cheapest plan on by bets, to four times n_max, before it is offered"
+        default=False, description="measure the cheapest candidate further, up to 4 n_max samples, before it is planned"
     )
-    retry: bool = Field(default=False, description="measure again what an earlier run of the journal set aside")
-    parallel: int = Field(default=1, ge=1, le=64, description="measurements at once")
+    retry: bool = Field(
+        default=False, description="measure again the candidates that failed in an earlier run of the journal"
+    )
+    parallel: int = Field(default=1, ge=1, le=64, description="measurements in parallel")
     drift: float = Field(
         default=0.0,
         ge=0,
-        description="by how much accuracies may have moved since they were measured, where they are given",
+        description="how far given accuracies may have drifted since they were measured",
     )
     size: Size = Field(
         default="auto",
-        description="of queries at a rate; planned: replicas for the load alone, as if nothing waited; estimated: by a "
-        "formula for queues, and nothing played; auto: by the formula, confirmed or corrected by simulation; "
-        "simulated: from the planned ones up, by simulation alone",
+        description="how queueing is taken into account, for queries with a rate; planned: not at all; estimated: by a "
+        "queueing formula; auto: by the formula, confirmed or corrected by simulation; simulated: by simulation alone",
     )
     evaluations: int = Field(
-        default=15, ge=1, le=50, description="most plays of plans with a rate (sizes auto and simulated)"
+        default=15, ge=1, le=50, description="most plans simulated, for queries with a rate (sizes auto and simulated)"
     )
     sizes: int = Field(
-        default=8, ge=1, description="of queries at a rate: the cheapest sizes of each that packing may choose from"
+        default=8,
+        ge=1,
+        description="numbers of replicas of each candidate that packing may choose from, for queries with a rate",
     )
-    alternatives: int = Field(default=20, ge=1, description="the most plans per query handed to the packing")
+    alternatives: int = Field(default=20, ge=1, description="most candidates per query that packing may choose from")
 
     @property
     def packer(self) -> str:

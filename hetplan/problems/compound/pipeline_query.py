@@ -289,7 +289,7 @@ def read_problem(inputs: Inputs, options: CompoundOptions, start: Plan | None) -
     for one in sought:
         if one.fans is not None and one.rate_qps is not None and options.size == "estimated":
             why = f"no formula for queues is trusted with the fanouts of {one.pipeline_id}"
-            faults.in_options("size", why, "Use size=auto: the plan is played.", value=options.size)
+            faults.in_options("size", why, "Use size=auto: the plan is simulated.", value=options.size)
         if one.is_wide and not options.search.startswith("struct"):
             why = f"search={options.search} lists all settings; some are not allowed here, or they are too many"
             faults.in_profile(f"$.pipelines.{one.pipeline_id}", why, "Use search=struct-ci.")

@@ -190,9 +190,9 @@ def _undecided_accuracies(served: Sequence[tuple[Query, Way, int]]) -> Iterator[
         wanted, found = query.app.floor, way.found
         if found is not None and found.verdict == "undecided" and wanted is not None:
             low, high = found.interval
-            text = f"after {found.samples} samples its accuracy is {low:.4g} to {high:.4g}: on neither side"
+            text = f"after {found.samples} samples its accuracy is {low:.4g} to {high:.4g}, which does not"
             at = f"apps.{query.app_id}.quality"
-            yield Notice(code="W-undecided", at=at, text=f"{text} of {wanted:g} for sure")
+            yield Notice(code="W-undecided", at=at, text=f"{text} decide the limit {wanted:g}")
 
 
 def _promises_of(

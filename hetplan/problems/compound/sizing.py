@@ -59,8 +59,8 @@ LATE = 300
 FEWEST, MOST = 3_000, 30_000
 
 UNSIMULATED = {
-    "planned": "replicas are those of the load alone, with no room to wait",
-    "estimated": "sizes come from a formula for queues",
+    "planned": "replicas are those of the rate alone, without queueing",
+    "estimated": "replicas come from a queueing formula",
 }
 """What plans rest on that are not played, by their size."""
 
@@ -238,11 +238,11 @@ class _SizingSearch:
         """The plan with what simulation showed of it, instead of what the formula said."""
         if best is None:
             many = self.simulations.made
-            plays = f"each of {many} plays, although each had more replicas" if many > 1 else "its only play"
+            plays = f"each of {many} simulations, each with more replicas" if many > 1 else "the only simulation"
             repairs = (*self._more_simulations, *self._repairs)
-            text = f"late in simulation in {plays}; more evaluations may help"
+            text = f"the SLO was violated in {plays}; more evaluations may help"
             if self.ask.remaining <= 0:
-                text, repairs = "time ended before a simulation could confirm the response times", ()
+                text, repairs = "the time limit ended before a simulation confirmed the response times", ()
             missed = Notice(code="W-queueing", at="promises", text=text)
             return replace(made, target_missed=text, repairs=repairs, warnings=(*made.warnings, missed))
         made, played = best
@@ -254,12 +254,12 @@ class _SizingSearch:
         mean = mean_latency_ms(self.asked, promises)
         reported = tuple(replace(one, value=mean) if one.about == MEAN_LATENCY else one for one in made.reported)
         warnings = made.warnings
-        alone = "nothing confirms it" if self.fluid else "the formula's word stands alone"
+        alone = "nothing confirms them" if self.fluid else "they rest on a formula"
         if unsettled := [one.app for one in played.promises if not one.model.startswith("simulation")]:
-            text = f"queues are so long that no play says how long: {alone}"
+            text = f"queues are too long for a simulation to measure response times: {alone}"
             warnings += tuple(Notice(code="W-queueing", at=f"apps.{name}.latency", text=text) for name in unsettled)
         if seldom := self._rates_of(made).keys() - {one.app for one in played.promises}:
-            text = f"so few queries come beside those of others that no play confirms it: {alone}"
+            text = f"too few queries arrive for a simulation to confirm response times: {alone}"
             warnings += tuple(
                 Notice(code="W-queueing", at=f"apps.{name}.latency", text=text) for name in sorted(seldom)
             )

@@ -37,10 +37,10 @@ REFUSED = {
         "apps.*.latency.tpot_p*_ms",
         "apps.*.dispatch", "apps.*.attainment", "apps.*.rate_qps.series",
     ),
-    "limits.changes": ("compound plans do not keep this limit", "Leave it out."),
+    "limits.changes": ("compound plans do not support this limit", "Leave it out."),
     "limits.provides": ("compound plans do not count what machines provide", "Limit machines by instances."),
-    "limits.survive.machines": ("compound plans keep no machines for failures", "Leave it out."),
-    "limits.survive.zones": ("compound plans keep no machines for failures", "Leave it out."),
+    "limits.survive.machines": ("compound plans do not support failures", "Leave it out."),
+    "limits.survive.zones": ("compound plans do not support failures", "Leave it out."),
     "horizon.periods": ("this question plans one period", "Plan each period alone."),
     "apps.*.network_ms_per_hop": ("links say what the network takes", "Write links."),
     "apps.*.network_ms_once": ("links say what the network takes", "Write links."),
@@ -209,7 +209,7 @@ def _sought_of_all(request: Request, faults: Faults) -> Wish:
     if first is not None and len(terms) > 1:
         faults.in_slo("$.objective", "a front is the whole objective", "Drop the other terms.")
     if first is not None and len(set(first)) != max(2, len(first)):
-        faults.in_slo("$.objective", "a front is of two or three different wishes", 'Write "front quality cost".')
+        faults.in_slo("$.objective", "a front has two or three different objectives", 'Write "front quality cost".')
     if first is not None:
         return Wish("min", False, first)
     known: Mapping[tuple[str, ...], Wish] = {

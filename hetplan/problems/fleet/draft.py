@@ -184,7 +184,7 @@ def _reported(found: Found, mean: float, bound: float, note: str) -> tuple[Repor
             f"{note}; it leaves out waiting: the plan is for {', '.join(roomy)}, because queues need that",
         )
     if found.formula:
-        note = f"{note}; of fleets that leave {', '.join(found.formula)} the room that a formula asks for"
+        note = f"{note}; of fleets that leave {', '.join(found.formula)} the headroom of a queueing formula"
     if policies := [app.name for app in found.wish.apps if app.question == "policy"]:
         note = (
             f"{note}; of fleets in which each machine type of {', '.join(policies)} takes its share by capacity and "
@@ -310,7 +310,7 @@ def _loading(wish: Wish, periods: Sequence[Period], parts: Mapping[str, PlanPart
         if slow:
             text = (
                 f"{name} loads models for up to {max(slow):g} s after {len(slow)} of {len(seconds)} failures, and "
-                "carries less than is kept until then: let more machines run (option headroom), or load sooner"
+                "serves less than survive asks until then: add headroom (option headroom), or load faster"
             )
             yield Notice(code="W-loading", at="promises", text=text)
 
@@ -335,7 +335,7 @@ def _warnings(wish: Wish, parts: Mapping[str, PlanPart]) -> Iterator[Notice]:
 def _taken_back(wish: Wish, parts: Mapping[str, PlanPart]) -> Iterator[Notice]:
     """Machines that may be taken back, where nothing is kept for that."""
     if wish.request.survive.spot == "none":
-        text = "its machines may be taken back, and nothing is kept for that: see limits.survive.spot"
+        text = "its spot machines may be interrupted, and no machine is spare: see limits.survive.spot"
         notices = (notice for part in parts.values() for notice in part.warnings)
         for at in dict.fromkeys(notice.at for notice in notices if notice.code == "W-interruptions"):
             yield Notice(code="W-interruptions", at=at, text=text)

@@ -1,4 +1,4 @@
-"""What may be set about a fleet."""
+"""The options of a fleet."""
 
 from __future__ import annotations
 
@@ -14,33 +14,35 @@ __all__ = ["FleetOptions"]
 
 
 class FleetOptions(Options):
-    """How a fleet is planned."""
+    """Options of a fleet: several applications, periods or offers."""
 
     rough: ClassVar[Mapping[str, object]] = {"levers": False}
     """What plans faster, while a person moves a limit."""
 
     size: Size = Field(
         default="auto",
-        description="planned: parts by the programs of their questions; estimated: variants, pipelines and pools leave "
-        "room to wait, by formulas; auto: so too, and these and text are played on their machines; simulated: each "
-        "question sizes itself, whatever it is asked",
+        description="how queueing is taken into account; planned: by the programs of the applications' problems; "
+        "estimated: by queueing formulas; auto: the same, then pools, variants, pipelines and LLMs are simulated; "
+        "simulated: by the simulations of each problem",
     )
-    headroom: float = Field(default=0.0, ge=0, le=10, description="more rate than stated, for every application")
+    headroom: float = Field(
+        default=0.0, ge=0, le=10, description="headroom above the stated rate, for every application"
+    )
     parts: dict[Id, dict[Key, Any]] = Field(
-        default_factory=dict, description="options of the question of an application, by application"
+        default_factory=dict, description="options of the problem of each application, by application"
     )
-    gap: float = Field(default=0.003, ge=0, le=1, description="how near to the bound whole machines are looked for")
-    rounds: int = Field(default=30, ge=1, le=1000, description="rounds of prices")
+    gap: float = Field(default=0.003, ge=0, le=1, description="gap at which the search for whole machines ends")
+    rounds: int = Field(default=30, ge=1, le=1000, description="most rounds of column generation")
     programs: int = Field(
-        default=500, ge=1, description="programs of one application in one period, after which prices are as they are"
+        default=500, ge=1, description="most programs of one application and period; column generation ends after them"
     )
     share: bool = Field(
         default=True,
-        description="whether pools, text, variants or pipelines may share machines where loads fit",
+        description="whether applications may share a machine if their replicas fit on it",
     )
     levers: Literal["played"] | bool = Field(
         default=True,
-        description="whether the bill says what each way to buy saves; each way is played with played, and else up to "
-        "72 applications times periods",
+        description="compute what each purchase option saves; played: simulate each, which true does only up to 72 "
+        "applications times periods",
     )
-    recipes: int = Field(default=400, ge=1, description="the most plans of one part at one rate that a table looks at")
+    recipes: int = Field(default=400, ge=1, description="most plans of one application at one rate that are compared")

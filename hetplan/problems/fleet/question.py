@@ -144,7 +144,7 @@ class FleetQuestion:
 
         ask.keep(kept, simulated=played)
         if not played and self.wish.options.size == "auto" and not unplayed:
-            raise Interrupted("the time was over before the parts were played")
+            raise Interrupted("the time limit ended before the applications were simulated")
         hurried = self.tools.trial or is_over(ask)
         if asked is not self.wish and (best[0].wish.given_room or is_small(self.wish)) and not hurried:
             with suppress(Interrupted):

@@ -245,7 +245,7 @@ def _any_batch(wish: Wish, app: Application, part: Part) -> Part:
 def _unplayed(found: Found, parts: Mapping[str, Part], answers: Answers) -> Found:
     """The fleet, with a warning for every application that was to be asked whether it has room."""
     late = _looked_at(found, parts, answers)
-    text = "time ended before it was known whether its queues have room: run hetplan simulate"
+    text = "the time limit ended before it was simulated: run hetplan simulate"
     notices = (Notice(code="W-queueing", at=f"apps.{name}", text=f"{name}: {text}") for name in late)
     return replace(found, notices=(*found.notices, *notices))
 
@@ -267,21 +267,19 @@ def _with_warnings(found: Found, parts: Mapping[str, Part], answers: Answers, re
     notices = []
     for name, those in periods.items():
         when = f" in {len(those)} of {found.wish.periods} periods (p{min(those)} is the first)" if several else ""
-        text = (
-            f"{name} has fewer machines{when} than its queues need, so queries may wait too long: run hetplan simulate"
-        )
+        text = f"{name} has fewer machines{when} than its queues need, so queries may be late: run hetplan simulate"
         notices.append(Notice(code="W-queueing", at=f"apps.{name}", text=text))
     looked = frozenset(_looked_at(found, parts, answers))
     found = replace(found, notices=(*found.notices, *notices), room_seen=looked)
     if not notices or found.wish.options.size != "auto":
         return found
-    why = f"not kept: {'; '.join(one.text for one in notices)}"
+    why = f"not met: {'; '.join(one.text for one in notices)}"
     if refused is None:
         apps = found.wish.request.apps
         longer = (one for name in list(periods)[:2] for one in where_late(apps[name], None))
         repairs = (*_more_stock(found, periods), *longer)
         return replace(found, missed=why, repairs=repairs)
-    return replace(found, missed=f"{why}; with room for them: {'; '.join(refused.why)}", repairs=refused.repairs)
+    return replace(found, missed=f"{why}; with more machines: {'; '.join(refused.why)}", repairs=refused.repairs)
 
 
 def _more_stock(found: Found, short: Mapping[str, Sequence[int]]) -> Iterator[Repair]:

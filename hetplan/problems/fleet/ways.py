@@ -94,7 +94,8 @@ FEW_CHANGED = 0.1
 MORE = 1.001
 """Machines that are short are worth so much less than what their program needs: it then takes others."""
 OVER = Infeasibility(
-    why=("the time was over, or the work interrupted, before machines for all were found",), proved=False
+    why=("the time limit ended, or the solve was interrupted, before machines for all applications were found",),
+    proved=False,
 )
 
 

@@ -52,7 +52,7 @@ def contradicted(search: Search, form: Milp) -> Infeasibility:
     stated = [f"{floor.field} ({floor.stated:g})" for floor in floors]
     stated += [limit.elastic.field.format(label=limit.label) for limit in kept if limit.elastic is not None]
     *others, last = dict.fromkeys(stated)
-    together = f"{', '.join(others)} and {last} cannot hold together" if others else f"{last} cannot be kept"
+    together = f"{', '.join(others)} and {last} cannot hold together" if others else f"{last} cannot be met"
     return Infeasibility(why=("the limits on machines contradict one another", together), repairs=tuple(repairs))
 
 

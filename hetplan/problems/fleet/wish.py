@@ -45,8 +45,8 @@ PLAYED = ("pool", "variants", "pipeline", "llm")
 """Questions whose parts are played on their machines, with `auto`."""
 REFUSED = {
     **CAPACITY,
-    "change.slack": ("the parts of a fleet keep room by their options", "Set option headroom instead."),
-    "change.slack_qps": ("the parts of a fleet keep room by their options", "Set option headroom instead."),
+    "change.slack": ("headroom of a fleet is an option", "Set option headroom instead."),
+    "change.slack_qps": ("headroom of a fleet is an option", "Set option headroom instead."),
     "change.load_weight_per_s": ("machines are paid while they start", "Leave it out."),
     "apps.*.weight": ("every application is served whole", "Leave it out."),
     "apps.*.lifetime_s": ("this question plans applications that stay", "Leave it out."),
@@ -273,10 +273,10 @@ def _without_use(request: Request, faults: Faults) -> None:
     refuse_not_provided(request, faults)
     survive = request.survive
     if survive.serve != 1 and not survive.machines and not survive.zones and survive.spot == "none":
-        why = "a share that is kept after a failure, and nothing may fail"
+        why = "a share to serve after a failure, and no failure is stated"
         faults.in_slo("$.limits.survive.serve", why, 'Write "zones", "machines" or "spot", or leave it out.')
     elif survive.serve == 0:
-        why = "nothing is kept after a failure, so what may fail changes nothing"
+        why = "a failure is stated, and nothing has to be served after it"
         faults.in_slo("$.limits.survive.serve", why, "Write a share above 0, or leave limits.survive out.", value=0)
 
 

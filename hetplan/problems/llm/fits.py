@@ -88,7 +88,7 @@ def _app(request: Request, name: str, app: Application) -> Iterator[Obstacle]:
     if app.late not in (None, "serve"):
         yield Obstacle("late requests are served, never dropped", f"{at}.late", 'Write "serve", or leave it out.')
     if app.ceiling is not None:
-        yield Obstacle("a floor of quality is kept, no ceiling", f"{at}.quality.max", 'Write "min".')
+        yield Obstacle("an LLM meets a least quality, not a highest one", f"{at}.quality.max", 'Write "min".')
     if not app.latency:
         text = f"{name} states no limit on ttft, tpot or response"
         yield Obstacle(text, f"{at}.latency", 'Write {"ttft_p95_ms": 500}.')
@@ -97,7 +97,7 @@ def _app(request: Request, name: str, app: Application) -> Iterator[Obstacle]:
 def _limits(request: Request) -> Iterator[Obstacle]:
     for name, zone in request.profile.zones.items():
         if zone.quota:
-            text = "quotas of zones are kept by the question fleet"
+            text = "only a fleet meets quotas of zones"
             yield Obstacle(text, f"$.zones.{name}.quota", "Take it out, or ask fleet.", file="profile")
     if request.survive.machines or request.survive.zones:
         text = "fleets that make text are not planned for losses yet"

@@ -71,7 +71,7 @@ def _late_classes(wish: Wish) -> tuple[list[str], list[Repair]]:
         return [], []
     share = float(classes_of(wish, what.laws).share[lost].sum())
     why = f"{share:.3g} of the requests are late on every type, even alone on an empty machine"
-    text = "set options.sacrifice to true: they are planned onto some type, late, as far as percentiles leave room"
+    text = "set options.sacrifice to true: they are served late, as far as percentiles allow"
     return [why], [Repair("options.sacrifice", "set", None, "true", "", text)]
 
 
@@ -91,7 +91,7 @@ def explain_too_few(wish: Wish, judge: Judge, ask: Ask, said: Infeasibility) -> 
 def _what_was_tried(wish: Wish, tried: SearchRecord) -> str:
     limits = ", ".join(f"{one.of} p{one.percentile:g} <= {one.max_ms:g} ms" for one in wish.limits)
     budget = f" up to {wish.request.budget / NANO:g} per hour" if wish.request.budget is not None else ""
-    near, begun = "", f"no fleet{budget} was found that keeps {limits} at {wish.rate_qps:g} requests/s"
+    near, begun = "", f"no fleet{budget} was found that meets {limits} at {wish.rate_qps:g} requests/s"
     if tried.parts > 1:
         begun += f", for one of {tried.parts} parts of the requests and of what there is"
     if tried.nearest is not None:

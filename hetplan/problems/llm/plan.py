@@ -155,7 +155,7 @@ def _basis(wish: Wish) -> str:
 def _warn_of_queues(wish: Wish, room: float) -> Notice:
     way = f"with headroom {room:.6g}"
     if wish.options.size == "estimated":
-        way = f"for {room:.6g} more than the rate, by a formula for what may come at once,"
+        way = f"with headroom {room:.6g}, by a formula for bursts,"
     text = (
         f"sized by the program {way} and not by simulation, so no percentile is promised: run hetplan simulate, or "
         "set size to auto"
@@ -172,9 +172,7 @@ def _warnings(wish: Wish, found: SizedFleet) -> Iterator[Notice]:
         if kind.engine.law is not None:
             yield Notice(code="W-law", at=at, text=_basis_of_law(wish, kind, kind.engine.law))
         elif kind.engine.overlap == "assumed":
-            text = (
-                f"{kind.name}: no iteration with prefill beside decodes was measured; how they overlap is an assumption"
-            )
+            text = f"{kind.name}: iterations with prefill and decode together were not measured; their time is assumed"
             yield Notice(code="W-overlap", at=at, text=text)
         fitted, used = kind.engine.reach, []
         for name, most, reached in (
@@ -195,22 +193,22 @@ def _basis_of_law(wish: Wish, kind: Kind, law: IterationLaw) -> str:
     text = f"{kind.name}: the basis of its law is {basis}"
     if kind.engine.kv_error is not None:
         unsure = f'+-{kind.engine.kv_error:.0%}, by model and card: read the engine\'s "GPU KV cache size"'
-        text = f"{text}; KV room {kind.engine.kv_tokens:,} tokens {unsure}"
+        text = f"{text}; KV cache of {kind.engine.kv_tokens:,} tokens {unsure}"
     if not law.error_mean:
-        return f"{text}; how far it is off is not stated, so the fleet has no room for that"
-    sized = "sized as if it were so much slower" if wish.law_error else "not sized for that, as robust.law says"
-    return f"{text}; {law.error_mean:.3g} off on the mean: {sized}"
+        return f"{text}; its error is not stated, so the plan has no headroom for it"
+    sized = "planned with a law slower by that" if wish.law_error else "not planned for, as robust.law states"
+    return f"{text}; mean error {law.error_mean:.3g}: {sized}"
 
 
 def _note(tried: SearchRecord | None) -> str:
     if tried is None:
-        return "bound of rows (1) to (4) and (6): every schedule with these laws keeps them"
-    rest = "" if tried.complete else "; not every fleet below it was looked at"
+        return "bound of rows (1) to (4) and (6), which hold for every schedule with these laws"
+    rest = "" if tried.complete else "; not every cheaper fleet was checked"
     if tried.parts > 1:
         rest = f", for one of {tried.parts} parts alike{rest}"
     return (
-        f"bound of rows (1) to (4) and (6), which every schedule keeps; of {tried.listed} fleets between it and this "
-        f"price {tried.excluded} are excluded by the rows, {tried.simulated} were simulated{rest}"
+        f"bound of rows (1) to (4) and (6), which hold for every schedule; of {tried.listed} fleets between it and "
+        f"this price {tried.excluded} are excluded by the rows, {tried.simulated} were simulated{rest}"
     )
 
 

@@ -39,7 +39,7 @@ REFUSED = {
     ),
     "change.slack": ("a fleet is sized by simulation, or by a headroom", "Raise the rate, or set rate_headroom."),
     "change.slack_qps": ("a fleet is sized by simulation, or by a headroom", "Raise the rate instead."),
-    "change.offline_below": ("no offline work is placed beside fleets that make text", "Leave it out."),
+    "change.offline_below": ("no offline work is placed on machines of LLMs", "Leave it out."),
     "apps.*.weight": ("a fleet serves one application, so nothing is weighed", "Leave it out."),
     "apps.*.rate_qps.trace": ("requests are drawn from lengths", "Write mix.observed; simulate plays a trace."),
 }  # fmt: skip
@@ -294,6 +294,6 @@ def _check_room(wish: Wish, faults: Faults) -> None:
     place = int(np.flatnonzero(~fits)[0])
     size = int(lengths.input[place] + lengths.output[place])
     room = max(min(kind.law.context_tokens or kind.law.kv_tokens, kind.law.kv_tokens) for kind in wish.kinds)
-    why = f"a request of {size} tokens in and out is longer than the context or the KV of every type ({room} at most)"
-    remedy = f"Cut requests to {room} tokens, or add a type with more room."
+    why = f"a request of {size} tokens in and out exceeds the context or the KV cache of every type ({room} at most)"
+    remedy = f"Cut requests to {room} tokens, or add a type with a larger KV cache."
     faults.in_slo(f"$.apps.{wish.app.id}.mix", why, remedy, value=size)

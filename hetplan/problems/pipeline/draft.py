@@ -278,12 +278,12 @@ def _choose_routing(problem: Pipelines, found: Solution) -> tuple[Solution, str,
         alike, why = route_by_step(found)
         if alike is not None:
             return alike, wanted, []
-        text = f"routing keeps to paths: with shares per step, {why}"
+        text = f"routing uses path-shares: with shares per stage, {why}"
         return found, "path-shares", [Notice(code="W-routing", at="routing", text=text)]
     filled = route_most_accurate_first(found)
     if isinstance(filled, Solution):
         return filled, wanted, []
-    text = f"routing keeps to path shares: {filled}"
+    text = f"routing uses path-shares: {filled}"
     return found, "path-shares", [Notice(code="W-routing", at="routing", text=text)]
 
 
@@ -380,7 +380,7 @@ def _promises(problem: Pipelines, found: Solution, number: int, rate: float) -> 
     longest = (found.longest_ms or {}).get(tree.app) or max(
         float(levels[s].ms[shares[s] > 0].max()) + problem.network_ms(tree.app, len(tree.path(s))) for s in tree.sinks
     )
-    basis = None if problem.options.headroom > 0 else "servers are filled to the brim: no room for queueing"
+    basis = None if problem.options.headroom > 0 else "servers without headroom: no queueing"
     return [
         Promise(app=tree.app, quantity="rate_qps", relation=">=", value=rate, model="fluid"),
         Promise(app=tree.app, quantity="quality", relation=">=", value=quality_of(tree, levels, shares),
@@ -449,8 +449,8 @@ def _notices_of(busy: Mapping[str, Mapping[str, float]]) -> list[Notice]:
         return []
     named = ", ".join(f"{app}/{step} ({use:.0%} busy)" for use, app, step in busiest[:SHOWN])
     text = (
-        f"queries would wait longer than their path leaves room for, at {named} (steps: {len(busiest)}); set size to "
-        "auto, which finds the room that keeps them in time, or set headroom"
+        f"queries would wait longer than their SLO allows, at {named} (stages: {len(busiest)}); set size to auto, "
+        "which finds the headroom that meets the SLO, or set headroom"
     )
     return [Notice(code="W-queueing", at="promises", text=text)]
 

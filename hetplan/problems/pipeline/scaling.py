@@ -362,7 +362,11 @@ def solve_steps(problem: Pipelines, ask: Ask) -> Solution | Infeasibility:
     _check_joins(problem)
     trees = problem.by_steps
     if any(not task.size for tree in trees for task in tree.tasks):
-        return Infeasibility(why=("latency: some step has no variant that is fast enough beside the fastest others",))
+        return Infeasibility(
+            why=(
+                "latency: some stage has no variant that is fast enough, even with the fastest variants of the others",
+            )
+        )
     found = _accuracy_scaling(problem, ask, lambda aim: problem.steps_form(trees, aim), problem.scope, GAP, steps=True)
     if isinstance(found, Infeasibility) and not found.why:
         return replace(found, why=("capacity: the servers do not carry the demand in time",))

@@ -616,16 +616,20 @@ class _PipelineSizing(Together):
         """The plan that came nearest, with why it is not enough: never one that is late in silence."""
         nearest = self._nearest()
         if nearest is None or nearest.shown is None:
-            return self.never or Infeasibility(why=("the time was over before any plan was simulated",), proved=False)
+            return self.never or Infeasibility(
+                why=("the time limit ended before any plan was simulated",), proved=False
+            )
         late = (self.last.late if self.last is not None else ()) or nearest.shown.late or tuple(self.p.request.apps)
         if self.ask.remaining <= 0:
-            why = "not confirmed: time ended before fresh seeds could say whether the plan keeps the wish"
+            why = "not confirmed: the time limit ended before fresh seeds decided whether the plan meets the SLO"
         else:
-            ended = "more room was not tried" if not self.may_go_on else "more room leaves no plan, or does not help"
+            ended = (
+                "more headroom was not tried" if not self.may_go_on else "more headroom is infeasible, or does not help"
+            )
             unsure = ", and fresh seeds do not confirm that" if nearest.late <= LATE else ""
             why = (
-                f"not kept: in simulation {', '.join(late[:5])} lose {nearest.late:.2g} times what is allowed{unsure}, "
-                f"even with {nearest.room}; {ended}"
+                f"not met: in simulation the violation rate of {', '.join(late[:5])} is {nearest.late:.2g} times its "
+                f"limit{unsure}, even with {nearest.room}; {ended}"
             )
         apps, rates = self.p.request.apps, {tree.app: tree.demand for tree in self.p.asked_for}
         over = nearest.shown.over

@@ -58,8 +58,8 @@ REFUSED = {
         "apps.*.latency.tpot_p*_ms", "apps.*.attainment", "apps.*.lifetime_s",
         "apps.*.deadline_s", "apps.*.device", "apps.*.candidates", "apps.*.rate_qps.series", "apps.*.streams",
     ),
-    "change.slack": ("pipelines keep room by headroom", "Set option headroom instead."),
-    "change.slack_qps": ("pipelines keep room by headroom", "Set option headroom instead."),
+    "change.slack": ("headroom of a pipeline is an option", "Set option headroom instead."),
+    "change.slack_qps": ("headroom of a pipeline is an option", "Set option headroom instead."),
     "apps.*.quality.max": ("a ceiling on accuracy", "State a floor (min), or leave it out."),
     "apps.*.dispatch": ("routes of pipelines say where queries go", "Leave it out."),
     "apps.*.mix": ("queries of a pipeline are alike", "Make each class an app."),
@@ -397,7 +397,9 @@ class _Reader:
             steps = [step.partition("=") for step in key.split("/")]
             strange = [name for node, _, name in steps if node not in self.pipeline.nodes or name not in known]
             if strange:
-                self.faults.in_profile(at, f"path {key} names what is not there", "Mend or drop it.", value=strange[0])
+                self.faults.in_profile(
+                    at, f"path {key} names an unknown variant or stage", "Mend or drop it.", value=strange[0]
+                )
             if not 0.0 <= value <= 1.0:
                 self.faults.in_profile(
                     f"{at}.{key}", "accuracies are between 0 and 1", "Write a fraction; percent / 100.", value=value
@@ -557,71 +559,72 @@ def _check_offers(request: Request, name: str, faults: Faults) -> None:
 
 
 SIZE = (
-    "planned: servers filled up to `headroom`, as in the paper; estimated: with a headroom that is usually enough, and "
-    "nothing simulated; auto: the least headroom with which a few counted queries show that the wish is kept, and "
-    "fresh seeds confirm it; simulated: the same by long simulations, from `headroom` up"
+    "how queueing is taken into account; planned: by `headroom`, as in the paper; estimated: by a larger headroom that "
+    "is usually enough; auto: by the least headroom that meets the SLO in short simulations, confirmed with fresh "
+    "seeds; simulated: as auto, by long simulations"
 )
 
-MACHINES = "whether different steps may share a server where their resources fit together"
+MACHINES = "shared: replicas of different stages that fit together share a server; whole: none do"
 
 Quantile = Literal["mean", "p50", "p90", "p95", "p99", "max"]
 
 
 class PipelineOptions(Options):
-    """What every formulation of the pipeline understands."""
+    """Options of all formulations of pipelines."""
 
-    quantile: Quantile = Field(default="p50", description="the statistic of the latency tables that plans rest on")
+    quantile: Quantile = Field(default="p50", description="statistic of the latency tables that plans use")
     slo_divisor: float = Field(
-        default=2.0, ge=1, description="latency target / time that execution may take: room for queueing"
+        default=2.0,
+        ge=1,
+        description="latency limit / largest execution time; the rest of the limit is left for waiting",
     )
-    headroom: float = Field(
-        default=0.0, ge=0, lt=1, description="share of every server's capacity that is kept free for bursts"
-    )
+    headroom: float = Field(default=0.0, ge=0, lt=1, description="share of every replica's capacity that is kept free")
     spare: float = Field(
         default=0.0,
         ge=0,
         le=100,
-        description="servers that every group in use keeps free, in parts of one: room to wait",
+        description="replicas that every group in use keeps free; fractions are allowed",
     )
     size: Size = Field(default="auto", description=SIZE)
     evaluations: int = Field(default=20, ge=1, le=50, description="most plans simulated (sizes auto and simulated)")
     routing: Literal["path-shares", "node", "most-accurate-first"] = Field(
         default="path-shares",
-        description="shares per path so far; per step (only where a check shows that it keeps the plan); or the "
-        "paper's Algorithm 1, with what it loses reported",
+        description="path-shares: shares depend on the path so far; node: on the stage alone, if that keeps the plan; "
+        "most-accurate-first: the paper's Algorithm 1; if a plan does not allow it, path-shares",
     )
     budget_factor: float | None = Field(
         default=None,
         ge=1,
-        description="time budget of a step / its longest execution; default: 1.5 slo_divisor (paper: 1)",
+        description="time budget of a stage / its longest execution time; left out: 1.5 slo_divisor (paper: 1)",
     )
     offers: Literal["in-turn", "evenly"] = Field(
         default="in-turn",
-        description="of several offers of a hardware, each step's servers are of the cheapest first, or of all in "
-        "proportion to their stock: a lost zone then takes some of every step",
+        description="machines of several offers of a type; in-turn: each stage takes the cheapest first; evenly: in "
+        "proportion to stock, so that every stage has some in each zone",
     )
     machines: Literal["shared", "whole"] = Field(default="whole", description=MACHINES)
     ewma_com: float = Field(
-        default=1.6, gt=0, description="centre of mass of the moving average that forecasts from rate_qps.history"
+        default=1.6, gt=0, description="center of mass of the moving average that forecasts rate_qps.history"
     )
 
 
 class _ChoosingOptions(PipelineOptions):
-    """What formulations that choose freely understand."""
+    """Options of the formulations that choose servers."""
 
     multibatch: bool = Field(
-        default=False, description="servers of one variant on one hardware may run with different batch sizes"
+        default=False, description="servers of one variant on one machine type may have different batch sizes"
     )
     step1: Literal["best-accuracy", "top-variants"] = Field(
         default="best-accuracy",
-        description="when servers are minimised: while the best accuracy in time can be kept, or the paper's rule, "
-        "while the most accurate variants can be",
+        description="servers are minimised while the best accuracy in time is feasible, or (paper) while the most "
+        "accurate variants are",
     )
     variants: Literal["all", "top"] = Field(
-        default="all", description="which variants may run: all, or only the most accurate of each step"
+        default="all", description="variants that may run: all, or only the most accurate of each stage"
     )
     fairness: Literal["weighted", "maxmin"] = Field(
-        default="weighted", description="of several pipelines: the weighted sum of accuracies, or first the least"
+        default="weighted",
+        description="several pipelines: maximise the weighted sum of accuracies, or the lowest one first",
     )
 
 
@@ -630,36 +633,40 @@ class ConfigOptions(_ChoosingOptions):
 
     among: Literal["all", "used"] = Field(
         default="all",
-        description="whole servers are looked for among all configurations, or (sooner) among those that are worth "
-        "most where servers may be in parts; the gap to the best accuracy with servers in parts is said",
+        description="configurations for whole servers: all, or (faster) those that the linear relaxation uses; the gap "
+        "to the relaxation is reported",
     )
     machines: Literal["shared", "whole"] = Field(default="shared", description=MACHINES)
     prefixes: int = Field(
-        default=20_000, ge=1, description="with more prefixes of configurations than this, latency levels are used"
+        default=20_000,
+        ge=1,
+        description="with more prefixes of configurations, latency levels are used (formulation budget)",
     )
-    integers: int = Field(default=1_500, ge=1, description="with more whole numbers than this, latency levels are used")
-    levels: int = Field(default=8, ge=2, le=64, description="latency levels per step, where they are used")
+    integers: int = Field(
+        default=1_500, ge=1, description="with more integer variables, latency levels are used (formulation budget)"
+    )
+    levels: int = Field(default=8, ge=2, le=64, description="latency levels per stage, if they are used")
     passes: int = Field(
-        default=2, ge=1, le=10, description="solves over latency levels, each finer around the last one's choice"
+        default=2, ge=1, le=10, description="solves over latency levels, each refined around the last solution"
     )
 
 
 class PaperOptions(_ChoosingOptions):
-    """`paper`: shares of paths of variants, one latency per variant, indicators; Loki's own program, linear."""
+    """`paper`: Loki's own program, linearised: shares of paths of variants, one latency per variant."""
 
 
 class BudgetOptions(_ChoosingOptions):
-    """`budget`: one latency level per step; safe under any router, and the form for large clusters."""
+    """`budget`: one latency level per stage; for any router, and for large clusters."""
 
     machines: Literal["shared", "whole"] = Field(default="shared", description=MACHINES)
 
-    levels: int = Field(default=8, ge=2, le=64, description="latency levels per step")
+    levels: int = Field(default=8, ge=2, le=64, description="latency levels per stage")
     passes: int = Field(
-        default=1, ge=1, le=10, description="solves over latency levels, each finer around the last one's choice"
+        default=1, ge=1, le=10, description="solves over latency levels, each refined around the last solution"
     )
 
 
 class RerouteOptions(PipelineOptions):
-    """`reroute`: the servers of a previous plan as they are, routing made anew for the demand."""
+    """`reroute`: the servers of a previous plan, with new routing for the demand."""
 
     size: Size = Field(default="planned", description=SIZE)

@@ -126,7 +126,7 @@ def fewest_workers(problem: PolicyProblem, bench: Bench) -> Draft | Infeasibilit
     found = _search_fewest(bench, group, loads, least=given.least, most=most)
     if found is None:
         worst = bench.solve(group.with_workers(most), [top], about="most workers")[0]
-        why = f"{most} workers do not keep the targets at {top:g} qps: {'; '.join(worst.misses())}"
+        why = f"{most} workers do not meet the SLO at {top:g} qps: {'; '.join(worst.misses())}"
         return Infeasibility((why,), repairs_of(bench, worst), proved=False)
     group, policies = found
     if len(ends) > 1:

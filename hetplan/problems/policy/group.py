@@ -258,9 +258,9 @@ class SolvedPolicy:
         """Which stated targets are missed, in words."""
         wish, found = self.group.wish, []
         if wish.app.floor is not None and self.accuracy < wish.app.floor:
-            found.append(f"accuracy {self.accuracy:.5g} of the {wish.app.floor:g} wanted")
+            found.append(f"accuracy {self.accuracy:.5g}, at least {wish.app.floor:g} is required")
         if wish.violation_most is not None and self.violation_shown > wish.violation_most:
-            found.append(f"violations {min(self.violation_shown, 1.0):.3g}, allowed are {wish.violation_most:g}")
+            found.append(f"violation rate {min(self.violation_shown, 1.0):.3g}, the limit is {wish.violation_most:g}")
         return found
 
 

@@ -1,4 +1,4 @@
-"""What may be set about model-selection policies: one class of options per formulation."""
+"""The options of model-selection policies, one class per formulation."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ MOST_WORKERS = 10_000
 """More workers are not planned: a search for the fewest ends here."""
 
 SIZE = (
-    "what tables are chosen by, workers being given; planned, estimated: the model of the queue alone; simulated: the "
-    "better of the kinds of batches under the stated arrivals; auto: the best over a family of arrivals and service "
-    "noise, such that the latency percentile is kept, confirmed by fresh seeds"
+    "how tables are chosen for given workers; planned, estimated: by the queueing model; simulated: by the better "
+    "batching under the stated arrivals; auto: by several arrival processes and service times, such that the latency "
+    "percentile is met, confirmed with fresh seeds"
 )
 
 
 class PolicyOptions(Options):
-    """`per-query` and what every formulation understands."""
+    """Options of `per-query`, and of all formulations."""
 
     rough: ClassVar[Mapping[str, object]] = {
         "grid": "fld{20}", "batching": "max", "accuracy_step": 1.0, "min_gap": 1.0, "simulate": False,
@@ -39,60 +39,69 @@ class PolicyOptions(Options):
     """What plans a hundred times faster and less well, while a person moves a limit."""
 
     objective: Literal["per_query", "per_decision"] = Field(
-        default="per_query", description="accuracy per query that comes (goodput), or per decision as in the paper"
+        default="per_query", description="accuracy per arriving query (goodput), or per decision (paper)"
     )
     grid: str = Field(
         default="union{100}",
         json_schema_extra=_GRID_ALONE,
-        description="slacks to distinguish: fld{D} (D equal steps), md (all latencies up to the SLO), union{D} (both)",
+        description="grid of slacks: fld{D} (D equal steps), md (all latencies up to the SLO), union{D} (both)",
     )
     batching: Literal["max", "variable", "auto"] = Field(
-        default="auto", description="batches of all that wait, of any number, or whichever simulates better"
+        default="auto", description="batches of the whole queue, of any size, or (auto) whichever simulates better"
     )
-    queue_max: int = Field(default=32, ge=1, le=4096, description="N: the longest queue that is distinguished")
+    queue_max: int = Field(default=32, ge=1, le=4096, description="N: the longest queue that a policy tells apart")
     overflow: Literal["serve_all", "truncate"] = Field(
         default="serve_all",
-        description="more than N waiting: serve N + 1 late, or keep N and lose the rest (the paper)",
+        description="if more than N queries wait: serve N + 1 of them late, or drop all beyond N (paper)",
     )
     empty_state: Literal["skip", "paper"] = Field(
-        default="skip", description="whether idling counts as a decision, as in the paper's text"
+        default="skip", description="paper: an idle worker counts as a decision, as in the paper's text"
     )
     reward: Literal["accuracy", "b_over_n"] = Field(
-        default="accuracy", description="per_decision only: what a batch of b out of n earns (b_over_n: published code)"
+        default="accuracy",
+        description="per_decision only: reward of a batch of b out of n queries (b_over_n: published code)",
     )
-    percentile: Percentile = Field(default="p95", description="which statistic of the latency tables is planned with")
+    percentile: Percentile = Field(default="p95", description="statistic of the latency tables that plans use")
     monotone: Literal["safe", "optimistic", "error"] = Field(
         default="safe",
-        description="latencies that fall with the batch: raise the later, lower the earlier (published), or refuse",
+        description="latency that falls with the batch size: raise the later, lower the earlier (published), or refuse",
     )
     rates: Literal["formula", "fitted"] = Field(
-        default="formula", description="shortest_queue: arrival rates by queue length from the paper, or simulated"
+        default="formula",
+        description="shortest_queue: arrival rate by queue length, by the paper's formula or fitted to simulation",
     )
     clamp: bool = Field(
-        default=False, description="plan arrivals that are burstier than Poisson at each worker as Poisson"
+        default=False, description="treat arrivals that are burstier than Poisson at a worker as Poisson"
     )
     split: Literal["proportional", "dp"] = Field(
-        default="proportional", description="load among unlike workers: by capacity, or by dynamic programming"
+        default="proportional",
+        description="how demand is split over unlike workers: by capacity, or by dynamic programming",
     )
     workers: dict[Id, int] | None = Field(
-        default=None, description="workers per application where several share one hardware; otherwise the best split"
+        default=None, description="workers per application if several share one machine type; left out: the best split"
     )
     accuracy_step: float = Field(
-        default=0.01, gt=0, le=1, description="range of loads: adjacent policies differ by at most this accuracy"
+        default=0.01,
+        gt=0,
+        le=1,
+        description="policies for a range of rates: adjacent ones differ by at most this accuracy",
     )
     min_gap: float = Field(
-        default=0.01, gt=0, le=1, description="range of loads: closest policies, as a share of the range"
+        default=0.01,
+        gt=0,
+        le=1,
+        description="policies for a range of rates: smallest step between two, as a share of the range",
     )
     sweeps: int | None = Field(
         default=None,
         ge=1,
         le=100_000,
-        description="so many undiscounted sweeps from 0 (published: 100) in place of the optimum",
+        description="number of undiscounted sweeps from 0 (published: 100); left out: the optimum",
     )
     size: Size = Field(default="auto", description=SIZE)
-    simulate: bool = Field(default=True, description="simulate what was planned where a simulator is at hand")
-    queries: int = Field(default=300_000, ge=10_000, description="queries simulated per policy and seed")
-    seeds: int = Field(default=3, ge=1, le=100, description="simulations of each policy, with different seeds")
+    simulate: bool = Field(default=True, description="simulate the policies")
+    queries: int = Field(default=300_000, ge=10_000, description="simulated queries per policy and seed")
+    seeds: int = Field(default=3, ge=1, le=100, description="simulations of each policy, each with its own seed")
 
     @field_validator("grid")
     @classmethod
@@ -120,7 +129,7 @@ class PolicyOptions(Options):
 
 
 class PaperOptions(PolicyOptions):
-    """`paper`: RAMSIS as published, per decision on a grid of equal steps, whole batches, running minimum."""
+    """`paper`: RAMSIS as published: per decision, a grid of equal steps, batches of the whole queue."""
 
     objective: Literal["per_query", "per_decision"] = "per_decision"
     grid: str = Field(default="fld{100}", json_schema_extra=_GRID_ALONE)
@@ -130,11 +139,11 @@ class PaperOptions(PolicyOptions):
 
 
 class FewestOptions(PolicyOptions):
-    """`fewest-workers`: the least number of workers whose policy keeps accuracy and violations."""
+    """`fewest-workers`: the fewest workers whose policy meets the accuracy and violation limits."""
 
     most_workers: int = Field(
         default=MOST_WORKERS,
         ge=1,
         le=MOST_WORKERS,
-        description="where limits.instances gives no most: stop searching here",
+        description="the search ends here if limits.instances states no maximum",
     )

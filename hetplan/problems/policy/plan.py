@@ -326,13 +326,13 @@ def _overload_notice(solved: SolvedPolicy) -> Notice:
     per_worker = group.sustainable_qps / group.workers
     need = max(math.floor(load / per_worker) + 1, group.workers + 1)
     text = (
-        f"{load:g} qps is more than {group.workers} workers keep up with: at most {group.sustainable_qps:.4g} qps with "
-        f"{group.models.names[0]}; {need} workers would"
+        f"{load:g} qps is more than {group.workers} workers can serve: at most {group.sustainable_qps:.4g} qps with "
+        f"{group.models.names[0]}; {need} workers can"
     )
     latency = group.models.latency_s[0, :-1]
     enough = latency[group.workers * np.arange(1, latency.size + 1) / latency > load]
     if enough.size and float(enough.min()) > group.wish.slo_s:
-        text += f", and so would an SLO of {1000 * float(enough.min()):.4g} ms"
+        text += f", and so can these with an SLO of {1000 * float(enough.min()):.4g} ms"
     return Notice(code="W-overload", at=f"policies.{group.wish.app.id}", text=text)
 
 

@@ -39,7 +39,7 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
         text = "every run states its saturation_qps for one batch size, and a policy decides how large a batch is"
         yield Obstacle(text, "$.tables", "Measure each run at two batch sizes.", essential=True, file="profile")
     if request.budget is not None:
-        text = "a policy is for given workers, so it keeps no budget"
+        text = "a policy is for given workers, so it has no budget"
         yield Obstacle(text, "$.limits.cost_per_hour", "Leave it out.", essential=not own)
     if not request.instances:
         text = "a policy is for given workers: limits.instances names none"

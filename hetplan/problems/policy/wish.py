@@ -48,9 +48,9 @@ REFUSED = {
         "apps.*.attainment", "apps.*.lifetime_s", "apps.*.deadline_s", "apps.*.device", "apps.*.candidates",
         "apps.*.rate_qps.series", "apps.*.streams",
     ),
-    "limits.cost_per_hour": ("a policy is for given workers, so it keeps no budget", "Leave it out."),
+    "limits.cost_per_hour": ("a policy is for given workers, so it has no budget", "Leave it out."),
     "limits.changes": ("a policy is for given workers, and moves nothing", "Leave it out."),
-    "limits.provides": ("a policy is for given workers, so it keeps no totals", "Say how many: instances."),
+    "limits.provides": ("a policy is for given workers, so it has no totals", "Say how many: instances."),
     "apps.*.quality.max": ("a policy's accuracy is better when higher", 'State a min.'),
     "apps.*.weight": ("each application has separate workers and policies, so none weighs more", "Leave it out."),
     "apps.*.rate_qps.history": ("a policy is made for stated loads", "Give rate_qps, or a range."),
@@ -373,7 +373,9 @@ def _arrivals(inputs: Inputs, app: Application, faults: Faults) -> tuple[float, 
             faults.in_slo(f"{at}.shape", "gamma arrivals have a shape", "Give it; 1 is Poisson.")
         return arrivals.shape or 1.0, None, []
     if arrivals.process == "mmpp":
-        text = "bursts are planned as Poisson arrivals; what is chosen and promised is simulated with the stated bursts"
+        text = (
+            "policies are computed for Poisson arrivals, then chosen and promised by simulation with the stated bursts"
+        )
         return 1.0, None, [Notice(code="W-arrivals-rounded", at=f"apps.{app.id}", text=text)]
     if arrivals.process != "poisson":
         faults.in_slo(

@@ -237,7 +237,7 @@ def cheapest_enough(pool: Pool, ask: Ask, found: Configurations, at: Counts) -> 
                 return rated
             best = rated if best is None or rated.lam > best.lam else best
     if best is None or best.lam <= 0:
-        return Infeasibility(why=("no configuration looked at reaches the rate; fluid-milp finds why",), proved=False)
+        return Infeasibility(why=("no listed configuration reaches the rate; fluid-milp finds why",), proved=False)
     return rate_not_reached(pool, best.counts, best.lam, proved=False)
 
 

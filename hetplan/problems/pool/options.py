@@ -1,4 +1,4 @@
-"""What may be set about a pool: by default, and by the formulations that are asked by name."""
+"""The options of the pool's formulations."""
 
 from __future__ import annotations
 
@@ -21,40 +21,44 @@ __all__ = [
 
 LatencyStat = Literal["mean", "p50", "p90", "p95", "p99", "max"]
 SIZE = (
-    "what the promised rate rests on; planned: the fluid rate, derated; estimated: the same by a queueing formula in "
-    "place of `derate`; auto: what a few counted queries show to be kept, confirmed by fresh seeds; simulated: the "
-    "highest rate that long simulations carry"
+    "how queueing is taken into account; planned: the fluid rate times `derate`; estimated: a queueing formula in "
+    "place of `derate`; auto: short simulations, confirmed with fresh seeds; simulated: the highest rate that long "
+    "simulations sustain"
 )
 
 
 class PoolOptions(Options):
-    """What every formulation of the pool understands."""
+    """Options of all formulations of the pool."""
 
     derate: float = Field(
-        default=0.8, gt=0, le=1, description="planned rate / fluid rate: room for queueing, which a fluid rate has not"
+        default=0.8, gt=0, le=1, description="promised rate / fluid rate; the rest is headroom for queueing"
     )
     latency_stat: LatencyStat = Field(
-        default="mean", description="which statistic of the latency tables is compared with the latency target"
+        default="mean", description="statistic of the latency tables that is compared with the latency limit"
     )
     violation_tolerance: float = Field(
-        default=0.0, ge=0, lt=0.5, description="share of queries that may be sent where they are late (eps)"
+        default=0.0,
+        ge=0,
+        lt=0.5,
+        description="share of queries that may be routed to replicas that answer them late (eps)",
     )
-    xi: float = Field(default=0.98, gt=0, le=1, description="share of the latency target that dispatch may use")
+    xi: float = Field(default=0.98, gt=0, le=1, description="share of the latency limit that the dispatch rule may use")
     penalty: Literal["paper", "absolute", "lexicographic"] = Field(
-        default="paper", description="what a late pair costs in the matching"
+        default="paper",
+        description="cost of a late pair in the matching: as in the paper, a fixed time, or above all pairs in time",
     )
 
     dispatch: Literal["matching", "threshold", "earliest"] = Field(
         default="matching",
-        description="the rule that sends queries to instances: matched in time (Kairos), split at a size that "
-        "simulation finds (DeepRecSys), or queued where they are done first (Clockwork); the last two are sized by "
-        "simulation",
+        description="dispatch rule; matching: queries and replicas are matched by latency (Kairos); threshold: split "
+        "at a query size that simulation finds (DeepRecSys); earliest: the replica that finishes first (Clockwork); "
+        "the last two are sized by simulation",
     )
 
     size: Size = Field(default="auto", description=SIZE)
-    seeds: int = Field(default=5, ge=1, le=100, description="simulations of each pool, with different seeds")
+    seeds: int = Field(default=5, ge=1, le=100, description="simulations of each pool, each with its own seed")
     noise: Literal["mean", "lognormal"] = Field(
-        default="mean", description="service times simulated: their means, or lognormal of the tables' std and max"
+        default="mean", description="service times in simulation: the mean, or lognormal with the tables' std and max"
     )
 
     @model_validator(mode="before")
@@ -63,7 +67,7 @@ class PoolOptions(Options):
         """The derate is that of matching; what another rule carries is known by simulation alone."""
         if isinstance(given, dict) and given.get("dispatch", "matching") != "matching":
             if given.get("size", "simulated") not in ("simulated", "auto"):
-                why = "a fluid rate, derated, is what matching carries; what another rule does is simulated"
+                why = "the derated fluid rate holds for matching only; every other rule is sized by simulation"
                 raise wrong(why, 'Set it to "simulated", or leave it out.', at=("size",))
             return {**given, "size": "simulated"}
         return given
@@ -80,16 +84,16 @@ class FluidOptions(PoolOptions):
     """`fluid-milp`: the exact fluid program over whole counts."""
 
     evaluations: int = Field(
-        default=60, ge=1, description="most pools simulated to size one for a rate (sizes auto and simulated)"
+        default=60, ge=1, description="most pools simulated to find the cheapest for a rate (sizes auto and simulated)"
     )
 
 
 class FluidAtOptions(PoolOptions):
-    """`fluid-lp`: the fluid program at counts that are given."""
+    """`fluid-lp`: the fluid program at given counts."""
 
     counts: dict[Id, int] | None = Field(
         default=None,
-        description="instances per offer or hardware; without it limits.instances must fix all hardware (least = most)",
+        description="replicas per offer or machine type; left out: limits.instances must fix the count of every type",
     )
 
 
@@ -98,23 +102,25 @@ class Eq15Options(PoolOptions):
 
     size: Size = Field(default="planned", description=SIZE)
     select: Literal["argmax", "similarity"] = Field(
-        default="argmax", description="the best ranked, or the paper's choice of the most typical of the best ten"
+        default="argmax", description="argmax: the best estimate; similarity: the most typical of the best ten (paper)"
     )
 
 
 class SearchOptions(PoolOptions):
-    """`kairos-plus`: pools are tried out one by one, in simulation or by what is handed in."""
+    """`kairos-plus`: pools are evaluated one by one, by the simulator or by a given function."""
 
     size: Size = Field(default="planned", description=SIZE)
     evaluator: Literal["simulate", "evaluate"] = Field(
-        default="simulate", description="what values a pool: the simulator, or a measurement handed in through the API"
+        default="simulate", description="how pools are evaluated: by the simulator, or by `evaluate` of the Python API"
     )
     bound: Literal["lp", "eq15"] = Field(
-        default="lp", description="what pools are pruned by: the fluid rate with the target's own tolerance, or Eq. 15"
+        default="lp", description="bound used for pruning: the fluid rate at the SLO's own violation rate, or Eq. 15"
     )
-    prune: bool = Field(default=True, description="leave out pools whose bound is no better than the best value found")
+    prune: bool = Field(default=True, description="skip pools whose bound is no better than the incumbent")
     prune_sub: bool = Field(
         default=False,
-        description="leave out pools contained in one that was tried (wrong for noisy types); implies prune",
+        description="also skip pools contained in an evaluated one (wrong for noisy types); implies prune",
     )
-    evaluations: int | None = Field(default=None, ge=1, description="most pools tried; none: until nothing is left")
+    evaluations: int | None = Field(
+        default=None, ge=1, description="most pools evaluated; left out: all that are not pruned"
+    )

@@ -48,8 +48,8 @@ REFUSED = {
         "apps.*.deadline_s", "apps.*.device", "apps.*.candidates", "apps.*.rate_qps.series", "apps.*.streams",
     ),
     "limits.changes": ("a pool is planned from nothing and counts no changes", "Leave it out."),
-    "change.slack": ("a pool keeps room by its derate", "Set option derate instead."),
-    "change.slack_qps": ("a pool keeps room by its derate", "Set option derate instead."),
+    "change.slack": ("headroom of a pool is its option derate", "Set option derate instead."),
+    "change.slack_qps": ("headroom of a pool is its option derate", "Set option derate instead."),
     "apps.*.weight": ("a pool serves one application, so nothing is weighed", "Leave it out."),
     "apps.*.dispatch": ("a pool's dispatch rule says where queries go", 'Set option dispatch instead.'),
     "apps.*.rate_qps.history": ("a pool is sized for a stated rate", "Write it as rate_qps."),
@@ -240,8 +240,8 @@ def read_columns(
         _check_size(kind, mean[:, j], faults)
     _check_target(types, wish, faults)
     if refuted and np.isinf(mean).all(axis=1).any():
-        why = f"no run that was measured keeps it; the nearest: {'; '.join(refuted[:3])}"
-        faults.in_slo(f"$.apps.{wish.app.id}.latency", why, "Relax it, or measure at fewer requests at a time.")
+        why = f"no measured run meets it; the nearest: {'; '.join(refuted[:3])}"
+        faults.in_slo(f"$.apps.{wish.app.id}.latency", why, "Relax it, or measure with fewer concurrent requests.")
     if not faults.found:
         times = Times(mean, compared, None, None, extrapolated)
         notices += _doubts(wish, types, options.latency_stat, std, times)
@@ -497,7 +497,7 @@ def _check_measured(inputs: Inputs, faults: Faults) -> None:
     """Measurements that nobody reads would be hashed into the plan as if they had mattered."""
     if inputs.measured is not None:
         name = inputs.files.get("measured", "measured")
-        why = "the question pool reads no measurements beside the profile"
+        why = "a pool reads no measurements besides the profile"
         remedy = "Leave that file out; what was measured goes into the profile's tables."
         faults.found.append(Fault(name, "$", "", why, remedy))
 

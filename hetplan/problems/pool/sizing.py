@@ -526,9 +526,11 @@ class _Trial:
         made = self._draft(rated, rate, program, None, warnings)
         if not rate:
             tried = min(at for _, at in self.looks)
-            why = f"in simulation too many queries are late at every rate that was tried, from {tried:.4g} qps on"
+            why = f"in simulation the violation rate is too high at every rate that was tried, from {tried:.4g} qps on"
             return replace(made, target_missed=why, repairs=where_late(app, None))
-        why = f"in simulation at {rate:.6g} qps {_refusal(last)}" if last else "the time limit came before a simulation"
+        why = (
+            f"in simulation at {rate:.6g} qps {_refusal(last)}" if last else "the time limit ended before a simulation"
+        )
         return replace(made, target_missed=why, repairs=(less_rate(pool, 0.9 * rate),))
 
     def _draft(
@@ -567,12 +569,12 @@ def _played_rate(rate: float, runs: int = 1) -> SimulatedRate:
 def _refusal(played: Played) -> str:
     """In words, that a simulation does not confirm a rate."""
     if played.worst >= 1.0:
-        return f"{played.worst:.2g} times as many queries are late as allowed"
+        return f"the violation rate is {played.worst:.2g} times its limit"
     lost = next((one for one in played.promises if one.quantity == "violations"), None)
     if lost is None or lost.interval is None:
-        return "too few queries come to say whether they are in time"
+        return "too few queries arrive to decide whether they are in time"
     most, limit = (f"{100 * share:.2g}%" for share in (lost.interval[1], lost.value))
-    return f"the violation rate may be {most}, so the limit of {limit} may not be kept"
+    return f"the violation rate may be {most}, above its limit of {limit}"
 
 
 # -- in simulation: the cheapest for a rate --------------------------------------------------------------------------
@@ -595,9 +597,9 @@ def cheapest_in_simulation(pool: Pool, ask: Ask) -> Draft | Infeasibility | None
     if sizing.missed is not None or search.last is None:
         return sizing.missed
     trial, nearest, rate = sizing.trial, sizing.rate_pool(search.last), sizing.rate
-    why = f"not kept: the last of {len(search.looks)} pools, at {rate:g} qps, is late "
-    why += f"{(share := search.looks[search.last]):.2g} times as often as allowed"
-    why += " in a short run: too near to the limit to rely on" if share < 1.0 else ""
+    why = f"not met: of {len(search.looks)} pools at {rate:g} qps the last has a violation rate of "
+    why += f"{(share := search.looks[search.last]):.2g} times its limit"
+    why += " in a short run, which is too close to the limit" if share < 1.0 else ""
     carried = trial.highest_rate(nearest) if trial.may_go_on and pool.tools.says_what_helps else 0.0
     repairs = where_late(pool.wish.app, None if carried > 0 else rate)
     fewer = (less_rate(pool, carried),) if carried > 0 else ()

@@ -44,8 +44,8 @@ def unservable_apps(v: Snapshot) -> Infeasibility | None:
             continue
         nearest, found = _nearest(v, b, near)
         limit = f"{one.limit_ms():g} ms"
-        asked = f"both {limit} and the quality asked for" if one.has_quality_limit else limit
-        why.append(f"{one.id}: no variant keeps {asked}; {nearest}")
+        asked = f"both {limit} and the quality limit" if one.has_quality_limit else limit
+        why.append(f"{one.id}: no variant meets {asked}; {nearest}")
         repairs += found
     return Infeasibility(why=tuple(why), repairs=tuple(repairs)) if why else None
 
@@ -139,7 +139,9 @@ def fits_nowhere(v: Snapshot, left: Counter[int], *, proved: bool) -> Infeasibil
     for t in sorted({v.kind(i).type for i in left}):
         mine = [i for i in left if v.kind(i).type == t]
         count, names = sum(left[i] for i in mine), ", ".join(sorted({v.kind(i).variant for i in mine})[:SHOWN])
-        why.append(f"{count} instances ({names}) find no machine of {v.types[t].id} with room in one piece")
+        why.append(
+            f"{count} replicas ({names}) fit on no machine of {v.types[t].id}: free resources are spread over several"
+        )
         kind, offer = v.types[t], v.types[t].offers[0]
         stated, at = kind.available, f"profile.offers.{offer.id}.stock"
         if kind.most <= offer.stock:

@@ -209,8 +209,8 @@ def _warn_of_queues(v: Snapshot, x: Integers, flows: Flows) -> Iterator[Notice]:
     named = ", ".join(f"{name} ({busy:.0%})" for name, busy in worst[:SHOWN])
     who = "one application" if len(late) == 1 else f"{len(late)} applications"
     text = (
-        f"at the planned use {who} would wait longer than their SLO leaves room for: {named}; raise change.slack, or "
-        "set size to auto, estimated or simulated"
+        f"at the planned utilization queries of {who} would wait longer than their SLO allows: {named}; raise "
+        "change.slack, or set size to auto, estimated or simulated"
     )
     yield Notice(code="W-queueing", at="promises", text=text)
 
@@ -369,7 +369,7 @@ class Steps:
 
     def warn_of(self, down: _Change) -> None:
         """Say that a load may not be served meanwhile."""
-        text = f"{down.load.variant} leaves its machine before its replacement is up: there is no room for both"
+        text = f"{down.load.variant} stops before its replacement is up: both do not fit on the machine"
         self.notices.append(Notice(code="W-swap", at=f"actions.{len(self.actions) + 1}", text=text))
 
 

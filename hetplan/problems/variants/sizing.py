@@ -116,12 +116,12 @@ def size_plan(v: Snapshot, ask: Ask, solve: Solve, tools: Tools, formulation: st
     found = search.cheapest(any_will_do=sizing.any_will_do)
     first = sizing.first
     if first is None:
-        raise Interrupted("the time was over before any plan was made")
+        raise Interrupted("the time limit ended before any plan was found")
     if isinstance(first, Infeasibility) or not first.routing:
         return first
     if found is None:
         if not search.looks:
-            raise Interrupted("the time was over before any plan was played")
+            raise Interrupted("the time limit ended before any plan was simulated")
         return _with_bound_of(first, _late_plan(v, sizing, search))
     made, shown = found
     said = replace(with_shown(made, shown), searched=made is not first or v.options.size == "simulated")

@@ -685,8 +685,8 @@ class _Kinds:
         without = sorted({k.variant for k in found if _is_on_gpu(k) and not {"gpu", "gpu_share"} & k.needs.keys()})
         if without:
             text = (
-                f"{len(without)} variants ({', '.join(without[:5])}) take no gpu_share: a card is planned with as many "
-                "instances as fit its memory, each as fast as if alone"
+                f"{len(without)} variants ({', '.join(without[:5])}) take no gpu_share: the plan puts as many replicas "
+                "on a GPU as fit its memory, each at full speed"
             )
             self.notices.append(Notice(code="W-gpu-share", at="variants", text=text))
         return tuple(found)

@@ -33,4 +33,4 @@ class HomogeneousOptions(PoolOptions):
 class ExhaustiveOptions(SearchOptions):
     """`exhaustive`: every pool is tried, whatever its bound, unless `prune` says otherwise."""
 
-    prune: bool = Field(default=False, description="leave out pools whose bound is no better than the best value found")
+    prune: bool = Field(default=False, description="skip pools whose bound is no better than the incumbent")

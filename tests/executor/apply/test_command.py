@@ -69,7 +69,7 @@ def test_a_plan_is_shown_brought_about_seen_and_taken_down(do: Do, request: pyte
     assert do("apply", "--yes").code == EXIT["ok"]
     few = replicas(fake)
     assert few > 0
-    assert "nothing to do: all runs as wanted" in do("apply", "--yes").out
+    assert "nothing to do: what runs matches the plan" in do("apply", "--yes").out
     changed = do("apply", rate=900.0)
     assert "~  Deployment photos-net-small" in changed.out
     assert do("apply", "--yes", rate=900.0).code == EXIT["ok"]
@@ -103,7 +103,7 @@ def test_a_failure_is_told_with_its_reason_and_what_runs_now(do: Do, request: py
     [
         (("status", "--over", "2"), "--site site.toml"),
         (("status", "--site", "site.toml", "--hosts", "hosts.toml"), "a cluster by site.toml"),
-        (("apply", "--site", "site.toml"), "which plan?"),
+        (("apply", "--site", "site.toml"), "expected a plan"),
         (("apply", "plan.json", "--site", "site.toml", "--restore"), "--restore: it says nothing with --site"),
         (("apply", "plan.json", "--hosts", "hosts.toml", "--take-over"), "--take-over: it says nothing with --hosts"),
         (("apply", "plan.json", "--hosts", "hosts.toml", "--set", "rule=split"), "--set: it says nothing with --hosts"),

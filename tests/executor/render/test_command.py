@@ -86,7 +86,7 @@ def test_a_plan_is_simulated_under_another_rule_and_refused_if_that_breaks_a_lim
         assert f"simulated under {rule}" in head
         assert f"simulated under {rule}" in ran.out
     else:
-        assert "does not keep its limit" in ran.err
+        assert "violates its limit" in ran.err
         assert "simulated" in ran.err
         assert not (tmp_path / "made").exists()
 

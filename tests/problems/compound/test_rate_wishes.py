@@ -252,7 +252,7 @@ def test_points_of_a_front_are_played_and_its_cheap_end_is_the_cheapest_plan() -
     assert {promised(point.require()).model for _, point in outcome.front.points} == {"simulation/1"}
     cheapest = solve((of[0], {**of[1], "objective": COST}, of[2])).require()
     assert outcome.front.points[-1][0]["cost_per_hour"] == pytest.approx(promised(cheapest, "cost_per_hour").value)
-    assert "each was played" in how_sure(outcome.front)
+    assert "each was simulated" in how_sure(outcome.front)
 
 
 @pytest.mark.slow
@@ -327,4 +327,4 @@ def test_machines_of_a_point_are_numbered_without_gaps_and_one_of_whom_nothing_c
     outcome = solve(of)
     assert outcome.front is not None
     assert [point.violations for _, point in outcome.front.points] == [()] * len(outcome.front.points)
-    assert any("no play confirms it" in one.text for one in outcome.require().warnings)
+    assert any("too few queries arrive" in one.text for one in outcome.require().warnings)

@@ -376,7 +376,7 @@ def test_applications_that_want_the_same_stock_are_explained_together() -> None:
     files = wish(app([40.0, 700.0]), app([40.0, 800.0]), periods=2)
     played = solved(files)
     assert played.exit_code == 3, "what carries both has no room for their queues"
-    assert "not kept: app0 has fewer machines" in played.why[0]
+    assert "not met: app0 has fewer machines" in played.why[0]
     outcome = solved(files, size="planned")
     assert outcome.plan is None
     assert outcome.why[0].startswith("p1 (app0 700 qps, app1 800 qps) has no plan")

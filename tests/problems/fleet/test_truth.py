@@ -158,7 +158,7 @@ def test_who_has_too_few_machines_in_simulation_is_refused_with_what_would_do() 
         offer["stock"] = 9
     found = fleet(profile, slo)
     assert found.exit_code == 3
-    assert found.why[0].startswith("not kept: a has fewer machines than its queues need")
+    assert found.why[0].startswith("not met: a has fewer machines than its queues need")
     assert found.repairs
 
 

@@ -128,7 +128,7 @@ def test_a_plan_for_a_mixture_of_experts_holds(
     for of, limit in zip(("ttft", "tpot"), limits, strict=True):
         assert played.apps["chat"].figures[f"{of} p95 ms"].value <= limit
     said = next(one.text for one in plan.warnings if one.code == "W-law")
-    assert "grid, aiconfigurator 0.12.0; 0.12 off on the mean: sized as if it were so much slower" in said
+    assert "grid, aiconfigurator 0.12.0; mean error 0.12: planned with a law slower by that" in said
 
 
 @pytest.mark.slow
@@ -140,7 +140,7 @@ def test_room_for_the_error_of_a_law_can_be_left_out() -> None:
     sized, bare = (plan.workers[0].count for plan in plans if plan is not None)
     assert sized > bare
     said = next(one.text for one in plans[1].warnings if one.code == "W-law")  # type: ignore[union-attr]
-    assert "not sized for that, as robust.law says" in said
+    assert "not planned for, as robust.law states" in said
     assert "slower" not in str(plans[1].promises[1].basis)  # type: ignore[union-attr]
 
 

@@ -170,7 +170,7 @@ def test_of_fleets_too_many_to_be_listed_those_nearby_are_looked_at(monkeypatch:
     outcome = solved(profile, slo)
     assert exact <= cost_of(outcome) <= 1.15 * exact
     assert outcome.plan.extensions["llm"]["search"]["complete"] is False
-    assert "not every fleet below it was looked at" in outcome.plan.model_dump_json()
+    assert "not every cheaper fleet was checked" in outcome.plan.model_dump_json()
     profile["offers"]["big-od"]["stock"], profile["offers"]["small-od"]["stock"] = 0, 30
     scarce = solved(profile, slo)
     assert {worker.hardware for worker in scarce.plan.workers} == {"small"} if scarce.plan is not None else scarce.why

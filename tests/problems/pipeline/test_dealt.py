@@ -95,7 +95,7 @@ def test_deals_count_against_the_plans_that_may_be_simulated(evaluations):
     options = {"evaluations": evaluations, "slo_divisor": 1.4}
     outcome, dealt = solved(fair(202), lambda _: 0.05, **options)
     assert outcome.exit_code == 3
-    assert outcome.why[0].startswith("not kept: in simulation x lose 5 times what is allowed")
+    assert outcome.why[0].startswith("not met: in simulation the violation rate of x is 5 times its limit")
     assert dealt <= evaluations - 2
     assert bool(dealt) == (evaluations > 2)
 

@@ -223,10 +223,10 @@ def test_where_no_number_of_servers_does_a_share_of_all_capacity_is_kept_free():
 def test_what_is_never_kept_is_exit_3_and_says_why():
     outcome, _ = played(lambda *_: 0.05)
     assert outcome.exit_code == 3
-    assert outcome.why[0].startswith("not kept: in simulation cameras lose 5 times what is allowed")
+    assert outcome.why[0].startswith("not met: in simulation the violation rate of cameras is 5 times its limit")
     outcome, asked = played(lambda *_: 0.05, evaluations=2)
     assert outcome.exit_code == 3
-    assert "more room was not tried" in outcome.why[0]
+    assert "more headroom was not tried" in outcome.why[0]
     # After two plans the question is asked anew, with a repair: a rate in place of the history of the forecast.
     # It begins with the servers that came nearest, dealt without any room.
     assert [spare for spare, *_ in asked[:3]] == [0.2, 0.34, 0.0]

@@ -103,7 +103,7 @@ def test_too_few_moves_are_named_and_raised_to_the_fewest_that_do(moves):
     files = folder / "profile.json", folder / "state.json"
     found = hp.solve(*files, slo, options={"size": "planned"})
     assert found.exit_code == 3
-    assert "slo.limits.changes cannot be kept" in found.why
+    assert "slo.limits.changes cannot be met" in found.why
     (repair,) = found.repairs
     assert (repair.field, repair.to) == ("slo.limits.changes", 2)
     slo["limits"]["changes"] = 2
@@ -147,7 +147,7 @@ def test_a_plan_that_no_program_made_is_held_to_all_limits_and_the_repair_is_eno
 
     found = made(limits)
     if field.endswith("[1]"):
-        assert "find no machine" in found.why[0]
+        assert "fit on no machine" in found.why[0]
     else:
         assert found.why[0].startswith("the machines that would hold this come to")
     (repair,) = found.repairs
