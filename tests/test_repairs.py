@@ -18,9 +18,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from cases.infeasible import QUESTIONS, asked
 
 import hetplan as hp
+from hetplan.api.solve import plan_for
 from hetplan.errors import InputError
 from hetplan.planner.draft import Edit, Repair
 from hetplan.planner.repairs import Trials, documents, edited, edits_of
+from hetplan.planner.status import Found
+from hetplan.planner.terms import Tools
 
 RUNS = int(os.environ.get("HETPLAN_REPAIRS", "14"))
 """Random files per question; HETPLAN_REPAIRS=200 tries more."""
@@ -94,6 +97,41 @@ def test_each_trial_is_an_event_and_no_other_begins_once_the_work_is_cancelled()
     assert stopped.exit_code == whole.exit_code == 3
     assert stopped.repairs
     assert all(repair.text.endswith("(not tried)") for repair in stopped.repairs)
+
+
+LIMITED: dict[str, dict[str, list[int]]] = {
+    "pool": {"t4": [0, 10], "cpu16": [0, 8], "cpu4": [0, 20]},
+    "variants": {"cpu": [0, 6], "gpu": [0, 6], "inferentia": [0, 6]},
+    "pipeline": {"t4": [0, 12], "l4": [0, 6]},
+    "llm": {"l4": [0, 4], "a10g": [0, 4], "a100": [0, 4], "h100": [0, 4]},
+}
+
+
+@pytest.mark.parametrize(
+    "question", [pytest.param(one, marks=pytest.mark.slow) if one == "pipeline" else one for one in LIMITED]
+)
+def test_a_rate_far_beyond_all_machines_is_answered_without_a_simulation(question: str) -> None:
+    folder = Path(__file__).parents[1] / "examples" / question
+    profile, slo = (json.loads((folder / f"{name}.json").read_text()) for name in ("profile", "slo"))
+    slo["limits"] = {"instances": LIMITED[question]}
+    if question == "pool":
+        slo["objective"] = "min cost"
+    for app in slo["apps"].values():
+        rate = app["rate_qps"]
+        app["rate_qps"] = 50.0 * (rate if isinstance(rate, int | float) else 600.0)
+
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("nothing is simulated")
+
+    tools = Tools(simulate=never, extra={"play_tokens": never, "draw_tokens": never})
+    outcome = plan_for(hp.load(profile, slo), question=question, tools=tools)
+    assert outcome.exit_code == 3
+    assert outcome.finding.found is Found.INFEASIBLE
+    assert outcome.repairs
+    for repair in outcome.repairs:
+        assert repair.text.endswith("(its queues were not played)")
+        changed = edited(documents(hp.load(profile, slo), {}), repair.edits)
+        assert hp.solve(changed["profile"], changed["slo"], options={"size": "estimated"}).exit_code == 0
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hetplan.measure.journal import Journal
     from hetplan.planner.contract import OnEvent, Tools
     from hetplan.planner.outcome import Outcome
-    from hetplan.planner.spread import Cluster
+    from hetplan.planner.spread import RayCluster
     from hetplan.profiles.inputs import Inputs
 
 __all__ = ["Measurer", "at_once", "measuring"]
@@ -37,15 +37,15 @@ class Measurer:
     journal: Journal
     past: Mapping[str, Any] | None = None
     _held: int = field(default=0, init=False)
-    _cluster: Cluster | None = field(default=None, init=False)
+    _cluster: RayCluster | None = field(default=None, init=False)
 
     def move(self, on: str, at_once: int) -> None:
         """Have the commands run on a cluster."""
         from hetplan.measure.evaluator_far import FarCommand
-        from hetplan.planner.spread import Cluster
+        from hetplan.planner.spread import RayCluster
 
         try:
-            self._cluster = cluster = Cluster(on)
+            self._cluster = cluster = RayCluster(on)
             there = {id(one): FarCommand(one, cluster, at_once) for one in dict.fromkeys(self.commands.values())}
         except InputError:
             self.close()

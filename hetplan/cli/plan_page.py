@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetplan.cli.output import WRITES_A_PLAN, Page, number
+from hetplan.profiles.summary_lines import WIDTH
 
 if TYPE_CHECKING:
     from hetplan.drawing.summary import Table
@@ -201,8 +204,27 @@ def _actions(plan: Plan, page: Page) -> None:
         page.table(columns, changes, right=["count", "seconds ahead"])
 
 
-def show_outcome(outcome: Outcome, page: Page, *, written: str | None = None, details: bool = False) -> None:
-    """The summary of the plan, with `details` all its tables below; without a plan, why and the repairs."""
+def _next_line(command: str, plan: str, written: str, files: Sequence[Path]) -> str:
+    """What to do next: a command to copy, where one line holds the names of its files."""
+
+    def line(plan: str, given: str) -> str:
+        more = command.replace("PLAN", plan).replace("PROFILE SLO", given)
+        return f"Written to {written}.   Next: {more}"
+
+    begun = line(shlex.quote(written), shlex.join(map(str, files)))
+    if not files or len(begun) > WIDTH:
+        begun = line(plan, "PROFILE SLO")
+    others = "   (or: verify, report, simulate)"
+    return begun + others if len(begun + others) <= WIDTH else begun
+
+
+def show_outcome(
+    outcome: Outcome, page: Page, *, written: str | None = None, files: Sequence[Path] = (), details: bool = False
+) -> None:
+    """The summary of the plan, with `details` all its tables below; without a plan, why and the repairs.
+
+    `files`: what it was made from, as it was given, for the command that is advised.
+    """
     summary = outcome.summary
     if summary is None:
         page.line(outcome.reason)
@@ -215,8 +237,7 @@ def show_outcome(outcome: Outcome, page: Page, *, written: str | None = None, de
         show_summary(summary, page, closing)
         page.line()
         if written is not None:
-            more = summary.next.replace("PLAN", closing.plan)
-            page.line(f"Written to {written}.   Next: {more}   (or: verify, report, simulate)")
+            page.line(_next_line(summary.next, closing.plan, written, files))
         elif outcome.exit_code in WRITES_A_PLAN:
             page.line("Nothing was written.   Next: the same with -o plan.json")
         else:

@@ -101,9 +101,9 @@ def _measure(
     kept, cluster = CellJournal(journal), None
     try:
         if on is not None:
-            from hetplan.planner.spread import Cluster
+            from hetplan.planner.spread import RayCluster
 
-            cluster = Cluster(on)
+            cluster = RayCluster(on)
     except InputError:
         kept.close()
         raise

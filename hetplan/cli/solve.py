@@ -130,7 +130,7 @@ def solve(
 
             repaired(out, outcome, apply_repair, slo, profiles, output)
             return
-        _show(out, outcome, output, alternatives, details=details)
+        _show(out, outcome, output, alternatives, files=files, details=details)
 
 
 def _ready(output: str | None, folder: Path | None, *, as_json: bool, repair: int | None) -> None:
@@ -184,7 +184,9 @@ def _solve(
         return interruptible(work, say=out.note)
 
 
-def _show(out: Output, outcome: Outcome, output: str | None, folder: Path | None, *, details: bool) -> None:
+def _show(
+    out: Output, outcome: Outcome, output: str | None, folder: Path | None, *, files: list[Path], details: bool
+) -> None:
     from hetplan.cli.plan_page import show_outcome
 
     written = None
@@ -197,7 +199,7 @@ def _show(out: Output, outcome: Outcome, output: str | None, folder: Path | None
         else:
             write_plan(outcome.plan, Path(output))
             written = output
-    show_outcome(outcome, out.people, written=written, details=details)
+    show_outcome(outcome, out.people, written=written, files=files, details=details)
     body = outcome.as_dict()
     if outcome.front is not None or (folder is not None and outcome.plan is not None):
         from hetplan.cli.solved import write_alternatives

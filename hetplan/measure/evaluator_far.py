@@ -15,7 +15,7 @@ from hetplan.errors import InputError
 from hetplan.measure.evaluator import Command, EvaluationFailed, Process
 
 if TYPE_CHECKING:
-    from hetplan.planner.spread import Cluster
+    from hetplan.planner.spread import RayCluster
 
 __all__ = ["FarCommand"]
 
@@ -28,7 +28,7 @@ SLACK_S = 10.0
 class FarCommand(Command):
     """A command whose processes run on a cluster; so many are started at once, before anything is asked."""
 
-    def __init__(self, of: Command, cluster: Cluster, at_once: int) -> None:
+    def __init__(self, of: Command, cluster: RayCluster, at_once: int) -> None:
         super().__init__(of.command, timeout_s=of.timeout_s, folder=of.folder, gpus=of.gpus)
         self._cluster = cluster
         begun = [self._begun(number) for number in range(at_once)]

@@ -23,7 +23,7 @@ from hetplan.planner.contract import Event
 
 if TYPE_CHECKING:
     from hetplan.measure.profile_routed import Serve
-    from hetplan.planner.spread import Cluster
+    from hetplan.planner.spread import RayCluster
 
 __all__ = ["lanes_of", "measure_far"]
 
@@ -71,7 +71,7 @@ def _wrong(name: str, value: str, why: str, nodes: Sequence[Mapping[str, Any]]) 
 
 
 def measure_far(
-    wish: Wish, folder: Path, cluster: Cluster, *, journal: CellJournal, on_event: OnEvent, cancel: threading.Event,
+    wish: Wish, folder: Path, cluster: RayCluster, *, journal: CellJournal, on_event: OnEvent, cancel: threading.Event,
     serve: Serve | None = None,
 ) -> Measurements:  # fmt: skip
     """`measure` on the nodes that the hardware names; machines beside each other, each cell into the journal."""

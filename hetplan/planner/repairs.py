@@ -20,7 +20,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -31,13 +31,25 @@ from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Event, OnEvent, Options, Tools
 from hetplan.planner.draft import TOGETHER, Edit, Repair
 from hetplan.planner.outcome import Outcome
+from hetplan.planner.status import Found
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_json import read_json
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.yaml_text import edited_yaml, is_yaml, read_yaml
 
-__all__ = ["ABOUT", "Trials", "documents", "edited", "edited_files", "edits_of", "steps_of", "tried", "value_at"]
+__all__ = [
+    "ABOUT",
+    "Trials",
+    "documents",
+    "edited",
+    "edited_files",
+    "edits_of",
+    "is_overload",
+    "steps_of",
+    "tried",
+    "value_at",
+]
 
 MOST_TRIALS = 24
 """Questions asked again for one answer to find what does; each may take as long as the first."""
@@ -57,6 +69,11 @@ MOST_BEYOND = 3
 DIGITS = 6
 HAIR = 1e-7
 """An engine's tolerance: nearer to a rounded number, that one is tried."""
+OVERLOAD = 2.0
+"""Where the rate is so many times what there is carries, though no query waits, no search near it tells more than the
+formula for queues does: what would help is tried with that, in no time. Below it, in simulation."""
+PLAYED = ("auto", "simulated")
+"""Sizes at which plans are confirmed in simulation."""
 UNTRIED = " (not tried)"
 UNPLAYED = " (its queues were not played)"
 ABOUT, MOST_ABOUT = " or so", 4
@@ -265,18 +282,32 @@ def tried(
 ) -> Outcome:
     """The outcome with the repairs that do; `again` answers the same question for other inputs, with these tools."""
 
+    rates = {f"slo.apps.{name}.rate_qps": app.rate_qps for name, app in inputs.slo.apps.items()}
+    is_proved = outcome.finding.found is Found.INFEASIBLE
+    by_formula = is_proved and getattr(options, "size", "") in PLAYED and is_overload(outcome.repairs, rates)
+    estimated = {"size": "estimated"} if by_formula else {}
+
     def plan(changed: Inputs, chosen: Mapping[str, Any], explains: bool = True) -> Outcome:
         seconds = None if math.isinf(ask.remaining) else max(ask.remaining, 1e-3)
         limits = replace(ask.limits, seconds=seconds)
-        return again(changed, options=chosen, limits=limits, tools=replace(tools, explains=explains))
+        return again(changed, options={**chosen, **estimated}, limits=limits, tools=replace(tools, explains=explains))
 
     def left() -> bool:
         cancel = ask.limits.cancel
         return ask.remaining > 0 and not (cancel is not None and cancel.is_set())
 
     briefly = partial(plan, explains=False)
-    trials = Trials(inputs, options.model_dump(exclude_unset=True), plan, left, ask.note, briefly)
+    trials = Trials(inputs, options.model_dump(exclude_unset=True), plan, left, ask.note, briefly, by_formula)
     return replace(outcome, repairs=trials.kept(outcome.repairs))
+
+
+def is_overload(repairs: Iterable[Repair], rates: Mapping[str, Any]) -> bool:
+    """Whether some rate would have to be far lower, by a formula; `rates` are those that are asked for, by field."""
+    return any(
+        one.verb == "lower" and _is_number(one.to) and _is_number(rate) and OVERLOAD * float(one.to) <= float(rate)
+        for one in repairs
+        if one.to is not None and (rate := rates.get(one.field)) is not None and not one.text.endswith(ABOUT)
+    )
 
 
 @dataclass(frozen=True)
@@ -358,6 +389,8 @@ class Trials:
     note: OnEvent = lambda _: None
     briefly: Callable[[Inputs, Mapping[str, Any]], Outcome] | None = None
     """The same where it need not be said what else helps: that may take longer than the answer."""
+    by_formula: bool = False
+    """Whether plans are asked for by the formula alone."""
     count: int = field(default=0, init=False)
     unplayed: bool = field(default=False, init=False)
     """Whether the last plan that was found was planned without simulation, though the question asks for it."""
@@ -412,6 +445,8 @@ class Trials:
                 if self.count >= last or not self.left():
                     return replace(does, is_near=False)
                 is_first = not does.is_guess and all(one.fails == one.stated for one in ends if one)
+                if is_first and self.by_formula:
+                    break  # the program's own least: that less fails is not worth its proof
                 near, far = (1 - NEAR, 1 - NEAR / 2) if is_first else (0.4, 0.6)
                 middle = tuple(one.at(near, far) for one in ends if one)
                 tried = _merged([does.edits, middle])
@@ -483,8 +518,9 @@ class Trials:
         except (HetplanError, ValueError):
             return ()
         if outcome.plan is not None and outcome.exit_code in (0, 4):
-            is_played = self.options.get("size", "auto") in ("auto", "simulated")
-            self.unplayed = is_played and any(one.code == "W-queueing" for one in outcome.warnings)
+            is_played = self.options.get("size", "auto") in PLAYED
+            unplayed = self.by_formula or any(one.code == "W-queueing" for one in outcome.warnings)
+            self.unplayed = is_played and unplayed
             return None
         return tuple(repair for repair in outcome.repairs if not _asks_nothing(edits_of(repair, changed)))
 

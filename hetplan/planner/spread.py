@@ -26,7 +26,7 @@ from hetplan.profiles.line_journal import LineJournal
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-__all__ = ["FORMAT", "Cluster", "Spread", "Task", "doubled", "left_in_words"]
+__all__ = ["FORMAT", "RayCluster", "Spread", "Task", "doubled", "left_in_words"]
 
 FORMAT = "hetplan/study/1.0"
 ANSWERS_WITHIN_S = 5.0
@@ -71,7 +71,7 @@ class Spread:
         if self.jobs < 1:
             raise InputError.one(file="--jobs", value=self.jobs, why="at least one process", remedy="Write --jobs 2.")
         if self.on is not None:
-            Cluster.check(self.on)
+            RayCluster.check(self.on)
 
     def __enter__(self) -> Spread:
         self._began = time.monotonic()
@@ -212,12 +212,12 @@ def _one(work: Work, task: Task) -> dict[str, Any]:
     return work(_shared, task, None)
 
 
-class Cluster:
+class RayCluster:
     """A Ray cluster: the user's own, where an address is named or `RAY_ADDRESS` says it, else one on this machine."""
 
     def __init__(self, on: str) -> None:
         self.on = on
-        Cluster.check(on)
+        RayCluster.check(on)
         try:
             self.ray: Any = import_module("ray")
         except ImportError as error:
@@ -273,7 +273,7 @@ class _Ray:
     """Tasks on a cluster."""
 
     def __init__(self, on: str, shared: Any) -> None:
-        self._cluster = Cluster(on)
+        self._cluster = RayCluster(on)
         self._ray = self._cluster.ray
         self._shared = self._ray.put(shared)
         self._run = self._ray.remote(_on_ray)

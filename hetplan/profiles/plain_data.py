@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeGuard
 from hetplan.errors import InputError
 from hetplan.profiles.json_path import json_path, shortened
 
-__all__ = ["MOST_LEVELS", "finite", "is_number", "plain", "too_deep", "whole_if_it_is"]
+__all__ = ["MOST_LEVELS", "finite", "is_number", "nothing_in", "plain", "too_deep", "whole_if_it_is"]
 
 MOST_LEVELS = 64
 """Deeper nesting is a slip or an attack; no format of ours comes near."""
@@ -23,6 +23,13 @@ def too_deep(file: str) -> NoReturn:
     raise InputError.one(
         file=file, why=f"at most {MOST_LEVELS} levels of nesting", remedy="Flatten it; no section needs ten."
     ) from None
+
+
+def nothing_in(file: str) -> NoReturn:
+    """Refuse a file without a document: what was to be in it is not known."""
+    remedy = "Give a profile, an SLO, a state or a plan: `hetplan init` writes a first profile and SLO; "
+    remedy += "`hetplan check --schema` says of each what may be there."
+    raise InputError.one(file=file, why="an object; the file is empty", remedy=remedy)
 
 
 def plain(value: Any, at: tuple[str | int, ...], file: str) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.json_path import closest, shortened
-from hetplan.profiles.plain_data import MOST_LEVELS, plain, too_deep
+from hetplan.profiles.plain_data import MOST_LEVELS, nothing_in, plain, too_deep
 
 __all__ = ["FEATURES", "VERSIONS", "Source", "format_faults", "format_of", "is_newer", "read_json", "source_name"]
 
@@ -107,8 +107,7 @@ def _decoded(data: bytes, file: str) -> str:
         why = f"text in UTF-8; byte {error.start} is none"
         raise InputError.one(file=file, value=f"0x{data[error.start]:02x}", why=why, remedy=remedy) from None
     if not text.strip():
-        remedy = "`hetplan init` writes a first profile and SLO; `hetplan check --schema` says what may be there."
-        raise InputError.one(file=file, why="a JSON object; the file is empty", remedy=remedy)
+        nothing_in(file)
     return text
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hetplan.drawing.summary import SummaryText, Table
     from hetplan.profiles.plan_summary import Summary
 
-__all__ = ["VIEWS", "Closing", "opening_lines", "summary_lines"]
+__all__ = ["VIEWS", "WIDTH", "Closing", "opening_lines", "summary_lines"]
 
 WIDTH = 120
 """Letters of a line; tables of more columns than fit drop what a plan's other views have."""

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.json_path import json_path, shortened_text
-from hetplan.profiles.plain_data import MOST_LEVELS, plain, too_deep
+from hetplan.profiles.plain_data import MOST_LEVELS, nothing_in, plain, too_deep
 
 __all__ = ["edited_yaml", "is_yaml", "read_yaml", "with_lines", "write_yaml"]
 
@@ -63,8 +63,7 @@ def read_yaml(text: str, *, file: str, is_own: bool = True) -> Any:
     except RecursionError:
         too_deep(file)
     if node is None:
-        remedy = "Start with format: hetplan/profile/1.0; `hetplan check --schema` says what may be there."
-        raise InputError.one(file=file, why="an object; the file is empty", remedy=remedy)
+        nothing_in(file)
     if is_own:
         _refuse_words(node, (), file)
     found = _value(node, (), file, set())

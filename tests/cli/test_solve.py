@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -48,6 +49,22 @@ def test_the_page_is_the_summary_and_with_details_all_tables(files: Any, run: Ca
 def test_without_a_file_nothing_is_written(files: Any, run: Callable[..., Any]) -> None:
     assert run("solve", files.profile, files.slo).code == 0
     assert {path.name for path in files.folder.iterdir()} == {"profile.json", "slo.json"}
+
+
+def test_what_is_advised_next_can_be_copied(
+    files: Any, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.folder.joinpath("a b").mkdir()
+    monkeypatch.chdir(files.folder)
+
+    def advised(*given: str) -> list[str]:
+        out = run("solve", *given, "--set", "size=planned", "-o", "a b/plan.json").out
+        return shlex.split(out.splitlines()[-1].partition("Next: hetplan ")[2].partition("   (or")[0])
+
+    for given in (("slo.json", "profile.json"), (".",)):
+        assert advised(*given)[1:] == ["a b/plan.json", *given]
+    assert run(*advised("slo.json", "profile.json")).code == 0
+    assert advised(str(files.profile), str(files.slo))[-2:] == ["PROFILE", "SLO"], "too long for a line"
 
 
 @pytest.mark.slow

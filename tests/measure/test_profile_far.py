@@ -151,7 +151,7 @@ def test_a_cancel_keeps_what_is_done_and_the_node_stops(tmp_path: Path, cluster:
     from hetplan.measure.profile_far import measure_far
     from hetplan.measure.profile_wish import read_wish
     from hetplan.planner.contract import Event
-    from hetplan.planner.spread import Cluster
+    from hetplan.planner.spread import RayCluster
 
     profile(tmp_path)  # writes the files
     asked, folder = read_wish(tmp_path / "measure.toml")
@@ -162,7 +162,7 @@ def test_a_cancel_keeps_what_is_done_and_the_node_stops(tmp_path: Path, cluster:
         if event.done:
             cancel.set()
 
-    found = measure_far(asked, folder, Cluster("ray"), journal=journal, on_event=listen, cancel=cancel)
+    found = measure_far(asked, folder, RayCluster("ray"), journal=journal, on_event=listen, cancel=cancel)
     assert not found.complete
     assert len(found.cells) >= 1, "what was finished is kept"
     assert found.resumed == 0

@@ -77,7 +77,7 @@ def test_scalars_are_read_by_the_rules_of_json(text: str, value: Any) -> None:
         ("a: [1, 2\nb: 3\n", "YAML; line 2"),
         ("a: 1\n---\nb: 2\n", "YAML"),
         ("? [a, b]\n: 1\n", "keys that are texts"),
-        ("# nothing\n", "empty"),
+        ("# nothing\n", "the file is empty. Give a profile, an SLO, a state or a plan"),
         ("a: " + "[" * 500 + "]" * 500, "nest|deep"),
     ],
 )

@@ -10,7 +10,7 @@ import numpy as np
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasibility, Repair
-from hetplan.planner.repairs import ABOUT
+from hetplan.planner.repairs import ABOUT, is_overload
 from hetplan.planner.request import PLENTY
 from hetplan.problems.llm.judge import Judge
 from hetplan.problems.llm.program import classes_of, program
@@ -54,13 +54,23 @@ def unreachable_limit(wish: Wish) -> Infeasibility | None:
     return Infeasibility(why=tuple(why), repairs=tuple(repairs), proved=True) if why else None
 
 
-def with_trials(said: Infeasibility) -> Infeasibility:
+def with_trials(wish: Wish, said: Infeasibility) -> Infeasibility:
     """What is said to be unreachable_limit, with limits from which to look for those that a fleet keeps in simulation.
 
-    An empty machine's time is not one: queries wait.
+    An empty machine's time is not one: queries wait. Nor is a percentile's where no class may be late on every type.
     """
-    longer = (replace(one, text=one.text + ABOUT) if one.field.endswith("].max_ms") else one for one in said.repairs)
-    return replace(said, repairs=tuple(longer))
+    first = float(np.min(wish.first_token_ms([kind.law for kind in wish.kinds], wish.demand.requests), axis=0).max())
+
+    def guess(one: Repair) -> Repair:
+        if one.unit != "ms" or not isinstance(one.to, float):
+            return one
+        key = one.field.rpartition(".")[2]
+        (limit,) = (limit for limit in wish.limits if limit.key == key)
+        least = max(one.to, first) if limit.of == "ttft" and not wish.options.sacrifice else one.to
+        longer = _raise(one.field, wish.app.latency[key], _rounded(MORE * least), "ms")
+        return replace(longer, text=longer.text + ABOUT)
+
+    return replace(said, repairs=tuple(map(guess, said.repairs)))
 
 
 def _late_classes(wish: Wish) -> tuple[list[str], list[Repair]]:
@@ -83,7 +93,12 @@ def explain_none_in_time(wish: Wish, judge: Judge, ask: Ask, bound: float, tried
 
 
 def explain_too_few(wish: Wish, judge: Judge, ask: Ask, said: Infeasibility) -> Infeasibility:
-    """Budget, stock or limits leave no fleet that the rows allow; what would do is found by simulation."""
+    """Budget, stock or limits leave no fleet that the rows allow; what would do is found by simulation.
+
+    Of a rate far beyond what there is the rows say it, and no search for a fleet many times as large.
+    """
+    if is_overload(said.repairs, {f"slo.apps.{wish.app.id}.rate_qps": wish.rate_qps}):
+        return said
     bound = _least_cost(_without_limits(wish, budget=True, stock=True), ask) if judge.repairs else 0.0
     return replace(said, repairs=tuple(_repairs(wish, judge, ask, bound)))
 

@@ -76,7 +76,7 @@ class LlmQuestion:
             )  # fmt: skip
         judge = judge_of(wish, self.tools, ask.limits.seed, lambda: ask.remaining > 0) if played else None
         if (reason := unreachable_limit(wish)) is not None:
-            return reason if judge is None else with_trials(reason)
+            return reason if judge is None else with_trials(wish, reason)
         bounds: dict[str, Answer[np.ndarray]] = {}
         if judge is not None:
             ask.keep(lambda: self._planned(ask, bounds))

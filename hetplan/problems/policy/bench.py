@@ -37,7 +37,8 @@ _FITTING_ROUNDS = 3
 FAMILY_QUERIES, FAMILY_SEEDS = 60_000, 2
 """Of each member of the family, for each table that may be chosen."""
 BURSTS, BURST_S = (0.7, 0.7, 1.6), 1.0
-"""Rates of the family's bursts / the load, in turn, each for so many seconds."""
+"""Rates of the family's bursts / the load, in turn, each for so many seconds; where queries are rarer than that, for as
+long as one takes to come: shorter bursts would leave no trace."""
 NOISE = 0.1
 """The standard deviation of the logarithm of the family's noisy service times."""
 SHIFTS = (0.1, 0.3, 1.0, 10.0, 100.0, 1e3, 1e5)
@@ -159,8 +160,9 @@ class Bench:
         """With the goodput over the family, and what the stated arrivals gave."""
         few: dict[str, Any] = {"queries": FAMILY_QUERIES, "seeds": FAMILY_SEEDS}
         noise = {"spread": np.full(solved.form.latency_s.shape, NOISE)}
-        turns = max(1, round(FAMILY_QUERIES / (solved.load_qps * BURST_S * len(BURSTS))))
-        bursts = {"piece_qps": np.tile(np.array(BURSTS) * solved.load_qps, turns), "piece_s": BURST_S, "times_s": None}
+        piece_s = max(BURST_S, 1.0 / solved.load_qps)
+        turns = max(1, round(FAMILY_QUERIES / (solved.load_qps * piece_s * len(BURSTS))))
+        bursts = {"piece_qps": np.tile(np.array(BURSTS) * solved.load_qps, turns), "piece_s": piece_s, "times_s": None}
         stated = self._play(solved, **few)
         # Bursts that the wish states are those to be ready for.
         family = (noise, bursts, {**noise, **bursts}) if solved.group.wish.bursts is None else (noise,)

@@ -160,7 +160,8 @@ def _search_fewest(
                 raise Interrupted(f"cancelled before {workers} workers were tried at every load")
         return not any(solved.misses() for solved in memory[workers])
 
-    low = max(least, min(fewest_possible(group, max(loads_qps)), most), 1)
+    fewest = max(fewest_possible(group, max(loads_qps)), group.wish.fewest_for_stages(clamp=bench.options.clamp))
+    low = max(least, min(fewest, most), 1)
     count = least_count(holds, low, most)
     return None if count is None else (group.with_workers(count), memory[count])
 

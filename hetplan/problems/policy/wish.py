@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -104,6 +105,10 @@ class AppWish:
     def with_percentile_target(self) -> AppWish:
         """The same, with what the percentile leaves as a target that a plan has to keep, where none is stated."""
         return self if self.violation_most is not None else replace(self, violation_most=round(self.left, 12))
+
+    def fewest_for_stages(self, *, clamp: bool) -> int:
+        """The fewest workers whose own arrivals `stages` has an Erlang for: in turn, each sees calmer ones than all."""
+        return 1 if clamp or self.balancing != "round_robin" else max(1, math.ceil(_BURSTIEST / self.shape))
 
     def stages(self, workers: int, *, clamp: bool) -> tuple[int, float, str]:
         """K stages at one of so many workers under round robin, their rate per load, and what was rounded.

@@ -42,6 +42,22 @@ def test_tables_that_fail_in_bursts_are_not_chosen_for_what_they_give_in_calm() 
     assert calm.batching == "variable"
 
 
+def test_queries_that_hardly_ever_come_have_bursts_of_a_few() -> None:
+    """Bursts of a second would be 20 milliards of pieces; and none of them would hold a query."""
+    asked: list[dict[str, Any]] = []
+
+    def seen(form: Any, policies: Any, **how: Any) -> Any:
+        asked.append(how)
+        return simulate_policy(form, policies, **{**how, "queries": 2_000})
+
+    case = files(rate_qps=1e-6)
+    plan = solve(*case, tools=Tools(extra={"simulate_policy": seen})).require()
+    assert not hp.verify(plan, *case).violations
+    bursts = [how for how in asked if how.get("piece_qps") is not None]
+    assert bursts
+    assert all(how["piece_qps"].mean() * how["piece_s"] == pytest.approx(1.0) for how in bursts)
+
+
 BURSTS = {"process": "mmpp", "relative_rates": [0.6, 1.8], "stay_s": [0.4, 0.2]}
 
 

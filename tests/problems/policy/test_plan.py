@@ -267,6 +267,16 @@ def test_a_bound_without_a_solve_that_verify_proves_again_is_proof_enough() -> N
     assert outcome.exit_code == 0, outcome.reason
 
 
+def test_fewest_workers_are_as_many_as_leave_each_arrivals_that_can_be_planned() -> None:
+    """In turn each of two has gaps of gamma shape 1, a single one of .5; `clamp` takes that for Poisson."""
+    bursty = {"process": "gamma", "shape": 0.5}
+    profile, slo = files(rate_qps=0.01, workers=(1, 8), arrivals=bursty)
+    slo["objective"] = ["min machines"]
+    asked = {"formulation": "fewest-workers", "batching": "max"}
+    counts = [solve(profile, slo, **asked, clamp=clamp).require().workers[0].count for clamp in (False, True)]
+    assert counts == [2, 1]
+
+
 def test_fewest_workers_over_a_range_keep_every_load() -> None:
     profile, slo = files(workers=(1, 12), quality={"min": 0.75}, rate_qps={"low": 40.0, "high": 160.0})
     slo["objective"] = ["min machines"]
