@@ -408,7 +408,7 @@ def _refuse_own_prices(inputs: Inputs) -> None:
             if price is not None:
                 raise InputError.one(
                     file=inputs.files.get("profile", "profile"), path=place.replace("profile", "$", 1),
-                    why="robustness is asked of whole machines, and this run has a price by itself",
+                    why="robustness is asked of whole machines, and this run has its own price",
                     remedy="Give the price to an offer in its place, or vary demand, latency and prices with --vary.",
                 )  # fmt: skip
 

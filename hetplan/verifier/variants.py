@@ -82,7 +82,7 @@ class Reading:
 
     @cached_property
     def priced(self) -> frozenset[str]:
-        """Hardware on which some run has a price by itself."""
+        """Hardware on which some run has its own price."""
         runs = (run for variant in self.inputs.profile.variants.values() for run in variant.runs)
         return frozenset(run.hardware for run in runs if run.price_per_hour is not None)
 

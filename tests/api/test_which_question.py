@@ -181,7 +181,7 @@ def test_machines_at_a_price_are_no_policy() -> None:
     assert asked(profile, slo) == "variants"
     profile, slo = files("policy/")
     slo["limits"]["cost_per_hour"] = "9"
-    with pytest.raises(hp.InputError, match=r"cost_per_hour.*keeps no budget"):
+    with pytest.raises(hp.InputError, match=r"cost_per_hour.*has no budget"):
         asked(profile, slo)
 
 

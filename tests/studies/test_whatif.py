@@ -245,7 +245,7 @@ def test_a_factor_on_prices_is_on_what_is_paid_and_an_offer_that_nobody_pays_is_
     assert [point["value"] for point in own.points] == [point["value"] for point in same.points]
     assert len({point["value"] for point in own.points}) > 1
     for name in ("price:small-od=0.5,1", "profile.offers.small-od.price_per_hour=0.5,1"):
-        with pytest.raises(InputError, match=r"price by itself.*prices:small-od=0.5:2.*runs\[0\].price_per_hour"):
+        with pytest.raises(InputError, match=r"its own price.*prices:small-od=0.5:2.*runs\[0\].price_per_hour"):
             hp.whatif(OWN, SLO, vary=[name], confirm=False)
     by_path = hp.whatif(OWN, SLO, vary=["profile.variants.m.runs[0].price_per_hour=0.5,1,2"], confirm=False)
     assert [point["value"] for point in by_path.points] == [point["value"] for point in own.points]
@@ -254,7 +254,7 @@ def test_a_factor_on_prices_is_on_what_is_paid_and_an_offer_that_nobody_pays_is_
     assert (
         len({point["value"] for point in hp.whatif(one, SLO, vary=["price:small-od=0.5,2"], confirm=False).points}) > 1
     )
-    with pytest.raises(InputError, match=r"variants\.m\.runs\[[01]\].*price by itself"):
+    with pytest.raises(InputError, match=r"variants\.m\.runs\[[01]\].*its own price"):
         robust_for(hp.load(OWN, SLO))
 
 

@@ -70,7 +70,7 @@ def test_nothing_lost_is_a_repair_where_a_share_is_kept() -> None:
 @pytest.mark.parametrize("what", [{"zones": 1}, {"machines": 2}, {"spot": "all"}])
 def test_a_share_of_nothing_is_refused_by_name(what: Json) -> None:
     """Parts that serve nothing after a failure failed the verification: exit 6."""
-    with pytest.raises(hp.InputError, match=r"survive\.serve \(found 0\): nothing is kept .* Write a share above 0"):
+    with pytest.raises(hp.InputError, match=r"survive\.serve \(found 0\): a failure is stated.* Write a share above 0"):
         solved(limited(survive={**what, "serve": 0}), SPOT)
 
 

@@ -365,7 +365,7 @@ def test_measurements_that_nobody_reads_are_refused() -> None:
 def test_a_rule_other_than_matching_is_sized_by_simulation() -> None:
     assert pose(g1(budget=2), dispatch="earliest").options.size == "simulated"
     assert FluidOptions().size == "auto"
-    with pytest.raises(InputError, match="is simulated"):
+    with pytest.raises(InputError, match="is sized by simulation"):
         hetplan.solve(*g1(budget=2), options={"dispatch": "threshold", "size": "planned"})
     with pytest.raises(InputError, match="'threshold' or 'earliest'"):
         hetplan.solve(*g1(budget=2), options={"dispatch": "fcfs"})

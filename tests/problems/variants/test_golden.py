@@ -89,7 +89,7 @@ def test_machines_hold_less_than_their_total():
     documents = machines({"m": (3, {"units": 6.0})}, {"x-v": ("m", 10.0, 10.0, 1, {"units": 4.0})}, {"x": 40.0})
     found = solve(documents)
     assert found.exit_code == 3
-    assert "find no machine" in found.why[0]
+    assert "fit on no machine" in found.why[0]
     documents[1]["apps"]["x"]["rate_qps"] = 30.0
     held = solve(documents)
     assert held.exit_code == 0, held.violations
