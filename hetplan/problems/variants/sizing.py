@@ -361,12 +361,9 @@ class Sizing:
         made, at = self.plan_of(one), self.plans.stations(one)
         if made is None:
             return Refused(list(at))
-        left = [apps for apps, counts in at.items() if (apps, counts) not in self.confirmed]
-        clear = [apps for apps in left if max(self.shown[apps, at[apps]].values()) < OPEN[0]]
-        groups = [(group, 1.0) for group in self._groups(clear)]
-        groups += [(group, TESTED) for group in self._groups(sorted({*left} - {*clear}))]
-        for (group, times), budget in zip(groups, self.budget.parts(max(len(groups), 1)), strict=False):
-            tested = self._test(one, tuple(b for apps in group for b in apps), budget, times)
+        groups = list(self._groups([apps for apps, counts in at.items() if (apps, counts) not in self.confirmed]))
+        for group, budget in zip(groups, self.budget.parts(max(len(groups), 1)), strict=False):
+            tested = self._test(one, tuple(b for apps in group for b in apps), budget)
             late = {b for apps in group for b in apps if self.v.asked[b].id in tested.late}
             if late:
                 for apps in group:
@@ -380,14 +377,14 @@ class Sizing:
         self._keep(one, tested)
         return made, tested
 
-    def _test(self, one: Units, apps: Apps, budget: ErrorBudget, times: float) -> Played:
+    def _test(self, one: Units, apps: Apps, budget: ErrorBudget) -> Played:
         """What runs show of these applications, until it is clear; none is confirmed once the time is over."""
         self.ask.note(Event("simulated", f"putting {len(apps)} applications to the test"))
         made, names = self.plan_of(one, apps), [self.v.asked[b].id for b in apps]
         if made is None or self.ask.remaining <= 0:
             return Played(0.0, tuple(names))
         length_s = self._length_s(apps, CYCLES[1])
-        length_s = max(length_s, min(times * length_s, MOST_PLAYED / sum(self.v.asked[b].load_qps for b in apps)))
+        length_s = max(length_s, min(TESTED * length_s, MOST_PLAYED / sum(self.v.asked[b].load_qps for b in apps)))
         plan = plan_to_simulate("variants", self.formulation, made)
 
         def only(some: Sequence[str]) -> Plan:

@@ -108,7 +108,7 @@ def test_what_is_confirmed_at_once_is_handed_out_where_nothing_cheaper_is_in_tim
     assert counts(found) == counts(solve(table2(90.0, 100.0), size="estimated"))
     promises = [one for one in found.plan.promises if one.model == "simulation/1"]
     assert [(one.quantity, one.interval) for one in promises] == [
-        ("response_ms", (80.0, 80.0)), ("violations", (0.0, pytest.approx(-math.log(0.025) / (6 * 4000)))),
+        ("response_ms", (80.0, 80.0)), ("violations", (0.0, pytest.approx(-math.log(0.025) / (6 * 3 * 4000)))),
     ]  # fmt: skip
 
 
