@@ -93,7 +93,7 @@ def test_what_is_not_kept_is_told_with_what_would_be():
     files = wide(104)
     outcome = hp.solve(*files)
     assert outcome.exit_code == 3
-    assert outcome.why[0].startswith("not kept")
+    assert outcome.why[0].startswith("not met")
     assert outcome.repairs
     given = documents(hp.load(*files), {})
     for repair in outcome.repairs:

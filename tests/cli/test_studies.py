@@ -38,7 +38,7 @@ class Varied:
     @classmethod
     def of_app(cls, app: str, first: str, second: str, **more: Any) -> Varied:
         """Axes that are an application's rate, its floor of quality or its first limit."""
-        where = {"rate": ("rate_qps"), "quality": ("quality", "min")}
+        where = {"rate": ("rate_qps",), "quality": ("quality", "min")}
         at = [
             ("slo", "apps", app, *where.get(name := axis.partition("=")[0], ("latency", f"{name}_ms")))
             for axis in (first, second)

@@ -71,7 +71,7 @@ def test_where_a_play_is_late_less_haste_or_fewer_queries_help(latency_ms: float
 def test_where_all_plays_are_late_their_plan_says_what_helps(latency_ms: float, rate: float, size: str) -> None:
     slo = at_rate(rate, latency_ms)
     outcome = hp.solve(slo, *FILES, options={"size": size, "evaluations": 1})
-    assert outcome.why == ("late in simulation in its only play; more evaluations may help",)
+    assert outcome.why == ("the SLO was violated in the only simulation; more evaluations may help",)
     assert any("evaluations" in changed for changed in refused(slo, size=size, evaluations=1))
 
 

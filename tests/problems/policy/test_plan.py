@@ -324,7 +324,7 @@ def test_too_few_workers_at_most() -> None:
     profile, slo = files(workers=(1, 2), quality={"min": 0.84}, rate_qps=200.0)
     outcome = solve(profile, slo, formulation="fewest-workers", batching="max")
     assert outcome.exit_code == 3
-    assert "2 workers do not keep the targets" in outcome.why[0]
+    assert "2 workers do not meet the SLO" in outcome.why[0]
     assert any("raise slo.limits.instances.cpu[1] from 2 to" in repair.text for repair in outcome.repairs)
 
 
