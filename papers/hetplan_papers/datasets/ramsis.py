@@ -117,11 +117,12 @@ def published(profile: Json, slo: Json) -> Json:
         }
     app = slo["apps"]["queries"]
     rate = app["rate_qps"]
+    series = rate.get("series") if isinstance(rate, dict) else None
     return {
         "models": models,
         "slo_ms": app["latency"]["p99_ms"],
         "workers": slo["limits"]["instances"][WORKER][0],
-        "load": None if isinstance(rate, dict) else rate,
-        "trace_qps": rate.get("series") if isinstance(rate, dict) else None,
+        "load": None if series else rate,
+        "trace_qps": series,
         "interval_s": slo.get("horizon", {}).get("period_s"),
     }
