@@ -38,8 +38,8 @@ HOPELESS = 2 * LOOKS[-1]
 """What so many runs that differ as much would leave open is given up: of few runs the spread is not well known."""
 LEAST_CYCLES = 5.0
 """So often at least arrivals go through their states in all runs together: else no run need have seen a burst."""
-FRESH = 2_000_003
-"""Between the seeds that choose a plan and those that confirm it."""
+CONFIRMING_SEEDS = 2_000_003
+"""Between the seeds that choose a plan (`LOOK_SEEDS` apart) and those that confirm it."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class ErrorBudget:
     def spend(self) -> tuple[float, int]:
         """The chance of an error that the next plan may take up, and where its seeds begin."""
         self.spent += 1
-        return self.alpha * 0.5**self.spent, self.seed + FRESH + LOOKS[-1] * self.spent
+        return self.alpha * 0.5**self.spent, self.seed + CONFIRMING_SEEDS + LOOKS[-1] * self.spent
 
     def parts(self, count: int) -> list[ErrorBudget]:
         """What the next plan may take up, in equal parts for that of it which is put to the test apart.
@@ -124,7 +124,7 @@ class ErrorBudget:
         True
         """
         alpha, seed = self.spend()
-        return [ErrorBudget(seed - FRESH - LOOKS[-1], alpha=2.0 * alpha / count) for _ in range(count)]
+        return [ErrorBudget(seed - CONFIRMING_SEEDS - LOOKS[-1], alpha=2.0 * alpha / count) for _ in range(count)]
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ from hetplan.profiles.plan import InputHashes, Method, Notice, Plan, Promise
 from hetplan.serving.demand import Target
 
 __all__ = [
-    "FRESH",
     "HOPELESS",
+    "LOOK_SEEDS",
     "QUERIES",
     "SEARCHED",
     "SEEDS",
@@ -61,7 +61,7 @@ LESS, MORE = 0.75, 1.4
 """Times a rate, and times a limit: the first guess at what helps a plan that is late."""
 MOST_OFF = 2.0
 """What ten times a limit counts for, between 1 and this: a percentile that is farther off tells no more."""
-FRESH = 1_000_003
+LOOK_SEEDS = 1_000_003
 """Between the seeds of different looks: those that choose a plan, and those at plans near it."""
 SEEN_LATE = 40
 """Of an application of which fewer may be late in all runs, too few queries come to say how long queues last."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hetplan.planner.sizing import FRESH, ErrorBudget, LimitShares, Verdict, confirm
+from hetplan.planner.sizing import CONFIRMING_SEEDS, ErrorBudget, LimitShares, Verdict, confirm
 from hetplan.problems.llm.wish import Wish
 from hetplan.profiles.operating_points import Limit
 from hetplan.profiles.slo import Arrivals
@@ -97,7 +97,7 @@ class Judge:
         key = (id(demand), seed, count, settles_s)
         if key not in self._drawn:
             drawn = self.draw(demand, seed=seed, count=count, settles_s=settles_s)
-            if seed >= FRESH:
+            if seed >= CONFIRMING_SEEDS:
                 return drawn
             self._drawn[key] = (demand, drawn)
         return self._drawn[key][1]

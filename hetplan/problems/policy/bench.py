@@ -26,7 +26,7 @@ from hetplan.planner.forms.queue_process import QueuePolicy, QueueProcess
 from hetplan.planner.forms.queue_process_measures import Measures, measure
 from hetplan.problems.policy.group import Group, SolvedPolicy
 from hetplan.problems.policy.options import PolicyOptions
-from hetplan.problems.simulated import FRESH
+from hetplan.problems.simulated import LOOK_SEEDS
 
 __all__ = ["WHOLE_BATCHES", "Bench"]
 
@@ -154,7 +154,7 @@ class Bench:
 
     def _confirm(self, solved: SolvedPolicy) -> SolvedPolicy:
         """With what seeds show that chose nothing."""
-        return replace(solved, simulated=self._play(solved, fresh=FRESH))
+        return replace(solved, simulated=self._play(solved, fresh=LOOK_SEEDS))
 
     def _simulate_family(self, solved: SolvedPolicy) -> SolvedPolicy:
         """With the goodput over the family, and what the stated arrivals gave."""

@@ -39,7 +39,7 @@ from hetplan.planner.sizing import ErrorBudget
 from hetplan.planner.sizing_search import LATE, Counts, Refused, Search, more_room
 from hetplan.planner.tolerances import BOUND_SLIP
 from hetplan.problems.simulated import (
-    FRESH,
+    LOOK_SEEDS,
     Played,
     check_simulator,
     look,
@@ -352,7 +352,7 @@ class Sizing:
         plan = plan_to_simulate("variants", self.formulation, made)
         shown, _ = look(
             self.simulate, plan, self.v.inputs, list(names.values()), [(1, length_s), (1, longer_s)],
-            seed=self.ask.limits.seed + FRESH + self.looks, goes_on=goes_on,
+            seed=self.ask.limits.seed + LOOK_SEEDS + self.looks, goes_on=goes_on,
         )  # fmt: skip
         return {b: shown.each[name] for b, name in names.items()}
 

@@ -18,7 +18,7 @@ from hetplan.errors import InputError
 from hetplan.planner.answer import Answer, Status, Stop
 from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
-from hetplan.planner.sizing import FRESH, LOOKS
+from hetplan.planner.sizing import CONFIRMING_SEEDS, LOOKS
 from hetplan.planner.sizing_search import LATE
 from hetplan.problems.llm import sizing
 from hetplan.problems.llm.judge import CONFIRMED, Judge
@@ -116,7 +116,7 @@ def test_a_percentile_is_that_of_the_requests_of_all_runs(machines: int) -> None
     judge = judge_of(wish, Tools(extra={"play_tokens": play, "draw_tokens": draw}), 0)
     fleet = fleet_of(wish, (0, machines), wish.laws, 1.0)
     shown = judge.confirm_fleet(fleet)
-    first = FRESH + LOOKS[-1]
+    first = CONFIRMING_SEEDS + LOOKS[-1]
     runs = [judge.play_once(fleet, seed=first + number, times=CONFIRMED) for number in range(shown.seeds)]
     ways = {
         "ttft": [run.ttft_ms[run.judged()] for run in runs],
