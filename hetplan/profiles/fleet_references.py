@@ -69,3 +69,7 @@ def _check_shares(found: Dangling, slo: Slo) -> None:
             why = f"no machine may be {kind}, and a share of {limit.min_share:g} must be"
             remedy = "Lower the share, or give an offer (of spot: with interruptions_per_hour)."
             found.fault(("limits", kind, "min_share"), limit.min_share, why, remedy)
+        if limit.min > 0 and not sold[kind]:
+            why = f"no machine may be {kind}, and {limit.min} must be"
+            remedy = "Leave it out, or give an offer (of spot: with interruptions_per_hour)."
+            found.fault(("limits", kind, "min"), limit.min, why, remedy)

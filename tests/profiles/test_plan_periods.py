@@ -153,9 +153,10 @@ def test_floors_that_exclude_one_another_are_named() -> None:
         load_inputs(PROFILE, slo)
     profile = copy.deepcopy(PROFILE)
     del profile["offers"]["b-spot"]["interruptions_per_hour"]
-    slo["limits"] = {"spot": {"min_share": 0.5}}
-    with pytest.raises(hp.InputError, match="no machine may be spot"):
-        load_inputs(profile, slo)
+    for floor in ({"min_share": 0.5}, {"min": 1}):
+        slo["limits"] = {"spot": floor}
+        with pytest.raises(hp.InputError, match="no machine may be spot"):
+            load_inputs(profile, slo)
 
 
 def test_quotas_of_zones_are_refused_where_they_are_not_kept() -> None:
