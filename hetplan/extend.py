@@ -171,8 +171,8 @@ if TYPE_CHECKING:
     from hetplan.profiles.load_one import load_profile, load_slo
     from hetplan.profiles.plan import Claim, Plan, Promise, Route, SharesDispatch
     from hetplan.profiles.workers import Worker
+    from hetplan.simulator.admission import simulate_holding
     from hetplan.simulator.autoscale import OfflineWork, autoscale
-    from hetplan.simulator.holding import simulate_holding
     from hetplan.simulator.policy import PolicyRun, simulate_policy
     from hetplan.simulator.pool import Conditions as PoolConditions
     from hetplan.simulator.pool import Pool as SimulatedPool

@@ -25,9 +25,8 @@ from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.who_answers import pipeline_of
 from hetplan.profiles.workers import Load
 from hetplan.serving.demand import response_targets
-from hetplan.serving.loads import law_of_load, run_of, same_point, written
+from hetplan.serving.loads import law_of_load, point_text, run_of, same_point
 from hetplan.serving.operators import Operator, calls_made, is_operator, operators_of, slowest_of
-from hetplan.serving.reading import settings_of
 from hetplan.serving.runs import runs_on
 from hetplan.serving.steps import (
     balancing_of,
@@ -40,6 +39,7 @@ from hetplan.serving.steps import (
 )
 from hetplan.serving.strictest import strictest
 from hetplan.serving.system import Stage
+from hetplan.serving.table_points import settings_of
 from hetplan.serving.times import law_data
 from hetplan.serving.tokens import link_ms_per_token
 
@@ -131,7 +131,7 @@ class Background:
         loads = [load for worker in plan.workers for load in worker.loads if f"{load.variant}@{worker.hardware}" == key]
         other = next((load for load in loads if not same_point(load.at or {}, loads[0].at or {})), None)
         if other is not None:
-            runs = f"{loads[0].id} at {written(loads[0].at or {})}, {other.id} at {written(other.at or {})}"
+            runs = f"{loads[0].id} at {point_text(loads[0].at or {})}, {other.id} at {point_text(other.at or {})}"
             raise InputError.one(
                 file="plan", path="$.dispatch", value=key,
                 why=f"one table is named for loads of different runs: {runs}",

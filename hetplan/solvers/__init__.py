@@ -2,7 +2,7 @@
 
 ::
 
-    running.py          what all engines share: refuse or answer, form by form; hear a cancel in a thread
+    engine.py           what all engines share: refuse or answer, form by form; hear a cancel in a thread
     milp_engine.py      what engines for Milp forms share; an engine writes `_run`; trees that prove bounds
       milp_proofs.py      answers without a best point, and their proofs; forms without rows or columns
       linear.py           linear programs asked of HiGHS beside the engine

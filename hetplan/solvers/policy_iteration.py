@@ -61,7 +61,7 @@ from numpy.typing import NDArray
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.mdp import Choice, Criterion, Mdp
-from hetplan.solvers.running import OneByOne
+from hetplan.solvers.engine import OneByOne
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -217,16 +217,16 @@ class Iteration:
             self.work["sweeps"] += 1
             change = result - values
             least, most = float(change.min()), float(change.max())
-            stop = Stop.FINISHED if most - least < span else self._spent()
+            stop = Stop.FINISHED if most - least < span else self._stop_reason()
             if stop is not None:
                 return Solved(chosen, values, gain, least, most, stop)
             tries += 1
             if tries > PATIENCE:
-                values = self._evaluated(chosen, gain, result)
+                values = self._evaluate(chosen, gain, result)
                 continue
-            values = self._pinned(result)
+            values = self._pin(result)
             for _ in range(EVALUATIONS):
-                values = self._pinned(self.sweeps.follow(values, chosen, gain))
+                values = self._pin(self.sweeps.follow(values, chosen, gain))
             self.work["evaluations"] += EVALUATIONS
 
     def ratio(self, chosen: Integers) -> Solved:
@@ -267,7 +267,7 @@ class Iteration:
             change = result - values
             least, most = float(change.min()), float(change.max())
             # Whatever is common to all changes is known to the end: only their span is still uncertain.
-            stop = Stop.FINISHED if most - least < SPAN * (1.0 - discount) else self._spent()
+            stop = Stop.FINISHED if most - least < SPAN * (1.0 - discount) else self._stop_reason()
             if stop is not None:
                 return Solved(chosen, values, 0.0, least, most, stop)
             values = result
@@ -286,10 +286,10 @@ class Iteration:
 
     def stationary(self, chosen: Integers, mass: Floats | None = None, settled: float = SETTLED) -> Floats:
         """The long-run distribution under a policy, by repeated steps until one moves less than `settled`."""
-        mass = self._beginning() if mass is None else mass
+        mass = self._start_mass() if mass is None else mass
         for step in range(MOST_SWEEPS):
             if step == PATIENT_PUSHES:
-                mass = self._balanced(chosen, mass)
+                mass = self._balance(chosen, mass)
             moved = self.sweeps.push(mass, chosen)
             self.work["pushes"] += 1
             change = float(np.abs(moved - mass).sum())
@@ -298,7 +298,7 @@ class Iteration:
                 break
         return np.asarray(mass / mass.sum())
 
-    def _evaluated(self, chosen: Integers, gain: float, guess: Floats) -> Floats:
+    def _evaluate(self, chosen: Integers, gain: float, guess: Floats) -> Floats:
         """The relative values h: h - P h + rho = r, h(reference) = 0; rho is in the place of h(reference)."""
         reference = self.sweeps.reference
         reward = self.sweeps.follow(np.zeros(self.sweeps.states), chosen, gain)
@@ -312,7 +312,7 @@ class Iteration:
         found[reference] = 0.0
         return found
 
-    def _balanced(self, chosen: Integers, guess: Floats) -> Floats:
+    def _balance(self, chosen: Integers, guess: Floats) -> Floats:
         """The distribution p with p - P'p + u (sum of p) = u, u all on the reference."""
 
         def apply(mass: Floats) -> Floats:
@@ -321,18 +321,18 @@ class Iteration:
             self.work["pushes"] += 1
             return np.asarray(result)
 
-        found = np.maximum(_solve_by_action(apply, self._beginning(), guess=guess, tolerance=1e-14), 0.0)
+        found = np.maximum(_solve_by_action(apply, self._start_mass(), guess=guess, tolerance=1e-14), 0.0)
         return np.asarray(found / found.sum())
 
-    def _beginning(self) -> Floats:
+    def _start_mass(self) -> Floats:
         mass = np.zeros(self.sweeps.states)
         mass[self.sweeps.reference] = 1.0
         return mass
 
-    def _pinned(self, values: Floats) -> Floats:
+    def _pin(self, values: Floats) -> Floats:
         return np.asarray(values - values[self.sweeps.reference])
 
-    def _spent(self) -> Stop | None:
+    def _stop_reason(self) -> Stop | None:
         done = self.work["sweeps"] + self.work["evaluations"]
         if self.limits.cancel is not None and self.limits.cancel.is_set():
             return Stop.CANCELLED

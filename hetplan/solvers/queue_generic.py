@@ -13,7 +13,7 @@ import numpy as np
 
 from hetplan.planner.answer import Answer, Limits
 from hetplan.planner.forms.queue_process import QueuePolicy, QueueProcess
-from hetplan.solvers.running import OneByOne
+from hetplan.solvers.engine import OneByOne
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent

@@ -38,7 +38,7 @@ def _scene(facts: Facts) -> Scene:
     )
 
 
-def _names(scene: Scene, action: Action) -> Iterator[str]:
+def _check_names(scene: Scene, action: Action) -> Iterator[str]:
     """What an action must name, and what it names must exist."""
     if action.do in _OF_WORKERS and action.worker is None:
         yield f"{action.do} names no worker"
@@ -55,7 +55,7 @@ def _names(scene: Scene, action: Action) -> Iterator[str]:
             yield f"is to come after action {earlier}, which is not before it"
 
 
-def _done(scene: Scene, action: Action) -> Iterator[str]:
+def _follow_action(scene: Scene, action: Action) -> Iterator[str]:
     """Follow an action that names what it must."""
     if action.do == "start" and action.worker is not None:
         name = action.worker
@@ -71,25 +71,25 @@ def _done(scene: Scene, action: Action) -> Iterator[str]:
         if action.count is not None and (action.count > planned or (first and action.count != planned)):
             yield f"loads {action.count} instances of {action.load}, {planned} are planned"
     elif action.do in ("stop", "unload"):
-        from hetplan.verifier.taking_down import taken_down
+        from hetplan.verifier.taking_down import take_down
 
-        yield from taken_down(scene, action)
+        yield from take_down(scene, action)
 
 
-def _end(scene: Scene) -> Iterator[Violation]:
+def _check_end(scene: Scene) -> Iterator[Violation]:
     """Where the actions lead is the plan."""
     for name in sorted(scene.up.keys() | scene.wanted.keys()):
         if scene.up[name] != scene.wanted.get(name, 0):
             text = f"{scene.up[name]} machines of {name} are up in the end, the plan has {scene.wanted.get(name, 0)}"
             yield Violation("actions-end", f"workers.{name}", text)
-    yield from _moved(scene.facts)
+    yield from _check_unmoved_workers(scene.facts)
     planned = set(scene.facts.seats)
     for name in sorted(scene.active ^ planned):
         text = "is active in the end, but not in the plan" if name in scene.active else "is never loaded"
         yield Violation("actions-end", f"workers.{scene.home[name].id}.loads.{name}", text)
 
 
-def _moved(facts: Facts) -> Iterator[Violation]:
+def _check_unmoved_workers(facts: Facts) -> Iterator[Violation]:
     """A worker that runs on is the same machines: of this hardware, under this offer, on this host."""
     running = {worker.id: worker for worker in (facts.inputs.state.workers if facts.inputs.state is not None else ())}
     begun = {action.worker for action in facts.plan.actions if action.do == "start"}
@@ -110,12 +110,12 @@ def check_actions(facts: Facts) -> list[Violation]:
     scene = _scene(facts)
     found: list[Violation] = []
     for action in facts.plan.actions:
-        faults = list(_names(scene, action))
+        faults = list(_check_names(scene, action))
         if not faults:
-            faults += _done(scene, action)
+            faults += _follow_action(scene, action)
         found += [Violation("action", f"actions.{action.id}", text) for text in faults]
         scene.done.add(action.id)
-    found += _end(scene)
+    found += _check_end(scene)
     if facts.inputs.state is not None and facts.inputs.slo.limits.changes is not None:
         from hetplan.verifier.taking_down import check_moves
 

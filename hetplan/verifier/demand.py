@@ -45,9 +45,9 @@ def classes_of(app: App) -> Classes:
         return Classes((), ((),), (1.0,), {}, limits_of(app))
     weights: Sequence[float] = mix.share or ()
     if mix.share is None:
-        from hetplan.verifier.observed import counted
+        from hetplan.verifier.observed import bin_counts
 
-        weights = counted(mix, mix.observed or ())
+        weights = bin_counts(mix, mix.observed or ())
     total = sum(weights)
     share = tuple(weight / total for weight in weights)
     index = {_key(size): number for number, size in enumerate(mix.bins)}

@@ -14,7 +14,7 @@ from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Worker
 from hetplan.verifier.facts import Facts, run_of
-from hetplan.verifier.fleet_parts import BESIDE, IN_SLICES, Fleet, loaded, may_run
+from hetplan.verifier.fleet_parts import BESIDE, IN_SLICES, Fleet, loaded_variants, may_run
 from hetplan.verifier.report import Violation
 from hetplan.verifier.resources import instances_on
 from hetplan.verifier.slices import parts_of_one
@@ -121,7 +121,7 @@ def _instances(fleet: Fleet, name: str, app: str) -> dict[str, tuple[Mapping[str
 
 def _runs_of_pool(fleet: Fleet, part: Part, app: str) -> Iterator[Run]:
     """Of the one variant of a pool on each hardware the run of single queries at its own settings."""
-    for variant in (fleet.inputs.profile.variants[name] for name in loaded(part, app)):
+    for variant in (fleet.inputs.profile.variants[name] for name in loaded_variants(part, app)):
         settings, runs = {**variant.knobs, "batch": 1}, dict[str, list[Run]]()
         for run in variant.runs:
             runs.setdefault(run.hardware, []).append(run)

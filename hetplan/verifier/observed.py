@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from hetplan.profiles.slo import Mix
 
-__all__ = ["counted"]
+__all__ = ["bin_counts"]
 
 
-def counted(mix: Mix, observed: Sequence[Sequence[float]]) -> list[float]:
+def bin_counts(mix: Mix, observed: Sequence[Sequence[float]]) -> list[float]:
     """How often each bin was met: a size counts as the bin that holds it and is fewest of the axes' values up.
 
     Of bins equally far up, the first that is listed.

@@ -32,8 +32,9 @@ from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Edge, Pipeline
 from hetplan.profiles.plan import Plan, Route
-from hetplan.profiles.plan_dispatch_further import MostAccurateFirstDispatch, PathSharesDispatch
+from hetplan.profiles.plan_dispatch_rules import MostAccurateFirstDispatch, PathSharesDispatch
 from hetplan.profiles.workers import Serve, Worker
+from hetplan.verifier.application_checks import check_demand
 from hetplan.verifier.demand import classes_of, response_targets
 from hetplan.verifier.facts import Facts, Seat, gather, option, slo_divisor
 from hetplan.verifier.flow import why_not_followed
@@ -41,7 +42,6 @@ from hetplan.verifier.report import Violation
 from hetplan.verifier.resources import instances_on
 from hetplan.verifier.service import service_of
 from hetplan.verifier.slices import parts_of_one
-from hetplan.verifier.wanted import check_demand
 
 __all__ = ["apart", "check", "check_joins", "places_on"]
 
@@ -54,7 +54,7 @@ PATIENCE = 1.5
 def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     """What a pipeline plan promises beyond the generic check; to be called on a plan whose references are sound."""
     facts = gather(plan, inputs)
-    found = [*_workers(facts), *_moves(facts), *_bounds(facts)]
+    found = [*_check_workers(facts), *_check_moves(facts), *_bounds(facts)]
     for app in plan.routing:
         dispatch = plan.dispatch.get(app)
         if not isinstance(dispatch, PathSharesDispatch | MostAccurateFirstDispatch):
@@ -66,9 +66,9 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
             continue
         paths = Paths(facts, app)
         paths.walk()
-        found += [*paths.faults, *_whose(facts, app)]
-        found += _budgets(facts, app, dispatch.budget_ms, paths)
-        found += _backups(facts, app, dispatch, paths)
+        found += [*paths.faults, *_check_route_paths(facts, app)]
+        found += _check_budgets(facts, app, dispatch.budget_ms, paths)
+        found += _check_backups(facts, app, dispatch, paths)
     return found
 
 
@@ -88,7 +88,7 @@ def places_on(facts: Facts, hardware: str, *, anyway: bool = False) -> int:
     shared = anyway or facts.plan.method.options.get("machines") == "shared"
     if not shared or any(one.per is not None for one in offers):
         return 1
-    tasks = {node.task for one in _asked(facts) for node in one.nodes.values()}
+    tasks = {node.task for one in _pipelines_of_apps(facts) for node in one.nodes.values()}
     runs = [
         run for variant in profile.variants.values() if variant.task in tasks
         for run in variant.runs if run.hardware == hardware and run.latency is not None
@@ -105,7 +105,7 @@ def apart(facts: Facts) -> str:
 
     A bound is then of such plans only; where parts say what fits, one by servers in parts is of all plans.
     """
-    together = facts.plan.method.options.get("machines") == "shared" and not _each_alone(facts)
+    together = facts.plan.method.options.get("machines") == "shared" and not _steps_are_alone(facts)
     found = ""
     for hardware in _usable(facts):
         parts = places_on(facts, hardware, anyway=True)
@@ -146,15 +146,17 @@ def _usable(facts: Facts) -> list[str]:
     return [one for one in facts.inputs.profile.hardware if not limits.only_listed or one in limits.instances]
 
 
-def _each_alone(facts: Facts) -> bool:
+def _steps_are_alone(facts: Facts) -> bool:
     """Whether steps have servers of their own however they fit: branches meet, moves count, offers have parts."""
     slo = facts.inputs.slo
-    meet = any(count > 1 for one in _asked(facts) for count in Counter(edge.to for edge in one.edges).values())
+    meet = any(
+        count > 1 for one in _pipelines_of_apps(facts) for count in Counter(edge.to for edge in one.edges).values()
+    )
     moves = slo.limits.changes is not None or "min changes" in slo.objective
     return meet or moves or facts.plan.method.options.get("offers") == "evenly"
 
 
-def _asked(facts: Facts) -> list[Pipeline]:
+def _pipelines_of_apps(facts: Facts) -> list[Pipeline]:
     """The pipeline of each application, in turn."""
     names = [app.pipeline for app in facts.inputs.slo.apps.values()]
     return [facts.inputs.profile.pipelines[name] for name in names if name in facts.inputs.profile.pipelines]
@@ -165,7 +167,7 @@ def _two_fit(facts: Facts, hardware: str) -> bool:
     profile = facts.inputs.profile
     if any(one.per is not None for one in profile.offers.values() if one.hardware == hardware):
         return False
-    tasks = Counter(node.task for one in _asked(facts) for node in one.nodes.values())
+    tasks = Counter(node.task for one in _pipelines_of_apps(facts) for node in one.nodes.values())
     needs: Counter[tuple[tuple[str, float], ...]] = Counter()
     for variant in profile.variants.values():
         for run in variant.runs:
@@ -187,7 +189,7 @@ def _may_share(facts: Facts, worker: Worker) -> bool:
     return bool(worker.loads) and worker.queue == "per-load" and places_on(facts, worker.hardware) > 1
 
 
-def _workers(facts: Facts) -> Iterator[Violation]:
+def _check_workers(facts: Facts) -> Iterator[Violation]:
     """What a server holds, and that a variant runs with one batch size per hardware."""
     batches: dict[tuple[object, ...], set[int]] = defaultdict(set)
     for worker in facts.plan.workers:
@@ -208,7 +210,7 @@ def _workers(facts: Facts) -> Iterator[Violation]:
                 yield Violation("one-batch", "workers", text)
 
 
-def _placed(workers: Iterable[Worker]) -> Counter[tuple[object, ...]]:
+def _placed_instances(workers: Iterable[Worker]) -> Counter[tuple[object, ...]]:
     placed: Counter[tuple[object, ...]] = Counter()
     for worker in workers:
         for load in worker.loads:
@@ -216,18 +218,18 @@ def _placed(workers: Iterable[Worker]) -> Counter[tuple[object, ...]]:
     return placed
 
 
-def _moves(facts: Facts) -> Iterator[Violation]:
+def _check_moves(facts: Facts) -> Iterator[Violation]:
     """Servers that are new where they are."""
     for number, promise in enumerate(facts.plan.promises):
         if promise.quantity == "changes":
             running = facts.inputs.state.workers if facts.inputs.state is not None else ()
-            moves = (_placed(facts.plan.workers) - _placed(running)).total()
+            moves = (_placed_instances(facts.plan.workers) - _placed_instances(running)).total()
             if moves != promise.value:
                 text = f"promises {promise.value:g} moved servers, counted are {moves}"
                 yield Violation("changes", f"promises[{number}]", text)
 
 
-def _whose(facts: Facts, app: str) -> Iterator[Violation]:
+def _check_route_paths(facts: Facts, app: str) -> Iterator[Violation]:
     """A route without a path is for all that come to its step: beside one with a path nobody knows whose it is."""
     routes = facts.plan.routing[app]
     by_path = {route.node for route in routes if route.prefix}
@@ -296,7 +298,7 @@ def _capacity(facts: Facts, seat: Seat, app: str) -> float:
     return seat.worker.count * seat.load.instances / seconds
 
 
-def _budgets(facts: Facts, app: str, budgets: Mapping[str, float], paths: Paths) -> Iterator[Violation]:
+def _check_budgets(facts: Facts, app: str, budgets: Mapping[str, float], paths: Paths) -> Iterator[Violation]:
     longest, slowest = defaultdict[str, float](float), defaultdict[str, float](float)
     for name, ms in paths.ms.items():
         node = facts.seats[name].load.node or ""
@@ -314,7 +316,7 @@ def _budgets(facts: Facts, app: str, budgets: Mapping[str, float], paths: Paths)
             yield Violation("budget", f"dispatch.{app}.budget_ms", text)
 
 
-def _backups(
+def _check_backups(
     facts: Facts, app: str, dispatch: PathSharesDispatch | MostAccurateFirstDispatch, paths: Paths
 ) -> Iterator[Violation]:
     """What is said to be left over is left over, and as fast and as good as said."""

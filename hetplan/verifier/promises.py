@@ -137,7 +137,7 @@ def plan_figures(facts: Facts) -> Computed:
     return Computed(values)
 
 
-def _holds(promise: Promise, value: float) -> bool:
+def _is_kept(promise: Promise, value: float) -> bool:
     slip = VALUE * max(abs(promise.value), abs(value))
     if promise.relation == "<=":
         return value <= promise.value + slip
@@ -146,13 +146,13 @@ def _holds(promise: Promise, value: float) -> bool:
     return abs(value - promise.value) <= slip
 
 
-def _recomputed(facts: Facts, promise: Promise, at: str, computed: Computed) -> Iterator[Violation]:
+def _check_value(facts: Facts, promise: Promise, at: str, computed: Computed) -> Iterator[Violation]:
     value = computed.values.get(promise.quantity)
     if value is None:
         if promise.app is not None and promise.quantity in RECOMPUTED:
             yield Violation("promise", at, f"promises {promise.quantity}, and there is nothing to recompute it from")
         return
-    held = _holds(promise, value)
+    held = _is_kept(promise, value)
     if promise.quantity == "cost_per_hour" and held:
         cost = cost_nanos(facts)
         held = promise.relation != "=" or (cost is not None and same_money(cost, promise.value))
@@ -165,7 +165,7 @@ def _family(promise: Promise) -> str:
     return promise.model.partition("/")[0]
 
 
-def _honest(facts: Facts, promise: Promise, at: str) -> Iterator[Violation]:
+def _check_model(facts: Facts, promise: Promise, at: str) -> Iterator[Violation]:
     """What a promise may say by its model alone, and against the wish."""
     if promise.percentile is not None or _family(promise) not in _ARITHMETIC:
         from hetplan.verifier.promise_models import model_faults
@@ -188,7 +188,7 @@ def _honest(facts: Facts, promise: Promise, at: str) -> Iterator[Violation]:
         text = f"{promise.quantity} {promise.relation} {promise.value:g} leaves open how bad it is"
         yield Violation("promise-relation", at, text)
     if promise.app is not None and _family(promise) == "simulation":
-        yield from (Violation("promise-wish", at, text) for text in _not_wished(facts, promise))
+        yield from (Violation("promise-wish", at, text) for text in _unknown_limits(facts, promise))
     targets = facts.inputs.slo.apps[promise.app].targets if promise.app is not None else ()
     for target in targets:
         same = promise.quantity == f"{target.of}_ms" and promise.percentile == target.percentile
@@ -204,7 +204,7 @@ def _better(quantity: str) -> str:
     return "min" if is_least else sense_of(quantity) or ""
 
 
-def _not_wished(facts: Facts, promise: Promise) -> Iterator[str]:
+def _unknown_limits(facts: Facts, promise: Promise) -> Iterator[str]:
     """What simulation shows of an application is one of the limits that the SLO states."""
     question, app = facts.plan.question, facts.inputs.slo.apps[promise.app or ""]
     if question not in ("pool", "pipeline", "variants", "llm", "compound"):
@@ -220,7 +220,7 @@ def _not_wished(facts: Facts, promise: Promise) -> Iterator[str]:
             yield f"a share of {promise.value:g} is not what is wished for"
 
 
-def _twice(facts: Facts) -> Iterator[Violation]:
+def _check_once(facts: Facts) -> Iterator[Violation]:
     """Nothing is promised twice; only what a model of queues expects may be beside what simulation shows."""
     seen: dict[tuple[object, ...], list[str]] = {}
     for number, promise in enumerate(facts.plan.promises):
@@ -237,10 +237,10 @@ def check_promises(facts: Facts, apps: Mapping[str, Computed], whole: Computed) 
 
     `apps` holds the applications that could be followed; what keeps the others from it is reported elsewhere.
     """
-    found = list(_twice(facts))
+    found = list(_check_once(facts))
     for number, promise in enumerate(facts.plan.promises):
         at = f"promises[{number}]"
-        found += _honest(facts, promise, at)
+        found += _check_model(facts, promise, at)
         computed = whole if promise.app is None else apps.get(promise.app)
         if computed is None:
             continue
@@ -249,7 +249,7 @@ def check_promises(facts: Facts, apps: Mapping[str, Computed], whole: Computed) 
                 text = f"{promise.quantity} can be counted, and is said to be by the model {promise.model}"
                 found.append(Violation("promise-model", at, text))
             continue
-        found += _recomputed(facts, promise, at, computed)
+        found += _check_value(facts, promise, at, computed)
         if computed.extrapolated and promise.extrapolated is not True:
             text = f"rests on extrapolated numbers ({', '.join(sorted(computed.extrapolated))}) and does not say so"
             found.append(Violation("extrapolated", at, text))
@@ -289,7 +289,7 @@ CLAMPED = 10 * BOUND_SLIP
 """A bound that is no further than this inside the plan's own value is moved onto it."""
 
 
-def _about(facts: Facts, claim: Claim, whole: Mapping[str, float]) -> Iterator[str]:
+def _value_faults(facts: Facts, claim: Claim, whole: Mapping[str, float]) -> Iterator[str]:
     """A claim is about something that the plan promises, or that can be recomputed, and says the same of it."""
     promised = [promise for promise in facts.plan.promises if promise.quantity == claim.about]
     known = [promise.value for promise in promised]
@@ -341,7 +341,7 @@ def _solve_of(facts: Facts, claim: Claim) -> Solve | None:
     return next((solve for solve in facts.plan.solves if solve.id == claim.solve), None)
 
 
-def _backing(facts: Facts, claim: Claim) -> Iterator[str]:
+def _voucher_faults(facts: Facts, claim: Claim) -> Iterator[str]:
     """What the plan says of who vouches for a bound."""
     if claim.bound is None:
         return
@@ -358,10 +358,10 @@ def _backing(facts: Facts, claim: Claim) -> Iterator[str]:
         yield f"{claim.vouched}, and solve {solve.id} is {solve.vouched or 'none'}"
     elif solve.count == 1 and facts.plan.question in QUESTIONS:
         # Of a family the log holds one member only; forms of other packages may be in units of their own.
-        yield from _carried(facts, claim, solve)
+        yield from _solve_faults(facts, claim, solve)
 
 
-def _carried(facts: Facts, claim: Claim, solve: Solve) -> Iterator[str]:
+def _solve_faults(facts: Facts, claim: Claim, solve: Solve) -> Iterator[str]:
     """The bound is the solve's own, in the plan's unit; over all plans, so is the value."""
     bound = solve.certified_bound if claim.vouched == "certified" else solve.bound
     scales = {1.0, option(facts.plan, "derate", 1.0)} if claim.about == "rate_qps" else {1.0}
@@ -395,7 +395,7 @@ _OF_THE_CHOSEN = ("shares of the chosen servers", "shares that leave most room",
 _OF_ANY_FLEET = "least cost of any schedule"
 
 
-def _reach(facts: Facts, claim: Claim, number: int) -> Iterator[str]:
+def _scope_faults(facts: Facts, claim: Claim, number: int) -> Iterator[str]:
     """Who looked at some plans only bounds no others: a bound of those is one of a restriction."""
     solve, question = _solve_of(facts, claim), facts.plan.question
     if claim.bound is None or claim.scope not in ("problem", "relaxation"):
@@ -411,7 +411,7 @@ def _reach(facts: Facts, claim: Claim, number: int) -> Iterator[str]:
         yield f"a bound of scope {claim.scope}, and only what was searched is bounded"
 
 
-def _solves(facts: Facts) -> Iterator[Violation]:
+def _check_solves(facts: Facts) -> Iterator[Violation]:
     """No entry of the log contradicts itself."""
     for number, solve in enumerate(facts.plan.solves):
         at, vouched = f"solves[{number}]", solve.vouched or "none"
@@ -451,10 +451,10 @@ def check_claims(facts: Facts, whole: Mapping[str, float]) -> list[Violation]:
         Violation("claim", f"claims[{number}]", text)
         for number, claim in enumerate(facts.plan.claims)
         for text in (
-            *_about(facts, claim, whole),
+            *_value_faults(facts, claim, whole),
             *bound_faults(claim),
-            *_backing(facts, claim),
-            *_reach(facts, claim, number),
+            *_voucher_faults(facts, claim),
+            *_scope_faults(facts, claim, number),
         )
     ]
-    return [*found, *_solves(facts), *status_faults(facts.plan)]
+    return [*found, *_check_solves(facts), *status_faults(facts.plan)]

@@ -8,12 +8,12 @@ from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.tables import STATISTICS, Table
 from hetplan.verifier.facts import own_table
 
-__all__ = ["along_batches", "nearest"]
+__all__ = ["nearest_statistic", "table_along_batches"]
 
 _RISING = ("mean", "p50", "p90", "p95", "p99", "max")
 
 
-def nearest(table: Table, statistic: str) -> str:
+def nearest_statistic(table: Table, statistic: str) -> str:
     """The statistic taken in place of one that was not measured: the next higher of those there, else the highest."""
     there = [name for name in _RISING if getattr(table, name) is not None]
     if statistic in there or statistic not in _RISING or not there:
@@ -22,21 +22,21 @@ def nearest(table: Table, statistic: str) -> str:
     return above[0] if above else there[-1]
 
 
-def along_batches(profile: Profile, variant: str, run: Run) -> Table:
+def table_along_batches(profile: Profile, variant: str, run: Run) -> Table:
     """The table that times a run, joined with those of runs that differ by batch alone, where each holds one batch."""
     parts = {float(run.at["batch"]): own_table(profile, run)} if "batch" in run.at else {}
     for other in profile.variants[variant].runs if parts else ():
-        if other.hardware == run.hardware and _apart(other.at) == _apart(run.at) and "batch" in other.at:
+        if other.hardware == run.hardware and _other_axes(other.at) == _other_axes(run.at) and "batch" in other.at:
             parts[float(other.at["batch"])] = own_table(profile, other)
     first = own_table(profile, run)
     parts = {batch: table for batch, table in parts.items() if table.axes.get("batch") == (batch,)}
     parts = {batch: table for batch, table in parts.items() if _form(table) == _form(first)}
     if len(parts) < 2 or run.at["batch"] not in parts:
         return first
-    return _stacked(first, dict(sorted(parts.items())))
+    return _stack(first, dict(sorted(parts.items())))
 
 
-def _apart(at: Mapping[str, float]) -> list[tuple[str, float]]:
+def _other_axes(at: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted((axis, value) for axis, value in at.items() if axis != "batch")
 
 
@@ -44,7 +44,7 @@ def _form(table: Table) -> tuple[object, ...]:
     return table.quantity, table.outside, [(axis, at) for axis, at in table.axes.items() if axis != "batch"]
 
 
-def _stacked(first: Table, parts: Mapping[float, Table]) -> Table:
+def _stack(first: Table, parts: Mapping[float, Table]) -> Table:
     import numpy as np
 
     place = list(first.axes).index("batch")

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Service", "read", "service_of"]
+__all__ = ["Service", "read_table", "service_of"]
 
 
-def read(
+def read_table(
     table: Table, statistic: str, columns: Mapping[str, NDArray[np.float64] | float], size: int
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """The table's statistic at `size` points given by a column per axis; and which points lie outside its grid.
@@ -120,23 +120,23 @@ def service_of(facts: Facts, seat: Seat, classes: Classes, worst: Verdict = Verd
     seconds, latency_ms, extrapolated = [math.nan] * size, [0.0] * size, [False] * size
     table = own_table(facts.inputs.profile, run).under(classes.limits, worst)
     if "batch" in run.at:
-        from hetplan.verifier.readings_beside import along_batches
+        from hetplan.verifier.readings_beside import table_along_batches
 
-        table = along_batches(facts.inputs.profile, seat.load.variant or "", run)
+        table = table_along_batches(facts.inputs.profile, seat.load.variant or "", run)
     columns = _columns(facts, seat, classes, table)
     if facts.says_another:
-        from hetplan.verifier.readings_beside import nearest
+        from hetplan.verifier.readings_beside import nearest_statistic
 
-        capacity_stat, target_stat = nearest(table, capacity_stat), nearest(table, target_stat)
+        capacity_stat, target_stat = nearest_statistic(table, capacity_stat), nearest_statistic(table, target_stat)
     if run.latency is not None:
-        values, outside = read(table, capacity_stat, columns, size)
+        values, outside = read_table(table, capacity_stat, columns, size)
         together = seat.load.serve.max_batch if "batch" in table.axes and "batch" not in classes.axes else 1
         seconds = _positive(values / 1000.0 / together)
-        judged = values if target_stat == capacity_stat else read(table, target_stat, columns, size)[0]
+        judged = values if target_stat == capacity_stat else read_table(table, target_stat, columns, size)[0]
         latency_ms = _positive(judged)
         extrapolated = outside.tolist()
     else:
-        values, outside = read(table, "mean", columns, size)
+        values, outside = read_table(table, "mean", columns, size)
         seconds = [1.0 / value for value in _positive(values)]
         extrapolated = outside.tolist()
     if run.saturation_qps is not None and facts.plan.question == "variants":

@@ -12,10 +12,10 @@ from hetplan.verifier.facts import Facts
 from hetplan.verifier.report import Violation
 from hetplan.verifier.scene import Scene
 
-__all__ = ["check_moves", "has_room", "taken_down"]
+__all__ = ["check_moves", "has_room", "take_down"]
 
 
-def taken_down(scene: Scene, action: Action) -> Iterator[str]:
+def take_down(scene: Scene, action: Action) -> Iterator[str]:
     """Follow a `stop` or an `unload`."""
     if action.do == "stop" and action.worker is not None:
         name = action.worker
@@ -77,12 +77,12 @@ def has_room(scene: Scene, worker: Worker, more: int = 1) -> bool:
 
 def check_moves(facts: Facts, state: State, most: int) -> Iterator[Violation]:
     """Instances that are there in the plan and not in the state, against what may be moved."""
-    moves = (_placed(facts.plan.workers) - _placed(state.workers)).total()
+    moves = (_placed_instances(facts.plan.workers) - _placed_instances(state.workers)).total()
     if moves > most:
         yield Violation("changes", "workers", f"{moves} instances are new where they are, {most} may be")
 
 
-def _placed(workers: tuple[Worker, ...]) -> Counter[tuple[str | None, ...]]:
+def _placed_instances(workers: tuple[Worker, ...]) -> Counter[tuple[str | None, ...]]:
     """Instances of each variant, per application, step and hardware."""
     placed: Counter[tuple[str | None, ...]] = Counter()
     for worker in workers:

@@ -439,7 +439,7 @@ FAULTS: dict[str, tuple[str, Any]] = {
         "hetplan.verifier.facts.run_of",
         lambda profile, worker, load: _first_run(profile, load, worker.hardware),
     ),
-    "verifier: the run's own table alone": ("hetplan.verifier.readings_beside.along_batches", _own_table),
+    "verifier: the run's own table alone": ("hetplan.verifier.readings_beside.table_along_batches", _own_table),
     "verifier: no share is paid": ("hetplan.verifier.slices._slices", lambda *_: None),
     "solver, pool: the first run": (
         "hetplan.problems.pool.reading._run_on",

@@ -52,13 +52,13 @@ def certify_queue_process(form: OperatedQueue, answer: Answer[QueuePolicy]) -> C
         return Certificate(faults=(f"model {model} with batch {batch} is no action at n = {n + 1}, slack {j}",))
     if form.criterion is Criterion.HORIZON:
         return _certify_horizon(form, answer, chosen)
-    values = _carried(form, answer, "values")
+    values = _carried_numbers(form, answer, "values")
     if values is None:
         return _without_values(form, answer, chosen)
     return _by_residual(form, answer, chosen, values)
 
 
-def _carried(form: OperatedQueue, answer: Answer[QueuePolicy], name: str) -> Floats | None:
+def _carried_numbers(form: OperatedQueue, answer: Answer[QueuePolicy], name: str) -> Floats | None:
     if name not in answer.proof:
         return None
     numbers = np.asarray(cast("Floats", answer.proof[name]), dtype=float)
@@ -82,7 +82,7 @@ def _by_residual(form: OperatedQueue, answer: Answer[QueuePolicy], chosen: Integ
     value = 0.5 * (low + high)
     faults: list[str] = []
     if not discounted:
-        mass = _carried(form, answer, "stationary")
+        mass = _carried_numbers(form, answer, "stationary")
         if mass is not None:
             fault, value = _by_distribution(form, chosen, mass, low, high)
             faults += [fault] if fault else []

@@ -305,13 +305,13 @@ def _of_queue(form: QueueModel, n: int) -> tuple[Integers, Integers, Integers]:
     if form.late is Late.SERVE:
         parts.append((stuck, np.zeros_like(stuck), np.full_like(stuck, n)))
     else:
-        parts += [_dropping(form, n, int(at)) for at in stuck]
+        parts += [_dropping_actions(form, n, int(at)) for at in stuck]
     j, m, b = (np.concatenate(arrays).astype(np.int64) for arrays in zip(*parts, strict=True))
     order = np.argsort(j, kind="stable")
     return j[order], m[order], b[order]
 
 
-def _dropping(form: QueueModel, n: int, j: int) -> tuple[Integers, Integers, Integers]:
+def _dropping_actions(form: QueueModel, n: int, j: int) -> tuple[Integers, Integers, Integers]:
     """The actions at (n, T_j) where no offered batch fits the slack: the largest that does, else a drop of the head."""
     smaller = form.latency_s[:, : n - 1] <= _just_in_time(form)[j]
     if not smaller.any():

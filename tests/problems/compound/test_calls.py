@@ -11,7 +11,7 @@ import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.measure.evaluator import Sample
 from hetplan.measure.evaluator_profiler import measuring
-from hetplan.planner.repairs import edited
+from hetplan.planner.repairs import edit_documents
 from hetplan.profiles.load import load_inputs
 from hetplan.serving.bill import prices_of
 
@@ -264,7 +264,7 @@ def test_where_turns_take_too_long_what_is_said_helps(most: float, max_ms: float
     outcome = hp.solve(document, wish, measured())
     assert [{str(edit.path[-1]) for edit in repair.edits} for repair in outcome.repairs] == helps
     for repair in outcome.repairs:
-        assert hp.solve(document, edited({"slo": wish}, repair.edits)["slo"], measured()).exit_code == 0
+        assert hp.solve(document, edit_documents({"slo": wish}, repair.edits)["slo"], measured()).exit_code == 0
 
 
 @pytest.mark.slow
