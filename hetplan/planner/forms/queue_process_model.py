@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.forms.form import Form
-from hetplan.planner.forms.mdp import Criterion
 
 __all__ = [
     "Actions",
     "Batching",
+    "Criterion",
     "Empty",
     "Late",
     "Overflow",
@@ -34,6 +34,14 @@ Integers = NDArray[np.int64]
 
 _SAME_TIME = 1e-9
 """Times nearer than this share of the SLO are one: rounding does not make late what takes just the slack."""
+
+
+class Criterion(StrEnum):
+    """Over which stretch of time a policy is judged."""
+
+    AVERAGE = "average"
+    DISCOUNTED = "discounted"
+    HORIZON = "horizon"
 
 
 class Batching(StrEnum):

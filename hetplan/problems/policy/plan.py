@@ -11,8 +11,7 @@ import numpy as np
 
 from hetplan.planner.certify import Bounding
 from hetplan.planner.draft import Draft, Reported
-from hetplan.planner.forms.mdp import Criterion
-from hetplan.planner.forms.queue_process import QueueProcess
+from hetplan.planner.forms.queue_process import Criterion, QueueProcess
 from hetplan.planner.promise_figures import on_service_times
 from hetplan.planner.transition import Names, transition
 from hetplan.problems.policy.group import Group, PolicyProblem, SolvedPolicy, fewest_possible
