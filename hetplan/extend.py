@@ -413,7 +413,7 @@ _NAMES = {
     "profiles.plan": "Claim Plan Promise Route SharesDispatch",
     "profiles.workers": "Worker",
     "simulator.autoscale": "OfflineWork autoscale",
-    "simulator.holding": "simulate_holding",
+    "simulator.admission": "simulate_holding",
     "simulator.policy": "PolicyRun simulate_policy",
     "simulator.pool": "Conditions:PoolConditions Pool:SimulatedPool",
     "simulator.pool_allowable": "AllowableRate Search:RateSearch allowable_rates",

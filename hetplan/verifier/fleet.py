@@ -26,14 +26,14 @@ from hetplan.verifier.fleet_parts import (
     is_same,
     loaded_variants,
     lost_in,
-    may_run,
     one_variant,
     without_commitments,
 )
 from hetplan.verifier.fleet_shared import named_twice, shared_machines
 from hetplan.verifier.promises import bound_faults, status_faults
-from hetplan.verifier.references import check_header, check_inputs
+from hetplan.verifier.references import allows, check_header, check_inputs
 from hetplan.verifier.report import Report, Violation
+from hetplan.verifier.resources import check_instances, check_spot_warning
 
 __all__ = ["check", "check_parts", "verify_fleet"]
 
@@ -69,7 +69,9 @@ def verify_fleet(plan: Plan, inputs: Inputs) -> Report:
     found += _check_machines(fleet)
     found += _check_money(fleet)
     found += check_bill(fleet)
-    found += _check_spot_warning(fleet)
+    if inputs.slo.limits.survive.spot == "none":  # else something is kept for that
+        rented = {offer for had in fleet.totals.values() for offer, count in had.items() if count > 0}
+        found += check_spot_warning(plan, inputs, rented)
     found += _check_claims(fleet)
     found += _check_failures(fleet)
     found += _check_promises(fleet)
@@ -143,7 +145,7 @@ def _check_pool(inputs: Inputs, part: Part) -> Iterator[Violation]:
         wanted = inputs.slo.apps[name].quality
         for one in names:
             variant = inputs.profile.variants.get(one)
-            if variant is None or not may_run(inputs.slo.apps[name], one, variant):
+            if variant is None or not allows(inputs.slo.apps[name], inputs.profile, None, one, variant):
                 yield Violation("variant", "workers", f"{name} may not run {one}")
             elif wanted is not None:
                 value = variant.quality.value if variant.quality is not None else math.nan
@@ -190,12 +192,7 @@ def _check_machines(fleet: Fleet) -> Iterator[Violation]:
         by_hardware: Counter[str] = Counter()
         for offer, count in had.items():
             by_hardware[profile.offers[offer].hardware] += count
-        for hardware, (least, most) in limits.instances.items():
-            count = by_hardware[hardware]
-            if count < least - SLIP or (most is not None and count > most + SLIP):
-                yield Violation("instances", at, f"{count:g} of {hardware}, not [{least}, {most}]")
-        if limits.only_listed and (others := [name for name in by_hardware if name not in limits.instances]):
-            yield Violation("instances", at, f"{', '.join(others)} may not be used")
+        yield from check_instances(limits, by_hardware, at)
         yield from _check_quotas(fleet, at, had)
         yield from _check_purchases(fleet, at, had)
 
@@ -280,16 +277,6 @@ def _check_money(fleet: Fleet) -> Iterator[Violation]:
     for number, claim in enumerate(plan.claims):
         if claim.about == "cost_per_hour" and not is_same(claim.value, mean):
             yield Violation("claim", f"claims[{number}]", f"costs {claim.value:.9g} per hour, and it is {mean:.9g}")
-
-
-def _check_spot_warning(fleet: Fleet) -> Iterator[Violation]:
-    """Machines that may be taken back are warned of, where nothing is kept for that."""
-    said = {notice.at for notice in fleet.plan.warnings if notice.code == "W-interruptions"}
-    rented = {offer for had in fleet.totals.values() for offer, count in had.items() if count > 0}
-    for name in sorted(rented) if fleet.inputs.slo.limits.survive.spot == "none" else ():
-        if fleet.inputs.profile.offers[name].interruptions_per_hour and f"offers.{name}" not in said:
-            text = f"machines of {name} may be taken back, and no W-interruptions says so"
-            yield Violation("interruptions", "warnings", text)
 
 
 def _check_claims(fleet: Fleet) -> Iterator[Violation]:
@@ -388,14 +375,7 @@ def _rented_machines(fleet: Fleet, period: Period) -> dict[str, float]:
 
 def _starting(fleet: Fleet, before: Mapping[str, float], after: Mapping[str, float]) -> float:
     """What machines cost while they start, once."""
-    if not fleet.inputs.slo.horizon.starts:
-        return 0.0
-    profile = fleet.inputs.profile
-    return sum(
-        max(count - before.get(offer, 0.0), 0.0)
-        * fleet.price(offer) * profile.hardware[profile.offers[offer].hardware].startup_s / 3600.0
-        for offer, count in after.items()
-    )  # fmt: skip
+    return sum(fleet.start_cost(offer, before.get(offer, 0.0), count) for offer, count in after.items())
 
 
 def _check_failures(fleet: Fleet) -> Iterator[Violation]:

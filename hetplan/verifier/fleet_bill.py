@@ -51,12 +51,11 @@ def _figures(line: BillLine) -> tuple[float, float, float, float]:
 
 def _starting(fleet: Fleet, number: int, offer: str) -> float:
     """What machines of an offer cost per hour of a period while they start."""
-    if len(fleet.plan.periods) == 1 or not fleet.inputs.slo.horizon.starts:
+    if len(fleet.plan.periods) == 1:
         return 0.0
     ahead = fleet.ahead.get(offer, 0)
     before, now = (max(fleet.totals[fleet.plan.periods[at].id][offer] - ahead, 0.0) for at in (number - 1, number))
-    hardware = fleet.inputs.profile.hardware[fleet.inputs.profile.offers[offer].hardware]
-    return max(now - before, 0.0) * fleet.price(offer) * hardware.startup_s / 3600.0 / fleet.hours
+    return fleet.start_cost(offer, before, now) / fleet.hours
 
 
 def _lines_by_app(

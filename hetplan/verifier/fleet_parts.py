@@ -14,7 +14,7 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_parts import Part
-from hetplan.profiles.profile import Profile, Variant
+from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App, Horizon, Survive, WishLimits, answered_by
 from hetplan.profiles.workers import Worker
 
@@ -27,7 +27,6 @@ __all__ = [
     "is_same",
     "loaded_variants",
     "lost_in",
-    "may_run",
     "one_variant",
     "users_of",
     "without_commitments",
@@ -150,6 +149,13 @@ class Fleet:
         amount = 1.0 if sold.per is None else self.inputs.profile.hardware[sold.hardware].provides.get(sold.per, 0.0)
         return sold.price_per_hour * amount / NANO
 
+    def start_cost(self, offer: str, before: float, after: float) -> float:
+        """What the machines of an offer that are new cost while they start, once; nothing where starts cost nothing."""
+        if not self.inputs.slo.horizon.starts:
+            return 0.0
+        hardware = self.inputs.profile.hardware[self.inputs.profile.offers[offer].hardware]
+        return max(after - before, 0.0) * self.price(offer) * hardware.startup_s / 3600.0
+
     def price_ahead(self, offer: str) -> float:
         """What a machine costs per hour that is paid for ahead, its upfront spread over the term."""
         commit = self.inputs.profile.offers[offer].commit
@@ -245,15 +251,6 @@ def loaded_variants(part: Part, app: str | None = None) -> list[str]:
     """The variants that a part runs (for an application), each once."""
     loads = (load for worker in part.workers for load in worker.loads if app is None or load.app == app)
     return sorted({load.variant for load in loads if load.variant is not None})
-
-
-def may_run(app: App, name: str, variant: Variant) -> bool:
-    """Whether an application may be answered by a variant."""
-    if app.candidates or app.pipeline is not None:
-        return False
-    listed = app.named_models is None or name in app.named_models
-    family = app.families is None or variant.family in app.families
-    return listed and family and (app.task is None or variant.task == app.task)
 
 
 def one_variant(inputs: Inputs, part: Part) -> Inputs:

@@ -18,7 +18,7 @@ from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Worker
 from hetplan.verifier.facts import run_of, says_another_statistic
 from hetplan.verifier.policy_chain import Chain, NewHeads, enclosed
-from hetplan.verifier.readings_beside import nearest_statistic, table_along_batches
+from hetplan.verifier.service import nearest_statistic, table_along_batches
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

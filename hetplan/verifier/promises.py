@@ -11,12 +11,14 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from hetplan.planner.answer import relative_gap
 from hetplan.planner.tolerances import BOUND_SLIP, OPTIMAL_GAP, VALUE
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Claim, Plan, Promise, Solve
-from hetplan.verifier.facts import QUESTIONS, Facts, machines, option
+from hetplan.profiles.tables import STATISTICS
+from hetplan.verifier.facts import QUESTIONS, Facts, machines, option, own_table
 from hetplan.verifier.report import Violation
 from hetplan.verifier.resources import cost_nanos, same_money
 
@@ -105,6 +107,8 @@ ROUNDED = 1e-11
 _DIGITS = 1e-9
 """A plan has twelve digits of a number."""
 _ARITHMETIC = ("no-queueing", "fluid")
+_MODELS = (*_ARITHMETIC, "stationary", "simulation", "measured")
+_PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
 _COUNTED = ("fluid_rate_qps", "quality", "service_ms")
 """What follows from the routing of an application that can be followed, so that no other model has a say in it."""
 
@@ -168,9 +172,7 @@ def _family(promise: Promise) -> str:
 def _check_model(facts: Facts, promise: Promise, at: str) -> Iterator[Violation]:
     """What a promise may say by its model alone, and against the wish."""
     if promise.percentile is not None or _family(promise) not in _ARITHMETIC:
-        from hetplan.verifier.promise_models import model_faults
-
-        yield from (Violation("promise-model", at, text) for text in model_faults(facts, promise, QUESTIONS))
+        yield from (Violation("promise-model", at, text) for text in _model_faults(facts, promise))
     of_app, arithmetic = promise.app is not None, _family(promise) in _ARITHMETIC
     question = facts.plan.question
     if question in QUESTIONS and not is_known(question, promise.quantity, of_app=of_app, arithmetic=arithmetic):
@@ -196,6 +198,69 @@ def _check_model(facts: Facts, promise: Promise, at: str) -> Iterator[Violation]
         if same and promise.value > target.max_ms * (1.0 + ROUNDED):
             text = f"promises {promise.value:g} ms where {target.max_ms:g} ms are wanted"
             yield Violation("promise-target", at, text)
+
+
+def _model_faults(facts: Facts, promise: Promise) -> Iterator[str]:
+    """A model says only what it knows, and shows what it rests on."""
+    model, options = promise.model.partition("/")[0], facts.plan.method.options
+    if model not in _MODELS:
+        yield f"unknown model {promise.model}"
+    if model in _ARITHMETIC and promise.percentile is not None:
+        yield f"a percentile of {promise.quantity} by the model {promise.model}, which knows no queueing"
+    if promise.percentile is not None and not promise.quantity.endswith("_ms"):
+        yield f"a percentile of {promise.quantity}, which is no time"
+    if model == "simulation" and (not promise.seeds or promise.interval is None):
+        yield f"{promise.quantity} by simulation, without the seeds and the interval that it rests on"
+    # Outside compound a search may measure the rate of a pool, and nothing else is ever measured.
+    by_search = facts.plan.inputs.measured or options.get("evaluator") == "evaluate"
+    is_rate = promise.quantity == "rate_qps" and by_search
+    if model == "measured" and facts.plan.question in QUESTIONS - {"compound"} and not is_rate:
+        yield f"{promise.quantity} is said to be measured, which plans of this question are not"
+    if model == "stationary" and facts.plan.question in QUESTIONS - {"policy", "compound"}:
+        yield f"{promise.quantity} by the stationary model, which is one of policies and of operators with a rate"
+    # Measurements come with the inputs, or are described in words; a search may also have been handed a way to measure.
+    said = facts.plan.inputs.measured or promise.basis or options.get("evaluator") == "evaluate"
+    if model == "measured" and not said:
+        yield f"{promise.quantity} is said to be measured, and nothing says what was"
+    if promise.quantity == "response_ms" and promise.percentile is not None and promise.relation == "<=":
+        least = _least_alone(facts, promise)
+        if promise.value < least:
+            yield f"p{promise.percentile:g} within {promise.value:g} ms, and of service times alone it is {least:g} ms"
+
+
+def _least_alone(facts: Facts, promise: Promise) -> float:
+    """A time that the promised percentile cannot be below, by the tables of whatever may serve the application first.
+
+    Of each cell the highest percentile that is stated there and not above it, of these the least. It is 0 where nothing
+    is stated of how long a cell's times may be: there simulation takes them to be constant.
+    """
+    app = facts.inputs.slo.apps.get(promise.app or "")
+    named = app.pipeline if app is not None else None
+    pipeline = facts.inputs.profile.pipelines.get(named or "")
+    inner = {edge.to for edge in pipeline.edges} if pipeline is not None else set[str]()
+    found: list[float] = []
+    for seat in facts.seats.values():
+        if seat.load.app not in (None, promise.app) or seat.load.node in inner:
+            continue
+        table = own_table(facts.inputs.profile, seat.run) if seat.run is not None and seat.run.latency else None
+        grids = [list(_flat(grid)) for name in STATISTICS if (grid := getattr(table, name, None)) is not None]
+        stated = [
+            list(_flat(grid))
+            for name, percentile in _PERCENTILES.items()
+            if percentile <= (promise.percentile or 0.0) and (grid := getattr(table, name, None)) is not None
+        ]
+        measured = [place for place, cells in enumerate(zip(*grids, strict=True)) if any(cells)]
+        found.append(min((max((grid[place] for grid in stated), default=0.0) for place in measured), default=0.0))
+    return min(found, default=0.0)
+
+
+def _flat(grid: Any) -> Iterator[float]:
+    """The cells of a table, 0 where nothing was measured."""
+    if isinstance(grid, tuple):
+        for row in grid:
+            yield from _flat(row)
+    else:
+        yield grid or 0.0
 
 
 def _better(quantity: str) -> str:

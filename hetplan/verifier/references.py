@@ -11,6 +11,7 @@ from typing import get_args
 
 from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.pipelines import Node, Pipeline
 from hetplan.profiles.plan import Plan, Route
 from hetplan.profiles.plan_file import FEATURES, OUTCOMES, SHARED
 from hetplan.profiles.profile import Profile, Variant
@@ -21,7 +22,7 @@ from hetplan.verifier.demand import classes_of
 from hetplan.verifier.facts import run_of, runs_meant
 from hetplan.verifier.report import Violation, unknown_reference
 
-__all__ = ["check_header", "check_inputs", "check_references", "check_tables"]
+__all__ = ["allows", "check_header", "check_inputs", "check_references", "check_tables"]
 
 
 # What a plan says of itself
@@ -191,9 +192,7 @@ def _check_load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violatio
     if load.app is not None and (load.node not in nodes if nodes else load.node is not None):
         yield unknown_reference(at, "pipeline step", load.node)
     if nodes or load.outcomes:
-        from hetplan.verifier.outcome_references import of_load
-
-        yield from of_load(at, load, nodes.get(load.node or ""))
+        yield from _check_load_outcomes(at, load, nodes.get(load.node or ""))
     if load.variant is None:
         if load.node is None:
             yield Violation("load-empty", at, "neither a variant nor a step of a pipeline")
@@ -216,6 +215,43 @@ def _check_load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violatio
         yield Violation("artifact", at, f"names no artifact, and the profile says which file {load.variant} is")
     elif load.artifact is not None and load.artifact.removeprefix("sha256:") != sha256:
         yield Violation("artifact", at, f"artifact {load.artifact}, but the profile's {load.variant} is {sha256}")
+
+
+def _check_load_outcomes(at: str, load: Load, node: Node | None) -> Iterator[Violation]:
+    """A load states how often its answers come to each outcome of its step, as it was measured."""
+    stated = load.outcomes or {}
+    if node is not None and node.outcomes is not None and node.outcomes.measured and load.variant is None:
+        for name in sorted(stated.keys() - set(node.outcomes.measured)):
+            yield unknown_reference(at, f"outcome of step {load.node}", name)
+        return  # their shares are those of the measurements (`compound`)
+    known = node.outcomes.of(load.variant) if node is not None and node.outcomes is not None else {}
+    if node is not None and node.outcomes is not None and not known:
+        yield Violation("outcomes", at, f"nothing says how often {load.variant} comes to each outcome of {load.node}")
+        return
+    for name in sorted(stated.keys() - known.keys()):
+        yield unknown_reference(at, f"outcome of step {load.node or '-'}", name)
+    for name, share in known.items():
+        if abs(stated.get(name, 0.0) - share) > FEASIBILITY:
+            text = f"states a share of {stated.get(name, 0.0):.6g} for the outcome {name}, measured is {share:.6g}"
+            yield Violation("outcomes", at, text)
+    if stated and abs(sum(stated.values()) - 1.0) > FEASIBILITY:
+        yield Violation("outcomes", at, f"the shares of its outcomes sum to {sum(stated.values()):.9g}, not to 1")
+
+
+def _check_route_outcomes(at: str, route: Route, pipeline: Pipeline | None) -> Iterator[Violation]:
+    """The outcomes that a route is for are of steps before its own, and lead there."""
+    into = {edge.to: edge for edge in reversed(pipeline.edges)} if pipeline is not None else {}
+    before, node = {}, route.node
+    while node in into and into[node].from_ not in before:
+        edge = into[node]
+        before[edge.from_] = edge.on
+        node = edge.from_
+    for step, outcome in (route.after or {}).items():
+        known = pipeline.nodes[step].outcomes if pipeline is not None and step in pipeline.nodes else None
+        if known is None or outcome not in known.names:
+            yield unknown_reference(at, f"outcome of step {step}", outcome)
+        elif step not in before or before[step] not in (None, outcome):
+            yield Violation("route-outcome", at, f"no query comes to step {route.node} after {step}: {outcome}")
 
 
 def _check_routes(
@@ -243,9 +279,7 @@ def _check_routes(
                 )
                 yield Violation("route-target", at, text)
         if route.after:
-            from hetplan.verifier.outcome_references import of_route
-
-            yield from of_route(at, route, pipeline)
+            yield from _check_route_outcomes(at, route, pipeline)
         after = tuple(sorted((route.after or {}).items()))
         key = (classes.find(route.when) if route.when else None, route.prefix, route.node, after)
         if key in seen:

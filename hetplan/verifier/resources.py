@@ -12,17 +12,30 @@ hetplan's questions policies alone plan so; the others count on each load at any
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 
 from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.fields import NANO, money_text
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Run
+from hetplan.profiles.slo import WishLimits
 from hetplan.profiles.workers import Worker
 from hetplan.verifier.facts import Facts, Seat, machines, needs_of
 from hetplan.verifier.report import Violation
 
-__all__ = ["check_cost", "check_resources", "cost_nanos", "instances_on", "machine_nanos", "not_provided", "same_money"]
+__all__ = [
+    "check_cost",
+    "check_instances",
+    "check_resources",
+    "check_spot_warning",
+    "cost_nanos",
+    "instances_on",
+    "machine_nanos",
+    "not_provided",
+    "same_money",
+]
 
 
 def machine_nanos(facts: Facts, worker: Worker, seats: list[Seat]) -> Decimal | None:
@@ -186,13 +199,19 @@ def _check_counts(facts: Facts, workers: list[Worker], period: str) -> Iterator[
         stock = profile.offers[offer].stock
         if stock is not None and count > stock:
             yield Violation("stock", f"periods.{period}", f"{count} machines of offer {offer}, {stock} in stock")
+    yield from check_instances(limits, hardware, f"periods.{period}")
+
+
+def check_instances(limits: WishLimits, counts: Mapping[str, float], at: str) -> Iterator[Violation]:
+    """The wished number of machines of each hardware."""
     for name, (least, most) in sorted(limits.instances.items()):
-        if hardware[name] < least or (most is not None and hardware[name] > most):
-            text = f"{hardware[name]} machines of {name}, wanted are {least} to {'any' if most is None else most}"
-            yield Violation("instances", f"periods.{period}", text)
+        count = counts.get(name, 0)
+        if count < least or (most is not None and count > most):
+            text = f"{count:g} machines of {name}, wanted are {least} to {'any' if most is None else most}"
+            yield Violation("instances", at, text)
     if limits.only_listed:
-        for name in sorted(hardware.keys() - limits.instances.keys()):
-            yield Violation("instances", f"periods.{period}", f"{name} is not among the hardware that may be used")
+        for name in sorted(counts.keys() - limits.instances.keys()):
+            yield Violation("instances", at, f"{name} is not among the hardware that may be used")
 
 
 def _check_hosts(workers: list[Worker], period: str) -> Iterator[Violation]:
@@ -206,21 +225,19 @@ def _check_hosts(workers: list[Worker], period: str) -> Iterator[Violation]:
             yield Violation("host", f"periods.{period}", f"{count} machines are placed on host {host}")
 
 
-def _check_spot_warning(facts: Facts) -> Iterator[Violation]:
+def check_spot_warning(plan: Plan, inputs: Inputs, rented: Iterable[str]) -> Iterator[Violation]:
     """Machines that may be taken back are warned of."""
-    said = {warning.at for warning in facts.plan.warnings if warning.code == "W-interruptions"}
-    offers = facts.inputs.profile.offers
-    for name in sorted(
-        {worker.offer for worker in facts.plan.workers if worker.offer is not None and machines(worker)}
-    ):
-        if offers[name].interruptions_per_hour and f"offers.{name}" not in said:
+    said = {warning.at for warning in plan.warnings if warning.code == "W-interruptions"}
+    for name in sorted(rented):
+        if inputs.profile.offers[name].interruptions_per_hour and f"offers.{name}" not in said:
             text = f"machines of {name} may be taken back, and no W-interruptions says so"
             yield Violation("interruptions", "warnings", text)
 
 
 def check_resources(facts: Facts) -> list[Violation]:
     """Everything that can run out, period by period."""
-    found: list[Violation] = [*_check_spot_warning(facts)]
+    rented = {worker.offer for worker in facts.plan.workers if worker.offer is not None and machines(worker)}
+    found = [*check_spot_warning(facts.plan, facts.inputs, rented)]
     for period in facts.plan.periods:
         workers = [worker for worker in facts.plan.workers if worker.period == period.id]
         found += _check_counts(facts, workers, period.id)

@@ -33,9 +33,8 @@ from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load
 from hetplan.verifier.batch_waits import LARGEST, busy_and_waits
 from hetplan.verifier.fanout import any_fans, times_called
-from hetplan.verifier.readings_beside import nearest_statistic
 from hetplan.verifier.report import Violation
-from hetplan.verifier.service import read_table
+from hetplan.verifier.service import nearest_statistic, read_table
 
 __all__ = [
     "Flow",

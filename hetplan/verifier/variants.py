@@ -42,12 +42,11 @@ from hetplan.profiles.plan import Action, Plan
 from hetplan.profiles.profile import Profile, Run, Variant
 from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.workers import Load, Worker
+from hetplan.verifier.actions import Scene, has_room
 from hetplan.verifier.demand import classes_of, response_targets
 from hetplan.verifier.facts import Seat, gather, run_of
 from hetplan.verifier.report import Violation
-from hetplan.verifier.scene import Scene
 from hetplan.verifier.service import read_table, service_of
-from hetplan.verifier.taking_down import has_room
 
 __all__ = ["Held", "check", "worst_ms"]
 

@@ -7,7 +7,7 @@ import pytest
 from hetplan.profiles.profile import Run
 from hetplan.profiles.tables import Table
 from hetplan.verifier.policy_figures import batch_latencies_ms
-from hetplan.verifier.readings_beside import nearest_statistic
+from hetplan.verifier.service import nearest_statistic
 
 
 def batches(measured: dict[int, float | None], queue_max: int, monotone: str = "safe") -> list[float]:

@@ -19,7 +19,7 @@ from hetplan.problems.policy.wish import capacity_qps, dispersion, pareto, repai
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.slo import Rates
 from hetplan.verifier.policy_figures import batch_latencies_ms
-from hetplan.verifier.readings_beside import nearest_statistic
+from hetplan.verifier.service import nearest_statistic
 
 
 def pose(profile: Any, slo: Any, formulation: str = "per-query", **options: Any) -> Policy:
