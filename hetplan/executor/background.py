@@ -24,7 +24,7 @@ from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.who_answers import pipeline_of
 from hetplan.profiles.workers import Load
-from hetplan.serving.demand import response_targets
+from hetplan.serving.demand import response_targets, strictest_target
 from hetplan.serving.loads import law_of_load, point_text, run_of, same_point
 from hetplan.serving.operators import Operator, calls_made, is_operator, operators_of, slowest_of
 from hetplan.serving.runs import runs_on
@@ -37,7 +37,6 @@ from hetplan.serving.steps import (
     stages_of,
     weight_of,
 )
-from hetplan.serving.strictest import strictest
 from hetplan.serving.system import Stage
 from hetplan.serving.table_points import settings_of
 from hetplan.serving.times import law_data
@@ -205,7 +204,7 @@ class Background:
     def app(self, plan: Plan, app: str) -> dict[str, Any]:
         """What the router must know of an application: steps, joins of qualities, deadline, what comes of late ones."""
         wanted, dispatch = self._wanted(app), plan.dispatch.get(app)
-        target = strictest(wanted) if wanted else None
+        target = strictest_target(wanted) if wanted else None
         tables = [table.slo_ms for table in plan.policies.get(app, ())]
         stated = getattr(dispatch, "slo_ms", None) or min(tables, default=None)
         known = pipeline_of(self.profile, wanted) is not None

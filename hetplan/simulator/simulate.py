@@ -17,12 +17,12 @@ from hetplan.planner.contract import Event
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.slo import App, Arrivals
+from hetplan.serving.demand import strictest_ms
 from hetplan.serving.operators import samples_of
 from hetplan.serving.plan_names import refuse_unknown_names
 from hetplan.serving.planned_system import PlannedSystem, planned_systems, served_apps
 from hetplan.serving.price import has_prices
 from hetplan.serving.service import NOISES, NoiseName
-from hetplan.serving.strictest import strictest_ms
 from hetplan.serving.system import Service, System
 from hetplan.serving.tokens import fleet_of_plan, makes_text
 from hetplan.simulator.admission import lifetime_lines

@@ -18,6 +18,7 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_periods import machines_of as in_period
+from hetplan.serving.bill import call_costs
 from hetplan.serving.loads import worker_price
 from hetplan.studies.axes import Axis, Files, change_inputs, factor
 
@@ -232,7 +233,7 @@ def fleet_change(fleet: Mapping[str, int] | None, base: Mapping[str, int]) -> st
 
 
 def bill(plan: Plan, inputs: Inputs) -> float | None:
-    """What the machines of a plan cost per hour at the prices of these inputs; None where a price is not known."""
+    """What machines and calls of a plan cost per hour at the prices of these files; None where one is not known."""
     if plan.bill is not None:
         return plan.bill.cost_per_hour
     if len(plan.periods) > 1:
@@ -242,8 +243,8 @@ def bill(plan: Plan, inputs: Inputs) -> float | None:
         price = worker_price(inputs, worker)
         if price is None:
             return None
-        total += price * worker.count
-    return total / NANO
+        total += price * (worker.count + worker.standby)
+    return total / NANO + sum(call_costs(plan, inputs).values())
 
 
 def _mean_bill(plan: Plan, inputs: Inputs) -> float | None:

@@ -250,7 +250,9 @@ class _Reached:
         limit_ms = min((limit for limit, _ in response_targets(wish)), default=math.inf)
         for period in facts.plan.periods:
             flow = follow(facts, app, period.id)
-            load_qps |= {name: rate * busy / services[name].seconds[0] for name, busy in flow.work.items()}
+            load_qps |= {
+                name: rate * busy / services[name].seconds[0] for name, busy in flow.work.items() if name in services
+            }
             share, last = flow.late_share(limit_ms)
             if share > 0.0:
                 text = f"a share of {share:.6g} up to step {last} is longer than the {limit_ms:g} ms of every path"

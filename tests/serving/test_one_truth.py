@@ -433,7 +433,10 @@ FAULTS: dict[str, tuple[str, Any]] = {
     ),
     "solver: another rate": ("hetplan.planner.request.Application.rate_qps", property(lambda _: 1.0)),
     "executor: the first run on the hardware": ("hetplan.serving.loads.run_of", _first_run),
-    "executor: another statistic": ("hetplan.executor.serving.law.answering_statistic", lambda held, wanted: list(held)[-1]),
+    "executor: another statistic": (
+        "hetplan.executor.serving.law.answering_statistic",
+        lambda held, wanted: list(held)[-1],
+    ),
     "executor: no settings": ("hetplan.serving.loads.settings_of", lambda **_: {"size": 200.0}),
     "verifier: the first run on the hardware": (
         "hetplan.verifier.facts.run_of",
