@@ -37,7 +37,7 @@ from cases.random_variants import random_shared, random_snapshot
 import hetplan as hp
 from benchmarks import fleet, kept
 from hetplan.api.solve import plan_for
-from hetplan.planner.claims_again import Word
+from hetplan.planner.bound_verdicts import Word
 from hetplan.profiles.plan_file import plan_dict
 from hetplan.profiles.read_plan import read_plan
 from hetplan.solvers.milp_engine import MilpEngine

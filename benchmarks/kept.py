@@ -28,8 +28,7 @@ from typing import Any
 
 import hetplan as hp
 from hetplan.profiles.plan import Plan
-from hetplan.serving.demand import response_targets
-from hetplan.serving.strictest import late_share
+from hetplan.serving.demand import late_share, response_targets
 
 __all__ = ["QUESTIONS", "Instance", "Judged", "Question", "is_kept", "judge"]
 

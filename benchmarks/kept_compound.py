@@ -26,7 +26,7 @@ from typing import Any
 
 import hetplan as hp
 from hetplan.profiles.plan import Plan
-from hetplan.serving.strictest import late_share
+from hetplan.serving.demand import late_share
 
 __all__ = ["Case", "Judged", "case", "is_kept", "judged"]
 

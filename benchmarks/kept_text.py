@@ -24,7 +24,7 @@ import llm
 from token_judge import Card, Court, Setting
 
 import hetplan as hp
-from hetplan.planner.promised import Verdict
+from hetplan.planner.promise_figures import Verdict
 
 __all__ = ["Case", "Judged", "case", "judged"]
 

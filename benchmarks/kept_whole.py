@@ -30,7 +30,7 @@ from benchmarks.kept import Instance, is_kept
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Route
 from hetplan.profiles.workers import Load, Serve, Worker
-from hetplan.serving.strictest import late_share
+from hetplan.serving.demand import late_share
 from hetplan.simulator.simulate import simulate
 
 __all__ = ["Judged", "judged", "whole"]

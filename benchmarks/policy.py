@@ -28,19 +28,18 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "papers")]
+sys.path[:0] = [str(ROOT), str(ROOT / "papers"), str(ROOT / "tests")]
+
+from cases.explicit_process import Explicit, explicit
 
 from hetplan.dispatch.monitors import LoadMonitor
 from hetplan.dispatch.policy_lookup import PolicySelector
 from hetplan.planner.answer import Limits
-from hetplan.planner.forms.mdp import Criterion, Mdp
-from hetplan.planner.forms.queue_process import Batching, PerWhat, QueueProcess
+from hetplan.planner.forms.queue_process import Batching, Criterion, PerWhat, QueueProcess
 from hetplan.planner.forms.queue_process_measures import measure
 from hetplan.profiles.plan_policy import PolicyTable
 from hetplan.simulator.policy import simulate_policy
-from hetplan.solvers.policy_iteration import MdpModifiedPolicy
 from hetplan.solvers.queue_structured import QueueStructured
-from hetplan.solvers.queue_to_mdp import queue_to_mdp
 from hetplan_papers.datasets.sources import DATA, present
 
 PUBLISHED = {"9 models, 150 ms, 100 sweeps": 18.1, "9 models, 500 ms, 100 sweeps": 30.8}
@@ -227,78 +226,43 @@ def online() -> list[Row]:
 
 
 def general() -> list[Row]:
-    """The same discounted process by this engine, by ours on the explicit matrix, and by other packages."""
+    """The same discounted process by this engine, and by other packages on the explicit matrix."""
     form = process(objective=PerWhat.PER_DECISION, criterion=Criterion.DISCOUNTED, discount=0.99)
     began = time.process_time()
-    mdp, _ = queue_to_mdp(form)
+    matrix = explicit(form)
     built = time.process_time() - began
-    size = f"{mdp.states} states, {mdp.reward.size} pairs, {mdp.moves.nnz / 1e6:.2f} M numbers"
+    size = f"{matrix.states} states, {matrix.reward.size} pairs, {matrix.moves.nnz / 1e6:.2f} M numbers"
     mine = cpu_s(lambda: QueueStructured().solve(fresh(form), Limits()))
     value = QueueStructured().solve(form, Limits()).value
-    rows = [
+    return [
         Row("structured, matrix-free, tables included", mine, None, f"value {value:.10f}"),
         Row("the explicit matrix, built", built, None, size),
+        *_quantecon(matrix, mine),
+        *_mdpsolver(matrix, mine),
     ]
-    value = MdpModifiedPolicy().solve(mdp, Limits()).value
-    seconds = cpu_s(lambda: MdpModifiedPolicy().solve(mdp, Limits()), 3)
-    rows.append(Row("mdp-mpi on it", seconds, None, f"value {value:.10f}", f"{seconds / mine:.1f} x"))
-    rows.append(
-        Row(
-            "the explicit way in all (built, mdp-mpi)",
-            built + rows[2].seconds,
-            None,
-            "",
-            f"{(built + rows[2].seconds) / mine:.0f} x",
-        )
-    )
-    hundred = replace(mdp, criterion=Criterion.HORIZON, horizon=100, discount=1.0)
-    rows.append(Row("100 sweeps on it", cpu_s(lambda: MdpModifiedPolicy().solve(hundred, Limits()), 3)))
-    rows += [_dense_sweeps(), *_quantecon(mdp, mine), *_mdpsolver(mdp, mine)]
-    return rows
 
 
-def _dense_sweeps() -> Row:
-    """A hundred sweeps over as many numbers as the published matrix has."""
-    from scipy.sparse import csr_array
-
-    rng = np.random.default_rng(0)
-    pairs, states = 3979, 3334
-    data = rng.random(3_600_000)
-    picked = [np.sort(rng.choice(states, 3_600_000 // pairs, replace=False)) for _ in range(pairs)]
-    columns = np.concatenate(picked).astype(np.int32)
-    moves = csr_array(
-        (data[: columns.size], columns, (np.arange(pairs + 1) * (3_600_000 // pairs)).astype(np.int32)),
-        shape=(pairs, states),
-    )
-    moves = csr_array(moves.multiply(1 / moves.sum(axis=1)[:, None]))
-    first = np.concatenate([np.arange(states), [pairs]])
-    form = Mdp(first=first, moves=moves, reward=rng.random(pairs), criterion=Criterion.HORIZON, horizon=100)
-    return Row(
-        "100 sweeps on a matrix of 3.6 M numbers", cpu_s(lambda: MdpModifiedPolicy().solve(form, Limits())), 0.25
-    )
-
-
-def _quantecon(mdp: Mdp, mine: float) -> list[Row]:
+def _quantecon(mdp: Explicit, mine: float) -> list[Row]:
     try:
         from quantecon.markov import DiscreteDP
     except ImportError:
         return [Row("QuantEcon", float("nan"), None, "not installed")]
-    states = mdp.state_of()
+    states = np.repeat(np.arange(mdp.states), np.diff(mdp.first))
     actions = np.arange(mdp.reward.size) - mdp.first[states]
     from scipy.sparse import csr_matrix
 
     matrix = csr_matrix((mdp.moves.data, mdp.moves.indices, mdp.moves.indptr), shape=mdp.moves.shape)
-    ddp = DiscreteDP(mdp.reward, matrix, mdp.discount, states, actions)
+    ddp = DiscreteDP(mdp.reward, matrix, mdp.form.discount, states, actions)
     rows = []
     for method in ("modified_policy_iteration", "policy_iteration", "value_iteration"):
         result = ddp.solve(method=method, epsilon=1e-8, max_iter=10_000)
         seconds = cpu_s(lambda method=method: ddp.solve(method=method, epsilon=1e-8, max_iter=10_000), 3)
-        said = f"value {result.v[mdp.start]:.10f}"
+        said = f"value {result.v[mdp.form.slacks - 1]:.10f}"
         rows.append(Row(f"QuantEcon {method} on it", seconds, None, said, f"{seconds / mine:.1f} x"))
     return rows
 
 
-def _mdpsolver(mdp: Mdp, mine: float) -> list[Row]:
+def _mdpsolver(mdp: Explicit, mine: float) -> list[Row]:
     try:
         import mdpsolver
     except ImportError:
@@ -311,13 +275,13 @@ def _mdpsolver(mdp: Mdp, mine: float) -> list[Row]:
     rows = []
     for algorithm in ("mpi", "vi"):
         model = mdpsolver.model()
-        model.mdp(discount=mdp.discount, rewards=rewards, tranMatProbs=odds, tranMatColumns=columns)
+        model.mdp(discount=mdp.form.discount, rewards=rewards, tranMatProbs=odds, tranMatColumns=columns)
 
         def work(model: Any = model, algorithm: str = algorithm) -> None:
             model.solve(algorithm=algorithm, tolerance=1e-8, parallel=False)
 
         seconds = cpu_s(work, 3)
-        said = f"value {model.getValue(mdp.start):.10f}"
+        said = f"value {model.getValue(mdp.form.slacks - 1):.10f}"
         rows.append(Row(f"mdpsolver {algorithm} on it", seconds, None, said, f"{seconds / mine:.1f} x"))
     return rows
 

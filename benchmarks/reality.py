@@ -235,7 +235,7 @@ class Workplace:
 def _redispatched(file: Path, rule: str) -> None:
     """The same workers under a simpler rule, which no question plans with by itself."""
     from hetplan.profiles.plan import SharesDispatch
-    from hetplan.profiles.plan_dispatch_further import FcfsDispatch
+    from hetplan.profiles.plan_dispatch_rules import FcfsDispatch
     from hetplan.profiles.plan_file import plan_digest, write_plan
     from hetplan.profiles.read_plan import read_plan
 

@@ -171,8 +171,8 @@ if TYPE_CHECKING:
     from hetplan.profiles.load_one import load_profile, load_slo
     from hetplan.profiles.plan import Claim, Plan, Promise, Route, SharesDispatch
     from hetplan.profiles.workers import Worker
+    from hetplan.simulator.admission import simulate_holding
     from hetplan.simulator.autoscale import OfflineWork, autoscale
-    from hetplan.simulator.holding import simulate_holding
     from hetplan.simulator.policy import PolicyRun, simulate_policy
     from hetplan.simulator.pool import Conditions as PoolConditions
     from hetplan.simulator.pool import Pool as SimulatedPool
@@ -413,7 +413,7 @@ _NAMES = {
     "profiles.plan": "Claim Plan Promise Route SharesDispatch",
     "profiles.workers": "Worker",
     "simulator.autoscale": "OfflineWork autoscale",
-    "simulator.holding": "simulate_holding",
+    "simulator.admission": "simulate_holding",
     "simulator.policy": "PolicyRun simulate_policy",
     "simulator.pool": "Conditions:PoolConditions Pool:SimulatedPool",
     "simulator.pool_allowable": "AllowableRate Search:RateSearch allowable_rates",

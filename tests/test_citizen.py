@@ -21,7 +21,7 @@ from cases.in_processes import FAULT, PLANNED, plan_in_another_process, raise_it
 import hetplan as hp
 from hetplan.errors import NoSolver, SolverFailed
 from hetplan.profiles.load_one import load_state
-from hetplan.solvers.running import unprinted
+from hetplan.solvers.engine import without_prints
 
 POOL = Path(__file__).resolve().parents[1] / "examples" / "pool"
 FILES = str(POOL / "profile.json"), str(POOL / "slo.json")
@@ -141,8 +141,8 @@ def test_nothing_is_printed_from_the_library(capfd: pytest.CaptureFixture[str]) 
 def test_only_what_c_code_prints_is_dropped(capfd: pytest.CaptureFixture[str]) -> None:
     """From the outermost solve to its end; what Python writes stays."""
     libc = ctypes.CDLL(None)
-    with unprinted():
-        with unprinted():
+    with without_prints():
+        with without_prints():
             libc.puts(b"engine")
         libc.puts(b"engine")
         os.write(1, b"python\n")

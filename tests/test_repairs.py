@@ -21,7 +21,7 @@ import hetplan as hp
 from hetplan.api.solve import plan_for
 from hetplan.errors import InputError
 from hetplan.planner.draft import Edit, Repair
-from hetplan.planner.repairs import Trials, documents, edited, edits_of
+from hetplan.planner.repairs import Trials, documents, edit_documents, edits_of
 from hetplan.planner.status import Found
 from hetplan.planner.terms import Tools
 
@@ -60,7 +60,7 @@ def test_every_repair_repairs(question: str, size: str | None, least: float) -> 
         given = documents(hp.load(profile, slo, state), options)
         for repair in outcome.repairs:
             assert repair.edits, f"{question} {seed}: {repair.text} was not tried"
-            changed = edited(given, repair.edits)
+            changed = edit_documents(given, repair.edits)
             again = hp.solve(
                 changed["profile"], changed["slo"], state, options=changed["options"], formulation=question
             )
@@ -130,7 +130,7 @@ def test_a_rate_far_beyond_all_machines_is_answered_without_a_simulation(questio
     assert outcome.repairs
     for repair in outcome.repairs:
         assert repair.text.endswith("(its queues were not played)")
-        changed = edited(documents(hp.load(profile, slo), {}), repair.edits)
+        changed = edit_documents(documents(hp.load(profile, slo), {}), repair.edits)
         assert hp.solve(changed["profile"], changed["slo"], options={"size": "estimated"}).exit_code == 0
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hetplan.api.solve import ANEW_S, Source, verified
 from hetplan.errors import InputError
 from hetplan.planner.answer import Limits
-from hetplan.planner.terms import OnEvent, logged
+from hetplan.planner.terms import OnEvent, with_logging
 from hetplan.profiles.arguments import check_arguments
 from hetplan.profiles.given_files import GivenFile, sort_files
 from hetplan.profiles.inputs import Inputs
@@ -54,7 +54,7 @@ def verify(
     if report.ok:
         from hetplan.api.simulated_promises import with_simulated
 
-        report = with_simulated(report, checked, inputs, play=simulate, on_event=logged(on_event), cancel=cancel)
+        report = with_simulated(report, checked, inputs, play=simulate, on_event=with_logging(on_event), cancel=cancel)
     return report
 
 
@@ -96,5 +96,5 @@ def simulate(
         rare["spread"] = Spread(jobs)
     return play(
         read_plan(named.plan, trust_digest=True), named.inputs, seeds=seeds, seed=seed, duration_s=duration_s,
-        arrivals=arrivals, trace=trace, failures=failures, on_event=logged(on_event), cancel=cancel, **rare,
+        arrivals=arrivals, trace=trace, failures=failures, on_event=with_logging(on_event), cancel=cancel, **rare,
     )  # fmt: skip

@@ -192,7 +192,7 @@ class Planner:
 
 def violation_of(plan: Plan, inputs: Inputs, cancel: threading.Event | None = None) -> str:
     """How a plan violates the SLO in a quick simulation; empty where it meets it."""
-    from hetplan.planner.promised import Verdict
+    from hetplan.planner.promise_figures import Verdict
     from hetplan.problems.simulated import QUERIES, play_length_s
     from hetplan.simulator.simulate import demands_of, simulate
 
@@ -212,8 +212,8 @@ def violation_of(plan: Plan, inputs: Inputs, cancel: threading.Event | None = No
 def lead_and_limits_of(plan: Plan, inputs: Inputs) -> dict[str, Any]:
     """How long a plan's machines take to start, and its queries where limits are just kept (`Replanning.runs`)."""
     from hetplan.serving.planned_system import planned_systems
-    from hetplan.simulator.following import lead_and_limits
     from hetplan.simulator.simulate import demands_of
+    from hetplan.simulator.system_changes import lead_and_limits
 
     try:
         return lead_and_limits(planned_systems(plan, inputs)[0].system, demands_of(plan, inputs))

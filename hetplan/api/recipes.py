@@ -65,7 +65,7 @@ class Recipes:
     """The rates that a plan was made for, where moves are limited."""
 
     def __post_init__(self) -> None:
-        from hetplan.simulator.following import Names
+        from hetplan.simulator.system_changes import Names
 
         self._names = Names()
         self._profile, self._slo = read_profile(self.inputs.profile), at_any_moment(self.inputs.slo)

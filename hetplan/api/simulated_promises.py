@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError, Interrupted
 from hetplan.planner.contract import Event
-from hetplan.planner.promised import RATES, service_times_of
+from hetplan.planner.promise_figures import RATES, service_times_of
 from hetplan.problems.simulated import QUERIES, play_length_s
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Promise

@@ -19,7 +19,7 @@ from hetplan.planner.answer import Deadline, Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.make_plan import all_proved, make_plan
 from hetplan.planner.outcome import Outcome
-from hetplan.planner.terms import Formulation, Obstacle, OnEvent, Options, Tools, logged
+from hetplan.planner.terms import Formulation, Obstacle, OnEvent, Options, Tools, with_logging
 from hetplan.profiles.arguments import check_arguments
 from hetplan.profiles.given_files import GivenFile, sort_files
 from hetplan.profiles.inputs import Inputs
@@ -27,7 +27,7 @@ from hetplan.profiles.plan import Method, Plan
 from hetplan.profiles.read_plan import read_plan
 from hetplan.profiles.tables import Statistic
 from hetplan.profiles.validate import validate
-from hetplan.solvers.running import unprinted
+from hetplan.solvers.engine import without_prints
 
 if TYPE_CHECKING:
     from hetplan.planner.certify import Bounding
@@ -212,7 +212,7 @@ def options_of(way: Formulation, given: Mapping[str, Any]) -> Options:
     return typed
 
 
-@unprinted()
+@without_prints()
 def plan_for(
     inputs: Inputs,
     *,
@@ -241,17 +241,17 @@ def plan_for(
     limits = limits or Limits()
     # More threads than cores only cost memory, and an absurd number would take the machine down.
     limits = replace(limits, threads=max(1, min(limits.threads, os.cpu_count() or 1)))
-    ask = Asking(engines, limits, solver=solver, on_event=logged(on_event))
+    ask = Asking(engines, limits, solver=solver, on_event=with_logging(on_event))
     handed = replace(registry.tools_of(choice.problem.question, tools, ask.stop), repairs=try_repairs)
     ask = ask.unproved() if handed.trial else ask  # whether there is a plan, and not how good it is
     problem = pose(inputs, choice, tools=handed, start=previous)
     outcome = make_plan(problem, inputs, ask, method=choice.method, require_proof=require_proof)
     if outcome.repairs and try_repairs and (tools is None or tools.evaluate is None):
-        from hetplan.planner.repairs import tried
+        from hetplan.planner.repairs import check_repairs
 
         again = partial(plan_for, question=choice.problem.question, formulation=choice.formulation, start=start,
             solver=solver, try_repairs=False)  # fmt: skip
-        outcome = tried(outcome, inputs, choice.options, ask, again, replace(handed, trial=True))
+        outcome = check_repairs(outcome, inputs, choice.options, ask, again, replace(handed, trial=True))
     if solver is not None and ask.records and not any(ask.is_of(record, solver) for record in ask.records):
         kinds = sorted({record.form.kind for record in ask.records})
         raise NoSolver(" or ".join(kinds), {solver: "it is for another kind of form, and answered nothing here"})
@@ -270,9 +270,9 @@ def _judged(outcome: Outcome, *, inputs: Inputs, proofs: bool, allow_unchecked: 
     """The outcome after its plan was verified."""
     assert outcome.plan is not None
     if outcome.plan.parts is not None:
-        from hetplan.planner.certify import vouched
+        from hetplan.planner.certify import with_vouched_bounds
 
-        plan = vouched(outcome.plan, _Again(outcome.plan, inputs).bounds, Asking(registry.Engines()))
+        plan = with_vouched_bounds(outcome.plan, _Again(outcome.plan, inputs).bounds, Asking(registry.Engines()))
         outcome = replace(outcome, plan=plan, finding=replace(outcome.finding, proved=all_proved(plan.claims)))
     assert outcome.plan is not None
     plan = outcome.plan
@@ -288,7 +288,7 @@ def _judged(outcome: Outcome, *, inputs: Inputs, proofs: bool, allow_unchecked: 
     return outcome.judged(violations=found, unchecked=report.unchecked, unchecked_allowed=allow_unchecked)
 
 
-@unprinted()
+@without_prints()
 def verified(
     plan: Plan,
     inputs: Inputs,
@@ -330,7 +330,7 @@ def verified(
 
     limits = limits or Limits(seconds=ANEW_S)
     found = prove_again(
-        plan, again.bounds, Asking(engines, limits, solver=solver, on_event=logged(on_event)),
+        plan, again.bounds, Asking(engines, limits, solver=solver, on_event=with_logging(on_event)),
         anew=prove is not False and not report.violations, every=bool(prove), all_anew=solver is not None,
         deadline=Deadline(limits),
     )  # fmt: skip

@@ -14,8 +14,8 @@ from hetplan.errors import InputError
 if TYPE_CHECKING:
     from hetplan.cli.measuring import Measurer
     from hetplan.cli.output import Output
-    from hetplan.measure.in_service import Drifted, InService
     from hetplan.measure.journal import Journal
+    from hetplan.measure.live_samples import Drifted, InService
     from hetplan.planner.contract import Event
     from hetplan.planner.outcome import Outcome
     from hetplan.profiles.inputs import Inputs
@@ -73,7 +73,7 @@ class Known:
         """Test the promises of this plan from now on."""
         if self.live is None or self.journal is None:
             return
-        from hetplan.measure.in_service import InService
+        from hetplan.measure.live_samples import InService
 
         self._service = InService(plan, self.inputs, self.journal)
         self._why = ""

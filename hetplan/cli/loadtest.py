@@ -226,7 +226,7 @@ def _targets(
 
     from hetplan.errors import InputError
     from hetplan.measure.load_send import Target
-    from hetplan.measure.profile_models import filled
+    from hetplan.measure.profile_models import fill_template
     from hetplan.serving.demand import points_of
     from hetplan.simulator.runs import seed_of
 
@@ -236,7 +236,7 @@ def _targets(
         # A simulated query is like one of the samples that were measured; a real one is whatever the body holds.
         kinds = stream.kinds if demand.samples == 0 else None
         points = points_of(demand.mix)
-        bodies = [filled(template if template is not None else {"at": point}, point) for point in points]
+        bodies = [fill_template(template if template is not None else {"at": point}, point) for point in points]
         targets.append(
             Target(
                 app=demand.app,
@@ -280,10 +280,10 @@ class _Asking:
         """The replies with the quality of each, where inputs were labelled."""
         if self.wanted.labelled is None:
             return sent
-        from hetplan.measure.load_score import scored
+        from hetplan.measure.load_score import score_answers
 
         folder, scorer = self.wanted.labelled.parent, self.wanted.scorer
-        return [scored(one, labels, scorer, folder) for one, labels in zip(sent, self.labels, strict=True)]
+        return [score_answers(one, labels, scorer, folder) for one, labels in zip(sent, self.labels, strict=True)]
 
     def named(self, report: LoadReport) -> LoadReport:
         """The report with the payload that each application was sent."""
@@ -301,7 +301,7 @@ class _Asking:
         """Write the new profile."""
         import json
 
-        from hetplan.measure.load_learn import Spell, learned
+        from hetplan.measure.load_learn import Spell, learn_profile
         from hetplan.profiles.load_one import load_profile, read_profile
         from hetplan.profiles.plan_file import write_atomically
 
@@ -312,7 +312,7 @@ class _Asking:
         both = zip(sent, self.points, strict=True)
         is_scored = self.wanted.labelled is not None
         spells = [Spell(one, points, one.quality.tolist() if is_scored else ()) for one, points in both]
-        found = learned(plan, inputs.profile, read_profile(*self.wanted.profiles).document, spells, note)
+        found = learn_profile(plan, inputs.profile, read_profile(*self.wanted.profiles).document, spells, note)
         load_profile(found.document)
         write_atomically(self.wanted.learn, (json.dumps(found.document, indent=1, allow_nan=False) + "\n").encode())
         out.people.table(

@@ -41,12 +41,12 @@ class Measurer:
 
     def move(self, on: str, at_once: int) -> None:
         """Have the commands run on a cluster."""
-        from hetplan.measure.evaluator_far import FarCommand
+        from hetplan.measure.evaluator_cluster import ClusterCommand
         from hetplan.planner.spread import RayCluster
 
         try:
             self._cluster = cluster = RayCluster(on)
-            there = {id(one): FarCommand(one, cluster, at_once) for one in dict.fromkeys(self.commands.values())}
+            there = {id(one): ClusterCommand(one, cluster, at_once) for one in dict.fromkeys(self.commands.values())}
         except InputError:
             self.close()
             raise

@@ -20,7 +20,7 @@ from hetplan.profiles.given_files import sort_files
 from hetplan.profiles.summary_lines import Closing
 
 if TYPE_CHECKING:
-    from hetplan.planner.claims_again import ClaimAgain
+    from hetplan.planner.bound_verdicts import BoundVerdict
     from hetplan.profiles.plan import Plan
     from hetplan.verifier.promise_verdicts import Tried
 
@@ -168,11 +168,11 @@ def verify(
         out.end(code, reason, **said)
 
 
-def _missing(plan: Plan, claims: Sequence[ClaimAgain], gap: float | None) -> str:
+def _missing(plan: Plan, claims: Sequence[BoundVerdict], gap: float | None) -> str:
     """What is missing where every bound is to be proved, and as near as the gap asks ("" if nothing is)."""
     if not any(claim.bound is not None for claim in plan.claims):
         return "the plan has no bound that could be proved"
-    from hetplan.planner.claims_again import has_unproved_bound
+    from hetplan.planner.bound_verdicts import has_unproved_bound
 
     if has_unproved_bound(plan, claims):
         return "not every bound of the plan was proved again"
@@ -193,7 +193,7 @@ def _show_simulated(out: Output, tried: Sequence[Tried]) -> None:
         out.people.line(f"{len(tried) - len(shown)} promises are met in simulation")
 
 
-def _show_claims(out: Output, claims: Sequence[ClaimAgain]) -> None:
+def _show_claims(out: Output, claims: Sequence[BoundVerdict]) -> None:
     """What each bound is, once it was looked at here."""
     out.people.table(("claim", "bound is", "why"), [(one.about, one.word, one.text) for one in claims])
     for one in claims:

@@ -14,11 +14,11 @@ from hetplan.cli.output import Exit, Output
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from hetplan.measure.measure_file import Wish
     from hetplan.measure.profile_cell import Cell
     from hetplan.measure.profile_engine import MeasuredEngines
-    from hetplan.measure.profile_routed import Served
+    from hetplan.measure.profile_router import Served
     from hetplan.measure.profile_run import Measurements
-    from hetplan.measure.profile_wish import Wish
 
 __all__ = ["profile"]
 
@@ -52,7 +52,7 @@ def profile(
     same command goes on from there. Ctrl-C writes the profile so far (exit 130). Prices go into another file.
     """
     with Output("profile", as_json=as_json) as out:
-        from hetplan.measure.profile_wish import read_wish
+        from hetplan.measure.measure_file import read_wish
 
         asked, folder = read_wish(wish)
         _check_nodes(asked, on)
@@ -112,10 +112,10 @@ def _measure(
         if cluster is None:
             found = measure(wish, folder, journal=kept, on_event=show, cancel=cancel, serve=_serve)
         else:
-            from hetplan.measure.profile_far import measure_far
+            from hetplan.measure.profile_cluster import measure_on_cluster
 
             at = folder.resolve()
-            found = measure_far(wish, at, cluster, journal=kept, on_event=show, cancel=cancel, serve=_serve)
+            found = measure_on_cluster(wish, at, cluster, journal=kept, on_event=show, cancel=cancel, serve=_serve)
         return found, measure_engines(wish, journal=kept, on_event=show, cancel=cancel)
 
     try:

@@ -20,7 +20,7 @@ from hetplan.errors import InputError
 from hetplan.profiles.given_files import GivenFiles, sort_files
 
 if TYPE_CHECKING:
-    from hetplan.planner.promised import Estimate
+    from hetplan.planner.promise_figures import Estimate
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
     from hetplan.simulator.day import HowPlayed

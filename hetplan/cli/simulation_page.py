@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hetplan.cli.output import Page, number
 
 if TYPE_CHECKING:
-    from hetplan.planner.promised import Estimate
+    from hetplan.planner.promise_figures import Estimate
     from hetplan.simulator.report import OnTheWay, SimulationReport, TransitionReport
 
 __all__ = ["as_percent", "show_baselines", "show_simulation"]

@@ -31,7 +31,7 @@ from hetplan.serving.choice import best_route
 
 if TYPE_CHECKING:
     from hetplan.profiles.plan import Route
-    from hetplan.profiles.plan_dispatch_further import BackupEntry
+    from hetplan.profiles.plan_dispatch_rules import BackupEntry
 
 __all__ = [
     "FRONTEND",
@@ -166,7 +166,7 @@ class PathShares:
 class Backups:
     """The backup table of one step, with what is left of it in the second under way.
 
-    >>> from hetplan.profiles.plan_dispatch_further import BackupEntry
+    >>> from hetplan.profiles.plan_dispatch_rules import BackupEntry
     >>> table = [BackupEntry(to="b2", node="b", left_qps=1, latency_ms=20, quality=0.9),
     ...     BackupEntry(to="b3", node="b", left_qps=5, latency_ms=10, quality=0.7)]
     >>> backups = Backups.of(table, "b")

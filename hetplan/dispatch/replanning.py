@@ -1,7 +1,7 @@
 """When a plan that runs is to be made anew, and for which demand: looks at counters in, decisions out, no clock.
 
-One decider for two worlds: `hetplan autoscale` asks it about real hosts, `hetplan.simulator.following` about simulated
-ones. At each look it says for which rate of each application machines are to be ready:
+One decider for two worlds: `hetplan autoscale` asks it about real hosts, `hetplan.simulator.system_changes` about
+simulated ones. At each look it says for which rate of each application machines are to be ready:
 
     margin x forecast x what the forecast's errors ask for  +  what has piled up / CATCH_UP_S
 

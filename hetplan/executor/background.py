@@ -24,10 +24,9 @@ from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.who_answers import pipeline_of
 from hetplan.profiles.workers import Load
-from hetplan.serving.demand import response_targets
-from hetplan.serving.loads import law_of_load, run_of, same_point, written
+from hetplan.serving.demand import response_targets, strictest_target
+from hetplan.serving.loads import law_of_load, point_text, run_of, same_point
 from hetplan.serving.operators import Operator, calls_made, is_operator, operators_of, slowest_of
-from hetplan.serving.reading import settings_of
 from hetplan.serving.runs import runs_on
 from hetplan.serving.steps import (
     balancing_of,
@@ -38,8 +37,8 @@ from hetplan.serving.steps import (
     stages_of,
     weight_of,
 )
-from hetplan.serving.strictest import strictest
 from hetplan.serving.system import Stage
+from hetplan.serving.table_points import settings_of
 from hetplan.serving.times import law_data
 from hetplan.serving.tokens import link_ms_per_token
 
@@ -131,7 +130,7 @@ class Background:
         loads = [load for worker in plan.workers for load in worker.loads if f"{load.variant}@{worker.hardware}" == key]
         other = next((load for load in loads if not same_point(load.at or {}, loads[0].at or {})), None)
         if other is not None:
-            runs = f"{loads[0].id} at {written(loads[0].at or {})}, {other.id} at {written(other.at or {})}"
+            runs = f"{loads[0].id} at {point_text(loads[0].at or {})}, {other.id} at {point_text(other.at or {})}"
             raise InputError.one(
                 file="plan", path="$.dispatch", value=key,
                 why=f"one table is named for loads of different runs: {runs}",
@@ -205,7 +204,7 @@ class Background:
     def app(self, plan: Plan, app: str) -> dict[str, Any]:
         """What the router must know of an application: steps, joins of qualities, deadline, what comes of late ones."""
         wanted, dispatch = self._wanted(app), plan.dispatch.get(app)
-        target = strictest(wanted) if wanted else None
+        target = strictest_target(wanted) if wanted else None
         tables = [table.slo_ms for table in plan.policies.get(app, ())]
         stated = getattr(dispatch, "slo_ms", None) or min(tables, default=None)
         known = pipeline_of(self.profile, wanted) is not None

@@ -12,8 +12,8 @@ Which command a name means is said only in trusted configuration, never in a pro
     command = ["python3", "measure_tracking.py"]
     timeout_s = 30
 
-It runs in the folder of that file, on this machine or on a cluster (`hetplan.measure.evaluator_far`; `gpus` says how
-many each process takes there). Where several samples are wanted at once there are as many processes of it, each
+It runs in the folder of that file, on this machine or on a cluster (`hetplan.measure.evaluator_cluster`; `gpus` says
+how many each process takes there). Where several samples are wanted at once there are as many processes of it, each
 with a number in ``HETPLAN_EVALUATOR`` (0, 1, ...) of its environment, so that each may take its own device. What it
 writes to standard error goes into the reason when it fails.
 """
@@ -90,16 +90,18 @@ class Guarded:
 
     def __call__(self, knobs: Mapping[str, Any], stratum: int, index: int) -> Sample:
         """One sample; raises `EvaluationFailed` after the last try, `Interrupted`, or `OutOfTime`."""
-        sample, wrong = self._tried(lambda: self._checked(self._in_time(lambda: self.evaluate(knobs, stratum, index))))
+        sample, wrong = self._try_to(
+            lambda: self._read_sample(self._in_time(lambda: self.evaluate(knobs, stratum, index)))
+        )
         return replace(sample, again=len(wrong), again_why=wrong[0]) if wrong else sample
 
     def many(self, knobs: Mapping[str, Any], begin: int, count: int) -> tuple[list[float], Sample]:
         """The scores of so many samples from an evaluator that has ``many``, and what each of them costs."""
         ask: Callable[..., Any] = self.evaluate.many  # type: ignore[attr-defined]
-        given, wrong = self._tried(lambda: self._all_checked(self._in_time(lambda: ask(knobs, begin, count)), count))
+        given, wrong = self._try_to(lambda: self._all_checked(self._in_time(lambda: ask(knobs, begin, count)), count))
         return given if not wrong else (given[0], replace(given[1], again=len(wrong), again_why=wrong[0]))
 
-    def _tried(self, attempt: Callable[[], T]) -> tuple[T, list[str]]:
+    def _try_to(self, attempt: Callable[[], T]) -> tuple[T, list[str]]:
         """What an attempt gave, and why those before it gave nothing."""
         reasons: list[str] = []
         for _ in range(self.retries + 1):
@@ -117,7 +119,7 @@ class Guarded:
         scores, costs = raw
         if len(scores) != count:
             raise EvaluationFailed(f"{len(scores)} scores where {count} were asked for")
-        checked = [self._checked({**costs, "score": score}) for score in (min(scores), max(scores))]
+        checked = [self._read_sample({**costs, "score": score}) for score in (min(scores), max(scores))]
         return [_number(score, "score") for score in scores], checked[0]
 
     def _in_time(self, call: Callable[[], Any]) -> Any:
@@ -150,7 +152,7 @@ class Guarded:
                 raise error if isinstance(error, Exception) else EvaluationFailed(f"{type(error).__name__}: {error}")
             return answer
 
-    def _checked(self, raw: Any) -> Sample:
+    def _read_sample(self, raw: Any) -> Sample:
         given = raw if isinstance(raw, Mapping) else _as_mapping(raw)
         right_or_wrong = given.get("score")
         score = float(right_or_wrong) if isinstance(right_or_wrong, bool) else _number(right_or_wrong, "score")
@@ -241,7 +243,7 @@ class Command:
 
     def __call__(self, knobs: Mapping[str, Any], stratum: int, index: int) -> Any:
         """Ask for one sample; several threads may ask at once."""
-        process = self._taken()
+        process = self._take_process()
         try:
             answer = process.ask({"knobs": dict(knobs), "stratum": stratum, "index": index}, self.timeout_s)
         except EvaluationFailed:
@@ -262,7 +264,7 @@ class Command:
         for process in running:
             self._end(process)
 
-    def _taken(self) -> Process:
+    def _take_process(self) -> Process:
         with self._lock:
             if self._closed:
                 raise EvaluationFailed("the command was ended")
@@ -327,11 +329,11 @@ class Process:
             process.stdin.flush()
             line = self._lines.get(timeout=timeout_s)
         except queue.Empty:
-            raise EvaluationFailed(f"no answer within {timeout_s:g} s{self._said()}") from None
+            raise EvaluationFailed(f"no answer within {timeout_s:g} s{self._last_words()}") from None
         except (OSError, ValueError):  # it reads no more
             line = None
         if line is None:
-            raise EvaluationFailed(f"the command ended without an answer{self._said(wait=True)}")
+            raise EvaluationFailed(f"the command ended without an answer{self._last_words(wait=True)}")
         try:
             return json.loads(line)
         except ValueError:
@@ -358,7 +360,7 @@ class Process:
             if process.stdin is not None:
                 process.stdin.close()
 
-    def _said(self, *, wait: bool = False) -> str:
+    def _last_words(self, *, wait: bool = False) -> str:
         """The last lines that it wrote to standard error."""
         if wait:
             self._listeners[1].join(SETTLE_S)

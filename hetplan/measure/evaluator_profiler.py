@@ -138,7 +138,7 @@ class Setup:
         return np.asarray((begin + np.arange(count)) % len(self.shares), dtype=np.int64)
 
     @cached_property
-    def _spread(self) -> Integers:
+    def _shuffled_numbers(self) -> Integers:
         """The numbers below `n_max` of one stratum, shuffled; the same for every configuration."""
         return np.random.default_rng(0).permutation(max(1, self.rule.n_max // len(self.shares)))
 
@@ -153,8 +153,8 @@ class Setup:
         if self.samples:
             return self.samples[place]
         turn, stratum = divmod(place, len(self.shares))
-        block, at = divmod(turn, self._spread.size)
-        return (block * self._spread.size + int(self._spread[at])) * len(self.shares) + stratum
+        block, at = divmod(turn, self._shuffled_numbers.size)
+        return (block * self._shuffled_numbers.size + int(self._shuffled_numbers[at])) * len(self.shares) + stratum
 
 
 class _Seen(Seen):
@@ -235,7 +235,7 @@ class Profiler:
         `confirm` goes on under the rule that holds however often one looks, to four times the samples. What was
         sampled before a `Interrupted` or `OutOfTime` is in the journal.
         """
-        return self._conclude(configuration, knobs, self._sampled(configuration, knobs, confirm=confirm))
+        return self._conclude(configuration, knobs, self._take_samples(configuration, knobs, confirm=confirm))
 
     def several(self, asked: Sequence[tuple[int, Mapping[str, Any]]]) -> Iterator[Measured]:
         """The same of configurations with their knobs, beside each other, in this order.
@@ -245,13 +245,13 @@ class Profiler:
         """
         turns = [(self.setup.app, knobs) for _, knobs in asked]
         with self.journal.beside(turns) as release, ThreadPoolExecutor(len(asked)) as pool:
-            under_way = [pool.submit(self._sampled, configuration, knobs) for configuration, knobs in asked]
+            under_way = [pool.submit(self._take_samples, configuration, knobs) for configuration, knobs in asked]
             wait(under_way)
             for (configuration, knobs), one in zip(asked, under_way, strict=True):
                 release(self.setup.app, knobs)
                 yield self._conclude(configuration, knobs, one.result())
 
-    def _sampled(self, configuration: int, knobs: Mapping[str, Any], *, confirm: bool = False) -> _Seen | Measured:
+    def _take_samples(self, configuration: int, knobs: Mapping[str, Any], *, confirm: bool = False) -> _Seen | Measured:
         """What was seen when the rule stopped, or what says why it was set aside."""
         before = None if self.setup.retry else self.journal.plan(self.setup.app, knobs)
         if before is not None and before.get("verdict") == Verdict.SET_ASIDE:
@@ -386,7 +386,9 @@ class Profiler:
                 line |= {"again": found.again, "why": found.again_why}
             if found.runs is not None:
                 line["runs"] = {
-                    "seconds": dict(zip(self.setup.operators, map(_written, found.runs.seconds.T), strict=True)),
+                    "seconds": dict(
+                        zip(self.setup.operators, map(_written_seconds, found.runs.seconds.T), strict=True)
+                    ),
                     "bytes": dict(zip(self.setup.operators, found.runs.bytes_out.T.tolist(), strict=True)),
                     "input_bytes": found.runs.bytes_in.tolist(),
                 }
@@ -398,7 +400,7 @@ class Profiler:
         self.journal.add_plan(self.setup.app, knobs, line)
 
 
-def _written(column: NDArray[np.float64]) -> list[float | None]:
+def _written_seconds(column: NDArray[np.float64]) -> list[float | None]:
     """What an operator took of each sample; null of those that it did not run for."""
     return [None if math.isnan(each) else each for each in column.tolist()]
 

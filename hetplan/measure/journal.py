@@ -74,7 +74,7 @@ class Journal:
         line, at = {"app": app, "knobs": dict(knobs), "samples": dict(batch)}, (app, key_of(knobs))
         with self._lock:
             if at in self._turns and self.path is not None:
-                self._beside = self._beside or self._beginning()
+                self._beside = self._beside or self._begin_journal()
                 self._beside.append(line)
                 self._waiting.setdefault(at, []).append(line)
             else:
@@ -121,13 +121,13 @@ class Journal:
             self._beside = None
             self._waits_in.unlink(missing_ok=True)
 
-    def _beginning(self) -> LineJournal:
+    def _begin_journal(self) -> LineJournal:
         of = self._file.head.get("of")
         return LineJournal(self._waits_in, what="part of a journal", format=FORMAT, of=of, sync_s=SYNC_S)
 
     def _recall(self) -> None:
         """What waited when an earlier run was killed: it is known, and waits on."""
-        self._beside = self._beginning()
+        self._beside = self._begin_journal()
         lines, file = self._beside.lines, str(self._beside.path)
         JournalContent.of_lines(None, lines, file=file)  # refuses what is damaged
         for number, line in enumerate(lines, start=2):

@@ -32,7 +32,7 @@ from hetplan.serving.law import Law, OffTable, same_value
 from hetplan.serving.loads import law_of_load, run_of
 from hetplan.serving.runs import runs_on
 
-__all__ = ["LEAST_SAMPLES", "Learned", "Spell", "learned"]
+__all__ = ["LEAST_SAMPLES", "Learned", "Spell", "learn_profile"]
 
 LEAST_SAMPLES = 30
 """A cell with fewer batches is scaled, not replaced."""
@@ -95,7 +95,9 @@ class _Samples:
         return self.took_ms / self.expected_ms
 
 
-def learned(plan: Plan, profile: Profile, document: Mapping[str, Any], spells: Sequence[Spell], note: str) -> Learned:
+def learn_profile(
+    plan: Plan, profile: Profile, document: Mapping[str, Any], spells: Sequence[Spell], note: str
+) -> Learned:
     """The profile `document` (all its files as one) with what the replies to a load say; InputError where they say
     nothing.
     """
@@ -225,7 +227,7 @@ def _new_id(tables: Mapping[str, Any], wanted: str) -> str:
 def _table(table: Table, run: Run, samples: _Samples) -> tuple[dict[str, Any], int]:
     """The table anew, and how many of its cells were not seen."""
     axes = {name: list(values) for name, values in table.axes.items()}
-    cells = {place: _seen(axes, place, run, samples) for place in product(*axes.values())}
+    cells = {place: _seen_statistics(axes, place, run, samples) for place in product(*axes.values())}
     seen = {place: figures for place, figures in cells.items() if figures is not None}
     unseen = len(cells) - len(seen)
     # A percentile that the former table lacks is there where every cell was seen.
@@ -238,15 +240,17 @@ def _table(table: Table, run: Run, samples: _Samples) -> tuple[dict[str, Any], i
         if statistic not in statistics:
             continue
         values = {
-            place: figures[statistic] if figures is not None else _scaled(table, place, statistic, samples, spread)
+            place: figures[statistic] if figures is not None else _scale_cell(table, place, statistic, samples, spread)
             for place, figures in cells.items()
         }
-        made[statistic] = _nested(axes, values)
-    made["samples"] = _nested(axes, {place: figures["samples"] if figures else 0 for place, figures in cells.items()})
+        made[statistic] = _nest(axes, values)
+    made["samples"] = _nest(axes, {place: figures["samples"] if figures else 0 for place, figures in cells.items()})
     return made | {"outside": table.outside} | ({"given": dict(table.given)} if table.given else {}), unseen
 
 
-def _seen(axes: Mapping[str, Sequence[float]], place: Place, run: Run, samples: _Samples) -> dict[str, float] | None:
+def _seen_statistics(
+    axes: Mapping[str, Sequence[float]], place: Place, run: Run, samples: _Samples
+) -> dict[str, float] | None:
     """The statistics of the batches at a cell; None where there are too few."""
     at = {**run.at, **dict(zip(axes, place, strict=True))}
     mine = [
@@ -277,7 +281,7 @@ def _spread_of(seen: Sequence[Mapping[str, float]]) -> float:
     return sum(one["std"] / one["mean"] for one in seen) / len(seen) if seen else 0.0
 
 
-def _scaled(table: Table, place: Place, statistic: str, samples: _Samples, spread: float) -> float | None:
+def _scale_cell(table: Table, place: Place, statistic: str, samples: _Samples, spread: float) -> float | None:
     """A cell of the former table, times what samples took beside it; None where it has none."""
     former = _cell(getattr(table, "mean" if statistic == "std" and table.std is None else statistic), table, place)
     if former is None:
@@ -291,7 +295,7 @@ def _cell(grid: Any, table: Table, place: Place) -> float | None:
     return None if grid is None else float(grid)
 
 
-def _nested(axes: Mapping[str, Sequence[float]], values: Mapping[Place, Any]) -> Any:
+def _nest(axes: Mapping[str, Sequence[float]], values: Mapping[Place, Any]) -> Any:
     flat: list[Any] = list(values.values())
     for name in reversed(list(axes)[1:]):
         size = len(axes[name])

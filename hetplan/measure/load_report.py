@@ -24,8 +24,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hetplan.measure.load_send import Sent
-from hetplan.planner.promised import FIGURES, RATES, Estimate, Verdict
-from hetplan.planner.promised import judge as judge_by_interval
+from hetplan.planner.promise_figures import FIGURES, RATES, Estimate, Verdict
+from hetplan.planner.promise_figures import judge as judge_by_interval
 from hetplan.serving.distribution import nearest_rank
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ __all__ = [
     "AppMeasured",
     "LoadLine",
     "LoadReport",
-    "compared",
-    "estimated",
+    "estimate_figure",
     "figures_of",
     "judge",
     "kept_or_worse",
     "load_report",
+    "measured_figure",
     "statuses_of",
 ]
 
@@ -119,7 +119,7 @@ def figures_of(
         offered_qps=table.rate_qps(),
         figures={name: _figure(table, parts, name) for name in _NAMES},
         percentiles_ms={
-            at: estimated(table.percentile(at), [part.percentile(at) for part in parts]) for at in percentiles
+            at: estimate_figure(table.percentile(at), [part.percentile(at) for part in parts]) for at in percentiles
         },
         statuses=statuses_of(sent.status[asked]),
         late_sender_ms=(_short(np.percentile(late, 50)), _short(np.percentile(late, 99))) if len(late) else (0.0, 0.0),
@@ -183,7 +183,7 @@ class _Responses:
 
 
 def _figure(whole: _Responses, parts: Sequence[_Responses], name: str) -> Estimate:
-    found = estimated(whole.of(name), [part.of(name) for part in parts])
+    found = estimate_figure(whole.of(name), [part.of(name) for part in parts])
     if name not in _SHARES or math.isnan(found.value):
         return found
     count = len(whole.response_ms)
@@ -194,7 +194,7 @@ def _figure(whole: _Responses, parts: Sequence[_Responses], name: str) -> Estima
     return Estimate(found.value, low, high)
 
 
-def estimated(whole: float, parts: Sequence[float]) -> Estimate:
+def estimate_figure(whole: float, parts: Sequence[float]) -> Estimate:
     """A figure of a run that is not below 0, with Student's interval from stretches of the run."""
     known = [part for part in parts if not math.isnan(part)]
     if math.isnan(whole) or len(known) < 2:
@@ -382,7 +382,7 @@ def judge(found: Estimate, relation: str, promised: float) -> Verdict:
     return judge_by_interval(found.ended, relation, promised, unknown=Verdict.NOT_MEASURED)
 
 
-def compared(measured: AppMeasured, quantity: str, percentile: float | None) -> Estimate | None:
+def measured_figure(measured: AppMeasured, quantity: str, percentile: float | None) -> Estimate | None:
     """The measured figure of a quantity."""
     if quantity == "response_ms" and percentile is not None:
         return measured.percentiles_ms.get(percentile)
@@ -409,7 +409,7 @@ def _wishes(app: AppMeasured, slo: Slo | None, beside: Simulated) -> Iterable[Lo
             verdict = Verdict.UNDECIDED
         yield line(f"{target.of}_ms", target.percentile, "<=", target.max_ms, found, verdict)
     if wanted.quality is not None and wanted.quality.min is not None:
-        found = compared(app, "accuracy", None)
+        found = measured_figure(app, "accuracy", None)
         least = wanted.quality.min
         verdict = judge(found, ">=", least) if found is not None else Verdict.NOT_MEASURED
         yield line("accuracy", None, ">=", least, found, verdict)
@@ -419,7 +419,7 @@ def _promise(
     promise: Promise, apps: Mapping[str, AppMeasured], beside: Simulated, wishes: Sequence[LoadLine]
 ) -> LoadLine:
     app = apps.get(promise.app or "") or (next(iter(apps.values())) if promise.app is None and len(apps) == 1 else None)
-    found = compared(app, promise.quantity, promise.percentile) if app is not None else None
+    found = measured_figure(app, promise.quantity, promise.percentile) if app is not None else None
     judged = promise.model.startswith(_JUDGED)
     if found is None or app is None:
         verdict = Verdict.NOT_MEASURED if judged else Verdict.REPORTED

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Carried", "Labelled", "check_scorer", "read_labelled_set", "scored", "with_labelled"]
+__all__ = ["Carried", "Labelled", "check_scorer", "read_labelled_set", "score_answers", "with_labelled"]
 
 At = Mapping[str, float]
 _MOST_BODIES = 512
@@ -126,7 +126,7 @@ def check_scorer(scorer: str, folder: Path) -> None:
         pass
 
 
-def scored(sent: Sent, labels: Sequence[NDArray[Any]], scorer: str, folder: Path) -> Sent:
+def score_answers(sent: Sent, labels: Sequence[NDArray[Any]], scorer: str, folder: Path) -> Sent:
     """The load with the quality of each answer as it was judged; NaN where there was none."""
     import numpy as np
 

@@ -216,7 +216,7 @@ class _Pool:
 
     async def _open(self) -> None:
         made = self._loop.create_connection(
-            lambda: self._made(self._freed, keep=self._keep), self._host, self._port, ssl=self._tls
+            lambda: self._made(self._free_slot, keep=self._keep), self._host, self._port, ssl=self._tls
         )
         _, connection = await made
         self.opened += 1
@@ -230,7 +230,7 @@ class _Pool:
         else:
             self._idle.append(connection)
 
-    def _freed(self, connection: Connection, request: int, reply: Reply | None) -> None:
+    def _free_slot(self, connection: Connection, request: int, reply: Reply | None) -> None:
         if not connection.open:
             self.living -= 1
         if request >= 0:
@@ -263,7 +263,7 @@ class _Sender:
         urls = {urlsplit(target.url).netloc: target.url for target in targets}
         streams = any(target.streams for target in targets)
         self.pools = {
-            place: _Pool(loop, url, self._answered, keep=keep, streams=streams) for place, url in urls.items()
+            place: _Pool(loop, url, self._take_answer, keep=keep, streams=streams) for place, url in urls.items()
         }
         self.data: list[bytes] = []
         self.pool_of: list[_Pool] = []
@@ -320,7 +320,7 @@ class _Sender:
         self.due_s[request] = self.sent_s[request] = self.loop.time() - self.start_s
         self.pool_of[request].send(request, self.data[request])
 
-    def _answered(self, request: int, reply: Reply | None) -> None:
+    def _take_answer(self, request: int, reply: Reply | None) -> None:
         if self.done_s[request] >= 0.0:
             return
         now = self.done_s[request] = self.loop.time() - self.start_s
@@ -348,20 +348,20 @@ class _Sender:
         while True:
             await asyncio.sleep(_TICK_S)
             now = self.loop.time() - self.start_s
-            while oldest < self.next and self._settled(self.order[oldest], now):
+            while oldest < self.next and self._is_settled(self.order[oldest], now):
                 oldest += 1
             for request in closed:
                 if self.sent_s[request] >= 0.0:
-                    self._settled(request, now)
+                    self._is_settled(request, now)
             if self.cancel.is_set() and not self.finished.done():
                 self.finished.set_result(None)
             said = f"{self.asked} sent, {self.asked - self.answered} not answered yet"
             self.on_event(Event("load", said, done=min(now / max(last, 1e-9), 1.0), seconds=now))
 
-    def _settled(self, request: int, now: float) -> bool:
+    def _is_settled(self, request: int, now: float) -> bool:
         """Whether a request that was sent is over: answered, or given up on."""
         if self.done_s[request] < 0.0 and now - self.due_s[request] > self.timeout_s:
-            self._answered(request, None)
+            self._take_answer(request, None)
         return self.done_s[request] >= 0.0
 
     def _sorted_out(self) -> list[Sent]:

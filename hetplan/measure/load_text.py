@@ -20,13 +20,13 @@ from hetplan.measure.load_report import (
     AppMeasured,
     LoadLine,
     LoadReport,
-    estimated,
+    estimate_figure,
     judge,
     kept_or_worse,
     statuses_of,
 )
 from hetplan.measure.load_send import Sent, Target
-from hetplan.planner.promised import Estimate, Verdict
+from hetplan.planner.promise_figures import Estimate, Verdict
 from hetplan.serving.distribution import nearest_rank
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def _with_interval(found: TextMeasured, figure: Callable[[TextMeasured], float])
 
     edges = np.linspace(0, len(found.ttft_ms), STRETCHES + 1).astype(int)
     whole, parts = figure(found), [figure(found.taken(slice(*ends))) for ends in pairwise(edges.tolist())]
-    return estimated(whole, [part for part in parts if math.isfinite(part)] if math.isfinite(whole) else [])
+    return estimate_figure(whole, [part for part in parts if math.isfinite(part)] if math.isfinite(whole) else [])
 
 
 def _percentile_of(of: str, at: float, found: TextMeasured) -> float:

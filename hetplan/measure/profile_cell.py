@@ -36,8 +36,8 @@ from random import Random
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from hetplan.measure.measure_file import Repeats
 from hetplan.measure.profile_models import Answer, MeasurementFailed, Subject
-from hetplan.measure.profile_wish import Repeats
 from hetplan.profiles.validate import collector_at_rest
 from hetplan.serving.distribution import nearest_rank
 
@@ -56,7 +56,7 @@ __all__ = [
     "memory_in_use_gib",
     "next_look",
     "order_statistics",
-    "pinned",
+    "pin_cores",
     "rests_s",
 ]
 
@@ -442,7 +442,7 @@ def cores_of_this_process() -> tuple[int, ...]:
 
 
 @contextmanager
-def pinned(cores: tuple[int, ...]) -> Iterator[None]:
+def pin_cores(cores: tuple[int, ...]) -> Iterator[None]:
     """Keep this thread, and all that it starts, on these cores; nothing happens where the system cannot."""
     if not cores or not hasattr(os, "sched_setaffinity"):
         yield

@@ -11,9 +11,9 @@ import platform
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hetplan.measure.measure_file import MeasuredHardware, MeasuredVariant, Wish, points_of
 from hetplan.measure.profile_cell import Cell, CellFigures, cores_of_this_process, figures_of
 from hetplan.measure.profile_run import Measurements
-from hetplan.measure.profile_wish import MeasuredHardware, MeasuredVariant, Wish, points_of
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.plain_data import whole_if_it_is
 
@@ -34,10 +34,10 @@ def profile_document(wish: Wish, found: Measurements) -> dict[str, Any]:
     document: dict[str, Any] = {
         "format": "hetplan/profile/1.0",
         "sources": {id_of[name]: source for name, source in source_of.items()},
-        "metrics": {name: _dumped(metric) for name, metric in wish.metrics.items()},
+        "metrics": {name: _dump(metric) for name, metric in wish.metrics.items()},
         "hardware": {name: _hardware(wish.hardware[name]) for name in hardware},
         "tasks": {
-            name: _dumped(wish.tasks[name]) if name in wish.tasks else {}
+            name: _dump(wish.tasks[name]) if name in wish.tasks else {}
             for name in dict.fromkeys((*wish.tasks, *(wish.variants[variant].task for variant in variants)))
         },
         "variants": {},
@@ -263,7 +263,7 @@ def machine_memory_gib() -> float:
         return 0.0
 
 
-def _dumped(model: Any) -> dict[str, Any]:
+def _dump(model: Any) -> dict[str, Any]:
     found: dict[str, Any] = model.model_dump(mode="json", exclude_unset=True)
     return found
 

@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 
 from hetplan.measure.journal import CellJournal
 from hetplan.measure.load_send import Reply, StreamedConnection, new_event_loop
+from hetplan.measure.measure_file import MeasuredEngine, Wish
 from hetplan.measure.profile_models import MeasurementFailed
-from hetplan.measure.profile_wish import MeasuredEngine, Wish
 from hetplan.planner.contract import Event
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.engine_law import FittedLaw, FittedNumbers, Iteration, nearest
@@ -139,7 +139,7 @@ class _Stream(StreamedConnection):
     def __init__(self, asked: int) -> None:
         self.asked, self.times = asked, list[float]()
         self.over: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
-        super().__init__(self._done)
+        super().__init__(self._end_stream)
 
     def on_body(self, piece: bytes) -> None:
         """Note each token's time."""
@@ -147,7 +147,7 @@ class _Stream(StreamedConnection):
         super().on_body(piece)
         self.times += [self._last] * (self._events - before)
 
-    def _done(self, _one: object, _request: int, reply: Reply | None) -> None:
+    def _end_stream(self, _one: object, _request: int, reply: Reply | None) -> None:
         if not self.over.done():
             self.over.set_result(reply)
 
@@ -171,7 +171,9 @@ class _Cell:
             await self._until(lambda: all(one.times for one in running))
             found = [await self._decodes(running)]
             for length in beside:
-                tried = [seen for _ in range(_BESIDE) if (seen := await self._beside(running, length)) is not None]
+                tried = [
+                    seen for _ in range(_BESIDE) if (seen := await self._mixed_iteration(running, length)) is not None
+                ]
                 tried.sort(key=lambda seen: seen.ms)
                 found += tried[len(tried) // 2 :][:1]
         finally:
@@ -192,7 +194,7 @@ class _Cell:
         read = sum(self.length + at + _DECODES / 2 for at in first)
         return Iteration(self.streams, read, self.streams, 0.0, sum(middle) / len(middle))
 
-    async def _beside(self, running: Sequence[_Stream], length: int) -> Iteration | None:
+    async def _mixed_iteration(self, running: Sequence[_Stream], length: int) -> Iteration | None:
         """The iteration in which a prompt is computed beside the decodes, where a stream shows how long it took."""
         prompt = await self._start(length, 1)
         await self._until(lambda: bool(prompt.times))
@@ -267,7 +269,7 @@ def engine_document(wish: Wish, found: MeasuredEngines) -> dict[str, Any]:
         "format": "hetplan/profile/1.2", "sources": {}, "hardware": {}, "tasks": {}, "variants": {}, "engines": {},
         "extensions": {"measured": {}},
     }  # fmt: skip
-    for name, mine in _measured(found):
+    for name, mine in _measure_cells(found):
         engine = wish.engines[name]
         hardware = wish.hardware[engine.hardware]
         document["sources"]["streams"] = {"kind": "measured", "tool": "hetplan profile"}
@@ -284,7 +286,7 @@ def engine_document(wish: Wish, found: MeasuredEngines) -> dict[str, Any]:
     return document
 
 
-def _measured(found: MeasuredEngines) -> Iterator[tuple[str, MeasuredLaw]]:
+def _measure_cells(found: MeasuredEngines) -> Iterator[tuple[str, MeasuredLaw]]:
     return ((name, mine) for name, mine in found.engines.items() if mine.law is not None)
 
 

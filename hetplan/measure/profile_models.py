@@ -31,7 +31,7 @@ from urllib.parse import urlsplit
 
 from hetplan.errors import HetplanError, InputError
 from hetplan.measure.evaluator import Command, EvaluationFailed
-from hetplan.measure.profile_wish import MeasuredHardware, MeasuredVariant
+from hetplan.measure.measure_file import MeasuredHardware, MeasuredVariant
 
 __all__ = [
     "Answer",
@@ -41,7 +41,7 @@ __all__ = [
     "HttpEndpoint",
     "MeasurementFailed",
     "Subject",
-    "filled",
+    "fill_template",
     "named_function",
     "number_or_none",
     "said_ms",
@@ -260,10 +260,10 @@ class CommandModel(Subject):
         # Bytes passed on by a chain of operators are those of the last.
         last = list(size.values())[-1] if isinstance(size, Mapping) and size else size
         return Answer(
-            ms=sum(operators.values()) if operators is not None else _scaled(seconds, 1000.0, "seconds"),
-            bytes_out=_scaled(last, 1.0, "bytes") if not isinstance(last, Mapping) else None,
-            fanout=_scaled(raw.get("fanout"), 1.0, "fanout"),
-            score=_scaled(raw.get("score"), 1.0, "score"),
+            ms=sum(operators.values()) if operators is not None else _scale(seconds, 1000.0, "seconds"),
+            bytes_out=_scale(last, 1.0, "bytes") if not isinstance(last, Mapping) else None,
+            fanout=_scale(raw.get("fanout"), 1.0, "fanout"),
+            score=_scale(raw.get("score"), 1.0, "score"),
             operators_ms=operators,
         )
 
@@ -272,7 +272,7 @@ class CommandModel(Subject):
         self._command.close()
 
 
-def _scaled(value: Any, factor: float, name: str) -> float | None:
+def _scale(value: Any, factor: float, name: str) -> float | None:
     return None if value is None else factor * _number(value, name)
 
 
@@ -350,7 +350,7 @@ class HttpEndpoint(Subject):
         super().__init__(name, variant, hardware, folder)
         self._template: Any = {"at": {axis: f"${axis}" for axis in variant.axes}}
         if variant.body is not None:
-            self._template = _read(folder / variant.body, name)
+            self._template = _read_reply(folder / variant.body, name)
         self._asking = Asking(variant.http or "", variant.timeout_s)
 
     def load(self) -> None:
@@ -365,7 +365,7 @@ class HttpEndpoint(Subject):
 
     def body(self, point: Mapping[str, float]) -> Any:
         """What is asked at a point, before it becomes text."""
-        return filled(self._template, point)
+        return fill_template(self._template, point)
 
     def read(self, raw: Any) -> Answer:
         """The size of the reply, the time that the server says, and what a JSON reply says of fan-out and score."""
@@ -391,23 +391,23 @@ class HttpEndpoint(Subject):
         self._asking.close()
 
 
-def filled(template: Any, point: Mapping[str, float]) -> Any:
+def fill_template(template: Any, point: Mapping[str, float]) -> Any:
     """The template with the value of the axis in place of each text ``$axis``; whole numbers stay whole.
 
-    >>> filled({"n": "$batch", "x": ["$size", "$other"]}, {"batch": 4.0, "size": 0.5})
+    >>> fill_template({"n": "$batch", "x": ["$size", "$other"]}, {"batch": 4.0, "size": 0.5})
     {'n': 4, 'x': [0.5, '$other']}
     """
     if isinstance(template, Mapping):
-        return {name: filled(value, point) for name, value in template.items()}
+        return {name: fill_template(value, point) for name, value in template.items()}
     if isinstance(template, list):
-        return [filled(value, point) for value in template]
+        return [fill_template(value, point) for value in template]
     if isinstance(template, str) and template.startswith("$") and template[1:] in point:
         value = point[template[1:]]
         return int(value) if value == int(value) else value
     return template
 
 
-def _read(path: Path, name: str) -> Any:
+def _read_reply(path: Path, name: str) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
+from hetplan.measure.measure_file import MeasuredHardware, MeasuredVariant
 from hetplan.measure.profile_models import Answer, MeasurementFailed, Subject
-from hetplan.measure.profile_wish import MeasuredHardware, MeasuredVariant
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,7 +76,7 @@ class OnnxModel(Subject):
         import numpy as np
 
         random = np.random.Generator(np.random.PCG64(0))
-        feeds = {one.name: self._drawn(one, point, random) for one in self._session.get_inputs()}
+        feeds = {one.name: self._draw_input(one, point, random) for one in self._session.get_inputs()}
         self._check_axes_used(point)
         return feeds
 
@@ -111,7 +111,7 @@ class OnnxModel(Subject):
         """Drop the session."""
         self._session = None
 
-    def _drawn(self, one: Any, point: Mapping[str, float], random: np.random.Generator) -> NDArray[Any]:
+    def _draw_input(self, one: Any, point: Mapping[str, float], random: np.random.Generator) -> NDArray[Any]:
         kind = _TYPES.get(one.type)
         if kind is None:
             raise MeasurementFailed(f"input {one.name} is a {one.type}; known are {', '.join(sorted(_TYPES))}")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
 from hetplan.measure.journal import CellJournal
+from hetplan.measure.measure_file import MeasuredHardware, MeasuredVariant, Wish
 from hetplan.measure.profile_cell import (
     MUCH_WAITED,
     Cell,
@@ -25,7 +26,7 @@ from hetplan.measure.profile_cell import (
     figures_of,
     measure_cell,
     memory_in_use_gib,
-    pinned,
+    pin_cores,
 )
 from hetplan.measure.profile_models import (
     CallableModel,
@@ -35,7 +36,6 @@ from hetplan.measure.profile_models import (
     Subject,
     named_function,
 )
-from hetplan.measure.profile_wish import MeasuredHardware, MeasuredVariant, Wish
 from hetplan.planner.contract import Event
 from hetplan.profiles.canonical import digest
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from hetplan.measure.profile_routed import Serve
+    from hetplan.measure.profile_router import Serve
 
 __all__ = [
     "MeasuredQuality",
@@ -100,7 +100,7 @@ def quality_of(subject: Subject, file: Path, score: str, *, batch: int) -> Measu
         if len(found) != len(places) or not np.isfinite(found).all():
             raise MeasurementFailed(f"{score} gave {len(found)} scores for {len(places)} samples, or none that counts")
         scores.append(found)
-    return _summed(np.concatenate(scores))
+    return _quality_of_samples(np.concatenate(scores))
 
 
 def read_labelled(file: Path) -> dict[str, NDArray[Any]]:
@@ -125,7 +125,7 @@ def read_labelled(file: Path) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _summed(scores: NDArray[np.float64]) -> MeasuredQuality:
+def _quality_of_samples(scores: NDArray[np.float64]) -> MeasuredQuality:
     """Wilson's interval where each sample is right or wrong, else the normal one."""
     count, mean = len(scores), float(scores.mean())
     if set(scores.tolist()) <= {0.0, 1.0}:
@@ -168,7 +168,7 @@ class Measurements:
         busy = [cell for cell in self.cells if not cell.failed and (cell.waited or 0.0) + cell.stolen > MUCH_WAITED]
         said = [
             (
-                "W-busy", f"{cell.variant} on {cell.hardware} at {_shown(cell.point)}",
+                "W-busy", f"{cell.variant} on {cell.hardware} at {_cell_text(cell.point)}",
                 f"for {100 * (cell.waited or 0.0):.0f}% of the time it waited for a core"
                 + (f", {100 * cell.stolen:.0f}% of all cores' time the host took" if cell.stolen >= 0.005 else "")
                 + ": other work makes it slow",
@@ -233,7 +233,7 @@ class _Run:
         """All cells of a variant on some hardware: the model is loaded once, and only if something is missing."""
         variant, machine = self.wish.variants[name], self.wish.hardware[hardware]
         of = self.identity(name, variant, machine)
-        known = {_key(point): self._known(name, hardware, point, of) for point in points}
+        known = {_key(point): self._known_cell(name, hardware, point, of) for point in points}
         wants_quality = variant.quality is not None and name not in self.found.qualities
         if wants_quality and (held := self.journal.get({"variant": name, "model": of, "quality": True})) is not None:
             self.found.qualities[name] = as_quality(held)
@@ -254,14 +254,14 @@ class _Run:
             # The worker is kept on these cores; router and sender are not.
             self._measure(name, hardware, points, known, of, wants_quality=wants_quality, cores=cores)
             return
-        with pinned(cores):
+        with pin_cores(cores):
             self._measure(name, hardware, points, known, of, wants_quality=wants_quality, cores=cores)
 
     def _through(self, variant: MeasuredVariant) -> str:
         """What a variant is measured through: "router", or "" for nothing."""
         if self._serve is None:
             return ""
-        from hetplan.measure.profile_routed import can_be_routed
+        from hetplan.measure.profile_router import can_be_routed
 
         return "router" if can_be_routed(variant) else ""
 
@@ -281,9 +281,9 @@ class _Run:
         try:
             subject = subject_of(name, variant, self.wish.hardware[hardware], self.folder)
             if self._through(variant) and self._serve is not None:
-                from hetplan.measure.profile_routed import routed
+                from hetplan.measure.profile_router import route_subject
 
-                subject = routed(subject, self._serve, cores)
+                subject = route_subject(subject, self._serve, cores)
             before_gib = memory_in_use_gib(tidy=True)
             began = time.perf_counter()
             subject.load()
@@ -298,7 +298,7 @@ class _Run:
                 if self.cancel.is_set():
                     self.found.complete = False
                     continue
-                self._tell(f"{name} on {hardware} at {_shown(point)}")
+                self._tell(f"{name} on {hardware} at {_cell_text(point)}")
                 through = self._through(variant)
                 begun = Cell(name, hardware, point, load_s=load_s, versions=subject.versions(), through=through)
                 cell = measure_cell(subject, begun, self.wish.repeats, cancel=self.cancel, memory_before_gib=before_gib)
@@ -328,7 +328,7 @@ class _Run:
     def _take(self, cell: Cell, *, resumed: bool = False) -> None:
         self.found.cells.append(cell)
         self.found.resumed += resumed
-        where = f"{cell.variant} on {cell.hardware} at {_shown(cell.point)}"
+        where = f"{cell.variant} on {cell.hardware} at {_cell_text(cell.point)}"
         if cell.failed:
             self.found.failed.append((where, cell.failed))
             return
@@ -341,7 +341,7 @@ class _Run:
         seconds = time.monotonic() - self.began
         self.on_event(Event("profile", detail, value=value, done=done, seconds=seconds))
 
-    def _known(self, name: str, hardware: str, point: Mapping[str, float], of: str) -> Cell | None:
+    def _known_cell(self, name: str, hardware: str, point: Mapping[str, float], of: str) -> Cell | None:
         line = self.journal.get(_cell_key(name, hardware, point, of))
         return None if line is None else Cell.of_line(name, hardware, point, line)
 
@@ -383,7 +383,7 @@ def _key(point: Mapping[str, float]) -> str:
     return ",".join(f"{axis}={value:g}" for axis, value in point.items())
 
 
-def _shown(point: Mapping[str, float]) -> str:
+def _cell_text(point: Mapping[str, float]) -> str:
     return ", ".join(f"{axis} {value:g}" for axis, value in point.items()) or "its only point"
 
 

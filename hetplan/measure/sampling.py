@@ -196,12 +196,12 @@ class Seen:
         ends = []
         for above, edge in ((True, 0.0), (False, 1.0)):
             out, inside = edge, min(max(middle, 0.0), 1.0)
-            if self._won(self.n, edge, above=above, counts=counts) < stake:
+            if self._log_wealth(self.n, edge, above=above, counts=counts) < stake:
                 ends.append(edge)
                 continue
             for _ in range(40):
                 half = (out + inside) / 2
-                lost = self._won(self.n, half, above=above, counts=counts) >= stake
+                lost = self._log_wealth(self.n, half, above=above, counts=counts) >= stake
                 out, inside = (half, inside) if lost else (out, half)
             ends.append(out)
         return self.rule.low + self.rule.span * ends[0], self.rule.low + self.rule.span * ends[1]
@@ -212,7 +212,7 @@ class Seen:
         each = np.bincount(of, scores, self.weights.size) / np.maximum(np.bincount(of, None, self.weights.size), 1)
         return alike((scores - each[of])[np.argsort(self.index[:n], kind="stable")])
 
-    def _won(self, n: int, mean: float, *, above: bool, counts: float) -> float:
+    def _log_wealth(self, n: int, mean: float, *, above: bool, counts: float) -> float:
         """The logarithm of what a stake of 1 has become that was put on a true mean above (below) this one."""
         at = min(max(mean, EDGE), 1.0 - EDGE)
         shares = np.clip((self.scores[:n] - self.rule.low) / self.rule.span, 0.0, 1.0)
@@ -257,10 +257,10 @@ class Seen:
             return False, 1.0
         at, stake = (rule.target - rule.low) / rule.span, -math.log(1.0 - rule.confidence)
         above = mean >= rule.target
-        if self._won(n, at, above=above, counts=1.0) < stake:
+        if self._log_wealth(n, at, above=above, counts=1.0) < stake:
             return False, 1.0
         counts = self.burst(n)
-        return counts == 1.0 or self._won(n, at, above=above, counts=counts) >= stake, counts
+        return counts == 1.0 or self._log_wealth(n, at, above=above, counts=counts) >= stake, counts
 
 
 def false_stops(rule: Rule, mean: float, *, runs: int, seed: int = 0) -> tuple[float, float]:

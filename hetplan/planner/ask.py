@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -99,6 +99,21 @@ class Record:
     refused: list[str] = field(default_factory=list)
 
 
+class _Listed:
+    """Engines that a caller has at hand, in order of preference, in place of those that load themselves."""
+
+    def __init__(self, engines: Sequence[Solver]) -> None:
+        self._engines = tuple(engines)
+
+    def of(self, form: str) -> Iterator[Solver]:
+        """Those of one kind of form, as they were listed."""
+        return (engine for engine in self._engines if engine.form == form)
+
+    def named(self, name: str, form: str) -> Solver | None:
+        """The one of this name, where it answers this kind of form."""
+        return next((engine for engine in self.of(form) if engine.name == name), None)
+
+
 class Asking:
     """The `Ask` that make_plan hands to a problem. One deadline covers the whole conversation.
 
@@ -118,9 +133,7 @@ class Asking:
         self.records: list[Record] = []
         self.warnings: list[str] = []
         if isinstance(engines, Sequence):
-            from hetplan.planner.listed_engines import Listed
-
-            engines = Listed(engines)
+            engines = _Listed(engines)
         self._engines: Engines = engines
         self._solver, self._tests, self._proves = solver, True, True
         self._on_event = on_event

@@ -213,9 +213,9 @@ class Looks:
 
     def known(self, machines: tuple[int, ...], rate: float) -> bool | None:
         """Whether these machines keep the rate, as far as what was seen says."""
-        if any(rate <= other and _below(there, machines) for there, other in self.kept):
+        if any(rate <= other and _is_below(there, machines) for there, other in self.kept):
             return True
-        return False if any(rate >= other and _below(machines, there) for there, other in self.short) else None
+        return False if any(rate >= other and _is_below(machines, there) for there, other in self.short) else None
 
     def add(self, machines: tuple[int, ...], rate: float, *, is_kept: bool) -> None:
         """What was seen."""
@@ -223,7 +223,7 @@ class Looks:
 
     def refuted(self, machines: tuple[int, ...], rate: float) -> None:
         """These machines are short: what was seen to be kept on no more of them was not, either."""
-        self.kept = [one for one in self.kept if not (rate <= one[1] and _below(one[0], machines))]
+        self.kept = [one for one in self.kept if not (rate <= one[1] and _is_below(one[0], machines))]
         self.add(machines, rate, is_kept=False)
 
 
@@ -382,14 +382,14 @@ class Table(Part):
             found: list[tuple[int, ...]] = []
             before = self.asks
             for some in product(*(range(most + 1) for most in alone[:-1])):
-                if any(_below(one, (*some, 0)) for one in found):
+                if any(_is_below(one, (*some, 0)) for one in found):
                     continue
-                count = min([alone[-1], *(one[-1] for one in found if _below(one[:-1], some))])
+                count = min([alone[-1], *(one[-1] for one in found if _is_below(one[:-1], some))])
                 if not self.carries((*some, count), rate):
                     continue
                 while count > 0 and self.carries((*some, count - 1), rate):
                     count -= 1
-                if not any(_below(one, (*some, count)) for one in found):
+                if not any(_is_below(one, (*some, count)) for one in found):
                     found.append((*some, count))
                 if self.asks - before > self.recipes:
                     break
@@ -437,7 +437,7 @@ def _without_rounding(prices: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(prices > SAME * prices.max(initial=0.0), prices, 0.0)
 
 
-def _below(one: Sequence[int], other: Sequence[int]) -> bool:
+def _is_below(one: Sequence[int], other: Sequence[int]) -> bool:
     return all(a <= b for a, b in zip(one, other, strict=True))
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from hetplan.errors import HetplanError, Interrupted
 from hetplan.planner.answer import Deadline, Limits, Status, relative_gap
-from hetplan.planner.claims_again import ClaimAgain, Word, compared, unproved
+from hetplan.planner.bound_verdicts import BoundVerdict, Word, compare_bound, unproved_bound
 from hetplan.planner.forms.program import Program
 from hetplan.planner.safe_bound import BoundTree, bound_of_tree, dual_bound
 from hetplan.planner.summary import bounds_of
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hetplan.planner.forms.form import Form
     from hetplan.profiles.plan import Claim, Plan, Solve
 
-__all__ = ["Bounding", "Certified", "Split", "prove_again", "vouched"]
+__all__ = ["Bounding", "Certified", "Split", "prove_again", "with_vouched_bounds"]
 
 HAIR = 1e-3
 """By so much, in parts of it, a claimed bound may give way to one that is proved."""
@@ -73,7 +73,7 @@ class Bounding:
 class Certified:
     """Of each claim what its bound is now; and where one is called certified that is not: (place, what is so)."""
 
-    claims: tuple[ClaimAgain, ...]
+    claims: tuple[BoundVerdict, ...]
     faults: tuple[tuple[str, str], ...] = ()
 
 
@@ -96,16 +96,16 @@ def prove_again(
     """
     one = _Again(plan, bounds, ask, anew, every, all_anew)
     deadline = deadline or Deadline(Limits())
-    claims, faults, seen = list[ClaimAgain](), list[tuple[str, str]](), set[tuple[str, str, str]]()
+    claims, faults, seen = list[BoundVerdict](), list[tuple[str, str]](), set[tuple[str, str, str]]()
     for number, claim in enumerate(plan.claims):
         if deadline.cancelled:
             raise Interrupted("cancelled before every bound was checked")
         what, fault = (claim.about, claim.sense, claim.scope), None
         if what in seen:
-            said = unproved(claim, number, "it is claimed twice")
+            said = unproved_bound(claim, number, "it is claimed twice")
             faults.append((said.at, f"{claim.sense} {claim.about} is claimed twice"))
         elif deadline.is_set():
-            said = unproved(claim, number, "the time limit ended before it was checked")
+            said = unproved_bound(claim, number, "the time limit ended before it was checked")
         else:
             said, fault = one.of(number, claim)
         seen.add(what)
@@ -115,7 +115,7 @@ def prove_again(
     return Certified(tuple(claims), tuple(faults))
 
 
-def vouched(plan: Plan, bounds: Bounds, ask: Asking) -> Plan:
+def with_vouched_bounds(plan: Plan, bounds: Bounds, ask: Asking) -> Plan:
     """The plan with those least costs called certified whose bounds in parts its prices prove.
 
     Prices are found by programs whose bounds are an engine's word. A bound that is a hair lower and proved says more
@@ -131,7 +131,7 @@ def vouched(plan: Plan, bounds: Bounds, ask: Asking) -> Plan:
             return claim
         if claim.bound is None or not abs(min(shown - claim.bound, 0.0)) <= HAIR * abs(claim.bound):
             return claim
-        least = claim.bound if compared(claim, shown, 0).word is Word.PROVED else shown
+        least = claim.bound if compare_bound(claim, shown, 0).word is Word.PROVED else shown
         return claim.model_copy(
             update={"bound": least, "gap": relative_gap(claim.value, least), "vouched": "certified"}
         )
@@ -148,7 +148,7 @@ class _Anew:
     Where one does, no proof of this program shows the bound.
     """
 
-    said: ClaimAgain
+    said: BoundVerdict
     ended: bool = False
     beaten: bool = False
 
@@ -174,10 +174,10 @@ class _Again:
     every: bool
     all_anew: bool
 
-    def of(self, number: int, claim: Claim) -> tuple[ClaimAgain, ClaimAgain | None]:
+    def of(self, number: int, claim: Claim) -> tuple[BoundVerdict, BoundVerdict | None]:
         """What a claim's bound is now; and where it is called certified, what is so instead."""
         if claim.bound is None:
-            return unproved(claim, number, ""), None
+            return unproved_bound(claim, number, ""), None
         solve = next((one for one in self.plan.solves if one.id == claim.solve), None)
         carried = None if solve is None else solve.proof
         try:
@@ -187,7 +187,7 @@ class _Again:
         except Exception as error:
             # A plan may say anything, so that anything may go wrong where its question is read by it.
             programs, reason = [], f"its program cannot be written: {error}"
-        said, unclear = self._carried(number, claim, programs or (), carried, reason)
+        said, unclear = self._check_carried_proof(number, claim, programs or (), carried, reason)
         first, shown, left_out = said, said.word is Word.PROVED, _is_left_out(solve)
         told = programs is not None and not any(one.wider for one in programs)
         # A plan whose own proof is none of its bound is wrong, whatever its program has.
@@ -196,7 +196,7 @@ class _Again:
         wanted = self.all_anew or (not shown and (self.every or (claim.vouched == "certified" and not wrong)))
         anew = _Anew(said)
         if self.anew and wanted and programs and (programs[0].form or programs[0].split):
-            anew = self._anew(number, claim, programs)
+            anew = self._solve_again(number, claim, programs)
             said = said if shown and anew.said.word is not Word.REFUTED else anew.said
         if claim.vouched != "certified" or shown:
             return said, None
@@ -208,37 +208,41 @@ class _Again:
         untold = solve is not None and solve.form == "milp" and carried is None
         return said, said if untold or (told and (anew.ended or not programs)) else None
 
-    def _carried(
+    def _check_carried_proof(
         self,
         number: int,
         claim: Claim,
         programs: Sequence[Bounding],
         carried: Mapping[str, Any] | None,
         reason: str,
-    ) -> tuple[ClaimAgain, bool]:
+    ) -> tuple[BoundVerdict, bool]:
         """By what the plan carries; and whether it is unclear what that shows."""
-        said, unclear = unproved(claim, number, reason or "no program of its formulation bounds it"), False
+        said, unclear = unproved_bound(claim, number, reason or "no program of its formulation bounds it"), False
         unknown = 0
         for program in programs:
             try:
-                shown = self._of_parts(program.split.carried) if program.split else _shown(program, carried, claim)
-                said = compared(claim, shown, number)
+                shown = (
+                    self._of_parts(program.split.carried) if program.split else _shown_bound(program, carried, claim)
+                )
+                said = compare_bound(claim, shown, number)
                 # A plan has 12 digits of each multiplier: where large terms cancel, that is what is missing.
                 bound = claim.bound or 0.0
                 unclear = unclear or (not program.split and abs(shown - bound) <= VALUE * max(abs(bound), 1e-9))
             except _NoProof as why:
-                said, unclear = unproved(claim, number, str(why)), unclear or isinstance(why, _Unclear)
+                said, unclear = unproved_bound(claim, number, str(why)), unclear or isinstance(why, _Unclear)
                 unknown += isinstance(why, _Unknown)
             if said.word is Word.PROVED:
                 break
         return said, unclear or 0 < len(programs) == unknown
 
-    def _anew(self, number: int, claim: Claim, programs: Sequence[Bounding]) -> _Anew:
+    def _solve_again(self, number: int, claim: Claim, programs: Sequence[Bounding]) -> _Anew:
         """By solving the programs again, the loosest first: a bound that none shows is held against the tightest."""
-        anew = _Anew(unproved(claim, number, ""))
+        anew = _Anew(unproved_bound(claim, number, ""))
         for program in programs:
             anew = (
-                self._solved(number, claim, program) if program.split is None else self._split(number, claim, program)
+                self._solve_programs(number, claim, program)
+                if program.split is None
+                else self._split(number, claim, program)
             )
             if anew.said.word in (Word.PROVED, Word.FOUND):
                 break
@@ -260,12 +264,12 @@ class _Again:
         """By prices that are found anew."""
         assert program.split is not None
         try:
-            said = compared(claim, self._of_parts(program.split.anew), number)
+            said = compare_bound(claim, self._of_parts(program.split.anew), number)
         except _NoProof as why:
-            return _Anew(unproved(claim, number, f"by other prices, {why}"), ended=not isinstance(why, _Unclear))
+            return _Anew(unproved_bound(claim, number, f"by other prices, {why}"), ended=not isinstance(why, _Unclear))
         return _Anew(said, ended=True)
 
-    def _solved(self, number: int, claim: Claim, program: Bounding) -> _Anew:
+    def _solve_programs(self, number: int, claim: Claim, program: Bounding) -> _Anew:
         assert claim.bound is not None
         assert program.form is not None
         try:
@@ -273,10 +277,10 @@ class _Again:
         except Interrupted:
             if self.ask.deadline.cancelled:
                 raise
-            return _Anew(unproved(claim, number, "the time to solve its program was over"))
+            return _Anew(unproved_bound(claim, number, "the time to solve its program was over"))
         except Exception as error:
             # An engine may be anybody's.
-            return _Anew(unproved(claim, number, f"its program was not solved: {error}"))
+            return _Anew(unproved_bound(claim, number, f"its program was not solved: {error}"))
         known = self.ask.record_of(answer)
         assert known is not None
         value, proved, bound = (
@@ -287,21 +291,21 @@ class _Again:
         sign = 1.0 if claim.sense == "max" else -1.0
         slip = VALUE * max(abs(claim.bound), abs(value or 0.0), 1e-9)
         if value is not None and sign * (value - claim.bound) > slip and not program.wider:
-            said = unproved(claim, number, f"its program is of more than plans, and has a point with {value:.9g}")
+            said = unproved_bound(claim, number, f"its program is of more than plans, and has a point with {value:.9g}")
             if program.of_plans:
                 text = f"bound {claim.bound:.6g}, and its program has a point with {value:.6g}: a better plan exists"
-                said = ClaimAgain(said.at, said.about, Word.REFUTED, text)
+                said = BoundVerdict(said.at, said.about, Word.REFUTED, text)
             return _Anew(said, ended=True, beaten=True)
-        if proved is not None and (said := compared(claim, proved, number)).word is Word.PROVED:
+        if proved is not None and (said := compare_bound(claim, proved, number)).word is Word.PROVED:
             return _Anew(said, ended=True)
-        if bound is not None and (said := compared(claim, bound, number)).word is Word.PROVED:
+        if bound is not None and (said := compare_bound(claim, bound, number)).word is Word.PROVED:
             text = f"bound {claim.bound:.6g} was found again by an engine, which is no proof"
-            return _Anew(ClaimAgain(said.at, said.about, Word.FOUND, text), ended)
+            return _Anew(BoundVerdict(said.at, said.about, Word.FOUND, text), ended)
         if bound is None:
             why = f"solved anew there is no bound: {answer.detail or answer.stop}"
         else:
             why = f"solved anew {bound:.9g} is as near as the proof comes"
-        return _Anew(unproved(claim, number, why), ended)
+        return _Anew(unproved_bound(claim, number, why), ended)
 
 
 def _is_left_out(solve: Solve | None) -> bool:
@@ -309,7 +313,7 @@ def _is_left_out(solve: Solve | None) -> bool:
     return solve is not None and (solve.count > 1 or "left_out" in (solve.proof or {}))
 
 
-def _shown(program: Bounding, carried: Mapping[str, Any] | None, claim: Claim) -> float:
+def _shown_bound(program: Bounding, carried: Mapping[str, Any] | None, claim: Claim) -> float:
     """The bound of a claim that a plan's proof shows of a program."""
     if program.form is None:
         assert program.bound is not None

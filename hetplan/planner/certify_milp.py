@@ -37,10 +37,10 @@ def certify_milp(form: Program, answer: Answer[Vector]) -> Certificate:
             if answer.value is None or not _close(answer.value, value, VALUE):
                 stated = "none" if answer.value is None else f"{answer.value:.12g}"
                 faults.append(f"stated value {stated}, recomputed {value:.12g}")
-    proved = _proved(form, answer, value, faults)
+    proved = _proved_bound(form, answer, value, faults)
     better = 1.0 if form.sense == "min" else -1.0
     claimed = answer.bound if answer.bound is not None and np.isfinite(answer.bound) else None
-    if claimed is not None and value is not None and _beyond(better * claimed, better * value):
+    if claimed is not None and value is not None and _is_beyond(better * claimed, better * value):
         faults.append(f"stated bound {claimed:.12g} is refuted by the point's value {value:.12g}")
         claimed = None
     bound, vouched = claimed, Vouched.NONE if claimed is None else Vouched.CLAIMED
@@ -52,7 +52,7 @@ def certify_milp(form: Program, answer: Answer[Vector]) -> Certificate:
     return Certificate(tuple(faults), value, bound, vouched, proved, residual=residual)
 
 
-def _proved(form: Program, answer: Answer[Vector], value: float | None, faults: list[str]) -> float | None:
+def _proved_bound(form: Program, answer: Answer[Vector], value: float | None, faults: list[str]) -> float | None:
     """The best finite bound that duals or a tree prove."""
     proofs: list[float] = []
     if answer.row_duals is not None and np.shape(answer.row_duals) == form.row_lower.shape:
@@ -76,6 +76,6 @@ def _close(one: float, other: float, tolerance: float) -> bool:
     return bool(np.isfinite(one)) and abs(one - other) <= tolerance * max(1.0, abs(one), abs(other))
 
 
-def _beyond(bound: float, value: float) -> bool:
+def _is_beyond(bound: float, value: float) -> bool:
     """In the sense of a minimum: the bound is above the value."""
     return bound - value > BOUND_SLIP * max(1.0, abs(bound), abs(value))

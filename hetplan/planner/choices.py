@@ -15,8 +15,8 @@ from hetplan.profiles.profile import Profile
 from hetplan.profiles.workers import Load
 from hetplan.serving.loads import law_of_run, slowdown_of, table_of
 from hetplan.serving.price import SLICES, Price, price_of
-from hetplan.serving.reading import settings_of, statistic_of
 from hetplan.serving.runs import instances_on
+from hetplan.serving.table_points import settings_of, statistic_of
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -206,10 +206,10 @@ class Choices:
     def of(self, variant: str) -> tuple[Choice, ...]:
         """The ways to run a variant, in one order; none where the profile knows no such variant."""
         if variant not in self._of:
-            self._of[variant] = tuple(self._read(variant))
+            self._of[variant] = tuple(self._read_choices(variant))
         return self._of[variant]
 
-    def _read(self, name: str) -> Iterator[Choice]:
+    def _read_choices(self, name: str) -> Iterator[Choice]:
         profile, variant = self.profile, self.profile.variants.get(name)
         for place, run in variant.in_order if variant is not None else ():
             yield Choice(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_chec
 
 from hetplan.planner.answer import Answer, Limits
 from hetplan.planner.forms.form import Form
-from hetplan.planner.terms import Event, Formulation, Obstacle, OnEvent, Options, Size, Tools, logged
+from hetplan.planner.terms import Event, Formulation, Obstacle, OnEvent, Options, Size, Tools
 
 if TYPE_CHECKING:
     from hetplan.planner.draft import Draft, Infeasibility
@@ -26,7 +26,6 @@ __all__ = [
     "Size",
     "Solver",
     "Tools",
-    "logged",
 ]
 
 X = TypeVar("X")

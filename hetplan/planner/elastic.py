@@ -67,7 +67,7 @@ def stretch(form: Milp, loose: Sequence[Knob]) -> tuple[Milp, Callable[[Vector],
     columns = np.array([k.index for k in loose if not k.is_row], dtype=np.int64)
     row_price = np.array([k.elastic.price for k in loose if k.is_row])
     column_price = np.array([k.elastic.price for k in loose if not k.is_row])
-    model = _stretched(form, rows, row_price, columns, column_price)
+    model = _stretch_rows(form, rows, row_price, columns, column_price)
     n, r, c = form.cost.size, rows.size, columns.size
     place = {id(k): p for p, k in enumerate([k for k in loose if k.is_row])}
     place |= {id(k): r + p for p, k in enumerate([k for k in loose if not k.is_row])}
@@ -87,7 +87,7 @@ def stretch_all(form: Milp) -> Milp:
     rows = np.arange(form.row_lower.size)
     scale = np.ones(rows.size)
     np.maximum.at(scale, form.matrix.indices, np.abs(form.matrix.data))
-    model = _stretched(form, rows, 1.0 / scale, np.zeros(0, np.int64), np.zeros(0))
+    model = _stretch_rows(form, rows, 1.0 / scale, np.zeros(0, np.int64), np.zeros(0))
     # Slack without end would leave its least value without a safe bound. This much is what the point nearest to zero
     # may need, so the loosened form stays feasible.
     limits = np.abs(np.where(np.isfinite(form.row_lower), form.row_lower, 0.0))
@@ -97,7 +97,7 @@ def stretch_all(form: Milp) -> Milp:
     return model
 
 
-def _stretched(
+def _stretch_rows(
     form: Milp, rows: NDArray[np.int64], row_price: Vector, columns: NDArray[np.int64], column_price: Vector
 ) -> Milp:
     from scipy.sparse import block_array, coo_array, csc_array
@@ -164,7 +164,7 @@ def explain(
             alone = _single_repairs(form, briefly, giving[:MOST_KNOBS], gap, known or {})
         also = TOGETHER if len(giving) > 1 else ""
         together = [_repair(form, k, slack[k], also) for k in giving] if not alone else []
-    names = _binding(form, briefly, loose, [*alone, *(k for k in giving if k not in alone)])
+    names = _binding_blocks(form, briefly, loose, [*alone, *(k for k in giving if k not in alone)])
     return Infeasibility(why=tuple(names), repairs=(*alone.values(), *together), answer=answer)
 
 
@@ -201,7 +201,7 @@ def _single_repairs(
     return found
 
 
-def _binding(form: Milp, ask: Ask, loose: list[Knob], giving: list[Knob]) -> list[str]:
+def _binding_blocks(form: Milp, ask: Ask, loose: list[Knob], giving: list[Knob]) -> list[str]:
     """A smallest contradiction among the blocks, by the deletion filter: drop what is not needed to contradict.
 
     Of a block those are named that give way, in the joint relaxation or alone.

@@ -28,7 +28,7 @@ from hetplan.profiles.workers import Worker
 if TYPE_CHECKING:
     from hetplan.planner.contract import Problem
 
-__all__ = ["all_proved", "assembled", "make_plan"]
+__all__ = ["all_proved", "assemble_plan", "make_plan"]
 
 MOST_BINDING = 8
 
@@ -38,7 +38,7 @@ def make_plan(problem: Problem, inputs: Inputs, ask: Asking, *, method: Method, 
 
     The plan is not verified yet: `api.solve` does so next, with code that never saw the problem.
     """
-    result, simulated = _decided(problem, ask, inputs, method)
+    result, simulated = _decide(problem, ask, inputs, method)
     interrupted = ask.deadline.cancelled  # during an engine's work, or beside it
     if result is None:
         finding = Finding(Found.NOTHING, interrupted=interrupted)
@@ -49,15 +49,13 @@ def make_plan(problem: Problem, inputs: Inputs, ask: Asking, *, method: Method, 
         finding = Finding(found, interrupted=interrupted)
         warnings = (*_notices(inputs, ask), *result.warnings)
         return Outcome(finding, why=result.why, repairs=result.repairs, solves=solves, warnings=warnings)
-    made = partial(_planned, inputs=inputs, ask=ask, named=(problem.question, method), solves=solves,
+    made = partial(_plan_outcome, inputs=inputs, ask=ask, named=(problem.question, method), solves=solves,
                    require_proof=require_proof, interrupted=interrupted, simulated=simulated)  # fmt: skip
     outcome = made(result)
     return outcome if result.front is None else replace(outcome, front=result.front.each(made))
 
 
-def _decided(
-    problem: Problem, ask: Asking, inputs: Inputs, method: Method
-) -> tuple[Draft | Infeasibility | None, bool]:
+def _decide(problem: Problem, ask: Asking, inputs: Inputs, method: Method) -> tuple[Draft | Infeasibility | None, bool]:
     """The end of the conversation, or the best plan until a limit or a cancel ended it; and whether it was played.
 
     A search that was cut short and found nothing says no more than that: then, too, it is the best plan so far.
@@ -96,7 +94,7 @@ def _of_times(inputs: Inputs, draft: Draft, options: Mapping[str, object]) -> It
         yield from assumptions(inputs, draft)
 
 
-def _planned(
+def _plan_outcome(
     result: Draft, *, inputs: Inputs, ask: Asking, named: tuple[str, Method], solves: tuple[Solve, ...], **how: bool
 ) -> Outcome:
     """The outcome that a draft comes to."""
@@ -124,7 +122,7 @@ def _planned(
     if status is PlanStatus.FEASIBLE and gap is not None and gap > allowed and (result.sections or not sized):
         text = f"the gap is {100 * gap:.2g}% (target {100 * allowed:g}%): a better plan may exist"
         notices = (*notices, Notice(code="W-gap", at="claims", text=text))
-    plan = assembled(result, inputs, named, status, claims, solves, notices)
+    plan = assemble_plan(result, inputs, named, status, claims, solves, notices)
     finding = Finding(
         Found.PLAN,
         interrupted=how["interrupted"],
@@ -139,7 +137,7 @@ def _planned(
     return Outcome(finding, plan, why, result.repairs, solves, plan.warnings, ways=result.ways)
 
 
-def assembled(
+def assemble_plan(
     draft: Draft,
     inputs: Inputs,
     named: tuple[str, Method],
@@ -255,7 +253,7 @@ def _solve(record: Record, *, proofs: bool = False) -> Solve:
         deterministic=not why,
         why_not_deterministic=why or None,
         proof=_proof(record, always=proofs),
-        binding=_binding(record),
+        binding=_binding_rows(record),
     )
 
 
@@ -312,7 +310,7 @@ def _proof(record: Record, *, always: bool) -> dict[str, Any] | None:
     return {name: {form.row_name(i): float(vector[i]) for i in nonzero}}
 
 
-def _binding(record: Record) -> tuple[Binding, ...]:
+def _binding_rows(record: Record) -> tuple[Binding, ...]:
     """The dearest rows of a linear program: what one unit more of each would bring."""
     answer, form = record.answers[-1], record.form
     if not isinstance(form, Milp) or answer.row_duals is None or not form.pure_lp or len(record.answers) > 1:
@@ -343,7 +341,7 @@ def _idle(inputs: Inputs, workers: Sequence[Worker]) -> Iterable[Notice]:
             computed = ((resource, amount) for resource, amount in one.needs.items() if not resource.endswith("_gib"))
             small |= any(2 * amount <= one.machine.provides.get(resource, 0.0) for resource, amount in computed)
     if small:
-        from hetplan.planner.idle import idle_machines
+        from hetplan.planner.idle_machines import idle_machines
 
         return idle_machines(inputs, workers)
     return ()

@@ -95,7 +95,7 @@ def text_of(table: PolicyTable, *, width: int = 72, rows: int = 24) -> list[str]
             break
         lines.append(f"{f'{first}-{last}' if last > first else str(first):>7}  {looks}")
         first = last + 1
-    lines += [_beyond(table), _ruler(table.slack_ms[-1], width)]
+    lines += [_overflow_text(table), _ruler(table.slack_ms[-1], width)]
     used = sorted({m for row in cells for m, batch in row if batch} | {table.models.index(table.otherwise.model)})
     legend = ", ".join(f"{_LETTERS[m % 26]} {table.models[m]}" for m in used)
     drawn = "".join(shown)
@@ -104,7 +104,7 @@ def text_of(table: PolicyTable, *, width: int = 72, rows: int = 24) -> list[str]
     return [*lines, "; ".join([legend, *marks])]
 
 
-def _beyond(table: PolicyTable) -> str:
+def _overflow_text(table: PolicyTable) -> str:
     model = _LETTERS[table.models.index(table.otherwise.model) % 26]
     most = "all of them" if table.otherwise.batch == "max" else f"{table.otherwise.batch} at most"
     return f"   more  {model}, {most}"
@@ -135,7 +135,7 @@ def svg_of(tables: PolicyTable | Sequence[PolicyTable], *, title: str = "", wide
     for table in several:
         parts += [
             f'<g transform="translate({left},{top + 22})">',
-            *_drawn(table, colour, wide, cell),
+            *_draw_table(table, colour, wide, cell),
             "</g>",
         ]
         top += 22 + cell * table.queue_max + 48
@@ -157,7 +157,7 @@ def colour_of(place: int, count: int) -> str:
     return PALETTE[round(place * (len(PALETTE) - 1) / max(count - 1, 1))]
 
 
-def _drawn(table: PolicyTable, colour: dict[str, str], wide: int, cell: int) -> list[str]:
+def _draw_table(table: PolicyTable, colour: dict[str, str], wide: int, cell: int) -> list[str]:
     """One table: its fields, axes and heading, with the upper left field at the origin."""
     slo_ms, high = table.slack_ms[-1], cell * table.queue_max
     edges = [wide * slack / slo_ms for slack in table.slack_ms] + [wide + 4.0]

@@ -113,7 +113,7 @@ def rent(m: Builder, request: Request, uses: Uses, *, priced: bool, slip: float 
     relaxation.
     """
     offers, ones = request.offers, np.ones(len(request.offers))
-    bought = _bought(request, uses)
+    bought = _bought_offers(request, uses)
     n = m.columns(
         "n",
         _names(offers[place] for place in bought),
@@ -220,24 +220,26 @@ def pay_starts(
     """
     each = np.array([share * offer.start_hours * offer.price for offer in offers])
     started = m.columns(f"started {about}", [offer.name for offer in offers], upper=most, cost=each)
-    _beyond(m, f"starts {about}", started, counts, places, running)
+    _add_new_machines(m, f"starts {about}", started, counts, places, running)
 
 
-def _beyond(m: Builder, name: str, new: Columns, counts: Expression, groups: Columns, running: ArrayLike) -> None:
+def _add_new_machines(
+    m: Builder, name: str, new: Columns, counts: Expression, groups: Columns, running: ArrayLike
+) -> None:
     """Add new >= counts - running, of each group."""
     rows = m.rows(name, str, size=new.size, upper=np.asarray(running, dtype=float))
     m.add(rows[groups], counts.columns, counts.coefficients)
     m.add(rows, new, -1.0)
 
 
-def _bought(request: Request, uses: Uses) -> list[int]:
+def _bought_offers(request: Request, uses: Uses) -> list[int]:
     """The offers that have a column: those of which what is in use is not what is rented."""
     return [place for place, offer in enumerate(request.offers) if not uses.is_rented(request.of(offer.machine))]
 
 
 def machines_rented(request: Request, uses: Uses, n: Columns) -> list[Expression]:
     """The machines rented under each offer; `n` are the columns that `rent` has made."""
-    own = dict(zip(_bought(request, uses), n.tolist(), strict=True))
+    own = dict(zip(_bought_offers(request, uses), n.tolist(), strict=True))
     return [
         Expression(np.array([own[place]])) if place in own else uses.machines.get(offer.machine, NOTHING)
         for place, offer in enumerate(request.offers)
@@ -291,7 +293,7 @@ def limit_moves(
     elastic = Elastic(PRICE_OF_SLACK, "slo.limits.changes", unit="changes", whole=True)
     top, elastic_too = (np.inf, None) if most is None else (most, elastic)
     m.add(m.rows(f"moves{about}", ["all"], upper=top, elastic=elastic_too), new, 1.0)
-    _beyond(m, f"new{about}", new, counts, groups, now)
+    _add_new_machines(m, f"new{about}", new, counts, groups, now)
     return new
 
 

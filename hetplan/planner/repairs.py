@@ -41,13 +41,13 @@ from hetplan.profiles.yaml_text import edited_yaml, is_yaml, read_yaml
 __all__ = [
     "ABOUT",
     "Trials",
+    "check_repairs",
     "documents",
-    "edited",
+    "edit_documents",
     "edited_files",
     "edits_of",
     "is_overload",
     "steps_of",
-    "tried",
     "value_at",
 ]
 
@@ -100,10 +100,10 @@ def documents(inputs: Inputs, options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def edited(given: Documents, edits: Sequence[Edit]) -> dict[str, Any]:
+def edit_documents(given: Documents, edits: Sequence[Edit]) -> dict[str, Any]:
     """The documents with these edits; what an edit goes through is made where it is not there.
 
-    >>> edited({"slo": {"limits": {}}}, [Edit("slo", ("limits", "instances", "t4"), (0, 2))])
+    >>> edit_documents({"slo": {"limits": {}}}, [Edit("slo", ("limits", "instances", "t4"), (0, 2))])
     {'slo': {'limits': {'instances': {'t4': (0, 2)}}}}
     """
     found = dict(copy.deepcopy(dict(given)))
@@ -141,7 +141,7 @@ def edited_files(repair: Repair, slo: Path, profiles: Sequence[Path]) -> dict[Pa
             name = ".".join(map(str, (edit.file, *edit.path)))
             why, remedy = f"{name} is in no file that was given: {repair.text}", "Change it by hand."
             if edit.file == "options":
-                remedy = f"Add --set {edit.path[-1]}={_shown(edit.value)} to the command."
+                remedy = f"Add --set {edit.path[-1]}={_file_text(edit.value)} to the command."
             raise InputError.one(file="--apply-repair", why=why, remedy=remedy)
         for one in those:
             changed.setdefault(one, []).append(edit)
@@ -155,7 +155,7 @@ def _edited_file(path: Path, edits: Sequence[Edit]) -> bytes:
     if is_yaml(path):
         places = [(edit.path, edit.value) for edit in edits]
         return edited_yaml(path.read_text(encoding="utf-8-sig"), places, file=os.fspath(path)).encode()
-    document = edited({edits[0].file: _document(path)}, edits)[edits[0].file]
+    document = edit_documents({edits[0].file: _document(path)}, edits)[edits[0].file]
     return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
 
 
@@ -277,7 +277,7 @@ def _rounded(value: float, *, up: bool, beside: float | None) -> float:
     return found if found != beside else float(f"{(near + (1 if up else -1)) * unit:.{DIGITS + 1}g}")
 
 
-def tried(
+def check_repairs(
     outcome: Outcome, inputs: Inputs, options: Options, ask: Asking, again: Callable[..., Outcome], tools: Tools
 ) -> Outcome:
     """The outcome with the repairs that do; `again` answers the same question for other inputs, with these tools."""
@@ -341,7 +341,7 @@ class _Ends:
     @staticmethod
     def of(edit: Edit, does: _Does, given: Documents) -> _Ends | None:
         """Those of an edit; None where it is no number, or it is not known what is stated."""
-        before = _before(edit, does.repair, given)
+        before = _stated_or_begin(edit, does.repair, given)
         side = _side(edit.value, before) if isinstance(edit.value, list) else 0
         fails = does.fails.get(_place(edit), before)
         ends = [one[side] if isinstance(one, list | tuple) else one for one in (before, fails, edit.value)]
@@ -407,11 +407,11 @@ class Trials:
             if not edits or not self._may():
                 untried.append(replace(repair, text=repair.text + UNTRIED))
                 continue
-            done = self._nudged(repair, edits, given)
+            done = self._nudge(repair, edits, given)
             if done is None and not self.left():
                 untried.append(replace(repair, text=repair.text + UNTRIED))  # stopped before its end
             elif done is None:
-                failed.append(next(_moved(edits, given, up=repair.verb == "raise")))
+                failed.append(next(_moved_edits(edits, given, up=repair.verb == "raise")))
             else:
                 found.append(_with_known_end(done))
         if not found:
@@ -427,11 +427,11 @@ class Trials:
         first = self.count
         for number, one in enumerate(found):
             share = (MOST_HALVED - (self.count - first)) // (len(found) - number)
-            less = self._halved(one, given, self.count + share)
-            said = _said(less, given)
+            less = self._halve(one, given, self.count + share)
+            said = _repair_text(less, given)
             yield replace(said, text=said.text + UNPLAYED) if less.unplayed else said
 
-    def _halved(self, does: _Does, given: Documents, last: int) -> _Does:
+    def _halve(self, does: _Does, given: Documents, last: int) -> _Does:
         """The same with numbers near to those that fail: each part of a joint repair by itself, the others as they are.
 
         `last` is the number of the last trial that it may make.
@@ -449,8 +449,8 @@ class Trials:
                     break  # the program's own least: that less fails is not worth its proof
                 near, far = (1 - NEAR, 1 - NEAR / 2) if is_first else (0.4, 0.6)
                 middle = tuple(one.at(near, far) for one in ends if one)
-                tried = _merged([does.edits, middle])
-                if self._tried(tried, given, ask=self.briefly) is None:
+                tried = _merge_edits([does.edits, middle])
+                if self._try_edits(tried, given, ask=self.briefly) is None:
                     does = replace(does, edits=tried, unplayed=self.unplayed, is_guess=True)
                 elif self.left():  # else it may be the end of the time that kept it from a plan
                     does = replace(does, fails={**does.fails, **{_place(edit): edit.value for edit in middle}})
@@ -459,44 +459,44 @@ class Trials:
     def _may(self) -> bool:
         return self.count < MOST_TRIALS and self.left()
 
-    def _nudged(self, repair: Repair, edits: tuple[Edit, ...], given: Documents) -> _Does | None:
+    def _nudge(self, repair: Repair, edits: tuple[Edit, ...], given: Documents) -> _Does | None:
         """The repair with the first number on its way that does.
 
         After a number that does not, the one that is then said of the same field is taken, or one a little further.
         Where that is said again and again, it goes on by twice as far each time.
         """
         up = repair.verb == "raise"
-        moved = _moved(edits, given, up=up)
+        moved = _moved_edits(edits, given, up=up)
         first = tried = next(moved, ())
         said_again, beyond, failed = 0, 0, tuple[Edit, ...]()
         stated = tuple(replace(edit, value=value_at(given[edit.file], edit.path)) for edit in edits)
         guessed = repair.text.endswith(ABOUT)
         last = self.count + (MOST_ABOUT if guessed else MOST_TRIALS)
         while tried and self._may() and self.count < last:
-            more = self._tried(tried, given)
+            more = self._try_edits(tried, given)
             if more is None:
                 fails = {
                     _place(one): one.value for one, does in zip(failed, tried, strict=False) if one.value != does.value
                 }
                 return _Does(repair, tried, fails, unplayed=self.unplayed, is_guess=guessed)
             failed = tried
-            now = edited(given, tried)
+            now = edit_documents(given, tried)
             said = [one for one in more if guessed or not one.text.endswith(ABOUT)]
             more_of = (edits_of(one, now) for one in said)
-            same = [_merged([tried, new]) for new in more_of if new and set(_places(new)) <= set(_places(tried))]
+            same = [_merge_edits([tried, new]) for new in more_of if new and set(_places(new)) <= set(_places(tried))]
             if more and not same and beyond < MOST_BEYOND and tried[0].path[-1] == "cost_per_hour":
                 beyond += 1  # late when it is played: more money buys more room
-                moved = _moved(_between(stated, tried, 2.0), given, up=up)
+                moved = _moved_edits(_edits_between(stated, tried, 2.0), given, up=up)
             elif said and not same:
                 return None  # something else is missing
             if same and _sizes(same[0], up=up) > _sizes(tried, up=up):
                 said_again += 1
-                far = _between(first, tried, 2.0) if said_again > FEW_SAID else same[0]
-                moved = _moved(max(far, same[0], key=lambda one: _sizes(one, up=up)), given, up=up)
+                far = _edits_between(first, tried, 2.0) if said_again > FEW_SAID else same[0]
+                moved = _moved_edits(max(far, same[0], key=lambda one: _sizes(one, up=up)), given, up=up)
             tried = next(moved, ())
         return None
 
-    def _tried(
+    def _try_edits(
         self,
         edits: Sequence[Edit],
         given: Documents,
@@ -509,7 +509,7 @@ class Trials:
             Event("repairs", f"trial {self.count} of at most {MOST_TRIALS + MOST_HALVED} of what may help: {words}")
         )
         try:
-            changed, inputs = edited(given, edits), self.inputs
+            changed, inputs = edit_documents(given, edits), self.inputs
             if any(edit.file == "slo" for edit in edits):
                 inputs = replace(inputs, slo=Slo.model_validate(changed["slo"]))
             if any(edit.file == "profile" for edit in edits):
@@ -540,16 +540,16 @@ class Trials:
         for _ in range(len(edits) + MOST_JOINED):
             if not self._may():
                 return None
-            joined = _merged(edits)
-            more = self._tried(joined, given)
+            joined = _merge_edits(edits)
+            more = self._try_edits(joined, given)
             if more is None:
-                return _merged(self._needed(edits, given))
+                return _merge_edits(self._needed_parts(edits, given))
             said = {repair.text for repair in more}
             if said == before:
                 edits.pop()
             else:
-                now = edited(given, joined)
-                ways = [next(_moved(e, now, up=r.verb == "raise")) for r, e in _ways(more, now) if e]
+                now = edit_documents(given, joined)
+                ways = [next(_moved_edits(e, now, up=r.verb == "raise")) for r, e in _ways(more, now) if e]
                 # What was changed least often is next: a guess that is said again and again would hide the others.
                 often = Counter(str(_places(one)) for one in edits)
                 ways.sort(key=lambda one: often[str(_places(one))])
@@ -559,12 +559,12 @@ class Trials:
             edits.append(ways.pop(0))
         return None
 
-    def _needed(self, edits: list[tuple[Edit, ...]], given: Documents) -> list[tuple[Edit, ...]]:
+    def _needed_parts(self, edits: list[tuple[Edit, ...]], given: Documents) -> list[tuple[Edit, ...]]:
         """Without the parts that are not needed."""
         kept = list(edits)
         for one in edits:
             rest = [other for other in kept if other is not one]
-            if len(rest) > 0 and self._may() and self._tried(_merged(rest), given) is None:
+            if len(rest) > 0 and self._may() and self._try_edits(_merge_edits(rest), given) is None:
                 kept = rest
         return kept
 
@@ -590,7 +590,7 @@ def _ways(repairs: Sequence[Repair], given: Documents) -> list[tuple[Repair, tup
         joined = [(repair, edits_of(repair, given)) for repair in those]
         if joined and all(edits for _, edits in joined):
             first = replace(joined[0][0], field=SEVERAL, text=", and ".join(repair.text for repair, _ in joined))
-            alone.append((first, _merged([edits for _, edits in joined])))
+            alone.append((first, _merge_edits([edits for _, edits in joined])))
     return alone
 
 
@@ -602,7 +602,7 @@ def _places(edits: Sequence[Edit]) -> list[Place]:
     return [_place(edit) for edit in edits]
 
 
-def _before(edit: Edit, repair: Repair, given: Documents) -> Any:
+def _stated_or_begin(edit: Edit, repair: Repair, given: Documents) -> Any:
     """What is stated where an edit goes; where nothing is, what its repair begins at."""
     stated = value_at(given[edit.file], edit.path)
     if isinstance(edit.value, list):
@@ -646,12 +646,12 @@ def _sizes(edits: Sequence[Edit], *, up: bool) -> list[float]:
     return [float(f"{float(value):.6g}") * (1 if up else -1) if _is_number(value) else 0.0 for value in given]
 
 
-def _between(first: Sequence[Edit], second: Sequence[Edit], part: float) -> tuple[Edit, ...]:
+def _edits_between(first: Sequence[Edit], second: Sequence[Edit], part: float) -> tuple[Edit, ...]:
     """Edits of the same places with numbers on the way from the first to the second; with more than 1, beyond it.
 
-    >>> _between([Edit("slo", ("a",), 8)], [Edit("slo", ("a",), 11)], 0.5)
+    >>> _edits_between([Edit("slo", ("a",), 8)], [Edit("slo", ("a",), 11)], 0.5)
     (Edit(file='slo', path=('a',), value=9),)
-    >>> _between([Edit("slo", ("a",), 5.0)], [Edit("slo", ("a",), 2.4)], 2.0)  # not below 0: it is halved
+    >>> _edits_between([Edit("slo", ("a",), 5.0)], [Edit("slo", ("a",), 2.4)], 2.0)  # not below 0: it is halved
     (Edit(file='slo', path=('a',), value=1.2),)
     """
 
@@ -666,13 +666,13 @@ def _between(first: Sequence[Edit], second: Sequence[Edit], part: float) -> tupl
     return tuple(replace(b, value=way(a.value, b.value)) for a, b in zip(first, second, strict=True))
 
 
-def _merged(edits: Sequence[tuple[Edit, ...]]) -> tuple[Edit, ...]:
+def _merge_edits(edits: Sequence[tuple[Edit, ...]]) -> tuple[Edit, ...]:
     """All edits, the last one of each place."""
     last = {(edit.file, edit.path): edit for several in edits for edit in several}
     return tuple(last.values())
 
 
-def _moved(edits: Sequence[Edit], given: Documents, *, up: bool) -> Iterator[tuple[Edit, ...]]:
+def _moved_edits(edits: Sequence[Edit], given: Documents, *, up: bool) -> Iterator[tuple[Edit, ...]]:
     """The edits with their numbers rounded, then moved on by ever more."""
     before: tuple[Edit, ...] = ()
     for nudge in NUDGES:
@@ -687,12 +687,12 @@ def _one_moved(edit: Edit, given: Documents, nudge: float, *, up: bool) -> Edit:
     if isinstance(value, list):
         # Bounds on instances: that one is moved that was changed.
         old = list(stated) if isinstance(stated, list | tuple) else [0, stated]
-        moved = [v if v == o or v is None else _further(v, nudge, up=up) for v, o in zip(value, old, strict=True)]
+        moved = [v if v == o or v is None else _distance(v, nudge, up=up) for v, o in zip(value, old, strict=True)]
         return replace(edit, value=moved)
     if isinstance(value, bool | dict) or (isinstance(value, str) and not _is_number(value)):
         return edit
     if isinstance(value, int) or (isinstance(stated, int) and float(value).is_integer() and edit.path[-1] in COUNTS):
-        return replace(edit, value=_further(int(value), nudge, up=up))
+        return replace(edit, value=_distance(int(value), nudge, up=up))
     beside = float(stated) if isinstance(stated, int | float | str) and _is_number(stated) else None
     step = nudge * abs(float(value))
     new = _rounded(float(value) + (step if up else -step), up=up, beside=beside)
@@ -705,7 +705,7 @@ def _money(amount: float) -> str:
     return f"{amount:.9f}".rstrip("0").rstrip(".")
 
 
-def _further(value: int, nudge: float, *, up: bool) -> int:
+def _distance(value: int, nudge: float, *, up: bool) -> int:
     step = math.ceil(nudge * value) if nudge >= 1e-2 else 0
     return value + step if up else max(0, value - step)
 
@@ -717,7 +717,7 @@ def _is_number(value: Any) -> bool:
         return False
 
 
-def _said(does: _Does, given: Documents) -> Repair:
+def _repair_text(does: _Does, given: Documents) -> Repair:
     """The repair with the numbers that were tried, in words: what does, and what fails near by."""
     repair, edits = does.repair, does.edits
     remark = re.search(r"(: [^,]* serves them in time|, or [^,]*| \((?!fails at)[^()]*\))$", repair.text)
@@ -728,7 +728,7 @@ def _said(does: _Does, given: Documents) -> Repair:
         failing = tuple(replace(edit, value=does.fails.get(_place(edit), edit.value)) for edit in edits)
         fails_at = _to(does, failing, given)
     amount = repair.amount
-    stated = _stated(edits[0], given)
+    stated = _stated_value(edits[0], given)
     if amount is not None and isinstance(to, int | float) and isinstance(stated, int | float):
         amount = abs(float(to) - float(stated))
     text = _all_said(edits, given, repair, does.fails) + more
@@ -757,7 +757,7 @@ def _side(value: Sequence[Any], stated: Any) -> int:
     return next((side for side in (1, 0) if old[side] != value[side]), 1)
 
 
-def _stated(edit: Edit, given: Documents) -> Any:
+def _stated_value(edit: Edit, given: Documents) -> Any:
     stated = value_at(given[edit.file], edit.path)
     if isinstance(edit.value, list):
         old = list(stated) if isinstance(stated, list | tuple) else [0, stated]
@@ -793,12 +793,12 @@ def _in_words(edit: Edit, given: Documents, unit: str, verb: str, fails: Any) ->
     unit = known or ("" if unit == edit.path[-1] else unit)
     if _is_number(stated) and _is_number(value):
         verb = "lower" if float(value) < float(stated) else "raise"
-    was = "" if stated is None else f" from {_shown(stated)}"
-    less = "" if fails is None else f" (fails at {_shown(fails)})"
-    return f"{verb} {at}{was} to {_shown(value)}{f' {unit}' if unit else ''}{less}"
+    was = "" if stated is None else f" from {_file_text(stated)}"
+    less = "" if fails is None else f" (fails at {_file_text(fails)})"
+    return f"{verb} {at}{was} to {_file_text(value)}{f' {unit}' if unit else ''}{less}"
 
 
-def _shown(value: Any) -> str:
+def _file_text(value: Any) -> str:
     """A value as the file would have it."""
     if isinstance(value, float):
         return f"{value:.9g}"

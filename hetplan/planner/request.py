@@ -19,11 +19,18 @@ from hetplan.profiles.operating_points import Limit, limits_of
 from hetplan.profiles.profile import Hardware, Profile
 from hetplan.profiles.profile import Offer as ProfileOffer
 from hetplan.profiles.slo import App, Arrivals, Change, Horizon, Mix, Survive, Traded
-from hetplan.serving.demand import Classes, Target, classes_of, response_targets
+from hetplan.serving.demand import (
+    Classes,
+    Target,
+    classes_of,
+    late_share,
+    response_targets,
+    strictest_ms,
+    strictest_target,
+)
 from hetplan.serving.loads import same_point
 from hetplan.serving.price import SLICES
 from hetplan.serving.runs import machine_price, times, variants_of
-from hetplan.serving.strictest import late_share, strictest, strictest_ms
 
 if TYPE_CHECKING:
     from hetplan.profiles.fleet_fields import OfferLimit
@@ -126,7 +133,7 @@ class Application:
     @cached_property
     def strictest(self) -> Target | None:
         """The lowest of these limits, by which single queries are judged."""
-        return strictest(self.stated)
+        return strictest_target(self.stated)
 
     @property
     def strictest_ms(self) -> float:

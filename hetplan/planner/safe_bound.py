@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 __all__ = [
     "DIGITS",
     "BoundTree",
+    "attach_node",
     "bound_of_tree",
     "cut_at",
     "dual_bound",
-    "hang",
     "implied_bounds",
     "lagrangian",
     "written_tree",
@@ -238,7 +238,7 @@ class BoundTree:
     leaves: Vector
 
 
-def hang(splits: list[list[int]], place: tuple[int, int] | None, number: int) -> None:
+def attach_node(splits: list[list[int]], place: tuple[int, int] | None, number: int) -> None:
     """Write down what is at a place, a split and a side of it, while a tree grows (the root has none)."""
     if place is not None:
         splits[place[0]][2 + place[1]] = number

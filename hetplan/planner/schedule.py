@@ -89,7 +89,7 @@ class Schedule:
             loads = {load.id for worker in now.workers for load in worker.loads}
             for worker in then.workers:
                 known = workers.get(worker.id)
-                if known is not None and _alike(known, worker):
+                if known is not None and _is_alike(known, worker):
                     workers[worker.id] = known.model_copy(update={"count": max(known.count, worker.count)})
                 elif known is None and not loads & {load.id for load in worker.loads}:
                     workers[worker.id] = worker.model_copy(update={"period": now.periods[0].id})
@@ -100,6 +100,6 @@ class Schedule:
         return self._made[key]
 
 
-def _alike(one: Worker, other: Worker) -> bool:
+def _is_alike(one: Worker, other: Worker) -> bool:
     same = {"count": 1, "period": "t0"}
     return one.model_copy(update=same) == other.model_copy(update=same)

@@ -146,7 +146,7 @@ def assumptions(inputs: Inputs, draft: Draft) -> Iterator[Notice]:
             ("W-latency-unchecked", beyond, going_on),  # no measured time is that rare: the plan is not called verified
         ):
             if tables:
-                text = f"p{percentile:g} of {name} assumes that the times of {_listed(tables)} {what}: not measured"
+                text = f"p{percentile:g} of {name} assumes that the times of {_list_cells(tables)} {what}: not measured"
                 yield Notice(code=code, at="promises", text=text)
 
 
@@ -158,6 +158,6 @@ def _is_constant(law: Law, app: Application, most: int) -> bool:
     return any(len(one.keys() - {"max"}) == 1 for one in stated)
 
 
-def _listed(names: set[str]) -> str:
+def _list_cells(names: set[str]) -> str:
     first = sorted(names)[:SHOWN]
     return ", ".join(first) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

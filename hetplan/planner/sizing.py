@@ -26,7 +26,7 @@ from math import inf, log
 from typing import Protocol
 
 from hetplan.planner.confidence import LEAST_RUNS, sequence, share_interval
-from hetplan.planner.promised import Verdict
+from hetplan.planner.promise_figures import Verdict
 
 __all__ = ["ALPHA", "LOOKS", "Confirmation", "ErrorBudget", "LimitShares", "Runs", "Verdict", "confirm"]
 

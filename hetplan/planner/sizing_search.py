@@ -187,7 +187,7 @@ class Search(Generic[C, P]):
         while top is not None and self.sizing.may_go_on and len(self.refused) < MOST_TESTED:
             self.last, late = top, self._late(top)
             if late <= LATE:
-                found = self._confirmed(top, any_will_do=any_will_do)
+                found = self._confirm(top, any_will_do=any_will_do)
                 if not isinstance(found, Refused):
                     return found
             try:
@@ -196,24 +196,24 @@ class Search(Generic[C, P]):
                 break
         return None
 
-    def _confirmed(self, top: C, *, any_will_do: bool) -> P | Refused:
+    def _confirm(self, top: C, *, any_will_do: bool) -> P | Refused:
         """The cheapest plan from here on down that runs confirm."""
         last, near = Refused(()), Counter[Hashable]()
         while True:
             if not any_will_do:
                 self._descend(top)
             left = [one for one in self._in_turn(top) if one == top or not any_will_do]
-            one = next((one for one in left if all(near[name] < MOST_NEAR for name in self._near(one))), None)
+            one = next((one for one in left if all(near[name] < MOST_NEAR for name in self._near_stations(one))), None)
             if one is None:
                 return last
             found = self.sizing.confirm(one)
             if not isinstance(found, Refused):
                 return found
-            near.update(name for name in self._near(one) if name in found.stations)
+            near.update(name for name in self._near_stations(one) if name in found.stations)
             last = found
             self._refuse(one, found)
 
-    def _near(self, one: C) -> list[Hashable]:
+    def _near_stations(self, one: C) -> list[Hashable]:
         """The stations that are only just not late."""
         return [name for name, counts in self.sizing.stations(one).items() if self.known[name][counts] > GOOD]
 
@@ -229,14 +229,14 @@ class Search(Generic[C, P]):
 
     def _late(self, one: C) -> float:
         """How late a candidate is, each station looked at once."""
-        self._look(one, [part for part in self.sizing.stations(one).items() if self._shown(*part) is None])
+        self._look(one, [part for part in self.sizing.stations(one).items() if self._shown_lateness(*part) is None])
         self.looks[one] = self._worst(one)
         return self.looks[one]
 
     def _worst(self, one: C) -> float:
         return max((self.known[name][counts] for name, counts in self.sizing.stations(one).items()), default=0.0)
 
-    def _shown(self, name: Hashable, counts: Counts) -> float | None:
+    def _shown_lateness(self, name: Hashable, counts: Counts) -> float | None:
         """How late a station is, where that is known."""
         return self.known.get(name, {}).get(counts)
 
@@ -265,8 +265,8 @@ class Search(Generic[C, P]):
             return False
         before = self.sizing.stations(best)
         changed = [part for part in self.sizing.stations(one).items() if before.get(part[0]) != part[1]]
-        new = [part for part in changed if self._shown(*part) is None]
-        if any((self._shown(*part) or 0.0) > LATE or self._is_less_than_late(*part) for part in changed):
+        new = [part for part in changed if self._shown_lateness(*part) is None]
+        if any((self._shown_lateness(*part) or 0.0) > LATE or self._is_less_than_late(*part) for part in changed):
             return False
         if new and not self._is_hopeful(one, best, new):
             return False
@@ -279,7 +279,7 @@ class Search(Generic[C, P]):
         self._late(one)
         # no less good than the one it replaces
         return all(
-            self.known[name][counts] <= max(GOOD, self._shown(name, before.get(name, ())) or 0.0)
+            self.known[name][counts] <= max(GOOD, self._shown_lateness(name, before.get(name, ())) or 0.0)
             for name, counts in changed
         )
 
@@ -328,7 +328,7 @@ class Belief:
         if self._inverse is None:
             self._inverse = np.array([[1.0 / own]])
         else:  # of all covariances, one more row and column
-            with_this = _alike(self.seen, [counts])[:, 0]
+            with_this = _covariance(self.seen, [counts])[:, 0]
             weights = np.append(self._inverse @ with_this, -1.0)
             left = own + float(weights[:-1] @ -with_this)
             self._inverse = np.pad(self._inverse, (0, 1)) + np.outer(weights, weights) / left
@@ -341,14 +341,14 @@ class Belief:
 
         mean, variance = 0.0, 2.0
         if self._inverse is not None:
-            of_this = _alike(self.seen, [counts])[:, 0]
+            of_this = _covariance(self.seen, [counts])[:, 0]
             weights = self._inverse @ of_this
             mean, variance = float(weights @ np.array(self.off)), float(variance - weights @ of_this)
         spread = (max(variance, 0.0) + NOISE**2) ** 0.5
         return NormalDist().cdf((log(LATE) + SLOPE * log(room) - mean) / spread)
 
 
-def _alike(some: Sequence[Counts], others: Sequence[Counts]) -> NDArray[np.float64]:
+def _covariance(some: Sequence[Counts], others: Sequence[Counts]) -> NDArray[np.float64]:
     """The covariance of b + g between candidates."""
     import numpy as np
 

@@ -188,7 +188,7 @@ class _Processes:
             for future in as_completed(waiting):
                 yield waiting[future], future.result()
         except BrokenProcessPool:
-            raise _gone("a process that worked") from None
+            raise _worker_lost("a process that worked") from None
         finally:
             for future in waiting:
                 future.cancel()
@@ -197,7 +197,7 @@ class _Processes:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _gone(who: str) -> HetplanError:
+def _worker_lost(who: str) -> HetplanError:
     return HetplanError(f"{who} ended before its work did (out of memory, or killed); what was found before is kept")
 
 
@@ -286,7 +286,7 @@ class _Ray:
                 for one in done:
                     yield waiting.pop(one), self._ray.get(one)
         except self._ray.exceptions.WorkerCrashedError:
-            raise _gone("a worker of the cluster") from None
+            raise _worker_lost("a worker of the cluster") from None
         except self._ray.exceptions.RaySystemError as error:
             why = str(error).strip().splitlines()[-1]
             raise HetplanError(f"the cluster cannot do this work ({why}): what it needs has to be there too") from None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hetplan.planner.choices import Choices
-from hetplan.planner.promised import Estimate, Verdict, judge
+from hetplan.planner.promise_figures import Estimate, Verdict, judge
 from hetplan.planner.tolerances import SLIP
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Promise

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-__all__ = ["Event", "Formulation", "Obstacle", "OnEvent", "Options", "Size", "Tools", "logged"]
+__all__ = ["Event", "Formulation", "Obstacle", "OnEvent", "Options", "Size", "Tools", "with_logging"]
 
 Size = Literal["planned", "estimated", "simulated", "auto"]
 """Option `size` of every question."""
@@ -35,7 +35,7 @@ class Event:
 OnEvent = Callable[[Event], None]
 
 
-def logged(on_event: OnEvent | None) -> OnEvent | None:
+def with_logging(on_event: OnEvent | None) -> OnEvent | None:
     """The same, and beside each event a record of the logger ``hetplan`` (INFO), where anybody listens to it."""
     logger = logging.getLogger("hetplan")
     if not logger.isEnabledFor(logging.INFO):

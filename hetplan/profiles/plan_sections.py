@@ -1,6 +1,6 @@
 """Sections that a plan has, and each of its parts: how it was made, routes, rules, promises, claims, warnings.
 
-Here are the dispatch rules that a pool has by default; the others are in `plan_dispatch_further.py`, loaded when a plan
+Here are the dispatch rules that a pool has by default; the others are in `plan_dispatch_rules.py`, loaded when a plan
 has one.
 """
 
@@ -27,7 +27,7 @@ from hetplan.profiles.fields import (
 )
 
 if TYPE_CHECKING:
-    from hetplan.profiles.plan_dispatch_further import Further
+    from hetplan.profiles.plan_dispatch_rules import Further
 
 __all__ = [
     "RULES",
@@ -101,7 +101,7 @@ class MatchingDispatch(Model):
     predict: dict[str, Id] = Field(default_factory=dict, description='"variant@hardware" -> table')
 
 
-_FURTHER = "hetplan.profiles.plan_dispatch_further:"
+_FURTHER = "hetplan.profiles.plan_dispatch_rules:"
 RULES: dict[str, Any] = {
     "shares/1": SharesDispatch,
     "chosen-plan/1": Annotated[Any, Later(_FURTHER + "ChosenPlanDispatch")],

@@ -153,12 +153,12 @@ def _machines_sentence(summary: Summary) -> str:
             name = _machine_text(row, zones=False)
             counts[name] = counts.get(name, 0) + row.count + row.standby
     listed = [f"{count} {name}" for name, count in counts.items()]
-    return f"{_listed(listed)}." if listed else ""
+    return f"{_list_words(listed)}." if listed else ""
 
 
-def _listed(words: Sequence[str]) -> str:
+def _list_words(words: Sequence[str]) -> str:
     """
-    >>> _listed(["3 t4", "4 cpu4", "1 h100"])
+    >>> _list_words(["3 t4", "4 cpu4", "1 h100"])
     '3 t4, 4 cpu4 and 1 h100'
     """
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
@@ -220,7 +220,7 @@ def _contradiction(summary: Summary) -> str:
                 continue
             beyond = value - one.bound if one.sense == "max" else one.bound - value
             if beyond > BELOW * max(abs(one.bound), abs(value)):
-                told = f"{_month(value, summary)} a month" if is_cost else _counted(one, value)
+                told = f"{_month(value, summary)} a month" if is_cost else _counted_value(one, value)
                 return f"it states {told}, and {_limit_words(summary, one, monthly=True)}"
     return ""
 
@@ -273,7 +273,7 @@ def _axis(summary: Summary) -> Axis | None:
     if one.objective not in COSTS:
         if "per_hour" in one.objective:
             return None  # of moving machines: no money that is paid each month
-        return Axis(one.sense, (one.value, _counted(one, one.value)), (one.bound, _counted(one, one.bound)))
+        return Axis(one.sense, (one.value, _counted_value(one, one.value)), (one.bound, _counted_value(one, one.bound)))
 
     def month(cost: float) -> tuple[float, str]:
         return per_month(cost), money(per_month(cost), summary.currency)
@@ -283,7 +283,7 @@ def _axis(summary: Summary) -> Axis | None:
     return Axis(one.sense, month(one.value), month(one.bound), end)
 
 
-def _counted(one: Bound, value: float) -> str:
+def _counted_value(one: Bound, value: float) -> str:
     """A value of an objective that is no money, with what it counts."""
     unit = {"rate_qps": "queries/s", "servers": "machines"}.get(one.objective)
     return f"{figure(value)} {unit}" if unit else f"{one.objective.partition('[')[0].replace('_', ' ')} {figure(value)}"
@@ -345,14 +345,14 @@ def _limit_words(summary: Summary, one: Bound, *, monthly: bool = False) -> str:
     if name == "rate_qps":
         return f"no plan serves more than {figure(bound)} queries/s"
     if name == "servers":
-        return f"at least {_ceiling(bound)} machines"
+        return f"at least {_whole_machines(bound)} machines"
     return f"{name.replace('_', ' ')} {figure(bound)} {'at most' if one.sense == 'max' else 'at least'}"
 
 
-def _ceiling(bound: float) -> int:
+def _whole_machines(bound: float) -> int:
     """Machines are whole: no fewer than this many.
 
-    >>> _ceiling(15.84), _ceiling(16.0000001)
+    >>> _whole_machines(15.84), _whole_machines(16.0000001)
     (16, 16)
     """
     whole = round(bound)
@@ -539,7 +539,7 @@ def _limit(summary: Summary, row: SloRow) -> Limit:
 
 
 def _few(names: Sequence[str]) -> str:
-    return _listed(names) if len(names) <= MOST_NAMES else f"{len(names)} kinds"
+    return _list_words(names) if len(names) <= MOST_NAMES else f"{len(names)} kinds"
 
 
 def _ways(summary: Summary) -> Iterator[Bar]:

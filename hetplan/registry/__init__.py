@@ -71,8 +71,6 @@ SOLVERS: dict[str, tuple[str, str]] = {
     "pyomo": ("milp", "hetplan.solvers.pyomo_bridge:Pyomo"),
     "columns": ("columns", "hetplan.solvers.columns:ColumnsEngine"),
     "queue-structured": ("queue-process", "hetplan.solvers.queue_structured:QueueStructured"),
-    "queue-generic": ("queue-process", "hetplan.solvers.queue_generic:QueueGeneric"),
-    "mdp-mpi": ("mdp", "hetplan.solvers.policy_iteration:MdpModifiedPolicy"),
     "bound-order": ("catalog", "hetplan.solvers.catalog:BoundOrder"),
     "exhaustive": ("catalog", "hetplan.solvers.catalog:Exhaustive"),
     "dual": ("packing", "hetplan.solvers.packing_exact:Dual"),
@@ -146,7 +144,6 @@ KERNELS = {
     "policies": "hetplan.solvers.queue_structured:compile_kernels",
     "simulated policies": "hetplan.simulator.policy:compile_kernels",
     "dispatch": "hetplan.dispatch.rules:compile_kernels",
-    "large decision processes": "hetplan.solvers.mdp_wide_kernels:compile_kernels",
 }
 """What is compiled -> what compiles it ahead."""
 

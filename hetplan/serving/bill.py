@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from hetplan.errors import InputError
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.serving.loads import worker_price
 
-__all__ = ["prices_of"]
+__all__ = ["call_costs", "prices_of"]
 
 
 def prices_of(plan: Plan, inputs: Inputs) -> dict[str, float]:
@@ -26,13 +24,14 @@ def prices_of(plan: Plan, inputs: Inputs) -> dict[str, float]:
             continue
         if price is not None:
             found[worker.id] = price / NANO
-    return found | dict(_calls(plan, inputs))
+    return found | call_costs(plan, inputs)
 
 
-def _calls(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, float]]:
-    """What the plan promises that calls cost per query, at the rate of each application."""
-    for promise in plan.promises:
-        if promise.quantity == "calls_per_query" and promise.app in inputs.slo.apps:
-            rate = inputs.slo.apps[promise.app].stated_qps
-            if rate is not None:
-                yield f"calls of {promise.app}", 3600.0 * rate * promise.value
+def call_costs(plan: Plan, inputs: Inputs) -> dict[str, float]:
+    """Per hour what the plan promises that calls cost per query, at the rate of each application."""
+    rates = {app: wanted.stated_qps for app, wanted in inputs.slo.apps.items()}
+    return {
+        f"calls of {one.app}": 3600.0 * rate * one.value
+        for one in plan.promises
+        if one.quantity == "calls_per_query" and (rate := rates.get(one.app or "")) is not None
+    }

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from hetplan.profiles.apis import Api, ApiCall
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Route
-from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
+from hetplan.profiles.plan_dispatch_rules import ChosenPlanDispatch
 from hetplan.profiles.who_answers import pipeline_of
 from hetplan.profiles.workers import Load as PlannedLoad
 from hetplan.profiles.workers import Worker
-from hetplan.serving.fanned import most_calls, visits
+from hetplan.serving.fanout import most_calls, visits
 from hetplan.serving.operators import called_by, measured_of, quality_at, samples_of, several_fail
 from hetplan.serving.system import After, App, Edge, Fails, Group, Load, Service, Stage, System, Way
 from hetplan.serving.system import Route as PlayedRoute
@@ -118,12 +118,12 @@ def _tries(
 def with_limits(plan: Plan, inputs: Inputs, system: System) -> System:
     """The system with a step before every call that has to wait for its turn, and a line for each API."""
     for app in system.apps:
-        for node, call in _limited(plan, inputs, app):
+        for node, call in _limited_calls(plan, inputs, app):
             system = _in_turn(plan, inputs, system, app.id, node, call)
     return system
 
 
-def _limited(plan: Plan, inputs: Inputs, app: App) -> Iterator[tuple[str, ApiCall]]:
+def _limited_calls(plan: Plan, inputs: Inputs, app: App) -> Iterator[tuple[str, ApiCall]]:
     for node, call in called_by(plan, inputs, app.id).items() if app.clients == 0 else ():
         if inputs.profile.apis[call.api].gap_s(call.tokens) > 0:
             yield node, call
@@ -145,7 +145,7 @@ def _in_turn(plan: Plan, inputs: Inputs, system: System, app: str, node: str, ca
         )
         for route in mine if route.stage == node
     ]  # fmt: skip
-    routes = [_renamed(route, node, turn) if route in mine else route for route in system.routes]
+    routes = [_rename_route(route, node, turn) if route in mine else route for route in system.routes]
     apps = tuple(replace(one, stages=_stages(one.stages, node, turn)) if one.id == app else one for one in system.apps)
     return replace(system, apps=apps, groups=tuple(groups), routes=(*routes, *turns))
 
@@ -161,7 +161,7 @@ def _stages(stages: Sequence[Stage], node: str, turn: str) -> tuple[Stage, ...]:
     return tuple(sorted(made, key=lambda stage: stage.id in reached))
 
 
-def _renamed(route: PlayedRoute, node: str, turn: str) -> PlayedRoute:
+def _rename_route(route: PlayedRoute, node: str, turn: str) -> PlayedRoute:
     def those(then: Mapping[str, str]) -> dict[str, str]:
         return {turn if stage == node else stage: name for stage, name in then.items()}
 

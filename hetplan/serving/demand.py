@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from hetplan.profiles.slo import App, Mix
 
-__all__ = ["Classes", "Target", "classes_of", "points_of", "response_targets"]
+__all__ = [
+    "Classes",
+    "Target",
+    "classes_of",
+    "late_share",
+    "points_of",
+    "response_targets",
+    "strictest_ms",
+    "strictest_target",
+]
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,28 @@ def response_targets(app: App) -> tuple[Target, ...]:
         if target.of == "response"
     ]
     return tuple(sorted(found, key=lambda target: (target.percentile, target.max_ms)))
+
+
+def strictest_target(app: App) -> Target | None:
+    """The lowest limit, by which single queries are judged (of equal ones, the highest percentile); None without any.
+
+    >>> app = App.model_validate({"model": "m", "latency": {"p99_ms": 200, "p50_ms": 80}})
+    >>> strictest_target(app).max_ms
+    80.0
+    """
+    return min(response_targets(app), key=lambda target: (target.max_ms, -target.percentile), default=None)
+
+
+def strictest_ms(app: App) -> float:
+    """The deadline by which an application's queries are judged, the network included; infinite without a limit."""
+    target = strictest_target(app)
+    return target.max_ms if target is not None else math.inf
+
+
+def late_share(app: App) -> float:
+    """The share of queries that may miss the strictest limit: what its percentile leaves; all without a limit."""
+    target = strictest_target(app)
+    return target.left if target is not None else 1.0
 
 
 @dataclass(frozen=True)

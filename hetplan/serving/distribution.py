@@ -95,7 +95,7 @@ class Distribution:
         for high, mu, sigma in self.pieces:
             cut = (log - mu) / sigma if sigma > 0.0 else math.copysign(math.inf, log - mu)
             if cut < high:
-                return _above(max(low, cut))
+                return _normal_tail(max(low, cut))
             low = high
         return 0.0
 
@@ -124,16 +124,16 @@ def distribution_of(
             points.append((z, y if not points or y > points[-1][1] else points[-1][1]))
     top = math.inf if max is None else math.log(max)
     if mean is None or mean <= 0.0:
-        made = _joined(points, _slope(points, 0), _slope(points, -2), top) if len(points) > 1 else ()
+        made = _join_pieces(points, _slope(points, 0), _slope(points, -2), top) if len(points) > 1 else ()
     elif points:
-        made = _fitted(points, mean, std, top)
+        made = _fit_pieces(points, mean, std, top)
     else:
         square = math.log1p(((std or 0.0) / mean) ** 2)
-        made = _joined([(0.0, math.log(mean) - square / 2.0)], math.sqrt(square), math.sqrt(square), top)
+        made = _join_pieces([(0.0, math.log(mean) - square / 2.0)], math.sqrt(square), math.sqrt(square), top)
     return Distribution(made) if any(sigma > 0.0 for _, _, sigma in made) else None
 
 
-def _fitted(points: Points, mean: float, std: float | None, top: float) -> tuple[tuple[float, float, float], ...]:
+def _fit_pieces(points: Points, mean: float, std: float | None, top: float) -> tuple[tuple[float, float, float], ...]:
     """Pieces through the points that have the mean, and the deviation as nearly as can be."""
     squares = mean * mean + (std or 0.0) ** 2
     near, nearly = CLOSE, CLOSE_STD * (std or 0.0) ** 2 / squares
@@ -172,7 +172,7 @@ def _fitted(points: Points, mean: float, std: float | None, top: float) -> tuple
         straight = points
         bend = _root(lambda t: excess(lowest, heavy, _bent(straight, t)), CORNER, 1.0 - CORNER, near)
         points = _bent(points, bend)
-    return _joined(points, lowest, heavy, top)
+    return _join_pieces(points, lowest, heavy, top)
 
 
 def _moment(points: Points, lowest: float, heavy: float, top: float, power: int = 1) -> float:
@@ -184,7 +184,7 @@ def _moment(points: Points, lowest: float, heavy: float, top: float, power: int 
         total += _part(low, high, under - sigma * low, sigma, power)
     top = max(top, over)
     cut = last + (top - over) / heavy if heavy > 0.0 else math.inf
-    rest = math.exp(power * top) * _above(cut) if cut < math.inf else 0.0
+    rest = math.exp(power * top) * _normal_tail(cut) if cut < math.inf else 0.0
     return total + _part(last, cut, over - heavy * last, heavy, power) + rest
 
 
@@ -208,7 +208,7 @@ def _lognormal_slope(z: float, y: float, mean: float) -> float:
     return z - root if off > 0.0 else z + root if off < 0.0 else 0.0
 
 
-def _joined(points: Points, lowest: float, heavy: float, top: float) -> tuple[tuple[float, float, float], ...]:
+def _join_pieces(points: Points, lowest: float, heavy: float, top: float) -> tuple[tuple[float, float, float], ...]:
     """The pieces through the points, no time above e^top."""
     (z, y), pieces = points[0], []
     pieces.append((z, y - lowest * z, lowest))
@@ -227,7 +227,7 @@ def _part(low: float, high: float, mu: float, sigma: float, power: int) -> float
     """The integral of exp(power (mu + sigma z)) over the normal density from `low` to `high`."""
     mu, sigma = power * mu, power * sigma
     if high == math.inf:
-        return math.exp(mu + sigma * sigma / 2.0) * _above(low - sigma)
+        return math.exp(mu + sigma * sigma / 2.0) * _normal_tail(low - sigma)
     return _up_to(high, mu, sigma) - (_up_to(low, mu, sigma) if low > -math.inf else 0.0)
 
 
@@ -235,12 +235,12 @@ def _up_to(z: float, mu: float, sigma: float) -> float:
     """The same from minus infinity: without the large factor where the share is small."""
     x = sigma - z
     if x <= 0.0:
-        return math.exp(mu + sigma * sigma / 2.0) * _above(x)
+        return math.exp(mu + sigma * sigma / 2.0) * _normal_tail(x)
     mills = math.exp(x * x / 2.0) * math.sqrt(math.pi / 2.0) * math.erfc(x / math.sqrt(2.0)) if x < 30 else 1.0 / x
     return math.exp(mu + sigma * z - z * z / 2.0) / math.sqrt(2.0 * math.pi) * mills
 
 
-def _above(z: float) -> float:
+def _normal_tail(z: float) -> float:
     """The share of standard normal numbers above z."""
     return 0.5 * math.erfc(z / math.sqrt(2.0))
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hetplan.profiles.multilinear import Cells, OffTable
-from hetplan.serving.reading import ORDER, At, point_of
+from hetplan.serving.table_points import ORDER, At, point_of
 
 if TYPE_CHECKING:
     from hetplan.serving.distribution import Distribution
@@ -62,7 +62,7 @@ class Law:
         """
         if self.fixed_ms is not None:
             return (0.0 if statistic == "std" else self.fixed_ms), False
-        value, beyond = self._held(statistic).read(self.point(at, size))
+        value, beyond = self._law_cells(statistic).read(self.point(at, size))
         if self.is_rate:
             value = 1000.0 / value if value > 0.0 else math.inf
         return value, beyond
@@ -91,7 +91,7 @@ class Law:
         stated = self.stated(at, size)
         return distribution_of(**{name: times * value for name, value in stated.items()}) if stated else None
 
-    def _held(self, statistic: str) -> Cells:
+    def _law_cells(self, statistic: str) -> Cells:
         cells = self._cells.get(statistic)
         if cells is None:
             if statistic not in self.data:

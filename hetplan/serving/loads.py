@@ -19,8 +19,8 @@ from hetplan.profiles.tables import STATISTICS, Table
 from hetplan.profiles.who_answers import pipeline_of
 from hetplan.profiles.workers import Load, Worker
 from hetplan.serving.law import Law, same_value
-from hetplan.serving.reading import settings_of
 from hetplan.serving.runs import machine_price, runs_on
+from hetplan.serving.table_points import settings_of
 from hetplan.serving.times import law_of_table
 
 __all__ = [
@@ -28,12 +28,12 @@ __all__ = [
     "law_of_load",
     "law_of_run",
     "offer_of",
+    "point_text",
     "run_of",
     "same_point",
     "slowdown_of",
     "table_of",
     "worker_price",
-    "written",
 ]
 
 
@@ -66,23 +66,23 @@ def run_of(profile: Profile, load: Load, hardware: str, *, file: str = "plan", p
     if fitting:
         raise InputError.one(
             file=file, path=f"{path}.at", value=f"{load.variant} on {hardware}",
-            why=f"the load fits {len(fitting)} runs and names none of them: {_listed(fitting)}",
+            why=f"the load fits {len(fitting)} runs and names none of them: {_list_points(fitting)}",
             remedy='Say which one with "at", or make the plan again with this version.',
         )  # fmt: skip
     known = runs_on(profile, load.variant, hardware)
-    why = f"no run of {load.variant} on {hardware}" + (f" at {written(load.at)}" if load.at and known else "")
-    remedy = f"There are runs {_listed(known)}." if known else "Use the profile that the plan was made from."
+    why = f"no run of {load.variant} on {hardware}" + (f" at {point_text(load.at)}" if load.at and known else "")
+    remedy = f"There are runs {_list_points(known)}." if known else "Use the profile that the plan was made from."
     raise InputError.one(file=file, path=path, value=hardware, why=why, remedy=remedy)
 
 
-def _listed(runs: Sequence[Run]) -> str:
-    return " and ".join(f"at {written(run.at)}" for run in runs)
+def _list_points(runs: Sequence[Run]) -> str:
+    return " and ".join(f"at {point_text(run.at)}" for run in runs)
 
 
-def written(at: Mapping[str, float]) -> str:
+def point_text(at: Mapping[str, float]) -> str:
     """A point in words of the file.
 
-    >>> written({"batch": 8.0, "size": 640.0}), written({})
+    >>> point_text({"batch": 8.0, "size": 640.0}), point_text({})
     ('{"batch": 8, "size": 640}', '{}')
     """
     return "{" + ", ".join(f'"{axis}": {value:g}' for axis, value in at.items()) + "}"
@@ -137,18 +137,18 @@ def _joined(tables: Sequence[Table], batches: Sequence[float]) -> Table:
     """One table along ``batch``, with the statistics that all of them hold."""
     depth = list(tables[0].axes).index("batch")
     held = {name: [getattr(table, name) for table in tables] for name in STATISTICS}
-    grids = {name: _stacked(grids, depth) for name, grids in held.items() if None not in grids}
+    grids = {name: _stack_grids(grids, depth) for name, grids in held.items() if None not in grids}
     axes = {**tables[0].axes, "batch": tuple(batches)}
     made = Table.model_validate({"quantity": tables[0].quantity, "outside": tables[0].outside, "axes": axes, **grids})
     names = [table.name for table in tables]
     return made.named("+".join(names), file=tables[0].file) if all(names) else made
 
 
-def _stacked(grids: Sequence[Any], depth: int) -> tuple[Any, ...]:
+def _stack_grids(grids: Sequence[Any], depth: int) -> tuple[Any, ...]:
     """Grids of one batch each, one after the other along the axis at this depth."""
     if depth == 0:
         return tuple(grid[0] for grid in grids)
-    return tuple(_stacked(rows, depth - 1) for rows in zip(*grids, strict=True))
+    return tuple(_stack_grids(rows, depth - 1) for rows in zip(*grids, strict=True))
 
 
 def offer_of(profile: Profile, worker: Worker) -> str | None:

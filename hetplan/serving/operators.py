@@ -16,14 +16,14 @@ import numpy as np
 from hetplan.errors import InputError
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
+from hetplan.profiles.plan_dispatch_rules import ChosenPlanDispatch
 from hetplan.profiles.slo import App
 from hetplan.profiles.who_answers import pipeline_of
 from hetplan.profiles.workers import Load, Worker
 from hetplan.serving.demand import points_of
-from hetplan.serving.fanned import most_calls, visits
-from hetplan.serving.reading import answering
+from hetplan.serving.fanout import most_calls, visits
 from hetplan.serving.system import Service
+from hetplan.serving.table_points import answering_statistic
 from hetplan.serving.times import law_of_table
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def growth_of(profile: Profile, pipeline: Pipeline, node: str) -> tuple[float, .
     if name is None:
         return ALONE
     law, most = law_of_table(profile.tables[name]), int(profile.tables[name].axes["batch"][-1])
-    stat = answering(law.statistics, "mean")
+    stat = answering_statistic(law.statistics, "mean")
     times = [law.ms({}, size, stat) for size in range(1, min(most, MOST_TOGETHER) + 1)]
     return tuple(time / times[0] for time in times)
 

@@ -18,14 +18,13 @@ from hetplan.profiles.slo import App as WantedApp
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load as PlannedLoad
 from hetplan.profiles.workers import Worker
-from hetplan.serving.dangling import refuse_dangling
-from hetplan.serving.demand import points_of
+from hetplan.serving.demand import points_of, strictest_ms
 from hetplan.serving.loads import run_of, slowdown_of, worker_price
 from hetplan.serving.operators import Operator, input_bytes, is_operator, operators_of, samples_of, times_of
+from hetplan.serving.plan_names import refuse_unknown_names
 from hetplan.serving.routes import routes_of
 from hetplan.serving.service import NoiseName, service_of
 from hetplan.serving.steps import combine_of, late_of, outcomes_of, stages_of, weight_of
-from hetplan.serving.strictest import strictest_ms
 from hetplan.serving.system import LATE_POLICIES, App, Edge, Group, Late, Link, Load, PolicyTable, Service, System
 from hetplan.serving.tokens import TextSystem, makes_text, text_system
 
@@ -58,7 +57,7 @@ def planned_systems(
     plan: Plan, inputs: Inputs, *, noise: NoiseName = "table", services: Mapping[str, Service] | None = None
 ) -> list[PlannedSystem]:
     """What runs in each period. `services` gives, by load id, times that no latency table holds (operators)."""
-    refuse_dangling(plan, inputs, named=services or {})
+    refuse_unknown_names(plan, inputs, named=services or {})
     known: dict[str, Service | Operator] = {**operators_of(plan, inputs), **(services or {})}
     return [
         PlannedSystem(period.start_s, period.end_s, *_system(plan, inputs, period.id, noise, known))

@@ -117,7 +117,7 @@ def _share_routes(
 ) -> list[Route]:
     entries = plan.routing.get(app.id, ()) or _to_every_worker(plan, app.id)
     kinds = _kinds(inputs, app)
-    rule, inner = _balancing(inputs, app, dispatch, bool(plan.routing.get(app.id)))
+    rule, inner = _dispatch_rules(inputs, app, dispatch, bool(plan.routing.get(app.id)))
     by_stage = {stage.id: [entry for entry in entries if (entry.node or app.entry) == stage.id] for stage in app.stages}
     variants = {load.id: load.variant or load.id for worker in workers.values() for load in worker.loads}
     paths = paths_of(inputs.profile, inputs.slo.apps[app.id])
@@ -174,7 +174,7 @@ def _kinds(inputs: Inputs, app: App) -> tuple[dict[str, float], ...]:
     return kinds if len(kinds) == app.kinds else kinds[:1] * app.kinds
 
 
-def _balancing(inputs: Inputs, app: App, dispatch: Any, stated: bool) -> tuple[Rule, Inner]:
+def _dispatch_rules(inputs: Inputs, app: App, dispatch: Any, stated: bool) -> tuple[Rule, Inner]:
     """How a route chooses a group, and within a group; `stated`: whether the plan says what goes to each group."""
     wanted = balancing_of(dispatch, inputs.slo.apps[app.id])
     if getattr(dispatch, "rule", "") == "chosen-plan/1":

@@ -11,8 +11,8 @@ from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load as PlannedLoad
 from hetplan.serving.law import Law, OffTable
 from hetplan.serving.loads import table_of
-from hetplan.serving.reading import answering, settings_of
 from hetplan.serving.system import Noise, Service
+from hetplan.serving.table_points import answering_statistic, settings_of
 from hetplan.serving.times import law_of_table
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def service_of(
     table = table_of(profile, load.variant or "", run).under(limits)
     law = law_of_table(table, at=settings, extend=extended)
     wanted = "mean" if noise in ("table", "mean", "lognormal", "exponential") else noise
-    statistic = answering(law.statistics, wanted) if noise == "table" else wanted
+    statistic = answering_statistic(law.statistics, wanted) if noise == "table" else wanted
     if noise == "lognormal" and "std" not in law.data:
         raise table.fault("lognormal noise needs std", "Add it, or simulate with noise mean.")
     stated = noise == "table" and law.has_percentiles
@@ -74,7 +74,7 @@ def service_of(
     predicted = None
     if believed is not None:
         law_believed = law_of_table(believed, at=settings, extend=extended)
-        predicted = values(believed, law_believed, answering(law_believed.statistics, statistic))
+        predicted = values(believed, law_believed, answering_statistic(law_believed.statistics, statistic))
     return Service(
         mean_ms=values(table, law, statistic),
         std_ms=values(table, law, "std")

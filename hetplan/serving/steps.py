@@ -53,11 +53,11 @@ def stages_of(
             budget_ms=budgets.get(node, float("inf")),
             outcomes=known.names if (known := pipeline.nodes[node].outcomes) is not None else (),
         )
-        for node in _ordered(pipeline, file)
+        for node in _order_steps(pipeline, file)
     )  # fmt: skip
 
 
-def _ordered(pipeline: Pipeline, file: str) -> list[str]:
+def _order_steps(pipeline: Pipeline, file: str) -> list[str]:
     parents = {node: {edge.from_ for edge in pipeline.edges if edge.to == node} for node in pipeline.nodes}
     ordered = [node for node in pipeline.nodes if not parents[node]]
     while len(ordered) < len(parents):

@@ -7,7 +7,7 @@ from typing import Any
 
 from hetplan.profiles.tables import STATISTICS, Table
 from hetplan.serving.law import Law
-from hetplan.serving.reading import answering
+from hetplan.serving.table_points import answering_statistic
 
 __all__ = ["law_data", "law_of_table"]
 
@@ -30,7 +30,7 @@ def law_data(table: Table, *, at: Mapping[str, float] | None = None, extend: boo
     axes = {name: list(points) for name, points in table.axes.items()}
     if extend and list(axes) == ["batch"]:
         # Policies fill batches that were not measured (null), and say so: here they are read between the others.
-        first = held[answering(held, "mean")]
+        first = held[answering_statistic(held, "mean")]
         there = [number for number, cell in enumerate(first) if cell is not None]
         axes["batch"] = [axes["batch"][number] for number in there]
         held = {name: [grid[number] for number in there] for name, grid in held.items()}

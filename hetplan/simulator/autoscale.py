@@ -30,10 +30,10 @@ from hetplan.serving.planned_system import planned_systems
 from hetplan.serving.service import NoiseName
 from hetplan.serving.system import App, Group, Inner, Load, Route, Service, Stage, System, Way
 from hetplan.simulator.demand import AppDemand
-from hetplan.simulator.following import look_every
 from hetplan.simulator.report import wishes_of
 from hetplan.simulator.simulate import demands_of, percentiles_of, simulate_system
 from hetplan.simulator.simulation import Simulation, content_of
+from hetplan.simulator.system_changes import look_every
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Event

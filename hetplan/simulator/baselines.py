@@ -33,10 +33,10 @@ from hetplan.serving.law import OffTable
 from hetplan.serving.loads import law_of_run, same_point
 from hetplan.serving.planned_system import planned_systems
 from hetplan.serving.price import price_of
-from hetplan.serving.reading import answering
 from hetplan.serving.runs import at_of, instances_on
 from hetplan.serving.service import NoiseName
 from hetplan.serving.system import App, Group, Rule, System
+from hetplan.serving.table_points import answering_statistic
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.report import SimulationReport
 from hetplan.simulator.scalers import Hpa, Scaled, Scaler, scaling
@@ -255,7 +255,7 @@ def _kinds(inputs: Inputs, app: str, load: PlannedLoad) -> Iterator[Kind]:
             continue
         priced = [(price_of(profile, run, name), name) for name in names or [None]]
         law = law_of_run(profile, load.variant or "", run, knobs=load.knobs)
-        mean = answering(law.statistics, "mean")
+        mean = answering_statistic(law.statistics, "mean")
         try:
             times = [law.ms(point, load.serve.max_batch, mean) for point in coming.points]
         except OffTable:

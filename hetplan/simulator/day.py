@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import InputError, Interrupted
 from hetplan.planner.contract import Event, OnEvent
-from hetplan.planner.promised import Estimate
+from hetplan.planner.promise_figures import Estimate
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Period, Plan
 from hetplan.profiles.plan_periods import inputs_of_part, machines_with_users, of_part
@@ -41,10 +41,10 @@ from hetplan.simulator.day_report import DayReport, FailureReport, HourReport
 from hetplan.simulator.day_text import Change, DayText, Stood, promised_of_text, running, zones_of
 from hetplan.simulator.demand import arrival_times, draw_kinds, seeded, steadily
 from hetplan.simulator.figures import mean_share
-from hetplan.simulator.following import Names, scheduled
 from hetplan.simulator.runs import seed_of
 from hetplan.simulator.simulation import Simulation, Stream
 from hetplan.simulator.spot_record import SpotRecord
+from hetplan.simulator.system_changes import Names, scheduled
 
 __all__ = ["HowPlayed", "play_day"]
 

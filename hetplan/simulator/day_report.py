@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hetplan.planner.promised import Estimate, Verdict, judge
+from hetplan.planner.promise_figures import Estimate, Verdict, judge
 
 __all__ = ["DayReport", "FailureReport", "HourReport"]
 

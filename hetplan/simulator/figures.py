@@ -34,7 +34,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from hetplan.planner.confidence import share_interval, share_intervals, student
-from hetplan.planner.promised import Estimate
+from hetplan.planner.promise_figures import Estimate
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.slo import Arrivals
 from hetplan.serving.distribution import nearest_rank

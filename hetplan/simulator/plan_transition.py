@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from hetplan.planner.contract import Event
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Action, Plan, Route
-from hetplan.profiles.plan_dispatch_further import QueueSlackDispatch
+from hetplan.profiles.plan_dispatch_rules import QueueSlackDispatch
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Worker
 from hetplan.serving.needs import load_s_of

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from hetplan.planner.promised import FIGURES, RATES, Estimate, Verdict, judge, service_times_of
+from hetplan.planner.promise_figures import FIGURES, RATES, Estimate, Verdict, judge, service_times_of
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Promise
 from hetplan.serving.system import System

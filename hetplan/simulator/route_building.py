@@ -11,7 +11,7 @@ from hetplan.dispatch.matching import Matching
 from hetplan.dispatch.parts import parts_of_pool
 from hetplan.errors import InputError
 from hetplan.serving.system import Group, Route, Rule, Stage, System, Way
-from hetplan.simulator.building import Crew, WorldBuilder
+from hetplan.simulator.world import Crew, WorldBuilder
 
 __all__ = ["add_routes"]
 

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.simulator.building import WorldBuilder
+from hetplan.simulator.world import WorldBuilder
 from hetplan.simulator.world_kernels import QUERY, Rows, World
 
 __all__ = ["Columns", "Glance", "RunResult", "Stream", "query_rows", "result_of"]

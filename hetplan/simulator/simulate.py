@@ -17,20 +17,19 @@ from hetplan.planner.contract import Event
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.slo import App, Arrivals
-from hetplan.serving.dangling import refuse_dangling
+from hetplan.serving.demand import strictest_ms
 from hetplan.serving.operators import samples_of
+from hetplan.serving.plan_names import refuse_unknown_names
 from hetplan.serving.planned_system import PlannedSystem, planned_systems, served_apps
 from hetplan.serving.price import has_prices
 from hetplan.serving.service import NOISES, NoiseName
-from hetplan.serving.strictest import strictest_ms
 from hetplan.serving.system import Service, System
 from hetplan.serving.tokens import fleet_of_plan, makes_text
+from hetplan.simulator.admission import lifetime_lines
 from hetplan.simulator.control import learning
 from hetplan.simulator.demand import AppDemand, TextDemand, arrivals_named, checked_trace, offered_qps
 from hetplan.simulator.figures import BATCHES, HIGHEST_PERCENTILE, estimate
-from hetplan.simulator.holding import lifetime_lines
 from hetplan.simulator.plan_transition import play_transition
-from hetplan.simulator.playing import Failure, Playing
 from hetplan.simulator.report import (
     SHOWN,
     AppReport,
@@ -43,6 +42,7 @@ from hetplan.simulator.report import (
 )
 from hetplan.simulator.run_summary import RunSummary, timeline_of
 from hetplan.simulator.runs import check_size, is_settled, notices, run_all, seed_of, settled_length_s, spans_of
+from hetplan.simulator.system_run import Failure, Playing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -100,7 +100,7 @@ def simulate(
         raise InputError.one(file="--noise", value=noise, why="no such noise", remedy=f"One of {', '.join(NOISES)}.")
     if seeds < 1:
         raise InputError.one(file="--seeds", value=seeds, why="at least one run is needed", remedy="Write 5.")
-    refuse_dangling(plan, inputs, named=services or {}, whole=True)
+    refuse_unknown_names(plan, inputs, named=services or {}, whole=True)
     how: dict[str, Any] = {
         "arrivals": arrivals,
         "trace": trace,

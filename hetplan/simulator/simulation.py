@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from hetplan.compiled import is_compiled
 from hetplan.errors import Interrupted
 from hetplan.serving.system import App, Group, Load, Noise, Route, Rule, Service, Stage, System, Way
-from hetplan.simulator.building import Crew, WorldBuilder, empty_world, ensure_batches, grow_heap, grow_jobs
 from hetplan.simulator.engine_kernels import ABORT, ADVANCE, EVACUATE, RETRY, act
 from hetplan.simulator.job_kernels import flag_route, flag_station
 from hetplan.simulator.route_building import add_routes
 from hetplan.simulator.route_kernels import has_open
 from hetplan.simulator.run_records import Glance, RunResult, Stream, query_rows, result_of
 from hetplan.simulator.service_kernels import REAL_ROWS, WHOLE_ROWS
+from hetplan.simulator.world import Crew, WorldBuilder, empty_world, ensure_batches, grow_heap, grow_jobs
 from hetplan.simulator.world_kernels import NEED_EVENTS, NEED_JOBS, PAUSED, REACHED, World
 
 __all__ = ["RunResult", "Simulation", "Stream", "compile_kernels", "content_of"]

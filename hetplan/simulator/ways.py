@@ -20,9 +20,9 @@ from hetplan.serving.service import NoiseName, noise_of
 from hetplan.serving.system import System
 from hetplan.simulator.control import follow_load
 from hetplan.simulator.demand import AppDemand
-from hetplan.simulator.playing import SideBySide
 from hetplan.simulator.runs import check_size, seed_of
 from hetplan.simulator.simulation import RunResult, Simulation, Stream
+from hetplan.simulator.system_run import SideBySide
 from hetplan.simulator.token_run import TokenRun
 from hetplan.simulator.tokens import Coming, coming_of
 from hetplan.simulator.tokens import Played as PlayedText

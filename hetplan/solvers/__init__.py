@@ -2,7 +2,7 @@
 
 ::
 
-    running.py          what all engines share: refuse or answer, form by form; hear a cancel in a thread
+    engine.py           what all engines share: refuse or answer, form by form; hear a cancel in a thread
     milp_engine.py      what engines for Milp forms share; an engine writes `_run`; trees that prove bounds
       milp_proofs.py      answers without a best point, and their proofs; forms without rows or columns
       linear.py           linear programs asked of HiGHS beside the engine
@@ -24,7 +24,6 @@
     search.py           "struct-ci", "cmbo", ...    compound plans; botorch_process.py the same by BoTorch
       search_beliefs.py   what a search believes of what it has not measured
     gaussian_process.py Gaussian processes of the searches above
-    policy_iteration.py "mdp-mpi"          decision processes, for whatever offers sweeps
+    policy_iteration.py decision processes, for whatever offers sweeps
     queue_structured*.py    "queue-structured"    queues, without a matrix
-    queue_generic.py    "queue-generic"    the same through an explicit matrix (queue_to_mdp.py): a second opinion
 """

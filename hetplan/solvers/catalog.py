@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.catalog import Catalog
-from hetplan.solvers.running import OneByOne
+from hetplan.solvers.engine import OneByOne
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent

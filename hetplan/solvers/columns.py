@@ -21,14 +21,14 @@ from hetplan.planner.contract import Event
 from hetplan.planner.forms.columns import Columns, Listed, Priced, near_columns
 from hetplan.planner.forms.milp import Builder
 from hetplan.solvers.columns_tree import CLOSED, search
+from hetplan.solvers.engine import OneByOne
 from hetplan.solvers.highs import Highs
 from hetplan.solvers.highs_model import quiet_highs
-from hetplan.solvers.running import OneByOne
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
 
-__all__ = ["ColumnsEngine", "Cuts", "Pairs", "cheap_columns", "chosen_by_program", "fitted", "pairs_of"]
+__all__ = ["ColumnsEngine", "Cuts", "Pairs", "cheap_columns", "chosen_by_program", "fit_choice", "pairs_of"]
 
 
 Vector = NDArray[np.float64]
@@ -84,33 +84,33 @@ class _Run:
         form = self.form
         free = self._price(self.prices)
         if not np.isfinite(free.bound):
-            return self._nothing(Status.INFEASIBLE, {"prices": self.prices}, "a block cannot be covered at any price")
-        self._improved(free.x)
+            return self._no_answer(Status.INFEASIBLE, {"prices": self.prices}, "a block cannot be covered at any price")
+        self._take_better(free.x)
         if self.best is not None and self._usable(free.x) is not None:
-            return self._answered(self.best)
+            return self._to_answer(self.best)
         pairs = pairs_of(form)
         cuts = Cuts(form)
         cuts.add(free.x)
         self._rough(pairs, cuts)
         self._exact(cuts)
         choices = cheap_columns(form, pairs, self.found, self.prices, keep=KEPT)
-        self._improved(fitted(form, choices, self.prices))
+        self._take_better(fit_choice(form, choices, self.prices))
         if self.best is None and (nothing := self._proof_of_nothing()) is not None:
             return nothing
         if self.best is None and not self._over():
-            self._improved(chosen_by_program(form, choices, self._left(), self._target()))
+            self._take_better(chosen_by_program(form, choices, self._limits_left(), self._target()))
         dearest = float(form.cost.max(initial=0.0) + form.surcharge.max(initial=0.0))
         scale = max(abs(self.bound), dearest, 1e-9)
         for share in FARTHER:
             if self.best is None and not self._over():
-                self._searched(share * scale)
+                self._search_tree(share * scale)
         enough = self._target() if form.need.size > FEW else CLOSED
         more = self.best is not None and self._gap() > enough and not self._over()
-        if more and not self._searched(self._value() - self.at_prices):
-            self._improved(chosen_by_program(form, choices, self._left(), self._target()))
+        if more and not self._search_tree(self._value() - self.at_prices):
+            self._take_better(chosen_by_program(form, choices, self._limits_left(), self._target()))
         if self.best is None:
-            return self._nothing(Status.NO_ANSWER, {}, "no choice among the columns at hand fits")
-        return self._answered(self.best)
+            return self._no_answer(Status.NO_ANSWER, {}, "no choice among the columns at hand fits")
+        return self._to_answer(self.best)
 
     def _rough(self, pairs: Pairs, cuts: Cuts) -> None:
         """The best prices over columns of at most two items."""
@@ -133,19 +133,19 @@ class _Run:
             priced = self._price(prices)
             cuts.add(priced.x)
             cuts.center(self.prices)
-            self._improved(priced.x)
+            self._take_better(priced.x)
             prices, most = cuts.best()
             if most - self.bound <= 20 * SETTLED * max(abs(most), 1e-9) or self._over():
                 break
 
-    def _searched(self, slack: float) -> bool:
+    def _search_tree(self, slack: float) -> bool:
         """The best choice at most `slack` above the prices' bound, with a tree as proof; false: too many columns."""
         near = near_columns(self.form, self.prices, slack)
         if near is None:
             return False
         searched = search(near, min(self._value(), near.ceiling), self._target(), self._over)
         self.programs += searched.programs
-        self._improved(searched.x)
+        self._take_better(searched.x)
         if searched.bound > self.bound:
             self.bound, self.tree = searched.bound, {"slack": slack, **searched.proof}
         return True
@@ -168,7 +168,7 @@ class _Run:
         fits = (form.use @ x <= form.capacity + 1e-7 * np.maximum(np.abs(form.capacity), 1.0)).all()
         return x if fits and (covered >= form.need * (1 - 1e-8)).all() else None
 
-    def _improved(self, x: Vector | None) -> None:
+    def _take_better(self, x: Vector | None) -> None:
         """Take counts that are better, where they hold to the form: rounding in sums may say that they do."""
         if x is not None and self.form.value(x) < self._value():
             x = self._usable(x)
@@ -192,11 +192,11 @@ class _Run:
             self.stop = Stop.TIME
         return self.stop is not Stop.FINISHED
 
-    def _left(self) -> Limits:
+    def _limits_left(self) -> Limits:
         """The limits, with the time that is left of them."""
         return left_of(self.limits, self.began)
 
-    def _answered(self, x: Vector) -> Answer[Vector]:
+    def _to_answer(self, x: Vector) -> Answer[Vector]:
         value = self.form.value(x)
         bound = min(self.bound, value)
         status = Status.OPTIMAL if relative_gap(value, bound) <= 1e-6 else Status.FEASIBLE
@@ -207,9 +207,9 @@ class _Run:
 
     def _proof_of_nothing(self) -> Answer[Vector] | None:
         prices = Cuts(self.form, costs=False).proof_of_nothing()
-        return None if prices is None else self._nothing(Status.INFEASIBLE, {"prices": prices})
+        return None if prices is None else self._no_answer(Status.INFEASIBLE, {"prices": prices})
 
-    def _nothing(self, status: Status, proof: dict[str, Any], why: str = "") -> Answer[Vector]:
+    def _no_answer(self, status: Status, proof: dict[str, Any], why: str = "") -> Answer[Vector]:
         work = {"pricings": float(self.pricings)}
         return Answer(status, self.stop, proof=proof, work=work, engine=self.engine, detail=why)
 
@@ -327,7 +327,7 @@ def cheap_columns(form: Columns, pairs: Pairs, exact: list[Vector], prices: Vect
     )
 
 
-def fitted(form: Columns, choices: Listed, prices: Vector) -> Vector | None:
+def fit_choice(form: Columns, choices: Listed, prices: Vector) -> Vector | None:
     """A choice that fits: from the cheapest at these prices, exchanges that cost least per violation undone."""
     worth = choices.cost + prices @ choices.use
     order = np.lexsort((worth, choices.block))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hetplan.planner.answer import relative_gap
 from hetplan.planner.forms.columns import Near
-from hetplan.planner.safe_bound import hang
+from hetplan.planner.safe_bound import attach_node
 from hetplan.solvers.highs_model import quiet_highs
 
 __all__ = ["CLOSED", "Searched", "search"]
@@ -93,7 +93,7 @@ class _Search:
     def run(self) -> Searched:
         near = self.near
         self._enter(self._node(near.all))
-        while self.open and self.open[0].bound < self.limit and not self._spent() and not self.over():
+        while self.open and self.open[0].bound < self.limit and not self._is_spent() and not self.over():
             self._split(heapq.heappop(self.open))
         for node in self.open:
             self._close(node)
@@ -107,7 +107,7 @@ class _Search:
         x = None if self.found is None else near.counts(self.found)
         return Searched(x, min(self.low, self.limit), proof, self.solved)
 
-    def _spent(self) -> bool:
+    def _is_spent(self) -> bool:
         open_ = relative_gap(self.best, min(self.low, self.open[0].bound)) > self.target
         return self.solved * self.near.block.size > (MOST if open_ else CHEAP)
 
@@ -138,7 +138,7 @@ class _Search:
         """A leaf, with the prices that bound it."""
         self.low = min(self.low, node.bound)
         self.leaves.append(node.prices)
-        hang(self.splits, node.place, -len(self.leaves))
+        attach_node(self.splits, node.place, -len(self.leaves))
 
     def _split(self, node: _Node) -> None:
         """The split that raises both sides most."""
@@ -156,7 +156,7 @@ class _Search:
             return
         _, item, least, sides = best
         number = len(self.splits)
-        hang(self.splits, node.place, number)
+        attach_node(self.splits, node.place, number)
         self.splits.append([item, least, 0, 0])
         self.prices.append(node.prices)
         for side, child in enumerate(sides):

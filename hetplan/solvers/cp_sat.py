@@ -22,10 +22,10 @@ from hetplan.errors import SolverFailed
 from hetplan.planner.answer import Limits, Stop
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.milp import Milp, Vector
+from hetplan.solvers.engine import in_background
 from hetplan.solvers.highs import Highs
 from hetplan.solvers.linear import around_integers
 from hetplan.solvers.milp_engine import Found, MilpEngine, Word
-from hetplan.solvers.running import in_background
 from hetplan.solvers.whole_numbers import IntegerProgram, NotWhole, integer_grid, integer_program
 
 if TYPE_CHECKING:

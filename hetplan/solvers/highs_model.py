@@ -24,7 +24,7 @@ from hetplan.planner.forms.milp import Milp, Vector
 from hetplan.planner.forms.program import point_faults
 from hetplan.planner.terms import Event
 from hetplan.planner.tolerances import OPTIMAL_GAP
-from hetplan.solvers.running import unprinted
+from hetplan.solvers.engine import without_prints
 
 if TYPE_CHECKING:
     from hetplan.planner.terms import OnEvent
@@ -81,7 +81,7 @@ def quiet_highs() -> Any:
     """HiGHS with no model yet, and printing nothing: 1.16 says who it is as soon as it is made, before it is asked."""
     import highspy
 
-    with unprinted():
+    with without_prints():
         made = highspy.Highs()
     made.setOptionValue("output_flag", False)
     return made
@@ -157,7 +157,7 @@ class HighsModel:
             self._go()
             self.highs.setOptionValue("presolve", "choose")
             status = self.highs.getModelStatus()
-        return self._found(status)
+        return self._read_found(status)
 
     def _limit(self, limits: Limits) -> None:
         work = np.iinfo(np.int32).max if limits.work is None else max(0, limits.work)
@@ -197,7 +197,7 @@ class HighsModel:
     def _words(self, status: Any) -> str:
         return str(self.highs.modelStatusToString(status))
 
-    def _found(self, status: Any) -> Found:
+    def _read_found(self, status: Any) -> Found:
         statuses, info = self.api.HighsModelStatus, self.highs.getInfo()
         lp = self.form.pure_lp
         work = {"iterations": float(max(0, info.simplex_iteration_count))}

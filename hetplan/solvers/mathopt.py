@@ -15,8 +15,8 @@ import numpy as np
 from hetplan.errors import SolverFailed
 from hetplan.planner.answer import Limits, Stop
 from hetplan.planner.forms.milp import Milp, Vector
+from hetplan.solvers.engine import in_background
 from hetplan.solvers.milp_engine import DEFAULT_GAP, Found, MilpEngine, Word, feasible
-from hetplan.solvers.running import in_background
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
@@ -66,7 +66,7 @@ class _MathOpt(MilpEngine):
             )
         except Exception as error:
             raise SolverFailed(self.name, f"MathOpt did not solve: {error}") from error
-        return _found(mathopt, form, result, variables, list(model.linear_constraints()))
+        return _read_found(mathopt, form, result, variables, list(model.linear_constraints()))
 
 
 class MathOptScip(_MathOpt):
@@ -118,7 +118,7 @@ def _model(form: Milp) -> Any:
     return mathopt.Model.from_model_proto(model)
 
 
-def _found(mathopt: Any, form: Milp, result: Any, variables: list[Any], rows: list[Any]) -> Found:
+def _read_found(mathopt: Any, form: Milp, result: Any, variables: list[Any], rows: list[Any]) -> Found:
     end, reasons, limits = result.termination, mathopt.TerminationReason, mathopt.Limit
     stats = result.solve_stats
     work = {

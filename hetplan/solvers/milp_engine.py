@@ -25,7 +25,7 @@ from hetplan.errors import NoSolver
 from hetplan.planner.answer import Answer, Limits, Status, Stop, left_of, relative_gap
 from hetplan.planner.forms.milp import Milp, Vector
 from hetplan.planner.forms.program import point_faults
-from hetplan.planner.safe_bound import DIGITS, BoundTree, hang
+from hetplan.planner.safe_bound import DIGITS, BoundTree, attach_node
 from hetplan.planner.tolerances import GAP, OPTIMAL_GAP
 from hetplan.solvers.highs_model import DEFAULT_GAP, Found, HighsModel, Word
 
@@ -175,7 +175,7 @@ class MilpEngine:
 
     def version(self) -> str:
         """The installed version of the engine's package ("" where it is not installed)."""
-        return _installed(self.package, self.module)
+        return _installed_version(self.package, self.module)
 
     def refuses(self, form: Form[Vector]) -> str:
         """Why this engine cannot take the form ("" when it can)."""
@@ -216,13 +216,13 @@ class MilpEngine:
         """
         if form.pure_lp or answer.value is None or answer.stop in (Stop.TIME, Stop.CANCELLED):
             return answer
-        if sum(form.matrix.shape) > LARGEST_PROVED or not _installed("highspy", "highspy"):
+        if sum(form.matrix.shape) > LARGEST_PROVED or not _installed_version("highspy", "highspy"):
             return answer
         found = prove_bound(form, answer.value, limits)
         proved = replace(answer, proof={**answer.proof, "tree": found.tree})
         if found.by_clock:
             proved = replace(proved, deterministic=False)
-        return proved if found.better is None else _bettered(form, proved, found.better, limits)
+        return proved if found.better is None else _with_better_point(form, proved, found.better, limits)
 
     def solve_all(
         self, forms: Iterable[Milp], limits: Limits, *, on_event: OnEvent | None = None
@@ -262,7 +262,7 @@ class MilpEngine:
 
 
 @functools.lru_cache(maxsize=64)
-def _installed(package: str, module: str) -> str:
+def _installed_version(package: str, module: str) -> str:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -280,7 +280,7 @@ def stopped(limits: Limits) -> Answer[Vector] | None:
     return None
 
 
-def _bettered(form: Milp, answer: Answer[Vector], better: Vector, limits: Limits) -> Answer[Vector]:
+def _with_better_point(form: Milp, answer: Answer[Vector], better: Vector, limits: Limits) -> Answer[Vector]:
     """The answer with a better point, where it is one; a bound that the point refutes goes."""
     point = on_integers(form, better, limits)
     if not feasible(form, point):
@@ -376,9 +376,9 @@ class _Search:
         self.began, self.by_clock, self.number = time.monotonic(), False, 0
 
     def run(self) -> Proof:
-        root = self._solved(self.form.lower[self.columns].copy(), self.form.upper[self.columns].copy())
+        root = self._solve_node(self.form.lower[self.columns].copy(), self.form.upper[self.columns].copy())
         self._enter(root)
-        while self.heap and not self._spent(self.heap[0].bound):
+        while self.heap and not self._is_spent(self.heap[0].bound):
             self._split(heapq.heappop(self.heap))
         for node in self.heap:
             self._close(node)
@@ -390,7 +390,7 @@ class _Search:
         """At this bound a node is closed."""
         return self.value - CLOSED * OPTIMAL_GAP * max(abs(self.value), 1e-9)
 
-    def _spent(self, bound: float) -> bool:
+    def _is_spent(self, bound: float) -> bool:
         far = relative_gap(self.value, bound) > NEAR * GAP
         if self.limits.cancel is not None and self.limits.cancel.is_set():
             self.by_clock = True
@@ -398,7 +398,7 @@ class _Search:
             self.by_clock = True
         return self.by_clock or self.program.work >= (MOST if far else CHEAP)
 
-    def _solved(self, lower: Vector, upper: Vector) -> _Node:
+    def _solve_node(self, lower: Vector, upper: Vector) -> _Node:
         bound, point, duals = self.program.solved(lower, upper)
         self.number += 1
         return _Node(bound, self.number, lower, upper, point, duals)
@@ -427,14 +427,14 @@ class _Search:
 
     def _close(self, node: _Node) -> None:
         self.leaves.append(node.duals)
-        hang(self.splits, node.place, -len(self.leaves))
+        attach_node(self.splits, node.place, -len(self.leaves))
 
     def _split(self, node: _Node) -> None:
-        which, sides = self._chosen(node)
+        which, sides = self._choose_split(node)
         assert node.point is not None
         at = int(np.floor(node.point[self.columns[which]]))
         number = len(self.splits)
-        hang(self.splits, node.place, number)
+        attach_node(self.splits, node.place, number)
         self.splits.append([int(self.columns[which]), at, 0, 0])
         for side, child in enumerate(sides or self._sides(node, which)):
             child.place = (number, side)
@@ -446,14 +446,14 @@ class _Search:
         x = float(node.point[self.columns[which]])
         lower, upper = node.lower.copy(), node.upper.copy()
         upper[which], lower[which] = np.floor(x), np.floor(x) + 1
-        sides = [self._solved(node.lower, upper), self._solved(lower, node.upper)]
+        sides = [self._solve_node(node.lower, upper), self._solve_node(lower, node.upper)]
         room = max(self.target - node.bound, 1e-300)
         for side, (child, step) in enumerate(zip(sides, (x - np.floor(x), np.ceil(x) - x), strict=True)):
             self.gains[side, which] += min(child.bound - node.bound, room) / step
             self.seen[side, which] += 1
         return sides
 
-    def _chosen(self, node: _Node) -> tuple[int, list[_Node] | None]:
+    def _choose_split(self, node: _Node) -> tuple[int, list[_Node] | None]:
         """The open column whose split promises most, and its sides where they were tried."""
         assert node.point is not None
         fractional = self._open(node)

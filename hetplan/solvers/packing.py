@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.forms.packing import Choice, Packing
 from hetplan.planner.tolerances import FEASIBILITY
+from hetplan.solvers.engine import OneByOne
 from hetplan.solvers.highs_model import quiet_highs
-from hetplan.solvers.running import OneByOne
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent

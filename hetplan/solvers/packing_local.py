@@ -112,7 +112,7 @@ def _empty_machines(form: Packing, floor: Floor, score: Vector) -> None:
             if not groups.size or _items_of(form, floor, groups) > MOST_MOVED:
                 continue
             saved = floor.state()
-            moved = _moved(form, floor, groups, score)
+            moved = _move_groups(form, floor, groups, score)
             if moved and (value := form.value(floor.choice())) < at_hand - 1e-12:
                 at_hand, improved = value, True
             else:
@@ -146,7 +146,7 @@ def _by_load(form: Packing, floor: Floor) -> list[tuple[int, int]]:
     return [(tier, machine) for _, tier, machine in sorted(found)]
 
 
-def _moved(form: Packing, floor: Floor, groups: NDArray[np.int64], score: Vector) -> bool:
+def _move_groups(form: Packing, floor: Floor, groups: NDArray[np.int64], score: Vector) -> bool:
     """Take these groups off and put them where no machine has to be opened (what they left counts as closed)."""
     for group in groups.tolist():
         floor.remove(group)
@@ -196,7 +196,7 @@ def in_fewer_machines(form: Packing, known: Choice | None, bound: float) -> Choi
         prices = best_prices(served, Limits())
         if served.bound(prices) < groups - SLIP * groups:
             continue
-        found = _fitted(small, form.taken @ prices, tries)
+        found = _fit_all(small, form.taken @ prices, tries)
         if found is not None and form.value(found) < most * (1 - SLIP):
             best, most = found, form.value(found)
         if tries.over:
@@ -230,13 +230,13 @@ def _counts(form: Packing, least: float, most: float) -> Iterator[Vector]:
         yield machines
 
 
-def _fitted(form: Packing, paid: Vector, tries: _Tries) -> Choice | None:
+def _fit_all(form: Packing, paid: Vector, tries: _Tries) -> Choice | None:
     """All groups in these machines, if some round finds a way; the one with the largest item first."""
     order = np.argsort(-_largest(form, paid), kind="stable").tolist()
     for turn in range(ROUNDS):
         floor, failed = Floor(form), []
         for group in order:
-            if not _placed(form, floor, group, paid, by_price=turn % 2 == 0, tries=tries):
+            if not _place_group(form, floor, group, paid, by_price=turn % 2 == 0, tries=tries):
                 failed.append(group)
         stuck = next((group for group in failed if not _made_room(form, floor, group, paid, tries)), None)
         if stuck is None:
@@ -262,7 +262,7 @@ def _largest(form: Packing, paid: Vector) -> Vector:
     return largest
 
 
-def _placed(form: Packing, floor: Floor, group: int, paid: Vector, *, by_price: bool, tries: _Tries) -> bool:
+def _place_group(form: Packing, floor: Floor, group: int, paid: Vector, *, by_price: bool, tries: _Tries) -> bool:
     """By price, or by the smallest part of what is left: the first option for which there is room."""
     tries.left -= 1
     options = form.options_of(group)
@@ -279,7 +279,7 @@ def _made_room(form: Packing, floor: Floor, group: int, paid: Vector, tries: _Tr
             return False
         before = floor.state()
         floor.remove(other)
-        if all(_placed(form, floor, one, paid, by_price=False, tries=tries) for one in (group, other)):
+        if all(_place_group(form, floor, one, paid, by_price=False, tries=tries) for one in (group, other)):
             return True
         floor.restore(before)
     return False

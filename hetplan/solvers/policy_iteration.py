@@ -1,4 +1,4 @@
-r"""Modified policy iteration: the best policy of a decision process, explicit or whatever else offers its sweeps.
+r"""Modified policy iteration: the best policy of whatever decision process offers its sweeps.
 
 A decision process is in one of finitely many states s. An action a that is open there makes a "pair" with it: it earns
 r(s, a), weighs w(s, a) (1 where nothing is said), and leads to state s' with probability P(s' | s, a). A policy p
@@ -53,23 +53,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.contract import Event
-from hetplan.planner.forms.mdp import Choice, Criterion, Mdp
-from hetplan.solvers.running import OneByOne
+from hetplan.planner.forms.queue_process import Criterion
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
-    from hetplan.planner.contract import OnEvent
-    from hetplan.solvers.mdp_wide_kernels import WideMatrix
-
-__all__ = ["Iteration", "MdpModifiedPolicy", "Solved", "Sweeps"]
+__all__ = ["Iteration", "Solved", "Sweeps"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -89,8 +82,6 @@ MOST_SWEEPS = 20_000
 """Sweeps at most where no limit says otherwise."""
 PATIENT_PUSHES = 50
 """Steps of a distribution after which it is found by GMRES."""
-WIDE = 1_000_000
-"""A matrix of fewer numbers does not repay loading the compiled product, a third of a second."""
 
 
 class Sweeps(Protocol):
@@ -217,16 +208,16 @@ class Iteration:
             self.work["sweeps"] += 1
             change = result - values
             least, most = float(change.min()), float(change.max())
-            stop = Stop.FINISHED if most - least < span else self._spent()
+            stop = Stop.FINISHED if most - least < span else self._stop_reason()
             if stop is not None:
                 return Solved(chosen, values, gain, least, most, stop)
             tries += 1
             if tries > PATIENCE:
-                values = self._evaluated(chosen, gain, result)
+                values = self._evaluate(chosen, gain, result)
                 continue
-            values = self._pinned(result)
+            values = self._pin(result)
             for _ in range(EVALUATIONS):
-                values = self._pinned(self.sweeps.follow(values, chosen, gain))
+                values = self._pin(self.sweeps.follow(values, chosen, gain))
             self.work["evaluations"] += EVALUATIONS
 
     def ratio(self, chosen: Integers) -> Solved:
@@ -267,7 +258,7 @@ class Iteration:
             change = result - values
             least, most = float(change.min()), float(change.max())
             # Whatever is common to all changes is known to the end: only their span is still uncertain.
-            stop = Stop.FINISHED if most - least < SPAN * (1.0 - discount) else self._spent()
+            stop = Stop.FINISHED if most - least < SPAN * (1.0 - discount) else self._stop_reason()
             if stop is not None:
                 return Solved(chosen, values, 0.0, least, most, stop)
             values = result
@@ -286,10 +277,10 @@ class Iteration:
 
     def stationary(self, chosen: Integers, mass: Floats | None = None, settled: float = SETTLED) -> Floats:
         """The long-run distribution under a policy, by repeated steps until one moves less than `settled`."""
-        mass = self._beginning() if mass is None else mass
+        mass = self._start_mass() if mass is None else mass
         for step in range(MOST_SWEEPS):
             if step == PATIENT_PUSHES:
-                mass = self._balanced(chosen, mass)
+                mass = self._balance(chosen, mass)
             moved = self.sweeps.push(mass, chosen)
             self.work["pushes"] += 1
             change = float(np.abs(moved - mass).sum())
@@ -298,7 +289,7 @@ class Iteration:
                 break
         return np.asarray(mass / mass.sum())
 
-    def _evaluated(self, chosen: Integers, gain: float, guess: Floats) -> Floats:
+    def _evaluate(self, chosen: Integers, gain: float, guess: Floats) -> Floats:
         """The relative values h: h - P h + rho = r, h(reference) = 0; rho is in the place of h(reference)."""
         reference = self.sweeps.reference
         reward = self.sweeps.follow(np.zeros(self.sweeps.states), chosen, gain)
@@ -312,7 +303,7 @@ class Iteration:
         found[reference] = 0.0
         return found
 
-    def _balanced(self, chosen: Integers, guess: Floats) -> Floats:
+    def _balance(self, chosen: Integers, guess: Floats) -> Floats:
         """The distribution p with p - P'p + u (sum of p) = u, u all on the reference."""
 
         def apply(mass: Floats) -> Floats:
@@ -321,18 +312,18 @@ class Iteration:
             self.work["pushes"] += 1
             return np.asarray(result)
 
-        found = np.maximum(_solve_by_action(apply, self._beginning(), guess=guess, tolerance=1e-14), 0.0)
+        found = np.maximum(_solve_by_action(apply, self._start_mass(), guess=guess, tolerance=1e-14), 0.0)
         return np.asarray(found / found.sum())
 
-    def _beginning(self) -> Floats:
+    def _start_mass(self) -> Floats:
         mass = np.zeros(self.sweeps.states)
         mass[self.sweeps.reference] = 1.0
         return mass
 
-    def _pinned(self, values: Floats) -> Floats:
+    def _pin(self, values: Floats) -> Floats:
         return np.asarray(values - values[self.sweeps.reference])
 
-    def _spent(self) -> Stop | None:
+    def _stop_reason(self) -> Stop | None:
         done = self.work["sweeps"] + self.work["evaluations"]
         if self.limits.cancel is not None and self.limits.cancel.is_set():
             return Stop.CANCELLED
@@ -360,81 +351,3 @@ def _solve_by_action(apply: Callable[[Floats], Floats], right: Floats, *, guess:
     system = by_action((right.size, right.size), matvec=matvec, dtype=np.float64)
     found, _ = gmres(system, right, x0=guess, rtol=tolerance, restart=80, maxiter=12)
     return np.asarray(found, dtype=np.float64)
-
-
-class MdpModifiedPolicy(OneByOne[Mdp, Choice]):
-    """Answers `Mdp` forms, whose moves are one sparse matrix; all four criteria."""
-
-    name: ClassVar[str] = "mdp-mpi"
-    form: ClassVar[str] = "mdp"
-    takes = Mdp
-
-    def version(self) -> str:
-        """The version of scipy, whose sparse matrices do the work."""
-        import scipy
-
-        return str(scipy.__version__)
-
-    def answer(self, form: Mdp, limits: Limits, *, start: Choice | None, on_event: OnEvent | None) -> Answer[Choice]:
-        """The best policy, by sweeps."""
-        begin, least = None, 1.0
-        if form.weight is not None:
-            begin, least = (form.first[:-1] if start is None else start), float(form.weight.min())
-        run = Iteration(_MatrixSweeps(form), limits, on_event)
-        return run.best(form, read=lambda chosen: chosen, engine=self.name, ratio_from=begin, least_weight=least)
-
-
-@dataclass
-class _MatrixSweeps:
-    """The sweeps of an explicit process."""
-
-    mdp: Mdp
-
-    def __post_init__(self) -> None:
-        from hetplan.compiled import is_compiled
-
-        self._wide: WideMatrix | None = None
-        self._followed: tuple[Integers, csr_array] | None = None
-        if self.mdp.moves.nnz >= WIDE and is_compiled():
-            from hetplan.solvers.mdp_wide_kernels import WideMatrix
-
-            self._wide = WideMatrix(self.mdp.moves)
-
-    @property
-    def states(self) -> int:
-        """How many states."""
-        return self.mdp.states
-
-    @property
-    def reference(self) -> int:
-        """The start, which unichain policies come back to."""
-        return self.mdp.start
-
-    def improve(self, values: Floats, gain: float) -> tuple[Floats, Integers]:
-        """The best scores, and the first pair that attains them."""
-        scores = self._scores(values, gain)
-        return self.mdp.best(scores), self.mdp.greedy(scores)
-
-    def follow(self, values: Floats, chosen: Integers, gain: float) -> Floats:
-        """The worth of the chosen pairs."""
-        mdp = self.mdp
-        return np.asarray((mdp.reward - gain * mdp.weights)[chosen] + self._rows_of(chosen) @ values)
-
-    def push(self, mass: Floats, chosen: Integers) -> Floats:
-        """Where a distribution is one decision later."""
-        return np.asarray(self._rows_of(chosen).T @ mass)
-
-    def earned(self, mass: Floats, chosen: Integers) -> tuple[float, float]:
-        """Expected reward and weight of a decision."""
-        return float(mass @ self.mdp.reward[chosen]), float(mass @ self.mdp.weights[chosen])
-
-    def _scores(self, values: Floats, gain: float) -> Floats:
-        # The iteration hands in values that are discounted already.
-        future = self.mdp.moves @ values if self._wide is None else self._wide.times(values)
-        return np.asarray(self.mdp.reward - gain * self.mdp.weights + future)
-
-    def _rows_of(self, chosen: Integers) -> csr_array:
-        """The matrix of a policy; one is followed many times on end."""
-        if self._followed is None or self._followed[0] is not chosen:
-            self._followed = chosen, self.mdp.moves[chosen]
-        return self._followed[1]

@@ -16,8 +16,8 @@ from hetplan.planner.answer import Answer, Limits, Status, Stop, relative_gap
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.milp import Builder, Vector
 from hetplan.planner.forms.priced import Choice, Mixture, Priced
+from hetplan.solvers.engine import OneByOne
 from hetplan.solvers.highs import Highs
-from hetplan.solvers.running import OneByOne
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent

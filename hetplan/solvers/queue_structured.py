@@ -19,8 +19,8 @@ from hetplan.compiled import is_ready
 from hetplan.planner.answer import Answer, Limits
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.queue_process import Batching, PerWhat, QueuePolicy, QueueProcess
+from hetplan.solvers.engine import OneByOne
 from hetplan.solvers.policy_iteration import Iteration
-from hetplan.solvers.running import OneByOne
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent

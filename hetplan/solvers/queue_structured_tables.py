@@ -52,7 +52,7 @@ def prepare(form: QueueProcess) -> Tables:
     place = rate_of * buckets + np.array([bucket for bucket, _ in starts])
     stretches = [poisson(float(rate) * float(step)) for rate in form.stage_rates for step in np.diff(form.grid_s)]
     stretches += [poisson(float(form.stage_rates[i]) * length) for i, (_, length) in zip(rate_of, starts, strict=True)]
-    wait_low, wait_first, wait = _rows([_below(window, form.stages) for window in stretches])
+    wait_low, wait_first, wait = _rows([_empty_support(window, form.stages) for window in stretches])
     everywhere = np.concatenate([np.arange(form.stage_rates.size * buckets), place])
     land = _kept_landings(form, stretches, everywhere, services)
     phase_low, phase_first, phase = _phases(form)
@@ -99,7 +99,7 @@ def _services(form: QueueProcess) -> tuple[Integers, Integers]:
     return pairs, service_of
 
 
-def _below(window: Window, stages: int) -> Window:
+def _empty_support(window: Window, stages: int) -> Window:
     """The part of a support in which nobody comes whatever the phase was at the beginning."""
     kept = window.probability[: max(stages - window.low, 0)]
     kept = np.where(kept > _NOTHING, kept, 0.0)
@@ -155,7 +155,7 @@ def _landings(form: QueueProcess, stretches: list[Window], bucket_of: Integers, 
         begin, end = np.searchsorted(bucket_of, [bucket, bucket + 1], sorter=order)
         here = order[begin:end]
         top = max((stretches[i].high for i in here if stretches[i].low < form.stages), default=0)
-        table, first, last = _landed(form, after, top, form.stages)
+        table, first, last = _landing_rows(form, after, top, form.stages)
         for i in here:
             window = stretches[i]
             if window.low >= form.stages:
@@ -163,7 +163,7 @@ def _landings(form: QueueProcess, stretches: list[Window], bucket_of: Integers, 
                 whole = poisson(
                     rate * float(form.latency_s[tuple(services[i - buckets * form.stage_rates.size] - [0, 1])])
                 )
-                rows = _landed(form, whole, form.stages, 0)[0]
+                rows = _landing_rows(form, whole, form.stages, 0)[0]
             else:
                 rows = np.zeros((form.stages, form.queue + 2))
                 mix_rows(window.low, window.probability, form.stages, table, first, last, rows)
@@ -176,7 +176,7 @@ def _landings(form: QueueProcess, stretches: list[Window], bucket_of: Integers, 
     return _Landings(low.astype(np.int64), first, data, over)
 
 
-def _landed(form: QueueProcess, arrivals: Window, rows: int, settled: int) -> tuple[Floats, Integers, Integers]:
+def _landing_rows(form: QueueProcess, arrivals: Window, rows: int, settled: int) -> tuple[Floats, Integers, Integers]:
     """Row i: the distribution of floor((settled + i + arrivals) / K), N + 1 and more in one; first and last entries."""
     table = np.zeros((rows, form.queue + 2))
     first, last = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)

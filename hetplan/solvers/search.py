@@ -35,8 +35,8 @@ from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.black_box import BlackBox, Measured, OutOfTime, Verdict
 from hetplan.planner.front import unbeaten
+from hetplan.solvers.engine import OneByOne
 from hetplan.solvers.gaussian_process import LightProcess, expected_improvement, normal_below
-from hetplan.solvers.running import OneByOne
 from hetplan.solvers.search_beliefs import Beliefs, MakeProcess, Predicted, Votes
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class BlackBoxSearch:
             plan = self.first() if cold else self.next()
             plans.append(plan)
             # Until observed, a plan under way (or its configuration, where that settles it) is not asked for again.
-            here = self._settled(plan)
+            here = self._settled_rows(plan)
             here = here[self.open[here]]
             self.open[here] = False
             closed.append(here)
@@ -111,10 +111,10 @@ class BlackBoxSearch:
     def tell(self, plan: int, found: Measured) -> None:
         """Take in what measuring a plan's configuration gave."""
         self.observed += 1
-        self.open[self._settled(plan)] = False
+        self.open[self._settled_rows(plan)] = False
         if self.whole and found.passes:
             values = self.form.values(found.configuration, below=self.best_value)
-            here, value = int(self._settled(plan)[int(np.argmin(values))]), float(values.min())
+            here, value = int(self._settled_rows(plan)[int(np.argmin(values))]), float(values.min())
         else:
             here, value = plan, self.form.value(plan)
         if value < self.best_value:
@@ -141,7 +141,7 @@ class BlackBoxSearch:
         """
         return None
 
-    def _settled(self, plan: int) -> NDArray[np.int64]:
+    def _settled_rows(self, plan: int) -> NDArray[np.int64]:
         if not self.whole:
             return np.array([plan])
         placements = len(self.form.placements)

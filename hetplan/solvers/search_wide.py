@@ -333,13 +333,13 @@ class WideSearch(BlackBoxSearch):
         """Any allowed row that is near the middle of what has an order."""
         rows = self._open(self.space.draw(self.random, DRAWN))
         if not len(rows):
-            return self._left()
+            return self._next_open()
         top = np.maximum(np.array(self.form.levels) - 1, 1)
         order = np.array([*self.form.ordered, *(False,) * (rows.shape[1] - len(self.form.ordered))])
         far = (np.abs(rows / top - 0.5) * order).sum(axis=1)
         return self.space.number(rows[int(np.argmin(far))].tolist()) * len(self.form.placements)
 
-    def _left(self) -> int:
+    def _next_open(self) -> int:
         """Any row that is left, where all are listed."""
         rows = self._open(self.space.rows) if self.space.rows is not None else np.zeros((0, 0))
         return self.space.number(rows[0].tolist()) * len(self.form.placements) if len(rows) else -1
@@ -356,7 +356,7 @@ class WideSearch(BlackBoxSearch):
             self._share = float(self.random.choice(self.form.placed.shares))
         rows = self._open(self._candidates())
         if not len(rows):
-            return self._left()
+            return self._next_open()
         score, place = self._score(rows)
         for _ in range(CLIMBS if self.space.product > len(rows) else 0):
             tops = rows[np.argsort(-score, kind="stable")[:2]]

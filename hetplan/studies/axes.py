@@ -16,7 +16,7 @@ from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.planner.draft import Edit
-from hetplan.planner.repairs import edited, steps_of, value_at
+from hetplan.planner.repairs import edit_documents, steps_of, value_at
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.fields import MOST, MOST_MONEY, NANO
 from hetplan.profiles.inputs import Inputs
@@ -27,7 +27,7 @@ from hetplan.profiles.slo import LatencyTarget, Slo
 from hetplan.profiles.tables import STATISTICS
 from hetplan.profiles.validate import validate
 
-__all__ = ["FACTORS", "Axis", "Files", "axis_of", "changed", "factor", "own_prices"]
+__all__ = ["FACTORS", "Axis", "Files", "axis_of", "change_inputs", "factor", "own_prices"]
 
 POINTS = 5
 """Values of a range that are tried at first; where the fleet changes is then looked for between them."""
@@ -143,10 +143,10 @@ class Axis:
             said = round(value)
         elif self.kind == "money":
             said = _money(1, value)
-        return edited(documents, [Edit(file, steps, said)])
+        return edit_documents(documents, [Edit(file, steps, said)])
 
 
-def changed(files: Files, axes: Sequence[Axis], values: Sequence[float]) -> Inputs:
+def change_inputs(files: Files, axes: Sequence[Axis], values: Sequence[float]) -> Inputs:
     """The inputs with these values on these axes."""
     documents = files.documents
     for axis, value in zip(axes, values, strict=True):
@@ -263,7 +263,7 @@ def _kind(files: Files, file: str, steps: tuple[str | int, ...], now: Any) -> st
 
     def is_read(value: float) -> bool:
         try:
-            files.inputs_with(edited(files.documents, [Edit(file, steps, value)]))
+            files.inputs_with(edit_documents(files.documents, [Edit(file, steps, value)]))
         except InputError:
             return False
         return True
@@ -305,7 +305,7 @@ def _values(said: str, now: float | None, kind: str, text: str) -> tuple[float, 
             raise _wrong(text, "a range goes from a lower to a higher value", "Write LOW:HIGH.")
         if rest[1:] not in ([], ["log"]) or (rest[1:] and ends[0] <= 0):
             raise _wrong(text, "the fourth part is log, from above 0, or nothing", "Write 1:100:9:log.")
-        found = list(_spaced(*ends, count, log=bool(rest[1:])))
+        found = list(_spaced_values(*ends, count, log=bool(rest[1:])))
     most = MOST_MONEY if kind == "money" else MOST
     if any(abs(value) > most for value in found):
         raise _wrong(text, f"no value of it may be above {most:g}", "Write a range within what the files take.")
@@ -313,7 +313,7 @@ def _values(said: str, now: float | None, kind: str, text: str) -> tuple[float, 
     return tuple(sorted({axis.rounded(value) for value in found}))
 
 
-def _spaced(low: float, high: float, count: int, *, log: bool) -> Iterator[float]:
+def _spaced_values(low: float, high: float, count: int, *, log: bool) -> Iterator[float]:
     for place in range(count):
         part = place / (count - 1)
         yield low * (high / low) ** part if log else low + (high - low) * part

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hetplan.api.solve import Source
 from hetplan.errors import InputError
 from hetplan.planner.spread import Spread
-from hetplan.planner.terms import OnEvent, logged
+from hetplan.planner.terms import OnEvent, with_logging
 from hetplan.profiles.arguments import check_arguments
 from hetplan.profiles.given_files import GivenFile, sort_files
 from hetplan.profiles.plan import Plan
@@ -63,7 +63,7 @@ def compare(
     )
     spread = None if jobs == 1 else Spread(jobs, on_event=on_event, cancel=cancel)
     tried = read_plan(named.plan, trust_digest=True)
-    return compare_ways(tried, named.inputs, what, on_event=logged(on_event), cancel=cancel, spread=spread)
+    return compare_ways(tried, named.inputs, what, on_event=with_logging(on_event), cancel=cancel, spread=spread)
 
 
 def compared_demand(

@@ -48,10 +48,10 @@ class Figure:
         if not self.best or len(numbers) < 2:
             return ()
         at_best = min(numbers) if self.best == "low" else max(numbers)
-        if all(_alike(value, at_best) for value in numbers):
+        if all(_is_alike(value, at_best) for value in numbers):
             return ()
         return tuple(
-            n for n, value in enumerate(self.values) if isinstance(value, int | float) and _alike(value, at_best)
+            n for n, value in enumerate(self.values) if isinstance(value, int | float) and _is_alike(value, at_best)
         )
 
 
@@ -118,7 +118,7 @@ def compare_plans(
     plans: Mapping[str, Plan] | Sequence[str | Path | Plan], inputs: Inputs | None = None
 ) -> PlansCompared:
     """`diff` of plans by name or by file; `inputs` are the files that prices, rates and interruptions are read from."""
-    named = plans if isinstance(plans, Mapping) else _read(plans)
+    named = plans if isinstance(plans, Mapping) else _read_plans(plans)
     if len(named) < 2:
         raise InputError.one(file="PLAN", why="two plans or more to compare", remedy="Name another plan file.")
     figures = tuple(_figures(list(named.values()), inputs))
@@ -133,7 +133,7 @@ def compare_plans(
     )
 
 
-def _read(given: Sequence[str | Path | Plan]) -> dict[str, Plan]:
+def _read_plans(given: Sequence[str | Path | Plan]) -> dict[str, Plan]:
     found: dict[str, Plan] = {}
     for number, one in enumerate(given, start=1):
         name = f"plan {number}" if isinstance(one, Plan) else Path(one).stem
@@ -302,7 +302,7 @@ def _better(figures: Sequence[Figure], place: int) -> Iterator[str]:
     for one in figures:
         if place in one.winners():
             value = one.values[place]
-            others = [v for v in one.values if isinstance(v, int | float) and not _alike(v, float(value or 0))]
+            others = [v for v in one.values if isinstance(v, int | float) and not _is_alike(v, float(value or 0))]
             worst = max(others) if one.best == "low" else min(others)
             yield f"{one.label}: {_cell(value)} in place of {_cell(worst)}"
 
@@ -318,7 +318,7 @@ def _notes(named: Mapping[str, Plan]) -> Iterator[str]:
         yield "the plans answer different questions"
 
 
-def _alike(one: float, other: float) -> bool:
+def _is_alike(one: float, other: float) -> bool:
     return abs(one - other) <= 1e-9 * max(1.0, abs(one), abs(other))
 
 

@@ -37,7 +37,7 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.read_plan import read_plan
 from hetplan.studies.axes import Files, own_prices
 from hetplan.studies.comparison import per_million
-from hetplan.studies.points import Asked, Task, bill, fleet_of, fleet_text, study_digest, tried
+from hetplan.studies.points import Asked, Task, bill, fleet_of, fleet_text, study_digest, try_changes
 
 __all__ = ["Absent", "Bound", "Explanation", "Other", "explain", "explain_for"]
 
@@ -225,13 +225,13 @@ class _Around:
         if self.asked.sizes and self.program["fleet"] != fleet_of(self.plan):
             self.how = {"sized": True}
             (self.base,) = self._all([self.how])
-        fewer = [offer for offer in self.counts if self._counted(offer)]
+        fewer = [offer for offer in self.counts if self._is_counted_by_stock(offer)]
         absent = [offer for offer in self.asked.files.inputs.profile.offers if offer not in self.counts]
-        forced, limits = self._forced(absent), list(self._limits())
+        forced, limits = self._edits_that_force(absent), list(self._limits())
         # All at once, so that what is said of the time that is left is true.
         edits = [["profile", ["offers", one, "stock"], self.counts[one] - 1] for one in fewer]
         edits += [*forced.values(), *(edit for *_, edit in limits)]
-        answers = iter(self._tried([{**self.how, "edits": [edit]} for edit in edits]))
+        answers = iter(self._try_some([{**self.how, "edits": [edit]} for edit in edits]))
         others, with_one = list(islice(answers, len(fewer))), dict(zip(forced, answers, strict=False))
         inputs, plan = self.asked.files.inputs, self.plan
         cost = bill(plan, inputs)
@@ -258,13 +258,13 @@ class _Around:
         return None if not mine or value is None or math.isclose(mine[0], value, rel_tol=VALUE) else mine[0]
 
     def _all(self, tasks: Sequence[Task]) -> list[dict[str, Any]]:
-        return self.spread.all(tried, self.asked, tasks, about="questions")
+        return self.spread.all(try_changes, self.asked, tasks, about="questions")
 
-    def _tried(self, tasks: Sequence[Task]) -> list[dict[str, Any] | None]:
+    def _try_some(self, tasks: Sequence[Task]) -> list[dict[str, Any] | None]:
         """None for what the time does not allow."""
-        return self.spread.some(tried, self.asked, tasks, about="questions")
+        return self.spread.some(try_changes, self.asked, tasks, about="questions")
 
-    def _counted(self, offer: str) -> bool:
+    def _is_counted_by_stock(self, offer: str) -> bool:
         """Whether machines are rented by the offer's stock: hosts that are listed are there already."""
         return not any(host.offer == offer for host in self.asked.files.inputs.profile.hosts.values())
 
@@ -284,7 +284,7 @@ class _Around:
             bill = found.get("cost_per_hour")
             yield Other(offer, found["fleet"], found.get("value"), self._worse(found), bill, why)
 
-    def _forced(self, offers: Sequence[str]) -> dict[str, list[Any]]:
+    def _edits_that_force(self, offers: Sequence[str]) -> dict[str, list[Any]]:
         """Of each offer that is the only one of its hardware: the change by which one of it has to be taken."""
         profile, limits = self.asked.files.inputs.profile, self.asked.files.inputs.slo.limits
         found: dict[str, list[Any]] = {}
@@ -297,8 +297,8 @@ class _Around:
     def _absent(self, offers: Sequence[str], with_one: Mapping[str, Found | None]) -> Iterator[Absent]:
         out = [offer for offer in offers if not _takes(self.program, offer)]
         searched = out if self.thorough else []
-        prices, unpriced = self._halved(searched, "price", CHEAPEST)
-        times, untimed = self._halved(searched, "latency", FASTEST)
+        prices, unpriced = self._find_entry(searched, "price", CHEAPEST)
+        times, untimed = self._find_entry(searched, "latency", FASTEST)
         late = (("one", {one for one, at in with_one.items() if at is None}), ("price", unpriced), ("times", untimed))
         for offer in offers:
             price = self._price(offer)
@@ -323,7 +323,7 @@ class _Around:
                 not_asked,
             )
 
-    def _halved(self, offers: Sequence[str], what: str, least: float) -> tuple[dict[str, float], set[str]]:
+    def _find_entry(self, offers: Sequence[str], what: str, least: float) -> tuple[dict[str, float], set[str]]:
         """For each offer the greatest part of its price, or of its times, with which it is in the best plan.
 
         All offers are looked for side by side: prices where the money of the last plan that took them ends, else by
@@ -331,25 +331,25 @@ class _Around:
         did not allow to find: these are the second part.
         """
         places = {one: _Place(least) for one in offers}
-        found = dict(zip(offers, self._tried([self._with(one, what, least) for one in offers]), strict=True))
+        found = dict(zip(offers, self._try_some([self._with(one, what, least) for one in offers]), strict=True))
         late = {one for one, at in found.items() if at is None}
         open_ = [one for one, at in found.items() if at is not None and _takes(at, one)]
         taken = dict.fromkeys(open_, least)
         for one in open_:
-            self._seen(one, what, places[one], least, found[one])
+            self._note_answer(one, what, places[one], least, found[one])
         while open_:
             asked = [(one, part) for one in open_ for part in places[one].next()]
-            answers = self._tried([self._with(one, what, part) for one, part in asked])
+            answers = self._try_some([self._with(one, what, part) for one, part in asked])
             for (one, part), answer in zip(asked, answers, strict=True):
                 if answer is None:
                     late.add(one)
                 else:
-                    self._seen(one, what, places[one], part, answer)
+                    self._note_answer(one, what, places[one], part, answer)
             taken |= {one: places[one].known for one in open_}
             open_ = [one for one in open_ if one not in late and not places[one].found]
         return {one: part for one, part in taken.items() if one not in late}, late
 
-    def _seen(self, offer: str, what: str, place: _Place, part: float, found: Found | None) -> None:
+    def _note_answer(self, offer: str, what: str, place: _Place, part: float, found: Found | None) -> None:
         """Note whether the offer is taken with this part, and up to which part its fleet has the money for it."""
         if found is None or not _takes(found, offer):
             place.high = min(place.high, part)
@@ -437,7 +437,7 @@ class _Around:
             yield f"planned anew it is {fleet_text(self.base['fleet'])}"
         if not self.thorough:
             yield "the prices and times at which other machines come in were not looked for: --thorough does, for long"
-        if any(not self._counted(offer) for offer in self.counts):
+        if any(not self._is_counted_by_stock(offer) for offer in self.counts):
             yield "hosts that the profile lists are there already: fewer of them were not tried"
 
 

@@ -21,7 +21,7 @@ from hetplan.serving.planned_system import planned_systems
 from hetplan.serving.runs import machine_price, times
 from hetplan.serving.service import NoiseName
 from hetplan.serving.system import System
-from hetplan.simulator.following import Names
+from hetplan.simulator.system_changes import Names
 
 __all__ = ["FleetPlayed"]
 
@@ -86,18 +86,20 @@ class FleetPlayed:
     @cached_property
     def on_demand(self) -> Inputs:
         """The files with machines on demand alone, rented by the hour."""
-        return self._selling({name: _rented(one) for name, one in self._offers.items() if not _spot(one)})
+        return self._with_offers(
+            {name: _without_commitment(one) for name, one in self._offers.items() if not _spot(one)}
+        )
 
     @cached_property
     def by_the_hour(self) -> Inputs:
         """The files with all machines that are rented by the hour."""
-        return self._selling({name: _rented(one) for name, one in self._offers.items()}, kinds=True)
+        return self._with_offers({name: _without_commitment(one) for name, one in self._offers.items()}, kinds=True)
 
     @cached_property
     def cheapest(self) -> Inputs:
         """The files with each machine at its lowest price, and nothing to survive: no purchase costs less."""
         sold = {name: self._lowest(one) for name, one in self._offers.items()}
-        return self._selling(sold).with_limits(survive=Survive())
+        return self._with_offers(sold).with_limits(survive=Survive())
 
     def recipes(self, inputs: Inputs) -> Recipes:
         """Fleets for other rates, from these files."""
@@ -107,7 +109,7 @@ class FleetPlayed:
     def _offers(self) -> dict[str, Offer]:
         return dict(self.inputs.profile.offers)
 
-    def _selling(self, offers: dict[str, Offer], *, kinds: bool = False) -> Inputs:
+    def _with_offers(self, offers: dict[str, Offer], *, kinds: bool = False) -> Inputs:
         """The files with these offers; `kinds`: limits on spot machines stay."""
         limits = self.inputs.slo.limits
         stay = {name: one for name, one in limits.offers.items() if kinds and name in offers}
@@ -132,5 +134,5 @@ def _spot(offer: Offer) -> bool:
     return offer.interruptions_per_hour is not None
 
 
-def _rented(offer: Offer) -> Offer:
+def _without_commitment(offer: Offer) -> Offer:
     return offer.model_copy(update={"commit": None})

@@ -12,14 +12,15 @@ from hetplan.errors import InputError
 from hetplan.planner.answer import Limits
 from hetplan.planner.draft import Edit
 from hetplan.planner.outcome import Outcome
-from hetplan.planner.repairs import edited
+from hetplan.planner.repairs import edit_documents
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_periods import machines_of as in_period
+from hetplan.serving.bill import call_costs
 from hetplan.serving.loads import worker_price
-from hetplan.studies.axes import Axis, Files, changed, factor
+from hetplan.studies.axes import Axis, Files, change_inputs, factor
 
 __all__ = [
     "Asked",
@@ -30,9 +31,9 @@ __all__ = [
     "fleet_text",
     "found_of",
     "is_price",
-    "solved",
+    "solve_point",
     "study_digest",
-    "tried",
+    "try_changes",
 ]
 
 PLENTY = "1000000"
@@ -108,9 +109,9 @@ def _choice(asked: Asked) -> Choice:
     )
 
 
-def solved(asked: Asked, task: Task, cancel: threading.Event | None = None) -> dict[str, Any]:
+def solve_point(asked: Asked, task: Task, cancel: threading.Event | None = None) -> dict[str, Any]:
     """What was found at one point, as plain data."""
-    inputs = changed(asked.files, asked.axes, task["values"])
+    inputs = change_inputs(asked.files, asked.axes, task["values"])
     sized = bool(task.get("sized"))
     try:
         outcome = asked.plan(inputs, sized=sized, cancel=cancel)
@@ -123,20 +124,20 @@ def solved(asked: Asked, task: Task, cancel: threading.Event | None = None) -> d
     return {**task, **found}
 
 
-def tried(asked: Asked, task: Task, cancel: threading.Event | None = None) -> dict[str, Any]:
+def try_changes(asked: Asked, task: Task, cancel: threading.Event | None = None) -> dict[str, Any]:
     """What is found with these `factors` on and `edits` of the files, as plain data."""
     documents = asked.files.documents
     for name, value in task.get("factors", ()):
         documents = factor(documents, name, value)
     edits = [Edit(file, tuple(steps), value) for file, steps, value in task.get("edits", ())]
     try:
-        inputs = asked.files.inputs_with(edited(documents, edits))
+        inputs = asked.files.inputs_with(edit_documents(documents, edits))
         return found_of(asked.plan(inputs, sized=bool(task.get("sized")), cancel=cancel), inputs)
     except InputError as error:
         return {"status": "refused", "why": str(error.faults[0]), "fleet": None, "ok": False}
 
 
-def held(inputs: Inputs, machines: Mapping[tuple[str | None, str], int]) -> list[list[Any]]:
+def edits_that_hold(inputs: Inputs, machines: Mapping[tuple[str | None, str], int]) -> list[list[Any]]:
     """The edits that leave these machines (by offer and hardware) and no others, whatever they cost."""
     edits: list[list[Any]] = [["profile", ["offers", name, "stock"], 0] for name in inputs.profile.offers]
     for (offer, hardware), count in machines.items():
@@ -232,7 +233,7 @@ def fleet_change(fleet: Mapping[str, int] | None, base: Mapping[str, int]) -> st
 
 
 def bill(plan: Plan, inputs: Inputs) -> float | None:
-    """What the machines of a plan cost per hour at the prices of these inputs; None where a price is not known."""
+    """What machines and calls of a plan cost per hour at the prices of these files; None where one is not known."""
     if plan.bill is not None:
         return plan.bill.cost_per_hour
     if len(plan.periods) > 1:
@@ -242,8 +243,8 @@ def bill(plan: Plan, inputs: Inputs) -> float | None:
         price = worker_price(inputs, worker)
         if price is None:
             return None
-        total += price * worker.count
-    return total / NANO
+        total += price * (worker.count + worker.standby)
+    return total / NANO + sum(call_costs(plan, inputs).values())
 
 
 def _mean_bill(plan: Plan, inputs: Inputs) -> float | None:
@@ -266,7 +267,7 @@ def _slopes(asked: Asked, values: Sequence[float], plan: Plan, inputs: Inputs) -
         slope = None
         if is_price(axis):
             moved = [*values[:place], values[place] + 1.0, *values[place + 1 :]]
-            now, then = bill(plan, inputs), bill(plan, changed(asked.files, asked.axes, moved))
+            now, then = bill(plan, inputs), bill(plan, change_inputs(asked.files, asked.axes, moved))
             slope = None if now is None or then is None else round(then - now, 9)
         found.append(slope)
     return found

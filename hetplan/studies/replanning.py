@@ -19,9 +19,9 @@ from hetplan.dispatch.replanning import Replanning
 from hetplan.errors import InputError
 from hetplan.profiles.plan_periods import text_apps, without
 from hetplan.simulator.autoscale import autoscale, system_of
-from hetplan.simulator.following import follow, lead_and_limits
 from hetplan.simulator.report import SimulationReport, wishes_of
 from hetplan.simulator.simulate import demands_of, percentiles_of, simulate_system
+from hetplan.simulator.system_changes import follow, lead_and_limits
 from hetplan.studies.fleet_ways import FleetPlayed
 from hetplan.studies.text_baselines import text_beside
 
@@ -55,7 +55,7 @@ def play_replanned(plan: Plan, inputs: Inputs, *, every_s: float, **how: Any) ->
             plan, inputs, recipes.following, series=series, period_s=inputs.slo.horizon.period_s,
             replanning=Replanning(every_s=every_s, runs_for=planned_for(plan), **begin), **how,
         )  # fmt: skip
-        return _noted(report, recipes)
+        return _with_warning(report, recipes)
     return _play_recipes(plan, inputs, recipes, every_s, how)
 
 
@@ -80,7 +80,7 @@ def replanned_fleet(
     return {**found, **beside(fleet.busiest, fleet.on_demand, **how)}
 
 
-def _noted(report: SimulationReport, recipes: Recipes) -> SimulationReport:
+def _with_warning(report: SimulationReport, recipes: Recipes) -> SimulationReport:
     """The report, with a warning where no plan carried what was seen."""
     if not recipes.missing:
         return report
@@ -107,7 +107,7 @@ def _play_recipes(
     report = simulate_system(first, demands, control=control, percentiles=percentiles_of(inputs), **how)
     lines = wishes_of(plan, inputs, report)
     report = replace(report, plan=(whole or plan).digest, currency=inputs.slo.limits.currency, lines=lines)
-    return _noted(report, recipes)
+    return _with_warning(report, recipes)
 
 
 def _series(slo: Slo) -> dict[str, tuple[float, ...]]:

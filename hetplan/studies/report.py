@@ -10,10 +10,10 @@ from hetplan.api.judge import verify
 from hetplan.api.solve import Source
 from hetplan.drawing.report import Documents, report_page
 from hetplan.errors import InputError
-from hetplan.planner.claims_again import has_unproved_bound, words_of_bounds
+from hetplan.planner.bound_verdicts import has_unproved_bound, words_of_bounds
 from hetplan.planner.summary import summarize
 from hetplan.planner.summary_rows import spot_offers
-from hetplan.planner.terms import OnEvent, logged
+from hetplan.planner.terms import OnEvent, with_logging
 from hetplan.profiles.arguments import check_arguments
 from hetplan.profiles.given_files import GivenFile, sort_files
 from hetplan.profiles.plan import Plan
@@ -55,7 +55,7 @@ def report(
         given = with_verification(given, shown, named.inputs)
         if simulate and shown.workers:
             try:
-                given = with_simulation(given, shown, named.inputs, on_event=logged(on_event), cancel=cancel)
+                given = with_simulation(given, shown, named.inputs, on_event=with_logging(on_event), cancel=cancel)
             except InputError as error:
                 given = replace(given, unplayed=error.faults[0].why)
     return report_page(given)

@@ -35,7 +35,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.serving.runs import machine_price
 from hetplan.studies.axes import Files, own_prices
-from hetplan.studies.points import Asked, Task, fleet_of, held, machines_of, study_digest, tried
+from hetplan.studies.points import Asked, Task, edits_that_hold, fleet_of, machines_of, study_digest, try_changes
 
 __all__ = ["Box", "InBox", "Margin", "Robustness", "robust_for"]
 
@@ -202,15 +202,15 @@ class _Study:
                 remedy="Leave the hosts out, or vary demand and latency with --vary.",
             )  # fmt: skip
         _refuse_own_prices(self.inputs)
-        (free,) = self._tried([{}])
+        (free,) = self._try_all([{}])
         if not free["ok"]:
             raise InputError.one(
                 file="slo", why=f"there is no plan to look at: {free['why'].rstrip('.')}", remedy="Run solve."
             )
-        self.base, self.machines, self.fleet = free, _read(free), dict(free["fleet"])
-        own, fleet = (machines_of(plan), fleet_of(plan)) if plan is not None else self._solved()
+        self.base, self.machines, self.fleet = free, _machines_found(free), dict(free["fleet"])
+        own, fleet = (machines_of(plan), fleet_of(plan)) if plan is not None else self._solve_corner()
         if own is not None:
-            (as_given,) = self._tried([{"edits": held(self.inputs, own)}])
+            (as_given,) = self._try_all([{"edits": edits_that_hold(self.inputs, own)}])
             if as_given["ok"] and as_given["value"] is not None:
                 if as_given["about"] == "cost_per_hour":
                     as_given["value"] = self._bill(own)  # the program alone may leave some of them out
@@ -222,32 +222,32 @@ class _Study:
                     "the program without simulation needs other machines than the plan: these are studied"
                 )
 
-    def _solved(self, corner: Sequence[Any] = ()) -> tuple[Machines | None, dict[str, int]]:
+    def _solve_corner(self, corner: Sequence[Any] = ()) -> tuple[Machines | None, dict[str, int]]:
         """The machines of the plan that `solve` makes of the files with these factors; None where it says no more."""
         if self.asked.sizes:
-            (whole,) = self._tried([{"factors": list(corner), "sized": True}])
+            (whole,) = self._try_all([{"factors": list(corner), "sized": True}])
             if whole["ok"]:
-                return _read(whole), dict(whole["fleet"])
+                return _machines_found(whole), dict(whole["fleet"])
         return None, {}
 
-    def _tried(self, tasks: Sequence[Task], about: str = "plans") -> list[dict[str, Any]]:
-        return self.spread.all(tried, self.asked, tasks, about=about)
+    def _try_all(self, tasks: Sequence[Task], about: str = "plans") -> list[dict[str, Any]]:
+        return self.spread.all(try_changes, self.asked, tasks, about=about)
 
     def _margins(self, names: Sequence[str]) -> Iterator[Margin]:
         """All places of all numbers are halved side by side."""
-        edits = held(self.inputs, self.machines)
+        edits = edits_that_hold(self.inputs, self.machines)
         wanted = [(name, way, what) for name in names for way in ("up", "down") for what in ("fails", "dear")]
         inside = dict.fromkeys(wanted, 1.0)
         outside = {one: FARTHEST if one[1] == "up" else 1.0 / FARTHEST for one in wanted}
         places: dict[tuple[str, str, str], float] = {}
         open_, at = list(wanted), dict(outside)
         while open_:
-            free = self._tried([{"factors": [[one[0], at[one]]]} for one in open_])
+            free = self._try_all([{"factors": [[one[0], at[one]]]} for one in open_])
             # A bill needs no solve: what the held machines cost at another price is known.
             billed = [one for one in open_ if one[0].startswith("prices") and self.base["about"] == "cost_per_hour"]
             solves = [one for one in open_ if one not in billed]
             tasks = [{"factors": [[one[0], at[one]]], "edits": edits} for one in solves]
-            kept = dict.fromkeys(billed, self.base) | dict(zip(solves, self._tried(tasks), strict=True))
+            kept = dict.fromkeys(billed, self.base) | dict(zip(solves, self._try_all(tasks), strict=True))
             for place, one in enumerate(open_):
                 bill = self._bill(self.machines, one[0], at[one])
                 if self._holds(one[2], kept[one], free[place], bill):
@@ -300,21 +300,21 @@ class _Study:
 
     def _in_box(self, box: Box) -> InBox | None:
         corners = list(self._corners(box))
-        free = self._tried([{"factors": corner} for corner in corners])
+        free = self._try_all([{"factors": corner} for corner in corners])
         if not all(one["ok"] for one in free):
             lost = next(one for one in free if not one["ok"])
             self.notes.append(f"no machines hold in the box: {lost['why'] or 'a corner has no plan'}")
             return None
-        candidates = [self.machines, *map(_read, free)]
-        candidates += list(self._grown(candidates, corners))
+        candidates = [self.machines, *map(_machines_found, free)]
+        candidates += list(self._grow_fleets(candidates, corners))
         least = self.base["sense"] == "min"
-        values = [(self._rated(one, corners), one) for one in _once(candidates)]
+        values = [(self._worst_value(one, corners), one) for one in _distinct(candidates)]
         rated = [(value, one) for value, one in values if value is not None]
         if self.base["about"] == "cost_per_hour":
             # What is sized by simulation may do with less than the program's headroom asks for.
             dearest = max(range(len(corners)), key=lambda place: float(free[place]["value"]))
-            solved = [one for one, _ in map(self._solved, ([], corners[dearest])) if one is not None]
-            rated += [(self._bill(one), one) for one in _once(solved) if one not in [other for _, other in rated]]
+            solved = [one for one, _ in map(self._solve_corner, ([], corners[dearest])) if one is not None]
+            rated += [(self._bill(one), one) for one in _distinct(solved) if one not in [other for _, other in rated]]
         if not rated:
             self.notes.append("no machines were found that hold in every corner of the box")
             return None
@@ -354,34 +354,34 @@ class _Study:
             found = [tuple(items)]
         yield from (list(one) for one in found)
 
-    def _grown(self, fleets: Sequence[Machines], corners: Sequence[list[list[Any]]]) -> Iterator[Machines]:
+    def _grow_fleets(self, fleets: Sequence[Machines], corners: Sequence[list[list[Any]]]) -> Iterator[Machines]:
         """Each fleet with what the corners need on top that it fails in."""
-        for fleet in _once(fleets):
+        for fleet in _distinct(fleets):
             grown = dict(fleet)
             for _ in range(MOST_GROWN):
-                failing = self._failing(grown, corners)
+                failing = self._failing_corner(grown, corners)
                 if failing is None:
                     yield grown
                     break
                 least = [
                     ["slo", ["limits", "instances", kind], [count, None]] for kind, count in _by_kind(grown).items()
                 ]
-                (more,) = self._tried([{"factors": failing, "edits": least}])
-                if not more["ok"] or _read(more) == grown:
+                (more,) = self._try_all([{"factors": failing, "edits": least}])
+                if not more["ok"] or _machines_found(more) == grown:
                     break
-                grown = _read(more)
+                grown = _machines_found(more)
 
-    def _failing(self, fleet: Machines, corners: Sequence[list[list[Any]]]) -> list[list[Any]] | None:
+    def _failing_corner(self, fleet: Machines, corners: Sequence[list[list[Any]]]) -> list[list[Any]] | None:
         if self.base["sense"] != "min":
             return None
-        edits = held(self.inputs, fleet)
-        answers = self._tried([{"factors": corner, "edits": edits} for corner in corners])
+        edits = edits_that_hold(self.inputs, fleet)
+        answers = self._try_all([{"factors": corner, "edits": edits} for corner in corners])
         return next((corner for corner, one in zip(corners, answers, strict=True) if not one["ok"]), None)
 
-    def _rated(self, fleet: Machines, corners: Sequence[list[list[Any]]]) -> float | None:
+    def _worst_value(self, fleet: Machines, corners: Sequence[list[list[Any]]]) -> float | None:
         """What a fleet is worth in its worst corner; None where it does not hold in all of them."""
-        edits = held(self.inputs, fleet)
-        answers = self._tried([{"factors": corner, "edits": edits} for corner in corners])
+        edits = edits_that_hold(self.inputs, fleet)
+        answers = self._try_all([{"factors": corner, "edits": edits} for corner in corners])
         if not all(one["ok"] for one in answers):
             return None
         if self.base["about"] == "cost_per_hour":
@@ -395,9 +395,9 @@ class _Study:
         return sum(bills) + box.prices * sum(bills[: box.gamma if box.gamma is not None else len(bills)])
 
     def _confirmed(self, fleet: Machines, corners: Sequence[list[list[Any]]]) -> bool:
-        edits = held(self.inputs, fleet)
+        edits = edits_that_hold(self.inputs, fleet)
         tasks = [{"factors": corner, "edits": edits, "sized": True} for corner in corners]
-        answers = self._tried(tasks, about="corners confirmed")
+        answers = self._try_all(tasks, about="corners confirmed")
         return all(one["ok"] and one["status"] != PlanStatus.NOT_SIMULATED for one in answers)
 
 
@@ -413,11 +413,11 @@ def _refuse_own_prices(inputs: Inputs) -> None:
                 )  # fmt: skip
 
 
-def _read(found: Found) -> Machines:
+def _machines_found(found: Found) -> Machines:
     return {(offer, hardware): count for offer, hardware, count in found["machines"]}
 
 
-def _once(fleets: Sequence[Machines]) -> list[Machines]:
+def _distinct(fleets: Sequence[Machines]) -> list[Machines]:
     return list({str(sorted(fleet.items(), key=str)): fleet for fleet in fleets}.values())
 
 

@@ -26,11 +26,11 @@ from hetplan.serving.system import System
 from hetplan.serving.tokens import TextSystem, demand_of, text_system
 from hetplan.simulator.baselines import BASELINES, Baseline, Name, baseline, stock_of
 from hetplan.simulator.demand import LEAST_REQUESTS
-from hetplan.simulator.playing import SideBySide
 from hetplan.simulator.report import SimulationReport, wishes_of
 from hetplan.simulator.run_records import Glance
 from hetplan.simulator.scalers import Hpa, Run, Scaled, Scaler, scaling
 from hetplan.simulator.simulate import demands_of, percentiles_of, simulate_system
+from hetplan.simulator.system_run import SideBySide
 from hetplan.simulator.tokens import draw, play
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def text_beside(
         systems, scaled = dict[str, TextSystem](), dict[str, Callable[[Run], None]]()
         for demand in (one for one in demands if one.app in apps):
             part, files = _of_app(whole or plan, inputs, demand)
-            type_of, peak = _sized(part, files, demand, cheapest=name == "cheapest-type")
+            type_of, peak = _size_fleet(part, files, demand, cheapest=name == "cheapest-type")
             systems[demand.app] = type_of
             if name == "autoscaled":
                 machines = OneType.of(type_of, files, demand, peak)
@@ -121,7 +121,7 @@ def of_one_type(inputs: Inputs) -> list[Inputs]:
     return found
 
 
-def _sized(plan: Plan, inputs: Inputs, demand: AppDemand, *, cheapest: bool) -> tuple[TextSystem, float]:
+def _size_fleet(plan: Plan, inputs: Inputs, demand: AppDemand, *, cheapest: bool) -> tuple[TextSystem, float]:
     """The fleet of one type that is planned for the peak, and the rate that it is planned for.
 
     Where no single type carries the peak, what the plan runs; where it carries less, what carries most.

@@ -29,9 +29,9 @@ from hetplan.serving.runs import machine_price
 from hetplan.serving.system import System
 from hetplan.serving.tokens import TokenFleet, demand_of, fleet_of_plan, text_system
 from hetplan.simulator.demand import AppDemand
-from hetplan.simulator.following import follow, lead_and_limits
 from hetplan.simulator.runs import seed_of
 from hetplan.simulator.scalers import Concurrency, Hpa
+from hetplan.simulator.system_changes import follow, lead_and_limits
 from hetplan.simulator.tokens import steady_goodput
 from hetplan.simulator.ways import Course, Played, Setting, Tuned, cheapest_of
 from hetplan.simulator.ways import play as play_way
@@ -108,7 +108,7 @@ class TextBench:
         """A way, tuned; None where the demand has no such way."""
         if way == "plan":
             steps = self.planned or (self._step(self.plan),) * len(self.rates)
-            return self._tuned(way, [_Fleets("as it is", 1.0, steps)])
+            return self._tune(way, [_Fleets("as it is", 1.0, steps)])
         if way in self.targets:
             return self._scaled(way)
         if way in REPLANNING:
@@ -147,7 +147,7 @@ class TextBench:
             settings.append(_Fleets(said, factor, steps))
         if not settings:
             return Tuned(way, None, (), "no plan carries these rates")
-        return self._tuned(way, settings)
+        return self._tune(way, settings)
 
     def _scaled(self, way: str) -> Tuned:
         """Machines of one type, as many as a scaler asks for; over its targets, dearest first."""
@@ -166,7 +166,7 @@ class TextBench:
             system = System((), (), (), texts={self.app: first})
             return Setting(said, target, system, lambda run: scale(run.texts[self.app]))
 
-        return self._tuned(way, [at(target) for target in self.targets[way]], both=True)
+        return self._tune(way, [at(target) for target in self.targets[way]], both=True)
 
     def _cheapest_type(self) -> OneType | None:
         """The type of machine whose plan for the peak costs least."""
@@ -202,9 +202,9 @@ class TextBench:
             looks = replace(how, quantile=quantile, margin=margin)
             return Setting(said, quantile * margin, first, follow(recipes, looks, [self.app]))
 
-        return self._tuned(way, [at(*setting) for setting in self.margins])
+        return self._tune(way, [at(*setting) for setting in self.margins])
 
-    def _tuned(self, way: str, settings: Sequence[_Fleets | Setting], *, both: bool = False) -> Tuned:
+    def _tune(self, way: str, settings: Sequence[_Fleets | Setting], *, both: bool = False) -> Tuned:
         plays = [partial(self._played, one) if isinstance(one, _Fleets) else partial(play_way, one) for one in settings]
         found = cheapest_of(way, plays, self.course, both=both)
         shown, wanted = found.shown, self.inputs.slo.apps[self.app]
@@ -222,7 +222,7 @@ class TextBench:
                 machines[worker.offer or worker.hardware] += worker.count
             files = self.hourly or self.inputs
             cost = sum((worker_price(files, worker) or 0) * worker.count for worker in single.workers) / NANO
-            self._steps[key] = _Step(fleet_of_plan(single, files, self.app), machines, cost, _said(single))
+            self._steps[key] = _Step(fleet_of_plan(single, files, self.app), machines, cost, _workers_text(single))
         return self._steps[key]
 
     def _played(self, setting: _Fleets, course: Course) -> Played:
@@ -237,7 +237,7 @@ class TextBench:
         stretches = tuple(sum(one[n] for one in shares) / len(shares) for n in range(len(came)))
         total = sum(came) * len(shares)
         cost = sum(one.cost for one in setting.steps) / len(setting.steps)
-        cost += self._starting(setting.steps) / (course.length_s / 3600.0)
+        cost += self._starting_cost(setting.steps) / (course.length_s / 3600.0)
         return Played(
             setting=setting.name, value=setting.value, cost_per_hour=cost, in_time={self.app: good / max(total, 1e-9)},
             worst={self.app: min(stretches)}, queries=round(total), timely=round(good), costs=(cost,) * len(shares),
@@ -259,7 +259,7 @@ class TextBench:
         if self.course.cancel is not None and self.course.cancel.is_set():
             raise Interrupted("the comparison was cancelled")
 
-    def _starting(self, steps: Sequence[_Step]) -> float:
+    def _starting_cost(self, steps: Sequence[_Step]) -> float:
         """What machines cost while they start, in all."""
         profile, total = (self.hourly or self.inputs).profile, 0.0
         for before, after in pairwise(steps):
@@ -324,12 +324,12 @@ class Together:
             return None
         if len(shown) < len(rows):
             return Tuned(way, None, (), next(row.note for row in found if row.nearest is None))
-        whole = _added(shown)
+        whole = _sum_of(shown)
         fresh = [row.fresh for row in found if row.fresh is not None]
         best = whole if all(row.best is not None for row in found) else None
         apps = [", ".join(bench.course.attain) for bench in self.benches]
         notes = "; ".join(f"{app}: {row.note}" for app, row in zip(apps, found, strict=True) if row.note)
-        return Tuned(way, best, (whole,), notes, _added(fresh) if len(fresh) == len(found) else None)
+        return Tuned(way, best, (whole,), notes, _sum_of(fresh) if len(fresh) == len(found) else None)
 
     def least(self) -> float | None:
         """The sum of what no way can be below; None where that is not known of all, or they share machines."""
@@ -338,7 +338,7 @@ class Together:
         return sum(known) if len(known) == len(found) else None
 
 
-def _added(played: Sequence[Played]) -> Played:
+def _sum_of(played: Sequence[Played]) -> Played:
     """Several plays of one demand, of different applications."""
     return Played(
         setting="; ".join(one.setting for one in played),
@@ -362,10 +362,10 @@ def planned_steps(plan: Plan, inputs: Inputs, app: str, begins_s: Sequence[float
         if name not in known:
             files = inputs_of_part(inputs, (plan.parts or {})[name].rate_qps)
             alone = of_part(plan, name)
-            known[name] = _Step(fleet_of_plan(alone, files, app), {}, 0.0, _said(alone))
+            known[name] = _Step(fleet_of_plan(alone, files, app), {}, 0.0, _workers_text(alone))
         found.append(known[name])
     return found
 
 
-def _said(plan: Plan) -> tuple[str, ...]:
+def _workers_text(plan: Plan) -> tuple[str, ...]:
     return tuple(worker.model_dump_json() for worker in plan.workers)

@@ -50,9 +50,9 @@ from hetplan.simulator.autoscale import following_plans, system_of
 from hetplan.simulator.baselines import Kind, OneType, Place, kinds_of, one_type
 from hetplan.simulator.day_text import promised_of_text
 from hetplan.simulator.demand import AppDemand
-from hetplan.simulator.following import follow, lead_and_limits, scheduled
 from hetplan.simulator.scalers import Concurrency, Hpa
 from hetplan.simulator.simulate import demands_of
+from hetplan.simulator.system_changes import follow, lead_and_limits, scheduled
 from hetplan.simulator.ways import Course, Played, Setting, Tuned, tuned
 from hetplan.studies.fleet_ways import FleetPlayed
 from hetplan.studies.replanning import PLAYED
@@ -146,15 +146,15 @@ class Comparison:
                     "way": row.way,
                     "reached": row.best is not None,
                     "note": row.note,
-                    "best": self._played(row.nearest) if row.nearest is not None else None,
-                    "fresh": self._played(row.fresh) if row.fresh is not None else None,
-                    "tried": [self._played(one) for one in row.tried],
+                    "best": self._played_dict(row.nearest) if row.nearest is not None else None,
+                    "fresh": self._played_dict(row.fresh) if row.fresh is not None else None,
+                    "tried": [self._played_dict(one) for one in row.tried],
                 }
                 for row in self.rows
             ],
         }
 
-    def _played(self, one: Played) -> dict[str, Any]:
+    def _played_dict(self, one: Played) -> dict[str, Any]:
         return {
             "setting": one.setting,
             "value": one.value,
@@ -358,7 +358,7 @@ class _Bench:
         self.plan, self.inputs, self.what = plan, inputs, what
         self.demands = _demands(plan, inputs, what)
         attain = {
-            app: what.attain if what.attain is not None else _asked(inputs, app)
+            app: what.attain if what.attain is not None else _asked_share(inputs, app)
             for app in (demand.app for demand in self.demands)
         }
         seeds = tuple(range(what.seed, what.seed + what.seeds))
@@ -377,10 +377,12 @@ class _Bench:
             "plan": self._plan,
             "static, one type": self._one_type,
             "static, best mix": self._best_mix,
-            "HPA": partial(self._scaled, settings=TARGETS, scaler=Hpa, said="target {:.0%} use"),
-            "concurrency": partial(self._scaled, settings=UNDER_WAY, scaler=Concurrency, said="target {:g} under way"),
-            "replanning, ewma": partial(self._replanned, kind="ewma"),
-            "replanning, seasonal": partial(self._replanned, kind="seasonal"),
+            "HPA": partial(self._tune_scaler, settings=TARGETS, scaler=Hpa, said="target {:.0%} use"),
+            "concurrency": partial(
+                self._tune_scaler, settings=UNDER_WAY, scaler=Concurrency, said="target {:g} under way"
+            ),
+            "replanning, ewma": partial(self._tune_replanning, kind="ewma"),
+            "replanning, seasonal": partial(self._tune_replanning, kind="seasonal"),
             "perfect foresight": self._oracle,
         }
         return made[way](way)
@@ -434,7 +436,7 @@ class _Bench:
 
         return self._through(way, at, SHARES)
 
-    def _replanned(self, way: str, *, kind: str) -> Tuned | None:
+    def _tune_replanning(self, way: str, *, kind: str) -> Tuned | None:
         if kind == "seasonal" and not any(self.what.history.values()):
             return None
         apps, recipes = list(self.what.series), self.following
@@ -508,7 +510,7 @@ class _Bench:
         self.chosen = best[1]
         return best[0]
 
-    def _scaled(self, way: str, *, settings: Sequence[float], scaler: Callable[..., Any], said: str) -> Tuned:
+    def _tune_scaler(self, way: str, *, settings: Sequence[float], scaler: Callable[..., Any], said: str) -> Tuned:
         if self.chosen is None:
             self._one_type(way)
         made = self.chosen
@@ -550,7 +552,7 @@ def _same(setting: Setting) -> Setting:
     return setting
 
 
-def _asked(inputs: Inputs, app: str) -> float:
+def _asked_share(inputs: Inputs, app: str) -> float:
     """The share in time that the strictest limit of an application asks."""
     wanted = inputs.slo.apps[app]
     shares = [target.percentile / 100.0 for target in response_targets(wanted)]

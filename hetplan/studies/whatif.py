@@ -37,7 +37,7 @@ from hetplan.profiles.given_files import GivenFile, sort_files
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.read_plan import read_plan
 from hetplan.studies.axes import Axis, Files, axis_of
-from hetplan.studies.points import Asked, Task, fleet_text, is_price, solved, study_digest
+from hetplan.studies.points import Asked, Task, fleet_text, is_price, solve_point, study_digest
 
 if TYPE_CHECKING:
     from hetplan.studies.robust import Robustness
@@ -265,7 +265,9 @@ class _Sweep:
     def found(self, *, confirm: bool) -> WhatIf:
         axes = self.asked.axes
         self._solve(list(product(*(axis.values for axis in axes))))
-        while not self.asked.is_slow and (wanted := [at for beside in self._beside() for at in self._between(beside)]):
+        while not self.asked.is_slow and (
+            wanted := [at for beside in self._beside() for at in self._next_values(beside)]
+        ):
             if len(self.points) + len(wanted) > self.most:
                 self.capped = True
                 wanted = wanted[: max(0, self.most - len(self.points))]
@@ -275,7 +277,7 @@ class _Sweep:
         points = [self.points[values] for values in sorted(self.points, key=lambda at: (at[1:], at[0]))]
         named = next((point for point in points if point["ok"]), points[0])
         breaks = [one for beside in self._beside() for one in self._breakpoints(beside)]
-        confirmed = tuple(self._confirmed(breaks)) if confirm and self.asked.sizes else ()
+        confirmed = tuple(self._confirm(breaks)) if confirm and self.asked.sizes else ()
         return WhatIf(
             axes=axes,
             question=self.asked.question,
@@ -292,11 +294,11 @@ class _Sweep:
         new = [values for values in dict.fromkeys(wanted) if sized or values not in self.points]
         tasks: list[Task] = [{"values": list(values), "sized": sized} for values in new]
         about = "plans confirmed" if sized else "points"
-        found = self.spread.all(solved, self.asked, tasks, about=about)
+        found = self.spread.all(solve_point, self.asked, tasks, about=about)
         if not sized:
             self.points |= dict(zip(new, found, strict=True))
             for beside in self._beside():
-                _kept_on(self._line(beside), self.asked.axes[0].gives)
+                _fill_between(self._line(beside), self.asked.axes[0].gives)
         return found
 
     def _beside(self) -> list[tuple[float, ...]]:
@@ -306,7 +308,7 @@ class _Sweep:
     def _line(self, beside: tuple[float, ...]) -> list[Point]:
         return [self.points[at] for at in sorted(self.points) if at[1:] == beside]
 
-    def _between(self, beside: tuple[float, ...]) -> Iterator[tuple[float, ...]]:
+    def _next_values(self, beside: tuple[float, ...]) -> Iterator[tuple[float, ...]]:
         axis = self.asked.axes[0]
         for left, right in pairwise(self._line(beside)):
             if (value := next_try(axis, left, right)) is not None:
@@ -319,7 +321,7 @@ class _Sweep:
             if left["fleet"] == right["fleet"]:
                 continue
             low, high = left["values"][0], right["values"][0]
-            at = crossing(axis, left, right)
+            at = crossing_price(axis, left, right)
             if at is not None and next_try(axis, left, right) is None:
                 at = min(max(at, low), high)
                 if any(abs(at - one) <= 2e-9 for one in seen):
@@ -342,7 +344,7 @@ class _Sweep:
             if point is not None:
                 run.append(point)
 
-    def _confirmed(self, breaks: Sequence[Breakpoint]) -> list[Point]:
+    def _confirm(self, breaks: Sequence[Breakpoint]) -> list[Point]:
         """In full: at the ends and at both sides of every change."""
         wanted: list[tuple[float, ...]] = []
         for beside in self._beside():
@@ -388,11 +390,11 @@ class _Sweep:
             yield f"changes are known to {NARROW:g} of the range; between points of one fleet none was tried{monotone}"
 
 
-def _kept_on(line: Sequence[Point], gives: int) -> None:
+def _fill_between(line: Sequence[Point], gives: int) -> None:
     """Along an axis that only gives room (+1) or takes it (-1): a plan is kept for as long as none is better."""
     ordered = line if gives > 0 else list(reversed(line))
     for tight, loose in pairwise(ordered if gives else ()):
-        if tight["ok"] and loose["ok"] and tight["fleet"] != loose["fleet"] and _worth(tight, loose):
+        if tight["ok"] and loose["ok"] and tight["fleet"] != loose["fleet"] and _is_as_good(tight, loose):
             loose |= {name: tight[name] for name in ("fleet", "cost_per_hour", "rate_qps")}
 
 
@@ -402,13 +404,13 @@ def _worse(one: Point, other: Point) -> float:
     return by if one["sense"] == "min" else -by
 
 
-def _worth(one: Point, other: Point) -> bool:
+def _is_as_good(one: Point, other: Point) -> bool:
     """Whether two plans are as good in all that is wished, one wish after another."""
     mine, others = ((at["value"], *at.get("further", ())) for at in (one, other))
-    return len(mine) == len(others) and all(_same(*both) for both in zip(mine, others, strict=True))
+    return len(mine) == len(others) and all(_is_same(*both) for both in zip(mine, others, strict=True))
 
 
-def _same(one: float | None, other: float | None) -> bool:
+def _is_same(one: float | None, other: float | None) -> bool:
     return one is not None and other is not None and abs(one - other) <= SAME * max(abs(one), abs(other))
 
 
@@ -429,7 +431,7 @@ def next_try(axis: Axis, left: Mapping[str, Any], right: Mapping[str, Any]) -> f
     if left["fleet"] == right["fleet"]:
         return None
     low, high = left["values"][0], right["values"][0]
-    at = crossing(axis, left, right)
+    at = crossing_price(axis, left, right)
     if at is not None:
         value = axis.rounded(at)
         return value if low + 2e-9 < value < high - 2e-9 else None
@@ -439,7 +441,7 @@ def next_try(axis: Axis, left: Mapping[str, Any], right: Mapping[str, Any]) -> f
     return axis.middle(low, high)
 
 
-def crossing(axis: Axis, left: Mapping[str, Any], right: Mapping[str, Any]) -> float | None:
+def crossing_price(axis: Axis, left: Mapping[str, Any], right: Mapping[str, Any]) -> float | None:
     """Where the bills of two fleets are the same, along a price; None where that is not what is looked for."""
     if not is_price(axis) or not (left["ok"] and right["ok"]) or "slopes" not in left or "slopes" not in right:
         return None

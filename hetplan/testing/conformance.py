@@ -19,7 +19,6 @@ _CHECKS_OF = {
     "black-box": "black_box_checks:black_box_checks",
     "priced": "priced_checks:priced_checks",
     "catalog": "catalog_checks:catalog_checks",
-    "mdp": "decision_checks:mdp_checks",
     "queue-process": "decision_checks:queue_process_checks",
 }
 """Form -> what writes the checks of its engines."""

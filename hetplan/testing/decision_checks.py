@@ -1,4 +1,4 @@
-"""Checks for engines of decision processes: the forms Mdp and QueueProcess.
+"""Checks for engines of decision processes: the form QueueProcess.
 
 Known cases have their best values by hand, or from every policy tried one by one.
 """
@@ -6,7 +6,7 @@ Known cases have their best values by hand, or from every policy tried one by on
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import product
@@ -15,41 +15,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetplan.planner.answer import Limits, Stop
-from hetplan.planner.forms.mdp import Criterion, Mdp
-from hetplan.planner.forms.queue_process import Batching, Empty, Late, Overflow, PerWhat, QueuePolicy, QueueProcess
+from hetplan.planner.forms.queue_process import (
+    Batching,
+    Criterion,
+    Empty,
+    Late,
+    Overflow,
+    PerWhat,
+    QueuePolicy,
+    QueueProcess,
+)
 from hetplan.testing.known_case import Check, KnownCase, Skipped, manners
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Solver
 
-__all__ = ["mdp_cases", "mdp_checks", "queue_process_cases", "queue_process_checks"]
-
-Pair = tuple[float, Sequence[float]]
-"""What a pair of state and action earns, and where it leads."""
-
-
-def mdp_cases() -> list[KnownCase[Mdp]]:
-    """Every known case of an explicit process."""
-    stay_or_go: list[list[Pair]] = [[(1.0, [1.0, 0.0]), (0.0, [0.0, 1.0])], [(3.0, [0.5, 0.5])]]
-    twins: list[list[Pair]] = [[(2.0, [1.0])] * 2]
-    short_or_long: list[list[Pair]] = [[(1.0, [1.0]), (3.0, [1.0])]]
-    dear: list[list[Pair]] = [[(-5.0, [0.0, 1.0]), (-1.0, [0.5, 0.5])], [(-2.0, [1.0, 0.0])]]
-    average = partial(_mdp, stay_or_go)
-    return [
-        KnownCase("one state, one action", partial(_mdp, [[(3.0, [1.0])]]), 3.0),
-        KnownCase("two actions alike", partial(_mdp, twins), 2.0),
-        KnownCase("a detour pays", average, 2.0),
-        KnownCase("the less bad of two", partial(_mdp, dear), -4.0 / 3.0),
-        KnownCase("per weight the short one is better", partial(_mdp, short_or_long, weight=[1.0, 4.0]), 1.0),
-        KnownCase("nothing to win", partial(_mdp, [[(0.0, [0.5, 0.5])], [(0.0, [1.0, 0.0])]]), 0.0),
-        KnownCase("discounted for ever", partial(_mdp, twins, criterion=Criterion.DISCOUNTED, discount=0.9), 20.0),
-        KnownCase("a detour, discounted", partial(average, criterion=Criterion.DISCOUNTED, discount=0.5), 2.4),
-        *(
-            KnownCase(f"{n} decisions left", partial(average, criterion=Criterion.HORIZON, horizon=n), value)
-            for n, value in ((1, 1.0), (2, 3.0), (3, 5.0))
-        ),
-        *_drawn_mdps(),
-    ]
+__all__ = ["queue_process_cases", "queue_process_checks"]
 
 
 def queue_process_cases() -> list[KnownCase[QueueProcess]]:
@@ -67,45 +48,6 @@ def queue_process_cases() -> list[KnownCase[QueueProcess]]:
         KnownCase("a hundred sweeps", partial(_by_hand, 0.9, **sweeps), 42.3374187353523),
         *_drawn_queues(),
     ]
-
-
-def _mdp(states: Sequence[Sequence[Pair]], *, weight: Sequence[float] | None = None, **how: Any) -> Mdp:
-    """A process from the pairs of each state."""
-    from scipy.sparse import csr_array
-
-    pairs = [pair for state in states for pair in state]
-    return Mdp(
-        first=np.concatenate([[0], np.cumsum([len(state) for state in states])]).astype(np.int64),
-        moves=csr_array(np.array([moves for _, moves in pairs])),
-        reward=np.array([earned for earned, _ in pairs]),
-        weight=None if weight is None else np.array(weight),
-        **how,
-    )
-
-
-def _drawn_mdps() -> list[KnownCase[Mdp]]:
-    cases = []
-    for seed in range(4):
-        rng = np.random.default_rng(seed)
-        states = [
-            [(float(rng.uniform(-1, 1)), rng.dirichlet(np.ones(4)).tolist()) for _ in range(int(rng.integers(1, 4)))]
-            for _ in range(4)
-        ]
-        weight = rng.uniform(0.5, 2.0, sum(map(len, states))).tolist()
-        for name, how in (("drawn", {}), ("drawn, with weights", {"weight": weight})):
-            write = partial(_mdp, states, **how)
-            cases.append(KnownCase(f"{name} {seed}", write, _tried(write())))
-    return cases
-
-
-def _tried(form: Mdp) -> float:
-    """The best long-run ratio of all policies, each by a power of its moves."""
-    found = []
-    for choice in product(*map(range, form.first[:-1], form.first[1:])):
-        chosen = np.array(choice)
-        mass = np.linalg.matrix_power(form.moves[chosen].toarray(), 1 << 12)[form.start]
-        found.append(float(mass @ form.reward[chosen] / (mass @ form.weights[chosen])))
-    return max(found)
 
 
 def _by_hand(accuracy: float, **how: Any) -> QueueProcess:
@@ -172,23 +114,14 @@ def _worth(form: QueueProcess, policy: QueuePolicy) -> float:
     return float(form.value_of(form.long_run(chosen), chosen))
 
 
-def mdp_checks(solver: Solver) -> list[Check]:
-    """Every check of an engine of the form Mdp."""
-    del solver
-    return _checks(mdp_cases, lambda form: [replace(form, reward=share * form.reward) for share in (0.5, 1.0, 2.0)])
-
-
 def queue_process_checks(solver: Solver) -> list[Check]:
     """Every check of an engine of the form QueueProcess."""
     del solver
-    return _checks(
-        queue_process_cases,
-        lambda form: [replace(form, stage_rates=share * form.stage_rates) for share in (0.5, 1.0, 2.0)],
-    )
+    known = queue_process_cases()
 
+    def family(form: QueueProcess) -> list[QueueProcess]:
+        return [replace(form, stage_rates=share * form.stage_rates) for share in (0.5, 1.0, 2.0)]
 
-def _checks(cases: Callable[[], Sequence[KnownCase[Any]]], family: Callable[[Any], list[Any]]) -> list[Check]:
-    known = cases()
     return [
         *(Check(f"answers: {case.name}", partial(case.answered_by, exact=True)) for case in known),
         *manners(lambda solver: _last(known, solver).form, family),

@@ -21,16 +21,24 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Pipeline
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
-from hetplan.verifier.fanned import any_fans, largest_of, numbers_of_calls, times_called
+from hetplan.profiles.plan_dispatch_rules import ChosenPlanDispatch
+from hetplan.verifier.fanout import any_fans, largest_of, numbers_of_calls, times_called
 from hetplan.verifier.report import Violation
 
-__all__ = ["called", "check_bill", "hourly_nanos", "in_service", "misplaced", "often", "ways"]
+__all__ = [
+    "accuracy_in_service",
+    "call_outcomes",
+    "calls_at",
+    "check_bill",
+    "hourly_nanos",
+    "placement_fault",
+    "runs_per_query",
+]
 
 MILLION = 1_000_000
 
 
-def called(pipeline: Pipeline, knobs: Mapping[str, Any]) -> dict[str, ApiCall]:
+def calls_at(pipeline: Pipeline, knobs: Mapping[str, Any]) -> dict[str, ApiCall]:
     """The operators that are calls at these knobs."""
     found: dict[str, ApiCall] = {}
     for name, node in pipeline.nodes.items():
@@ -40,10 +48,10 @@ def called(pipeline: Pipeline, knobs: Mapping[str, Any]) -> dict[str, ApiCall]:
     return found
 
 
-def misplaced(pipeline: Pipeline, rule: ChosenPlanDispatch, node: str, *, loads: int) -> str:
+def placement_fault(pipeline: Pipeline, rule: ChosenPlanDispatch, node: str, *, loads: int) -> str:
     """What is wrong with an operator's place, where it or its place is an API; "" where nothing is."""
     apis = {call.api for one in pipeline.nodes.values() for call in one.calls}
-    call, place = called(pipeline, rule.knobs).get(node), rule.placement.get(node)
+    call, place = calls_at(pipeline, rule.knobs).get(node), rule.placement.get(node)
     if call is None:
         return f"{node} is placed on {place}, and is no call at these knobs" if place in apis else ""
     if place != call.api:
@@ -53,7 +61,7 @@ def misplaced(pipeline: Pipeline, rule: ChosenPlanDispatch, node: str, *, loads:
     return ""
 
 
-def _chosen(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Pipeline, ChosenPlanDispatch, float]]:
+def _chosen_plans(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Pipeline, ChosenPlanDispatch, float]]:
     """Every application by a found plan: its pipeline, its choice, its queries per second."""
     for name, rule in plan.dispatch.items():
         app = inputs.slo.apps.get(name)
@@ -64,7 +72,7 @@ def _chosen(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Pipeline, ChosenP
             yield name, pipeline, rule, rate or 0.0
 
 
-def often(inputs: Inputs, app: str, pipeline: Pipeline, knobs: Mapping[str, Any]) -> dict[str, float]:
+def runs_per_query(inputs: Inputs, app: str, pipeline: Pipeline, knobs: Mapping[str, Any]) -> dict[str, float]:
     """How often each operator runs for a query: once, where its measurements do not say otherwise.
 
     Without measurements nothing is known of what answers decide, and all count as run by all.
@@ -83,8 +91,8 @@ def often(inputs: Inputs, app: str, pipeline: Pipeline, knobs: Mapping[str, Any]
 
 def _query_nanos(inputs: Inputs, app: str, pipeline: Pipeline, rule: ChosenPlanDispatch) -> Decimal:
     """What the calls of one query cost, on average."""
-    total, share = Decimal(0), often(inputs, app, pipeline, rule.knobs)
-    for name, call in called(pipeline, rule.knobs).items():
+    total, share = Decimal(0), runs_per_query(inputs, app, pipeline, rule.knobs)
+    for name, call in calls_at(pipeline, rule.knobs).items():
         api = inputs.profile.apis[call.api]
         read, written = Decimal(repr(call.tokens.in_)), Decimal(repr(call.tokens.out))
         by_token = (api.price_per_million_in * read + api.price_per_million_out * written) / MILLION
@@ -95,7 +103,7 @@ def _query_nanos(inputs: Inputs, app: str, pipeline: Pipeline, rule: ChosenPlanD
 def hourly_nanos(plan: Plan, inputs: Inputs) -> int:
     """What an hour of all calls costs."""
     total = Decimal(0)
-    for name, pipeline, rule, rate in _chosen(plan, inputs):
+    for name, pipeline, rule, rate in _chosen_plans(plan, inputs):
         total += 3600 * Decimal(repr(rate)) * _query_nanos(inputs, name, pipeline, rule)
     return int(total.to_integral_value(ROUND_HALF_EVEN))
 
@@ -105,11 +113,11 @@ def check_bill(plan: Plan, inputs: Inputs, *, cost_nanos: int | None) -> Iterato
     wanted: dict[tuple[str | None, str], float] = {}
     taken: dict[tuple[str, str], float] = defaultdict(float)
     rates = [rate for name in plan.dispatch if (rate := inputs.slo.apps[name].stated_qps) is not None]
-    for name, pipeline, rule, rate in _chosen(plan, inputs):
+    for name, pipeline, rule, rate in _chosen_plans(plan, inputs):
         if (cost := _query_nanos(inputs, name, pipeline, rule)) > 0:
             wanted[name, "calls_per_query"] = float(cost) / NANO
-        share = often(inputs, name, pipeline, rule.knobs)
-        for node, call in called(pipeline, rule.knobs).items():
+        share = runs_per_query(inputs, name, pipeline, rule.knobs)
+        for node, call in calls_at(pipeline, rule.knobs).items():
             api, made = inputs.profile.apis[call.api], rate * share[node]
             taken[call.api, "calls_per_s"] += made * sum(api.failures**k for k in range(api.retries + 1))
             taken[call.api, "tokens_per_s"] += made * (call.tokens.in_ + call.tokens.out)
@@ -135,7 +143,7 @@ def _failures(
 ) -> list[tuple[dict[str, float], float]]:
     """How the calls of a query of so many rounds may fail: milliseconds more by operator, and how likely that is."""
     cases: list[tuple[dict[str, float], float]] = [({}, 1.0)]
-    for name, call in called(pipeline, knobs).items():
+    for name, call in calls_at(pipeline, knobs).items():
         api = inputs.profile.apis[call.api]
         for _ in range(rounds.get(name, 1) if api.failures > 0 else 0):
             joined: dict[tuple[tuple[str, float], ...], float] = defaultdict(float)
@@ -146,7 +154,7 @@ def _failures(
     return cases
 
 
-def ways(
+def call_outcomes(
     inputs: Inputs, pipeline: Pipeline, knobs: Mapping[str, Any], rounds: Mapping[str, int]
 ) -> list[tuple[dict[str, float], frozenset[str], float]]:
     """What may come of a query: milliseconds more by operator, the operators that are not called, how likely it is.
@@ -156,7 +164,7 @@ def ways(
     if not any_fans(pipeline):
         return [(more, frozenset(), likely) for more, likely in _failures(inputs, pipeline, knobs, rounds)]
     of_one: dict[str, dict[float, float]] = {}
-    for name in called(pipeline, knobs):
+    for name in calls_at(pipeline, knobs):
         law: dict[float, float] = defaultdict(float)
         alone = {**dict.fromkeys(pipeline.nodes, 0), name: rounds.get(name, 1)}
         for more, likely in _failures(inputs, pipeline, knobs, alone):
@@ -173,10 +181,12 @@ def ways(
     return [(dict(longer), left, likely) for (longer, left), likely in found.items()]
 
 
-def in_service(inputs: Inputs, app: str, pipeline: Pipeline, knobs: Mapping[str, Any], accuracy: float) -> float:
+def accuracy_in_service(
+    inputs: Inputs, app: str, pipeline: Pipeline, knobs: Mapping[str, Any], accuracy: float
+) -> float:
     """A measured accuracy with the queries of which a call is never answered, as many as there may be."""
-    lost, share = 0.0, often(inputs, app, pipeline, knobs)
-    for name, call in called(pipeline, knobs).items():
+    lost, share = 0.0, runs_per_query(inputs, app, pipeline, knobs)
+    for name, call in calls_at(pipeline, knobs).items():
         api = inputs.profile.apis[call.api]
         lost += share[name] * api.failures ** (api.retries + 1)
     answered = max(0.0, 1.0 - lost)

@@ -14,6 +14,16 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Route
 from hetplan.profiles.validate import collector_at_rest
 from hetplan.verifier.actions import check_actions
+from hetplan.verifier.application_checks import (
+    asks_for_survival,
+    check_capacity,
+    check_demand,
+    check_late,
+    check_latency,
+    is_declined,
+    largest_rates,
+    undecided_limits,
+)
 from hetplan.verifier.demand import Classes, classes_of
 from hetplan.verifier.facts import Facts, check_options, gather, quality_of, slo_divisor
 from hetplan.verifier.flow import Flow, why_not_followed
@@ -30,16 +40,6 @@ from hetplan.verifier.references import check_header, check_inputs, check_refere
 from hetplan.verifier.report import Report, Violation
 from hetplan.verifier.resources import check_cost, check_resources, not_provided
 from hetplan.verifier.service import Service, service_of
-from hetplan.verifier.wanted import (
-    asked,
-    check_capacity,
-    check_demand,
-    check_late,
-    check_latency,
-    declined,
-    largest_rates,
-    undecided,
-)
 
 __all__ = ["QuestionCheck", "Report", "Violation", "follow", "verify_plan"]
 
@@ -60,10 +60,10 @@ def verify_plan(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None
     of a plan is checked. Bounds are proved again by the planner's program, which is not seen here.
     """
     with collector_at_rest():
-        return _verified(plan, inputs, question_check)
+        return _check_plan(plan, inputs, question_check)
 
 
-def _verified(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None) -> Report:
+def _check_plan(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None) -> Report:
     found = [*check_inputs(plan, inputs), *check_header(plan)]
     references = check_references(plan, inputs)
     unchecked = question_check is None
@@ -73,7 +73,7 @@ def _verified(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None) 
     found += [*check_options(plan), *check_late(facts)]
     found += [*check_resources(facts), *check_cost(facts), *check_tables(plan, inputs)]
     open_limits = list[str]()
-    skipped, computed = _serving(facts, found, open_limits)
+    skipped, computed = _check_serving(facts, found, open_limits)
     whole = plan_figures(facts)
     found += check_promises(facts, computed, whole)
     found += check_extrapolation(facts, computed)
@@ -89,13 +89,15 @@ def _verified(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None) 
     return Report(tuple(dict.fromkeys(found)), tuple(checked), tuple(skipped), unchecked, undecided=unsure)
 
 
-def _serving(facts: Facts, found: list[Violation], open_limits: list[str]) -> tuple[list[str], dict[str, Computed]]:
+def _check_serving(
+    facts: Facts, found: list[Violation], open_limits: list[str]
+) -> tuple[list[str], dict[str, Computed]]:
     """Routing, latency, quality, capacity and demand, period by period; what was recomputed of each application."""
     why = {name: why_not_followed(facts, name) for name in facts.inputs.slo.apps}
     names = [name for name, reason in why.items() if not reason]
-    computed: dict[str, list[Computed]] = {name: [_NOTHING] if declined(facts, name) else [] for name in names}
+    computed: dict[str, list[Computed]] = {name: [_NOTHING] if is_declined(facts, name) else [] for name in names}
     for period in (period.id for period in facts.plan.periods):
-        followed = {name: follow(facts, name, period) for name in names if not declined(facts, name)}
+        followed = {name: follow(facts, name, period) for name in names if not is_declined(facts, name)}
         found += [fault for flow in followed.values() for fault in flow.faults.values()]
         for name, flow in followed.items():
             if flow.faults:
@@ -105,7 +107,7 @@ def _serving(facts: Facts, found: list[Violation], open_limits: list[str]) -> tu
         most = largest_rates(facts, flows)
         for name, flow in flows.items():
             found += check_latency(facts, name, flow)
-            open_limits += undecided(facts, name, flow)
+            open_limits += undecided_limits(facts, name, flow)
             if facts.inputs.slo.apps[name].quality is not None:
                 from hetplan.verifier.quality import check_quality
 
@@ -113,14 +115,14 @@ def _serving(facts: Facts, found: list[Violation], open_limits: list[str]) -> tu
             if name in computed:
                 computed[name].append(Computed(_figures(facts, flow, most[name]), frozenset(flow.extrapolated)))
         found += check_capacity(facts, flows, period)
-        if asked(facts):
+        if asks_for_survival(facts):
             from hetplan.verifier.losses import check_survival  # few wishes ask for it
 
             found += check_survival(facts, list(flows), period)
     for name in names:
         found += check_demand(facts, name)
     skipped = [f"{name}: {reason}" for name, reason in why.items() if reason]
-    if asked(facts):
+    if asks_for_survival(facts):
         from hetplan.verifier.losses import not_computed
 
         skipped += not_computed(facts, names)

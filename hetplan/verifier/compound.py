@@ -21,13 +21,14 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Pipeline
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
+from hetplan.profiles.plan_dispatch_rules import ChosenPlanDispatch
 from hetplan.profiles.profile import Hardware
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Serve, Worker
-from hetplan.verifier.calls import called, check_bill, in_service, misplaced, ways
+from hetplan.verifier.batch_waits import LARGEST
+from hetplan.verifier.calls import accuracy_in_service, call_outcomes, calls_at, check_bill, placement_fault
 from hetplan.verifier.facts import gather
-from hetplan.verifier.fanned import any_fans, known, several_at_most, times_called
+from hetplan.verifier.fanout import any_fans, several_at_most, times_called, why_not_counted
 from hetplan.verifier.report import Violation
 from hetplan.verifier.resources import cost_nanos
 from hetplan.verifier.stations import (
@@ -41,7 +42,6 @@ from hetplan.verifier.stations import (
     promises_itself,
     rate_of,
 )
-from hetplan.verifier.waiting_room import LARGEST
 
 __all__ = ["check", "check_found"]
 
@@ -188,7 +188,7 @@ def _means(plan: Plan, inputs: Inputs, chosen: dict[str, ChosenPlanDispatch]) ->
     for claim in plan.claims:
         if claim.about not in ("quality_short", "mean_latency_ms"):
             continue
-        mean = sum(part * _promised(plan, inputs, name, claim.about) for name, part in parts.items())
+        mean = sum(part * _promised_figure(plan, inputs, name, claim.about) for name, part in parts.items())
         if not abs(mean - claim.value) <= VALUE * max(1.0, abs(mean)):
             text = f"{claim.about} is {mean:.9g} by what is promised, claimed is {claim.value:.9g}"
             yield Violation("compound-sum", "claims", text)
@@ -201,7 +201,7 @@ def _means(plan: Plan, inputs: Inputs, chosen: dict[str, ChosenPlanDispatch]) ->
         yield Violation("cost-limit", "dispatch", text)
 
 
-def _promised(plan: Plan, inputs: Inputs, name: str, about: str) -> float:
+def _promised_figure(plan: Plan, inputs: Inputs, name: str, about: str) -> float:
     """Of an application, what it misses of the top quality; or its latency, of percentiles the nearest to its limit."""
     mine = [promise for promise in plan.promises if promise.app == name]
     if about == "quality_short":
@@ -238,7 +238,7 @@ def check_found(plan: Plan, inputs: Inputs, name: str, rule: ChosenPlanDispatch)
     if pipeline is None:
         yield Violation("chosen-plan", at, "neither a candidate nor a pipeline is chosen")
         return
-    if any_fans(pipeline) and (why := known(pipeline)):
+    if any_fans(pipeline) and (why := why_not_counted(pipeline)):
         yield Violation("chosen-plan", at, f"calls of {name} cannot be counted: {why}")
         return
     wrong = [*_operators(plan, inputs, name, rule, pipeline)]
@@ -251,7 +251,7 @@ def check_found(plan: Plan, inputs: Inputs, name: str, rule: ChosenPlanDispatch)
     for quantity in [*missing, *({"quality"} - said.keys())]:
         yield Violation("chosen-plan", "promises", f"no {quantity} of {name} is promised")
         return
-    yield from _wished(inputs, app, pipeline, name, said, times)
+    yield from _check_slo(inputs, app, pipeline, name, said, times)
     queued = rate_of(app) is not None
     by_load = plan.method.options.get("size") in ("planned", "simulated")
     models = ("measured", "simulation") if by_load else ("stationary", "simulation")
@@ -270,7 +270,7 @@ def check_found(plan: Plan, inputs: Inputs, name: str, rule: ChosenPlanDispatch)
     if inputs.measured is not None and not wrong:
         stated = plan.method.options.get("confidence")
         chance = stated if isinstance(stated, float) and 0.5 < stated < 1 else 0.99
-        yield from _measured(plan, inputs, name, said, {p: t for p, t in times.items() if p is not None}, chance)
+        yield from _check_measured(plan, inputs, name, said, {p: t for p, t in times.items() if p is not None}, chance)
 
 
 def _operators(
@@ -291,9 +291,9 @@ def _operators(
     for node in pipeline.nodes:
         mine = loads_of(plan, name, node)
         here = [(load, worker) for worker in plan.workers for load in worker.loads if load.id in mine]
-        if wrong := misplaced(pipeline, rule, node, loads=len(here)):
+        if wrong := placement_fault(pipeline, rule, node, loads=len(here)):
             yield Violation("operator", at, wrong)
-        if node in called(pipeline, rule.knobs):
+        if node in calls_at(pipeline, rule.knobs):
             continue
         times = sum(load.instances * worker.count for load, worker in here)
         each = several_at_most(pipeline, node) if any_fans(pipeline) else 1
@@ -312,12 +312,12 @@ def _operators(
                 yield Violation("operator", at, f"load {load.id} does not say whose operator it runs")
             most = _most_at_once(inputs, pipeline, node) if rated else 1
             yield from _as_chosen(inputs, pipeline, rule, (node, at), (load, worker), most)
-        for other, step in _sharing(plan, inputs, name, node):
+        for other, step in _operators_of_the_same_loads(plan, inputs, name, node):
             if not rated or loads_of(plan, other, step).keys() != mine.keys():
                 yield Violation("operator", at, f"{node} shares some replicas of {step} of {other}, and not all")
 
 
-def _sharing(plan: Plan, inputs: Inputs, name: str, node: str) -> Iterator[tuple[str, str]]:
+def _operators_of_the_same_loads(plan: Plan, inputs: Inputs, name: str, node: str) -> Iterator[tuple[str, str]]:
     """The other operators, of this application or another, whose queries come to loads of this one."""
     mine = loads_of(plan, name, node).keys()
     for other, rule in plan.dispatch.items():
@@ -330,10 +330,10 @@ def _sharing(plan: Plan, inputs: Inputs, name: str, node: str) -> Iterator[tuple
                 yield other, step
 
 
-def _beside(plan: Plan, inputs: Inputs, name: str, node: str) -> list[Flow]:
+def _flows_of_other_operators(plan: Plan, inputs: Inputs, name: str, node: str) -> list[Flow]:
     """What other operators bring to the loads of this one; nothing where no measurement says."""
     found = []
-    for other, step in _sharing(plan, inputs, name, node):
+    for other, step in _operators_of_the_same_loads(plan, inputs, name, node):
         app, rule = inputs.slo.apps[other], plan.dispatch[other]
         assert isinstance(rule, ChosenPlanDispatch)
         pipeline = inputs.profile.pipelines[app.pipeline or ""]
@@ -383,7 +383,7 @@ def _as_chosen(
         yield Violation("operator", at, f"{node} runs with other knobs than the plan's")
 
 
-def _wished(
+def _check_slo(
     inputs: Inputs, app: App, pipeline: Pipeline, name: str, said: Mapping[str, float],
     times: Mapping[float | None, float],
 ) -> Iterator[Violation]:  # fmt: skip
@@ -401,7 +401,7 @@ def _wished(
         yield Violation("quality", f"dispatch.{name}", f"promises a quality of {said['quality']:.9g} to {name}")
 
 
-def _measured(
+def _check_measured(
     plan: Plan, inputs: Inputs, name: str, said: Mapping[str, float], times: Mapping[float, float],
     chance: float,
 ) -> Iterator[Violation]:  # fmt: skip
@@ -420,7 +420,7 @@ def _measured(
     if wished and entry.get("verdict") == "undecided" and f"apps.{name}.quality" not in doubts:
         text = f"the accuracy of {name} is undecided by its measurements, and no W-undecided says so"
         yield Violation("undecided", "warnings", text)
-    quality = in_service(inputs, name, pipeline, rule.knobs, entry["mean"])
+    quality = accuracy_in_service(inputs, name, pipeline, rule.knobs, entry["mean"])
     if abs(quality - said["quality"]) > VALUE * max(1.0, abs(said["quality"])):
         yield Violation("promise", "promises", f"quality of {name} is {quality:.9g}, not {said['quality']:.9g}")
     try:
@@ -434,9 +434,13 @@ def _measured(
         return
     try:
         cases = [
-            (1000.0 * _latency_s(inputs, app, rule, pipeline, _without(one, left), more), likely / len(samples), one)
+            (
+                1000.0 * _latency_s(inputs, app, rule, pipeline, _without_operators(one, left), more),
+                likely / len(samples),
+                one,
+            )
             for one in samples
-            for more, left, likely in ways(inputs, pipeline, rule.knobs, one.get("rounds", ONCE))
+            for more, left, likely in call_outcomes(inputs, pipeline, rule.knobs, one.get("rounds", ONCE))
         ]
     except LookupError as error:
         yield Violation("link", at, str(error))
@@ -445,7 +449,7 @@ def _measured(
     if rate_of(app) is not None:
         stations = [node for node in pipeline.nodes if rule.placement[node] not in inputs.profile.apis]
         took = partial(_took_ms, inputs, app, rule, pipeline)
-        beside = partial(_beside, plan, inputs, name)
+        beside = partial(_flows_of_other_operators, plan, inputs, name)
         growth = partial(_growth, plan, inputs, name, pipeline)
         yield from check_stations(
             plan, Served(name, app, pipeline, stations, took, beside, growth, promises_itself(inputs, app)), cases
@@ -508,7 +512,7 @@ def _outcomes(plan: Plan, pipeline: Pipeline, name: str, samples: list[Mapping[s
 ONCE: Mapping[str, int] = {}
 
 
-def _without(sample: Mapping[str, Any], left: frozenset[str]) -> Mapping[str, Any]:
+def _without_operators(sample: Mapping[str, Any], left: frozenset[str]) -> Mapping[str, Any]:
     """A sample of which these operators are not called."""
     return sample if not left else {
         **sample, "seconds": {node: None if node in left else took for node, took in sample["seconds"].items()}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hetplan.profiles.operating_points import Limit, limits_of
-from hetplan.profiles.slo import App
+from hetplan.profiles.slo import App, Mix
 
 __all__ = ["Classes", "classes_of", "least_wanted", "response_targets"]
 
@@ -45,13 +45,26 @@ def classes_of(app: App) -> Classes:
         return Classes((), ((),), (1.0,), {}, limits_of(app))
     weights: Sequence[float] = mix.share or ()
     if mix.share is None:
-        from hetplan.verifier.observed import counted
-
-        weights = counted(mix, mix.observed or ())
+        weights = _bin_counts(mix, mix.observed or ())
     total = sum(weights)
     share = tuple(weight / total for weight in weights)
     index = {_key(size): number for number, size in enumerate(mix.bins)}
     return Classes(mix.axes, mix.bins, share, index, limits_of(app))
+
+
+def _bin_counts(mix: Mix, observed: Sequence[Sequence[float]]) -> list[float]:
+    """How often each bin was met: a size counts as the bin that holds it and is fewest of the axes' values up.
+
+    Of bins equally far up, the first that is listed.
+    """
+    counts = [0.0] * len(mix.bins)
+    values = [sorted(set(column)) for column in zip(*mix.bins, strict=True)]
+    up = [sum(column.index(at) for column, at in zip(values, one, strict=True)) for one in mix.bins]
+    for size in observed:
+        holding = [n for n, one in enumerate(mix.bins) if all(a <= b for a, b in zip(size, one, strict=True))]
+        if holding:
+            counts[min(holding, key=lambda n: up[n])] += 1.0
+    return counts
 
 
 def response_targets(app: App) -> tuple[tuple[float, float], ...]:

@@ -101,10 +101,10 @@ def runs_meant(profile: Profile, worker: Worker, load: Load) -> list[Run]:
     if load.variant is None:
         return []
     runs = [run for run in profile.variants[load.variant].runs if run.hardware == worker.hardware]
-    return runs if load.at is None else [run for run in runs if _written(run.at) == _written(load.at)]
+    return runs if load.at is None else [run for run in runs if _point_text(run.at) == _point_text(load.at)]
 
 
-def _written(point: Mapping[str, float]) -> dict[str, str]:
+def _point_text(point: Mapping[str, float]) -> dict[str, str]:
     # Plans carry 12 significant digits, profiles any number of them.
     return {axis: f"{value:.12g}" for axis, value in point.items()}
 

@@ -21,19 +21,19 @@ from hetplan.verifier.check import verify_plan
 from hetplan.verifier.fleet_bill import check_bill
 from hetplan.verifier.fleet_parts import (
     Fleet,
-    alone,
-    carried,
-    loaded,
+    carried_rates,
+    files_of_part,
+    is_same,
+    loaded_variants,
     lost_in,
-    may_run,
     one_variant,
-    same,
-    uncommitted,
+    without_commitments,
 )
 from hetplan.verifier.fleet_shared import named_twice, shared_machines
 from hetplan.verifier.promises import bound_faults, status_faults
-from hetplan.verifier.references import check_header, check_inputs
+from hetplan.verifier.references import allows, check_header, check_inputs
 from hetplan.verifier.report import Report, Violation
+from hetplan.verifier.resources import check_instances, check_spot_warning
 
 __all__ = ["check", "check_parts", "verify_fleet"]
 
@@ -58,27 +58,29 @@ def verify_fleet(plan: Plan, inputs: Inputs) -> Report:
     """All that such a plan says but for its bounds, recomputed from the files."""
     fleet = Fleet(plan, inputs)
     found = [*check_inputs(plan, inputs), *check_header(plan)]
-    broken = list(_references(fleet))
+    broken = list(_check_references(fleet))
     if broken:
         return Report((*found, *broken), ("inputs", "references"))
     found += check_parts(fleet)
     if any(one.code == "unknown-reference" for one in found):
         return Report(tuple(dict.fromkeys(found)), ("inputs", "references", "parts"))
     found += shared_machines(fleet)
-    found += _demand(fleet)
-    found += _machines(fleet)
-    found += _money(fleet)
+    found += _check_demand(fleet)
+    found += _check_machines(fleet)
+    found += _check_money(fleet)
     found += check_bill(fleet)
-    found += _taken_back(fleet)
-    found += _wished(fleet)
-    found += _failures(fleet)
-    found += _promises(fleet)
-    found += _valid(fleet)
-    found += _changes(fleet)
+    if inputs.slo.limits.survive.spot == "none":  # else something is kept for that
+        rented = {offer for had in fleet.totals.values() for offer, count in had.items() if count > 0}
+        found += check_spot_warning(plan, inputs, rented)
+    found += _check_claims(fleet)
+    found += _check_failures(fleet)
+    found += _check_promises(fleet)
+    found += _check_valid(fleet)
+    found += _check_changes(fleet)
     return Report(tuple(dict.fromkeys(found)), tuple(CHECKED.split()))
 
 
-def _references(fleet: Fleet) -> Iterator[Violation]:
+def _check_references(fleet: Fleet) -> Iterator[Violation]:
     plan, profile, horizon = fleet.plan, fleet.inputs.profile, fleet.inputs.slo.horizon
     if plan.bill is None:
         yield Violation("bill", "bill", "there is none")
@@ -119,31 +121,31 @@ def _references(fleet: Fleet) -> Iterator[Violation]:
 
 def check_parts(fleet: Fleet) -> list[Violation]:
     """Each part by the whole generic check, and by that of its question, against the files for its rates."""
-    found, bare = list[Violation](), replace(fleet.inputs, profile=uncommitted(fleet.inputs.profile))
+    found, bare = list[Violation](), replace(fleet.inputs, profile=without_commitments(fleet.inputs.profile))
     for name, part in fleet.parts.items():
         again = import_module(CHECKS[part.question]).check
-        files = alone(bare, part)
+        files = files_of_part(bare, part)
         if part.question == "pool":
-            found += (Violation(one.code, f"parts.{name}", one.text) for one in _of_pool(fleet.inputs, part))
+            found += (Violation(one.code, f"parts.{name}", one.text) for one in _check_pool(fleet.inputs, part))
             files = one_variant(files, part)
-        # Up to which rate it holds in its fleet is another question (`_valid`).
-        own = Valid(rate_qps={app: (0.0, max(rate, 0.0)) for app, rate in carried(part).items()})
+        # Up to which rate it holds in its fleet is another question (`_check_valid`).
+        own = Valid(rate_qps={app: (0.0, max(rate, 0.0)) for app, rate in carried_rates(part).items()})
         plan = of_part(fleet.plan, name).model_copy(update={"valid": own})
         report = verify_plan(plan, files, again)
         found += [Violation(one.code, f"parts.{name}.{one.at}", one.text) for one in report.violations]
     return found
 
 
-def _of_pool(inputs: Inputs, part: Part) -> Iterator[Violation]:
+def _check_pool(inputs: Inputs, part: Part) -> Iterator[Violation]:
     """A pool runs one variant, of those that its application may run, as good as it is asked to be."""
     for name in part.rate_qps:
-        names = loaded(part, name)
+        names = loaded_variants(part, name)
         if len(names) > 1:
             yield Violation("variant", "workers", f"a pool runs one variant, and {', '.join(names)} are loaded")
         wanted = inputs.slo.apps[name].quality
         for one in names:
             variant = inputs.profile.variants.get(one)
-            if variant is None or not may_run(inputs.slo.apps[name], one, variant):
+            if variant is None or not allows(inputs.slo.apps[name], inputs.profile, None, one, variant):
                 yield Violation("variant", "workers", f"{name} may not run {one}")
             elif wanted is not None:
                 value = variant.quality.value if variant.quality is not None else math.nan
@@ -152,13 +154,13 @@ def _of_pool(inputs: Inputs, part: Part) -> Iterator[Violation]:
                     yield Violation("quality", "workers", f"{one} has {value:g}, which {name} does not take")
 
 
-def _demand(fleet: Fleet) -> Iterator[Violation]:
+def _check_demand(fleet: Fleet) -> Iterator[Violation]:
     """Each application is served in each period, once, at its rate at least."""
     for number, period in enumerate(fleet.plan.periods):
-        yield from _served(fleet, f"periods.{period.id}", period.parts or (), number, 1.0)
+        yield from _check_served(fleet, f"periods.{period.id}", period.parts or (), number, 1.0)
 
 
-def _served(fleet: Fleet, at: str, names: tuple[str, ...], number: int, keep: float) -> Iterator[Violation]:
+def _check_served(fleet: Fleet, at: str, names: tuple[str, ...], number: int, keep: float) -> Iterator[Violation]:
     given: Counter[str] = Counter()
     times: Counter[str] = Counter()
     for name in names:
@@ -173,7 +175,7 @@ def _served(fleet: Fleet, at: str, names: tuple[str, ...], number: int, keep: fl
             yield Violation("demand", at, f"{times[app]} parts serve {app}")
 
 
-def _machines(fleet: Fleet) -> Iterator[Violation]:
+def _check_machines(fleet: Fleet) -> Iterator[Violation]:
     """Machines in each period: those used are had, and those had are within every limit."""
     profile, limits = fleet.inputs.profile, fleet.inputs.slo.limits
     for period in fleet.plan.periods:
@@ -190,17 +192,12 @@ def _machines(fleet: Fleet) -> Iterator[Violation]:
         by_hardware: Counter[str] = Counter()
         for offer, count in had.items():
             by_hardware[profile.offers[offer].hardware] += count
-        for hardware, (least, most) in limits.instances.items():
-            count = by_hardware[hardware]
-            if count < least - SLIP or (most is not None and count > most + SLIP):
-                yield Violation("instances", at, f"{count:g} of {hardware}, not [{least}, {most}]")
-        if limits.only_listed and (others := [name for name in by_hardware if name not in limits.instances]):
-            yield Violation("instances", at, f"{', '.join(others)} may not be used")
-        yield from _quotas(fleet, at, had)
-        yield from _kinds(fleet, at, had)
+        yield from check_instances(limits, by_hardware, at)
+        yield from _check_quotas(fleet, at, had)
+        yield from _check_purchases(fleet, at, had)
 
 
-def _quotas(fleet: Fleet, at: str, had: Mapping[str, float]) -> Iterator[Violation]:
+def _check_quotas(fleet: Fleet, at: str, had: Mapping[str, float]) -> Iterator[Violation]:
     profile = fleet.inputs.profile
 
     def taken(resource: str, zone: str | None) -> float:
@@ -221,7 +218,7 @@ def _quotas(fleet: Fleet, at: str, had: Mapping[str, float]) -> Iterator[Violati
             yield Violation("resources", at, f"{taken(resource, None):g} {resource}, and {total:g} may be")
 
 
-def _kinds(fleet: Fleet, at: str, had: Mapping[str, float]) -> Iterator[Violation]:
+def _check_purchases(fleet: Fleet, at: str, had: Mapping[str, float]) -> Iterator[Violation]:
     offers = fleet.inputs.profile.offers
     spot = sum(count for name, count in had.items() if offers[name].interruptions_per_hour is not None)
     total = sum(had.values())
@@ -238,22 +235,22 @@ def _kinds(fleet: Fleet, at: str, had: Mapping[str, float]) -> Iterator[Violatio
                 )
 
 
-def _money(fleet: Fleet) -> Iterator[Violation]:
+def _check_money(fleet: Fleet) -> Iterator[Violation]:
     """What the machines cost, from the files; that bill, promise and claim say so."""
     plan, limits = fleet.plan, fleet.inputs.slo.limits
     bill = plan.bill
     assert bill is not None
     total = 0.0
-    rented = [_rented(fleet, period) for period in plan.periods]
+    rented = [_rented_machines(fleet, period) for period in plan.periods]
     upkeep = sum(count * fleet.price_ahead(offer) for offer, count in fleet.ahead.items())
     for number, period in enumerate(plan.periods):
         by_hour = sum(count * fleet.price(offer) for offer, count in rented[number].items())
         starting = _starting(fleet, rented[number - 1], rented[number]) if len(plan.periods) > 1 else 0.0
         if number == 0 and len(plan.periods) > 1 and fleet.inputs.state is not None:
-            once = _starting(fleet, _running(fleet), fleet.totals[period.id])
+            once = _starting(fleet, _running_machines(fleet), fleet.totals[period.id])
             starting += (once - starting) / fleet.inputs.slo.horizon.repeats
         said = sum(line.cost_per_hour for line in bill.lines if line.period == period.id)
-        if not same(said, upkeep + by_hour + starting / fleet.hours):
+        if not is_same(said, upkeep + by_hour + starting / fleet.hours):
             text = (
                 f"the bill says {said:.9g} per hour, the machines cost {upkeep + by_hour + starting / fleet.hours:.9g}"
             )
@@ -269,30 +266,20 @@ def _money(fleet: Fleet) -> Iterator[Violation]:
         "total": total * repeats, "hours": hours, "repeats": repeats,
     }  # fmt: skip
     for field, value in stated.items():
-        if not same(getattr(bill, field), value):
+        if not is_same(getattr(bill, field), value):
             yield Violation("bill", f"bill.{field}", f"{getattr(bill, field):.9g}, and it is {value:.9g}")
-    yield from _shares_of(fleet)
+    yield from _check_bill_sums(fleet)
     for number, promise in enumerate(plan.promises):
-        if promise.quantity == "cost_per_hour" and not same(promise.value, mean):
+        if promise.quantity == "cost_per_hour" and not is_same(promise.value, mean):
             yield Violation(
                 "promise", f"promises[{number}]", f"costs {promise.value:.9g} per hour, and it is {mean:.9g}"
             )
     for number, claim in enumerate(plan.claims):
-        if claim.about == "cost_per_hour" and not same(claim.value, mean):
+        if claim.about == "cost_per_hour" and not is_same(claim.value, mean):
             yield Violation("claim", f"claims[{number}]", f"costs {claim.value:.9g} per hour, and it is {mean:.9g}")
 
 
-def _taken_back(fleet: Fleet) -> Iterator[Violation]:
-    """Machines that may be taken back are warned of, where nothing is kept for that."""
-    said = {notice.at for notice in fleet.plan.warnings if notice.code == "W-interruptions"}
-    rented = {offer for had in fleet.totals.values() for offer, count in had.items() if count > 0}
-    for name in sorted(rented) if fleet.inputs.slo.limits.survive.spot == "none" else ():
-        if fleet.inputs.profile.offers[name].interruptions_per_hour and f"offers.{name}" not in said:
-            text = f"machines of {name} may be taken back, and no W-interruptions says so"
-            yield Violation("interruptions", "warnings", text)
-
-
-def _wished(fleet: Fleet) -> Iterator[Violation]:
+def _check_claims(fleet: Fleet) -> Iterator[Violation]:
     """What is claimed besides the cost: the most rate of an application, or the most quality."""
     slo = fleet.inputs.slo
     most = [name for name, app in slo.apps.items() if app.wants_most]
@@ -300,11 +287,11 @@ def _wished(fleet: Fleet) -> Iterator[Violation]:
         at = f"claims[{number}]"
         if claim.about == "rate_qps":
             rate = fleet.rates[most[0]][0] if len(most) == 1 else math.nan
-            if not same(claim.value, rate):
+            if not is_same(claim.value, rate):
                 yield Violation("claim", at, f"{claim.value:.9g} qps, and {rate:.9g} are promised")
         elif claim.about == "quality":
             quality = _quality(fleet)
-            if not same(claim.value, quality):
+            if not is_same(claim.value, quality):
                 yield Violation("claim", at, f"a quality of {claim.value:.9g}, and it is {quality:.9g}")
         elif claim.about == "changes":
             moves = _moves(fleet)
@@ -346,7 +333,7 @@ def _quality(fleet: Fleet) -> float:
     return total / weight if weight else 0.0
 
 
-def _shares_of(fleet: Fleet) -> Iterator[Violation]:
+def _check_bill_sums(fleet: Fleet) -> Iterator[Violation]:
     """Sums of the bill per application and offer; its lines are of machines that run, and of those committed."""
     bill, periods = fleet.plan.bill, len(fleet.plan.periods)
     assert bill is not None
@@ -361,11 +348,11 @@ def _shares_of(fleet: Fleet) -> Iterator[Violation]:
         ahead[key] = ahead.get(key, 0.0) + line.committed
     for kind, said, found in (("apps", bill.apps, apps), ("offers", bill.offers, offers)):
         for name in said.keys() | found.keys():
-            if not same(said.get(name, 0.0), found[name]):
+            if not is_same(said.get(name, 0.0), found[name]):
                 text = f"{said.get(name, 0.0):.9g}, and its lines are {found[name]:.9g}"
                 yield Violation("bill", f"bill.{kind}.{name}", text)
     for (period, offer), count in ahead.items():
-        if not same(count, fleet.ahead.get(offer, 0)):
+        if not is_same(count, fleet.ahead.get(offer, 0)):
             text = f"{count:g} of {offer} are committed there, and {fleet.ahead.get(offer, 0)} are"
             yield Violation("commitment", f"periods.{period}", text)
     for one in fleet.plan.commitments or ():
@@ -375,30 +362,23 @@ def _shares_of(fleet: Fleet) -> Iterator[Violation]:
             continue
         per_hour = fleet.price_ahead(one.offer) - commit.upfront / NANO * 3600.0 / commit.term_s
         alike = one.term_s == commit.term_s and one.upfront == commit.upfront
-        if not alike or not same(one.price_per_hour / NANO, per_hour):
+        if not alike or not is_same(one.price_per_hour / NANO, per_hour):
             yield Violation("commitment", f"commitments.{one.offer}", "not at the terms of the offer")
         if commit.term_s > horizon.period_s * horizon.periods * horizon.repeats * (1 + SLIP):
             yield Violation("commitment", f"commitments.{one.offer}", "its term is longer than the horizon")
 
 
-def _rented(fleet: Fleet, period: Period) -> dict[str, float]:
+def _rented_machines(fleet: Fleet, period: Period) -> dict[str, float]:
     had = fleet.totals[period.id]
     return {offer: max(count - fleet.ahead.get(offer, 0), 0.0) for offer, count in had.items()}
 
 
 def _starting(fleet: Fleet, before: Mapping[str, float], after: Mapping[str, float]) -> float:
     """What machines cost while they start, once."""
-    if not fleet.inputs.slo.horizon.starts:
-        return 0.0
-    profile = fleet.inputs.profile
-    return sum(
-        max(count - before.get(offer, 0.0), 0.0)
-        * fleet.price(offer) * profile.hardware[profile.offers[offer].hardware].startup_s / 3600.0
-        for offer, count in after.items()
-    )  # fmt: skip
+    return sum(fleet.start_cost(offer, before.get(offer, 0.0), count) for offer, count in after.items())
 
 
-def _failures(fleet: Fleet) -> Iterator[Violation]:
+def _check_failures(fleet: Fleet) -> Iterator[Violation]:
     """After each failure each application gets what is to be kept, on machines that it had and that are left.
 
     Of unlike machines that are shared any may be lost: what is left then the planner's programs say (`lost_too_much`).
@@ -414,7 +394,7 @@ def _failures(fleet: Fleet) -> Iterator[Violation]:
             if parts is None:
                 yield Violation("survive", at, "nothing is planned for it")
                 continue
-            yield from _served(fleet, at, parts, number, keep)
+            yield from _check_served(fleet, at, parts, number, keep)
             anew = fleet.contents(parts) - fleet.contents(period.parts or ())
             if anew:
                 (offer, whose), many = next(iter(anew.items()))
@@ -441,7 +421,7 @@ def _model_of(fleet: Fleet, part: str) -> str:
     return said.get("rate_qps") or said.get("fluid_rate_qps") or "no-queueing"
 
 
-def _promised(fleet: Fleet) -> Iterator[Violation]:
+def _check_promises_once(fleet: Fleet) -> Iterator[Violation]:
     """Rates of applications in periods, by the model of the part that runs then, and one cost: each once, no more."""
     models = {
         (app, period.id, situation): _model_of(fleet, name)
@@ -468,10 +448,10 @@ def _promised(fleet: Fleet) -> Iterator[Violation]:
             yield Violation("promise-model", at, f"{one.quantity} is promised with {relation}, by the model {model}")
         if one.quantity == "cost_per_hour" and (one.app or one.period or one.situation):
             yield Violation("promise-quantity", at, "the cost is that of all, over all periods")
-    yield from _percentiles(fleet)
+    yield from _check_percentiles(fleet)
 
 
-def _percentiles(fleet: Fleet) -> Iterator[Violation]:
+def _check_percentiles(fleet: Fleet) -> Iterator[Violation]:
     """Each percentile that a part promises is promised in the periods that it runs in, and no other."""
     said = [one for one in fleet.plan.promises if one.percentile is not None]
     due = [
@@ -488,26 +468,26 @@ def _percentiles(fleet: Fleet) -> Iterator[Violation]:
                 yield Violation("promise-percentile", "promises", f"{what} {text}")
 
 
-def _valid(fleet: Fleet) -> Iterator[Violation]:
+def _check_valid(fleet: Fleet) -> Iterator[Violation]:
     """The plan holds up to the highest rate of any period, and a part as far as it carries.
 
     In a period, a part holds as far as what runs after each failure carries what is kept.
     """
     tops = {app: max(rates) for app, rates in fleet.rates.items()}
-    for app, most, high in _beyond(fleet.plan.valid, tops, tops):
+    for app, most, high in _too_far(fleet.plan.valid, tops, tops):
         yield Violation("valid", f"valid.rate_qps.{app}", f"the plan holds up to {most:.9g} qps, and says {high}")
     keep = fleet.inputs.slo.limits.survive.serve
     runs = [(name, period) for period in fleet.plan.periods for name in period.parts or ()]
     for name, period in [*runs, *((name, None) for name in fleet.parts.keys() - {name for name, _ in runs})]:
-        part, most_of = fleet.parts[name], carried(fleet.parts[name])
+        part, most_of = fleet.parts[name], carried_rates(fleet.parts[name])
         for left in (period.failures or {}).values() if period is not None and keep > 0 else ():
-            after = {app: rate for one in left for app, rate in carried(fleet.parts[one]).items()}
+            after = {app: rate for one in left for app, rate in carried_rates(fleet.parts[one]).items()}
             most_of = {app: min(rate, after.get(app, 0.0) / keep) for app, rate in most_of.items()}
-        for app, most, high in _beyond(part.valid, most_of, part.rate_qps):
+        for app, most, high in _too_far(part.valid, most_of, part.rate_qps):
             yield Violation("valid", f"parts.{name}.valid.rate_qps.{app}", f"up to {most:.9g} qps, and says {high}")
 
 
-def _beyond(
+def _too_far(
     valid: Valid, most_of: Mapping[str, float], served: Mapping[str, float]
 ) -> Iterator[tuple[str, float, str]]:
     """Applications said to be served beyond what is carried; whoever runs a plan takes silence for any rate."""
@@ -518,9 +498,9 @@ def _beyond(
             yield app, most, "any rate" if high is None else f"{high:.9g}"
 
 
-def _promises(fleet: Fleet) -> Iterator[Violation]:
+def _check_promises(fleet: Fleet) -> Iterator[Violation]:
     """Each rate is promised, as it is asked for, in each period and situation."""
-    yield from _promised(fleet)
+    yield from _check_promises_once(fleet)
     keep = fleet.inputs.slo.limits.survive.serve
     situations: dict[str | None, float] = {None: 1.0, **dict.fromkeys(lost_in(fleet), keep)}
     said = {(one.app, one.period, one.situation): one for one in fleet.plan.promises if one.quantity == "rate_qps"}
@@ -532,7 +512,7 @@ def _promises(fleet: Fleet) -> Iterator[Violation]:
             yield Violation("promise", "promises", f"of {app} in {when} when {situation}: there is no such thing")
         elif known and rates is not None:
             wanted = rates[number[when or ""]] * situations[situation]
-            if not same(promise.value, wanted):
+            if not is_same(promise.value, wanted):
                 yield Violation(
                     "promise", "promises", f"{promise.value:g} qps of {app} in {when}, and {wanted:g} is asked"
                 )
@@ -543,11 +523,11 @@ def _promises(fleet: Fleet) -> Iterator[Violation]:
                     yield Violation("promise", "promises", f"no rate of {app} in {period.id} when {situation}")
 
 
-def _changes(fleet: Fleet) -> Iterator[Violation]:
+def _check_changes(fleet: Fleet) -> Iterator[Violation]:
     """Actions lead from each period to the next, and no more machines change than may."""
     periods, most = fleet.plan.periods, fleet.inputs.slo.limits.changes
     if fleet.inputs.state is not None:
-        yield from _first_changes(fleet)
+        yield from _check_first_changes(fleet)
         if most is not None and _moves(fleet) > most:
             yield Violation("changes", f"periods.{periods[0].id}", f"{_moves(fleet)} machines start, and {most} may")
     once = fleet.inputs.state is not None and fleet.inputs.slo.horizon.repeats == 1
@@ -579,7 +559,7 @@ def _startup_s(fleet: Fleet, period: Period, worker: str) -> float:
     return max((fleet.inputs.profile.hardware[one.hardware].startup_s for one in workers), default=0.0)
 
 
-def _first_changes(fleet: Fleet) -> Iterator[Violation]:
+def _check_first_changes(fleet: Fleet) -> Iterator[Violation]:
     """The plan's actions lead from what runs to the first period: those who use machines together get theirs."""
     owner, wanted = dict[str, Owned](), Counter[Owned]()
     for worker, held in fleet.machines(fleet.plan.periods[0].parts or ()):
@@ -615,7 +595,7 @@ def _running_of(fleet: Fleet) -> list[tuple[str, Owned, int]]:
     return found
 
 
-def _running(fleet: Fleet) -> Counter[str]:
+def _running_machines(fleet: Fleet) -> Counter[str]:
     """Machines of each offer that run already."""
     found: Counter[str] = Counter()
     for _, (_, offer), count in _running_of(fleet):

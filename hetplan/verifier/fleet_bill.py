@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from hetplan.profiles.plan import Period
 from hetplan.profiles.plan_parts import BillLine
-from hetplan.verifier.fleet_parts import Fleet, same
+from hetplan.verifier.fleet_parts import Fleet, is_same
 from hetplan.verifier.report import Violation
 
 __all__ = ["check_bill"]
@@ -29,8 +29,8 @@ def check_bill(fleet: Fleet) -> Iterator[Violation]:
         for offer in dict.fromkeys(line.offer for line in mine):
             starting = _starting(fleet, number, offer)
             lines = {line.app: line for line in mine if line.offer == offer}
-            for app, wanted in _shared_out(fleet, period, offer, starting).items():
-                if app not in lines or not all(map(same, _figures(lines[app]), wanted)):
+            for app, wanted in _lines_by_app(fleet, period, offer, starting).items():
+                if app not in lines or not all(map(is_same, _figures(lines[app]), wanted)):
                     text = f"{offer} for {app or 'nobody'} in {period.id} is not what its machines come to"
                     yield Violation("bill", "bill.lines", text)
     count = len(fleet.plan.periods)
@@ -38,11 +38,11 @@ def check_bill(fleet: Fleet) -> Iterator[Violation]:
         ("idle_per_hour", bill.idle_per_hour, idle / count),
         ("starts_per_hour", bill.starts_per_hour, starts / count),
     ):
-        if not same(stated, found):
+        if not is_same(stated, found):
             yield Violation("bill", f"bill.{field}", f"{stated:.9g}, and its lines are {found:.9g}")
     if bill.currency != fleet.inputs.slo.limits.currency:
         yield Violation("bill", "bill.currency", f"{bill.currency}, and prices are in another")
-    yield from _levers(fleet)
+    yield from _check_levers(fleet)
 
 
 def _figures(line: BillLine) -> tuple[float, float, float, float]:
@@ -51,15 +51,14 @@ def _figures(line: BillLine) -> tuple[float, float, float, float]:
 
 def _starting(fleet: Fleet, number: int, offer: str) -> float:
     """What machines of an offer cost per hour of a period while they start."""
-    if len(fleet.plan.periods) == 1 or not fleet.inputs.slo.horizon.starts:
+    if len(fleet.plan.periods) == 1:
         return 0.0
     ahead = fleet.ahead.get(offer, 0)
     before, now = (max(fleet.totals[fleet.plan.periods[at].id][offer] - ahead, 0.0) for at in (number - 1, number))
-    hardware = fleet.inputs.profile.hardware[fleet.inputs.profile.offers[offer].hardware]
-    return max(now - before, 0.0) * fleet.price(offer) * hardware.startup_s / 3600.0 / fleet.hours
+    return fleet.start_cost(offer, before, now) / fleet.hours
 
 
-def _shared_out(
+def _lines_by_app(
     fleet: Fleet, period: Period, offer: str, starting: float
 ) -> dict[str | None, tuple[float, float, float, float]]:
     """Machines paid ahead and rented, all that they cost, and what of it is for starting: by application."""
@@ -80,16 +79,16 @@ def _shared_out(
     return found
 
 
-def _levers(fleet: Fleet) -> Iterator[Violation]:
+def _check_levers(fleet: Fleet) -> Iterator[Violation]:
     """Nobody plans the other ways again to see what they cost; the last is this plan, and what each saves follows."""
     bill, before = fleet.plan.bill, None
     assert bill is not None
-    if bill.levers and not same(bill.levers[-1].cost_per_hour or 0.0, bill.cost_per_hour):
+    if bill.levers and not is_same(bill.levers[-1].cost_per_hour or 0.0, bill.cost_per_hour):
         yield Violation("bill", "bill.levers", "the last of them is this plan, and costs something else")
     for number, lever in enumerate(bill.levers):
         cost = lever.cost_per_hour
         saves = None if cost is None or before is None else before - cost
-        alike = (lever.saves_per_hour is None) == (saves is None) and same(lever.saves_per_hour or 0.0, saves or 0.0)
+        alike = (lever.saves_per_hour is None) == (saves is None) and is_same(lever.saves_per_hour or 0.0, saves or 0.0)
         if not alike:
             yield Violation("bill", f"bill.levers[{number}]", f"{lever.name} saves something else")
         before = before if cost is None else cost

@@ -14,7 +14,7 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_parts import Part
-from hetplan.profiles.profile import Profile, Variant
+from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App, Horizon, Survive, WishLimits, answered_by
 from hetplan.profiles.workers import Worker
 
@@ -22,15 +22,14 @@ __all__ = [
     "BESIDE",
     "IN_SLICES",
     "Fleet",
-    "alone",
-    "carried",
-    "loaded",
+    "carried_rates",
+    "files_of_part",
+    "is_same",
+    "loaded_variants",
     "lost_in",
-    "may_run",
     "one_variant",
-    "same",
-    "uncommitted",
     "users_of",
+    "without_commitments",
 ]
 
 IN_SLICES = ("pool", "llm")
@@ -39,7 +38,7 @@ BESIDE = ("variants", "pipeline")
 """Questions whose plans put instances of several applications on a machine; with other questions they share slices."""
 
 
-def same(one: float, other: float) -> bool:
+def is_same(one: float, other: float) -> bool:
     """Whether two figures are the same but for their digits in a file."""
     return math.isclose(one, other, rel_tol=1e-8, abs_tol=1e-9)
 
@@ -150,6 +149,13 @@ class Fleet:
         amount = 1.0 if sold.per is None else self.inputs.profile.hardware[sold.hardware].provides.get(sold.per, 0.0)
         return sold.price_per_hour * amount / NANO
 
+    def start_cost(self, offer: str, before: float, after: float) -> float:
+        """What the machines of an offer that are new cost while they start, once; nothing where starts cost nothing."""
+        if not self.inputs.slo.horizon.starts:
+            return 0.0
+        hardware = self.inputs.profile.hardware[self.inputs.profile.offers[offer].hardware]
+        return max(after - before, 0.0) * self.price(offer) * hardware.startup_s / 3600.0
+
     def price_ahead(self, offer: str) -> float:
         """What a machine costs per hour that is paid for ahead, its upfront spread over the term."""
         commit = self.inputs.profile.offers[offer].commit
@@ -178,7 +184,7 @@ def users_of(part: Part, worker: Worker) -> set[str]:
     return (sent | {load.app for load in worker.loads if load.app is not None}) or set(part.rate_qps)
 
 
-def carried(part: Part) -> dict[str, float]:
+def carried_rates(part: Part) -> dict[str, float]:
     """Up to which rate of each application a part carries by itself: as it promises, a policy as its tables say."""
     said = [one for one in part.promises if one.quantity == "rate_qps" and one.relation != "<="]
     found = {one.app or "": one.value for one in reversed(said)}
@@ -215,7 +221,7 @@ def _quantile(ordered: list[float], share: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
-def alone(inputs: Inputs, part: Part) -> Inputs:
+def files_of_part(inputs: Inputs, part: Part) -> Inputs:
     """The files that ask for this part alone: its applications at its rates, in one period, with no other limit."""
     slo = inputs.slo
     apps = {}
@@ -229,11 +235,11 @@ def alone(inputs: Inputs, part: Part) -> Inputs:
     listed = part.question != "llm"  # which refuses that field
     limits = WishLimits(currency=slo.limits.currency, instances=instances, only_listed=listed, survive=Survive())
     wish = slo.model_copy(update={"apps": apps, "limits": limits, "horizon": Horizon(), "objective": aim})
-    profile = uncommitted(inputs.profile).model_copy(update={"zones": {}, "hosts": {}})
+    profile = without_commitments(inputs.profile).model_copy(update={"zones": {}, "hosts": {}})
     return replace(inputs, slo=wish, profile=profile, state=None, traces={}, warnings=())
 
 
-def uncommitted(profile: Profile) -> Profile:
+def without_commitments(profile: Profile) -> Profile:
     """The profile without machines that are paid for ahead; itself where it has none."""
     if all(one.commit is None for one in profile.offers.values()):
         return profile
@@ -241,26 +247,17 @@ def uncommitted(profile: Profile) -> Profile:
     return profile.model_copy(update={"offers": offers})
 
 
-def loaded(part: Part, app: str | None = None) -> list[str]:
+def loaded_variants(part: Part, app: str | None = None) -> list[str]:
     """The variants that a part runs (for an application), each once."""
     loads = (load for worker in part.workers for load in worker.loads if app is None or load.app == app)
     return sorted({load.variant for load in loads if load.variant is not None})
-
-
-def may_run(app: App, name: str, variant: Variant) -> bool:
-    """Whether an application may be answered by a variant."""
-    if app.candidates or app.pipeline is not None:
-        return False
-    listed = app.named_models is None or name in app.named_models
-    family = app.families is None or variant.family in app.families
-    return listed and family and (app.task is None or variant.task == app.task)
 
 
 def one_variant(inputs: Inputs, part: Part) -> Inputs:
     """The files of a pool that say which variant was chosen; that it may be is seen to before."""
     apps = dict(inputs.slo.apps)
     for name in part.rate_qps:
-        names = loaded(part, name)
+        names = loaded_variants(part, name)
         if len(names) == 1:
             apps[name] = apps[name].model_copy(update={**answered_by(names[0]), "quality": None})
     return replace(inputs, slo=inputs.slo.model_copy(update={"apps": apps}))

@@ -14,7 +14,8 @@ from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Worker
 from hetplan.verifier.facts import Facts, run_of
-from hetplan.verifier.fleet_parts import BESIDE, IN_SLICES, Fleet, loaded, may_run
+from hetplan.verifier.fleet_parts import BESIDE, IN_SLICES, Fleet, loaded_variants
+from hetplan.verifier.references import allows
 from hetplan.verifier.report import Violation
 from hetplan.verifier.resources import instances_on
 from hetplan.verifier.slices import parts_of_one
@@ -121,7 +122,7 @@ def _instances(fleet: Fleet, name: str, app: str) -> dict[str, tuple[Mapping[str
 
 def _runs_of_pool(fleet: Fleet, part: Part, app: str) -> Iterator[Run]:
     """Of the one variant of a pool on each hardware the run of single queries at its own settings."""
-    for variant in (fleet.inputs.profile.variants[name] for name in loaded(part, app)):
+    for variant in (fleet.inputs.profile.variants[name] for name in loaded_variants(part, app)):
         settings, runs = {**variant.knobs, "batch": 1}, dict[str, list[Run]]()
         for run in variant.runs:
             runs.setdefault(run.hardware, []).append(run)
@@ -150,5 +151,5 @@ def _runs_of_text(fleet: Fleet, part: Part, app: str) -> Iterator[Run]:
     floor = wish.quality.min if wish.quality is not None else None
     for name, variant in fleet.inputs.profile.variants.items():
         good = floor is None or (variant.quality is not None and variant.quality.value >= floor)
-        if good and may_run(wish, name, variant):
+        if good and allows(wish, fleet.inputs.profile, None, name, variant):
             yield from (run for run in variant.runs if run.engine in fleet.inputs.profile.engines)

@@ -16,12 +16,12 @@ from hetplan.profiles.engines import Engine
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.operating_points import limits_of
 from hetplan.profiles.plan import Plan, SharesDispatch
-from hetplan.profiles.plan_dispatch_further import LeastWorkDispatch, RoundRobinDispatch
+from hetplan.profiles.plan_dispatch_rules import LeastWorkDispatch, RoundRobinDispatch
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Worker
+from hetplan.verifier.application_checks import check_demand
 from hetplan.verifier.facts import Facts, gather, option
 from hetplan.verifier.report import Violation
-from hetplan.verifier.wanted import check_demand
 
 __all__ = ["check"]
 
@@ -118,10 +118,10 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
         found += _rule(plan, name, app, seats)
         found += [*_promises(plan, name, app), *check_demand(facts, name)]
         if seats and not found:
-            found += _carried(plan, name, app, seats, robust=inputs.slo.robust.law)
+            found += _check_carried(plan, name, app, seats, robust=inputs.slo.robust.law)
         roles = {seat.engine.role for seat in seats}
         if "mixed" in roles or roles == {"prefill", "decode"}:
-            found += _alone(name, app, seats)
+            found += _check_empty_fleet(name, app, seats)
         elif seats:
             text = f"machines that {' and '.join(sorted(roles))} alone serve no request"
             found.append(Violation("llm-load", "workers", text))
@@ -287,7 +287,7 @@ def has_room(seat: Seated, size: Size) -> bool:
     return size[0] + size[1] <= min(seat.engine.context_tokens or seat.engine.kv_tokens, seat.engine.kv_tokens)
 
 
-def _carried(plan: Plan, name: str, app: App, seats: Sequence[Seated], *, robust: bool) -> Iterator[Violation]:
+def _check_carried(plan: Plan, name: str, app: App, seats: Sequence[Seated], *, robust: bool) -> Iterator[Violation]:
     """The plan's machines can serve the promised rate by the rows: with its headroom, if nothing was simulated."""
     rates = {one.quantity: one.value for one in plan.promises if one.app == name}
     rate, fluid, options = rates.get("rate_qps", 0.0), rates.get("fluid_rate_qps", 0.0), plan.method.options
@@ -356,7 +356,7 @@ def _groups(app: App, seats: Sequence[Seated]) -> list[tuple[list[Size], list[fl
     return list(found.values())
 
 
-def _alone(name: str, app: App, seats: Sequence[Seated]) -> Iterator[Violation]:
+def _check_empty_fleet(name: str, app: App, seats: Sequence[Seated]) -> Iterator[Violation]:
     """No more requests than a percentile leaves are late even on the fastest machine of the plan, empty."""
     sizes, weights = sizes_of(app)
     total = math.fsum(weights)

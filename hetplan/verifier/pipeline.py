@@ -25,15 +25,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Edge, Pipeline
-from hetplan.profiles.plan import Plan, Route
-from hetplan.profiles.plan_dispatch_further import MostAccurateFirstDispatch, PathSharesDispatch
+from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan_dispatch_rules import MostAccurateFirstDispatch, PathSharesDispatch
 from hetplan.profiles.workers import Serve, Worker
+from hetplan.verifier.actions import moved_instances
+from hetplan.verifier.application_checks import check_demand
+from hetplan.verifier.check import follow
 from hetplan.verifier.demand import classes_of, response_targets
 from hetplan.verifier.facts import Facts, Seat, gather, option, slo_divisor
 from hetplan.verifier.flow import why_not_followed
@@ -41,7 +44,6 @@ from hetplan.verifier.report import Violation
 from hetplan.verifier.resources import instances_on
 from hetplan.verifier.service import service_of
 from hetplan.verifier.slices import parts_of_one
-from hetplan.verifier.wanted import check_demand
 
 __all__ = ["apart", "check", "check_joins", "places_on"]
 
@@ -54,7 +56,7 @@ PATIENCE = 1.5
 def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     """What a pipeline plan promises beyond the generic check; to be called on a plan whose references are sound."""
     facts = gather(plan, inputs)
-    found = [*_workers(facts), *_moves(facts), *_bounds(facts)]
+    found = [*_check_workers(facts), *_check_moves(facts), *_bounds(facts)]
     for app in plan.routing:
         dispatch = plan.dispatch.get(app)
         if not isinstance(dispatch, PathSharesDispatch | MostAccurateFirstDispatch):
@@ -64,11 +66,10 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
         if why_not_followed(facts, app):
             found += [*check_demand(facts, app), *check_joins(facts, app)]
             continue
-        paths = Paths(facts, app)
-        paths.walk()
-        found += [*paths.faults, *_whose(facts, app)]
-        found += _budgets(facts, app, dispatch.budget_ms, paths)
-        found += _backups(facts, app, dispatch, paths)
+        reached = _Reached.by(facts, app)
+        found += [*reached.slow, *_check_route_paths(facts, app)]
+        found += _check_budgets(facts, app, dispatch.budget_ms, reached)
+        found += _check_backups(facts, app, dispatch, reached)
     return found
 
 
@@ -88,7 +89,7 @@ def places_on(facts: Facts, hardware: str, *, anyway: bool = False) -> int:
     shared = anyway or facts.plan.method.options.get("machines") == "shared"
     if not shared or any(one.per is not None for one in offers):
         return 1
-    tasks = {node.task for one in _asked(facts) for node in one.nodes.values()}
+    tasks = {node.task for one in _pipelines_of_apps(facts) for node in one.nodes.values()}
     runs = [
         run for variant in profile.variants.values() if variant.task in tasks
         for run in variant.runs if run.hardware == hardware and run.latency is not None
@@ -105,7 +106,7 @@ def apart(facts: Facts) -> str:
 
     A bound is then of such plans only; where parts say what fits, one by servers in parts is of all plans.
     """
-    together = facts.plan.method.options.get("machines") == "shared" and not _each_alone(facts)
+    together = facts.plan.method.options.get("machines") == "shared" and not _steps_are_alone(facts)
     found = ""
     for hardware in _usable(facts):
         parts = places_on(facts, hardware, anyway=True)
@@ -146,15 +147,17 @@ def _usable(facts: Facts) -> list[str]:
     return [one for one in facts.inputs.profile.hardware if not limits.only_listed or one in limits.instances]
 
 
-def _each_alone(facts: Facts) -> bool:
+def _steps_are_alone(facts: Facts) -> bool:
     """Whether steps have servers of their own however they fit: branches meet, moves count, offers have parts."""
     slo = facts.inputs.slo
-    meet = any(count > 1 for one in _asked(facts) for count in Counter(edge.to for edge in one.edges).values())
+    meet = any(
+        count > 1 for one in _pipelines_of_apps(facts) for count in Counter(edge.to for edge in one.edges).values()
+    )
     moves = slo.limits.changes is not None or "min changes" in slo.objective
     return meet or moves or facts.plan.method.options.get("offers") == "evenly"
 
 
-def _asked(facts: Facts) -> list[Pipeline]:
+def _pipelines_of_apps(facts: Facts) -> list[Pipeline]:
     """The pipeline of each application, in turn."""
     names = [app.pipeline for app in facts.inputs.slo.apps.values()]
     return [facts.inputs.profile.pipelines[name] for name in names if name in facts.inputs.profile.pipelines]
@@ -165,7 +168,7 @@ def _two_fit(facts: Facts, hardware: str) -> bool:
     profile = facts.inputs.profile
     if any(one.per is not None for one in profile.offers.values() if one.hardware == hardware):
         return False
-    tasks = Counter(node.task for one in _asked(facts) for node in one.nodes.values())
+    tasks = Counter(node.task for one in _pipelines_of_apps(facts) for node in one.nodes.values())
     needs: Counter[tuple[tuple[str, float], ...]] = Counter()
     for variant in profile.variants.values():
         for run in variant.runs:
@@ -187,7 +190,7 @@ def _may_share(facts: Facts, worker: Worker) -> bool:
     return bool(worker.loads) and worker.queue == "per-load" and places_on(facts, worker.hardware) > 1
 
 
-def _workers(facts: Facts) -> Iterator[Violation]:
+def _check_workers(facts: Facts) -> Iterator[Violation]:
     """What a server holds, and that a variant runs with one batch size per hardware."""
     batches: dict[tuple[object, ...], set[int]] = defaultdict(set)
     for worker in facts.plan.workers:
@@ -208,26 +211,18 @@ def _workers(facts: Facts) -> Iterator[Violation]:
                 yield Violation("one-batch", "workers", text)
 
 
-def _placed(workers: Iterable[Worker]) -> Counter[tuple[object, ...]]:
-    placed: Counter[tuple[object, ...]] = Counter()
-    for worker in workers:
-        for load in worker.loads:
-            placed[load.app, load.node, load.variant, worker.hardware] += worker.count * load.instances
-    return placed
-
-
-def _moves(facts: Facts) -> Iterator[Violation]:
+def _check_moves(facts: Facts) -> Iterator[Violation]:
     """Servers that are new where they are."""
     for number, promise in enumerate(facts.plan.promises):
         if promise.quantity == "changes":
             running = facts.inputs.state.workers if facts.inputs.state is not None else ()
-            moves = (_placed(facts.plan.workers) - _placed(running)).total()
+            moves = moved_instances(facts.plan.workers, running)
             if moves != promise.value:
                 text = f"promises {promise.value:g} moved servers, counted are {moves}"
                 yield Violation("changes", f"promises[{number}]", text)
 
 
-def _whose(facts: Facts, app: str) -> Iterator[Violation]:
+def _check_route_paths(facts: Facts, app: str) -> Iterator[Violation]:
     """A route without a path is for all that come to its step: beside one with a path nobody knows whose it is."""
     routes = facts.plan.routing[app]
     by_path = {route.node for route in routes if route.prefix}
@@ -236,58 +231,33 @@ def _whose(facts: Facts, app: str) -> Iterator[Violation]:
             yield Violation("route-path", f"routing.{app}[{number}]", "names no path, and others of its step do")
 
 
-@dataclass
-class Paths:
-    """Every path that the routing of an application opens, and what it brings to each load."""
+@dataclass(frozen=True)
+class _Reached:
+    """What the routing of an application brings to each of its loads, and how long each takes."""
 
-    facts: Facts
-    app: str
-    load_qps: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    faults: list[Violation] = field(default_factory=list)
+    ms: Mapping[str, float]
+    load_qps: Mapping[str, float]
+    slow: tuple[Violation, ...]
+    """No path may be longer than the strictest limit, whatever share of the queries takes it."""
 
-    def __post_init__(self) -> None:
-        wish = self.facts.inputs.slo.apps[self.app]
-        assert wish.pipeline is not None
-        self.pipeline = self.facts.inputs.profile.pipelines[wish.pipeline]
-        self.network_ms = wish.network_ms_per_hop
-        self.limit_ms = min((limit for limit, _ in response_targets(wish)), default=float("inf")) - wish.network_ms_once
-        self.divisor = slo_divisor(self.facts.plan)
-        self.routes: Mapping[tuple[tuple[str, ...], str | None], Route] = {
-            (route.prefix, route.node): route for route in self.facts.plan.routing[self.app]
-        }
-        classes = classes_of(wish)
-        mine = {name: seat for name, seat in self.facts.seats.items() if seat.load.app == self.app}
-        self.ms = {name: service_of(self.facts, seat, classes).latency_ms[0] for name, seat in mine.items()}
-
-    def walk(self) -> None:
-        """Follow every share from the entrance."""
-        reached = {edge.to for edge in self.pipeline.edges}
-        rate = self.facts.promised_rate(self.app) or 0.0
-        for root in self.pipeline.nodes:
-            if root not in reached:
-                self._visit(root, (), rate, 0.0)
-
-    def _visit(self, node: str, path: tuple[str, ...], rate: float, ms: float) -> None:
-        route = next((self.routes[p, node] for p in (path, path[-1:], ()) if (p, node) in self.routes), None)
-        for name, share in route.to.items() if route is not None else ():
-            if share > 0.0 and name in self.ms:
-                self._serve(name, (*path, name), rate * share, ms + self.ms[name])
-
-    def _serve(self, name: str, path: tuple[str, ...], rate: float, ms: float) -> None:
-        self.load_qps[name] += rate
-        seat = self.facts.seats[name]
-        edges = [edge for edge in self.pipeline.edges if edge.from_ == seat.load.node]
-        for edge in edges:
-            fanout = edge.fanout
-            if isinstance(fanout, dict):
-                fanout = fanout.get(seat.load.variant or "", fanout.get("*", 1.0))
-            self._visit(edge.to, path, rate * fanout, ms)
-        room = (self.limit_ms - len(path) * self.network_ms) / self.divisor
-        if not edges and ms > room * (1.0 + ON_LIMIT):
-            steps = [self.facts.seats[load] for load in path]
-            way = ", ".join(f"{step.load.node}={step.load.variant}" for step in steps)
-            text = f"the path {way} takes {ms:.6g} ms, {room:.6g} ms are left for execution"
-            self.faults.append(Violation("slow-path", f"routing.{self.app}", text))
+    @classmethod
+    def by(cls, facts: Facts, app: str) -> _Reached:
+        """Follow the shares from the entrance, at the promised rate."""
+        wish, rate = facts.inputs.slo.apps[app], facts.promised_rate(app) or 0.0
+        mine = {name: seat for name, seat in facts.seats.items() if seat.load.app == app}
+        services = {name: service_of(facts, seat, classes_of(wish)) for name, seat in mine.items()}
+        load_qps, slow = dict[str, float](), list[Violation]()
+        limit_ms = min((limit for limit, _ in response_targets(wish)), default=math.inf)
+        for period in facts.plan.periods:
+            flow = follow(facts, app, period.id)
+            load_qps |= {
+                name: rate * busy / services[name].seconds[0] for name, busy in flow.work.items() if name in services
+            }
+            share, last = flow.late_share(limit_ms)
+            if share > 0.0:
+                text = f"a share of {share:.6g} up to step {last} is longer than the {limit_ms:g} ms of every path"
+                slow.append(Violation("slow-path", f"routing.{app}", text))
+        return cls({name: one.latency_ms[0] for name, one in services.items()}, load_qps, tuple(slow))
 
 
 def _capacity(facts: Facts, seat: Seat, app: str) -> float:
@@ -296,12 +266,12 @@ def _capacity(facts: Facts, seat: Seat, app: str) -> float:
     return seat.worker.count * seat.load.instances / seconds
 
 
-def _budgets(facts: Facts, app: str, budgets: Mapping[str, float], paths: Paths) -> Iterator[Violation]:
+def _check_budgets(facts: Facts, app: str, budgets: Mapping[str, float], reached: _Reached) -> Iterator[Violation]:
     longest, slowest = defaultdict[str, float](float), defaultdict[str, float](float)
-    for name, ms in paths.ms.items():
+    for name, ms in reached.ms.items():
         node = facts.seats[name].load.node or ""
         slowest[node] = max(slowest[node], ms)
-        if name in paths.load_qps:
+        if name in reached.load_qps:
             longest[node] = max(longest[node], ms)
     factor = option(facts.plan, "budget_factor", PATIENCE * slo_divisor(facts.plan))
     for node, ms in sorted(slowest.items()):
@@ -314,8 +284,8 @@ def _budgets(facts: Facts, app: str, budgets: Mapping[str, float], paths: Paths)
             yield Violation("budget", f"dispatch.{app}.budget_ms", text)
 
 
-def _backups(
-    facts: Facts, app: str, dispatch: PathSharesDispatch | MostAccurateFirstDispatch, paths: Paths
+def _check_backups(
+    facts: Facts, app: str, dispatch: PathSharesDispatch | MostAccurateFirstDispatch, reached: _Reached
 ) -> Iterator[Violation]:
     """What is said to be left over is left over, and as fast and as good as said."""
     for number, entry in enumerate(dispatch.backup):
@@ -325,11 +295,11 @@ def _backups(
             yield Violation("backup", at, f"{entry.to} serves no queries of {app} at {entry.node}")
             continue
         capacity = _capacity(facts, seat, app)
-        left = capacity - paths.load_qps.get(entry.to, 0.0)
+        left = capacity - reached.load_qps.get(entry.to, 0.0)
         if entry.left_qps > left + FEASIBILITY * capacity:
             yield Violation("backup", at, f"{entry.left_qps:.6g} qps said to be left of {entry.to}, {left:.6g} are")
-        if abs(entry.latency_ms - paths.ms[entry.to]) > VALUE * entry.latency_ms:
-            text = f"{entry.to} is said to take {entry.latency_ms:.6g} ms, it takes {paths.ms[entry.to]:.6g}"
+        if abs(entry.latency_ms - reached.ms[entry.to]) > VALUE * entry.latency_ms:
+            text = f"{entry.to} is said to take {entry.latency_ms:.6g} ms, it takes {reached.ms[entry.to]:.6g}"
             yield Violation("backup", at, text)
         quality = facts.inputs.profile.variants[seat.load.variant or ""].quality
         if quality is not None and abs(entry.quality - quality.value) > VALUE:

@@ -33,7 +33,7 @@ import numpy as np
 from hetplan.planner.tolerances import VALUE
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.plan_dispatch_further import QueueSlackDispatch
+from hetplan.profiles.plan_dispatch_rules import QueueSlackDispatch
 from hetplan.profiles.plan_policy import PolicyTable
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Serve
@@ -57,38 +57,38 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     found: list[Violation] = []
     heads = NewHeads()
     for app_id, app in inputs.slo.apps.items():
-        tables = [_typed(table) for table in plan.policies.get(app_id, ())]
+        tables = [_policy_table(table) for table in plan.policies.get(app_id, ())]
         if not tables:
             found.append(Violation("policy-missing", f"policies.{app_id}", f"{app_id} has no policy"))
             continue
-        found += _dispatch(plan, app_id, app)
-        found += _loads(plan, app_id, app, inputs, tables)
+        found += _check_dispatch(plan, app_id, app)
+        found += _check_loads(plan, app_id, app, inputs, tables)
         expected: list[tuple[float, dict[str, float]]] = []
         for number, table in enumerate(tables):
             at = f"policies.{app_id}[{number}]"
-            found += _table(plan, inputs, app_id, table, at)
+            found += _check_table(plan, inputs, app_id, table, at)
             top = table.rate_qps == max(other.rate_qps for other in tables if other.workers == table.workers)
             figures = figures_of(plan, inputs, app_id, table, heads) if not found else None
             if figures is not None:
-                found += _expected(plan, table, figures, at)
-                found += _overload(plan, inputs, app_id, table, figures["over_probability"])
+                found += _check_expected(plan, table, figures, at)
+                found += _check_overload(plan, inputs, app_id, table, figures["over_probability"])
                 expected += [(table.rate_qps, figures)] if top else []
-        found += _promised(plan, app_id, expected)
-        found += _targets(plan, app_id, app, tables)
-    return [*found, *_claimed(plan)]
+        found += _check_promises(plan, app_id, expected)
+        found += _check_targets(plan, app_id, app, tables)
+    return [*found, *_check_claims(plan)]
 
 
 def claimed_tables(plan: Plan, about: str) -> list[tuple[str, PolicyTable]]:
     """The policies that a claim is about, each with its application: the only one, or those that it names."""
     hardware = {worker.id: worker.hardware for worker in plan.workers}
-    found = [(app, _typed(table)) for app, tables in plan.policies.items() for table in tables]
+    found = [(app, _policy_table(table)) for app, tables in plan.policies.items() for table in tables]
     named = [f"{app} on {hardware.get(table.workers)}@{in_turn(plan, app, table)[1]:g}qps" for app, table in found]
     if about == plain_name(about):
         return found if len(set(named)) == 1 else []
     return [one for name, one in zip(named, found, strict=True) if about.endswith(f"[{name}]")]
 
 
-def _claimed(plan: Plan) -> Iterator[Violation]:
+def _check_claims(plan: Plan) -> Iterator[Violation]:
     """The value of a claim about a table is what the table is said to gain."""
     for number, claim in enumerate(plan.claims):
         gains = [table.gain for _, table in claimed_tables(plan, claim.about)] if claim.sense == "max" else []
@@ -99,11 +99,11 @@ def _claimed(plan: Plan) -> Iterator[Violation]:
             yield Violation("claim", f"claims[{number}]", text)
 
 
-def _typed(table: Any) -> PolicyTable:
+def _policy_table(table: Any) -> PolicyTable:
     return table if isinstance(table, PolicyTable) else PolicyTable.model_validate(table)
 
 
-def _dispatch(plan: Plan, app_id: str, app: App) -> Iterator[Violation]:
+def _check_dispatch(plan: Plan, app_id: str, app: App) -> Iterator[Violation]:
     rule: Any = plan.dispatch.get(app_id)
     at = f"dispatch.{app_id}"
     if not isinstance(rule, QueueSlackDispatch):
@@ -130,7 +130,9 @@ def _slo_ms(app: App) -> float:
     return strictest_ms(app) - app.network_ms_per_hop
 
 
-def _loads(plan: Plan, app_id: str, app: App, inputs: Inputs, tables: Sequence[PolicyTable]) -> Iterator[Violation]:
+def _check_loads(
+    plan: Plan, app_id: str, app: App, inputs: Inputs, tables: Sequence[PolicyTable]
+) -> Iterator[Violation]:
     """Tables cover the load that is asked for."""
     at = f"policies.{app_id}"
     tops: dict[str, float] = {}
@@ -141,14 +143,14 @@ def _loads(plan: Plan, app_id: str, app: App, inputs: Inputs, tables: Sequence[P
         yield Violation("policy-load", at, f"tables for {sum(tops.values()):.6g} qps in all, wanted are {wanted:.6g}")
     if len({(table.workers, table.rate_qps) for table in tables}) < len(tables):
         yield Violation("policy-load", at, "two tables of one group for one load")
-    yield from _shares(plan, app_id, tops)
+    yield from _check_shares(plan, app_id, tops)
     high = plan.valid.rate_qps.get(app_id, (0.0, None))[1]  # whoever runs a plan takes silence for any rate
     if wanted is not None and (high is None or high > wanted * (1 + _SAME)):
         text = f"holds up to {high if high is not None else 'any rate'}, tables reach {wanted:.6g}"
         yield Violation("valid", f"valid.rate_qps.{app_id}", text)
 
 
-def _shares(plan: Plan, app_id: str, tops: Mapping[str, float]) -> Iterator[Violation]:
+def _check_shares(plan: Plan, app_id: str, tops: Mapping[str, float]) -> Iterator[Violation]:
     """Queries reach each group at the rate that its tables are for: by shares, or in turn as many as it has workers."""
     own = {worker.id: worker for worker in plan.workers if any(load.app == app_id for load in worker.loads)}
     total = sum(tops.values())
@@ -180,7 +182,7 @@ def _highest_load(app: App, inputs: Inputs, app_id: str) -> float | None:
     return None if times is None else (len(times) - 1) / (float(times[-1]) - float(times[0]))
 
 
-def _table(plan: Plan, inputs: Inputs, app_id: str, table: PolicyTable, at: str) -> Iterator[Violation]:
+def _check_table(plan: Plan, inputs: Inputs, app_id: str, table: PolicyTable, at: str) -> Iterator[Violation]:
     """Who runs it, and whether every choice is one that may be made."""
     app = inputs.slo.apps[app_id]
     worker = next((worker for worker in plan.workers if worker.id == table.workers), None)
@@ -214,14 +216,14 @@ def _table(plan: Plan, inputs: Inputs, app_id: str, table: PolicyTable, at: str)
             "policy-models", at, "the first model, which serves what the table does not reach, is not the fastest"
         )
     if not has_one_queue(plan, app_id):
-        yield from _choices(app, table, latency, at)
+        yield from _check_choices(app, table, latency, at)
 
 
 _OVERLOADED = 0.5
 """More decisions than this share find the table too short: then it is called overloaded."""
 
 
-def _overload(plan: Plan, inputs: Inputs, app_id: str, table: PolicyTable, over: float) -> Iterator[Violation]:
+def _check_overload(plan: Plan, inputs: Inputs, app_id: str, table: PolicyTable, over: float) -> Iterator[Violation]:
     """Whether more comes than the fastest model works off, or most of the queue is beyond the table."""
     worker = next(worker for worker in plan.workers if worker.id == table.workers)
     latency = latencies_s(plan, inputs, worker, table)
@@ -236,7 +238,7 @@ def _overload(plan: Plan, inputs: Inputs, app_id: str, table: PolicyTable, over:
         yield Violation("policy", f"policies.{app_id}", f"{text}, and {over:.3g} of decisions are beyond the table")
 
 
-def _choices(app: App, table: PolicyTable, latency_s: Floats, at: str) -> Iterator[Violation]:
+def _check_choices(app: App, table: PolicyTable, latency_s: Floats, at: str) -> Iterator[Violation]:
     made = Choices.of(table, latency_s)
     waiting = np.arange(1, table.queue_max + 1)[:, None]
     surely = made.grid_s - ON_GRID * made.grid_s[-1]
@@ -259,7 +261,7 @@ def _differ(one: float, other: float) -> bool:
     return not math.isclose(one, other, rel_tol=0.0, abs_tol=_SAME)
 
 
-def _expected(plan: Plan, table: PolicyTable, figures: dict[str, float], at: str) -> Iterator[Violation]:
+def _check_expected(plan: Plan, table: PolicyTable, figures: dict[str, float], at: str) -> Iterator[Violation]:
     if table.expected is None:
         yield Violation("policy-expected", at, "no expectation is stated")
         return
@@ -285,7 +287,7 @@ def _without_accuracy(figures: dict[str, float]) -> dict[str, float]:
     return {name: value for name, value in figures.items() if not name.startswith("accuracy")}
 
 
-def _promised(plan: Plan, app_id: str, tops: Sequence[tuple[float, dict[str, float]]]) -> Iterator[Violation]:
+def _check_promises(plan: Plan, app_id: str, tops: Sequence[tuple[float, dict[str, float]]]) -> Iterator[Violation]:
     if not tops:
         return
     total = sum(rate for rate, _ in tops)
@@ -309,7 +311,7 @@ def _promised(plan: Plan, app_id: str, tops: Sequence[tuple[float, dict[str, flo
                 yield Violation("promise", f"promises[{number}]", text)
 
 
-def _targets(plan: Plan, app_id: str, app: App, tables: Sequence[PolicyTable]) -> Iterator[Violation]:
+def _check_targets(plan: Plan, app_id: str, app: App, tables: Sequence[PolicyTable]) -> Iterator[Violation]:
     """Stated targets hold by what the plan says of its tables: simulated where it was, else expected."""
     limits = (target for target in app.targets if target.of == "response")
     strictest = min(limits, key=lambda target: (target.max_ms, -target.percentile))

@@ -18,7 +18,7 @@ from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Worker
 from hetplan.verifier.facts import run_of, says_another_statistic
 from hetplan.verifier.policy_chain import Chain, NewHeads, enclosed
-from hetplan.verifier.readings_beside import along_batches, nearest
+from hetplan.verifier.service import nearest_statistic, table_along_batches
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -158,12 +158,12 @@ def row_of(plan: Plan, inputs: Inputs, variant: str, run: Run, queue_max: int) -
     """Milliseconds of a run for batches of 1..N + 1; empty where the profile does not say."""
     if run.latency is None:
         return []
-    options, measured = plan.method.options, along_batches(inputs.profile, variant, run)
+    options, measured = plan.method.options, table_along_batches(inputs.profile, variant, run)
     wanted = str(options.get("percentile", "p95"))
     return batch_latencies_ms(
         measured,
         run,
-        statistic=nearest(measured, wanted) if says_another_statistic(plan) else wanted,
+        statistic=nearest_statistic(measured, wanted) if says_another_statistic(plan) else wanted,
         queue_max=queue_max,
         monotone=str(options.get("monotone", "safe")),
     )
@@ -187,7 +187,7 @@ def figures_of(plan: Plan, inputs: Inputs, app_id: str, table: PolicyTable, head
     made = Choices.of(table, latency)
     chain = Chain(latency, made.grid_s, stages, rate_of, made.model, made.batch, over_batch, idle)
     accuracy = np.array([accuracy_of(inputs, name) for name in table.models])
-    earned = _earned(table, made, accuracy[made.model], float(latency[0, over_batch - 1]))
+    earned = _rewards(table, made, accuracy[made.model], float(latency[0, over_batch - 1]))
     columns, over = (np.stack([column[k] for column in earned.values()], axis=-1) for k in range(2))
     low, high = enclosed(chain, columns, over, np.zeros(over.size), heads)
     mean = dict(zip(earned, (0.5 * (low + high)).tolist(), strict=True))
@@ -213,7 +213,7 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole else math.nan
 
 
-def _earned(
+def _rewards(
     table: PolicyTable, made: Choices, accuracy: Floats, over_s: float
 ) -> dict[str, tuple[Floats, float | Floats]]:
     """What decisions earn [n - 1, j], and what one earns that finds more than N waiting, of which all are late."""

@@ -68,7 +68,7 @@ from hetplan.verifier.resources import instances_on
 from hetplan.verifier.service import service_of
 
 if TYPE_CHECKING:
-    from hetplan.profiles.plan_dispatch_further import EarliestDispatch
+    from hetplan.profiles.plan_dispatch_rules import EarliestDispatch
 
 __all__ = ["check"]
 
@@ -85,7 +85,7 @@ def _is_instance(load: Load) -> bool:
     return load.app is not None and load.instances == 1 and load.serve == Serve() and not load.knobs
 
 
-def _workers(facts: Facts) -> Iterator[Violation]:
+def _check_workers(facts: Facts) -> Iterator[Violation]:
     """Loads of an application are alike; each serves one query at a time, as measured; `resources` says what fits."""
     for worker in facts.plan.workers:
         alike = {(load.app, load.variant, tuple(sorted((load.at or {}).items()))) for load in worker.loads}
@@ -96,7 +96,7 @@ def _workers(facts: Facts) -> Iterator[Violation]:
             yield Violation("pool-worker", f"workers.{worker.id}", text)
 
 
-def _promised(facts: Facts, app: str) -> Iterator[Violation]:
+def _check_promises(facts: Facts, app: str) -> Iterator[Violation]:
     """The planned rate is the derated fluid rate, and the dispatch says what the wish says."""
     said = {promise.quantity: promise for promise in facts.plan.promises if promise.app == app}
     fluid, planned = said.get("fluid_rate_qps"), said.get("rate_qps")
@@ -132,7 +132,7 @@ def _run_on(facts: Facts, seat: Seat, hardware: str) -> Run | None:
     return next((run for run in runs if all(settings.get(k) == v for k, v in run.at.items())), (*runs, None)[0])
 
 
-def _weights(facts: Facts, app: str, dispatch: MatchingDispatch) -> Iterator[str]:
+def _weight_faults(facts: Facts, app: str, dispatch: MatchingDispatch) -> Iterator[str]:
     """C_j = time of the largest bin on the base / on j; the base is the hardware of weight 1."""
     classes = classes_of(facts.inputs.slo.apps[app])
     base = next((name for name, c in dispatch.weight.items() if c == 1.0), None)
@@ -151,7 +151,7 @@ def _weights(facts: Facts, app: str, dispatch: MatchingDispatch) -> Iterator[str
             yield f"the weight of {hardware} is {weight:.9g}, by the tables it is {own:.9g}"
 
 
-def _predicting(facts: Facts, app: str, dispatch: MatchingDispatch | EarliestDispatch) -> Iterator[str]:
+def _prediction_faults(facts: Facts, app: str, dispatch: MatchingDispatch | EarliestDispatch) -> Iterator[str]:
     """What a rule that predicts goes by: the wish's target, the options' xi, the tables that the loads run by."""
     targets = response_targets(facts.inputs.slo.apps[app])
     if not targets or not _close(dispatch.slo_ms, targets[-1][0]):
@@ -181,7 +181,7 @@ def _is_fluid(facts: Facts, app: str) -> bool:
     return any(one.model == "fluid" for one in rates)
 
 
-def _dispatch(facts: Facts, app: str, dispatch: Dispatch | None) -> Iterator[str]:
+def _dispatch_faults(facts: Facts, app: str, dispatch: Dispatch | None) -> Iterator[str]:
     """The fluid rate holds only where a rule sends queries where they are in time."""
     may = _may_run(facts, app)
     if dispatch is None or dispatch.rule not in may:
@@ -190,9 +190,9 @@ def _dispatch(facts: Facts, app: str, dispatch: Dispatch | None) -> Iterator[str
         return
     hardware = {seat.worker.hardware for seat in _seats(facts, app)}
     if dispatch.rule == "matching/1" or dispatch.rule == "earliest/1":
-        yield from _predicting(facts, app, dispatch)
+        yield from _prediction_faults(facts, app, dispatch)
     if dispatch.rule == "matching/1":
-        yield from _weights(facts, app, dispatch)
+        yield from _weight_faults(facts, app, dispatch)
         if dispatch.split_above is not None and dispatch.split_above < SPLIT_ABOVE and _is_fluid(facts, app):
             yield f"parts of {dispatch.split_above} instances carry less than the fluid rate of the whole pool"
     if dispatch.rule == "threshold/1" and dispatch.base not in hardware:
@@ -201,7 +201,7 @@ def _dispatch(facts: Facts, app: str, dispatch: Dispatch | None) -> Iterator[str
         yield f"prefers {', '.join(sorted(set(dispatch.prefer) - hardware))}, not in the pool"
 
 
-def _claims(facts: Facts) -> Iterator[Violation]:
+def _check_claims(facts: Facts) -> Iterator[Violation]:
     """Who speaks of all pools has chosen among them."""
     method = facts.plan.method.formulation
     for number, claim in enumerate(facts.plan.claims):
@@ -215,7 +215,7 @@ def _claims(facts: Facts) -> Iterator[Violation]:
             yield Violation("claim", f"claims[{number}]", text)
 
 
-def _costs(facts: Facts) -> Iterator[Violation]:
+def _check_costs(facts: Facts) -> Iterator[Violation]:
     quantities = {promise.quantity for promise in facts.plan.promises if promise.app is None}
     if facts.inputs.profile.offers and "cost_per_hour" not in quantities:
         yield Violation("pool-promise", "promises", "no cost_per_hour is promised")
@@ -224,11 +224,11 @@ def _costs(facts: Facts) -> Iterator[Violation]:
 def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     """What a pool promises beyond the generic check; to be called on a plan whose references are sound."""
     facts = gather(plan, inputs)
-    found = [*_workers(facts), *_costs(facts), *_claims(facts)]
+    found = [*_check_workers(facts), *_check_costs(facts), *_check_claims(facts)]
     if any(entry.rate_qps > 0.0 for entry in plan.unserved):
         found.append(Violation("pool-unserved", "unserved", "a pool carries the rate that is wanted, or it is no plan"))
     for app in plan.routing:
-        found += _promised(facts, app)
-        texts = _dispatch(facts, app, plan.dispatch.get(app))
+        found += _check_promises(facts, app)
+        texts = _dispatch_faults(facts, app, plan.dispatch.get(app))
         found += [Violation("dispatch", f"dispatch.{app}", text) for text in texts]
     return found

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Shown", "Tried", "in_words"]
+__all__ = ["Shown", "Tried", "verdict_text"]
 
 
 class Shown(StrEnum):
@@ -31,7 +31,7 @@ class Tried:
     text: str
 
 
-def in_words(tried: Sequence[Tried]) -> str:
+def verdict_text(tried: Sequence[Tried]) -> str:
     """The verdict on a plan in which nothing else is wrong; "verified" where every promise is met.
 
     What nobody promises is said beside it, and needs no simulation.

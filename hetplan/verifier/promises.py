@@ -11,12 +11,14 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from hetplan.planner.answer import relative_gap
 from hetplan.planner.tolerances import BOUND_SLIP, OPTIMAL_GAP, VALUE
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Claim, Plan, Promise, Solve
-from hetplan.verifier.facts import QUESTIONS, Facts, machines, option
+from hetplan.profiles.tables import STATISTICS
+from hetplan.verifier.facts import QUESTIONS, Facts, machines, option, own_table
 from hetplan.verifier.report import Violation
 from hetplan.verifier.resources import cost_nanos, same_money
 
@@ -105,6 +107,8 @@ ROUNDED = 1e-11
 _DIGITS = 1e-9
 """A plan has twelve digits of a number."""
 _ARITHMETIC = ("no-queueing", "fluid")
+_MODELS = (*_ARITHMETIC, "stationary", "simulation", "measured")
+_PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
 _COUNTED = ("fluid_rate_qps", "quality", "service_ms")
 """What follows from the routing of an application that can be followed, so that no other model has a say in it."""
 
@@ -137,7 +141,7 @@ def plan_figures(facts: Facts) -> Computed:
     return Computed(values)
 
 
-def _holds(promise: Promise, value: float) -> bool:
+def _is_kept(promise: Promise, value: float) -> bool:
     slip = VALUE * max(abs(promise.value), abs(value))
     if promise.relation == "<=":
         return value <= promise.value + slip
@@ -146,13 +150,13 @@ def _holds(promise: Promise, value: float) -> bool:
     return abs(value - promise.value) <= slip
 
 
-def _recomputed(facts: Facts, promise: Promise, at: str, computed: Computed) -> Iterator[Violation]:
+def _check_value(facts: Facts, promise: Promise, at: str, computed: Computed) -> Iterator[Violation]:
     value = computed.values.get(promise.quantity)
     if value is None:
         if promise.app is not None and promise.quantity in RECOMPUTED:
             yield Violation("promise", at, f"promises {promise.quantity}, and there is nothing to recompute it from")
         return
-    held = _holds(promise, value)
+    held = _is_kept(promise, value)
     if promise.quantity == "cost_per_hour" and held:
         cost = cost_nanos(facts)
         held = promise.relation != "=" or (cost is not None and same_money(cost, promise.value))
@@ -165,12 +169,10 @@ def _family(promise: Promise) -> str:
     return promise.model.partition("/")[0]
 
 
-def _honest(facts: Facts, promise: Promise, at: str) -> Iterator[Violation]:
+def _check_model(facts: Facts, promise: Promise, at: str) -> Iterator[Violation]:
     """What a promise may say by its model alone, and against the wish."""
     if promise.percentile is not None or _family(promise) not in _ARITHMETIC:
-        from hetplan.verifier.promise_models import model_faults
-
-        yield from (Violation("promise-model", at, text) for text in model_faults(facts, promise, QUESTIONS))
+        yield from (Violation("promise-model", at, text) for text in _model_faults(facts, promise))
     of_app, arithmetic = promise.app is not None, _family(promise) in _ARITHMETIC
     question = facts.plan.question
     if question in QUESTIONS and not is_known(question, promise.quantity, of_app=of_app, arithmetic=arithmetic):
@@ -188,7 +190,7 @@ def _honest(facts: Facts, promise: Promise, at: str) -> Iterator[Violation]:
         text = f"{promise.quantity} {promise.relation} {promise.value:g} leaves open how bad it is"
         yield Violation("promise-relation", at, text)
     if promise.app is not None and _family(promise) == "simulation":
-        yield from (Violation("promise-wish", at, text) for text in _not_wished(facts, promise))
+        yield from (Violation("promise-wish", at, text) for text in _unknown_limits(facts, promise))
     targets = facts.inputs.slo.apps[promise.app].targets if promise.app is not None else ()
     for target in targets:
         same = promise.quantity == f"{target.of}_ms" and promise.percentile == target.percentile
@@ -198,13 +200,76 @@ def _honest(facts: Facts, promise: Promise, at: str) -> Iterator[Violation]:
             yield Violation("promise-target", at, text)
 
 
+def _model_faults(facts: Facts, promise: Promise) -> Iterator[str]:
+    """A model says only what it knows, and shows what it rests on."""
+    model, options = promise.model.partition("/")[0], facts.plan.method.options
+    if model not in _MODELS:
+        yield f"unknown model {promise.model}"
+    if model in _ARITHMETIC and promise.percentile is not None:
+        yield f"a percentile of {promise.quantity} by the model {promise.model}, which knows no queueing"
+    if promise.percentile is not None and not promise.quantity.endswith("_ms"):
+        yield f"a percentile of {promise.quantity}, which is no time"
+    if model == "simulation" and (not promise.seeds or promise.interval is None):
+        yield f"{promise.quantity} by simulation, without the seeds and the interval that it rests on"
+    # Outside compound a search may measure the rate of a pool, and nothing else is ever measured.
+    by_search = facts.plan.inputs.measured or options.get("evaluator") == "evaluate"
+    is_rate = promise.quantity == "rate_qps" and by_search
+    if model == "measured" and facts.plan.question in QUESTIONS - {"compound"} and not is_rate:
+        yield f"{promise.quantity} is said to be measured, which plans of this question are not"
+    if model == "stationary" and facts.plan.question in QUESTIONS - {"policy", "compound"}:
+        yield f"{promise.quantity} by the stationary model, which is one of policies and of operators with a rate"
+    # Measurements come with the inputs, or are described in words; a search may also have been handed a way to measure.
+    said = facts.plan.inputs.measured or promise.basis or options.get("evaluator") == "evaluate"
+    if model == "measured" and not said:
+        yield f"{promise.quantity} is said to be measured, and nothing says what was"
+    if promise.quantity == "response_ms" and promise.percentile is not None and promise.relation == "<=":
+        least = _least_alone(facts, promise)
+        if promise.value < least:
+            yield f"p{promise.percentile:g} within {promise.value:g} ms, and of service times alone it is {least:g} ms"
+
+
+def _least_alone(facts: Facts, promise: Promise) -> float:
+    """A time that the promised percentile cannot be below, by the tables of whatever may serve the application first.
+
+    Of each cell the highest percentile that is stated there and not above it, of these the least. It is 0 where nothing
+    is stated of how long a cell's times may be: there simulation takes them to be constant.
+    """
+    app = facts.inputs.slo.apps.get(promise.app or "")
+    named = app.pipeline if app is not None else None
+    pipeline = facts.inputs.profile.pipelines.get(named or "")
+    inner = {edge.to for edge in pipeline.edges} if pipeline is not None else set[str]()
+    found: list[float] = []
+    for seat in facts.seats.values():
+        if seat.load.app not in (None, promise.app) or seat.load.node in inner:
+            continue
+        table = own_table(facts.inputs.profile, seat.run) if seat.run is not None and seat.run.latency else None
+        grids = [list(_flat(grid)) for name in STATISTICS if (grid := getattr(table, name, None)) is not None]
+        stated = [
+            list(_flat(grid))
+            for name, percentile in _PERCENTILES.items()
+            if percentile <= (promise.percentile or 0.0) and (grid := getattr(table, name, None)) is not None
+        ]
+        measured = [place for place, cells in enumerate(zip(*grids, strict=True)) if any(cells)]
+        found.append(min((max((grid[place] for grid in stated), default=0.0) for place in measured), default=0.0))
+    return min(found, default=0.0)
+
+
+def _flat(grid: Any) -> Iterator[float]:
+    """The cells of a table, 0 where nothing was measured."""
+    if isinstance(grid, tuple):
+        for row in grid:
+            yield from _flat(row)
+    else:
+        yield grid or 0.0
+
+
 def _better(quantity: str) -> str:
     """Which way a promised quantity is better, where that is known."""
     is_least = quantity.endswith("_ms") or quantity == "violations"
     return "min" if is_least else sense_of(quantity) or ""
 
 
-def _not_wished(facts: Facts, promise: Promise) -> Iterator[str]:
+def _unknown_limits(facts: Facts, promise: Promise) -> Iterator[str]:
     """What simulation shows of an application is one of the limits that the SLO states."""
     question, app = facts.plan.question, facts.inputs.slo.apps[promise.app or ""]
     if question not in ("pool", "pipeline", "variants", "llm", "compound"):
@@ -220,7 +285,7 @@ def _not_wished(facts: Facts, promise: Promise) -> Iterator[str]:
             yield f"a share of {promise.value:g} is not what is wished for"
 
 
-def _twice(facts: Facts) -> Iterator[Violation]:
+def _check_once(facts: Facts) -> Iterator[Violation]:
     """Nothing is promised twice; only what a model of queues expects may be beside what simulation shows."""
     seen: dict[tuple[object, ...], list[str]] = {}
     for number, promise in enumerate(facts.plan.promises):
@@ -237,10 +302,10 @@ def check_promises(facts: Facts, apps: Mapping[str, Computed], whole: Computed) 
 
     `apps` holds the applications that could be followed; what keeps the others from it is reported elsewhere.
     """
-    found = list(_twice(facts))
+    found = list(_check_once(facts))
     for number, promise in enumerate(facts.plan.promises):
         at = f"promises[{number}]"
-        found += _honest(facts, promise, at)
+        found += _check_model(facts, promise, at)
         computed = whole if promise.app is None else apps.get(promise.app)
         if computed is None:
             continue
@@ -249,7 +314,7 @@ def check_promises(facts: Facts, apps: Mapping[str, Computed], whole: Computed) 
                 text = f"{promise.quantity} can be counted, and is said to be by the model {promise.model}"
                 found.append(Violation("promise-model", at, text))
             continue
-        found += _recomputed(facts, promise, at, computed)
+        found += _check_value(facts, promise, at, computed)
         if computed.extrapolated and promise.extrapolated is not True:
             text = f"rests on extrapolated numbers ({', '.join(sorted(computed.extrapolated))}) and does not say so"
             found.append(Violation("extrapolated", at, text))
@@ -289,7 +354,7 @@ CLAMPED = 10 * BOUND_SLIP
 """A bound that is no further than this inside the plan's own value is moved onto it."""
 
 
-def _about(facts: Facts, claim: Claim, whole: Mapping[str, float]) -> Iterator[str]:
+def _value_faults(facts: Facts, claim: Claim, whole: Mapping[str, float]) -> Iterator[str]:
     """A claim is about something that the plan promises, or that can be recomputed, and says the same of it."""
     promised = [promise for promise in facts.plan.promises if promise.quantity == claim.about]
     known = [promise.value for promise in promised]
@@ -341,7 +406,7 @@ def _solve_of(facts: Facts, claim: Claim) -> Solve | None:
     return next((solve for solve in facts.plan.solves if solve.id == claim.solve), None)
 
 
-def _backing(facts: Facts, claim: Claim) -> Iterator[str]:
+def _voucher_faults(facts: Facts, claim: Claim) -> Iterator[str]:
     """What the plan says of who vouches for a bound."""
     if claim.bound is None:
         return
@@ -358,10 +423,10 @@ def _backing(facts: Facts, claim: Claim) -> Iterator[str]:
         yield f"{claim.vouched}, and solve {solve.id} is {solve.vouched or 'none'}"
     elif solve.count == 1 and facts.plan.question in QUESTIONS:
         # Of a family the log holds one member only; forms of other packages may be in units of their own.
-        yield from _carried(facts, claim, solve)
+        yield from _solve_faults(facts, claim, solve)
 
 
-def _carried(facts: Facts, claim: Claim, solve: Solve) -> Iterator[str]:
+def _solve_faults(facts: Facts, claim: Claim, solve: Solve) -> Iterator[str]:
     """The bound is the solve's own, in the plan's unit; over all plans, so is the value."""
     bound = solve.certified_bound if claim.vouched == "certified" else solve.bound
     scales = {1.0, option(facts.plan, "derate", 1.0)} if claim.about == "rate_qps" else {1.0}
@@ -395,7 +460,7 @@ _OF_THE_CHOSEN = ("shares of the chosen servers", "shares that leave most room",
 _OF_ANY_FLEET = "least cost of any schedule"
 
 
-def _reach(facts: Facts, claim: Claim, number: int) -> Iterator[str]:
+def _scope_faults(facts: Facts, claim: Claim, number: int) -> Iterator[str]:
     """Who looked at some plans only bounds no others: a bound of those is one of a restriction."""
     solve, question = _solve_of(facts, claim), facts.plan.question
     if claim.bound is None or claim.scope not in ("problem", "relaxation"):
@@ -411,7 +476,7 @@ def _reach(facts: Facts, claim: Claim, number: int) -> Iterator[str]:
         yield f"a bound of scope {claim.scope}, and only what was searched is bounded"
 
 
-def _solves(facts: Facts) -> Iterator[Violation]:
+def _check_solves(facts: Facts) -> Iterator[Violation]:
     """No entry of the log contradicts itself."""
     for number, solve in enumerate(facts.plan.solves):
         at, vouched = f"solves[{number}]", solve.vouched or "none"
@@ -451,10 +516,10 @@ def check_claims(facts: Facts, whole: Mapping[str, float]) -> list[Violation]:
         Violation("claim", f"claims[{number}]", text)
         for number, claim in enumerate(facts.plan.claims)
         for text in (
-            *_about(facts, claim, whole),
+            *_value_faults(facts, claim, whole),
             *bound_faults(claim),
-            *_backing(facts, claim),
-            *_reach(facts, claim, number),
+            *_voucher_faults(facts, claim),
+            *_scope_faults(facts, claim, number),
         )
     ]
-    return [*found, *_solves(facts), *status_faults(facts.plan)]
+    return [*found, *_check_solves(facts), *status_faults(facts.plan)]

@@ -11,6 +11,7 @@ from typing import get_args
 
 from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.pipelines import Node, Pipeline
 from hetplan.profiles.plan import Plan, Route
 from hetplan.profiles.plan_file import FEATURES, OUTCOMES, SHARED
 from hetplan.profiles.profile import Profile, Variant
@@ -19,9 +20,9 @@ from hetplan.profiles.tables import Statistic, Table
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.demand import classes_of
 from hetplan.verifier.facts import run_of, runs_meant
-from hetplan.verifier.report import Violation, unknown
+from hetplan.verifier.report import Violation, unknown_reference
 
-__all__ = ["check_header", "check_inputs", "check_references", "check_tables"]
+__all__ = ["allows", "check_header", "check_inputs", "check_references", "check_tables"]
 
 
 # What a plan says of itself
@@ -92,21 +93,21 @@ def check_inputs(plan: Plan, inputs: Inputs) -> list[Violation]:
     return found
 
 
-def _twice(kind: str, ids: Iterable[object]) -> Iterator[Violation]:
+def _duplicates(kind: str, ids: Iterable[object]) -> Iterator[Violation]:
     for name, count in Counter(ids).items():
         if count > 1:
             yield Violation("duplicate-id", f"{kind}.{name}", f"{count} {kind} have the id {name}")
 
 
-def _ids(plan: Plan) -> Iterator[Violation]:
-    yield from _twice("workers", (worker.id for worker in plan.workers))
-    yield from _twice("loads", (load.id for worker in plan.workers for load in worker.loads))
-    yield from _twice("periods", (period.id for period in plan.periods))
-    yield from _twice("actions", (action.id for action in plan.actions))
-    yield from _twice("solves", (solve.id for solve in plan.solves))
+def _check_ids(plan: Plan) -> Iterator[Violation]:
+    yield from _duplicates("workers", (worker.id for worker in plan.workers))
+    yield from _duplicates("loads", (load.id for worker in plan.workers for load in worker.loads))
+    yield from _duplicates("periods", (period.id for period in plan.periods))
+    yield from _duplicates("actions", (action.id for action in plan.actions))
+    yield from _duplicates("solves", (solve.id for solve in plan.solves))
 
 
-def _periods(plan: Plan, inputs: Inputs) -> Iterator[Violation]:
+def _check_periods(plan: Plan, inputs: Inputs) -> Iterator[Violation]:
     if not plan.periods:
         yield Violation("periods", "periods", "there is no period")
     clock: float | None = 0.0
@@ -123,31 +124,35 @@ def _periods(plan: Plan, inputs: Inputs) -> Iterator[Violation]:
         yield Violation("periods", "periods", text)
 
 
-def _priced(profile: Profile, worker: Worker) -> bool:
+def _has_own_price(profile: Profile, worker: Worker) -> bool:
     """Whether a run of the group has a price of its own, which needs no offer."""
     runs = [run_of(profile, worker, load) for load in worker.loads if load.variant in profile.variants]
     return any(run is not None and run.price_per_hour is not None for run in runs)
 
 
-def _worker(plan: Plan, profile: Profile, worker: Worker) -> Iterator[Violation]:
+def _check_worker(plan: Plan, profile: Profile, worker: Worker) -> Iterator[Violation]:
     at = f"workers.{worker.id}"
     if worker.period not in {period.id for period in plan.periods}:
-        yield unknown(at, "period", worker.period)
+        yield unknown_reference(at, "period", worker.period)
     if worker.hardware not in profile.hardware:
-        yield unknown(at, "hardware", worker.hardware)
+        yield unknown_reference(at, "hardware", worker.hardware)
     offer = profile.offers.get(worker.offer) if worker.offer is not None else None
     offered = {offer.hardware for offer in profile.offers.values()}
     if worker.offer is not None and offer is None:
-        yield unknown(at, "offer", worker.offer)
+        yield unknown_reference(at, "offer", worker.offer)
     elif offer is not None and offer.hardware != worker.hardware:
         text = f"offer {worker.offer} is for {offer.hardware}, not {worker.hardware}"
         yield Violation("offer-hardware", at, text)
-    elif offer is None and worker.hardware in offered and (plan.question == "variants" or not _priced(profile, worker)):
+    elif (
+        offer is None
+        and worker.hardware in offered
+        and (plan.question == "variants" or not _has_own_price(profile, worker))
+    ):
         yield Violation("offer-missing", at, f"{worker.hardware} is to be had under offers, and none is named")
     if worker.host is not None:
         host = profile.hosts.get(worker.host)
         if host is None:
-            yield unknown(at, "host", worker.host)
+            yield unknown_reference(at, "host", worker.host)
         elif host.offer != worker.offer:
             yield Violation("host-offer", at, f"host {worker.host} is there under {host.offer}, not {worker.offer}")
 
@@ -166,7 +171,7 @@ def allows(app: App | None, profile: Profile, node: str | None, name: str, varia
     return app.task in (None, variant.task)
 
 
-def _run(profile: Profile, worker: Worker, load: Load, at: str) -> Iterator[Violation]:
+def _check_run(profile: Profile, worker: Worker, load: Load, at: str) -> Iterator[Violation]:
     """A load means one run of the profile."""
     meant = runs_meant(profile, worker, load)
     if len(meant) > 1:
@@ -177,19 +182,17 @@ def _run(profile: Profile, worker: Worker, load: Load, at: str) -> Iterator[Viol
         yield Violation("no-run", at, f"the profile has no run of {load.variant} on {worker.hardware}{point}")
 
 
-def _load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violation]:
+def _check_load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violation]:
     at, profile = f"workers.{worker.id}.loads.{load.id}", inputs.profile
     if load.app is not None and load.app not in inputs.slo.apps:
-        yield unknown(at, "application", load.app)
+        yield unknown_reference(at, "application", load.app)
         return
     app = inputs.slo.apps[load.app] if load.app is not None else None
     nodes = profile.pipelines[app.pipeline].nodes if app is not None and app.pipeline is not None else {}
     if load.app is not None and (load.node not in nodes if nodes else load.node is not None):
-        yield unknown(at, "pipeline step", load.node)
+        yield unknown_reference(at, "pipeline step", load.node)
     if nodes or load.outcomes:
-        from hetplan.verifier.outcome_references import of_load
-
-        yield from of_load(at, load, nodes.get(load.node or ""))
+        yield from _check_load_outcomes(at, load, nodes.get(load.node or ""))
     if load.variant is None:
         if load.node is None:
             yield Violation("load-empty", at, "neither a variant nor a step of a pipeline")
@@ -198,7 +201,7 @@ def _load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violation]:
         return
     variant = profile.variants.get(load.variant)
     if variant is None:
-        yield unknown(at, "variant", load.variant)
+        yield unknown_reference(at, "variant", load.variant)
         return
     if not allows(app, profile, load.node, load.variant, variant):
         yield Violation("variant-not-allowed", at, f"{load.app} may not run {load.variant} here")
@@ -206,7 +209,7 @@ def _load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violation]:
         if variant.knobs.get(knob, value) != value:
             text = f"sets {knob} to {value}; of {load.variant} it is {variant.knobs[knob]}"
             yield Violation("knob", at, text)
-    yield from _run(profile, worker, load, at)
+    yield from _check_run(profile, worker, load, at)
     sha256 = variant.artifact.sha256 if variant.artifact is not None else None
     if load.artifact is None and sha256 is not None:
         yield Violation("artifact", at, f"names no artifact, and the profile says which file {load.variant} is")
@@ -214,7 +217,46 @@ def _load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violation]:
         yield Violation("artifact", at, f"artifact {load.artifact}, but the profile's {load.variant} is {sha256}")
 
 
-def _routes(inputs: Inputs, app: str, routes: tuple[Route, ...], loads: Mapping[str, Load]) -> Iterator[Violation]:
+def _check_load_outcomes(at: str, load: Load, node: Node | None) -> Iterator[Violation]:
+    """A load states how often its answers come to each outcome of its step, as it was measured."""
+    stated = load.outcomes or {}
+    if node is not None and node.outcomes is not None and node.outcomes.measured and load.variant is None:
+        for name in sorted(stated.keys() - set(node.outcomes.measured)):
+            yield unknown_reference(at, f"outcome of step {load.node}", name)
+        return  # their shares are those of the measurements (`compound`)
+    known = node.outcomes.of(load.variant) if node is not None and node.outcomes is not None else {}
+    if node is not None and node.outcomes is not None and not known:
+        yield Violation("outcomes", at, f"nothing says how often {load.variant} comes to each outcome of {load.node}")
+        return
+    for name in sorted(stated.keys() - known.keys()):
+        yield unknown_reference(at, f"outcome of step {load.node or '-'}", name)
+    for name, share in known.items():
+        if abs(stated.get(name, 0.0) - share) > FEASIBILITY:
+            text = f"states a share of {stated.get(name, 0.0):.6g} for the outcome {name}, measured is {share:.6g}"
+            yield Violation("outcomes", at, text)
+    if stated and abs(sum(stated.values()) - 1.0) > FEASIBILITY:
+        yield Violation("outcomes", at, f"the shares of its outcomes sum to {sum(stated.values()):.9g}, not to 1")
+
+
+def _check_route_outcomes(at: str, route: Route, pipeline: Pipeline | None) -> Iterator[Violation]:
+    """The outcomes that a route is for are of steps before its own, and lead there."""
+    into = {edge.to: edge for edge in reversed(pipeline.edges)} if pipeline is not None else {}
+    before, node = {}, route.node
+    while node in into and into[node].from_ not in before:
+        edge = into[node]
+        before[edge.from_] = edge.on
+        node = edge.from_
+    for step, outcome in (route.after or {}).items():
+        known = pipeline.nodes[step].outcomes if pipeline is not None and step in pipeline.nodes else None
+        if known is None or outcome not in known.names:
+            yield unknown_reference(at, f"outcome of step {step}", outcome)
+        elif step not in before or before[step] not in (None, outcome):
+            yield Violation("route-outcome", at, f"no query comes to step {route.node} after {step}: {outcome}")
+
+
+def _check_routes(
+    inputs: Inputs, app: str, routes: tuple[Route, ...], loads: Mapping[str, Load]
+) -> Iterator[Violation]:
     classes, named = classes_of(inputs.slo.apps[app]), inputs.slo.apps[app].pipeline
     pipeline = inputs.profile.pipelines[named] if named is not None else None
     seen: set[tuple[object, ...]] = set()
@@ -224,7 +266,7 @@ def _routes(inputs: Inputs, app: str, routes: tuple[Route, ...], loads: Mapping[
             yield Violation("route-class", at, f"no class of the mix is {dict(route.when)}")
         for name in (*route.prefix, *route.to):
             if name not in loads:
-                yield unknown(at, "load", name)
+                yield unknown_reference(at, "load", name)
         for name in route.to:
             load = loads.get(name)
             if load is not None and (load.app not in (None, app) or load.node != route.node):
@@ -237,9 +279,7 @@ def _routes(inputs: Inputs, app: str, routes: tuple[Route, ...], loads: Mapping[
                 )
                 yield Violation("route-target", at, text)
         if route.after:
-            from hetplan.verifier.outcome_references import of_route
-
-            yield from of_route(at, route, pipeline)
+            yield from _check_route_outcomes(at, route, pipeline)
         after = tuple(sorted((route.after or {}).items()))
         key = (classes.find(route.when) if route.when else None, route.prefix, route.node, after)
         if key in seen:
@@ -247,35 +287,35 @@ def _routes(inputs: Inputs, app: str, routes: tuple[Route, ...], loads: Mapping[
         seen.add(key)
 
 
-def _apps(plan: Plan, inputs: Inputs) -> Iterator[Violation]:
+def _check_apps(plan: Plan, inputs: Inputs) -> Iterator[Violation]:
     named = [(f"{kind}.{app}", app) for kind in ("routing", "dispatch", "policies") for app in getattr(plan, kind)]
     named += [(f"valid.rate_qps.{app}", app) for app in plan.valid.rate_qps]
     named += [(f"promises[{n}]", promise.app) for n, promise in enumerate(plan.promises) if promise.app is not None]
     named += [(f"unserved[{n}]", unserved.app) for n, unserved in enumerate(plan.unserved)]
     for at, app in named:
         if app not in inputs.slo.apps:
-            yield unknown(at, "application", app)
+            yield unknown_reference(at, "application", app)
     loads = {load.id: load for worker in plan.workers for load in worker.loads}
     for app, routes in plan.routing.items():
         if app in inputs.slo.apps:
-            yield from _routes(inputs, app, routes, loads)
+            yield from _check_routes(inputs, app, routes, loads)
 
 
-def _solves(plan: Plan) -> Iterator[Violation]:
+def _check_solves(plan: Plan) -> Iterator[Violation]:
     known = {solve.id for solve in plan.solves}
     for number, claim in enumerate(plan.claims):
         if claim.solve is not None and claim.solve not in known:
-            yield unknown(f"claims[{number}]", "solve", claim.solve)
+            yield unknown_reference(f"claims[{number}]", "solve", claim.solve)
 
 
 def check_references(plan: Plan, inputs: Inputs) -> list[Violation]:
     """All ids and names of a plan; the other checks rely on it."""
-    found = [*_ids(plan), *_periods(plan, inputs)]
+    found = [*_check_ids(plan), *_check_periods(plan, inputs)]
     for worker in plan.workers:
-        found += _worker(plan, inputs.profile, worker)
+        found += _check_worker(plan, inputs.profile, worker)
         for load in worker.loads:
-            found += _load(inputs, worker, load)
-    return [*found, *_apps(plan, inputs), *_solves(plan)]
+            found += _check_load(inputs, worker, load)
+    return [*found, *_check_apps(plan, inputs), *_check_solves(plan)]
 
 
 def _numbers(grid: object) -> list[object]:
@@ -285,7 +325,7 @@ def _numbers(grid: object) -> list[object]:
     return [grid]
 
 
-def _alike(left: object, right: object) -> bool:
+def _is_alike(left: object, right: object) -> bool:
     """Equal as far as the 12 significant digits of a plan can show."""
     first, second = _numbers(left), _numbers(right)
     return len(first) == len(second) and all(
@@ -298,12 +338,12 @@ def _differences(carried: Table, measured: Table) -> Iterator[str]:
     for name in ("quantity", "outside"):
         if getattr(carried, name) != getattr(measured, name):
             yield f"{name} is {getattr(carried, name)}, the profile says {getattr(measured, name)}"
-    same_points = _alike(tuple(carried.axes.values()), tuple(measured.axes.values()))
+    same_points = _is_alike(tuple(carried.axes.values()), tuple(measured.axes.values()))
     if tuple(carried.axes) != tuple(measured.axes) or not same_points:
         yield "its axes are not the profile's"
     for statistic in get_args(Statistic):
         grid = getattr(carried, statistic)
-        if grid is not None and not _alike(grid, getattr(measured, statistic)):
+        if grid is not None and not _is_alike(grid, getattr(measured, statistic)):
             yield f"its {statistic} is not the profile's"
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from hetplan.planner.status import UNDECIDED
 
 if TYPE_CHECKING:
-    from hetplan.planner.claims_again import ClaimAgain
+    from hetplan.planner.bound_verdicts import BoundVerdict
     from hetplan.verifier.promise_verdicts import Tried
 
-__all__ = ["Report", "Violation", "unknown"]
+__all__ = ["Report", "Violation", "unknown_reference"]
 
 
 @dataclass(frozen=True, order=True)
@@ -26,7 +26,7 @@ class Violation:
         return f"{self.at}: {self.text} [{self.code}]"
 
 
-def unknown(at: str, kind: str, name: object) -> Violation:
+def unknown_reference(at: str, kind: str, name: object) -> Violation:
     """A name of something that is not there."""
     return Violation("unknown-reference", at, f"there is no {kind} {name}")
 
@@ -50,7 +50,7 @@ class Report:
     checked: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     unchecked: bool = False
-    claims: tuple[ClaimAgain, ...] = ()
+    claims: tuple[BoundVerdict, ...] = ()
     undecided: tuple[str, ...] = ()
     simulated: tuple[Tried, ...] = ()
     unproved: bool = False
@@ -65,9 +65,9 @@ class Report:
         if refuted := sum(one.refuted for one in self.claims):
             return f"{refuted} of the plan's bounds cannot be so"
         if self.simulated:
-            from hetplan.verifier.promise_verdicts import in_words
+            from hetplan.verifier.promise_verdicts import verdict_text
 
-            said = in_words(self.simulated)
+            said = verdict_text(self.simulated)
             if said != "verified":
                 return said
         return UNDECIDED if self.undecided else "verified, but for its bound" if self.unproved else "verified"

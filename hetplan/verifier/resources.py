@@ -12,17 +12,30 @@ hetplan's questions policies alone plan so; the others count on each load at any
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 
 from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.fields import NANO, money_text
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Run
+from hetplan.profiles.slo import WishLimits
 from hetplan.profiles.workers import Worker
 from hetplan.verifier.facts import Facts, Seat, machines, needs_of
 from hetplan.verifier.report import Violation
 
-__all__ = ["check_cost", "check_resources", "cost_nanos", "instances_on", "machine_nanos", "not_provided", "same_money"]
+__all__ = [
+    "check_cost",
+    "check_instances",
+    "check_resources",
+    "check_spot_warning",
+    "cost_nanos",
+    "instances_on",
+    "machine_nanos",
+    "not_provided",
+    "same_money",
+]
 
 
 def machine_nanos(facts: Facts, worker: Worker, seats: list[Seat]) -> Decimal | None:
@@ -115,7 +128,7 @@ def instances_on(facts: Facts, run: Run, *, times: float = 1.0) -> int:
     return int(max(1, min(_MOST_ON_ONE, *(provides[name] / need + _HAIR for name, need in wanted.items()))))
 
 
-def _taken(facts: Facts, worker: Worker) -> dict[str, float]:
+def _taken_resources(facts: Facts, worker: Worker) -> dict[str, float]:
     taken: dict[str, float] = defaultdict(float)
     in_turn = _one_at_a_time(facts, worker)
     for load in worker.loads:
@@ -139,24 +152,24 @@ def _one_at_a_time(facts: Facts, worker: Worker) -> bool:
     )
 
 
-def _queue(facts: Facts, worker: Worker) -> Iterator[Violation]:
+def _check_queue(facts: Facts, worker: Worker) -> Iterator[Violation]:
     """Loads that are counted on side by side do not wait in one queue, where they take turns."""
     if worker.queue == "shared" and len(worker.loads) > 1 and facts.plan.question in _SIDE_BY_SIDE:
         text = f"its {len(worker.loads)} loads take turns in one queue, and each is counted on at any time"
         yield Violation("queue", f"workers.{worker.id}.queue", text)
 
 
-def _over(taken: float, room: float) -> bool:
+def _is_over(taken: float, room: float) -> bool:
     return taken > room + FEASIBILITY * max(room, 1.0)
 
 
-def _machine(facts: Facts, worker: Worker, taken: Mapping[str, float]) -> Iterator[Violation]:
+def _check_machine(facts: Facts, worker: Worker, taken: Mapping[str, float]) -> Iterator[Violation]:
     """One machine of a group: what its loads take against what the hardware provides."""
     provides = facts.inputs.profile.hardware[worker.hardware].provides
     elsewhere = facts.inputs.slo.limits.capacity
     for resource, amount in sorted(taken.items()):
         room = provides.get(resource, None if not provides or resource in elsewhere else 0.0)
-        if room is not None and _over(amount, room):
+        if room is not None and _is_over(amount, room):
             text = f"loads take {amount:g} {resource}, {worker.hardware} provides {room:g}"
             yield Violation("resource", f"workers.{worker.id}", text)
 
@@ -167,13 +180,13 @@ def not_provided(facts: Facts) -> Iterator[str]:
     needed: dict[str, set[str]] = defaultdict(set)
     for worker in facts.plan.workers:
         if not facts.inputs.profile.hardware[worker.hardware].provides:
-            needed[worker.hardware].update(_taken(facts, worker).keys() - elsewhere.keys())
+            needed[worker.hardware].update(_taken_resources(facts, worker).keys() - elsewhere.keys())
     for hardware, resources in sorted(needed.items()):
         if resources:
             yield f"{hardware}: it does not say what it provides, so {', '.join(sorted(resources))} are not checked"
 
 
-def _counts(facts: Facts, workers: list[Worker], period: str) -> Iterator[Violation]:
+def _check_counts(facts: Facts, workers: list[Worker], period: str) -> Iterator[Violation]:
     """Stock per offer, and the wished number of machines per hardware."""
     profile, limits = facts.inputs.profile, facts.inputs.slo.limits
     offers: Counter[str] = Counter()
@@ -186,16 +199,22 @@ def _counts(facts: Facts, workers: list[Worker], period: str) -> Iterator[Violat
         stock = profile.offers[offer].stock
         if stock is not None and count > stock:
             yield Violation("stock", f"periods.{period}", f"{count} machines of offer {offer}, {stock} in stock")
+    yield from check_instances(limits, hardware, f"periods.{period}")
+
+
+def check_instances(limits: WishLimits, counts: Mapping[str, float], at: str) -> Iterator[Violation]:
+    """The wished number of machines of each hardware."""
     for name, (least, most) in sorted(limits.instances.items()):
-        if hardware[name] < least or (most is not None and hardware[name] > most):
-            text = f"{hardware[name]} machines of {name}, wanted are {least} to {'any' if most is None else most}"
-            yield Violation("instances", f"periods.{period}", text)
+        count = counts.get(name, 0)
+        if count < least or (most is not None and count > most):
+            text = f"{count:g} machines of {name}, wanted are {least} to {'any' if most is None else most}"
+            yield Violation("instances", at, text)
     if limits.only_listed:
-        for name in sorted(hardware.keys() - limits.instances.keys()):
-            yield Violation("instances", f"periods.{period}", f"{name} is not among the hardware that may be used")
+        for name in sorted(counts.keys() - limits.instances.keys()):
+            yield Violation("instances", at, f"{name} is not among the hardware that may be used")
 
 
-def _hosts(workers: list[Worker], period: str) -> Iterator[Violation]:
+def _check_hosts(workers: list[Worker], period: str) -> Iterator[Violation]:
     """A host is one machine, of one worker."""
     taken: Counter[str] = Counter()
     for worker in workers:
@@ -206,31 +225,29 @@ def _hosts(workers: list[Worker], period: str) -> Iterator[Violation]:
             yield Violation("host", f"periods.{period}", f"{count} machines are placed on host {host}")
 
 
-def _taken_back(facts: Facts) -> Iterator[Violation]:
+def check_spot_warning(plan: Plan, inputs: Inputs, rented: Iterable[str]) -> Iterator[Violation]:
     """Machines that may be taken back are warned of."""
-    said = {warning.at for warning in facts.plan.warnings if warning.code == "W-interruptions"}
-    offers = facts.inputs.profile.offers
-    for name in sorted(
-        {worker.offer for worker in facts.plan.workers if worker.offer is not None and machines(worker)}
-    ):
-        if offers[name].interruptions_per_hour and f"offers.{name}" not in said:
+    said = {warning.at for warning in plan.warnings if warning.code == "W-interruptions"}
+    for name in sorted(rented):
+        if inputs.profile.offers[name].interruptions_per_hour and f"offers.{name}" not in said:
             text = f"machines of {name} may be taken back, and no W-interruptions says so"
             yield Violation("interruptions", "warnings", text)
 
 
 def check_resources(facts: Facts) -> list[Violation]:
     """Everything that can run out, period by period."""
-    found: list[Violation] = [*_taken_back(facts)]
+    rented = {worker.offer for worker in facts.plan.workers if worker.offer is not None and machines(worker)}
+    found = [*check_spot_warning(facts.plan, facts.inputs, rented)]
     for period in facts.plan.periods:
         workers = [worker for worker in facts.plan.workers if worker.period == period.id]
-        found += _counts(facts, workers, period.id)
-        found += _hosts(workers, period.id)
+        found += _check_counts(facts, workers, period.id)
+        found += _check_hosts(workers, period.id)
         in_all: dict[str, float] = defaultdict(float)
         provided: dict[str, float] = defaultdict(float)
         for worker in workers:
-            taken = _taken(facts, worker)
-            found += _machine(facts, worker, taken)
-            found += _queue(facts, worker)
+            taken = _taken_resources(facts, worker)
+            found += _check_machine(facts, worker, taken)
+            found += _check_queue(facts, worker)
             if any(load.share is not None for load in worker.loads):
                 from hetplan.verifier.slices import check_shares  # few plans have shares
 
@@ -242,7 +259,7 @@ def check_resources(facts: Facts) -> list[Violation]:
         limits = facts.inputs.slo.limits
         for words, total, most in (("in all", in_all, limits.capacity), ("provided", provided, limits.provides)):
             for resource, room in sorted(most.items()):
-                if _over(total[resource], room):
+                if _is_over(total[resource], room):
                     text = f"{total[resource]:g} {resource} {words}, the limit is {room:g}"
                     found.append(Violation("resource-limit", f"periods.{period.id}", text))
     return found

@@ -16,6 +16,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from hetplan.profiles.operating_points import Verdict
+from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.tables import STATISTICS, Table
 from hetplan.verifier.demand import Classes
 from hetplan.verifier.facts import Facts, Seat, own_table, statistics_of
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Service", "read", "service_of"]
+__all__ = ["Service", "nearest_statistic", "read_table", "service_of", "table_along_batches"]
 
 
-def read(
+def read_table(
     table: Table, statistic: str, columns: Mapping[str, NDArray[np.float64] | float], size: int
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """The table's statistic at `size` points given by a column per axis; and which points lie outside its grid.
@@ -120,25 +121,71 @@ def service_of(facts: Facts, seat: Seat, classes: Classes, worst: Verdict = Verd
     seconds, latency_ms, extrapolated = [math.nan] * size, [0.0] * size, [False] * size
     table = own_table(facts.inputs.profile, run).under(classes.limits, worst)
     if "batch" in run.at:
-        from hetplan.verifier.readings_beside import along_batches
-
-        table = along_batches(facts.inputs.profile, seat.load.variant or "", run)
+        table = table_along_batches(facts.inputs.profile, seat.load.variant or "", run)
     columns = _columns(facts, seat, classes, table)
     if facts.says_another:
-        from hetplan.verifier.readings_beside import nearest
-
-        capacity_stat, target_stat = nearest(table, capacity_stat), nearest(table, target_stat)
+        capacity_stat, target_stat = nearest_statistic(table, capacity_stat), nearest_statistic(table, target_stat)
     if run.latency is not None:
-        values, outside = read(table, capacity_stat, columns, size)
+        values, outside = read_table(table, capacity_stat, columns, size)
         together = seat.load.serve.max_batch if "batch" in table.axes and "batch" not in classes.axes else 1
         seconds = _positive(values / 1000.0 / together)
-        judged = values if target_stat == capacity_stat else read(table, target_stat, columns, size)[0]
+        judged = values if target_stat == capacity_stat else read_table(table, target_stat, columns, size)[0]
         latency_ms = _positive(judged)
         extrapolated = outside.tolist()
     else:
-        values, outside = read(table, "mean", columns, size)
+        values, outside = read_table(table, "mean", columns, size)
         seconds = [1.0 / value for value in _positive(values)]
         extrapolated = outside.tolist()
     if run.saturation_qps is not None and facts.plan.question == "variants":
         seconds = [1.0 / run.saturation_qps] * size
     return Service(seconds, latency_ms, extrapolated, run.latency or run.rate or "")
+
+
+# What is read in place of one table or statistic
+
+_RISING = ("mean", "p50", "p90", "p95", "p99", "max")
+
+
+def nearest_statistic(table: Table, statistic: str) -> str:
+    """The statistic taken in place of one that was not measured: the next higher of those there, else the highest."""
+    there = [name for name in _RISING if getattr(table, name) is not None]
+    if statistic in there or statistic not in _RISING or not there:
+        return statistic
+    above = [name for name in _RISING[_RISING.index(statistic) :] if name in there]
+    return above[0] if above else there[-1]
+
+
+def table_along_batches(profile: Profile, variant: str, run: Run) -> Table:
+    """The table that times a run, joined with those of runs that differ by batch alone, where each holds one batch."""
+    parts = {float(run.at["batch"]): own_table(profile, run)} if "batch" in run.at else {}
+    for other in profile.variants[variant].runs if parts else ():
+        if other.hardware == run.hardware and _other_axes(other.at) == _other_axes(run.at) and "batch" in other.at:
+            parts[float(other.at["batch"])] = own_table(profile, other)
+    first = own_table(profile, run)
+    parts = {batch: table for batch, table in parts.items() if table.axes.get("batch") == (batch,)}
+    parts = {batch: table for batch, table in parts.items() if _form(table) == _form(first)}
+    if len(parts) < 2 or run.at["batch"] not in parts:
+        return first
+    return _stack(first, dict(sorted(parts.items())))
+
+
+def _other_axes(at: Mapping[str, float]) -> list[tuple[str, float]]:
+    return sorted((axis, value) for axis, value in at.items() if axis != "batch")
+
+
+def _form(table: Table) -> tuple[object, ...]:
+    return table.quantity, table.outside, [(axis, at) for axis, at in table.axes.items() if axis != "batch"]
+
+
+def _stack(first: Table, parts: Mapping[float, Table]) -> Table:
+    import numpy as np
+
+    place = list(first.axes).index("batch")
+    data: dict[str, object] = {"quantity": first.quantity, "outside": first.outside}
+    data["axes"] = {axis: list(parts) if axis == "batch" else at for axis, at in first.axes.items()}
+    for name in STATISTICS:
+        grids = [getattr(table, name) for table in parts.values()]
+        if all(grid is not None for grid in grids):
+            joined = np.concatenate([np.array(grid, dtype=object) for grid in grids], axis=place)
+            data[name] = joined.tolist()
+    return Table.model_validate(data)

@@ -31,11 +31,10 @@ from hetplan.profiles.plan import Plan, Promise
 from hetplan.profiles.slo import App
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load
-from hetplan.verifier.fanned import any_fans, times_called
-from hetplan.verifier.readings_beside import nearest
+from hetplan.verifier.batch_waits import LARGEST, busy_and_waits
+from hetplan.verifier.fanout import any_fans, times_called
 from hetplan.verifier.report import Violation
-from hetplan.verifier.service import read
-from hetplan.verifier.waiting_room import LARGEST, busy_and_waits
+from hetplan.verifier.service import nearest_statistic, read_table
 
 __all__ = [
     "Flow",
@@ -143,11 +142,11 @@ def check_stations(plan: Plan, served: Served, cases: Sequence[tuple[float, floa
         burst = sum(one.rate * one.burst for one in flows) / rate
         spread = max(0.0, second / (mean * mean) - 1.0) if mean > 0 else 0.0
         if len(times) == 1:
-            waits[node] = _one_by_one(_all_busy(load, count), mean * (burst + spread) / (2.0 * (count - load)))
+            waits[node] = _single_tail(_all_busy(load, count), mean * (burst + spread) / (2.0 * (count - load)))
         else:
             least = min(ms for ms, _ in took if ms is not None)
             scale = mean / count * (burst + loose)
-            waits[node] = _together(times, (load, count), scale, [least * (g - 1.0) for g in served.growth(node)])
+            waits[node] = _batch_tail(times, (load, count), scale, [least * (g - 1.0) for g in served.growth(node)])
     for promise in plan.promises:
         judged = promise.app == served.name and promise.quantity == "response_ms" and promise.percentile is not None
         shown = served.itself and not any_fans(served.pipeline) and not is_limit(served.app, promise)
@@ -155,7 +154,7 @@ def check_stations(plan: Plan, served: Served, cases: Sequence[tuple[float, floa
         if not judged or not by_formula:
             continue
         left = 1.0 - (promise.percentile or 0.0) / 100.0
-        late = _late(served.pipeline, cases, waits, promise.value)
+        late = _late_share(served.pipeline, cases, waits, promise.value)
         if late > left * (1.0 + NEAR) + 1e-9:
             text = f"{late:.3g} of the queries of {served.name} are later than the {promise.value:.9g} ms promised"
             yield Violation("promise", "promises", f"{text} at p{promise.percentile:g}, by the waits of its operators")
@@ -176,7 +175,7 @@ def promises_itself(inputs: Inputs, app: App) -> bool:
 def growth_by(table: Table, most: int) -> list[float]:
     """How many times as long as one query batches of 1, 2, ... take, up to so many."""
     most = min(most, int(table.axes["batch"][-1]), LARGEST)
-    times = read(table, nearest(table, "mean"), {"batch": np.arange(1.0, most + 1.0)}, most)[0]
+    times = read_table(table, nearest_statistic(table, "mean"), {"batch": np.arange(1.0, most + 1.0)}, most)[0]
     return [float(time / times[0]) for time in times]
 
 
@@ -194,11 +193,11 @@ def _batches(took: Sequence[tuple[float, float]], growth: Sequence[float]) -> tu
     return times, max(0.0, float(second[-1] / first[-1] ** 2) - 1.0)
 
 
-def _one_by_one(chance: float, mean_ms: float) -> Tail:
+def _single_tail(chance: float, mean_ms: float) -> Tail:
     return lambda ms: chance * np.exp(-ms / mean_ms) if mean_ms > 0 else np.zeros(len(ms))
 
 
-def _together(times: tuple[float, ...], busy: tuple[float, int], scale: float, more_ms: Sequence[float]) -> Tail:
+def _batch_tail(times: tuple[float, ...], busy: tuple[float, int], scale: float, more_ms: Sequence[float]) -> Tail:
     """How much longer than alone a query is where batches are served, for `load` of so many replicas (`busy`)."""
     load, count = busy
     often, (until, before, likely) = busy_and_waits(times, load * times[-1] / len(times) / count)
@@ -223,7 +222,7 @@ def _all_busy(load: float, count: int) -> float:
     return last / (math.fsum(math.exp(term - most) for term in terms[:-1]) + last)
 
 
-def _late(
+def _late_share(
     pipeline: Pipeline,
     cases: Sequence[tuple[float, float, Sample]],
     waits: Mapping[str, Tail],
@@ -237,12 +236,12 @@ def _late(
     for nodes, members in groups.items():
         times, weights = np.array(members).T
         room = np.floor((most - times) / most * STEPS * (1.0 - 1e-9)).astype(int) + 1
-        beyond = _beyond([waits[node] for node in sorted(nodes)], most / STEPS)
+        beyond = _sum_tail([waits[node] for node in sorted(nodes)], most / STEPS)
         late += float(weights @ np.where(room <= 0, (times > most * (1 + 1e-9)) * 1.0, beyond[np.clip(room, 0, STEPS)]))
     return late
 
 
-def _beyond(waits: Sequence[Tail], step_ms: float) -> Any:
+def _sum_tail(waits: Sequence[Tail], step_ms: float) -> Any:
     """The chance that the sum of these waits is at least 0, 1, 2, ... steps of the grid, each rounded down."""
     law = np.zeros(STEPS + 1)
     law[0] = 1.0

@@ -42,12 +42,11 @@ from hetplan.profiles.plan import Action, Plan
 from hetplan.profiles.profile import Profile, Run, Variant
 from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.workers import Load, Worker
+from hetplan.verifier.actions import Scene, has_room
 from hetplan.verifier.demand import classes_of, response_targets
 from hetplan.verifier.facts import Seat, gather, run_of
 from hetplan.verifier.report import Violation
-from hetplan.verifier.scene import Scene
-from hetplan.verifier.service import read, service_of
-from hetplan.verifier.taking_down import has_room
+from hetplan.verifier.service import read_table, service_of
 
 __all__ = ["Held", "check", "worst_ms"]
 
@@ -74,7 +73,7 @@ class Reading:
     def __init__(self, plan: Plan, inputs: Inputs) -> None:
         self.facts = gather(plan, inputs)
         self.plan, self.inputs = plan, inputs
-        self.allowed = _allowed(inputs)
+        self.allowed = _allowed_apps(inputs)
         self.cache: dict[tuple[str | None, str, int, str], dict[str, float]] = {}
         running = inputs.state.workers if inputs.state is not None else ()
         self.now = [held for worker in running for held in self.held(worker)]
@@ -125,7 +124,7 @@ class Reading:
         return (low is None or quality.value >= low - slip) and (high is None or quality.value <= high + slip)
 
 
-def _allowed(inputs: Inputs) -> dict[str, list[str]]:
+def _allowed_apps(inputs: Inputs) -> dict[str, list[str]]:
     """The applications that each variant may serve."""
     families, tasks = defaultdict(list), defaultdict(list)
     for name, variant in inputs.profile.variants.items():
@@ -163,7 +162,7 @@ def _needs(reading: Reading) -> dict[str, float]:
     return found
 
 
-def _covered(reading: Reading) -> Iterator[Violation]:
+def _check_covered(reading: Reading) -> Iterator[Violation]:
     needs = _needs(reading)
     alone: dict[str, float] = defaultdict(float)
     common: list[Held] = []
@@ -179,13 +178,15 @@ def _covered(reading: Reading) -> Iterator[Violation]:
             text = f"{app} needs {need:.6g} queries/s with its slack, instances for it saturate at {alone[app]:.6g}"
             yield Violation("variants-need", f"routing.{app}", text)
     if mixed:
-        missing = _together(sorted(mixed), needs, alone, common)
+        missing = _least_shortage(sorted(mixed), needs, alone, common)
         if missing > FEASIBILITY * max(1.0, sum(needs[app] for app in mixed)):
             text = f"{', '.join(sorted(mixed)[:5])} share instances, {missing:.6g} queries/s of their needs do not fit"
             yield Violation("variants-need", "routing", text)
 
 
-def _together(apps: list[str], needs: Mapping[str, float], alone: Mapping[str, float], common: list[Held]) -> float:
+def _least_shortage(
+    apps: list[str], needs: Mapping[str, float], alone: Mapping[str, float], common: list[Held]
+) -> float:
     """The least of these needs that cannot be served by what they share: a linear program."""
     import numpy as np
     from scipy.optimize import linprog
@@ -370,7 +371,7 @@ def _at_once(reading: Reading) -> Iterator[Violation]:
                 yield Violation("variants-serve", at, text)
 
 
-def _slowed(reading: Reading) -> Iterator[Violation]:
+def _check_slowdown(reading: Reading) -> Iterator[Violation]:
     """Beside so many others on its machine, a load must still be in time."""
     for held in reading.then:
         if held.run is None or held.run.slowdown is None:
@@ -385,7 +386,7 @@ def _slowed(reading: Reading) -> Iterator[Violation]:
             yield Violation("variants-slowdown", at, f"runs beside {beside:g} others, measured up to {most:g}")
             continue
         point = {name: beside if name == "co_load" else held.run.at.get(name, 0.0) for name in table.axes}
-        factor = float(read(table, "mean", point, 1)[0][0])
+        factor = float(read_table(table, "mean", point, 1)[0][0])
         for app in held.qps:
             routes = reading.plan.routing.get(app, ())
             if not any(held.load.id in route.to for route in routes):
@@ -398,7 +399,7 @@ def _slowed(reading: Reading) -> Iterator[Violation]:
                 )
 
 
-def _sent(reading: Reading) -> Iterator[Violation]:
+def _check_routing(reading: Reading) -> Iterator[Violation]:
     """Queries are sent by the shares that the instances were counted for."""
     for app in reading.plan.routing:
         rule = reading.plan.dispatch.get(app)
@@ -461,7 +462,7 @@ class _Walk:
             self.served[app] += rate * instances
             self.less.add(app)
 
-    def _set(self, name: str, count: int) -> None:
+    def _set_up(self, name: str, count: int) -> None:
         if name in self.held:
             self._add(self.held[name], count - self.count[name])
         self.count[name] = count
@@ -473,11 +474,11 @@ class _Walk:
 
     def waits(self) -> bool:
         """Whether something is still to come, and none of it has room beside what is there."""
-        lacking = [(held, self._lacking(name, held)) for name, held in self.new.items()]
+        lacking = [(held, self._missing_machines(name, held)) for name, held in self.new.items()]
         missing = [(held, count) for held, count in lacking if count > 0]
         return bool(missing) and not any(self._has_room(held, count) for held, count in missing)
 
-    def _lacking(self, name: str, planned: Held) -> int:
+    def _missing_machines(self, name: str, planned: Held) -> int:
         there = self.held.get(name)
         same = there is not None and there.load.variant == planned.load.variant
         return planned.instances - (self.count[name] if same else 0)
@@ -496,12 +497,12 @@ class _Walk:
             more = amount * count
             if more + self.use[None, resource] > limits.get(resource, math.inf):
                 return False
-            here = self.use[place, resource] if place is not None else self._taken(worker.id, resource)
+            here = self.use[place, resource] if place is not None else self._taken_share(worker.id, resource)
             if more + here > self.most[worker.id] * provides.get(resource, math.inf):
                 return False
         return True
 
-    def _taken(self, worker: str, resource: str) -> float:
+    def _taken_share(self, worker: str, resource: str) -> float:
         there = (name for name in self.of_worker[worker] if name in self.held)
         return math.fsum(self.held[name].needs.get(resource, 0.0) * self.count[name] for name in there)
 
@@ -514,18 +515,18 @@ class _Walk:
             same = before is not None and before.load.variant == planned.load.variant
             already = self.count.get(name, 0) if same else 0
             if before is not None:
-                self._set(name, 0)
+                self._set_up(name, 0)
             self.held[name], self.count[name] = planned, 0
-            self._set(name, already + (action.count or planned.instances))
+            self._set_up(name, already + (action.count or planned.instances))
         elif action.do == "keep" and action.count is not None and name in self.count:
-            self._set(name, min(self.count[name], action.count))
+            self._set_up(name, min(self.count[name], action.count))
         elif action.do == "move" and action.host is None and name in self.count:
             gone = min(self.count[name], action.count or self.count[name])
-            self._set(name, self.count[name] - gone)
+            self._set_up(name, self.count[name] - gone)
             self.aside[name] = gone
         elif action.do == "unload" and name in self.count:
             there = self.count[name] + self.aside.pop(name, 0)
-            self._set(name, there - (action.count or there))
+            self._set_up(name, there - (action.count or there))
         elif action.do == "start":
             worker = action.worker or ""
             self.machines[worker] = self.machines.get(worker, 0) + (action.count or 1)
@@ -537,7 +538,7 @@ class _Walk:
             for load in self.of_worker.get(worker, ()):
                 if load in self.held:
                     self.aside.pop(load, None)
-                    self._set(load, min(self.count[load], left * self.held[load].load.instances))
+                    self._set_up(load, min(self.count[load], left * self.held[load].load.instances))
 
 
 _DOWN = ("keep", "move", "stop", "unload")
@@ -590,8 +591,14 @@ def _way(reading: Reading) -> Iterator[Violation]:
 def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     """What variants promise beyond the generic check; to be called on a plan whose references are sound."""
     reading = Reading(plan, inputs)
-    found = [*_covered(reading), *_money(reading), *_hosts(reading), *_slowed(reading), *_at_once(reading)]
-    return [*found, *_sent(reading), *_way(reading)]
+    found = [
+        *_check_covered(reading),
+        *_money(reading),
+        *_hosts(reading),
+        *_check_slowdown(reading),
+        *_at_once(reading),
+    ]
+    return [*found, *_check_routing(reading), *_way(reading)]
 
 
 def batches_of(profile: Profile, slo: Slo, variant: Variant, run: Run) -> list[int]:

@@ -17,9 +17,9 @@ from hetplan.planner.outcome import Outcome
 from hetplan.profiles.load import load_inputs
 from hetplan.serving.planned_system import planned_systems
 from hetplan.serving.system import System
-from hetplan.simulator.following import follow, lead_and_limits
 from hetplan.simulator.simulate import demands_of, simulate_system
 from hetplan.simulator.simulation import Simulation
+from hetplan.simulator.system_changes import follow, lead_and_limits
 
 START_S = 12.0
 PROFILE: dict[str, Any] = {

@@ -5,7 +5,7 @@ import pytest
 import hetplan as hp
 from benchmarks.kept_pipelines import fair, judged, length_s, lost_by, nodes, pipeline, wide, worth
 from benchmarks.pipelines_by_hand import carried_qps, dealt_by_hand
-from hetplan.planner.repairs import documents, edited
+from hetplan.planner.repairs import documents, edit_documents
 
 FEW = (1, 3, 5, 15)
 """Cases of little work: a deadline in bursts, a tree, and one that even filled servers keep."""
@@ -97,5 +97,5 @@ def test_what_is_not_kept_is_told_with_what_would_be():
     assert outcome.repairs
     given = documents(hp.load(*files), {})
     for repair in outcome.repairs:
-        changed = edited(given, repair.edits)
+        changed = edit_documents(given, repair.edits)
         assert hp.solve(changed["profile"], changed["slo"]).exit_code == 0, repair.text

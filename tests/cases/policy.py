@@ -7,14 +7,10 @@ from typing import Any
 import numpy as np
 
 from hetplan.planner.answer import Answer, Limits
-from hetplan.planner.forms.mdp import Criterion, Mdp
 from hetplan.planner.forms.queue_process import Batching, PerWhat, QueuePolicy, QueueProcess
-from hetplan.solvers.queue_generic import QueueGeneric
 from hetplan.solvers.queue_structured import QueueStructured
 
 Json = dict[str, Any]
-
-QUEUE_ENGINES = (QueueStructured(), QueueGeneric())
 
 
 def solve(form: QueueProcess, **limits: Any) -> Answer[QueuePolicy]:
@@ -86,46 +82,6 @@ def random_process(
         name=f"random {seed}",
         **how,
     )
-
-
-def random_mdp(seed: int, *, states: int = 5, actions: int = 3, **how: Any) -> Mdp:
-    """A small process in which every state can be reached from every other at once."""
-    from scipy.sparse import csr_array
-
-    rng = np.random.default_rng(seed)
-    counts = rng.integers(1, actions + 1, states)
-    pairs = int(counts.sum())
-    moves = rng.uniform(0.05, 1.0, (pairs, states))
-    weighted = how.pop("weighted", False)
-    return Mdp(
-        first=np.concatenate([[0], np.cumsum(counts)]),
-        moves=csr_array(moves / moves.sum(axis=1, keepdims=True)),
-        reward=rng.uniform(0, 1, pairs),
-        weight=rng.uniform(0.5, 2.0, pairs) if weighted else None,
-        **how,
-    )
-
-
-def best_by_program(form: Mdp) -> float:
-    """The best value by scipy's linear program over how often each pair is chosen; of all criteria but a horizon.
-
-    Flow out of a state is flow into it. In the long run all weight together is 1 (Charnes and Cooper's ratio);
-    discounted, one unit enters at the start, and so much of it goes on.
-    """
-    from scipy.optimize import linprog
-    from scipy.sparse import coo_array, vstack
-
-    pairs = np.arange(form.reward.size)
-    discounted = form.criterion is Criterion.DISCOUNTED
-    out = coo_array((np.ones(pairs.size), (form.state_of(), pairs)), shape=(form.states, pairs.size))
-    balance = out - (form.discount if discounted else 1.0) * form.moves.T
-    enters = np.zeros(form.states)
-    enters[form.start] = 1.0 if discounted else 0.0
-    rows = balance if discounted else vstack([balance, form.weights[None, :]])
-    right = enters if discounted else np.append(enters, 1.0)
-    found = linprog(-form.reward, A_eq=rows, b_eq=right, method="highs")
-    assert found.status == 0, found.message
-    return float(-found.fun)
 
 
 def per_decision(form: QueueProcess) -> bool:

@@ -9,7 +9,7 @@ from hetplan.executor.render.groups import Fleet
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import InputHashes, Method, Period, Plan
-from hetplan.profiles.plan_dispatch_further import RoundRobinDispatch
+from hetplan.profiles.plan_dispatch_rules import RoundRobinDispatch
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_sections import Route, SharesDispatch, Valid
 from hetplan.profiles.workers import Load, Serve, Worker

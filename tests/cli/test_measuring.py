@@ -158,14 +158,14 @@ def test_an_evaluator_on_a_cluster_fails_as_one_here_and_room_is_asked_for(
     asked: Callable[..., list[object]], run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ray = pytest.importorskip("ray", reason="ray is not installed")
-    from hetplan.measure import evaluator_far
+    from hetplan.measure import evaluator_cluster
 
     ray.init("local", num_cpus=2, log_to_driver=False, include_dashboard=False)
     try:
         ran = run(*asked("bad"), "--set", "steps=12", "--json", "--jobs", 2, "--on", "ray")
         assert ran.code == 0, ran.err
         broken = run(*asked("broken", journal="broken.jsonl"), "--jobs", 2, "--on", "ray")
-        monkeypatch.setattr(evaluator_far, "START_S", 3.0)
+        monkeypatch.setattr(evaluator_cluster, "START_S", 3.0)
         crowded = run(*asked(journal="crowded.jsonl"), "--jobs", 3, "--on", "ray")
     finally:
         ray.shutdown()

@@ -134,12 +134,12 @@ HOMES = {
     "packing": Home(scarce, "two-stage", heuristics=("dual", "greedy", "fcfs"), by_option="packing"),
 }
 """Kind of program -> where it is asked."""
-INSIDE = {"mdp", "black-box"}
+INSIDE = {"black-box"}
 """Kinds that no question asks by an engine's name: the kit in `hetplan.testing` alone judges their engines."""
 NORMS = {"greedy-sum": "sum", "greedy-norm": "norm", "greedy-max": "max", "greedy-l2": "l2"}
 HANDS_ON = {"cp-sat": "cp-sat-scaled"}
 """Engines behind which another one answers what they cannot take, or cannot prove."""
-LONG = {"bound-order", "exhaustive", "queue-generic", "queue-structured"}
+LONG = {"bound-order", "exhaustive", "queue-structured"}
 """Engines that take more than a second: those of catalogs simulate one pool after the other."""
 
 ALL = engines()

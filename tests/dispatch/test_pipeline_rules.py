@@ -10,7 +10,7 @@ from hetplan.dispatch.monitors import DemandMonitor, forecast
 from hetplan.dispatch.pipelines import FRONTEND, Backups, Host, PathShares, most_accurate_first
 from hetplan.errors import InputError
 from hetplan.profiles.plan import Route
-from hetplan.profiles.plan_dispatch_further import BackupEntry
+from hetplan.profiles.plan_dispatch_rules import BackupEntry
 from hetplan.serving.system import LATE_POLICIES
 
 TREE = {"a": ["b"], "b": []}

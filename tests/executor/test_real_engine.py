@@ -23,8 +23,8 @@ import pytest
 import hetplan
 from hetplan.cli.loadtest import TextLoad, text_load
 from hetplan.executor.deployment import Deployment
+from hetplan.measure.measure_file import Wish
 from hetplan.measure.profile_engine import engine_document, measure_engines
-from hetplan.measure.profile_wish import Wish
 from hetplan.profiles.load import load_inputs
 
 SERVER = os.environ.get("LLAMA_SERVER") or shutil.which("llama-server")

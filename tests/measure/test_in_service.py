@@ -11,8 +11,8 @@ import pytest
 
 import hetplan as hp
 from hetplan.errors import InputError
-from hetplan.measure.in_service import InService
 from hetplan.measure.journal import Journal
+from hetplan.measure.live_samples import InService
 from hetplan.profiles.sampled import sampled_of
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "compound"

@@ -16,11 +16,11 @@ from cases.deployments import make_plan, make_worker
 
 from hetplan.errors import InputError
 from hetplan.measure import load_score
-from hetplan.measure.load_learn import LEAST_SAMPLES, Spell, learned
+from hetplan.measure.load_learn import LEAST_SAMPLES, Spell, learn_profile
 from hetplan.measure.load_report import LoadLine, figures_of, load_report
-from hetplan.measure.load_score import check_scorer, read_labelled_set, scored, with_labelled
+from hetplan.measure.load_score import check_scorer, read_labelled_set, score_answers, with_labelled
 from hetplan.measure.load_send import Sent, Target
-from hetplan.planner.promised import Estimate, Verdict
+from hetplan.planner.promise_figures import Estimate, Verdict
 from hetplan.profiles.load_one import load_profile
 from hetplan.profiles.plan import Promise
 from hetplan.profiles.slo import Slo
@@ -66,7 +66,7 @@ def test_cells_that_were_seen_are_replaced_and_the_others_are_scaled() -> None:
     ones = [reply(15.0 + number % 2) for number in range(100)]
     twos = [reply(27.0, batch=2) for _ in range(2 * LEAST_SAMPLES)]
     before = copy.deepcopy(PROFILE)
-    found = learned(PLAN, load_profile(PROFILE), PROFILE, [Spell(sent([*ones, *twos]), [{}])], "by a test")
+    found = learn_profile(PLAN, load_profile(PROFILE), PROFILE, [Spell(sent([*ones, *twos]), [{}])], "by a test")
     assert before == PROFILE, "the former profile stays"
     ((variant, hardware, batches, times),) = found.changes
     assert (variant, hardware, batches) == ("m", "cpu", 100 + LEAST_SAMPLES)
@@ -90,7 +90,7 @@ def test_cells_that_were_seen_are_replaced_and_the_others_are_scaled() -> None:
 def test_scores_become_the_quality_of_the_variant_that_answered() -> None:
     bodies = [reply(10.0)] * 40
     scores = [1.0, 0.0, 0.0, 0.0] * 10
-    found = learned(PLAN, load_profile(PROFILE), PROFILE, [Spell(sent(bodies), [{}], scores)], "n")
+    found = learn_profile(PLAN, load_profile(PROFILE), PROFILE, [Spell(sent(bodies), [{}], scores)], "n")
     quality = load_profile(found.document).variants["m"].quality
     assert quality is not None
     assert (quality.value, quality.source) == (0.25, next(name for name in found.document["sources"] if name != "lab"))
@@ -106,7 +106,7 @@ def test_replies_that_say_nothing_teach_nothing() -> None:
         ([reply(5)] * 50, 503),
     ):
         with pytest.raises(InputError, match="no reply says which worker"):
-            learned(PLAN, load_profile(PROFILE), PROFILE, [Spell(sent(bodies, status), [{}])], "n")
+            learn_profile(PLAN, load_profile(PROFILE), PROFILE, [Spell(sent(bodies, status), [{}])], "n")
 
 
 def line(report: Any, quantity: str) -> LoadLine:
@@ -180,8 +180,8 @@ def test_queries_carry_the_labelled_inputs_and_their_answers_are_judged(
     replies = sent(bodies, kinds=carried.target.kinds)
     judge = f"{sys.executable} judge.py"
     for scorer, wanted in (("top1", [1, 1, 0, 1]), ("judging:half", [0.5] * 4), (judge, [0, 0, 1, 0])):
-        assert scored(replies, carried.labels, scorer, labelled.parent).quality.tolist() == wanted, scorer
-    lost = scored(sent(bodies, 503, kinds=carried.target.kinds), carried.labels, "top1", labelled.parent)
+        assert score_answers(replies, carried.labels, scorer, labelled.parent).quality.tolist() == wanted, scorer
+    lost = score_answers(sent(bodies, 503, kinds=carried.target.kinds), carried.labels, "top1", labelled.parent)
     assert all(math.isnan(one) for one in lost.quality)
     for scorer in ("judging:gone", "./no-such-command", "", "judge 'half a quote"):
         with pytest.raises(InputError, match="--scorer"):
@@ -193,7 +193,7 @@ def test_a_scorer_that_hangs_or_ends_is_named(labelled: Path, monkeypatch: pytes
     replies = sent([json.dumps({"outputs": {"y": [[1.0]]}}).encode()])
     for command, said in (("sleep 600", "no answer in"), ("true", "ended without an answer")):
         with pytest.raises(InputError, match=said):
-            scored(replies, [np.array([0])], command, labelled.parent)
+            score_answers(replies, [np.array([0])], command, labelled.parent)
 
 
 @pytest.mark.parametrize("content", [b"PK\x03\x04 cut off", b"", "npy"])

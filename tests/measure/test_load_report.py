@@ -10,7 +10,7 @@ import pytest
 
 from hetplan.measure.load_report import figures_of, judge, load_report
 from hetplan.measure.load_send import Sent
-from hetplan.planner.promised import Estimate, Verdict
+from hetplan.planner.promise_figures import Estimate, Verdict
 from hetplan.profiles.plan import InputHashes, Method, Plan, Promise
 from hetplan.profiles.slo import Slo
 

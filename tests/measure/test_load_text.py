@@ -13,7 +13,7 @@ import pytest
 from hetplan.measure import load_send
 from hetplan.measure.load_send import Marks, Reply, Sent, StreamedConnection
 from hetplan.measure.load_text import text_of, text_report, text_target
-from hetplan.planner.promised import Verdict
+from hetplan.planner.promise_figures import Verdict
 from hetplan.profiles.slo import LatencyTarget
 from hetplan.serving.tokens import Requests
 

@@ -21,8 +21,8 @@ import pytest
 
 from hetplan.errors import InputError
 from hetplan.measure.journal import CellJournal
+from hetplan.measure.measure_file import Wish
 from hetplan.measure.profile_engine import MeasuredEngines, MeasuredLaw, cells_of, engine_document, measure_engines
-from hetplan.measure.profile_wish import Wish
 from hetplan.profiles.engine_law import FittedLaw, FittedNumbers, Iteration, fit, nearest
 from hetplan.profiles.load_one import load_profile
 from hetplan.profiles.validate import validate

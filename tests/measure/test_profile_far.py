@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from hetplan.errors import InputError
-from hetplan.measure.profile_far import lanes_of
-from hetplan.measure.profile_wish import Wish
+from hetplan.measure.measure_file import Wish
+from hetplan.measure.profile_cluster import lanes_of
 
 MEASURE = """
 format = "hetplan/measure/1.0"
@@ -148,8 +148,8 @@ def test_cells_are_measured_on_the_node_kept_here_and_not_measured_again(tmp_pat
 @pytest.mark.slow
 def test_a_cancel_keeps_what_is_done_and_the_node_stops(tmp_path: Path, cluster: Any) -> None:
     from hetplan.measure.journal import CellJournal
-    from hetplan.measure.profile_far import measure_far
-    from hetplan.measure.profile_wish import read_wish
+    from hetplan.measure.measure_file import read_wish
+    from hetplan.measure.profile_cluster import measure_on_cluster
     from hetplan.planner.contract import Event
     from hetplan.planner.spread import RayCluster
 
@@ -162,7 +162,7 @@ def test_a_cancel_keeps_what_is_done_and_the_node_stops(tmp_path: Path, cluster:
         if event.done:
             cancel.set()
 
-    found = measure_far(asked, folder, RayCluster("ray"), journal=journal, on_event=listen, cancel=cancel)
+    found = measure_on_cluster(asked, folder, RayCluster("ray"), journal=journal, on_event=listen, cancel=cancel)
     assert not found.complete
     assert len(found.cells) >= 1, "what was finished is kept"
     assert found.resumed == 0

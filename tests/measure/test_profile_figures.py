@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from hetplan.measure.measure_file import Repeats
 from hetplan.measure.profile_cell import enough, figures_of, next_look, order_statistics
-from hetplan.measure.profile_wish import Repeats
 
 
 @pytest.mark.parametrize(("count", "quantile"), [(30, 0.5), (200, 0.9), (1000, 0.99)])

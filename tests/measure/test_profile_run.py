@@ -21,10 +21,10 @@ from cases.tiny_models import CALLABLES, write_labelled, write_model
 
 from hetplan.errors import InputError
 from hetplan.measure.journal import CellJournal
-from hetplan.measure.profile_cell import cores_of_this_process, pinned, rests_s
+from hetplan.measure.measure_file import Repeats, Wish, read_wish
+from hetplan.measure.profile_cell import cores_of_this_process, pin_cores, rests_s
 from hetplan.measure.profile_document import profile_document
 from hetplan.measure.profile_run import Measurements, measure
-from hetplan.measure.profile_wish import Repeats, Wish, read_wish
 from hetplan.profiles.load_one import load_profile
 from hetplan.profiles.merge import merge
 
@@ -374,7 +374,7 @@ def test_a_file_that_is_no_journal_is_left_alone(tmp_path: Path, content: bytes)
 
 def test_pinning_is_undone() -> None:
     before = cores_of_this_process()
-    with pinned(before[:1]):
+    with pin_cores(before[:1]):
         assert cores_of_this_process() == before[:1]
     assert cores_of_this_process() == before
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hetplan.errors import InputError
-from hetplan.measure.profile_wish import points_of, read_wish
+from hetplan.measure.measure_file import points_of, read_wish
 
 GOOD = """
 format = "hetplan/measure/1.0"

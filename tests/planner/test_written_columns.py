@@ -13,7 +13,7 @@ import pytest
 
 import hetplan as hp
 from hetplan.planner.answer import Limits
-from hetplan.planner.claims_again import Word
+from hetplan.planner.bound_verdicts import Word
 from hetplan.planner.forms.columns import Columns
 from hetplan.profiles.plan_file import plan_dict
 from hetplan.profiles.read_plan import read_plan

@@ -14,7 +14,7 @@ from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load
 from hetplan.serving.law import Law, OffTable
 from hetplan.serving.loads import law_of_load
-from hetplan.serving.reading import ORDER, answering, settings_of, statistic_of
+from hetplan.serving.table_points import ORDER, answering_statistic, settings_of, statistic_of
 from hetplan.serving.times import law_of_table
 
 
@@ -76,9 +76,9 @@ def test_a_rate_is_the_time_for_which_a_request_occupies_its_server() -> None:
 @pytest.mark.parametrize("wanted", ORDER)
 def test_the_next_higher_statistic_answers_else_the_next_lower(wanted: str) -> None:
     for number, held in enumerate(ORDER):
-        assert answering([held], wanted) == held
+        assert answering_statistic([held], wanted) == held
         for other in ORDER[number + 1 :]:
-            found = answering([other, held, "std"], wanted)
+            found = answering_statistic([other, held, "std"], wanted)
             place = ORDER.index(wanted)
             assert found == (held if place <= number else other)
 

@@ -433,13 +433,16 @@ FAULTS: dict[str, tuple[str, Any]] = {
     ),
     "solver: another rate": ("hetplan.planner.request.Application.rate_qps", property(lambda _: 1.0)),
     "executor: the first run on the hardware": ("hetplan.serving.loads.run_of", _first_run),
-    "executor: another statistic": ("hetplan.executor.serving.law.answering", lambda held, wanted: list(held)[-1]),
+    "executor: another statistic": (
+        "hetplan.executor.serving.law.answering_statistic",
+        lambda held, wanted: list(held)[-1],
+    ),
     "executor: no settings": ("hetplan.serving.loads.settings_of", lambda **_: {"size": 200.0}),
     "verifier: the first run on the hardware": (
         "hetplan.verifier.facts.run_of",
         lambda profile, worker, load: _first_run(profile, load, worker.hardware),
     ),
-    "verifier: the run's own table alone": ("hetplan.verifier.readings_beside.along_batches", _own_table),
+    "verifier: the run's own table alone": ("hetplan.verifier.service.table_along_batches", _own_table),
     "verifier: no share is paid": ("hetplan.verifier.slices._slices", lambda *_: None),
     "solver, pool: the first run": (
         "hetplan.problems.pool.reading._run_on",

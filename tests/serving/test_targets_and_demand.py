@@ -10,8 +10,7 @@ import pytest
 from hetplan.planner.request import Application
 from hetplan.profiles.plan import InputHashes, Method, Plan, Promise, Valid
 from hetplan.profiles.slo import App, Mix
-from hetplan.serving.demand import classes_of, response_targets
-from hetplan.serving.strictest import late_share, strictest_ms
+from hetplan.serving.demand import classes_of, late_share, response_targets, strictest_ms
 from hetplan.simulator.demand import offered_qps
 
 

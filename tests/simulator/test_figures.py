@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hetplan.errors import InputError, Interrupted
-from hetplan.planner.promised import Estimate, Verdict, judge
+from hetplan.planner.promise_figures import Estimate, Verdict, judge
 from hetplan.profiles.plan import Promise
 from hetplan.profiles.slo import Arrivals
 from hetplan.serving.service import noise_of

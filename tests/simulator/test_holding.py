@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hetplan.errors import InputError
-from hetplan.simulator.holding import simulate_holding
+from hetplan.simulator.admission import simulate_holding
 
 QUERIES = 60_000
 

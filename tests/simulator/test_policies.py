@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hetplan as hp
-from hetplan.planner.promised import Verdict
+from hetplan.planner.promise_figures import Verdict
 from hetplan.profiles.slo import Arrivals
 from hetplan.serving.system import App, Group, Load, PolicyTable, Route, Rule, Service, Stage, System, Way
 from hetplan.simulator.demand import arrival_times, seeded

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hetplan.errors import InputError
-from hetplan.planner.promised import Verdict
+from hetplan.planner.promise_figures import Verdict
 from hetplan.serving.system import Rule
 from hetplan.simulator.report import Line, lines_of
 from hetplan.simulator.run_records import Glance

@@ -10,7 +10,7 @@ import pytest
 from hetplan.errors import InputError
 from hetplan.serving.system import System
 from hetplan.serving.tokens import Group, Requests, TextCrew, TextSystem, TokenFleet, TokenLaw
-from hetplan.simulator.playing import SideBySide
+from hetplan.simulator.system_run import SideBySide
 from hetplan.simulator.token_run import TokenRun
 from hetplan.simulator.tokens import Coming, play
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from hetplan.planner.answer import Answer, Limits, Status, Stop
-from hetplan.planner.forms.mdp import Mdp
 from hetplan.planner.forms.milp import Milp
+from hetplan.planner.forms.queue_process import QueueProcess
 from hetplan.solvers.highs import Highs
-from hetplan.solvers.policy_iteration import MdpModifiedPolicy
+from hetplan.solvers.queue_structured import QueueStructured
 from hetplan.testing import LIES, Lying, check_solver, solver_checks
 from hetplan.testing.known_case import overheard
 
@@ -104,18 +104,18 @@ def test_a_bad_habit_is_noticed(habit: str, check: str) -> None:
         checks[check].run(_Ill(habit))
 
 
-class _Odd(MdpModifiedPolicy):
+class _Odd(QueueStructured):
     """The engine of decision processes with one bad habit."""
 
     def __init__(self, habit: str) -> None:
         self.habit = habit
 
-    def answer(self, form: Mdp, limits: Limits, *, start, on_event) -> Answer:
+    def answer(self, form: QueueProcess, limits: Limits, *, start, on_event) -> Answer:
         found = super().answer(form, limits, start=start, on_event=on_event)
         if self.habit == "scribbles":
-            form.reward[:] = form.reward + 1.0
+            form.accuracy[:] = form.accuracy / 2.0
         if self.habit == "calls the first policy best":
-            first = np.array(form.first[:-1])
+            first = form.policy(np.array(form.actions.first[:-1]))
             return replace(found, point=first, value=None, bound=None, proof={})
         if self.habit == "bounds too low":
             return replace(found, bound=found.value - 1.0)
@@ -128,14 +128,14 @@ class _Odd(MdpModifiedPolicy):
     ("habit", "check"),
     [
         ("scribbles", "leaves the form as it was"),
-        ("calls the first policy best", "answers: a detour pays"),
-        ("bounds too low", "answers: two actions alike"),
-        ("gives up", "answers: nothing to win"),
+        ("calls the first policy best", "answers: per query"),
+        ("bounds too low", "answers: per decision"),
+        ("gives up", "answers: a hundred sweeps"),
     ],
 )
 def test_a_bad_habit_is_noticed_in_other_forms(habit: str, check: str) -> None:
-    checks = {each.name: each for each in solver_checks(MdpModifiedPolicy())}
-    checks[check].run(MdpModifiedPolicy())
+    checks = {each.name: each for each in solver_checks(QueueStructured())}
+    checks[check].run(QueueStructured())
     with pytest.raises(AssertionError):
         checks[check].run(_Odd(habit))
 

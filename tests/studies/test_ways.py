@@ -20,7 +20,7 @@ from hetplan.planner.spread import Spread
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.rates import read_rates
 from hetplan.serving.planned_system import planned_systems
-from hetplan.simulator.following import Names
+from hetplan.simulator.system_changes import Names
 from hetplan.studies import ways as compared_ways
 from hetplan.studies.ways import WAYS, Compared, compare_ways
 

@@ -11,7 +11,7 @@ from cases.plans_of_pipelines import chain, pipeline, streams
 from cases.plans_of_pools import chat, pool
 
 from hetplan.api.solve import verified
-from hetplan.planner.claims_again import Word
+from hetplan.planner.bound_verdicts import Word
 from hetplan.profiles.plan import Plan
 from hetplan.verifier.check import Report, Violation, verify_plan
 from hetplan.verifier.pool import check

@@ -15,7 +15,7 @@ from face import solve, verify
 import hetplan as hp
 from benchmarks.forged_plans import forgeries, is_counted
 from hetplan.api.solve import verified
-from hetplan.planner.claims_again import Word
+from hetplan.planner.bound_verdicts import Word
 from hetplan.problems.fleet.draft import PRICES
 from hetplan.profiles.plan_file import plan_dict
 from hetplan.profiles.read_plan import read_plan

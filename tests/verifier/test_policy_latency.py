@@ -7,7 +7,7 @@ import pytest
 from hetplan.profiles.profile import Run
 from hetplan.profiles.tables import Table
 from hetplan.verifier.policy_figures import batch_latencies_ms
-from hetplan.verifier.readings_beside import nearest
+from hetplan.verifier.service import nearest_statistic
 
 
 def batches(measured: dict[int, float | None], queue_max: int, monotone: str = "safe") -> list[float]:
@@ -85,8 +85,11 @@ def test_a_table_without_batches() -> None:
     assert batch_latencies_ms(alone, RUN, statistic="mean", queue_max=2, monotone="safe") == []
     # What was not measured is answered by what was, where the plan warns of it: the caller takes the nearest one then.
     assert batch_latencies_ms(alone, RUN, statistic="p99", queue_max=1, monotone="safe") == []
-    assert batch_latencies_ms(alone, RUN, statistic=nearest(alone, "p99"), queue_max=1, monotone="safe") == [7, 14]
+    assert batch_latencies_ms(alone, RUN, statistic=nearest_statistic(alone, "p99"), queue_max=1, monotone="safe") == [
+        7,
+        14,
+    ]
     assert batch_latencies_ms(alone, RUN, statistic="no such", queue_max=1, monotone="safe") == []
     two = Table(quantity="latency_ms", axes={"batch": (1, 2)}, mean=(1, 2))
     assert batch_latencies_ms(two, RUN, statistic="p99", queue_max=1, monotone="safe") == []
-    assert batch_latencies_ms(two, RUN, statistic=nearest(two, "p99"), queue_max=1, monotone="safe") == [1, 2]
+    assert batch_latencies_ms(two, RUN, statistic=nearest_statistic(two, "p99"), queue_max=1, monotone="safe") == [1, 2]

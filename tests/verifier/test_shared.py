@@ -15,7 +15,7 @@ from hetplan.profiles.profile import Offer
 from hetplan.profiles.slo import App, Mix
 from hetplan.profiles.tables import Table
 from hetplan.verifier.demand import classes_of
-from hetplan.verifier.service import read
+from hetplan.verifier.service import read_table
 
 SIZES = st.sampled_from([1.0, 2.0, 4.0, 8.0])
 
@@ -63,5 +63,5 @@ def test_money_is_read_as_the_fraction_that_is_written(price: Decimal) -> None:
 def test_a_slowdown_is_read_alike_by_question_and_verifier(at: float, factors: list[float]) -> None:
     axes = {"co_load": [0.0, 1.0, 2.0, 3.0, 4.0]}
     table = Table.model_validate({"quantity": "slowdown", "axes": axes, "mean": factors})
-    own = float(read(table, "mean", {"co_load": at}, 1)[0][0])
+    own = float(read_table(table, "mean", {"co_load": at}, 1)[0][0])
     assert abs(own - float(table.read([{"co_load": at}]).values[0])) < 1e-9

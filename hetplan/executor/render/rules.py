@@ -14,7 +14,7 @@ from hetplan.errors import Fault
 from hetplan.executor.render.groups import Application, Fleet, Group
 from hetplan.executor.render.names import CannotRender
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.plan_dispatch_further import (
+from hetplan.profiles.plan_dispatch_rules import (
     FcfsDispatch,
     RoundRobinDispatch,
     WeightedLeastDispatch,

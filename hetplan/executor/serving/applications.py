@@ -20,7 +20,7 @@ from hetplan.executor.serving.links import Lane
 from hetplan.executor.serving.metrics import Histogram
 from hetplan.executor.serving.query_tree import Steps, Task
 from hetplan.profiles.plan import Route
-from hetplan.profiles.plan_dispatch_further import BackupEntry
+from hetplan.profiles.plan_dispatch_rules import BackupEntry
 from hetplan.serving.system import LATE_POLICIES, Late
 
 if TYPE_CHECKING:

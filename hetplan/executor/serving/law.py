@@ -14,7 +14,7 @@ from typing import Any
 
 from hetplan.serving.distribution import Distribution
 from hetplan.serving.law import Law, OffTable
-from hetplan.serving.reading import answering
+from hetplan.serving.table_points import answering_statistic
 
 __all__ = ["OffTable", "ServiceLaw"]
 
@@ -34,7 +34,7 @@ class ServiceLaw:
     def __init__(self, law: Mapping[str, Any], *, statistic: str = "table", times: float = 1.0, seed: int = 0) -> None:
         self._law, self._times = Law(law), times
         drawn = statistic in ("table", "exponential")
-        self._statistic = answering(self._law.statistics, "mean") if drawn else statistic
+        self._statistic = answering_statistic(self._law.statistics, "mean") if drawn else statistic
         if self._law.fixed_ms is None and self._statistic not in law:
             raise OffTable(f"the table has no {self._statistic}, only {', '.join(self._law.statistics)}")
         self._spread = statistic == "table" and self._law.has_spread

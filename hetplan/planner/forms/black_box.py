@@ -340,11 +340,13 @@ class BlackBox(Form[int]):
             return np.zeros((1, 1))
         often = self.often
         return (
-            self._called if (often == 1.0).all() else self.calls.per_hour(self.configurations, self.placements, often)
+            self._call_cost
+            if (often == 1.0).all()
+            else self.calls.per_hour(self.configurations, self.placements, often)
         )
 
     @cached_property
-    def _called(self) -> Vector:
+    def _call_cost(self) -> Vector:
         assert self.calls is not None
         return self.calls.per_hour(self.configurations, self.placements)
 
@@ -602,7 +604,7 @@ def _choices(form: BlackBox, measured: Measured, placement: int, least: Vector |
     return tuple(tuple(share for share in steps if share >= lowest[o]) for o in priced(form, placement))
 
 
-def _within(
+def _shares_within(
     form: BlackBox, measured: Measured, placement: int, least: Vector | None
 ) -> tuple[Vector, Vector, NDArray[np.bool_]]:
     """All share combinations within the limit, with their costs, and which of them are minimal.
@@ -633,7 +635,7 @@ def cheapest(form: BlackBox, measured: Measured, placement: int, least: Vector |
 
     `least` are the placement's `least_shares`, where they are known already.
     """
-    inside, dollars, _ = _within(form, measured, placement, least)
+    inside, dollars, _ = _shares_within(form, measured, placement, least)
     if not len(inside):
         return float("inf"), np.zeros(0)
     best = int(np.lexsort((inside.sum(axis=1), dollars))[0])
@@ -645,7 +647,7 @@ def antichain(form: BlackBox, measured: Measured, placement: int, least: Vector 
 
     A placement without priced operators has one, empty.
     """
-    inside, dollars, minimal = _within(form, measured, placement, least)
+    inside, dollars, minimal = _shares_within(form, measured, placement, least)
     inside, dollars = inside[minimal], dollars[minimal]
     order = np.argsort(dollars, kind="stable")
     return inside[order], dollars[order]
@@ -653,7 +655,7 @@ def antichain(form: BlackBox, measured: Measured, placement: int, least: Vector 
 
 def traded(form: BlackBox, measured: Measured, placement: int) -> tuple[Vector, Vector, Vector]:
     """Shares within the limit with their costs and latencies, cheapest first: each faster than all that cost less."""
-    inside, dollars, _ = _within(form, measured, placement, None)
+    inside, dollars, _ = _shares_within(form, measured, placement, None)
     if len(inside) == 1 and inside.size:
         # One that was trimmed greedily, of too many: whole devices are the other end.
         inside = np.unique(np.concatenate([inside, np.ones((1, inside.shape[1]))]), axis=0)

@@ -104,7 +104,7 @@ class Calls:
         cost = np.zeros((len(rows), len(placements)))
         at = np.full((len(rows), placements.shape[1]), -1, dtype=np.int64)
         for call in self.calls:
-            made = _made(call, rows) & (at[:, call.operator] < 0)
+            made = _calls_made(call, rows) & (at[:, call.operator] < 0)
             at[made, call.operator] = call.place
             cost[made] += call.per_hour * (1.0 if often is None else float(often[call.operator]))
         for operator in range(placements.shape[1]):
@@ -117,7 +117,7 @@ class Calls:
         """The calls that a setting makes: at most one of each operator, the first that fits."""
         made: dict[int, Call] = {}
         for call in self.calls:
-            if _made(call, np.array([row]))[0]:
+            if _calls_made(call, np.array([row]))[0]:
                 made.setdefault(call.operator, call)
         return list(made.values())
 
@@ -135,7 +135,7 @@ def cases_of(runs: Runs, calls: Sequence[Call], fans: Fans | None = None, exact:
     if not failing and fans is None:
         return runs
     often = runs.often.astype(np.int64)
-    tables = [_failed(call, int(often[:, call.operator].max())) for call in failing]
+    tables = [_failure_odds(call, int(often[:, call.operator].max())) for call in failing]
     once: Counted = ((1,) * runs.seconds.shape[1], 1.0)
     counted = [once] if fans is None else fans.counts({*exact, *(call.operator for call in failing)})
     if not failing and len(counted) == 1 and (fans is None or fans.sure):
@@ -167,10 +167,10 @@ def _slowest(table: Vector, calls: int) -> Vector:
     return table if calls == 1 else np.diff(np.cumsum(table, axis=1) ** calls, axis=1, prepend=0.0)
 
 
-def _failed(call: Call, most: int) -> Vector:
+def _failure_odds(call: Call, most: int) -> Vector:
     """How likely so many rounds (rows) have so many failures in all (columns) before each is answered.
 
-    >>> _failed(Call(0, 1, (), failures=0.5, retries=1), 2).tolist()
+    >>> _failure_odds(Call(0, 1, (), failures=0.5, retries=1), 2).tolist()
     [[1.0, 0.0, 0.0], [0.5, 0.25, 0.0], [0.25, 0.25, 0.0625]]
     """
     once = call.failures ** np.arange(call.retries + 1) * (1.0 - call.failures)
@@ -182,7 +182,7 @@ def _failed(call: Call, most: int) -> Vector:
     return table
 
 
-def _made(call: Call, rows: Integers) -> NDArray[np.bool_]:
+def _calls_made(call: Call, rows: Integers) -> NDArray[np.bool_]:
     held = np.ones(len(rows), dtype=bool)
     for knob, levels in call.where:
         held &= np.isin(rows[:, knob], list(levels))

@@ -17,7 +17,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.serving.fanned import along
+from hetplan.serving.fanout import along
 
 __all__ = ["Counted", "Fans"]
 

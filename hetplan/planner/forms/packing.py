@@ -336,7 +336,7 @@ def _faults(form: Packing, answer: Answer[Choice]) -> list[str]:
     over = used[: limit.size] > limit + FEASIBILITY * np.maximum(1.0, np.abs(limit))
     faults += [f"takes {used[r]:.9g} of resource {r}, there is {limit[r]:.9g}" for r in np.flatnonzero(over)]
     if form.items is not None:
-        faults += _misplaced(form, form.items, choice)
+        faults += _misplaced_items(form, form.items, choice)
     if not faults and answer.value is not None:
         value = form.value(choice)
         if abs(answer.value - value) > VALUE * max(1.0, abs(value)):
@@ -344,7 +344,7 @@ def _faults(form: Packing, answer: Answer[Choice]) -> list[str]:
     return faults
 
 
-def _misplaced(form: Packing, items: Items, choice: Choice) -> list[str]:
+def _misplaced_items(form: Packing, items: Items, choice: Choice) -> list[str]:
     """Items that are nowhere, on machines that are not there, or on full ones."""
     machine = choice.machine
     if machine is None or machine.shape != items.tier.shape:

@@ -170,7 +170,7 @@ class Priced(Form[Mixture]):
         faults: list[str] = []
         value = None
         if answer.point is not None:
-            value, faults = self._checked(answer.point)
+            value, faults = self._check_parts(answer.point)
             if answer.value is not None and abs(answer.value - value) > VALUE * max(1.0, abs(value)):
                 faults.append(f"the value is {value:.9g}, not {answer.value:.9g}")
         prices = answer.proof.get("prices")
@@ -184,7 +184,7 @@ class Priced(Form[Mixture]):
             faults.append(f"the prices prove {proved:.9g}, not {answer.bound:.9g}")
         return Certificate(tuple(faults), value=value, bound=proved, vouched=Vouched.CERTIFIED, certified_bound=proved)
 
-    def _checked(self, mixture: Mixture) -> tuple[float, list[str]]:
+    def _check_parts(self, mixture: Mixture) -> tuple[float, list[str]]:
         faults: list[str] = []
         total, use = 0.0, np.zeros(self.capacity.size)
         for number, parts in enumerate(mixture):

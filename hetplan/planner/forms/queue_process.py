@@ -31,13 +31,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hetplan.planner.forms.queue_process_certify import certify_queue_process
-from hetplan.planner.forms.queue_process_model import Batching, Empty, Late, Overflow, PerWhat, QueuePolicy, Reward
+from hetplan.planner.forms.queue_process_model import (
+    Batching,
+    Criterion,
+    Empty,
+    Late,
+    Overflow,
+    PerWhat,
+    QueuePolicy,
+    Reward,
+)
 from hetplan.planner.forms.queue_process_operator import OperatedQueue
 
 if TYPE_CHECKING:
     from hetplan.planner.answer import Answer, Certificate
 
-__all__ = ["Batching", "Empty", "Late", "Overflow", "PerWhat", "QueuePolicy", "QueueProcess", "Reward"]
+__all__ = ["Batching", "Criterion", "Empty", "Late", "Overflow", "PerWhat", "QueuePolicy", "QueueProcess", "Reward"]
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.answer import Answer, Certificate, Status, Vouched
-from hetplan.planner.forms.mdp import Criterion, false_bound
-from hetplan.planner.tolerances import VALUE
+from hetplan.planner.forms.queue_process_model import Criterion
+from hetplan.planner.tolerances import BOUND_SLIP, VALUE
 
 if TYPE_CHECKING:
     from hetplan.planner.forms.queue_process_model import QueuePolicy
@@ -52,13 +52,13 @@ def certify_queue_process(form: OperatedQueue, answer: Answer[QueuePolicy]) -> C
         return Certificate(faults=(f"model {model} with batch {batch} is no action at n = {n + 1}, slack {j}",))
     if form.criterion is Criterion.HORIZON:
         return _certify_horizon(form, answer, chosen)
-    values = _carried(form, answer, "values")
+    values = _carried_numbers(form, answer, "values")
     if values is None:
         return _without_values(form, answer, chosen)
     return _by_residual(form, answer, chosen, values)
 
 
-def _carried(form: OperatedQueue, answer: Answer[QueuePolicy], name: str) -> Floats | None:
+def _carried_numbers(form: OperatedQueue, answer: Answer[QueuePolicy], name: str) -> Floats | None:
     if name not in answer.proof:
         return None
     numbers = np.asarray(cast("Floats", answer.proof[name]), dtype=float)
@@ -82,7 +82,7 @@ def _by_residual(form: OperatedQueue, answer: Answer[QueuePolicy], chosen: Integ
     value = 0.5 * (low + high)
     faults: list[str] = []
     if not discounted:
-        mass = _carried(form, answer, "stationary")
+        mass = _carried_numbers(form, answer, "stationary")
         if mass is not None:
             fault, value = _by_distribution(form, chosen, mass, low, high)
             faults += [fault] if fault else []
@@ -90,9 +90,16 @@ def _by_residual(form: OperatedQueue, answer: Answer[QueuePolicy], chosen: Integ
             value = form.value_of(form.long_run(chosen), chosen)
     if answer.value is not None and abs(answer.value - value) > VALUE * max(1.0, abs(value)):
         faults.append(f"the policy is worth {value:.9g}, not {answer.value:.9g}")
-    faults += false_bound(answer, value)
+    faults += _false_bound(answer, value)
     bound = max(bound, value) + _ROUNDING
     return Certificate(tuple(faults), value, bound, Vouched.CERTIFIED, bound, residual=bound - value)
+
+
+def _false_bound(answer: Answer[QueuePolicy], value: float) -> list[str]:
+    """What to say of a bound that the answer's own policy exceeds; nothing of any other."""
+    if answer.bound is None or value <= answer.bound + BOUND_SLIP * max(1.0, abs(value)):
+        return []
+    return [f"bounds all policies by {answer.bound:.9g}, and its own is worth {value:.9g}"]
 
 
 def _ratio(form: OperatedQueue, gain: float, surplus: float) -> float:
@@ -121,7 +128,7 @@ def _without_values(form: OperatedQueue, answer: Answer[QueuePolicy], chosen: In
         value = form.value_of(form.long_run(chosen), chosen)
         if answer.value is not None and abs(answer.value - value) > VALUE * max(1.0, abs(value)):
             faults.append(f"the policy is worth {value:.9g}, not {answer.value:.9g}")
-        faults += false_bound(answer, value)
+        faults += _false_bound(answer, value)
     vouched = Vouched.NONE if answer.bound is None else Vouched.CLAIMED
     return Certificate(tuple(faults), value=value, bound=answer.bound, vouched=vouched)
 
@@ -134,7 +141,7 @@ def _certify_horizon(form: OperatedQueue, answer: Answer[QueuePolicy], chosen: I
     best, own = form.operator.compare(values, chosen)
     start = form.slacks - 1
     value, bound = float(own[start]), float(best[start]) + _ROUNDING
-    faults = false_bound(answer, value)
+    faults = _false_bound(answer, value)
     if answer.value is not None and abs(answer.value - value) > VALUE * max(1.0, abs(value)):
         faults.append(f"the plan is worth {value:.9g}, not {answer.value:.9g}")
     return Certificate(tuple(faults), value, bound, Vouched.CERTIFIED, bound, residual=bound - value)

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.forms.form import Form
-from hetplan.planner.forms.mdp import Criterion
 
 __all__ = [
     "Actions",
     "Batching",
+    "Criterion",
     "Empty",
     "Late",
     "Overflow",
@@ -34,6 +34,14 @@ Integers = NDArray[np.int64]
 
 _SAME_TIME = 1e-9
 """Times nearer than this share of the SLO are one: rounding does not make late what takes just the slack."""
+
+
+class Criterion(StrEnum):
+    """Over which stretch of time a policy is judged."""
+
+    AVERAGE = "average"
+    DISCOUNTED = "discounted"
+    HORIZON = "horizon"
 
 
 class Batching(StrEnum):
@@ -305,13 +313,13 @@ def _of_queue(form: QueueModel, n: int) -> tuple[Integers, Integers, Integers]:
     if form.late is Late.SERVE:
         parts.append((stuck, np.zeros_like(stuck), np.full_like(stuck, n)))
     else:
-        parts += [_dropping(form, n, int(at)) for at in stuck]
+        parts += [_dropping_actions(form, n, int(at)) for at in stuck]
     j, m, b = (np.concatenate(arrays).astype(np.int64) for arrays in zip(*parts, strict=True))
     order = np.argsort(j, kind="stable")
     return j[order], m[order], b[order]
 
 
-def _dropping(form: QueueModel, n: int, j: int) -> tuple[Integers, Integers, Integers]:
+def _dropping_actions(form: QueueModel, n: int, j: int) -> tuple[Integers, Integers, Integers]:
     """The actions at (n, T_j) where no offered batch fits the slack: the largest that does, else a drop of the head."""
     smaller = form.latency_s[:, : n - 1] <= _just_in_time(form)[j]
     if not smaller.any():

@@ -24,9 +24,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.forms.mdp import Criterion
 from hetplan.planner.forms.queue_process_arrivals import Window, phase_weights, poisson
-from hetplan.planner.forms.queue_process_model import Empty
+from hetplan.planner.forms.queue_process_model import Criterion, Empty
 from hetplan.planner.forms.queue_process_partial import QueueMoves
 
 __all__ = ["OperatedQueue", "Operator", "Service", "first_bucket"]

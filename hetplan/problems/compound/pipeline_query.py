@@ -31,7 +31,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Link, Pipeline
 from hetplan.profiles.plan import Notice, Plan
 from hetplan.profiles.sampled import features_of
-from hetplan.serving.fanned import brought, most_calls
+from hetplan.serving.fanout import brought, most_calls
 from hetplan.serving.operators import calls_made, growth_of
 
 __all__ = ["CompoundProblem", "PipelineQuery", "read_pipeline_queries", "read_problem", "refuse_to_measure"]

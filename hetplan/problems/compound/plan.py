@@ -16,7 +16,7 @@ from hetplan.problems.compound.ways import Seat
 from hetplan.problems.compound.wish import MeasuredPlan, Query, Way
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice, Promise, Route, Unserved
-from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
+from hetplan.profiles.plan_dispatch_rules import ChosenPlanDispatch
 from hetplan.profiles.plan_file import SHARED
 from hetplan.profiles.workers import Load, Serve, Share, Worker
 from hetplan.serving.loads import worker_price

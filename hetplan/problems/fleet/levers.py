@@ -18,7 +18,7 @@ from hetplan.errors import Interrupted
 from hetplan.planner.bridge import Part
 from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.draft import Infeasibility
-from hetplan.planner.make_plan import assembled
+from hetplan.planner.make_plan import assemble_plan
 from hetplan.planner.status import PlanStatus
 from hetplan.problems.fleet.ahead import held_ahead
 from hetplan.problems.fleet.draft import drafted
@@ -72,7 +72,7 @@ class Buying:
         found = self._in_every_period(with_slow_pipelines(held_ahead(made[0], parts), parts), parts)
         draft = drafted(found, (), parts)
         inputs, how = found.wish.inputs, ("fleet", Method(formulation="parts"))
-        plan = assembled(draft, inputs, how, PlanStatus.HEURISTIC, (), (), ())
+        plan = assemble_plan(draft, inputs, how, PlanStatus.HEURISTIC, (), (), ())
         report = self.tools.extra["verified"](plan, inputs, proofs=False)
         is_right = not report.violations
         lever = Lever(name=name, about=about, cost_per_hour=_cost(found), verified=is_right, kept=_is_kept(found))

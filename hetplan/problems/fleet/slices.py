@@ -44,7 +44,7 @@ from hetplan.problems.simulated import Played
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
-from hetplan.profiles.plan_dispatch_further import LeastWorkDispatch, MostAccurateFirstDispatch, PathSharesDispatch
+from hetplan.profiles.plan_dispatch_rules import LeastWorkDispatch, MostAccurateFirstDispatch, PathSharesDispatch
 from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.profiles.plan_sections import Dispatch, Method, Promise, Route, Valid
 from hetplan.profiles.workers import Load, Worker

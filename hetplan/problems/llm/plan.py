@@ -18,7 +18,7 @@ from hetplan.problems.llm.wish import Kind, Wish
 from hetplan.profiles.engines import IterationLaw
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Action, Notice, Promise, Route, Valid
-from hetplan.profiles.plan_dispatch_further import LeastWorkDispatch, RoundRobinDispatch
+from hetplan.profiles.plan_dispatch_rules import LeastWorkDispatch, RoundRobinDispatch
 from hetplan.profiles.workers import Serve, Worker
 
 __all__ = ["draft_plan"]

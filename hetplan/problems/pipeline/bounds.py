@@ -72,7 +72,7 @@ from hetplan.problems.pipeline.tree import (
 )
 from hetplan.problems.pipeline.wish import Goal
 from hetplan.profiles.plan import Claim, Plan
-from hetplan.serving.reading import answering
+from hetplan.serving.table_points import answering_statistic
 from hetplan.serving.window import Window, busiest, least_work, time_after
 
 __all__ = [
@@ -453,7 +453,7 @@ def _works(task: Task, limit_ms: float) -> tuple[Vector, Vector]:
     for y in range(task.size):
         choice, most = task.choice(y), int(task.batch[y])
         law = choice.law
-        varies[y], statistic = law.has_spread, answering(law.statistics, "mean")
+        varies[y], statistic = law.has_spread, answering_statistic(law.statistics, "mean")
         sizes = [int(size) for size in law.axes.get("batch", ()) if size <= most] if "batch" not in choice.at else []
         for size in {*sizes, most}:
             times, least = law.distribution({}, size) if law.has_spread else None, law.ms({}, size, statistic)

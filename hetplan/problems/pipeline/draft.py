@@ -34,7 +34,7 @@ from hetplan.problems.pipeline.wish import count_placed
 from hetplan.problems.waiting import MOST_BUSY, waiting_ms
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Action, Dispatch, Notice, Promise, Route, Unserved, Valid
-from hetplan.profiles.plan_dispatch_further import BackupEntry, MostAccurateFirstDispatch, PathSharesDispatch
+from hetplan.profiles.plan_dispatch_rules import BackupEntry, MostAccurateFirstDispatch, PathSharesDispatch
 from hetplan.profiles.workers import Load, Serve, Worker
 from hetplan.serving.loads import worker_price
 

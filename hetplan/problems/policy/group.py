@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.answer import Answer
-from hetplan.planner.forms.mdp import Criterion
 from hetplan.planner.forms.queue_process import (
     Batching,
+    Criterion,
     Empty,
     Late,
     Overflow,

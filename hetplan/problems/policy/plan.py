@@ -11,15 +11,14 @@ import numpy as np
 
 from hetplan.planner.certify import Bounding
 from hetplan.planner.draft import Draft, Reported
-from hetplan.planner.forms.mdp import Criterion
-from hetplan.planner.forms.queue_process import QueueProcess
-from hetplan.planner.promised import on_service_times
+from hetplan.planner.forms.queue_process import Criterion, QueueProcess
+from hetplan.planner.promise_figures import on_service_times
 from hetplan.planner.transition import Names, transition
 from hetplan.problems.policy.group import Group, PolicyProblem, SolvedPolicy, fewest_possible
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.problems.policy.wish import offers_of_workers
 from hetplan.profiles.plan import Claim, Notice, Plan, Promise, Route, Valid
-from hetplan.profiles.plan_dispatch_further import Estimate, QueueSlackDispatch
+from hetplan.profiles.plan_dispatch_rules import Estimate, QueueSlackDispatch
 from hetplan.profiles.plan_policy import Expected, Otherwise, PolicyTable
 from hetplan.profiles.workers import Serve, Worker
 

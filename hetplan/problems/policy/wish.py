@@ -23,8 +23,8 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.slo import Arrivals
 from hetplan.serving.law import Law, OffTable
-from hetplan.serving.loads import written
-from hetplan.serving.reading import answering
+from hetplan.serving.loads import point_text
+from hetplan.serving.table_points import answering_statistic
 
 __all__ = [
     "REFUSED",
@@ -515,17 +515,17 @@ class _Reading:
 
     def _choose_run(self, runs: Sequence[Choice]) -> Choice | None:
         """The run that a worker holds: of several the fastest with one query, whatever their order."""
-        runs = sorted(runs, key=lambda one: written(one.at))
+        runs = sorted(runs, key=lambda one: point_text(one.at))
         if len({one.table.name for one in runs}) > 1:
             runs.sort(key=self._single_query_ms)
-            name, held = runs[0].variant, written(runs[0].at)
+            name, held = runs[0].variant, point_text(runs[0].at)
             text = f"{name} has several runs on {runs[0].hardware}: workers hold the fastest, at {held}"
             self.notices.append(Notice(code="W-run", at=f"variants.{name}.runs", text=text))
         return runs[0] if runs else None
 
     def _single_query_ms(self, choice: Choice) -> float:
         try:
-            return choice.law.ms({}, 1, answering(choice.law.statistics, self.options.percentile))
+            return choice.law.ms({}, 1, answering_statistic(choice.law.statistics, self.options.percentile))
         except OffTable:
             return np.inf
 

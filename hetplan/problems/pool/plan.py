@@ -18,10 +18,10 @@ from hetplan.problems.pool.program import Counts, Pool
 from hetplan.problems.pool.reading import Matrix
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Unserved, Valid
-from hetplan.profiles.plan_dispatch_further import EarliestDispatch, ThresholdDispatch
+from hetplan.profiles.plan_dispatch_rules import EarliestDispatch, ThresholdDispatch
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Worker
-from hetplan.serving.reading import answering
+from hetplan.serving.table_points import answering_statistic
 
 __all__ = ["draft_idle", "draft_pool", "plan_chosen"]
 
@@ -198,7 +198,7 @@ def _dispatch(pool: Pool, counts: Counts, single: bool, threshold: float | None)
 
 def _dispatch_table(table: Table, pool: Pool) -> Table:
     """The table with the statistics that dispatch and the plan's checks look at."""
-    keep = {answering(table.statistics, one) for one in ("mean", pool.options.latency_stat)}
+    keep = {answering_statistic(table.statistics, one) for one in ("mean", pool.options.latency_stat)}
     return table.model_copy(
         update={name: None for name in ("std", "p50", "p90", "p95", "p99", "max", "samples") if name not in keep}
     )

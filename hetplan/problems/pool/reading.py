@@ -24,7 +24,7 @@ from hetplan.profiles.json_path import json_path
 from hetplan.profiles.operating_points import Limit, Verdict, judge, nearest
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.tables import Statistic, Table
-from hetplan.serving.reading import point_of, statistic_of
+from hetplan.serving.table_points import point_of, statistic_of
 
 __all__ = [
     "REFUSED",

@@ -50,7 +50,7 @@ from hetplan.problems.batch_queue import busy_limit_of_law
 from hetplan.problems.variants.wish import Serves, Snapshot, Vector
 from hetplan.serving.demand import Target
 from hetplan.serving.law import Law
-from hetplan.serving.reading import answering
+from hetplan.serving.table_points import answering_statistic
 from hetplan.serving.window import busiest, least_work, time_after
 
 __all__ = [
@@ -115,7 +115,7 @@ def _times(v: Snapshot, pair: Serves) -> tuple[float, ...]:
     sizes, law = _batch_sizes(v, pair), _law(v, pair)
     if len(sizes) == 1:
         return ()
-    points, stat = v.asked[pair.app].classes.points, answering(law.statistics, str(v.options.latency_stat))
+    points, stat = v.asked[pair.app].classes.points, answering_statistic(law.statistics, str(v.options.latency_stat))
     slowest = [max(law.ms(point, size, stat) for point in points) for size in sizes]
     times = np.maximum.accumulate(slowest) * pair.latency_ms / slowest[-1]
     return tuple(times.tolist()) if times[0] < times[-1] else ()
@@ -249,7 +249,7 @@ def _longer_than(law: Law, limit_ms: float, point: dict[str, float], size: int) 
 
 
 def _mean_ms(law: Law, point: dict[str, float], size: int) -> float:
-    return law.ms(point, size, answering(law.statistics, "mean"))
+    return law.ms(point, size, answering_statistic(law.statistics, "mean"))
 
 
 def answer_fewest(v: Snapshot) -> Snapshot:

@@ -14,7 +14,7 @@ from hetplan.executor.render.groups import groups
 from hetplan.executor.render.names import CannotRender
 from hetplan.executor.render.rules import RULES, choose
 from hetplan.executor.render.site import read_site
-from hetplan.profiles.plan_dispatch_further import EarliestDispatch, RoundRobinDispatch
+from hetplan.profiles.plan_dispatch_rules import EarliestDispatch, RoundRobinDispatch
 from hetplan.profiles.plan_sections import MatchingDispatch, Route
 
 MATCHING = MatchingDispatch(slo_ms=400.0)

@@ -16,7 +16,7 @@ from hetplan.problems.batch_queue import line_of
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.workers import Serve
 from hetplan.serving.planned_system import planned_systems
-from hetplan.verifier.waiting_room import busy_and_waits
+from hetplan.verifier.batch_waits import busy_and_waits
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
 MEASURED = EXAMPLE / "measured.json"

@@ -11,9 +11,10 @@ import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.measure.evaluator import Sample
 from hetplan.measure.evaluator_profiler import measuring
-from hetplan.planner.repairs import edited
+from hetplan.planner.repairs import edit_documents
 from hetplan.profiles.load import load_inputs
 from hetplan.serving.bill import prices_of
+from hetplan.studies.points import bill
 
 API = {
     "tier": "host", "price_per_call": "0.0001", "price_per_million_in": "2", "price_per_million_out": "10",
@@ -92,8 +93,9 @@ def test_a_better_answer_is_called_for_and_its_bill_is_recomputed() -> None:
     assert hp.verify(plan, profile(), wish, measured()).ok
     # Of 100 calls 90 are answered at once and 9 the second time: of these the fastest 5 are within p95.
     assert 300 + 200 < promised(plan, "response_ms") < 60 + 325 + 200
-    prices = prices_of(plan, load_inputs(profile(), wish, measured=measured()))
-    assert sum(prices.values()) == pytest.approx(promised(plan, "cost_per_hour"))
+    inputs = load_inputs(profile(), wish, measured=measured())
+    assert sum(prices_of(plan, inputs).values()) == pytest.approx(promised(plan, "cost_per_hour"))
+    assert bill(plan, inputs) == pytest.approx(promised(plan, "cost_per_hour")), "studies leave no call out"
     for quantity in ("cost_per_hour", "cost_per_query", "calls_per_query", "response_ms", "quality"):
         better = 1.02 if quantity == "quality" else 0.98
         forged = plan.model_copy(update={"promises": tuple(
@@ -264,7 +266,7 @@ def test_where_turns_take_too_long_what_is_said_helps(most: float, max_ms: float
     outcome = hp.solve(document, wish, measured())
     assert [{str(edit.path[-1]) for edit in repair.edits} for repair in outcome.repairs] == helps
     for repair in outcome.repairs:
-        assert hp.solve(document, edited({"slo": wish}, repair.edits)["slo"], measured()).exit_code == 0
+        assert hp.solve(document, edit_documents({"slo": wish}, repair.edits)["slo"], measured()).exit_code == 0
 
 
 @pytest.mark.slow

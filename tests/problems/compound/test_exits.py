@@ -16,8 +16,8 @@ import hetplan as hp
 from hetplan.errors import InputError, SolverFailed
 from hetplan.measure.evaluator import Sample
 from hetplan.measure.evaluator_profiler import measuring
-from hetplan.measure.in_service import _judged
 from hetplan.measure.journal import Journal, measured_document
+from hetplan.measure.live_samples import _judged
 from hetplan.profiles.load import load_inputs
 
 PROFILE: dict[str, Any] = {

@@ -35,8 +35,8 @@ from hetplan.problems.faults import Faults
 from hetplan.problems.waiting import all_busy
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.pipelines import Pipeline
-from hetplan.serving import fanned
-from hetplan.verifier import fanned as seen_again
+from hetplan.serving import fanout
+from hetplan.verifier import fanout as fanout_again
 
 QUALITY = {"small": 0.7, "large": 0.95}
 COUNT = 1000
@@ -138,33 +138,33 @@ def test_numbers_of_calls_are_those_that_are_drawn_and_are_read_alike_everywhere
     pipeline = Pipeline.model_validate(a_tree(random))
     order = list(pipeline.nodes)
     fans = _read_fanouts(pipeline, order)
-    again = {tuple(calls[name] for name in order): 0.0 for calls, _ in seen_again.numbers_of_calls(pipeline)}
-    for calls, likely in seen_again.numbers_of_calls(pipeline):
+    again = {tuple(calls[name] for name in order): 0.0 for calls, _ in fanout_again.numbers_of_calls(pipeline)}
+    for calls, likely in fanout_again.numbers_of_calls(pipeline):
         again[tuple(calls[name] for name in order)] += likely
     assert sum(again.values()) == pytest.approx(1.0)
     if fans is not None:
         exact = dict(fans.counts(range(len(order))))
         assert exact.keys() == again.keys()
         assert all(exact[key] == pytest.approx(again[key]) for key in exact)
-        assert fans.visits.tolist() == pytest.approx([fanned.visits(pipeline)[name] for name in order])
-        assert fans.widths.tolist() == [fanned.most_calls(pipeline)[name] for name in order]
+        assert fans.visits.tolist() == pytest.approx([fanout.visits(pipeline)[name] for name in order])
+        assert fans.widths.tolist() == [fanout.most_calls(pipeline)[name] for name in order]
         called = dict.fromkeys({tuple(min(n, 1) for n in key) for key in exact}, 0.0)
         for key, likely in exact.items():
             called[tuple(min(n, 1) for n in key)] += likely
         assert dict(fans.counts(())) == pytest.approx(called)
     for name in order:
-        mean = sum(calls[name] * likely for calls, likely in seen_again.numbers_of_calls(pipeline))
+        mean = sum(calls[name] * likely for calls, likely in fanout_again.numbers_of_calls(pipeline))
         assert (
             mean
-            == pytest.approx(fanned.visits(pipeline)[name])
-            == pytest.approx(seen_again.times_called(pipeline, name))
+            == pytest.approx(fanout.visits(pipeline)[name])
+            == pytest.approx(fanout_again.times_called(pipeline, name))
         )
-        assert max(key[order.index(name)] for key in again) == seen_again.several_at_most(pipeline, name)
+        assert max(key[order.index(name)] for key in again) == fanout_again.several_at_most(pipeline, name)
     played = [drawn(pipeline, random) for _ in range(4000)]
     for name in order:
         each = np.array([one[name] for one in played])
         spread = 4.5 * each.std() / math.sqrt(len(each)) + 1e-9
-        assert abs(each.mean() - fanned.visits(pipeline)[name]) <= spread
+        assert abs(each.mean() - fanout.visits(pipeline)[name]) <= spread
         share = sum(likely for key, likely in again.items() if key[order.index(name)] == 0)
         assert abs((each == 0).mean() - share) <= 4.5 * math.sqrt(share * (1 - share) / len(each)) + 1e-9
 
@@ -276,10 +276,10 @@ def test_fewer_than_one_call_is_a_branch_that_not_all_take() -> None:
 @pytest.mark.slow
 def test_a_call_is_paid_and_counts_against_limits_as_often_as_it_is_made() -> None:
     bills = {}
-    for fanout in (1.0, 2.0, 2.5):
-        plan = hp.solve(profile(fanout), slo(quality=0.9, **STREAMS), MEASURED).require()
-        bills[fanout] = promised(plan, "calls_per_query")
-        assert promised(plan, "cost_per_query") == pytest.approx(bills[fanout])
+    for times in (1.0, 2.0, 2.5):
+        plan = hp.solve(profile(times), slo(quality=0.9, **STREAMS), MEASURED).require()
+        bills[times] = promised(plan, "calls_per_query")
+        assert promised(plan, "cost_per_query") == pytest.approx(bills[times])
     assert bills == pytest.approx({1.0: PER_CALL, 2.0: 2 * PER_CALL, 2.5: 2.5 * PER_CALL})
     tried = 2.5 * 1.5 * (1 + 0.1 + 0.01)
     fits = hp.solve(profile(2.5, calls_per_s=1.001 * tried), slo(quality=0.9, **STREAMS), MEASURED)

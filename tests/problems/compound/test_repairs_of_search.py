@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import hetplan as hp
-from hetplan.planner.repairs import edited
+from hetplan.planner.repairs import edit_documents
 
 COMPOUND = Path(__file__).parents[3] / "examples/compound"
 FILES = COMPOUND / "profile.json", COMPOUND / "measured.json"
@@ -39,7 +39,7 @@ def test_what_is_said_to_help_helps(latency_ms: float, quality: float, field: st
     repair = outcome.repairs[0]
     assert field in repair.field
     assert repair.edits, repair
-    assert solved(edited({"slo": slo}, repair.edits)["slo"]).exit_code == 0
+    assert solved(edit_documents({"slo": slo}, repair.edits)["slo"]).exit_code == 0
 
 
 def refused(slo: dict[str, Any], **options: Any) -> list[set[str]]:
@@ -47,7 +47,7 @@ def refused(slo: dict[str, Any], **options: Any) -> list[set[str]]:
     outcome = hp.solve(slo, *FILES, options=options)
     assert outcome.exit_code == 3
     for repair in outcome.repairs:
-        files = edited({"slo": slo, "options": options}, repair.edits)
+        files = edit_documents({"slo": slo, "options": options}, repair.edits)
         assert files != {"slo": slo, "options": options}, repair
         again = hp.solve(files["slo"], *FILES, options=files["options"])
         assert again.exit_code == 0, repair.text

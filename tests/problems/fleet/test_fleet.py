@@ -14,7 +14,7 @@ import pytest
 import hetplan as hp
 from hetplan.api.solve import plan_for
 from hetplan.planner.answer import Limits
-from hetplan.planner.claims_again import Word
+from hetplan.planner.bound_verdicts import Word
 from hetplan.planner.contract import Event
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.schedule import Schedule

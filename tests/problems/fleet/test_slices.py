@@ -13,7 +13,7 @@ import pytest
 from cases.shared_fleets import Files, Json, cost, is_refused_with_places_changed, solved, text
 
 import hetplan as hp
-from hetplan.planner.claims_again import Word
+from hetplan.planner.bound_verdicts import Word
 from hetplan.problems.places import places_for
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import plan_dict, with_digest

@@ -15,7 +15,7 @@ from cases.shared_fleets import Files, Json, add_pools, cost, goes_on, solved, t
 import hetplan as hp
 from hetplan.api.recipes import Recipes
 from hetplan.drawing.day import hours_of
-from hetplan.planner.claims_again import Word
+from hetplan.planner.bound_verdicts import Word
 from hetplan.planner.next_state import next_state
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.load import load_inputs

@@ -15,10 +15,10 @@ from cases.packing import fewest
 from cases.shared_fleets import Files, Json, add_pools, cost, goes_on, is_refused_with_places_changed, solved, text
 
 import hetplan as hp
-from hetplan.planner.claims_again import Word
+from hetplan.planner.bound_verdicts import Word
 from hetplan.problems.fleet import room
 from hetplan.profiles.load import load_inputs
-from hetplan.profiles.plan_dispatch_further import LeastWorkDispatch
+from hetplan.profiles.plan_dispatch_rules import LeastWorkDispatch
 from hetplan.profiles.plan_file import with_digest
 from hetplan.simulator.day import HowPlayed, _Day, play_day
 from hetplan.studies.ways import Compared, compare_ways

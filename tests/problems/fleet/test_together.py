@@ -12,7 +12,7 @@ import pytest
 from cases.shared_fleets import Files, Json, cost, goes_on, solved
 
 import hetplan as hp
-from hetplan.planner.claims_again import Word
+from hetplan.planner.bound_verdicts import Word
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import with_digest
 from hetplan.simulator.day import HowPlayed, play_day

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import hetplan as hp
-from hetplan.planner.claims_again import Word
-from hetplan.planner.repairs import edited
+from hetplan.planner.bound_verdicts import Word
+from hetplan.planner.repairs import edit_documents
 from hetplan.problems.faults import Faults
 from hetplan.problems.fleet import between, room, ways
 from hetplan.problems.fleet.options import FleetOptions
@@ -208,7 +208,7 @@ def test_what_helps_a_fleet_of_text_was_played(seed: int) -> None:
     assert refused.exit_code == 3
     assert refused.repairs
     for repair in refused.repairs:
-        now = edited({"slo": slo, "profile": case.profile}, repair.edits)
+        now = edit_documents({"slo": slo, "profile": case.profile}, repair.edits)
         assert fleet(now["profile"], now["slo"]).exit_code == 0, repair.text
     (money,) = (one for one in refused.repairs if one.field.endswith("cost_per_hour"))
     assert money.to == pytest.approx(cost, rel=1e-3)

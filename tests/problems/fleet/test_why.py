@@ -12,7 +12,7 @@ import pytest
 import hetplan as hp
 from hetplan.planner.draft import Repair
 from hetplan.planner.outcome import Outcome
-from hetplan.planner.repairs import documents, edited
+from hetplan.planner.repairs import documents, edit_documents
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_periods import machines_of
 from tests.problems.fleet.test_fleet import PROFILE, Json, app, solved, wish
@@ -34,7 +34,7 @@ def limited(**limits: Any) -> Json:
 
 def followed(repair: Repair, slo: Json, profile: Json, **options: Any) -> Outcome:
     """What comes of the files with a repair."""
-    now = edited(documents(load_inputs(profile, slo), {}), repair.edits)
+    now = edit_documents(documents(load_inputs(profile, slo), {}), repair.edits)
     return solved(now["slo"], now["profile"], **options)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import hetplan as hp
-from hetplan.verifier import facts, wanted
+from hetplan.verifier import application_checks, facts
 
 Docs = tuple[dict[str, Any], dict[str, Any]]
 
@@ -118,7 +118,7 @@ def test_many_groups_of_a_plan_are_counted_once(monkeypatch: pytest.MonkeyPatch)
     plan |= {"workers": [*many, last], "actions": []}
     plan["dispatch"]["a"]["backup"] = []
     asked, runs_alike = [], facts.runs_alike
-    for room in (facts, wanted):
+    for room in (facts, application_checks):
         monkeypatch.setattr(
             room, "runs_alike", lambda worker, load: (asked.append(worker.id), runs_alike(worker, load))[1]
         )

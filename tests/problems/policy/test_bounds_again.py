@@ -12,7 +12,7 @@ from cases.policy_plans import WISHES, planned
 
 import hetplan as hp
 from hetplan.api.solve import verified
-from hetplan.planner.claims_again import Word
+from hetplan.planner.bound_verdicts import Word
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import plan_dict
 from hetplan.profiles.plan_policy import write_runs

@@ -2,17 +2,14 @@
 
 import numpy as np
 import pytest
-from cases.policy import QUEUE_ENGINES, g1, g2, g3, plays, rows
+from cases.explicit_process import best_value, explicit
+from cases.policy import g1, g2, g3, plays, rows, solve
 
-from hetplan.planner.answer import Limits
-from hetplan.planner.forms.mdp import Criterion
-from hetplan.planner.forms.queue_process import PerWhat, QueueProcess
+from hetplan.planner.forms.queue_process import Criterion, PerWhat, QueueProcess
 from hetplan.planner.forms.queue_process_arrivals import phase_weights, poisson
 from hetplan.planner.forms.queue_process_partial import reference_row
-from hetplan.solvers.queue_to_mdp import queue_to_mdp
 
 A, B = [0, 0, 0], [0, 0, 1]
-EVERY = pytest.mark.parametrize("engine", QUEUE_ENGINES, ids=lambda engine: engine.name)
 
 
 def test_g1_transitions() -> None:
@@ -22,11 +19,11 @@ def test_g1_transitions() -> None:
 
 
 @pytest.mark.parametrize("models", [A, B], ids=["A", "B"])
-def test_the_bridge_has_the_same_transitions(models: list[int]) -> None:
+def test_the_explicit_process_has_the_same_transitions(models: list[int]) -> None:
     form = g1()
-    mdp, _ = queue_to_mdp(form)
-    chosen = np.append(form.chosen(plays(form, models)), mdp.first[3])
-    assert mdp.moves[chosen].toarray() == pytest.approx(rows(form, plays(form, models)), abs=1e-12)
+    process = explicit(form)
+    chosen = np.append(form.chosen(plays(form, models)), process.first[3])
+    assert process.moves[chosen].toarray() == pytest.approx(rows(form, plays(form, models)), abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +52,6 @@ def test_g1_values(accuracy: float, models: list[int], decision: float, query: f
         assert form.value_of(form.long_run(chosen), chosen) == pytest.approx(value, abs=1e-9)
 
 
-@EVERY
 @pytest.mark.parametrize(
     ("accuracy", "objective", "best"),
     [
@@ -65,23 +61,22 @@ def test_g1_values(accuracy: float, models: list[int], decision: float, query: f
         (0.88, PerWhat.PER_QUERY, A),
     ],
 )
-def test_the_objective_decides_between_a_and_b(engine, accuracy: float, objective: PerWhat, best: list[int]) -> None:  # type: ignore[no-untyped-def]
+def test_the_objective_decides_between_a_and_b(accuracy: float, objective: PerWhat, best: list[int]) -> None:
     form = g1(accuracy, objective=objective)
-    answer = engine.solve(form, Limits())
+    answer = solve(form)
     assert answer.point.model.tolist() == [best]
     assert form.certify(answer).faults == ()
 
 
-@EVERY
-def test_g1_hundred_sweeps(engine) -> None:  # type: ignore[no-untyped-def]
+def test_g1_hundred_sweeps() -> None:
     form = g1(objective=PerWhat.PER_DECISION, criterion=Criterion.HORIZON, horizon=100)
-    assert engine.solve(form, Limits()).value == pytest.approx(42.3374187353523, abs=1e-11)
+    assert solve(form).value == pytest.approx(42.3374187353523, abs=1e-11)
+    assert best_value(explicit(form)) == pytest.approx(42.3374187353523, abs=1e-11)
 
 
 def outcomes(form: QueueProcess) -> np.ndarray:
     """Phase x (state): where a service of the one model that takes 1.6 s ends."""
-    mdp, _ = queue_to_mdp(form)
-    return np.asarray(mdp.moves.toarray())
+    return np.asarray(explicit(form).moves.toarray())
 
 
 G2 = (

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cases.explicit_process import explicit
 from cases.policy import random_process, solve
 
 from hetplan.planner.answer import Answer, Status, Vouched
-from hetplan.planner.forms.mdp import Criterion
-from hetplan.planner.forms.queue_process import Batching, Empty, Late, PerWhat, QueuePolicy, QueueProcess
-from hetplan.solvers.queue_to_mdp import queue_to_mdp
+from hetplan.planner.forms.queue_process import Batching, Criterion, Empty, Late, PerWhat, QueuePolicy, QueueProcess
 
 KINDS = (
     {},
@@ -57,8 +56,7 @@ def test_another_policy_with_the_best_one_s_proof_is_found(how: dict) -> None:  
     form = random_process(1, **how)
     answer = solve(form)
     actions = form.actions
-    mdp, _ = queue_to_mdp(form)
-    scores = mdp.scores(np.asarray(answer.proof["values"]), float(answer.proof.get("gain", 0.0)))
+    scores = explicit(form).scores(np.asarray(answer.proof["values"]), float(answer.proof.get("gain", 0.0)))
     ranges = zip(actions.first, actions.first[1:], strict=False)
     worst = np.array([start + int(scores[start:stop].argmin()) for start, stop in ranges])
     certificate = form.certify(replace(answer, point=form.policy(worst)))

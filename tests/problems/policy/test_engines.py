@@ -1,18 +1,18 @@
-"""Both engines and a linear program give the same value on small cases; the form's operator agrees with the bridge."""
+"""The engine against a linear program over the explicit process; the form's operator against its matrix."""
 
 import threading
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from cases.policy import QUEUE_ENGINES, best_by_program, random_process, solve
+from cases.explicit_process import best_value, explicit
+from cases.policy import random_process, solve
 
-from hetplan.errors import NoSolver
 from hetplan.planner.answer import Limits, Status, Stop
 from hetplan.planner.forms import queue_process_partial_kernels
-from hetplan.planner.forms.mdp import Criterion
 from hetplan.planner.forms.queue_process import (
     Batching,
+    Criterion,
     Empty,
     Late,
     Overflow,
@@ -21,12 +21,9 @@ from hetplan.planner.forms.queue_process import (
     Reward,
 )
 from hetplan.planner.forms.queue_process_partial import partial_moves
-from hetplan.solvers.policy_iteration import MdpModifiedPolicy
-from hetplan.solvers.queue_generic import QueueGeneric
 from hetplan.solvers.queue_structured import QueueStructured
 from hetplan.solvers.queue_structured_kernels import Tables
 from hetplan.solvers.queue_structured_tables import _last_landings, prepare
-from hetplan.solvers.queue_to_mdp import queue_to_mdp
 
 KINDS = {
     "per query": {},
@@ -55,41 +52,36 @@ EACH = pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.quick_cases(10)
 @EACH
 @pytest.mark.parametrize("seed", [1, 2])
-def test_both_engines_agree_with_each_other_and_with_a_linear_program(kind: str, seed: int) -> None:
+def test_the_engine_agrees_with_a_linear_program_over_the_explicit_process(kind: str, seed: int) -> None:
     form = random_process(seed, **KINDS[kind])
-    mdp, _ = queue_to_mdp(form)
-    explicit = MdpModifiedPolicy().solve(mdp, Limits())
-    answers = [engine.solve(form, Limits()) for engine in QUEUE_ENGINES]
-    for answer in (explicit, *answers):
-        assert answer.status is Status.OPTIMAL
-        assert answer.value == pytest.approx(answers[0].value, abs=3e-8)
-    if form.criterion is not Criterion.HORIZON:
-        assert best_by_program(mdp) == pytest.approx(answers[0].value, abs=3e-8)
-    for certificate in (mdp.certify(explicit), *(form.certify(answer) for answer in answers)):
-        assert not certificate.faults
-        assert certificate.residual < 1e-6
+    answer = solve(form)
+    assert answer.status is Status.OPTIMAL
+    assert answer.value == pytest.approx(best_value(explicit(form)), abs=3e-8)
+    certificate = form.certify(answer)
+    assert not certificate.faults
+    assert certificate.residual < 1e-6
 
 
 @EACH
-def test_operator_and_bridge(kind: str) -> None:
+def test_operator_and_matrix(kind: str) -> None:
     """One application to random values, one step of a random distribution: the same to rounding."""
     form = random_process(3, **KINDS[kind])
-    mdp, _ = queue_to_mdp(form)
+    process = explicit(form)
     rng = np.random.default_rng(4)
     values, mass = rng.normal(size=form.states), rng.dirichlet(np.ones(form.states))
     best, chosen = form.operator.bellman(values, 0.3)
-    assert best == pytest.approx(mdp.best(mdp.scores(values, 0.3)), abs=1e-12)
-    every = np.concatenate([chosen, mdp.first[form.over : -1]])
+    assert best == pytest.approx(process.best(process.scores(values, 0.3)), abs=1e-12)
+    every = np.concatenate([chosen, process.first[form.over : -1]])
     pushed = form.operator.push(mass, chosen)
-    assert pushed == pytest.approx(mdp.moves[every].T @ mass, abs=1e-13)
+    assert pushed == pytest.approx(process.moves[every].T @ mass, abs=1e-13)
     assert pushed.sum() == pytest.approx(1.0, abs=1e-12)
     scale = form.discount if form.criterion is Criterion.DISCOUNTED else 1.0
     for policy in (chosen, form.actions.first[:-1]):
-        every = np.concatenate([policy, mdp.first[form.over : -1]])
-        earned = mdp.reward[every] - 0.3 * mdp.weights[every]
+        every = np.concatenate([policy, process.first[form.over : -1]])
+        earned = process.reward[every] - 0.3 * process.weights[every]
         again, followed = form.operator.compare(values, policy, 0.3)
         assert np.array_equal(again, best)
-        assert followed == pytest.approx(earned + scale * (mdp.moves[every] @ values))
+        assert followed == pytest.approx(earned + scale * (process.moves[every] @ values))
 
 
 def test_a_form_that_forgets_still_knows_its_size() -> None:
@@ -100,13 +92,6 @@ def test_a_form_that_forgets_still_knows_its_size() -> None:
     form.forget()
     assert form.size() == size
     assert "actions" not in vars(form), "nothing was listed again"
-
-
-@EACH
-def test_structured_equals_generic_to_rounding(kind: str) -> None:
-    form = random_process(5, **KINDS[kind])
-    first, second = QueueStructured().solve(form, Limits()), QueueGeneric().solve(form, Limits())
-    assert first.value == pytest.approx(second.value, abs=1e-9)
 
 
 def test_rows_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,18 +143,6 @@ def test_a_start_gives_the_same_answer() -> None:
     assert again.value == pytest.approx(first.value, abs=1e-12)
 
 
-def test_refusals() -> None:
-    form = random_process(9)
-    mdp, _ = queue_to_mdp(form)
-    for engine in QUEUE_ENGINES:
-        assert "takes queue-process forms" in engine.refuses(mdp)
-        with pytest.raises(NoSolver):
-            engine.solve(mdp, Limits())
-    assert "takes mdp forms" in MdpModifiedPolicy().refuses(form)
-    large = random_process(10, queue=50, slacks=150, models=30)
-    assert "million numbers" in QueueGeneric().refuses(large)
-
-
 def test_near_overload_the_queue_is_solved_exactly() -> None:
     """Long spells of an empty and of a full queue: sweeps alone crawl, and the value must still be right."""
     form = QueueProcess(
@@ -180,11 +153,10 @@ def test_near_overload_the_queue_is_solved_exactly() -> None:
         stage_rates=np.array([20 * 2.25]),
         batching=Batching.VARIABLE,
     )
-    answers = [engine.solve(form, Limits()) for engine in QUEUE_ENGINES]
-    for answer in answers:
-        assert answer.status is Status.OPTIMAL
-        assert answer.value == pytest.approx(answers[0].value, abs=1e-8)
-        assert form.certify(answer).faults == ()
+    answer = solve(form)
+    assert answer.status is Status.OPTIMAL
+    assert answer.value == pytest.approx(best_value(explicit(form)), abs=1e-8)
+    assert form.certify(answer).faults == ()
 
 
 @pytest.mark.parametrize(

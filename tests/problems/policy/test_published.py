@@ -5,8 +5,7 @@ import pytest
 from cases.policy import solve
 from cases.policy_published import GOLDEN, SIMULATED, Golden, present, process
 
-from hetplan.planner.forms.mdp import Criterion
-from hetplan.planner.forms.queue_process import Batching, PerWhat
+from hetplan.planner.forms.queue_process import Batching, Criterion, PerWhat
 from hetplan.planner.forms.queue_process_measures import measure
 from hetplan.simulator.policy import simulate_policy
 

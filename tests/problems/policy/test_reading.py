@@ -19,7 +19,7 @@ from hetplan.problems.policy.wish import capacity_qps, dispersion, pareto, repai
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.slo import Rates
 from hetplan.verifier.policy_figures import batch_latencies_ms
-from hetplan.verifier.readings_beside import nearest
+from hetplan.verifier.service import nearest_statistic
 
 
 def pose(profile: Any, slo: Any, formulation: str = "per-query", **options: Any) -> Policy:
@@ -421,7 +421,7 @@ def test_a_table_of_means_alone_is_planned_with_and_said() -> None:
     held = load_inputs(profile, slo)
     run = held.profile.variants["fast"].runs[0]
     means = held.profile.tables["t-fast"]
-    theirs = batch_latencies_ms(means, run, statistic=nearest(means, "p95"), queue_max=32, monotone="safe")
+    theirs = batch_latencies_ms(means, run, statistic=nearest_statistic(means, "p95"), queue_max=32, monotone="safe")
     assert theirs == pytest.approx((1000 * models.latency_s[0]).tolist(), rel=1e-9)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import hetplan as hp
-from hetplan.planner.promised import Verdict
+from hetplan.planner.promise_figures import Verdict
 
 Files = tuple[dict[str, Any], dict[str, Any]]
 

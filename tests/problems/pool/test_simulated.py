@@ -23,7 +23,7 @@ from hetplan.planner.make_plan import make_plan
 from hetplan.problems.pool.capacity import SimulatedRate, rate_at, simulate
 from hetplan.problems.pool.question import PoolQuestion
 from hetplan.profiles.plan import Method
-from hetplan.profiles.plan_dispatch_further import ThresholdDispatch
+from hetplan.profiles.plan_dispatch_rules import ThresholdDispatch
 from hetplan.verifier.check import verify_plan
 
 ENGINES = ["bound-order", "exhaustive"]

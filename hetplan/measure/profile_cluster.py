@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
 from hetplan.measure.journal import CellJournal
+from hetplan.measure.measure_file import Wish
 from hetplan.measure.profile_run import Measurements, OnEvent, identities, measure
-from hetplan.measure.profile_wish import Wish
 from hetplan.planner.contract import Event
 
 if TYPE_CHECKING:
-    from hetplan.measure.profile_routed import Serve
+    from hetplan.measure.profile_router import Serve
     from hetplan.planner.spread import RayCluster
 
-__all__ = ["lanes_of", "measure_far"]
+__all__ = ["lanes_of", "measure_on_cluster"]
 
 LOOK_S = 0.2
 PATIENCE_S = 60.0
@@ -70,7 +70,7 @@ def _wrong(name: str, value: str, why: str, nodes: Sequence[Mapping[str, Any]]) 
     )  # fmt: skip
 
 
-def measure_far(
+def measure_on_cluster(
     wish: Wish, folder: Path, cluster: RayCluster, *, journal: CellJournal, on_event: OnEvent, cancel: threading.Event,
     serve: Serve | None = None,
 ) -> Measurements:  # fmt: skip
@@ -112,7 +112,7 @@ class _Far:
         node, name = turn.node, str(turn.node["NodeID"])
         try:
             if name not in self._actors:
-                self._actors[name] = self._begun(turn)
+                self._actors[name] = self._start_keeper(turn)
             news = self._ray.get(self._actors[name].news.remote(), timeout=PATIENCE_S)
         except (self._ray.exceptions.RayError, TimeoutError) as error:
             where = f"{', '.join(turn.hardware)} on {node['NodeManagerHostname']}"
@@ -129,7 +129,7 @@ class _Far:
             self._ray.kill(self._actors.pop(name))
         return not news["ended"]
 
-    def _begun(self, turn: _Turn) -> Any:
+    def _start_keeper(self, turn: _Turn) -> Any:
         """A keeper that takes the whole node."""
         strategies = import_module("ray.util.scheduling_strategies")
         strategy = strategies.NodeAffinitySchedulingStrategy(turn.node["NodeID"], soft=False)

@@ -8,8 +8,8 @@ What the worker serves is plain data, as a rule of hosts.toml becomes it:
 
 - `onnx`: the file, in a session of the worker. A query carries random inputs: the bytes of an .npy file where the
   model has one input, else lists by name in JSON.
-- `callable` and `command`: a command of the worker that speaks JSON lines (`hetplan.measure.served_run`) and runs them.
-  Where a command says `seconds`, these count in place of its clock, and the rest of the query's time as it was.
+- `callable` and `command`: a command of the worker that speaks JSON lines (`hetplan.measure.subject_process`) and runs
+  them. Where a command says `seconds`, these count in place of its clock, and the rest of the query's time as it was.
 - `http`: the endpoint, behind the worker. One that is a router of `hetplan apply` already is asked as it is.
 
 Who starts router and worker is handed in (`Serve`): this room knows nothing of the executor.
@@ -25,11 +25,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
+from hetplan.measure.measure_file import MeasuredVariant
 from hetplan.measure.profile_models import Answer, Asking, HttpEndpoint, MeasurementFailed, Subject, said_ms
 from hetplan.measure.profile_onnx import OnnxModel
-from hetplan.measure.profile_wish import MeasuredVariant
 
-__all__ = ["Serve", "Served", "can_be_routed", "routed"]
+__all__ = ["Serve", "Served", "can_be_routed", "route_subject"]
 
 
 class Served(Protocol):
@@ -60,7 +60,7 @@ def can_be_routed(variant: MeasuredVariant) -> bool:
     return variant.http is None or (variant.http.startswith("http://") and not variant.headers)
 
 
-def routed(subject: Subject, serve: Serve, cores: Sequence[int]) -> Subject:
+def route_subject(subject: Subject, serve: Serve, cores: Sequence[int]) -> Subject:
     """The subject behind a router of its own."""
     if isinstance(subject, OnnxModel):
         return _RoutedOnnx(subject, serve, cores)
@@ -96,7 +96,7 @@ class _Routed(Subject, Generic[_S]):
     def _model(self) -> dict[str, Any]:
         """What the worker serves."""
 
-    def _started(self) -> Asking:
+    def _start(self) -> Asking:
         """The connection to the router; router and worker are started by the first point."""
         if self._asking is None:
             try:
@@ -143,7 +143,7 @@ class _RoutedOnnx(_Routed[OnnxModel]):
         """The request of a point."""
         feeds = self._subject.inputs(point)
         self._bytes_out = self._subject.read(self._subject.prepare(point)()).bytes_out
-        asking = self._started()
+        asking = self._start()
         body, headers = _request(point, feeds)
         return lambda: asking.post(body, headers)
 
@@ -161,14 +161,14 @@ class _RoutedRun(_Routed[Subject]):
             "variant": self.variant.model_dump(mode="json", exclude={"axes", "at"}),
             "hardware": self.hardware.model_dump(mode="json"),
         }  # fmt: skip
-        words = [sys.executable, "-m", "hetplan.measure.served_run", json.dumps(content)]
+        words = [sys.executable, "-m", "hetplan.measure.subject_process", json.dumps(content)]
         return {"kind": "command", "command": words, "timeout_s": self.variant.timeout_s}
 
     def prepare(self, point: Mapping[str, float]) -> Callable[[], Any]:
         """The request of a point, for which the process is made ready; one run here shows what memory it takes."""
         if self.variant.command is None:
             self._subject.prepare(point)()
-        asking = self._started()
+        asking = self._start()
         headers = {"content-type": "application/json"}
         asking.post(_query(point, "ready"), headers)
         body = _query(point, None)
@@ -202,7 +202,7 @@ class _RoutedEndpoint(_Routed[HttpEndpoint]):
         self._alone = self._subject.read(run()).ms is not None
         if self._alone:
             return run
-        asking, headers = self._started(), {"content-type": "application/json"}
+        asking, headers = self._start(), {"content-type": "application/json"}
         body = _query(point, self._subject.body(point))
         return lambda: asking.post(body, headers)
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from hetplan.profiles.plan import Notice
     from hetplan.profiles.tables import Statistic, Table
 
-__all__ = ["ORDER", "At", "answering", "point_of", "settings_of", "statistic_of"]
+__all__ = ["ORDER", "At", "answering_statistic", "point_of", "settings_of", "statistic_of"]
 
 ORDER = ("mean", "p50", "p90", "p95", "p99", "max")
-"""The statistics of a time, each no smaller than most times below it; `answering` goes along them."""
+"""The statistics of a time, each no smaller than most times below it; `answering_statistic` goes along them."""
 
 At = Mapping[str, float]
 
@@ -62,14 +62,16 @@ def point_of(axes: Mapping[str, Sequence[float]], settings: At, at: At, size: in
     return point
 
 
-def answering(held: Iterable[str], wanted: str) -> str:
+def answering_statistic(held: Iterable[str], wanted: str) -> str:
     """The statistic that answers where `wanted` may be missing: itself, else the next higher one, else the next lower.
 
     So what is missing is never made to look faster while something slower was measured. One rule for every question;
     who takes another than was wanted says so (W-statistic), and refuses it where the user named it by an option.
 
-    >>> answering(["p50", "p99"], "p95"), answering(["p50", "p99"], "mean"), answering(["mean", "p50"], "p95")
-    ('p99', 'p50', 'p50')
+    >>> answering_statistic(["p50", "p99"], "p95"), answering_statistic(["p50", "p99"], "mean")
+    ('p99', 'p50')
+    >>> answering_statistic(["mean", "p50"], "p95")
+    'p50'
     """
     known = [name for name in ORDER if name in set(held)]
     if wanted in known or wanted not in ORDER or not known:
@@ -90,7 +92,7 @@ def statistic_of(
     >>> statistic_of(Table(quantity="latency_ms", p50=4.0, p99=9.0), "p95", at="tables.t")[0]
     'p99'
     """
-    found: Statistic = answering(table.statistics, wanted)  # type: ignore[assignment]
+    found: Statistic = answering_statistic(table.statistics, wanted)  # type: ignore[assignment]
     if found == wanted:
         return found, ()
     if named:

@@ -1,4 +1,4 @@
-r"""From a queue process to the explicit decision process, by the sums of the paper (RAMSIS, eqs. (1) to (3)).
+r"""A queue process written out as an explicit decision process, by the sums of the paper (RAMSIS, eqs. (1) to (3)).
 
 For a service of length tau that begins in phase r, the next state (n', T_j') needs
 
@@ -7,24 +7,24 @@ For a service of length tau that begins in phase r, the next state (n', T_j') ne
     interval D   the rest: n' K - r - k_B - k_C <= k_D <= (n' + 1) K - 1 - r - k_B - k_C
 
 and the phase has the weights of interval A. Counts are Poisson, summed as they are here: a matrix per service. It
-shares no arithmetic with the structured engine, which it exists to check, and serves any engine for `Mdp` forms.
+shares no arithmetic with the structured engine, which it exists to check. `best_value` solves it by a linear program
+of scipy's, or backwards in time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.forms.mdp import Choice, Mdp
-from hetplan.planner.forms.queue_process import Empty, QueuePolicy, QueueProcess
+from hetplan.planner.forms.queue_process import Criterion, Empty, QueueProcess
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["queue_to_mdp", "rows_estimate"]
+__all__ = ["Explicit", "best_value", "explicit"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -32,8 +32,33 @@ Integers = NDArray[np.int64]
 _NOTHING = 1e-18
 
 
-def queue_to_mdp(form: QueueProcess) -> tuple[Mdp, Callable[[Choice], QueuePolicy]]:
-    """The explicit process, and how its choices read as a policy; states are numbered alike."""
+@dataclass(frozen=True)
+class Explicit:
+    """Pairs of a state and an action: those of state s are first[s] <= i < first[s + 1]; row i of `moves` leads on."""
+
+    first: Integers
+    moves: csr_array
+    reward: Floats
+    weights: Floats
+    form: QueueProcess
+
+    @property
+    def states(self) -> int:
+        """How many states there are."""
+        return self.first.size - 1
+
+    def scores(self, values: Floats, gain: float = 0.0) -> Floats:
+        """What each pair is worth when the future is worth `values` and each unit of weight costs `gain`."""
+        step = self.form.discount if self.form.criterion is Criterion.DISCOUNTED else 1.0
+        return np.asarray(self.reward - gain * self.weights + step * (self.moves @ values))
+
+    def best(self, scores: Floats) -> Floats:
+        """The best score in each state."""
+        return np.asarray(np.maximum.reduceat(scores, self.first[:-1]))
+
+
+def explicit(form: QueueProcess) -> Explicit:
+    """The explicit process; states are numbered as the form numbers them."""
     from scipy.sparse import csr_array, vstack
 
     actions = form.actions
@@ -45,42 +70,45 @@ def queue_to_mdp(form: QueueProcess) -> tuple[Mdp, Callable[[Choice], QueuePolic
     extra = [_service_rows(form, 0, form.over_batch, np.array([form.slo_s]), form.over_batch)]
     others = [form.over_reward()]
     if form.empty is Empty.PAPER:
-        idle = csr_array(([1.0], [form.slacks - 1], [0, 1]), shape=(1, form.states))
-        extra.append(idle)
+        extra.append(csr_array(([1.0], [form.slacks - 1], [0, 1]), shape=(1, form.states)))
         others.append(form.empty_reward())
-    moves = vstack([rows, *extra]).tocsr()
-    rewards = np.concatenate([actions.reward, [reward for reward, _ in others]])
-    weights = np.concatenate([actions.weight, [weight for _, weight in others]])
-    count = actions.model.size
-    mdp = Mdp(
-        first=np.concatenate([actions.first, count + 1 + np.arange(len(extra))]).astype(np.int64),
-        moves=csr_array(moves),
-        reward=rewards,
-        weight=None if (weights == 1).all() else weights,
-        criterion=form.criterion,
-        discount=form.discount,
-        horizon=form.horizon,
-        start=form.slacks - 1,
-        name=form.name,
-        state_label=lambda state: _label(form, state),
+    return Explicit(
+        first=np.concatenate([actions.first, actions.model.size + 1 + np.arange(len(extra))]).astype(np.int64),
+        moves=csr_array(vstack([rows, *extra])),
+        reward=np.concatenate([actions.reward, [reward for reward, _ in others]]),
+        weights=np.concatenate([actions.weight, [weight for _, weight in others]]),
+        form=form,
     )
 
-    def read(choice: Choice) -> QueuePolicy:
-        return form.policy(np.asarray(choice)[: form.over])
 
-    return mdp, read
+def best_value(process: Explicit) -> float:
+    """The value of the best policy, by the form's criterion.
 
+    By a linear program over how often each pair is chosen: flow out of a state is flow into it. In the long run all
+    weight together is 1 (Charnes and Cooper's ratio); discounted, one unit enters at the start, and so much of it goes
+    on. A horizon is gone through backwards.
+    """
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_array, vstack
 
-def rows_estimate(form: QueueProcess) -> int:
-    """How many numbers the matrix may hold."""
-    return form.actions.model.size * form.states
-
-
-def _label(form: QueueProcess, state: int) -> str:
-    if state >= form.over:
-        return "over" if state == form.over else "empty"
-    n, j = divmod(state, form.slacks)
-    return f"n={n + 1} slack={form.grid_s[j]:.6g}s"
+    form, start = process.form, process.form.slacks - 1
+    if form.criterion is Criterion.HORIZON:
+        values = np.zeros(process.states)
+        for _ in range(form.horizon):
+            values = process.best(process.scores(values))
+        return float(values[start])
+    pairs = np.arange(process.reward.size)
+    state = np.repeat(np.arange(process.states), np.diff(process.first))
+    discounted = form.criterion is Criterion.DISCOUNTED
+    out = coo_array((np.ones(pairs.size), (state, pairs)), shape=(process.states, pairs.size))
+    balance = out - (form.discount if discounted else 1.0) * process.moves.T
+    enters = np.zeros(process.states)
+    enters[start] = 1.0 if discounted else 0.0
+    rows = balance if discounted else vstack([balance, process.weights[None, :]])
+    right = enters if discounted else np.append(enters, 1.0)
+    found = linprog(-process.reward, A_eq=rows, b_eq=right, method="highs")
+    assert found.status == 0, found.message
+    return float(-found.fun)
 
 
 def _full_rows(form: QueueProcess) -> csr_array:

@@ -67,10 +67,10 @@ class _Running:
         found: Drifted | None = None
         for sample in samples:
             self.samples.append(sample)
-            found = found or self._tested(app, sample)
+            found = found or self._test_for_drift(app, sample)
         return found
 
-    def _tested(self, app: str, sample: dict[str, Any]) -> Drifted | None:
+    def _test_for_drift(self, app: str, sample: dict[str, Any]) -> Drifted | None:
         for quantity, (test, limit_ms) in self.tests.items():
             key = "score" if limit_ms is None else "response_ms"
             if key not in sample or test.alarm:
@@ -104,7 +104,7 @@ class InService:
         self._apps = {
             app_id: found
             for app_id in plan.dispatch
-            if (found := self._running(plan, inputs, app_id)) is not None
+            if (found := self._running_plan(plan, inputs, app_id)) is not None
         }  # fmt: skip
         self._waiting: Drifted | None = None
         # The samples of a run that was killed: the tests are where they were.
@@ -163,7 +163,7 @@ class InService:
             for name, (test, ms) in running.tests.items()
         }  # fmt: skip
 
-    def _running(self, plan: Plan, inputs: Inputs, app_id: str) -> _Running | None:
+    def _running_plan(self, plan: Plan, inputs: Inputs, app_id: str) -> _Running | None:
         rule, app = plan.dispatch[app_id], inputs.slo.apps.get(app_id)
         knobs = getattr(rule, "knobs", None)
         if app is None or app.pipeline is None or not knobs:

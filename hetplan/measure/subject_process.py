@@ -1,4 +1,4 @@
-"""The process behind a worker that runs a callable or a command of a wish (`hetplan.measure.profile_routed` starts it).
+"""The process behind a worker that runs a callable or a command of a wish (`hetplan.measure.profile_router` starts it).
 
 It speaks JSON lines, as any command of hosts.toml does: ``{"at": [{"batch": 8}], "inputs": [null]}`` asks for a run at
 each point, and ``{"outputs": [{"took_ms": 3.1, "ms": null, "bytes_out": 40.0, ...}]}`` comes back. With "ready" as its
@@ -16,8 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from hetplan.measure.measure_file import MeasuredHardware, MeasuredVariant
 from hetplan.measure.profile_models import CallableModel, CommandModel, MeasurementFailed, Subject
-from hetplan.measure.profile_wish import MeasuredHardware, MeasuredVariant
 
 __all__ = ["Runs"]
 

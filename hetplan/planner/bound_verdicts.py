@@ -12,7 +12,7 @@ from hetplan.planner.answer import relative_gap
 if TYPE_CHECKING:
     from hetplan.profiles.plan import Claim, Plan
 
-__all__ = ["ClaimAgain", "Word", "compared", "has_unproved_bound", "unproved", "words_of_bounds"]
+__all__ = ["BoundVerdict", "Word", "compare_bound", "has_unproved_bound", "unproved_bound", "words_of_bounds"]
 
 SHORT = 1e-8
 """By how much less than a claim says a proof may show, relative to the bound: numbers of plans have 12 digits."""
@@ -28,7 +28,7 @@ class Word(StrEnum):
 
 
 @dataclass(frozen=True)
-class ClaimAgain:
+class BoundVerdict:
     """A claim of the plan, what its bound is now, and why; `gap` is between its value and the bound proved again."""
 
     at: str
@@ -46,14 +46,14 @@ class ClaimAgain:
         return self.word is Word.REFUTED
 
 
-def has_unproved_bound(plan: Plan, claims: Sequence[ClaimAgain]) -> bool:
+def has_unproved_bound(plan: Plan, claims: Sequence[BoundVerdict]) -> bool:
     """Whether any bound of a plan was not proved again."""
     words = {one.at: one.word for one in claims}
     bound = [f"claims[{place}]" for place, claim in enumerate(plan.claims) if claim.bound is not None]
     return any(words.get(at) is not Word.PROVED for at in bound)
 
 
-def words_of_bounds(claims: Sequence[ClaimAgain]) -> dict[str, str]:
+def words_of_bounds(claims: Sequence[BoundVerdict]) -> dict[str, str]:
     """What became of the bound of each objective; of two claims about the same one, the word that is not a proof."""
     found: dict[str, str] = {}
     for one in claims:
@@ -62,20 +62,20 @@ def words_of_bounds(claims: Sequence[ClaimAgain]) -> dict[str, str]:
     return found
 
 
-def compared(claim: Claim, shown: float, number: int) -> ClaimAgain:
+def compare_bound(claim: Claim, shown: float, number: int) -> BoundVerdict:
     """The bound of the claim of this number against what the planner's program showed."""
     assert claim.bound is not None
     short = shown - claim.bound if claim.sense == "max" else claim.bound - shown
     if not short <= SHORT * max(abs(claim.bound), 1e-9):
-        return unproved(claim, number, f"its proof shows {shown:.9g}")
+        return unproved_bound(claim, number, f"its proof shows {shown:.9g}")
     about, gap = f"{claim.sense} {claim.about}", relative_gap(claim.value, claim.bound)
     text = f"bound {claim.bound:.6g} is proved again by the planner's program"
-    return ClaimAgain(f"claims[{number}]", about, Word.PROVED, text, gap)
+    return BoundVerdict(f"claims[{number}]", about, Word.PROVED, text, gap)
 
 
-def unproved(claim: Claim, number: int, why: str) -> ClaimAgain:
+def unproved_bound(claim: Claim, number: int, why: str) -> BoundVerdict:
     """A bound that nothing here proves."""
     at, about = f"claims[{number}]", f"{claim.sense} {claim.about}"
     if claim.bound is None:
-        return ClaimAgain(at, about, Word.OPEN, "there is no bound")
-    return ClaimAgain(at, about, Word.OPEN, f"bound {claim.bound:.9g} is not proved again here: {why}")
+        return BoundVerdict(at, about, Word.OPEN, "there is no bound")
+    return BoundVerdict(at, about, Word.OPEN, f"bound {claim.bound:.9g} is not proved again here: {why}")

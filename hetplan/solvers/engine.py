@@ -17,7 +17,7 @@ from hetplan.planner.forms.form import Form
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
 
-__all__ = ["OneByOne", "in_background", "unprinted"]
+__all__ = ["OneByOne", "in_background", "without_prints"]
 
 
 FormT = TypeVar("FormT", bound=Form[Any])
@@ -119,7 +119,7 @@ _printed_to: int | None = None
 
 
 @contextmanager
-def unprinted() -> Iterator[None]:
+def without_prints() -> Iterator[None]:
     """Meanwhile what C code prints is dropped, and what Python prints is not.
 
     HiGHS calls `printf` in some hundred places (where it repairs a point, where a step fails), whatever its options. So

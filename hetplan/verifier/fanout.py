@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from hetplan.profiles.pipelines import Edge, Pipeline
 
-__all__ = ["Law", "any_fans", "known", "largest_of", "numbers_of_calls", "several_at_most", "times_called"]
+__all__ = ["Law", "any_fans", "largest_of", "numbers_of_calls", "several_at_most", "times_called", "why_not_counted"]
 
 Law = Mapping[float, float]
 """Values, each with its chance."""
@@ -23,7 +23,7 @@ def any_fans(pipeline: Pipeline) -> bool:
     return any(edge.fanout != 1.0 for edge in pipeline.edges)
 
 
-def known(pipeline: Pipeline) -> str:
+def why_not_counted(pipeline: Pipeline) -> str:
     """What keeps calls from being counted; "" where nothing does."""
     odd: set[str] = set()
     for _ in pipeline.nodes:

@@ -17,7 +17,7 @@ from hetplan.measure.evaluator import Command, EvaluationFailed, Process
 if TYPE_CHECKING:
     from hetplan.planner.spread import RayCluster
 
-__all__ = ["FarCommand"]
+__all__ = ["ClusterCommand"]
 
 START_S = 30.0
 """How long a cluster may take to find room for the processes."""
@@ -25,7 +25,7 @@ END_S = 5.0
 SLACK_S = 10.0
 
 
-class FarCommand(Command):
+class ClusterCommand(Command):
     """A command whose processes run on a cluster; so many are started at once, before anything is asked."""
 
     def __init__(self, of: Command, cluster: RayCluster, at_once: int) -> None:
@@ -46,11 +46,11 @@ class FarCommand(Command):
         self._idle = list(reversed(begun))
         self._all = dict(enumerate(begun))
 
-    def _begun(self, number: int) -> FarProcess:
-        return FarProcess(self._cluster.ray, self, number)
+    def _begun(self, number: int) -> ClusterProcess:
+        return ClusterProcess(self._cluster.ray, self, number)
 
 
-class FarProcess(Process):
+class ClusterProcess(Process):
     """One running copy of a command on a node; it is asked as one of this machine."""
 
     def __init__(self, ray: Any, of: Command, number: int) -> None:

@@ -20,13 +20,13 @@ def idle_machines(inputs: Inputs, workers: Sequence[Worker]) -> Iterator[Notice]
     """Groups of machines with room for one more of a load that they hold, or for one of each that another holds."""
     request = read_request(inputs)
     whole = [worker for worker in workers if request.pays_whole(worker.hardware, worker.offer)]
-    held = {_held(inputs, worker) for worker in whole}
+    held = {_held_loads(inputs, worker) for worker in whole}
     for worker in whole:
         provides = inputs.profile.hardware[worker.hardware].provides
         taken = sum((Counter(needs_of(inputs, load, worker.hardware)) for load in worker.loads), Counter[str]())
         computed = {name: None for name in provides if taken[name] > 0 and not name.endswith("_gib")}
         room = {name: provides[name] - taken[name] for name in provides}
-        own = [dict(one) for one in _held(inputs, worker)[-1] if computed.keys() & dict(one).keys()]
+        own = [dict(one) for one in _held_loads(inputs, worker)[-1] if computed.keys() & dict(one).keys()]
         there = [loads for *at, loads in held if at == [worker.hardware, worker.period]]
         joined = [loads for loads in there if loads and all(computed.keys() & dict(one).keys() for one in loads)]
         if any(_fit([one], room) for one in own):
@@ -41,7 +41,7 @@ def idle_machines(inputs: Inputs, workers: Sequence[Worker]) -> Iterator[Notice]
         yield Notice(code="W-idle-machine", at=f"workers.{worker.id}", text=text)
 
 
-def _held(inputs: Inputs, worker: Worker) -> tuple[str, str | None, _Needs]:
+def _held_loads(inputs: Inputs, worker: Worker) -> tuple[str, str | None, _Needs]:
     """Its hardware, its period, and what one instance of each of its loads needs, as far as it needs anything."""
     loads = (load.model_copy(update={"instances": 1}) for load in worker.loads)
     needs = (needs_of(inputs, load, worker.hardware) for load in loads)

@@ -11,7 +11,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.who_answers import pipeline_of
 
-__all__ = ["refuse_dangling"]
+__all__ = ["refuse_unknown_names"]
 
 
 @dataclass
@@ -26,7 +26,7 @@ class _Faults:
             self.found.append(Fault("plan", at, name, f"there is no such {kind}", remedy))
 
 
-def refuse_dangling(plan: Plan, inputs: Inputs, *, named: Collection[str] = (), whole: bool = False) -> None:
+def refuse_unknown_names(plan: Plan, inputs: Inputs, *, named: Collection[str] = (), whole: bool = False) -> None:
     """Each name of hardware, offers and variants is of something that is there; of the `whole` plan, each other name.
 
     `named` are loads whose times are handed in: their variants need not be known. What runs on the way to a plan is no

@@ -13,13 +13,13 @@ __all__ = ["along", "brought", "most_calls", "visits"]
 def visits(pipeline: Pipeline) -> dict[str, float]:
     """The mean number of calls of each operator."""
     of = brought(pipeline)
-    return dict(zip(of, along(*_numbered(of)), strict=True))
+    return dict(zip(of, along(*_number_calls(of)), strict=True))
 
 
 def most_calls(pipeline: Pipeline) -> dict[str, int]:
     """The largest number of calls: a mean that is no whole number is rounded up."""
     of = brought(pipeline)
-    before, each = _numbered(of)
+    before, each = _number_calls(of)
     return {name: int(most) for name, most in zip(of, along(before, map(math.ceil, each)), strict=True)}
 
 
@@ -50,6 +50,6 @@ def brought(pipeline: Pipeline) -> dict[str, tuple[str | None, float]]:
     return found
 
 
-def _numbered(of: Mapping[str, tuple[str | None, float]]) -> tuple[list[int], list[float]]:
+def _number_calls(of: Mapping[str, tuple[str | None, float]]) -> tuple[list[int], list[float]]:
     places = {name: place for place, name in enumerate(of)}
     return [-1 if name is None else places[name] for name, _ in of.values()], [each for _, each in of.values()]

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
-from hetplan.planner.promised import Verdict
+from hetplan.planner.promise_figures import Verdict
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.serving.operators import is_operator

@@ -17,22 +17,22 @@ from hetplan.verifier.report import Violation
 from hetplan.verifier.service import service_of
 
 __all__ = [
-    "asked",
-    "busy",
+    "asks_for_survival",
+    "busy_machines",
     "check_capacity",
     "check_demand",
     "check_late",
     "check_latency",
-    "declined",
+    "is_declined",
     "largest_rates",
-    "undecided",
+    "undecided_limits",
 ]
 
 
 # Rates: whether the promised one can be carried, and the most that can
 
 
-def busy(worker: Worker, work: Mapping[str, float]) -> dict[str, float]:
+def busy_machines(worker: Worker, work: Mapping[str, float]) -> dict[str, float]:
     """Machines of a group kept busy by this work (instances, per load): in all, or per load where each has a queue."""
     taken = {load.id: work.get(load.id, 0.0) / load.instances for load in worker.loads}
     return {worker.id: sum(taken.values())} if worker.queue == "shared" else taken
@@ -55,7 +55,7 @@ def check_capacity(facts: Facts, flows: Mapping[str, Flow], period: str) -> Iter
     work = _work(flows, _rates(facts, flows))
     for worker in facts.plan.workers:
         if worker.period == period:
-            for name, taken in busy(worker, work).items():
+            for name, taken in busy_machines(worker, work).items():
                 room = _to_be_used(facts, worker, name) if taken > 0.0 else 0.0
                 if taken > room * (1.0 + FEASIBILITY):
                     text = f"{name} keeps {taken:.6g} machines busy at the promised rate, {room:g} are there for it"
@@ -82,15 +82,15 @@ def largest_rates(facts: Facts, flows: Mapping[str, Flow]) -> dict[str, float]:
     most = dict.fromkeys(flows, math.inf)
     for name, flow in flows.items():
         for worker in {facts.seats[load].worker.id: facts.seats[load].worker for load in flow.work}.values():
-            taken = busy(worker, work)
-            for queue, unit in busy(worker, flow.work).items():
+            taken = busy_machines(worker, work)
+            for queue, unit in busy_machines(worker, flow.work).items():
                 if unit > 0.0:
                     others = taken[queue] - rates[name] * unit
                     most[name] = min(most[name], (_to_be_used(facts, worker, queue) - others) / unit)
     return most
 
 
-def declined(facts: Facts, name: str) -> bool:
+def is_declined(facts: Facts, name: str) -> bool:
     """Whether the plan says that an application is not served at all, and says so of all that is wanted.
 
     Where the most is wanted, nothing is no answer.
@@ -111,7 +111,7 @@ _STATING = ("pool", "pipeline", "variants", "llm")
 def check_demand(facts: Facts, name: str) -> Iterator[Violation]:
     """Something is promised to everyone, and it is what is wanted, less what is said to stay unserved."""
     wanted, promised = facts.inputs.slo.apps[name].stated_qps, facts.promised_rate(name)
-    if promised is None and not declined(facts, name):
+    if promised is None and not is_declined(facts, name):
         yield Violation("promise-missing", "promises", f"no rate is promised to {name}")
         return
     unserved = sum(entry.rate_qps for entry in facts.plan.unserved if entry.app == name)
@@ -133,7 +133,7 @@ def check_demand(facts: Facts, name: str) -> Iterator[Violation]:
 # Latency targets; late queries
 
 
-def _given(facts: Facts, name: str, flow: Flow) -> Iterator[Violation]:
+def _check_rate_tables(facts: Facts, name: str, flow: Flow) -> Iterator[Violation]:
     """A table of rates holds under the latencies that it was measured with: no longer ones than are wanted."""
     for load in flow.work:
         seat = facts.seats[load]
@@ -146,7 +146,7 @@ def _given(facts: Facts, name: str, flow: Flow) -> Iterator[Violation]:
                 yield Violation("latency", seat.at, f"its rates hold at {found}, wanted is {limit}")
 
 
-def undecided(facts: Facts, name: str, flow: Flow) -> Iterator[str]:
+def undecided_limits(facts: Facts, name: str, flow: Flow) -> Iterator[str]:
     """Limits of an application that the measurements of its rates neither keep nor break."""
     app = facts.inputs.slo.apps[name]
     for load in flow.work:
@@ -167,7 +167,7 @@ def undecided(facts: Facts, name: str, flow: Flow) -> Iterator[str]:
 
 def check_latency(facts: Facts, name: str, flow: Flow) -> Iterator[Violation]:
     """The response targets of an application, by the statistic that the plan's options name."""
-    yield from _given(facts, name, flow)
+    yield from _check_rate_tables(facts, name, flow)
     targets = list(response_targets(facts.inputs.slo.apps[name]))
     # At the highest percentile the plan may use no more of what is left than it was asked to tolerate.
     tolerance = option(facts.plan, "violation_tolerance", 0.0)
@@ -189,7 +189,7 @@ def check_late(facts: Facts) -> Iterator[Violation]:
             yield Violation("dispatch", f"dispatch.{name}", text)
 
 
-def asked(facts: Facts) -> bool:
+def asks_for_survival(facts: Facts) -> bool:
     """Whether the wish names losses to be survived."""
     survive = facts.inputs.slo.limits.survive
     return survive.machines + survive.zones > 0
