@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_chec
 
 from hetplan.planner.answer import Answer, Limits
 from hetplan.planner.forms.form import Form
-from hetplan.planner.terms import Event, Formulation, Obstacle, OnEvent, Options, Size, Tools, logged
+from hetplan.planner.terms import Event, Formulation, Obstacle, OnEvent, Options, Sizing, TableOptions, Tools, logged
 
 if TYPE_CHECKING:
     from hetplan.planner.draft import Draft, Infeasibility
@@ -23,8 +23,9 @@ __all__ = [
     "OnEvent",
     "Options",
     "Problem",
-    "Size",
+    "Sizing",
     "Solver",
+    "TableOptions",
     "Tools",
     "logged",
 ]
@@ -149,7 +150,6 @@ class Problem(Protocol):
     """
 
     question: ClassVar[str]
-    aliases: ClassVar[Sequence[str]]
     formulations: ClassVar[Mapping[str, type[Options]]]
     """Name -> its options; the first is the default."""
     like: ClassVar[Mapping[str, str]]

@@ -4,7 +4,7 @@ While the best accuracy can be kept, servers are minimised; beyond, accuracy is 
 one after the other, and each keeps what the one before has reached (`climb`). At the end counts are whole, and the
 shares are solved again as a linear program (`polish`): no verdict rests on an engine's rounding.
 
-`solve_config` asks the exact program, `solve_paper` Loki's own, `solve_used` the exact one of some configurations,
+`solve_config` asks the exact program, `solve_paper` Loki's own,
 `solve_steps` that of steps whose branches meet again; `reroute` keeps the servers of a plan, and routes anew.
 """
 
@@ -75,7 +75,6 @@ __all__ = [
     "solve_config",
     "solve_paper",
     "solve_steps",
-    "solve_used",
     "tidy",
 ]
 
@@ -166,18 +165,8 @@ def config_program(problem: Pipelines) -> tuple[Forest, Write, Scope]:
     return forest, lambda kept, aim: config_form(kept, fleet, aim), problem.scope
 
 
-def solve_used(problem: Pipelines, ask: Ask) -> Solution | Infeasibility:
-    """Soon: whole servers among the configurations that are worth most where servers may be in parts.
-
-    What the accuracy (of several where the worst served comes first, the least) misses of that with servers in parts,
-    which no plan is above, is the gap. Of later levels nothing is proved but among those configurations.
-    """
-    found = solve_among_used(problem, ask) if problem.levels[0] in ("quality", "fairest") else None
-    return solve_config(problem, ask) if found is None else found
-
-
 def solve_among_used(problem: Pipelines, ask: Ask) -> Solution | Infeasibility | None:
-    """What `solve_used` finds, accuracy first; None where those configurations have no plan: others may."""
+    """Soon: whole servers among the configurations of servers in parts; None where these have no plan: others may."""
     first = problem.levels[0]
     fleet = problem.wish.fleet
     if any(task.size == 0 for tree in problem.served for task in tree.tasks):
@@ -376,9 +365,9 @@ def solve_steps(problem: Pipelines, ask: Ask) -> Solution | Infeasibility:
 def _check_joins(problem: Pipelines) -> None:
     """Raise `InputError` where a pipeline that joins branches cannot be planned exactly."""
     faults = Faults.of(problem.inputs)
-    if problem.formulation not in ("config", "budget"):
+    if problem.formulation not in ("pipeline-milp", "loki-budget"):
         why = f"the formulation {problem.formulation} plans trees; a pipeline here joins branches"
-        faults.in_options("formulation", why, "Use config or budget.", value=problem.formulation)
+        faults.in_options("formulation", why, "Use pipeline-milp or loki-budget.", value=problem.formulation)
     for tree in problem.wish.trees:
         at = f"$.pipelines.{problem.request.apps[tree.app].pipeline}"
         if tree.rule != "additive" or tree.paths:
