@@ -137,27 +137,33 @@ def of_instance(make: Callable[[int], kept.Instance]) -> Callable[[int], Files]:
     return lambda seed: ((one := make(seed)).profile, one.slo)
 
 
-PLANNED, ESTIMATED = {"options": {"size": "planned"}}, {"options": {"size": "estimated"}}
+PLANNED, ESTIMATED = {"options": {"sizing": "fluid"}}, {"options": {"sizing": "formula"}}
 ENGINES = [{**PLANNED, "solver": name} for name in ("mathopt-scip", "cp-sat")]
-SIZED = {"pool": {"evaluations": 8, "seeds": 2}, "variants": {"evaluations": 4}, "pipeline": {"evaluations": 3}}
+SIZED = {
+    "pool": {"max_simulations": 8, "seeds": 2},
+    "variants": {"max_simulations": 4},
+    "pipeline": {"max_simulations": 3},
+}
 QUESTIONS = {
     "pool": Drawn(some_pool, [PLANNED, ESTIMATED, *ENGINES, {"options": SIZED["pool"]}]),
     "pipeline": Drawn(
         lambda seed: random_pipeline(seed, gpus=1 + seed % 4, tasks=2 + seed % 3),
-        [PLANNED, ESTIMATED, *ENGINES, {**PLANNED, "formulation": "paper"}, {**PLANNED, "formulation": "budget"},
-         {"options": {"size": "planned", "routing": "node"}}, {"options": SIZED["pipeline"]}],
+        [PLANNED, ESTIMATED, *ENGINES, {**PLANNED, "formulation": "loki"}, {**PLANNED, "formulation": "loki-budget"},
+         {"options": {"sizing": "fluid", "routing": "node"}}, {"options": SIZED["pipeline"]}],
     ),
     "variants": Drawn(of_instance(kept.variants), [PLANNED, ESTIMATED, {"options": SIZED["variants"]}]),
-    "variants, shared machines": Drawn(random_shared, [PLANNED, ESTIMATED, {**PLANNED, "formulation": "milp"}]),
+    "variants, shared machines": Drawn(
+        random_shared, [PLANNED, ESTIMATED, {**PLANNED, "formulation": "variants-milp"}]
+    ),
     "variants, with a state": Drawn(
         random_snapshot,
-        [{"formulation": name, "options": {"size": "planned", "level": level, "sharing": sharing}}
-         for name in ("columns", "milp") for level in ("auto", "aggregate", "typed", "machine")
+        [{"formulation": name, "options": {"sizing": "fluid", "level": level, "sharing": sharing}}
+         for name in ("variants-columns", "variants-milp") for level in ("auto", "aggregate", "typed", "machine")
          for sharing in ("shared", "dedicated")],
     ),
-    "policy": Drawn(of_instance(kept.policy), [{"options": {"size": "planned", "simulate": False}}]),
+    "policy": Drawn(of_instance(kept.policy), [{"options": {"sizing": "fluid"}}]),
     "llm": Drawn(some_text, [PLANNED, {**PLANNED, "solver": "mathopt-scip"}]),
-    "fleet": Drawn(some_fleet, [{"options": {"levers": False, "size": size}} for size in ("planned", "estimated")]),
+    "fleet": Drawn(some_fleet, [{"options": {"savings": False, "sizing": sizing}} for sizing in ("fluid", "formula")]),
 }  # fmt: skip
 
 

@@ -75,9 +75,13 @@ def one(app: str, seed: int, steps: int, rate: float | None) -> tuple[float, boo
     if rate is not None:
         del slo["apps"]["query"]["streams"]
         slo["apps"]["query"]["rate_qps"] = rate
-    measure, how = measuring(query), {} if rate is None else {"size": "estimated"}
+    measure, how = measuring(query), {} if rate is None else {"sizing": "formula"}
     outcome = hp.solve(
-        query.profile(), slo, evaluate=measure, options={"steps": steps, "points": 200, **how}, seed=seed
+        query.profile(),
+        slo,
+        evaluate=measure,
+        options={"max_measurements": steps, "front_points": 200, **how},
+        seed=seed,
     )
     front = outcome.front
     if front is None or front.chance is None or len(front.points) < 2:

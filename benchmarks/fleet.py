@@ -87,7 +87,7 @@ def main() -> None:
     words.add_argument("--programs", type=int, default=500)
     words.add_argument("--times", type=float, default=1.0, help="so many times the queries")
     words.add_argument("--apart", action="store_true", help="applications share no machines")
-    words.add_argument("--size", default="auto", help="planned: without room to wait")
+    words.add_argument("--sizing", default="simulation", help="fluid: without room to wait")
     given = words.parse_args()
     profile, slo = files(given.apps, given.types, given.zones, given.periods, given.seed, given.cards, given.times)
     rounds: list[tuple[float, float | None, float | None]] = []
@@ -98,7 +98,7 @@ def main() -> None:
             rounds.append((round(time.process_time() - began, 1), event.value, event.bound))
 
     options = {
-        "levers": False, "gap": given.gap, "programs": given.programs, "size": given.size, "share": not given.apart,
+        "savings": False, "gap": given.gap, "sizing": given.sizing, "share_machines": not given.apart,
     }  # fmt: skip
     outcome = hp.solve(profile, slo, options=options, on_event=seen)
     said: dict[str, Any] = {**vars(given), "cpu_s": round(time.process_time() - began, 1), "status": outcome.status}

@@ -31,11 +31,11 @@ EXAMPLES = ("pool/profile pool/slo", "variants/profile variants/slo variants/sta
             "compound/candidates-profile compound/candidates-slo", "policy/profile policy/slo", "llm/profile llm/slo",
             "fleet/profile fleet/slo", "compound/profile compound/slo compound/measured")  # fmt: skip
 SOLVED: dict[str, tuple[str, ...]] = {
-    "pipeline": ("--set", "size=planned"),
-    "variants": ("--set", "size=planned"),
-    "policy": ("--set", "batching=max", "--set", "grid=fld:20", "--set", "size=planned"),
-    "llm": ("--set", "size=planned"),
-    "fleet": ("--set", "size=planned", "--set", "levers=false"),
+    "pipeline": ("--set", "sizing=fluid"),
+    "variants": ("--set", "sizing=fluid"),
+    "policy": ("--set", "batching=max", "--set", "grid=fld:20", "--set", "sizing=fluid"),
+    "llm": ("--set", "sizing=fluid"),
+    "fleet": ("--set", "sizing=fluid", "--set", "savings=false"),
 }
 ODD: tuple[Any, ...] = (
     None, 0, 1, -1, 1e300, -1e-300, 2**70, "", "x", "1e9", "\u2603", True, [], {}, [[]], {"": 0}, "*", "a" * 200,

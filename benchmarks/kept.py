@@ -3,7 +3,7 @@
 usage: python benchmarks/kept.py [--questions pool,variants-wide] [--instances 200] [--seed 0] [--no-search]
 
 Random instances of each question: one to twenty machines, deadlines of 1.2 to 5 service times, Poisson and bursty
-arrivals. Each is solved with `size=planned` and with the default. Both plans are simulated by seeds that the solve has
+arrivals. Each is solved with `sizing=fluid` and with the default. Both plans are simulated by seeds that the solve has
 not seen; a plan is kept where no more of the queries of five runs are late than may be. A search by simulation then
 looks for a cheaper plan near by (or, of policies, for a better one), and for any plan where there was none.
 
@@ -102,7 +102,7 @@ class Judged:
 def judge(question: str, instance: Instance, *, search: bool = True, beside: bool = True) -> Judged:
     """Solve one instance and simulate, `beside` what is planned without queues, and search near by."""
     asked = QUESTIONS[question]
-    planned = _solved(question, instance, size="planned").plan if beside else None
+    planned = _solved(question, instance, sizing="fluid").plan if beside else None
     begun = time.process_time()
     outcome = _solved(question, instance)
     seconds = time.process_time() - begun
@@ -224,7 +224,7 @@ def pools_near(instance: Instance, plan: Plan | None) -> Iterator[Plan]:
     seen: set[tuple[tuple[str, int], ...]] = set()
     ways = [plan] if plan is not None else []
     if plan is None:
-        outcomes = (_solved("pool", instance, size="planned", derate=derate) for derate in (0.6, 0.4, 0.2))
+        outcomes = (_solved("pool", instance, sizing="fluid", derate=derate) for derate in (0.6, 0.4, 0.2))
         ways = [outcome.plan for outcome in outcomes if outcome.plan is not None]
         yield from ways
     kinds = list(instance.profile["offers"])
@@ -246,8 +246,8 @@ def pools_near(instance: Instance, plan: Plan | None) -> Iterator[Plan]:
                 found = hp.solve(
                     instance.profile,
                     instance.slo,
-                    options={"counts": {k: n for k, n in other.items() if n}, "size": "planned", "derate": 1.0},
-                    formulation="pool/fluid-lp",
+                    options={"counts": {k: n for k, n in other.items() if n}, "sizing": "fluid", "derate": 1.0},
+                    formulation="pool-lp",
                 )
                 if found.plan is not None and found.exit_code == 0:
                     yield found.plan
@@ -361,7 +361,7 @@ def variants_near(instance: Instance, plan: Plan | None) -> Iterator[Plan]:
         slo = deepcopy(instance.slo)
         for name, factor in scale.items():
             slo["apps"][name]["rate_qps"] *= factor
-        outcome = hp.solve(instance.profile, slo, options={"size": "planned"}, formulation="variants")
+        outcome = hp.solve(instance.profile, slo, options={"sizing": "fluid"}, formulation="variants")
         return outcome.plan
 
     for factor in (1.0, 1.15, 1.3, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0):
@@ -474,7 +474,7 @@ def policies_near(instance: Instance, plan: Plan | None) -> Iterator[Plan]:
     """Tables of either kind of batches, for the load and for more."""
     del plan
     for batching in ("max", "variable"):
-        outcome = _solved("policy", instance, size="simulated", batching=batching)
+        outcome = _solved("policy", instance, sizing="simulation", batching=batching)
         if outcome.plan is not None and outcome.exit_code == 0:
             yield outcome.plan
 

@@ -206,7 +206,7 @@ def judged(number: int, *, search: bool = True) -> Judged:
     outcome = hp.solve(*one.files, one.measured)
     seconds = time.process_time() - began
     plan = outcome.plan if outcome.exit_code == 0 else None
-    estimated = hp.solve(*one.files, one.measured, options={"size": "estimated"}).plan
+    estimated = hp.solve(*one.files, one.measured, options={"sizing": "formula"}).plan
     best = None
     for other in _near(one, plan) if search else ():
         if (best is None or _cost(other) < best) and is_kept(one, other):
@@ -230,7 +230,7 @@ def _near(one: Case, plan: Plan | None) -> Iterator[Plan]:
         for app in slo["apps"].values():
             app["latency"]["p99_ms"] *= longer
             app["rate_qps"] *= more
-        found = hp.solve(one.profile, slo, one.measured, options={"size": "estimated"})
+        found = hp.solve(one.profile, slo, one.measured, options={"sizing": "formula"})
         if found.plan is not None and found.exit_code == 0:
             made.append(found.plan)
     yield from sorted(made, key=_cost)

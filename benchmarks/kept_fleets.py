@@ -145,7 +145,7 @@ def judged(seed: int, load_s: float = 0.0, *, text: bool = False) -> dict[str, A
     """Plan a fleet with the defaults, and play it on fresh seeds."""
     profile, slo = text_files(seed) if text else files(seed, load_s)
     began = time.process_time()
-    outcome = hp.solve(profile, slo, options={"levers": False})
+    outcome = hp.solve(profile, slo, options={"savings": False})
     said: dict[str, Any] = {
         "seed": seed, "questions": [app["question"] for app in slo["apps"].values()],
         "survive": slo["limits"]["survive"], "status": outcome.status,

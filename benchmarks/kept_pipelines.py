@@ -4,7 +4,7 @@
 
 Each case is a random tree of one to four steps, on one to twenty servers of one or two types, with a deadline of 2 to 5
 times the fastest way through, Poisson or in bursts (MMPP), at 20 to 70% of what the whole stock carries in half of the
-deadline. It is solved by default and with `size=planned`, and both plans are played by five seeds that neither has
+deadline. It is solved by default and with `sizing=fluid`, and both plans are played by five seeds that neither has
 seen. What is not kept by the default has to be refused (exit 3), and the best plan that a search over neighbours by
 simulation finds (free capacity, spare servers, room on paths) says what there was to be had. What is refused is dealt
 by hand as well (`pipelines_by_hand`): the whole stock goes to the steps, and simulation says what to move.
@@ -251,10 +251,10 @@ def judged(
     begun = time.process_time()
     outcome = hp.solve(*files)
     seconds = time.process_time() - begun
-    planned = hp.solve(*files, options={"size": "planned"})
+    planned = hp.solve(*files, options={"sizing": "fluid"})
     found: list[tuple[float, int]] = []
     for options in neighbours:
-        near = plan_for(hp.load(*files), options={"size": "planned", **options}, limits=Limits(work=2_000))
+        near = plan_for(hp.load(*files), options={"sizing": "fluid", **options}, limits=Limits(work=2_000))
         if near.plan is not None and near.exit_code == 0 and lost_by(near.plan, files, seeds=2) <= allowed:
             found.append(worth(near.plan))
     best = max(found, default=None)

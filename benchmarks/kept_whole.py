@@ -4,7 +4,7 @@ usage: python benchmarks/kept_whole.py [--instances 30] [--seed 0] [--plays 100]
 
 Random instances: one to four applications of two to six variants each, on two to four types of machines, of which one
 to twenty are rented; deadlines of 1.2 to 5 service times, Poisson and bursty arrivals; some variants are too poor.
-Each is solved with `size=planned` and with the default, and both plans are played by five seeds that no solve has seen.
+Each is solved with `sizing=fluid` and with the default, and both plans are played by five seeds that no solve has seen.
 
 A search by simulation looks for a cheaper plan that keeps its wish. It begins at the default plan, and at the cheapest
 plan whose machines each hold one variant alone. Then it goes to cheaper neighbours: one machine less, one exchanged for
@@ -380,7 +380,7 @@ class Judged:
 def judged(seed: int, plays: int = 100) -> Judged:
     """Solve one instance, play what comes of it, and search near by."""
     instance = whole(seed)
-    planned = hp.solve(instance.profile, instance.slo, options={"size": "planned"}, formulation="variants").require()
+    planned = hp.solve(instance.profile, instance.slo, options={"sizing": "fluid"}, formulation="variants").require()
     begun = time.process_time()
     outcome = hp.solve(instance.profile, instance.slo, formulation="variants")
     seconds = time.process_time() - begun

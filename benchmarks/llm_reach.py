@@ -198,11 +198,11 @@ def program() -> Iterator[str]:
         "axes": ["input_tokens", "output_tokens"], "bins": bins, "share": [1 / len(bins)] * len(bins)
     }  # fmt: skip
     inputs = load_inputs(known, wish)
-    yield "| types | classes | CPU s, the whole answer with size=planned | status |"
+    yield "| types | classes | CPU s, the whole answer with sizing=fluid | status |"
     yield "|---|---|---|---|"
     for _ in range(2):
         began = time.process_time()
-        outcome = plan_for(inputs, options={"size": "planned", "law_error": False})
+        outcome = plan_for(inputs, options={"sizing": "fluid", "law_error": False})
         yield f"| {len(known['engines'])} | {len(bins)} | {time.process_time() - began:.2f} | {outcome.reason} |"
 
 

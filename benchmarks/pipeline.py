@@ -30,7 +30,7 @@ from hetplan_papers.datasets.sources import present
 
 Json = dict[str, Any]
 DEMANDS = (150, 208, 250, 300, 450, 600, 800, 1000, 1300, 1800)
-PLANNED = {"size": "planned"}
+PLANNED = {"sizing": "fluid"}
 """The program alone is timed, as the paper sizes it."""
 PAIRS = ((100, 50), (200, 60), (300, 60), (300, 80), (400, 80), (400, 120), (500, 60), (600, 100))
 
@@ -48,7 +48,7 @@ def row(name: str, cases: Iterable[tuple[Json, Json]], **how: Any) -> Json:
     seconds = [took for took, _ in runs]
     return {
         "what": name,
-        "formulation": how.get("formulation", "config"),
+        "formulation": how.get("formulation", "pipeline-milp"),
         "cases": len(seconds),
         "median_s": round(statistics.median(seconds), 3),
         "worst_s": round(max(seconds), 3),
@@ -64,9 +64,9 @@ def beside_the_paper() -> list[Json]:
         "two pipelines, 20 servers": lambda: [loki.both(*pair) for pair in PAIRS],
     }
     hp.solve(*loki.traffic_chain(100), options=PLANNED)  # imports are not what is measured
-    rows = [row(name, cases(), formulation=form) for name, cases in sets.items() for form in ("config", "paper")]
+    rows = [row(name, cases(), formulation=form) for name, cases in sets.items() for form in ("pipeline-milp", "loki")]
     chain = "traffic chain, 20 servers"
-    return [*rows, row(chain, sets[chain](), formulation="budget")]
+    return [*rows, row(chain, sets[chain](), formulation="loki-budget")]
 
 
 def large(quick: bool) -> list[Json]:
@@ -75,9 +75,9 @@ def large(quick: bool) -> list[Json]:
     cases = [("T5", 200, 1.5), ("T7", 1000, 2.0), *([] if quick else [("T7", 2000, 2.0)])]
     for shape, servers, utilisation in cases:
         files = loki_generator.inputs(getattr(loki_generator, shape), servers=servers, utilisation=utilisation)
-        found.append({"what": f"{shape}, {servers} servers, 8 levels"} | claim(files, formulation="budget"))
+        found.append({"what": f"{shape}, {servers} servers, 8 levels"} | claim(files, formulation="loki-budget"))
     found.append(
-        {"what": "4 x T5, 2000 servers, 8 levels"} | claim(loki_generator.shared_cluster(), formulation="budget")
+        {"what": "4 x T5, 2000 servers, 8 levels"} | claim(loki_generator.shared_cluster(), formulation="loki-budget")
     )
     return found
 
@@ -112,26 +112,26 @@ def growth() -> list[Json]:
     found = []
     for servers in (50, 100, 200, 400, 800):
         files = loki_generator.inputs(loki_generator.T5, servers=servers, utilisation=1.5)
-        found.append({"what": f"T5, {servers} servers"} | claim(files, formulation="budget"))
+        found.append({"what": f"T5, {servers} servers"} | claim(files, formulation="loki-budget"))
     for tasks in (2, 3, 4, 5):
         chain = tuple((t + 1,) if t + 1 < tasks else () for t in range(tasks))
         fork = (loki_generator.T5[0], (3,), (4,) if tasks > 4 else (), *((),) * (tasks - 3))
         shape = chain if tasks <= 3 else fork
         files = loki_generator.inputs(shape, servers=200, utilisation=1.5)
-        found.append({"what": f"{tasks} tasks, 200 servers"} | claim(files, formulation="budget"))
+        found.append({"what": f"{tasks} tasks, 200 servers"} | claim(files, formulation="loki-budget"))
     for variants in (5, 10):
         files = loki_generator.inputs(loki_generator.T5, servers=200, utilisation=1.5, variants=variants)
-        found.append({"what": f"{variants} variants a task, 200 servers"} | claim(files, formulation="budget"))
+        found.append({"what": f"{variants} variants a task, 200 servers"} | claim(files, formulation="loki-budget"))
     for pipelines in (1, 2, 3, 4):
         files = loki_generator.shared_cluster(tuple(range(1, pipelines + 1)))
-        found.append({"what": f"{pipelines} x T5, 2000 servers"} | claim(files, formulation="budget"))
+        found.append({"what": f"{pipelines} x T5, 2000 servers"} | claim(files, formulation="loki-budget"))
     return found
 
 
 def building() -> list[Json]:
     """How long it takes to write the exact program of the traffic chain."""
     inputs = load_inputs(*loki.traffic_chain(600))
-    problem = pose(inputs, choose(inputs, question="pipeline", formulation="config"))
+    problem = pose(inputs, choose(inputs, question="pipeline", formulation="pipeline-milp"))
     runs, form = [], None
     for _ in range(21):
         began = time.process_time()

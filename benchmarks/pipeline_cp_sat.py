@@ -41,7 +41,7 @@ SERVERS = 20
 def budget_form(demand: float) -> Milp:
     """Levels and servers of the traffic chain, both whole."""
     inputs = load_inputs(*loki.traffic_chain(demand, servers=SERVERS))
-    problem = pose(inputs, choose(inputs, question="pipeline", formulation="budget"))
+    problem = pose(inputs, choose(inputs, question="pipeline", formulation="loki-budget"))
     forest = [(tree, prefixes(tree)) for tree in map(variant_tree, problem.served)]
     levels = [[thin_out(values, 8) for values in all_levels(tree)] for tree in problem.served]
     form = levels_form(problem.served, forest, levels, problem.wish.fleet, problem.aim("quality")).form

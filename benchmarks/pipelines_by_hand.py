@@ -156,7 +156,8 @@ class _Case:
             routing.append({"node": step, "to": to})
         dispatch = {"rule": "path-shares/1", "late": self.app["late"], "keyed": "node", "balancing": "round_robin"}
         return Plan.model_validate({
-            "requires": ["path-shares/1"], "question": "pipeline", "method": {"formulation": "config", "options": {}},
+            "requires": ["path-shares/1"], "question": "pipeline",
+            "method": {"formulation": "pipeline-milp", "options": {}},
             "inputs": {"profile": "", "slo": ""}, "workers": workers, "routing": {"x": routing},
             "dispatch": {"x": dispatch},
         })  # fmt: skip

@@ -105,7 +105,7 @@ def pose(model: str, budget: str) -> PoolQuestion:
         digests={"profile": "p", "slo": "s"},
     )
     return PoolQuestion.from_inputs(
-        inputs, PoolQuestion.formulations["fluid-milp"](), formulation="fluid-milp", tools=Tools()
+        inputs, PoolQuestion.formulations["pool-milp"](), formulation="pool-milp", tools=Tools()
     )
 
 
@@ -189,11 +189,11 @@ def whole(model: str) -> list[Row]:
         pool = pose(model, budget)
         form = fluid_program(pool, None)
         solve = cpu_ms(lambda form=form: highs.solve(form, Limits(gap=1e-4)))
-        rows.append(Row(f"fluid-milp, budget {budget}: build", cpu_ms(lambda pool=pool: fluid_program(pool, None))))
+        rows.append(Row(f"pool-milp, budget {budget}: build", cpu_ms(lambda pool=pool: fluid_program(pool, None))))
         decide = cpu_ms(lambda pool=pool: pool.decide(Asking(registry.solvers("milp"), Limits())))
-        rows.append(Row(f"fluid-milp, budget {budget}: solve", solve))
+        rows.append(Row(f"pool-milp, budget {budget}: solve", solve))
         rows.append(
-            Row(f"fluid-milp, budget {budget}: whole conversation, certified", decide, "solving alone", solve / decide)
+            Row(f"pool-milp, budget {budget}: whole conversation, certified", decide, "solving alone", solve / decide)
         )
     pool = pose(model, "2.5")
     rows.append(Row("read the files into letters", cpu_ms(lambda: pose(model, "2.5"))))

@@ -88,7 +88,7 @@ def hops() -> Iterator[Case]:
     app |= {"model": "rank", "rate_qps": "max", "mix": mix}
     slo = {"format": "hetplan/slo/1.0", "limits": limits, "apps": {"rank": app}}
     for way, dispatch in (("router", ""), ("workers", "shares")):
-        yield Case("hop", way, profile, slo, ("--question", "pool"), loads, dispatch=dispatch, way=way)
+        yield Case("hop", way, profile, slo, ("--formulation", "pool"), loads, dispatch=dispatch, way=way)
     steps = ("find", "name")
     profile = document(
         {step: {"m": still} for step in steps},
@@ -114,7 +114,7 @@ def pools() -> Iterator[Case]:
     loads = (("150 qps", 150.0, "poisson"), ("230 qps", 230.0, "poisson"), ("180 qps, gamma 0.5", 180.0, "gamma:0.5"))
     for rule in ("matching", "threshold", "earliest", "fcfs", "shares"):
         planned = "matching" if rule in ("fcfs", "shares") else rule
-        solve = ("--question", "pool", "--set", f"dispatch={planned}")
+        solve = ("--formulation", "pool", "--set", f"dispatch={planned}")
         way = "workers" if rule in ("earliest", "shares") else "router"
         latency = {"p99_ms": 100 if rule in ("threshold", "earliest") else 150}
         slo = {"format": "hetplan/slo/1.0", "limits": limits, "apps": {"rank": {**app, "latency": latency}}}
@@ -206,7 +206,7 @@ def onnx(profile: dict[str, Any], *, shared: bool = False) -> Iterator[Case]:
         loads = tuple((words.format(share), share * workers * 1000.0 / mean_ms, "poisson") for share in SHARES)
         models = "onnx-shared" if shared else "onnx"
         yield Case(
-            models, f"fcfs, {name}", profile, slo, ("--question", "pool"), loads, kind="onnx", dispatch="fcfs",
+            models, f"fcfs, {name}", profile, slo, ("--formulation", "pool"), loads, kind="onnx", dispatch="fcfs",
             way="router", hosts=hosts, other_cores=others,
         )  # fmt: skip
 
@@ -234,7 +234,7 @@ def chain(profiled: Callable[[str, float], dict[str, Any]]) -> Iterator[Case]:
         limits = {"cost_per_hour": "1", "instances": {"cpu-1": [1, 1]}}
         slo = {"format": "hetplan/slo/1.0", "limits": limits, "apps": {"see": app}}
         yield Case(
-            "chain", f"matching, {name}", profile, slo, ("--question", "pool"),
+            "chain", f"matching, {name}", profile, slo, ("--formulation", "pool"),
             ((f"{share:.0%} of its core", share * 1000.0 / mean_ms, "poisson"),), kind="onnx", way="router",
             hosts=f"machines = 1\ncores = [{core}]\ncores_per_worker = 1", hop_ms=cell["beside_ms"],
             load=("--labelled", "labelled.npz"),

@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ("examples/pool/profile.json", "examples/pool/slo.json")
-OPTIONS = ("--set", "size=planned")
+OPTIONS = ("--set", "sizing=fluid")
 """The size that was the default when these figures were first taken."""
 
 SOLVE = "from hetplan.cli import main; main()"
@@ -99,7 +99,7 @@ def main() -> None:
             for name, tree in trees.items():
                 asked = ("solve", *EXAMPLE, *settings[name], "-o", f"{folder}/plan.json")
                 command[name].append(run(tree, SOLVE, *asked)[0])
-                chosen = {"size": "planned"} if settings[name] else {}
+                chosen = {"sizing": "fluid"} if settings[name] else {}
                 warm[name].append(float(run(tree, WARM, *EXAMPLE, json.dumps(chosen))[1]))
         for name, tree in trees.items():
             asked = ("solve", *EXAMPLE, *settings[name], "-o", f"{folder}/plan.json")

@@ -175,8 +175,8 @@ def search() -> None:
             ran = CliRunner().invoke(
                 build_app(),
                 ["solve", str(folder / "profile.json"), str(folder / "slo.json"), "--evaluate", "track-eval",
-                 "--hosts", str(folder / "hosts.toml"), "--journal", str(journal), "--set", "n_min=100",
-                 "--set", "n_max=100", "--set", "stop_rule=fixed", "--set", "early=false", "--set", "steps=24",
+                 "--hosts", str(folder / "hosts.toml"), "--journal", str(journal), "--set", "samples_min=100",
+                 "--set", "samples_max=100", "--set", "stop_rule=fixed", "--set", "early=false", "--set", "steps=24",
                  "--jobs", str(jobs), *(["--on", on] if on else []), "-o", str(plan)],
             )  # fmt: skip
             if ran.exit_code not in (0, 4):

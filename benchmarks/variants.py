@@ -39,9 +39,9 @@ from hetplan_papers.reproduce.variants import choosing
 from hetplan_papers.variants.rules import greedy_counts
 
 Row = dict[str, Any]
-PLANNED = {"size": "planned"}
+PLANNED = {"sizing": "fluid"}
 """Sizes as in the paper, for every formulation."""
-FORMULATIONS = ("columns", "milp", "greedy")
+FORMULATIONS = ("variants-columns", "variants-milp", "greedy")
 MOST_FOR_MILP = 1000
 TIGHT = (1.15, 1.0, 0.95, 0.9)
 
@@ -59,10 +59,10 @@ def planned(count: int, seed: int, tight: float, *, repeat: int) -> list[Row]:
     read_ms, inputs = cpu_ms(lambda: load_inputs(profile, slo, state=state))
     rows = []
     for name in FORMULATIONS:
-        if name == "milp" and count > MOST_FOR_MILP:
+        if name == "variants-milp" and count > MOST_FOR_MILP:
             continue
         row: Row = {"architectures": count, "tight": tight, "formulation": name, "read_files_ms": read_ms}
-        times = 1 if name == "milp" and count > 100 else repeat
+        times = 1 if name == "variants-milp" and count > 100 else repeat
         rows.append(row | _decided(inputs, name, times))
         planner = Planner(profile, slo, formulation=f"variants/{name}", options=PLANNED)
         planner.plan(state=state) if times > 1 else None
@@ -105,7 +105,7 @@ def over_seeds(count: int, seeds: int, tight: float) -> Row:
     rows = []
     for seed in range(seeds):
         profile, slo, state = infaas_generator.inputs(count, seed, tight)
-        rows.append(_decided(load_inputs(profile, slo, state=state), "columns", 1))
+        rows.append(_decided(load_inputs(profile, slo, state=state), "variants-columns", 1))
     served = [row for row in rows if "gap" in row]
     if not served:
         return {"architectures": count, "tight": tight, "served": 0, "of": seeds}

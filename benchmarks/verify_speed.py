@@ -143,7 +143,7 @@ def main() -> None:
         files = documents(side, types)
         inputs = load_inputs(*files)
         pool = PoolQuestion.from_inputs(
-            inputs, PoolQuestion.formulations["fluid-milp"](), formulation="fluid-milp", tools=Tools()
+            inputs, PoolQuestion.formulations["pool-milp"](), formulation="pool-milp", tools=Tools()
         )
         form = fluid_program(pool, None)
         answer = highs.solve(form, Limits(gap=1e-4))

@@ -35,9 +35,10 @@ A problem as a formulation gets it, to try one by hand:
 ====================  ==========================================================================================
 what it is for        names
 ====================  ==========================================================================================
-every problem         `Formulation` `Options` `Size`; `Ask` `Answer` `Limits` `Status`; `Draft` `Infeasibility`
-                      `Reported`; `Inputs` `Request` `Application` `Tools`; `choose`, `pose` and `Asking` to try
-                      one by hand; `certify` an answer; `plan_for` with own tools; `load_profile`, `load_slo`
+every problem         `Formulation` `Options` `TableOptions` `Sizing`; `Ask` `Answer` `Limits` `Status`; `Draft`
+                      `Infeasibility` `Reported`; `Inputs` `Request` `Application` `Tools`; `choose`, `pose` and
+                      `Asking` to try one by hand; `certify` an answer; `plan_for` with own tools; `load_profile`,
+                      `load_slo`
 a question            `read_request` reads SLO and state, `Request.choices` each way to run a model (`Choice`). A
                       `Builder` makes a program (`Milp`) of variables and rows; `rent` adds machines, money and limits
                       for an `Expression` of what it `Uses`. An `Elastic` row may give way; `explain_infeasible` says
@@ -111,7 +112,7 @@ if TYPE_CHECKING:
     from hetplan.planner.program import Expression, Uses, rent
     from hetplan.planner.request import Application, Request, read_request
     from hetplan.planner.sizing import ErrorBudget
-    from hetplan.planner.terms import Formulation, Options, Size, Tools
+    from hetplan.planner.terms import Formulation, Options, Sizing, TableOptions, Tools
     from hetplan.problems.compound.options import CompoundOptions
     from hetplan.problems.compound.packing import packing as packing_form
     from hetplan.problems.compound.pipeline_query import PipelineQuery
@@ -269,7 +270,7 @@ __all__ = [
     "Setup",
     "SharesDispatch",
     "SimulatedPool",
-    "Size",
+    "Sizing",
     "Snapshot",
     "SolvedPipelines",
     "SolvedPolicy",
@@ -280,6 +281,7 @@ __all__ = [
     "Stop",
     "StopRule",
     "StructCi",
+    "TableOptions",
     "Target",
     "TargetFailed",
     "Tier",
@@ -380,7 +382,7 @@ _NAMES = {
     "planner.program": "Expression Uses rent",
     "planner.request": "Request Application read_request",
     "planner.sizing": "ErrorBudget",
-    "planner.terms": "Formulation Options Size Tools",
+    "planner.terms": "Formulation Options Sizing TableOptions Tools",
     "problems.compound.options": "CompoundOptions",
     "problems.compound.packing": "packing:packing_form",
     "problems.compound.pipeline_query": "PipelineQuery",

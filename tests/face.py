@@ -148,11 +148,11 @@ READING: Mapping[str, tuple[str, ...]] = {
 FLAGS: Mapping[str, tuple[str, ...]] = {"whatif": ("--vary", "rate=10:20"), "render": ("--to", "lp")}
 """Flags without which a command does not begin."""
 
-SIZING = {"fluid": "planned", "formula": "estimated", "simulation": "auto", "long simulation": "simulated"}
+SIZING = {"fluid": "fluid", "formula": "formula", "simulation": "simulation"}
 """How waiting is taken into account -> how the option says it."""
 ALL = ("--view", "all")
 """How `show` is told to print every table of a plan."""
-FLUID = ("--set", "size=planned")
+FLUID = ("--set", "sizing=fluid")
 """How a command is told to plan at fluid rates."""
 
 
@@ -496,11 +496,11 @@ def solve(
     options: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Answer:
-    """Plan a wish; `sizing` is "fluid", "formula", "simulation" or "long simulation"."""
+    """Plan a wish; `sizing` is "fluid", "formula" or "simulation"."""
     import hetplan as hp
 
     named = "/".join(name for name in (problem or wish.problem, formulation) if name) or None
-    how = {"formulation": named, "options": {"size": SIZING[sizing], **(options or {})}, **more}
+    how = {"formulation": named, "options": {"sizing": SIZING[sizing], **(options or {})}, **more}
     try:
         if {"limits", "tools"} & how.keys():
             from hetplan.api.solve import plan_for
@@ -523,7 +523,7 @@ def has_plan(wish: Files, sizing: str = "simulation") -> bool:
     from hetplan.api.solve import plan_for
 
     inputs = hp.load(wish.profile, wish.slo, wish.state, wish.measured)
-    outcome = plan_for(inputs, question=wish.problem, options={"size": SIZING[sizing]}, try_repairs=False)
+    outcome = plan_for(inputs, question=wish.problem, options={"sizing": SIZING[sizing]}, try_repairs=False)
     return outcome.exit_code in (EXIT["ok"], EXIT["gap"])
 
 
@@ -916,7 +916,7 @@ def record_of_solve(wish: Files, **more: Any) -> Json:
     """The summary as data where a wish is planned at fluid rates."""
     import hetplan as hp
 
-    outcome = hp.solve(wish.profile, wish.slo, options={"size": SIZING["fluid"]}, **more, formulation=wish.problem)
+    outcome = hp.solve(wish.profile, wish.slo, options={"sizing": SIZING["fluid"]}, **more, formulation=wish.problem)
     assert outcome.summary is not None
     return dict(json.loads(json.dumps(asdict(outcome.summary))))
 
@@ -1234,7 +1234,7 @@ def called_simulated(plan: Json) -> Json:
 
     def change(plan: Json) -> None:
         for one in (plan, *(plan.get("parts") or {}).values()):
-            one["method"]["options"]["size"] = "auto"
+            one["method"]["options"]["sizing"] = "simulation"
             one["warnings"] = [said for said in one["warnings"] if said["code"] != "W-queueing"]
         for claim in plan["claims"] if plan.get("parts") else ():
             claim["vouched"] = "claimed"  # the program of another size proves another bound
@@ -1251,7 +1251,7 @@ def unpromised(plan: Json, *, after_failures: bool) -> Json:
     def change(plan: Json) -> None:
         for name, part in plan["parts"].items():
             if (name not in running) == after_failures:
-                part["method"]["options"]["size"] = "auto" if after_failures else "estimated"
+                part["method"]["options"]["sizing"] = "simulation" if after_failures else "formula"
                 part["promises"] = [one for one in part["promises"] if one["quantity"] not in _SHOWN_BY_QUEUES]
         if not after_failures:
             plan["promises"] = [one for one in plan["promises"] if one["quantity"] not in _SHOWN_BY_QUEUES]
@@ -1511,7 +1511,7 @@ def dressed(plan: Json, like: Json) -> Json:
     rates = {one["app"]: one for one in shown if one["quantity"] == "rate_qps"}
 
     def change(forgery: Json) -> None:
-        forgery["method"]["options"]["size"] = like["method"]["options"]["size"]
+        forgery["method"]["options"]["sizing"] = like["method"]["options"]["sizing"]
         forgery["warnings"] = [one for one in forgery.get("warnings", ()) if one["code"] != "W-queueing"]
         for one in forgery["promises"]:
             if one["quantity"] == "rate_qps" and one["app"] in rates:

@@ -47,8 +47,8 @@ def test_every_repair_repairs(question: str, size: str | None, least: float) -> 
     runs = RUNS // (3 if question == "pool" and size is None else {"policy": 7, "pipeline": 2}.get(question, 1))
     for seed in range(max(2, runs)):
         profile, slo, state, options = asked(question, seed)
-        options = {**options, "size": size} if size is not None else options
-        if (question, size) == ("policy", "planned"):
+        options = {**options, "sizing": size} if size is not None else options
+        if (question, size) == ("policy", "fluid"):
             options = {**options, "queue_max": 8, "batching": "max"}
         try:
             outcome = hp.solve(profile, slo, state, options=options, formulation=question)
@@ -131,7 +131,7 @@ def test_a_rate_far_beyond_all_machines_is_answered_without_a_simulation(questio
     for repair in outcome.repairs:
         assert repair.text.endswith("(its queues were not played)")
         changed = edit_documents(documents(hp.load(profile, slo), {}), repair.edits)
-        assert hp.solve(changed["profile"], changed["slo"], options={"size": "estimated"}).exit_code == 0
+        assert hp.solve(changed["profile"], changed["slo"], options={"sizing": "formula"}).exit_code == 0
 
 
 @pytest.mark.slow
@@ -206,7 +206,7 @@ def test_stock_that_is_not_there_is_named() -> None:
     from cases.pool import files
 
     profile, slo = files({"a": [20.0]}, [1.0], prices={"a": 1}, qos_ms=30.0, rate_qps=10.0, stock={"a": 0})
-    (repair,) = hp.solve(profile, slo, options={"size": "planned"}).repairs
+    (repair,) = hp.solve(profile, slo, options={"sizing": "fluid"}).repairs
     assert repair.edits == (Edit("profile", ("offers", "a-od", "stock"), 1),)
     # Played with its queues, one machine is late; a rate of 0 is no repair.
     (repair,) = hp.solve(profile, slo).repairs
@@ -218,7 +218,7 @@ def test_numbers_are_other_than_what_is_stated() -> None:
     from cases.pool import files
 
     profile, slo = files({"a": [40.0000000004]}, [1.0], prices={"a": 1}, qos_ms=40.0, rate_qps=10.0)
-    (repair,) = hp.solve(profile, slo, options={"size": "planned"}).repairs
+    (repair,) = hp.solve(profile, slo, options={"sizing": "fluid"}).repairs
     assert "from 40 to 40.0001 ms" in repair.text
     # Played with its queues, too; a rate of 0 is no repair.
     (repair,) = hp.solve(profile, slo).repairs

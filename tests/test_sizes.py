@@ -1,4 +1,4 @@
-"""Option `size` in all questions: the same four words, and plans that say what they rest on."""
+"""Option `sizing` in all questions: the same three words, and plans that say what they rest on."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 
 import hetplan as hp
 from hetplan import registry
-from hetplan.planner.terms import Size
+from hetplan.planner.terms import Sizing
 from hetplan.profiles.plan_file import with_digest
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-SIZES = get_args(Size)
+SIZES = get_args(Sizing)
 QUESTIONS = ("pool", "pipeline", "variants", "policy", "compound", "llm", "fleet")
 PLAYED = {
     "pool": ("rate_qps",), "pipeline": ("response_ms",), "variants": ("response_ms",), "policy": ("violations",),
@@ -48,14 +48,14 @@ def files(question: str) -> tuple[Json, Json, Json | None]:
 
 
 QUICK: dict[str, Json] = {
-    "policy": {"queue_max": 6}, "llm": FEW, "fleet": {"levers": False, "parts": {"assistant": FEW}}
+    "policy": {"queue_max": 6}, "llm": FEW, "fleet": {"savings": False, "parts": {"assistant": FEW}}
 }  # fmt: skip
 
 
 @cache
 def solved(question: str, size: str) -> tuple[hp.Outcome, hp.Report]:
     profile, slo, measured = files(question)
-    options = {"size": size, **QUICK.get(question, {})}
+    options = {"sizing": size, **QUICK.get(question, {})}
     outcome = hp.solve(profile, slo, measured, options=options, formulation=question)
     return outcome, hp.verify(outcome.require(), profile, slo, measured)
 
@@ -72,23 +72,19 @@ def said(document: Any) -> Iterator[tuple[str, str]]:
             yield from said(one)
 
 
-def test_every_question_has_the_four_words_and_says_what_they_mean() -> None:
+def test_every_question_has_the_three_words_and_says_what_they_mean() -> None:
     assert set(QUESTIONS) == set(registry.PROBLEMS)
     for question in QUESTIONS:
         formulations = list(registry.problem(question).formulations.values())
         for options in formulations:
-            assert get_args(options.model_fields["size"].annotation) == SIZES, (question, options)
-        field = formulations[0].model_fields["size"]
-        assert field.default == "auto"
-        assert not [
-            size for size in SIZES if not re.search(rf"\b{size}(:|, (estimated|auto):)", field.description or "")
-        ]
+            assert get_args(options.model_fields["sizing"].annotation) == SIZES, (question, options)
+        field = formulations[0].model_fields["sizing"]
+        assert field.default == "simulation"
+        assert not [size for size in SIZES if not re.search(rf"\b{size}(:|, formula:)", field.description or "")]
 
 
 def _marks(question: str, size: str) -> list[pytest.MarkDecorator]:
-    if (question, size) in (("fleet", "simulated"), ("pipeline", "simulated")):
-        return [pytest.mark.longest]
-    slow = size in ("simulated", "auto") and question in ("pool", "pipeline", "variants", "fleet")
+    slow = size == "simulation" and question in ("pool", "pipeline", "variants", "fleet")
     return [pytest.mark.slow] if slow else []
 
 
@@ -101,10 +97,10 @@ def test_plans_of_each_size_are_sealed_and_promise_by_what_they_rest_on(question
     outcome, report = solved(question, size)
     assert (outcome.exit_code, report.violations) == (0, ())
     plan = outcome.require()
-    assert plan.method.options["size"] == size
+    assert plan.method.options["sizing"] == size
     promised = list(said(json.loads(plan.model_dump_json(by_alias=True))))
     by_play = {quantity for quantity, model in promised if model.startswith("simulation/")}
-    if size in ("planned", "estimated"):
+    if size in ("fluid", "formula"):
         assert not by_play
         assert {model for _, model in promised} <= set(CALCULATED)
     else:
@@ -113,8 +109,8 @@ def test_plans_of_each_size_are_sealed_and_promise_by_what_they_rest_on(question
 
 
 def test_a_plan_with_the_word_of_another_size_does_not_verify() -> None:
-    plan = solved("compound", "planned")[0].require()
-    renamed = plan.method.model_copy(update={"options": {**plan.method.options, "size": "auto"}})
+    plan = solved("compound", "fluid")[0].require()
+    renamed = plan.method.model_copy(update={"options": {**plan.method.options, "sizing": "simulation"}})
     profile, slo, measured = files("compound")
     report = hp.verify(with_digest(plan.model_copy(update={"method": renamed})), profile, slo, measured)
     assert report.violations
@@ -124,15 +120,12 @@ def test_a_plan_with_the_word_of_another_size_does_not_verify() -> None:
 def test_compound_plans_are_dearer_the_more_room_they_leave() -> None:
     costs = [
         next(one.value for one in solved("compound", size)[0].require().promises if one.quantity == "cost_per_hour")
-        for size in ("planned", "simulated", "auto")
+        for size in ("fluid", "simulation")
     ]
-    assert costs[0] < costs[1] <= 1.1 * costs[2]
+    assert costs[0] < costs[1]
 
 
 def test_streams_of_compound_wait_for_nobody_so_each_size_is_the_same_plan() -> None:
     profile, slo, measured = (read(f"compound/{name}.json") for name in ("profile", "slo", "measured"))
-    plans = [
-        hp.solve(profile, slo, measured, options={"size": size}).require()
-        for size in ("planned", "estimated", "simulated", "auto")
-    ]
+    plans = [hp.solve(profile, slo, measured, options={"sizing": size}).require() for size in SIZES]
     assert all(one.workers == plans[0].workers and one.promises == plans[0].promises for one in plans)

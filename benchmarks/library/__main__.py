@@ -79,7 +79,7 @@ def command_of(instance: Json) -> str:
     more = [f"--set {name}={value}" for name, value in instance["options"].items()]
     more += [f"{instance['folder']}/state.json"] if instance.get("state") else []
     more += [f"--formulation {instance['formulation']}"] if instance.get("formulation") else []
-    return " ".join(["hetplan solve", names, f"--question {instance['question']}", *more, "--require-proof"])
+    return " ".join(["hetplan solve", names, f"--formulation {instance['question']}", *more, "--require-proof"])
 
 
 def differs(was: Json, now: Json) -> str:

@@ -17,7 +17,7 @@ from benchmarks.library.__main__ import HERE, INDEX, ROOT, asked, command_of, fo
 from hetplan_papers.datasets import infaas_generator, loki_by_hand, loki_generator
 
 Json = dict[str, Any]
-PLANNED = {"size": "planned"}
+PLANNED = {"sizing": "fluid"}
 BIG = 120_000
 """Bytes; a larger instance is no part of the library."""
 

@@ -3,7 +3,7 @@
     python benchmarks/reference/planned.py [--kinds pool,llm] [--record]
 
 Random instances of each kind, seeds from 20,000 on, drawn by the generators of `benchmarks/kept*.py`, are solved with
-`size=planned`. `planned.json` has what 0d1c952c made of them: status, objective, CPU seconds. `--record` writes that
+`sizing=fluid`. `planned.json` has what 0d1c952c made of them: status, objective, CPU seconds. `--record` writes that
 file anew from the hetplan that is installed: only a wheel of 0d1c952c, in an environment of its own, should do so.
 A figure that is worse than recorded is listed, and the exit code is 1.
 """
@@ -68,7 +68,7 @@ def planned(files: tuple[Json, Json]) -> Json:
     """Status, objective (with its sense) and CPU seconds of the plan at fluid rates."""
     begun = time.process_time()
     try:
-        found = hp.solve(*files, options={"size": "planned"}, time_limit=LIMIT_S)
+        found = hp.solve(*files, options={"sizing": "fluid"}, time_limit=LIMIT_S)
     except hp.InputError as error:
         return {"status": "refused", "why": str(error)[:120]}
     row: Json = {"status": str(found.status), "cpu_s": round(time.process_time() - begun, 3)}

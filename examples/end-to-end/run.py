@@ -164,9 +164,9 @@ def _number(value: float | None) -> str:
 def one_after_the_other(example: Example) -> None:
     """A pool, a pipeline and a policy: each planned, applied, loaded and taken down."""
     for name, slo, question in (
-        ("pool", "pool.slo.json", ["--question", "pool"]),
+        ("pool", "pool.slo.json", ["--formulation", "pool"]),
         ("pipeline", "pipeline.slo.json", []),
-        ("policy", "slo.json", ["--question", "policy", "--set", "batching=max"]),
+        ("policy", "slo.json", ["--formulation", "policy", "--set", "batching=max"]),
     ):
         plan = example.plan(name, slo, *question)
         with example.running(plan, slo) as endpoint:

@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 from pydantic import Field
 
-from hetplan.extend import Bench, Formulation, Group, PolicyOptions, Size, SolvedPolicy, plan_rule
+from hetplan.extend import Bench, Formulation, Group, PolicyOptions, Sizing, SolvedPolicy, plan_rule
 
 __all__ = ["CALM", "CalmOptions"]
 
@@ -25,7 +25,7 @@ class CalmOptions(PolicyOptions):
     """`calm`: accurate while few queries wait."""
 
     few: int = Field(default=4, ge=1, description="up to this many waiting queries get the most accurate model")
-    size: Size = Field(default="simulated", description="planned: the table is not simulated")
+    sizing: Sizing = Field(default="simulation", description="fluid: the table is not simulated")
 
 
 def stay_calm(bench: Bench, group: Group, load_qps: float) -> SolvedPolicy:

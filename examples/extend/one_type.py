@@ -27,7 +27,7 @@ With h = 1 nothing waits: that cost is a lower bound. Then h falls until a simul
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -57,7 +57,7 @@ from hetplan.extend import (
     Request,
     Route,
     SharesDispatch,
-    Size,
+    Sizing,
     Status,
     Tools,
     Uses,
@@ -79,7 +79,7 @@ NANO = 1e9
 class OneTypeOptions(Options):
     """What `--set` may set."""
 
-    size: Size = Field(default="auto", description="planned: by rates alone; otherwise in simulation")
+    sizing: Sizing = Field(default="simulation", description="fluid: by rates alone; otherwise in simulation")
     step: float = Field(default=0.95, gt=0, lt=1, description="times this the utilization falls after a simulation")
     simulations: int = Field(default=20, ge=1, description="at most this many plans are simulated")
 
@@ -89,8 +89,7 @@ class OneType:
     """The question; see the module for its letters."""
 
     question: ClassVar[str] = "one-type"
-    aliases: ClassVar[Sequence[str]] = ()
-    formulations: ClassVar[Mapping[str, type[Options]]] = {"milp": OneTypeOptions}
+    formulations: ClassVar[Mapping[str, type[Options]]] = {"one-type": OneTypeOptions}
     like: ClassVar[Mapping[str, str]] = {}
 
     inputs: Inputs
@@ -172,7 +171,7 @@ class OneType:
                 return Infeasibility(why=(f"no plan was found: {answer.stop}",), proved=False)
             bound = bound or answer
             made = now.draft(answer.point[rented].round().astype(int), bound)
-            if self.options.size == "planned" or self.tools.simulate is None:
+            if self.options.sizing == "fluid" or self.tools.simulate is None:
                 return made
             confirmed = self.simulated(made, ask, budget)
             if confirmed is not None:
@@ -191,7 +190,7 @@ class OneType:
             return None
         assert self.tools.simulate is not None
         shown = confirm_in_simulation(
-            self.tools.simulate, plan_to_simulate(self.question, "milp", made), self.inputs, budget,
+            self.tools.simulate, plan_to_simulate(self.question, "one-type", made), self.inputs, budget,
             apps=(self.app.id,), length_s=None, may_go_on=lambda: ask.remaining > 0,
         )  # fmt: skip
         return None if shown.late else with_simulated_promises(made, shown)

@@ -17,7 +17,7 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     types = sorted({worker.hardware for worker in plan.workers if worker.count})
     if len(types) > 1:
         found.append(Violation("one-type", "workers", f"the machines are of {len(types)} types: {', '.join(types)}"))
-    if plan.status != "not-simulated" and plan.method.options.get("size") != "planned":
+    if plan.status != "not-simulated" and plan.method.options.get("sizing") != "fluid":
         shown = {one.app for one in plan.promises if one.quantity == "response_ms" and "simulation" in one.model}
         found += [
             Violation("one-type", f"promises.{app}", "no simulation shows its response time")

@@ -63,7 +63,11 @@ class Example:
     @property
     def measuring(self) -> list[str]:
         """Who measures, where it is kept, and how much of it."""
-        most = ["--set", "steps=8", "--set", "n_max=80"] if self.quick else ["--set", "steps=20"]
+        most = (
+            ["--set", "max_measurements=8", "--set", "samples_max=80"]
+            if self.quick
+            else ["--set", "max_measurements=20"]
+        )
         return ["--evaluate", "questions", "--hosts", "hosts.toml", "--journal", "measured.jsonl", *most]
 
     def search(self) -> dict[str, Any]:

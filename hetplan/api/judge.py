@@ -44,7 +44,7 @@ def verify(
 
     >>> import hetplan as hp
     >>> files = "examples/pool/profile.json", "examples/pool/slo.json"
-    >>> hp.verify(hp.solve(*files, options={"size": "planned"}).require(), *files).ok
+    >>> hp.verify(hp.solve(*files, options={"sizing": "fluid"}).require(), *files).ok
     True
     """
     named = sort_files((plan, *files), "verify", plans=(1, 1), in_python=True)
@@ -80,7 +80,7 @@ def simulate(
 
     >>> import hetplan as hp
     >>> files = "examples/pool/profile.json", "examples/pool/slo.json"
-    >>> plan = hp.solve(*files, options={"size": "planned"}).require()
+    >>> plan = hp.solve(*files, options={"sizing": "fluid"}).require()
     >>> hp.simulate(plan, *files, seeds=1, duration_s=2.0).duration_s
     2.0
     """

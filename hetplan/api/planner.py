@@ -1,7 +1,7 @@
 """`Planner`: files read once, for schedulers that plan every few seconds, from several threads or from asyncio.
 
 >>> import hetplan as hp
->>> planner = hp.Planner("examples/pool/profile.json", "examples/pool/slo.json", options={"size": "planned"})
+>>> planner = hp.Planner("examples/pool/profile.json", "examples/pool/slo.json", options={"sizing": "fluid"})
 >>> planner.plan().require() == planner.last
 True
 """

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetplan import registry
 from hetplan.api.planner import with_rates
-from hetplan.api.solve import options_again, plan_for
+from hetplan.api.solve import plan_for
 from hetplan.planner.next_state import next_state
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.load_one import read_profile
@@ -71,16 +71,16 @@ class Recipes:
         self._profile, self._slo = read_profile(self.inputs.profile), at_any_moment(self.inputs.slo)
         asked = registry.formulation(registry.problem(self.plan.question), self.plan.method.formulation)
         known = asked.options.model_fields if asked is not None else {}
-        self._options = {name: value for name, value in options_again(self.plan).items() if name in known}
-        if self.stateful and self._options.get("size") == "auto":
+        self._options = {name: value for name, value in self.plan.method.options.items() if name in known}
+        if self.stateful and self._options.get("sizing") == "simulation":
             # The formula's plan, which auto begins with: to simulate each of hundreds of plans by itself takes minutes,
             # and what is played here is a simulation of them all.
-            self._options["size"] = "estimated"
+            self._options["sizing"] = "formula"
         if self.plan.question == "llm":
-            self._options["size"] = "planned"
-        if self.limited and "share" in known:
+            self._options["sizing"] = "fluid"
+        if self.limited and "share_machines" in known:
             # Moves are counted by application: the first plan shares no machines, as those that follow it do not.
-            self._options["share"] = False
+            self._options["share_machines"] = False
 
     @property
     def stateful(self) -> bool:
@@ -177,7 +177,7 @@ class Recipes:
         recipes = self
         if self.plan.question == STATEFUL:
             change, recipes = self._slo.change, replace(self, _outcomes={})
-            recipes._options |= {"size": "planned"}
+            recipes._options |= {"sizing": "fluid"}
             less = change.slack_qps or 0.0
             rates = {app: max(min(rate / change.slack, rate - less), 0.0) for app, rate in rates.items()}
         plan = recipes.outcome(recipes.rounded(rates, up=False)).plan

@@ -29,6 +29,7 @@ from hetplan.profiles.plan_periods import inputs_of_part, of_part
 from hetplan.serving.demand import response_targets
 from hetplan.simulator.sequential import MOST_RUNS, Evidence
 from hetplan.simulator.simulate import demands_of, simulate
+from hetplan.verifier.facts import judged_statistic
 from hetplan.verifier.promise_verdicts import Shown, Tried
 from hetplan.verifier.report import Violation
 
@@ -50,9 +51,9 @@ ROUNDED = 1e-6
 """And by this where they did not differ: two simulators add up in different orders."""
 PLAYED, UNPLAYED = ("pool", "variants", "pipeline"), ("W-queueing", "W-unconfirmed")
 """Questions whose simulated plans promise every limit on response times; and how those that do not say why."""
-SIMULATED = frozenset({"auto", "simulated"})
+SIMULATED = frozenset({"simulation"})
 """Sizes that rest on simulation."""
-BY_FORMULA = frozenset({"planned", "estimated"})
+BY_FORMULA = frozenset({"fluid", "formula"})
 """Sizes that do not."""
 _MISSING = {"<=": ("violations", "violation", "dropped"), ">=": ("goodput", "in_time", "attainment")}
 """Shares of the queries; of the others the complement is judged."""
@@ -145,9 +146,9 @@ def _unpromised(plan: Plan, inputs: Inputs) -> Iterator[Tried]:
     if plan.parts is not None:
         every = {f"parts.{name}.": part for name, part in plan.parts.items()}
     running = {f"parts.{name}." for period in plan.periods for name in period.parts or ()}
-    by_plan = plan.method.options.get("size")
+    by_plan = plan.method.options.get("sizing")
     for at, one in every.items():
-        own = one.method.options.get("size") or by_plan
+        own = one.method.options.get("sizing") or by_plan
         is_sized = not {own, by_plan}.isdisjoint(SIMULATED)
         if one.question not in PLAYED or not is_sized:
             continue
@@ -188,7 +189,7 @@ def _as_promised(plan: Plan, inputs: Inputs) -> Inputs:
 def _times(plan: Plan, promise: Promise) -> str:
     """The service times that a promise takes for granted: those of the tables, but where the method says others."""
     said = service_times_of(promise.basis)
-    return said if said is not None and said == plan.method.options.get("percentile") else "table"
+    return said if said is not None and said == judged_statistic(plan) else "table"
 
 
 def _seeds(plan: Plan, inputs: Inputs) -> Iterator[int]:

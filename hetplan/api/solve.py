@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from hetplan import registry
 from hetplan.errors import InputError, NoSolver
@@ -25,7 +25,6 @@ from hetplan.profiles.given_files import GivenFile, sort_files
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Method, Plan
 from hetplan.profiles.read_plan import read_plan
-from hetplan.profiles.tables import Statistic
 from hetplan.profiles.validate import validate
 from hetplan.solvers.engine import without_prints
 
@@ -39,7 +38,6 @@ __all__ = [
     "Choice",
     "choose",
     "fluid_size",
-    "options_again",
     "options_of",
     "plan_for",
     "pose",
@@ -50,7 +48,7 @@ __all__ = [
 
 Source = str | Path | Mapping[str, Any]
 
-FLUID = {"size": "planned"}
+FLUID = {"sizing": "fluid"}
 """The size by which nothing is simulated."""
 ANEW_S = 60.0
 """So long all of a plan's bounds may take; what is open then stays so."""
@@ -101,8 +99,8 @@ def solve(
     """Plan: from what was measured and what is wanted to a verified plan, or to why there is none.
 
     `files` are profiles, an SLO, perhaps a state and measurements: paths, folders, documents or objects, in any order.
-    `formulation` names a way to plan ("kairos"), a problem ("pool") or both ("pool/kairos"); without it the files say
-    which problem they state. `start` is a plan to begin from. `evaluate` measures a point of a compound query; `jobs`
+    `formulation` names a way to plan ("kairos") or a problem ("pool"); without it the files say which problem they
+    state. `start` is a plan to begin from. `evaluate` measures a point of a compound query; `jobs`
     of them are measured at once. After `time_limit` seconds, or once `cancel` is set, the best plan so far is returned.
 
     >>> import hetplan as hp
@@ -148,7 +146,8 @@ def choose(
 ) -> Choice:
     """The problem that the files state (or the one named), and its options, checked.
 
-    `formulation` may name the problem too: "pool/kairos", or "pool" for its first one.
+    A formulation says its problem; a problem's name stands for its first formulation. Where another package has the
+    same name, "problem/name" says which.
     """
     if question is None and formulation is not None:
         question, formulation = _problem_named(formulation)
@@ -166,7 +165,8 @@ def _problem_named(formulation: str) -> tuple[str | None, str | None]:
     problem, slash, name = formulation.partition("/")
     if slash:
         return problem, name
-    return (formulation, None) if formulation in registry.problem_names() else (None, formulation)
+    name = formulation.lower().replace("_", "-")
+    return (name, None) if name in registry.problem_names() else (registry.problem_of(name), name)
 
 
 def _in_the_way(question: str, inputs: Inputs) -> list[Obstacle]:
@@ -184,7 +184,7 @@ def pose(inputs: Inputs, choice: Choice, *, tools: Tools | None = None, start: P
         )
     except InputError as error:
         if choice.inferred:
-            error.add_note(f"read as the question {choice.problem.question}; name another with --question")
+            error.add_note(f"read as the question {choice.problem.question}; name another with --formulation")
         raise
 
 
@@ -194,7 +194,7 @@ def fluid_size(choice: Choice, inputs: Inputs) -> dict[str, str]:
     Nor where these files are refused such a size.
     """
     fields = choice.options.__class__.model_fields
-    if "size" not in fields or "size" in choice.options.model_fields_set:
+    if "sizing" not in fields or "sizing" in choice.options.model_fields_set:
         return {}
     try:
         options_of(choice.way, FLUID)
@@ -377,7 +377,7 @@ class _Again:
         """The problem; else why the question cannot be asked as the plan says that it was."""
         question, formulation = self.plan.question, self.plan.method.formulation
         try:
-            options = options_again(self.plan)
+            options = dict(self.plan.method.options)
             choice = choose(self.inputs, question=question, formulation=formulation, options=options)
             return pose(self.inputs, choice, tools=registry.tools_of(question)), None
         except InputError as error:
@@ -407,19 +407,6 @@ class _Again:
         except Exception as error:
             # A plan may say anything, so that anything may go wrong where its question is read by it.
             return [("method", f"the question cannot be asked as the plan says that it was: {error}")]
-
-
-def options_again(plan: Plan) -> dict[str, Any]:
-    """The options of a plan, to ask its question again.
-
-    A plan lists every option. A statistic that is only the default stays unsaid: one that is said is refused where a
-    table lacks it, and the default is not.
-    """
-    asked = registry.formulation(registry.problem(plan.question), plan.method.formulation)
-    known = asked.options.model_fields if asked is not None else {}
-    defaults = {name: one.default for name, one in known.items() if one.default in get_args(Statistic)}
-    missing = object()
-    return {name: at for name, at in plan.method.options.items() if at != defaults.get(name, missing)}
 
 
 def _infer(inputs: Inputs) -> str:

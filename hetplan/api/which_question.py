@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hetplan import registry
 from hetplan.errors import InputError
+from hetplan.planner.old_names import OLD_FORMULATIONS
 from hetplan.problems.ladder import LADDER
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def further(inputs: Inputs) -> str:
             file=inputs.files.get("slo", "slo"),
             path="$.apps",
             why=f"this fits several questions: {', '.join(fitting)}",
-            remedy="Name one with --question.",
+            remedy="Name one with --formulation.",
         )
     if _between(inputs):
         return "fleet"
@@ -55,19 +56,19 @@ def not_asked(question: str, first: Obstacle, inputs: Inputs) -> InputError:
         file=inputs.files.get(first.file, first.file),
         path=first.path,
         why=f"the files do not ask the question {question}: {first.why}",
-        remedy=first.remedy or "Change the file, or leave --question out to have it inferred.",
+        remedy=first.remedy or "Change the file, or leave --formulation out to have it inferred.",
     )
 
 
 def formulation_meant(kind: type[Problem], name: str) -> tuple[str, Formulation]:
-    """The formulation of this name, however it is spelt, or the first like the paper of this name."""
+    """The formulation of this name, however it is spelt."""
     wanted, known = name.lower().replace("_", "-"), registry.formulations(kind)
-    found = wanted if wanted in known else next((one for one in known if known[one].like == wanted), None)
-    if found is not None:
-        return found, known[found]
+    if wanted in known:
+        return wanted, known[wanted]
+    choose = f"Choose one of {', '.join(known)}; `hetplan list options {kind.question}` describes them."
     raise InputError.one(
         path="formulation",
         value=name,
         why=f"the question {kind.question} has no such formulation",
-        remedy=f"Choose one of {', '.join(known)}; `hetplan list options {kind.question}` describes them.",
+        remedy=f"Write {OLD_FORMULATIONS[wanted]}." if wanted in OLD_FORMULATIONS else choose,
     )

@@ -16,7 +16,6 @@ __all__ = [
     "Formulation",
     "PlanAndFiles",
     "PlanFile",
-    "Question",
     "Settings",
     "Unchecked",
     "file_option",
@@ -36,10 +35,11 @@ def file_option(names: str, metavar: str, text: str) -> Any:
     return typer.Option(*names.split(), metavar=metavar, readable=False, help=text)
 
 
-def _questions() -> list[str]:
-    from hetplan.registry import problem_names
+def _formulations() -> list[str]:
+    from hetplan.registry import formulations, problem, problem_names
 
-    return problem_names()
+    names = problem_names()
+    return [*names, *(one for name in names for one in formulations(problem(name)))]
 
 
 Files = Annotated[
@@ -53,18 +53,12 @@ PlanAndFiles = Annotated[
     ),
 ]
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", readable=False, help="Plan file written by `hetplan solve`.")]
-Question = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="The problem; default: the most specific one that fits the files (`hetplan list problems`).",
-        autocompletion=_questions,
-    ),
-]
 Formulation = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME", help="The formulation; default: the first of the problem (`hetplan list options PROBLEM`)."
+        metavar="NAME",
+        help="How to plan, or the problem: `hetplan list problems` names them; default: what fits the files.",
+        autocompletion=_formulations,
     ),
 ]
 Settings = Annotated[
@@ -79,15 +73,13 @@ AsJson = Annotated[
 ]
 
 
-def method_from(
-    settings: list[str] | None, *, question: str | None, formulation: str | None
-) -> tuple[str | None, str | None, dict[str, Any]]:
-    """Question, formulation and options out of `--set` and the flags; `--set @FILE` names a file with any of these.
+def method_from(settings: list[str] | None, *, formulation: str | None) -> tuple[str | None, dict[str, Any]]:
+    """Formulation and options out of `--set` and the flags; `--set @FILE` names a file with any of these.
 
     What is said later wins, and flags win over files.
 
-    >>> method_from(["latency-stat=p99", "derate=0.9"], question=None, formulation="fluid-lp")
-    (None, 'fluid-lp', {'latency_stat': 'p99', 'derate': 0.9})
+    >>> method_from(["allow-late=0.1", "derate=0.9"], formulation="pool-lp")
+    ('pool-lp', {'allow_late': 0.1, 'derate': 0.9})
     """
     options: dict[str, Any] = {}
     for setting in settings or []:
@@ -98,8 +90,8 @@ def method_from(
 
         method = read_method(Path(setting[1:]))
         options |= {name.replace("-", "_"): value for name, value in method.get("options", {}).items()}
-        question, formulation = question or method.get("question"), formulation or method.get("formulation")
-    return question, formulation, options
+        formulation = formulation or method.get("formulation")
+    return formulation, options
 
 
 def read_settings(settings: list[str]) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from hetplan.cli.arguments import (
     AsJson,
     Files,
     Formulation,
-    Question,
     Settings,
     method_from,
     option,
@@ -73,7 +72,6 @@ def autoscale(
     floor: Floor = 1.0,
     once: Once = False,
     dry_run: DryRun = False,
-    question: Question = None,
     formulation: Formulation = None,
     settings: Settings = None,
     time_limit: Seconds = None,
@@ -106,8 +104,8 @@ def autoscale(
     from hetplan.planner.answer import Limits
 
     with Output("autoscale", as_json=as_json) as out:
-        question, formulation, options = method_from(settings, question=question, formulation=formulation)
-        how = {"question": question, "formulation": formulation, "options": options}
+        formulation, options = method_from(settings, formulation=formulation)
+        how = {"formulation": formulation, "options": options}
         trigger = Replanning(
             every_s=every, period_s=period, change=change, hold_s=hold, settle_s=settle, headroom=headroom,
             floor_qps=floor, com=com,

@@ -73,10 +73,10 @@ def _list_problems(out: Output) -> None:
     rows = []
     for name in problem_names():
         asked = problem(name)
-        named, aliases, about = list(formulations(asked)), list(asked.aliases), _opening(asked)
-        rows.append((name, ", ".join(named), ", ".join(aliases) or "-", about))
-        out.send({"problem": name, "formulations": named, "aliases": aliases, "about": about})
-    out.people.table(("problem", "formulations (default first)", "also called", "decides"), rows)
+        named, about = list(formulations(asked)), _opening(asked)
+        rows.append((name, ", ".join(named), about))
+        out.send({"problem": name, "formulations": named, "about": about})
+    out.people.table(("problem", "formulations (default first)", "decides"), rows)
     out.people.line()
     out.people.line("`hetplan list options PROBLEM` lists what can be set.")
 
@@ -93,8 +93,7 @@ def _list_options(out: Output, name: str) -> None:
     for position, (formulation, way) in enumerate(formulations(problem(name)).items()):
         rows = option_rows(way.options.model_json_schema())
         default = " (the default)" if position == 0 else ""
-        like = f", like {way.like}" if way.like else ""
-        out.people.line(f"{formulation}{default}{like}: {_summary(way.options)}")
+        out.people.line(f"{formulation}{default}: {_summary(way.options)}")
         out.people.table(("option", "default", "takes", "meaning"), rows)
         out.people.line()
         for option, default_text, accepted, meaning in rows:

@@ -81,7 +81,7 @@ _METHOD_KEYS = ("formulation", "options", "like", "question")
 
 
 def read_method(file: Path) -> dict[str, Any]:
-    """What a file of ``--set @FILE`` says: the formulation, its options, perhaps the question."""
+    """What a file of ``--set @FILE`` says: the formulation and its options."""
     from hetplan.profiles.read_json import read_json
 
     method = read_json(file, file=str(file))
@@ -94,7 +94,7 @@ def read_method(file: Path) -> dict[str, Any]:
         for name in method
         if name not in _METHOD_KEYS
     ]
-    for name, kind in (("formulation", str), ("question", str), ("options", dict)):
+    for name, kind in (("formulation", str), ("options", dict)):
         if not isinstance(method.get(name, kind()), kind):
             expected = "an object" if kind is dict else "a text"
             faults.append(Fault(str(file), f"$.{name}", repr(method[name])[:60], f"must be {expected}", "Correct it."))

@@ -65,7 +65,7 @@ def solve(
     """Plan: machines, models, batch sizes and routes that meet the SLO, with cost, bound and proof; or why none can.
 
     `profile` says what was measured and what machines cost, `slo` what is wanted; `measured` are measurements of
-    compound queries, `state` what runs now. `options` {"size": "planned"} leaves simulation out, for a first look.
+    compound queries, `state` what runs now. `options` {"sizing": "fluid"} leaves simulation out, for a first look.
     """
     files = documents(profile=profile, slo=slo, state=state, measured=measured)
     more = {"question": question, "options": options or {}, "limits": {"seconds": seconds}}

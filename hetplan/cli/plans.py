@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson, PlanAndFiles, PlanFile, Unchecked, option
+from hetplan.cli.arguments import AsJson, PlanAndFiles, Unchecked, option
 from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output, number
 from hetplan.cli.plan_page import VIEWS, show_plan, show_view
@@ -218,10 +218,7 @@ _NAMES = ("id", "app", "about", "quantity", "code")
 
 
 def diff(
-    before: PlanFile,
-    after: Annotated[
-        Path | None, typer.Argument(metavar="OTHER", readable=False, help="The plan to compare with.")
-    ] = None,
+    plans: Annotated[list[Path], typer.Argument(metavar="PLANS...", readable=False, help="The plans to compare.")],
     hosts: Annotated[
         Path | None,
         typer.Option("--hosts", metavar="FILE", readable=False, help="Compare with what runs on these hosts."),
@@ -229,19 +226,20 @@ def diff(
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 8 if there are differences.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two plans, or a plan with what runs.
+    """Compare two plans, several side by side, or a plan with what runs.
 
     Of two plans it prints first what runs, then what the plans state about it. Workers, loads and routes are matched by
-    name, not by position.
+    name, not by position. Of more it prints a column per plan: status, cost, bound and machines.
     """
     with Output("diff", as_json=as_json) as out:
-        if (after is None) == (hosts is None):
+        if (len(plans) == 1) == (hosts is None):
             raise InputError.one(
                 path="PLAN",
                 why="expected a second plan or --hosts",
                 remedy="Write hetplan diff old.json new.json, or add --hosts hosts.toml.",
             )
-        found = _with_hosts(out, before, hosts) if hosts is not None else _with_plan(out, before, after or before)
+        compared = _with_plan if len(plans) == 2 else _side_by_side
+        found = _with_hosts(out, plans[0], hosts) if hosts is not None else compared(out, plans)
         same = "what runs matches the plan" if hosts is not None else "the plans are the same"
         reason = f"{found} difference{'' if found == 1 else 's'}" if found else same
         if not found:
@@ -249,8 +247,34 @@ def diff(
         out.end(Exit.DIFFERENT if exit_code and found else Exit.OK, reason)
 
 
-def _with_plan(out: Output, before: Path, after: Path) -> int:
-    old, new = (plan_from(plan, warn=out.warn).model_dump(mode="json", by_alias=True) for plan in (before, after))
+def _side_by_side(out: Output, files: list[Path]) -> int:
+    """A column per plan; how many of the rows differ between them."""
+    plans = [plan_from(file, warn=out.warn) for file in files]
+    columns = [_figures(plan) for plan in plans]
+    names = list(dict.fromkeys(name for column in columns for name in column))
+    rows = [(name, *(_short(column.get(name)) for column in columns)) for name in names]
+    for name, *values in rows:
+        out.send({"row": {"name": name, "values": dict(zip(map(str, files), values, strict=True))}})
+    titles = [str(file) for file in files]
+    out.people.table(("", *titles), rows, right=titles)
+    return sum(len(set(values)) > 1 for _, *values in rows)
+
+
+def _figures(plan: Plan) -> dict[str, Any]:
+    """What a plan comes to: status, cost, how good it is, and its machines by application and model."""
+    found: dict[str, Any] = {"formulation": plan.method.formulation, "status": plan.status}
+    if plan.summary is not None:
+        found |= {"cost per month": plan.summary.cost_per_month, "cost per hour": plan.summary.cost_per_hour}
+    for claim in plan.claims:
+        found |= {claim.about: claim.value, f"bound of {claim.about}": claim.bound}
+    for row in plan.rows():
+        where = " ".join(filter(None, (row.app, row.model, "on", row.machine, row.purchase, row.hours)))
+        found[where] = found.get(where, 0) + row.count
+    return found
+
+
+def _with_plan(out: Output, plans: list[Path]) -> int:
+    old, new = (plan_from(plan, warn=out.warn).model_dump(mode="json", by_alias=True) for plan in plans)
     found = [change for change in differences(old, new) if change[0] != "digest"]
     runs = [change for change in found if change[0].split(".")[0].split("[")[0] in RUNS]
     said = [change for change in found if change not in runs]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson, Formulation, Question, Settings, file_option, method_from, read_settings
+from hetplan.cli.arguments import AsJson, Formulation, Settings, file_option, method_from, read_settings
 from hetplan.cli.output import Exit, Output
 from hetplan.errors import InputError
 from hetplan.profiles.given_files import sort_files
@@ -52,7 +52,6 @@ def render(
     site_template: Annotated[
         bool, typer.Option("--site-template", help="Write a site file for this plan, to fill in.")
     ] = False,
-    question: Question = None,
     formulation: Formulation = None,
     settings: Settings = None,
     as_json: AsJson = False,
@@ -83,14 +82,14 @@ def render(
             why = "the text and --json both go to stdout"
             raise InputError.one(file="--json", why=why, remedy="Add -o FILE, or leave --json out.")
         of_others: dict[str, object] = {"--site": site, "--site-template": site_template or None}
-        of_programs: dict[str, object] = {"--question": question, "--formulation": formulation}
+        of_programs: dict[str, object] = {"--formulation": formulation}
         for name, value in (of_others if is_program else of_programs).items():
             if value is not None:
                 raise InputError.one(
                     file=name, value=value, why=f"it says nothing of {to.value}", remedy="Leave it out."
                 )
         if is_program:
-            asked = method_from(settings, question=question, formulation=formulation)
+            asked = method_from(settings, formulation=formulation)
             _render_program(out, files, to, output, asked)
             return
         from hetplan.cli.platform_files import render_platform, write_template
@@ -106,18 +105,18 @@ def _render_program(
     files: list[Path],
     to: Target,
     output: str,
-    asked: tuple[str | None, str | None, dict[str, Any]],
+    asked: tuple[str | None, dict[str, Any]],
 ) -> None:
     from hetplan.api.solve import choose
     from hetplan.cli.program_text import program_text
     from hetplan.profiles.plan_file import write_atomically
 
-    question, formulation, options = asked
+    formulation, options = asked
     number = options.pop("ask", 1)
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
         raise InputError.one(file="--set", path="ask", value=number, why="a number from 1 on", remedy="Write ask=2.")
     inputs = sort_files(files, "render").inputs
-    choice = choose(inputs, question=question, formulation=formulation, options=options)
+    choice = choose(inputs, formulation=formulation, options=options)
     text, size = program_text(inputs, choice, to=to.value, number=number, out=out)
     if output == "-":
         typer.echo(text, nl=False)

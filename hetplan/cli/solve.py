@@ -15,7 +15,6 @@ from hetplan.cli.arguments import (
     AsJson,
     Files,
     Formulation,
-    Question,
     Settings,
     Unchecked,
     file_option,
@@ -84,7 +83,6 @@ Details = Annotated[
 def solve(
     files: Files,
     output: PlanTo = None,
-    question: Question = None,
     formulation: Formulation = None,
     settings: Settings = None,
     start: Start = None,
@@ -115,14 +113,14 @@ def solve(
     """
     with Output("solve", as_json=as_json, quiet=output == "-") as out:
         _ready(output, alternatives, as_json=as_json, repair=apply_repair)
-        question, formulation, options = method_from(settings, question=question, formulation=formulation)
+        formulation, options = method_from(settings, formulation=formulation)
         named = sort_files(files, "solve")
         profiles, slo = list(named.profiles), named.slo
         outcome = _solve(
             out, named.inputs, profiles, slo,
             limits={"seconds": time_limit, "gap": gap, "seed": seed},
             who={"names": evaluate, "hosts": hosts, "journal": journal, "history": history, "jobs": jobs - 1, "on": on},
-            state=named.state, question=question, formulation=formulation, options=options, start=start,
+            state=named.state, formulation=formulation, options=options, start=start,
             solver=solver, require_proof=require_proof, allow_unchecked=allow_unchecked,
         )  # fmt: skip
         if apply_repair is not None and output is not None:

@@ -18,7 +18,6 @@ from hetplan.cli.arguments import (
     AsJson,
     Files,
     Formulation,
-    Question,
     Settings,
     method_from,
     option,
@@ -76,7 +75,6 @@ JournalFile = Annotated[
 def whatif(
     files: Files,
     vary: Vary = None,
-    question: Question = None,
     formulation: Formulation = None,
     settings: Settings = None,
     csv: Csv = None,
@@ -101,8 +99,8 @@ def whatif(
             raise InputError.one(
                 file="--vary", why="expected --vary or --robust, and not both", remedy="Add --vary budget=1:5."
             )
-        question, formulation, options = method_from(settings, question=question, formulation=formulation)
-        how: dict[str, Any] = {"question": question, "formulation": formulation, "options": options}
+        formulation, options = method_from(settings, formulation=formulation)
+        how: dict[str, Any] = {"formulation": formulation, "options": options}
         named = sort_files(files, "whatif", plans=(0, 1 if robust else 0))
         if robust:
             robustness(out, named, how, (box, gamma),

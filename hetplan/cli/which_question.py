@@ -12,6 +12,6 @@ def asked(inputs: Inputs) -> str:
     """The question that the files ask; what it misses in them is a fault, as it would be for `solve`."""
     choice = choose(inputs)
     # Nothing is to be sized here: that may take seconds.
-    quick = {"size": "planned"} if "size" in type(choice.options).model_fields else {}
+    quick = {"sizing": "fluid"} if "sizing" in type(choice.options).model_fields else {}
     pose(inputs, choose(inputs, options=quick))
     return choice.problem.question

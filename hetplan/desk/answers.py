@@ -40,7 +40,7 @@ MOST_SEEDS = 20
 MOST_NAME = 64
 SOON_SECONDS = 1.0
 """How long a first plan may take: so long people follow a thought without being held up (Nielsen, 1993, chapter 5)."""
-NO_ROUGHER = frozenset({"size", "levers"})
+NO_ROUGHER = frozenset({"sizing", "savings"})
 """With these options other than the confirmed plan has, what is impossible is so when it is played, too."""
 STAGES = ("soon", "planned", "confirm")
 _FILES = ("profile", "slo", "state", "measured", "plan")
@@ -174,7 +174,7 @@ class Answers:
         page.items(outcome.why)
         page.items(outcome.violations)
         page.items(one.text for one in outcome.repairs)
-        if outcome.repairs and "size" in quick:
+        if outcome.repairs and "sizing" in quick:
             page.text("What would help is worked out for planned sizes: plans that are played may need more.")
         said = outcome.as_dict()
         if outcome.summary is not None:

@@ -184,7 +184,7 @@ class Part(ABC):
 
     def settle_holding(self, workers: Sequence[Worker], rate: float) -> Settled:
         """A pipeline's own plan on exactly these machines, which load nothing: each goes on with what it holds."""
-        key = (rate, self.options.get("size"), tuple(worker.model_dump_json() for worker in workers))
+        key = (rate, self.options.get("sizing"), tuple(worker.model_dump_json() for worker in workers))
         if key not in self.holding:
             machines, bought = Counter[str](), Counter[str]()
             for worker in workers:

@@ -19,8 +19,7 @@ from hetplan.serving.runs import instances_on
 from hetplan.serving.table_points import settings_of, statistic_of
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
+    from hetplan.planner.terms import TableOptions
     from hetplan.profiles.engines import Engine
     from hetplan.profiles.plan import Notice
     from hetplan.profiles.profile import Hardware, Run
@@ -104,15 +103,15 @@ class Choice:
         """How long batches of queries take by that table."""
         return law_of_run(self.profile, self.variant, self.run)
 
-    def statistic(self, options: BaseModel, option: str) -> tuple[Statistic, tuple[Notice, ...]]:
-        """The statistic of its table that an option asks for, and the warning where another has to answer for it.
+    def statistic(self, options: TableOptions) -> tuple[Statistic, tuple[Notice, ...]]:
+        """The statistic of its table that the options ask for, and the warning where another has to answer for it.
 
         What the user named is refused where it was not measured.
         """
-        wanted: Statistic = getattr(options, option)
+        wanted = options.judged_by
         if wanted in self.law.statistics:
             return wanted, ()
-        named = option if option in options.model_fields_set else ""
+        named = "" if options.statistic == "auto" else "statistic"
         return statistic_of(self.table, wanted, named=named, at=f"tables.{self.table.name}")
 
     @property

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_chec
 
 from hetplan.planner.answer import Answer, Limits
 from hetplan.planner.forms.form import Form
-from hetplan.planner.terms import Event, Formulation, Obstacle, OnEvent, Options, Size, Tools
+from hetplan.planner.terms import (
+    Event,
+    Formulation,
+    Obstacle,
+    OnEvent,
+    Options,
+    Sizing,
+    TableOptions,
+    Tools,
+)
 
 if TYPE_CHECKING:
     from hetplan.planner.draft import Draft, Infeasibility
@@ -23,8 +32,9 @@ __all__ = [
     "OnEvent",
     "Options",
     "Problem",
-    "Size",
+    "Sizing",
     "Solver",
+    "TableOptions",
     "Tools",
 ]
 
@@ -148,7 +158,6 @@ class Problem(Protocol):
     """
 
     question: ClassVar[str]
-    aliases: ClassVar[Sequence[str]]
     formulations: ClassVar[Mapping[str, type[Options]]]
     """Name -> its options; the first is the default."""
     like: ClassVar[Mapping[str, str]]

@@ -71,7 +71,7 @@ def _decide(problem: Problem, ask: Asking, inputs: Inputs, method: Method) -> tu
 
 def _impossible(inputs: Inputs, method: Method) -> Infeasibility | None:
     """Why no plan can keep the wish by the service times alone; asked where a plan is to keep response times."""
-    if method.options.get("size", "planned") == "planned" or method.options.get("violators") == "count":
+    if method.options.get("sizing", "fluid") == "fluid" or method.options.get("violators") == "count":
         return None
     from hetplan.planner.service_times import never_in_time
 
@@ -85,7 +85,7 @@ def _of_times(inputs: Inputs, draft: Draft, options: Mapping[str, object]) -> It
     apps = read_request(inputs).apps
     limited = any(apps[app or ""].targets for app in rated)
     said = any(one.code == "W-queueing" for one in draft.warnings)
-    if options.get("size") == "planned" and limited and not said:
+    if options.get("sizing") == "fluid" and limited and not said:
         text = "sized without queueing: no response time is promised; set size to auto"
         yield Notice(code="W-queueing", at="promises", text=text)
     if any(one.percentile is not None and one.model.startswith("simulation") for one in of_apps):
@@ -102,7 +102,7 @@ def _plan_outcome(
     require_proof = how["require_proof"]
     if not how["simulated"]:
         ended = "interrupted" if how["interrupted"] else "the time limit ended"
-        short_of = "all was tried" if named[1].options.get("size") == "planned" else "simulation confirmed this plan"
+        short_of = "all was tried" if named[1].options.get("sizing") == "fluid" else "simulation confirmed this plan"
         text = f"{ended} before {short_of}: it is the best so far; run hetplan simulate"
         notices = (*notices, Notice(code="W-unconfirmed", at="promises", text=text))
     claims = tuple(_claim(reported, ask, proved=require_proof) for reported in result.reported)

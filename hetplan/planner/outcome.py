@@ -25,7 +25,7 @@ class Outcome:
     """A plan with its proof, or why there is none; printed, it is the first lines of what `hetplan solve` says.
 
     >>> import hetplan as hp
-    >>> outcome = hp.solve("examples/pool/profile.json", "examples/pool/slo.json", options={"size": "planned"})
+    >>> outcome = hp.solve("examples/pool/profile.json", "examples/pool/slo.json", options={"sizing": "fluid"})
     >>> outcome.cost_per_hour, outcome.conflict, outcome.require() == outcome.plan
     (2.88, (), True)
     """

@@ -72,7 +72,7 @@ HAIR = 1e-7
 OVERLOAD = 2.0
 """Where the rate is so many times what there is carries, though no query waits, no search near it tells more than the
 formula for queues does: what would help is tried with that, in no time. Below it, in simulation."""
-PLAYED = ("auto", "simulated")
+PLAYED = ("simulation",)
 """Sizes at which plans are confirmed in simulation."""
 UNTRIED = " (not tried)"
 UNPLAYED = " (its queues were not played)"
@@ -82,7 +82,7 @@ LESS = " (less may do)"
 """How a repair ends of which it was not tried how much less would do."""
 SEVERAL = "several"
 """The field of a repair that changes several at once."""
-COUNTS = ("stock", "changes", "machines", "zones", "evaluations")
+COUNTS = ("stock", "changes", "machines", "zones", "max_simulations")
 """Fields of whole numbers."""
 
 Step = str | int
@@ -284,8 +284,8 @@ def check_repairs(
 
     rates = {f"slo.apps.{name}.rate_qps": app.rate_qps for name, app in inputs.slo.apps.items()}
     is_proved = outcome.finding.found is Found.INFEASIBLE
-    by_formula = is_proved and getattr(options, "size", "") in PLAYED and is_overload(outcome.repairs, rates)
-    estimated = {"size": "estimated"} if by_formula else {}
+    by_formula = is_proved and getattr(options, "sizing", "") == "simulation" and is_overload(outcome.repairs, rates)
+    estimated = {"sizing": "formula"} if by_formula else {}
 
     def plan(changed: Inputs, chosen: Mapping[str, Any], explains: bool = True) -> Outcome:
         seconds = None if math.isinf(ask.remaining) else max(ask.remaining, 1e-3)
@@ -518,7 +518,7 @@ class Trials:
         except (HetplanError, ValueError):
             return ()
         if outcome.plan is not None and outcome.exit_code in (0, 4):
-            is_played = self.options.get("size", "auto") in PLAYED
+            is_played = self.options.get("sizing", "simulation") == "simulation"
             unplayed = self.by_formula or any(one.code == "W-queueing" for one in outcome.warnings)
             self.unplayed = is_played and unplayed
             return None

@@ -43,7 +43,7 @@ def summarize(plan: Plan, inputs: Inputs | None = None, *, made_here: bool = Fal
         "question": plan.question,
         "formulation": plan.method.formulation,
         "made_here": made_here,
-        "is_fluid": plan.method.options.get("size") == "planned",
+        "is_fluid": plan.method.options.get("sizing") == "fluid",
         "policies": tuple(policy_rows(plan)),
         "served": _served_words(plan),
         "routing": {app: _routing_of(plan, app, inputs) for app in plan.dispatch or plan.routing},

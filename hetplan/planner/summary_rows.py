@@ -40,7 +40,7 @@ def slo_rows_of(plan: Plan, promises: Sequence[Promise], inputs: Inputs | None) 
 def _rows_of_app(
     app: str, promises: Sequence[Promise], wanted: App | None, plan: Plan, inputs: Inputs | None
 ) -> Iterator[SloRow]:
-    word = "by formula" if plan.method.options.get("size") == "estimated" else "not simulated"
+    word = "by formula" if plan.method.options.get("sizing") == "formula" else "not simulated"
     by_late = _policy_violation_rates(plan, app, promises)
     targets: list[tuple[str, str, float, float | None]]
     if wanted is not None:

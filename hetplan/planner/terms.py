@@ -8,14 +8,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-__all__ = ["Event", "Formulation", "Obstacle", "OnEvent", "Options", "Size", "Tools", "with_logging"]
+from hetplan.planner.old_names import OLD_OPTIONS
+from hetplan.profiles.fields import wrong
 
-Size = Literal["planned", "estimated", "simulated", "auto"]
-"""Option `size` of every question."""
+if TYPE_CHECKING:
+    from hetplan.profiles.tables import Statistic
+
+__all__ = ["Event", "Formulation", "Obstacle", "OnEvent", "Options", "Sizing", "TableOptions", "Tools", "with_logging"]
+
+Sizing = Literal["fluid", "formula", "simulation"]
+"""Option `sizing` of every question: how waiting is taken into account."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,31 @@ class Options(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_old_names(cls, given: Any) -> Any:
+        for name in given if isinstance(given, dict) else ():
+            if name in OLD_OPTIONS and name not in cls.model_fields:
+                raise wrong("no option any more", OLD_OPTIONS[name], at=(name,))
+        return given
+
+
+class TableOptions(Options):
+    """Options of a question that reads latency tables."""
+
+    usual: ClassVar[Literal["mean", "p50", "p95"]] = "mean"
+    """What `auto` stands for."""
+
+    statistic: Literal["auto", "mean", "p50", "p90", "p95", "p99", "max"] = Field(
+        default="auto",
+        description="statistic of the latency tables that plans use; auto: the mean, of pipelines p50, of policies p95",
+    )
+
+    @property
+    def judged_by(self) -> Statistic:
+        """The statistic that is meant."""
+        return self.usual if self.statistic == "auto" else self.statistic
+
 
 @dataclass(frozen=True)
 class Formulation:
@@ -81,7 +112,7 @@ class Obstacle:
 
     why: str
     path: str = "$.apps"
-    remedy: str = "Change the file, or name a question with --question."
+    remedy: str = "Change the file, or name a problem with --formulation."
     essential: bool = False
     ambiguous: bool = False
     file: Literal["slo", "profile", "state"] = "slo"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ANOTHER", "amount_field", "no_application", "outcomes"]
 
-ANOTHER = "Take it out, or name another question with --question."
+ANOTHER = "Take it out, or name another problem with --formulation."
 
 
 def no_application() -> Obstacle:

@@ -81,15 +81,15 @@ Only = Callable[[Sequence[str]], Plan]
 """A plan for these applications, and those that wait together with them, alone."""
 
 
-def check_simulator(tools: Tools, size: str = "simulated", *, name: str = "simulate") -> None:
-    """Raise where option `size` asks for a simulation and nothing was handed in to simulate with."""
+def check_simulator(tools: Tools, sizing: str = "simulation", *, name: str = "simulate") -> None:
+    """Raise where option `sizing` asks for a simulation and nothing was handed in to simulate with."""
     if (tools.simulate if name == "simulate" else tools.extra.get(name)) is None:
         raise InputError.one(
             file="options",
-            path="size",
-            value=size,
+            path="sizing",
+            value=sizing,
             why="no simulator was handed in",
-            remedy='Hand in Tools(simulate=...), or set size to "planned" or "estimated".',
+            remedy='Hand in Tools(simulate=...), or set sizing to "fluid" or "formula".',
         )
 
 

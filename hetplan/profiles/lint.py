@@ -176,7 +176,7 @@ def _noisy(name: str, table: Table) -> Iterator[Finding]:
         default=0.0,
     )
     if worst > _NOISY:
-        text = f"std/mean reaches {worst:.2g}: judge limits by p99 (latency_stat), and simulate before trusting means"
+        text = f"std/mean reaches {worst:.2g}: judge limits by p99 (statistic), and simulate before trusting means"
         yield ("W-noisy", f"tables.{name}.std", text)
 
 

@@ -191,7 +191,7 @@ class Plan(Model):
         >>> import hetplan as hp
         >>> from tempfile import TemporaryDirectory
         >>> files = "examples/pool/profile.json", "examples/pool/slo.json"
-        >>> plan = hp.solve(*files, options={"size": "planned"}).require()
+        >>> plan = hp.solve(*files, options={"sizing": "fluid"}).require()
         >>> with TemporaryDirectory() as folder:
         ...     plan.write(f"{folder}/plan.json")
         ...     hp.Plan.read(f"{folder}/plan.json") == plan
@@ -213,7 +213,7 @@ class Plan(Model):
 
         >>> import hetplan as hp
         >>> files = "examples/pool/profile.json", "examples/pool/slo.json"
-        >>> plan = hp.solve(*files, options={"size": "planned"}).require()
+        >>> plan = hp.solve(*files, options={"sizing": "fluid"}).require()
         >>> [(row.machine, row.purchase, row.count) for row in plan.rows()]
         [('t4', '', 3), ('cpu4', 'spot', 4), ('cpu4', '', 6)]
         """

@@ -42,6 +42,7 @@ __all__ = [
     "obstacles",
     "problem",
     "problem_names",
+    "problem_of",
     "solver_names",
     "solvers",
     "target",
@@ -58,9 +59,6 @@ PROBLEMS = {
     "fleet": "hetplan.problems.fleet.question:FleetQuestion",
 }
 """Question -> the class that poses it."""
-
-ALIASES = {"kairos": "pool", "loki": "pipeline", "infaas": "variants", "ramsis": "policy", "circinus": "compound"}
-"""The papers' names."""
 
 SOLVERS: dict[str, tuple[str, str]] = {
     "highs": ("milp", "hetplan.solvers.highs:Highs"),
@@ -173,10 +171,8 @@ def problem_names() -> list[str]:
 
 
 def problem(name: str) -> type[Problem]:
-    """The class of a question, by its name or by the name of its paper."""
-    wanted = name.lower()
-    wanted = ALIASES.get(wanted, wanted)
-    found = find_part(PROBLEMS, "problems", wanted)
+    """The class of a question."""
+    found = find_part(PROBLEMS, "problems", name.lower())
     if found is None:
         remedy = f"Choose one of {', '.join(problem_names())}; `hetplan list problems` says what each decides."
         raise InputError.one(path="question", value=name, why="there is no such question", remedy=remedy)
@@ -194,6 +190,12 @@ def formulation(kind: type[Problem], name: str) -> Formulation | None:
         return None
     found: Formulation | None = find_part({}, "formulations", f"{kind.question}/{name}")
     return found
+
+
+def problem_of(formulation: str) -> str | None:
+    """The problem whose formulation has this name; None where there is none."""
+    names = sorted(problem_names(), key=lambda name: not formulation.startswith(name))
+    return next((name for name in names if formulation in formulations(problem(name))), None)
 
 
 def formulations(kind: type[Problem]) -> dict[str, Formulation]:

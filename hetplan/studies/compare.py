@@ -52,7 +52,7 @@ def compare(
 
     >>> import hetplan as hp
     >>> files = "examples/pool/profile.json", "examples/pool/slo.json"
-    >>> plan = hp.solve(*files, options={"size": "planned"}).require()
+    >>> plan = hp.solve(*files, options={"sizing": "fluid"}).require()
     >>> found = hp.compare(plan, *files, demand={"ranking": [100.0]}, policies=["plan"], attainment=0.5)
     >>> [row.way for row in found.rows]
     ['plan']

@@ -106,7 +106,7 @@ def diff(*files: GivenFile | Inputs | None) -> PlansCompared:
     ...     slo = hp.load("examples/pool/profile.json", "examples/pool/slo.json").slo
     ...     limits = slo.limits.model_copy(update={"cost_per_hour": int(budget * 10**9)})
     ...     wish = slo.model_copy(update={"limits": limits})
-    ...     return hp.solve("examples/pool/profile.json", wish, options={"size": "planned"}).require()
+    ...     return hp.solve("examples/pool/profile.json", wish, options={"sizing": "fluid"}).require()
     >>> print(hp.diff(made(3), made(2)).better[1][0])
     cost per hour: 2 in place of 2.88
     """

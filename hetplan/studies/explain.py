@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
-from hetplan.api.solve import Source, options_again
+from hetplan.api.solve import Source
 from hetplan.planner.answer import Limits
 from hetplan.planner.spread import Spread
 from hetplan.planner.terms import OnEvent
@@ -152,7 +152,8 @@ def explain_for(
 ) -> Explanation:
     """`explain` for what is read already."""
     asked = Asked.of(
-        Files.of(inputs), (), question=plan.question, formulation=plan.method.formulation, options=options_again(plan),
+        Files.of(inputs), (), question=plan.question, formulation=plan.method.formulation,
+        options=dict(plan.method.options),
         limits=Limits(),
     )  # fmt: skip
     spread = spread or Spread()
@@ -429,7 +430,7 @@ class _Around:
                 yield f"the program without simulation takes {other}; this page explains that"
             else:
                 value = f"{self.program['about']} {self.program['value']:.6g}" if self.program["ok"] else "no plan"
-                by = "a formula" if self.plan.method.options.get("size") == "estimated" else "simulation"
+                by = "a formula" if self.plan.method.options.get("sizing") == "formula" else "simulation"
                 yield f"without {by} {other} would do ({value}); plans are compared as {by} sizes them"
                 if self.thorough:
                     yield f"prices and times at which others come in are those of the program without {by}"

@@ -70,7 +70,7 @@ class Asked:
     @property
     def sizes(self) -> bool:
         """Whether plans are sized beyond their program, by simulation or a formula, unless that is switched off."""
-        return getattr(_choice(self).options, "size", "planned") != "planned"
+        return getattr(_choice(self).options, "sizing", "fluid") != "fluid"
 
     @property
     def is_slow(self) -> bool:
@@ -81,9 +81,9 @@ class Asked:
         """The question asked of these inputs; repairs are not tried."""
         options = dict(self.options)
         if not sized and self.sizes:
-            options["size"] = "planned"
+            options["sizing"] = "fluid"
         if self.is_slow:
-            options.setdefault("levers", False)
+            options.setdefault("savings", False)
         return plan_for(
             inputs,
             question=self.question,

@@ -44,7 +44,7 @@ def report(
 
     >>> import hetplan as hp
     >>> files = "examples/pool/profile.json", "examples/pool/slo.json"
-    >>> page = hp.report(hp.solve(*files, options={"size": "planned"}).require(), *files, simulate=False)
+    >>> page = hp.report(hp.solve(*files, options={"sizing": "fluid"}).require(), *files, simulate=False)
     >>> page.startswith("<!doctype html>"), "Verified" in page
     (True, True)
     """

@@ -25,7 +25,6 @@ from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from typing import Any
 
-from hetplan.api.solve import options_again
 from hetplan.errors import InputError
 from hetplan.planner.spread import Spread
 from hetplan.planner.status import PlanStatus
@@ -146,7 +145,7 @@ def robust_for(
     """
     if plan is not None:
         choices = {"question": plan.question, "formulation": plan.method.formulation,
-                   "options": options_again(plan), **choices}  # fmt: skip
+                   "options": dict(plan.method.options), **choices}  # fmt: skip
     asked = Asked.of(Files.of(inputs), (), **choices)
     if asked.is_slow:
         why = "hundreds of plans, where one of a fleet takes up to a minute"

@@ -170,7 +170,7 @@ def check_latency(facts: Facts, name: str, flow: Flow) -> Iterator[Violation]:
     yield from _check_rate_tables(facts, name, flow)
     targets = list(response_targets(facts.inputs.slo.apps[name]))
     # At the highest percentile the plan may use no more of what is left than it was asked to tolerate.
-    tolerance = option(facts.plan, "violation_tolerance", 0.0)
+    tolerance = option(facts.plan, "allow_late", 0.0)
     targets[-1:] = [(limit_ms, min(left, tolerance)) for limit_ms, left in targets[-1:]]
     for limit_ms, allowed in targets:
         share, last = flow.late_share(limit_ms)

@@ -253,7 +253,7 @@ def check_found(plan: Plan, inputs: Inputs, name: str, rule: ChosenPlanDispatch)
         return
     yield from _check_slo(inputs, app, pipeline, name, said, times)
     queued = rate_of(app) is not None
-    by_load = plan.method.options.get("size") in ("planned", "simulated")
+    by_load = plan.method.options.get("sizing") == "fluid"
     models = ("measured", "simulation") if by_load else ("stationary", "simulation")
     for one in mine:
         is_right = one.model.startswith(models) if queued else one.model == "measured"

@@ -24,6 +24,7 @@ __all__ = [
     "Seat",
     "check_options",
     "gather",
+    "judged_statistic",
     "machines",
     "needs_of",
     "option",
@@ -140,7 +141,7 @@ _RANGES = {
     "headroom": (0.0, 1.0),
     "slo_divisor": (1.0, 1e9),
     "spare": (0.0, 1e9),
-    "violation_tolerance": (0.0, 0.5),
+    "allow_late": (0.0, 0.5),
     "xi": (0.0, 1.0),
 }
 
@@ -161,10 +162,20 @@ def slo_divisor(plan: Plan) -> float:
     return max(option(plan, "slo_divisor", 1.0), 1.0)
 
 
+USUAL = {"pipeline": "p50", "policy": "p95"}
+"""Question -> the statistic of its tables where the plan says `auto`; of the others the mean."""
+
+
 def statistics_of(plan: Plan) -> tuple[str, str]:
     """Which statistics of a latency table are used for capacity and for the target."""
-    quantile = plan.method.options.get("quantile", "mean")
-    return str(quantile), str(plan.method.options.get("latency_stat", quantile))
+    said = judged_statistic(plan)
+    return said if plan.question == "pipeline" else "mean", said
+
+
+def judged_statistic(plan: Plan) -> str:
+    """The statistic of latency tables that the plan says, or that is usual for its question."""
+    said = str(plan.method.options.get("statistic", "auto"))
+    return USUAL.get(plan.question, "mean") if said == "auto" else said
 
 
 def says_another_statistic(plan: Plan) -> bool:
@@ -179,9 +190,8 @@ def check_options(plan: Plan) -> Iterator[Violation]:
         if not least <= value <= most:
             text = f"{name} {value:g} is not within {least:g} .. {most:g}"
             yield Violation("option", f"method.options.{name}", text)
-    for name, statistic in zip(("quantile", "latency_stat"), statistics_of(plan), strict=True):
-        if statistic not in STATISTICS or statistic == "std":
-            yield Violation("option", f"method.options.{name}", f"{statistic} is no latency of a table")
+    if (statistic := judged_statistic(plan)) not in STATISTICS or statistic == "std":
+        yield Violation("option", "method.options.statistic", f"{statistic} is no latency of a table")
 
 
 def own_table(profile: Profile, run: Run) -> Table:

@@ -234,7 +234,7 @@ def _promises(plan: Plan, name: str, app: App) -> Iterator[Violation]:
 
 def _is_unplayed(plan: Plan) -> bool:
     """Whether a fleet is as large as a program says, and was not simulated."""
-    return plan.method.options.get("size") in ("planned", "estimated")
+    return plan.method.options.get("sizing") in ("fluid", "formula")
 
 
 def sizes_of(app: App) -> tuple[list[Size], list[float]]:
@@ -291,7 +291,7 @@ def _check_carried(plan: Plan, name: str, app: App, seats: Sequence[Seated], *, 
     """The plan's machines can serve the promised rate by the rows: with its headroom, if nothing was simulated."""
     rates = {one.quantity: one.value for one in plan.promises if one.app == name}
     rate, fluid, options = rates.get("rate_qps", 0.0), rates.get("fluid_rate_qps", 0.0), plan.method.options
-    if options.get("size") == "planned":
+    if options.get("sizing") == "fluid":
         wanted = rate * (1.0 + option(plan, "rate_headroom", 0.0))
         if abs(fluid - wanted) > VALUE * wanted:
             text = f"a fluid rate of {fluid:.6g} requests/s; the rate with its headroom is {wanted:.6g}"

@@ -148,13 +148,13 @@ def _usable(facts: Facts) -> list[str]:
 
 
 def _steps_are_alone(facts: Facts) -> bool:
-    """Whether steps have servers of their own however they fit: branches meet, moves count, offers have parts."""
+    """Whether steps have servers of their own however they fit: branches meet, or moves count."""
     slo = facts.inputs.slo
     meet = any(
         count > 1 for one in _pipelines_of_apps(facts) for count in Counter(edge.to for edge in one.edges).values()
     )
     moves = slo.limits.changes is not None or "min changes" in slo.objective
-    return meet or moves or facts.plan.method.options.get("offers") == "evenly"
+    return meet or moves
 
 
 def _pipelines_of_apps(facts: Facts) -> list[Pipeline]:
@@ -203,12 +203,11 @@ def _check_workers(facts: Facts) -> Iterator[Violation]:
             yield Violation("pipeline-worker", f"workers.{worker.id}", text)
         for load in worker.loads:
             batches[load.app, load.node, load.variant, worker.hardware].add(load.serve.max_batch)
-    if facts.plan.method.options.get("multibatch") is not True:
-        for (app, node, variant, hardware), sizes in batches.items():
-            if len(sizes) > 1:
-                listed = ", ".join(map(str, sorted(sizes)))
-                text = f"{variant} at {node} of {app} runs on {hardware} with batches {listed}; one is allowed"
-                yield Violation("one-batch", "workers", text)
+    for (app, node, variant, hardware), sizes in batches.items():
+        if len(sizes) > 1:
+            listed = ", ".join(map(str, sorted(sizes)))
+            text = f"{variant} at {node} of {app} runs on {hardware} with batches {listed}; one is allowed"
+            yield Violation("one-batch", "workers", text)
 
 
 def _check_moves(facts: Facts) -> Iterator[Violation]:

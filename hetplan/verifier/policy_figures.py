@@ -16,7 +16,7 @@ from hetplan.profiles.profile import Run
 from hetplan.profiles.slo import App
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Worker
-from hetplan.verifier.facts import run_of, says_another_statistic
+from hetplan.verifier.facts import judged_statistic, run_of, says_another_statistic
 from hetplan.verifier.policy_chain import Chain, NewHeads, enclosed
 from hetplan.verifier.service import nearest_statistic, table_along_batches
 
@@ -105,7 +105,7 @@ def _line(points: list[tuple[int, float]]) -> tuple[float, float]:
 
 
 ON_GRID = 1e-9
-OWN_QUEUES = ("per-query", "paper", "fewest-workers")
+OWN_QUEUES = ("policy-mdp", "ramsis")
 """Formulations whose tables are of a worker's own queue; a rule of another package may keep one queue for all."""
 QUANTILES = {"accuracy_p1": 0.01, "accuracy_p50": 0.5, "queue_p50": 0.5, "queue_p99": 0.99}
 """What of an expectation is no average: the least value that such a share does not exceed."""
@@ -159,7 +159,7 @@ def row_of(plan: Plan, inputs: Inputs, variant: str, run: Run, queue_max: int) -
     if run.latency is None:
         return []
     options, measured = plan.method.options, table_along_batches(inputs.profile, variant, run)
-    wanted = str(options.get("percentile", "p95"))
+    wanted = judged_statistic(plan)
     return batch_latencies_ms(
         measured,
         run,

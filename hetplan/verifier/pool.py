@@ -30,10 +30,10 @@ What a plan of question ``pool`` holds, and what is checked of it
 ``claims``
     ``rate_qps`` (max) in the unit of the promise (derated), or ``fluid_rate_qps`` (max), or ``cost_per_hour`` (min);
     a value equals the promise of the same name. Over all pools (scope ``problem``) speaks only a solve that chooses
-    whole counts; the fluid rate of the chosen pool is a ``restriction`` unless formulation ``fluid-lp`` was given the
+    whole counts; the fluid rate of the chosen pool is a ``restriction`` unless formulation ``pool-lp`` was given the
     pool.
 ``method.options``
-    ``latency_stat`` (default "mean"), ``derate`` (default 1), ``violation_tolerance`` (default 0), and where used
+    ``statistic`` (auto: the mean), ``derate`` (default 1), ``allow_late`` (default 0), and where used
     ``xi``.
 ``valid.rate_qps[app]``
     [0, planned rate].
@@ -45,7 +45,7 @@ The arithmetic
 --------------
 With p_s the share of bin s, x_sj the routing share of bin s to load j, t_sj its mean service time (ms; 1000 / rate for
 a table of rates) and n_j the machines that hold it: fluid rate = min_j n_j / sum_s p_s x_sj t_sj / 1000. The share of
-queries sent where ``latency_stat`` and one network hop exceed the response target is at most ``violation_tolerance``
+queries sent where ``statistic`` and one network hop exceed the response target is at most ``allow_late``
 (and never more than the percentile leaves); a target at a lower percentile may be exceeded by what that percentile
 leaves.
 """
@@ -208,7 +208,7 @@ def _check_claims(facts: Facts) -> Iterator[Violation]:
         solve = next((solve for solve in facts.plan.solves if solve.id == claim.solve), None)
         if claim.scope != "problem" or solve is None:
             continue
-        given = method == "fluid-lp" and claim.about == "fluid_rate_qps"
+        given = method == "pool-lp" and claim.about == "fluid_rate_qps"
         chosen = given or solve.size.get("whole", 0) > 0
         if not chosen:
             text = f"bounds all pools, and solve {solve.id} was given one"

@@ -466,7 +466,7 @@ def _scope_faults(facts: Facts, claim: Claim, number: int) -> Iterator[str]:
     if claim.bound is None or claim.scope not in ("problem", "relaxation"):
         return
     about = (solve.about or "") if solve is not None else ""
-    given = facts.plan.method.formulation == "fluid-lp" and claim.about == "fluid_rate_qps"  # there is no other pool
+    given = facts.plan.method.formulation == "pool-lp" and claim.about == "fluid_rate_qps"  # there is no other pool
     chosen = about in _OF_THE_CHOSEN and not given
     if chosen or (question == "llm" and solve is not None and about != _OF_ANY_FLEET):
         yield f"a bound of {about}, which says nothing of others"

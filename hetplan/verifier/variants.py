@@ -230,7 +230,7 @@ def part_of(reading: Reading, held: Held) -> float:
     needs as a part of what the machine provides.
     """
     method, profile = reading.plan.method, reading.inputs.profile
-    alone = "whole" if method.formulation == "infaas-paper" else "shared"
+    alone = "whole" if method.formulation == "infaas" else "shared"
     if method.options.get("machines", alone) != "shared" or method.options.get("level") == "aggregate":
         return 0.0
     hardware, offer = held.worker.hardware, _offer(reading, held.worker)
@@ -284,7 +284,7 @@ def is_whole(reading: Reading, held: Held) -> bool:
 def _by_weight(reading: Reading) -> bool:
     """Whether loading counts by the paper's weight: where the plan says so, or the SLO states one."""
     method, change = reading.plan.method, reading.inputs.slo.change
-    mode = method.options.get("loading", "weighted" if method.formulation == "infaas-paper" else "auto")
+    mode = method.options.get("loading", "weighted" if method.formulation == "infaas" else "auto")
     return mode == "weighted" or (mode == "auto" and "load_weight_per_s" in change.model_fields_set)
 
 

@@ -16,7 +16,7 @@ import hetplan as hp
 from hetplan.planner.outcome import Outcome
 
 FILES = ("examples/pool/profile.json", "examples/pool/slo.json")
-PLANNED = {"size": "planned"}
+PLANNED = {"sizing": "fluid"}
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 import hetplan as hp
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-FLUID = {"size": "planned"}
+FLUID = {"sizing": "fluid"}
 
 
 def files(name: str) -> tuple[Path, Path]:
@@ -18,7 +18,7 @@ def files(name: str) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize(
-    ("name", "formulation"), [("pool", None), ("pipeline", None), ("variants", "variants/milp"), ("llm", None)]
+    ("name", "formulation"), [("pool", None), ("pipeline", None), ("variants", "variants-milp"), ("llm", None)]
 )
 def test_what_a_solver_says_of_it_is_read_as_the_plan_that_solve_makes(name: str, formulation: str | None) -> None:
     program = hp.formulate(*files(name), formulation=formulation)
@@ -49,7 +49,7 @@ def test_it_is_the_program_that_its_text_says_by_name() -> None:
 
 def test_a_point_by_hand_is_another_plan() -> None:
     """One machine more than the cheapest plan needs: it costs what that machine costs."""
-    program = hp.formulate(*files("variants"), formulation="variants/milp")
+    program = hp.formulate(*files("variants"), formulation="variants-milp")
     best = program.solve().point
     whole = [name for name, one in program.variables.items() if one.whole and best[name] >= 1]
     plans = []
@@ -80,7 +80,7 @@ def test_a_point_that_breaks_a_row_or_names_nothing_is_refused() -> None:
 
 def test_a_formulation_without_a_linear_program_is_refused() -> None:
     with pytest.raises(hp.InputError, match="no linear program"):
-        hp.formulate(*files("policy"), options={"simulate": False})
+        hp.formulate(*files("policy"), options={"sizing": "fluid"})
 
 
 def test_pyomo_gets_the_same_program() -> None:

@@ -12,7 +12,7 @@ from build import example
 import hetplan as hp
 
 FILES = [Path(__file__).resolve().parents[2] / "examples" / "pool" / f"{name}.json" for name in ("profile", "slo")]
-FLUID = {"size": "planned"}
+FLUID = {"sizing": "fluid"}
 NAMES = """
     solve formulate load verify simulate explain whatif compare diff report
     Planner Outcome Plan Inputs Profile Slo State Event Repair
@@ -61,7 +61,7 @@ def test_files_that_do_not_fit_are_refused_by_name(files: tuple[Any, ...], says:
     [
         ({"time_limit": "soon"}, "time_limit"), ({"gap": -1}, "gap"), ({"gap": 5}, "gap"),
         ({"seed": 0.5}, "seed"), ({"jobs": 0}, "jobs"),
-        ({"options": "fluid"}, "options"), ({"formulation": "pool/none"}, "formulation"),
+        ({"options": "fluid"}, "options"), ({"formulation": "pool-none"}, "formulation"),
     ],
 )  # fmt: skip
 def test_keywords_of_the_wrong_kind_are_refused_with_their_place(how: dict[str, Any], place: str) -> None:
@@ -70,8 +70,8 @@ def test_keywords_of_the_wrong_kind_are_refused_with_their_place(how: dict[str, 
 
 
 def test_a_formulation_names_its_problem_too() -> None:
-    by_name = [hp.solve(*FILES, formulation=name, options=FLUID).require() for name in ("pool", "pool/fluid-milp")]
-    assert by_name[0] == by_name[1] == hp.solve(*FILES, formulation="fluid-milp", options=FLUID).require()
+    by_name = [hp.solve(*FILES, formulation=name, options=FLUID).require() for name in ("pool", "pool/pool-milp")]
+    assert by_name[0] == by_name[1] == hp.solve(*FILES, formulation="pool-milp", options=FLUID).require()
 
 
 def test_an_outcome_says_what_is_printed_first() -> None:
@@ -110,7 +110,7 @@ def test_a_plan_is_written_read_and_listed(tmp_path: Path) -> None:
     assert hp.Plan.read(tmp_path / "plan.json") == plan
     assert sum(row.count for row in plan.rows()) == sum(worker.count for worker in plan.workers)
     day = hp.solve(FILES[0].parents[1] / "fleet" / "profile.json", FILES[0].parents[1] / "fleet" / "slo.json",
-                   options={**FLUID, "levers": False}).require()  # fmt: skip
+                   options={**FLUID, "savings": False}).require()  # fmt: skip
     assert {row.app for row in day.rows()} >= set(hp.load(*(FILES[0].parents[1] / "fleet" / f"{n}.json" for n in
                                                           ("profile", "slo"))).slo.apps)  # fmt: skip
     assert all(row.hours for row in day.rows())

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 import hetplan as hp
-from hetplan.api.solve import options_again
-from hetplan.errors import InputError
 
 Json = dict[str, Any]
 PROFILE: Json = {
@@ -57,11 +55,9 @@ def files() -> tuple[Json, Json]:
 
 
 def test_a_plan_from_means_is_proved_and_explained(files: tuple[Json, Json]) -> None:
-    plan = hp.solve(*files, options={"size": "planned"}).require()
-    assert plan.method.options["quantile"] == "p50"
-    with pytest.raises(InputError, match="p50"):
-        hp.solve(*files, options=dict(plan.method.options))
-    assert options_again(plan) == {name: at for name, at in plan.method.options.items() if name != "quantile"}
+    plan = hp.solve(*files, options={"sizing": "fluid"}).require()
+    assert plan.method.options["statistic"] == "auto"
+    assert hp.solve(*files, options=dict(plan.method.options)).require() == plan
     report = hp.verify(plan, *files, prove=True)
     assert report.ok
     assert {str(claim.word) for claim in report.claims} == {"proved again"}
@@ -74,8 +70,8 @@ def test_a_plan_from_means_is_proved_and_explained(files: tuple[Json, Json]) -> 
 def test_a_statistic_that_was_chosen_is_asked_for_again(files: tuple[Json, Json]) -> None:
     for table in files[0]["tables"].values():
         table["p95"] = [1.1 * time for time in table["mean"]]
-    plan = hp.solve(*files, options={"size": "planned", "quantile": "p95"}).require()
-    assert options_again(plan)["quantile"] == "p95"
+    plan = hp.solve(*files, options={"sizing": "fluid", "statistic": "p95"}).require()
+    assert plan.method.options["statistic"] == "p95"
 
 
 @pytest.mark.slow
@@ -86,5 +82,5 @@ def test_along_a_rate_machines_go_where_the_second_wish_says_so(files: tuple[Jso
     assert counts[0] < counts[-1]
     assert counts == sorted(counts)
     files[1]["apps"]["calls"]["rate_qps"] = 60
-    least = hp.solve(*files, options={"size": "estimated"}).require()
+    least = hp.solve(*files, options={"sizing": "formula"}).require()
     assert counts[0] <= least.claims[1].value

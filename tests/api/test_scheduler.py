@@ -32,7 +32,7 @@ def test_the_last_plan_is_kept_through_an_overload_and_others_are_not_held_up(sc
             await asyncio.sleep(0.01)
 
     async def steps() -> list[object]:
-        planner = hp.Planner(*scheduler.files(), options={"size": "planned"}, deadline_s=scheduler.DEADLINE_S)
+        planner = hp.Planner(*scheduler.files(), options={"sizing": "fluid"}, deadline_s=scheduler.DEADLINE_S)
         beside = asyncio.ensure_future(others())
         found = []
         async for step in scheduler.replan(planner, lambda: now[0], sleep):

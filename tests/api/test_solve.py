@@ -21,7 +21,7 @@ from hetplan.registry import formulation, problem
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pool"
 PROFILE, SLO = EXAMPLE / "profile.json", EXAMPLE / "slo.json"
-PLANNED = {"size": "planned"}
+PLANNED = {"sizing": "fluid"}
 """Without simulation: what the door does is the same."""
 
 
@@ -156,13 +156,17 @@ def test_a_wrong_choice_is_named_with_its_remedy(slo: dict, choice: dict, says: 
     assert all(fault.remedy for fault in caught.value.faults)
 
 
-def test_the_question_is_inferred_and_papers_names_are_aliases(slo: dict) -> None:
+def test_the_question_is_inferred_and_a_formulation_says_it(slo: dict) -> None:
     inputs = hp.load(PROFILE, slo)
     assert choose(inputs).problem.question == "pool"
-    by_paper = choose(inputs, question="Kairos", formulation="fluid_milp", options={"latency-stat": "mean"})
-    assert by_paper.problem.question == "pool"
-    assert pose(inputs, by_paper).question == "pool"
-    assert options_of(formulation(problem("pool"), "fluid-milp"), {"derate": 0.7}).model_dump()["derate"] == 0.7
+    named = choose(inputs, formulation="Kairos", options={"statistic": "mean"})
+    assert (named.problem.question, named.formulation) == ("pool", "kairos")
+    assert pose(inputs, named).question == "pool"
+    with pytest.raises(hp.InputError, match="Write pool-milp"):
+        choose(inputs, formulation="fluid_milp")
+    with pytest.raises(hp.InputError, match="Write sizing: fluid"):
+        choose(inputs, options={"size": "planned"})
+    assert options_of(formulation(problem("pool"), "pool-milp"), {"derate": 0.7}).model_dump()["derate"] == 0.7
 
 
 def test_every_public_name_is_there() -> None:
@@ -197,7 +201,7 @@ def overstated(plan: Plan) -> Plan:
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("question", "options"),
-    [("variants", PLANNED), ("pipeline", PLANNED), ("llm", PLANNED), ("pool", {"evaluations": 4, "seeds": 2})],
+    [("variants", PLANNED), ("pipeline", PLANNED), ("llm", PLANNED), ("pool", {"max_simulations": 4, "seeds": 2})],
 )
 def test_what_verify_would_refuse_is_refused_by_the_solve(
     question: str, options: dict, monkeypatch: pytest.MonkeyPatch

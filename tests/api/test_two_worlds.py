@@ -103,7 +103,7 @@ def test_the_same_counters_make_the_same_plans_at_the_same_times(how: dict[str, 
     slo = {**SLO, "apps": {"a": {**SLO["apps"]["a"]}}}
     once = {key: value for key, value in slo.items() if key != "horizon"}
     once["apps"] = {"a": {**slo["apps"]["a"], "rate_qps": 40}}
-    plan = hp.solve(PROFILE, once, options={"size": "planned"}, formulation="pool").require()
+    plan = hp.solve(PROFILE, once, options={"sizing": "fluid"}, formulation="pool").require()
     inputs = load_inputs(PROFILE, slo)
     system, demands = planned_systems(plan, inputs)[0].system, demands_of(plan, inputs)
     facts = lead_and_limits(system, demands)

@@ -338,7 +338,7 @@ def schedule(ahead_s: float = 20.0) -> Schedule:
     return Schedule(
         Plan.model_validate(
             {
-                "question": "fleet", "requires": ["periods"], "method": {"formulation": "parts"},
+                "question": "fleet", "requires": ["periods"], "method": {"formulation": "fleet"},
                 "inputs": {"profile": "sha256:00", "slo": "sha256:00"},
                 "periods": [
                     {"id": "quiet", "start_s": 0.0, "end_s": 100.0, "parts": ["low"]},

@@ -42,7 +42,7 @@ SHIPPED = {
 
 FIT_ALL = """
 class Asks{name}:
-    question, aliases, formulations, like = "{name}", (), {{}}, {{}}
+    question, formulations, like = "{name}", {{}}, {{}}
 
     @classmethod
     def fits(cls, inputs):
@@ -257,7 +257,7 @@ def test_a_solve_does_not_look_for_other_packages(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(entry_points, "plugins", never)
     monkeypatch.setattr(registry, "plugins", never)
-    outcome = hp.solve(*files("pool/"), solver="mathopt-scip", options={"size": "planned"})
+    outcome = hp.solve(*files("pool/"), solver="mathopt-scip", options={"sizing": "fluid"})
     assert outcome.exit_code == 0
 
 
@@ -282,7 +282,7 @@ def test_a_question_that_is_named_and_not_asked_is_no_value_of_the_field_to_mend
     profile, slo = files("policy/")
     del slo["apps"]["images"]["latency"]
     with pytest.raises(hp.InputError) as raised:
-        choose(hp.load(profile, slo), question="ramsis")
+        choose(hp.load(profile, slo), formulation="ramsis")
     (fault,) = raised.value.faults
     assert (fault.path, fault.value) == ("$.apps.images.latency", "")
     assert fault.why.startswith("the files do not ask the question policy: ")

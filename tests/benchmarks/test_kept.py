@@ -48,7 +48,7 @@ def test_instances_are_drawn_alike_and_are_sound(question: str) -> None:
     first, again = (kept.QUESTIONS[question].make(3) for _ in range(2))
     assert first == again
     assert first != kept.QUESTIONS[question].make(4)
-    outcome = kept._solved(question, first, size="planned")
+    outcome = kept._solved(question, first, sizing="fluid")
     assert outcome.exit_code in (0, 3)
 
 
@@ -57,9 +57,9 @@ def test_a_plan_that_is_late_is_not_called_kept() -> None:
     instance = next(
         made
         for made in map(kept.QUESTIONS["pool"].make, range(20))
-        if (plan := kept._solved("pool", made, size="planned", derate=1.0).plan) is not None
+        if (plan := kept._solved("pool", made, sizing="fluid", derate=1.0).plan) is not None
     )
-    plan = kept._solved("pool", instance, size="planned", derate=1.0).require()
+    plan = kept._solved("pool", instance, sizing="fluid", derate=1.0).require()
     assert not kept.is_kept(instance, plan)
 
 

@@ -53,7 +53,7 @@ def test_text_is_played_on_its_machines(seed: int) -> None:
     assert said["verified"], said
     assert said["broken"] == (), said
     profile, slo = kept_fleets.text_files(seed)
-    plan = hp.solve(profile, slo, options={"levers": False, "size": "planned"}).require()
+    plan = hp.solve(profile, slo, options={"savings": False, "sizing": "fluid"}).require()
     how = HowPlayed(seeds=2, seed=kept_fleets.UNSEEN, queries=2e5)
     assert play_day(plan, hp.load(profile, slo), how).broken
 
@@ -66,7 +66,7 @@ WITH_THE_FAST_ONE = 6.187
 def test_a_number_of_slow_machines_that_simulation_calls_enough_is_no_dearer_than_a_fast_one() -> None:
     """By their program no number of slow ones is in time. That the plan is kept, `test_text_is_played` says."""
     profile, slo = kept_fleets.text_files(3)
-    plan = hp.solve(profile, slo, options={"levers": False}).require()
+    plan = hp.solve(profile, slo, options={"savings": False}).require()
     assert min(claim.value for claim in plan.claims if claim.about == "cost_per_hour") <= WITH_THE_FAST_ONE
 
 
@@ -74,6 +74,6 @@ def test_a_number_of_slow_machines_that_simulation_calls_enough_is_no_dearer_tha
 def test_by_formulas_alone_a_pipeline_is_late() -> None:
     """What would not be seen if nothing were played."""
     profile, slo = kept_fleets.files(0)
-    plan = hp.solve(profile, slo, options={"levers": False, "size": "estimated"}).require()
+    plan = hp.solve(profile, slo, options={"savings": False, "sizing": "formula"}).require()
     how = HowPlayed(seeds=2, seed=kept_fleets.UNSEEN, queries=2e5)
     assert any("app2" in one for one in play_day(plan, hp.load(profile, slo), how).broken)

@@ -46,7 +46,7 @@ def cascade() -> Json:
         },
         plan={
             "question": "cascade",
-            "method": {"formulation": "milp"},
+            "method": {"formulation": "llm-milp"},
             "requires": ["outcomes/1", "shares/1"],
             "workers": [
                 worker(
@@ -179,7 +179,7 @@ class _Tree:
             slo={"apps": {"x": {"pipeline": "tree", "rate_qps": RATE_QPS}}},
             plan={
                 "question": "cascade",
-                "method": {"formulation": "milp"},
+                "method": {"formulation": "llm-milp"},
                 "requires": ["outcomes/1", "shares/1"],
                 "workers": workers,
                 "routing": {"x": [route for n in range(self.count) for route in self._routes(n)]},

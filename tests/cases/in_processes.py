@@ -6,7 +6,7 @@ import hetplan as hp
 from hetplan.errors import Fault, NoSolver, SolverFailed
 
 FAULT = Fault("slo.json", "$.apps", "3", "an object", "Write {}.")
-PLANNED = {"size": "planned"}
+PLANNED = {"sizing": "fluid"}
 
 
 def raise_it(number: int) -> None:

@@ -54,7 +54,7 @@ def _pipeline(chance: random.Random, seed: int) -> tuple[Json, Json, None, Json]
     if chance.random() < 0.4:
         profile["offers"] = {name: {"hardware": name, "price_per_hour": "1.3"} for name in profile["hardware"]}
         slo["limits"]["cost_per_hour"] = str(chance.choice([0.5, 2, 5, 8]))
-    return profile, slo, None, {"size": "planned"}
+    return profile, slo, None, {"sizing": "fluid"}
 
 
 def _variants(chance: random.Random, seed: int) -> tuple[Json, Json, Json, Json]:
@@ -65,7 +65,7 @@ def _variants(chance: random.Random, seed: int) -> tuple[Json, Json, Json, Json]
             app["rate_qps"] = rate * chance.choice([3, 10])
         if chance.random() < 0.2 and app.get("latency"):
             app["latency"]["p99_ms"] = round(chance.uniform(1, 30), 1)
-    return profile, slo, state, {"size": "planned"}
+    return profile, slo, state, {"sizing": "fluid"}
 
 
 def _policy(chance: random.Random, seed: int) -> tuple[Json, Json, None, Json]:

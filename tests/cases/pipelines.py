@@ -12,12 +12,12 @@ from hetplan.profiles.load import load_inputs
 
 def fluid(*files, options=None, **how):
     """Solved with the sizes of the papers: servers filled to the brim, whose figures are known."""
-    return hp.solve(*files, options={"size": "planned", **(options or {})}, **how)
+    return hp.solve(*files, options={"sizing": "fluid", **(options or {})}, **how)
 
 
 def fluid_without_repairs(*files, formulation):
     """The same, where nobody asks what would make a plan possible."""
-    return plan_for(load_inputs(*files), formulation=formulation, options={"size": "planned"}, try_repairs=False)
+    return plan_for(load_inputs(*files), formulation=formulation, options={"sizing": "fluid"}, try_repairs=False)
 
 
 def simulator_saying(share_of, waiting_at=""):

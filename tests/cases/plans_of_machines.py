@@ -76,7 +76,7 @@ def variants() -> Json:
         },
         plan={
             "question": "variants",
-            "method": {"formulation": "milp"},
+            "method": {"formulation": "variants-milp"},
             "workers": [worker("w1", "inf", None, 2, load("w1.b", None, "b", at={"batch": 8}, serve={"max_batch": 8}))],
             "routing": {"faces": [{"to": {"w1.b": 1.0}}], "thumbs": [{"to": {"w1.b": 1.0}}]},
             "actions": [

@@ -59,7 +59,10 @@ def pipeline() -> Json:
         },
         plan={
             "question": "pipeline",
-            "method": {"formulation": "config", "options": {"slo_divisor": 2, "quantile": "p50", "headroom": 0.1}},
+            "method": {
+                "formulation": "pipeline-milp",
+                "options": {"slo_divisor": 2, "statistic": "p50", "headroom": 0.1},
+            },
             "status": "feasible",
             "workers": [
                 worker("w1", "g", None, 1, load("w1.d", "cars", "v1", node="d", serve={"max_batch": 4})),
@@ -137,7 +140,7 @@ def chain() -> Json:
         },
         plan={
             "question": "pipeline",
-            "method": {"formulation": "config"},
+            "method": {"formulation": "pipeline-milp"},
             "workers": [
                 worker("w1", "g", None, 1, load("w1.a", "x", "a1", node="a")),
                 worker("w2", "g", None, 1, load("w2.a", "x", "a2", node="a")),

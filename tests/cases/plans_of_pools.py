@@ -46,7 +46,7 @@ def pool() -> Json:
         },
         plan={
             "question": "pool",
-            "method": {"formulation": "fluid-milp", "options": {"derate": 0.8, "xi": 0.98, "latency_stat": "mean"}},
+            "method": {"formulation": "pool-milp", "options": {"derate": 0.8, "xi": 0.98, "statistic": "mean"}},
             "status": "optimal",
             "workers": [
                 worker("w1", "base", "base-od", 1, load("w1.a", "rank", "m")),
@@ -189,7 +189,7 @@ def chat() -> Json:
         },
         plan={
             "question": "pool",
-            "method": {"formulation": "fluid-milp", "options": {"derate": 1.0}},
+            "method": {"formulation": "pool-milp", "options": {"derate": 1.0}},
             "workers": [worker("w1", "g1", "g1-gib", 2, load("w1.a", "chat", "llama"))],
             "routing": {
                 "chat": [

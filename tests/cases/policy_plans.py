@@ -17,7 +17,7 @@ from hetplan.verifier.policy import check
 Wish = dict[str, Any]
 ONE_QUEUE = "one-queue"
 """The formulation of another package, which keeps one queue for all workers."""
-OPTIONS = {"queue_max": 4, "grid": "fld{8}", "simulate": False}
+OPTIONS = {"queue_max": 4, "grid": "fld{8}", "sizing": "fluid"}
 
 
 def gamma(shape: float) -> Wish:
@@ -30,8 +30,8 @@ WISHES: dict[str, tuple[Wish, Wish, str | None]] = {
     "all that wait": ({"rate_qps": 300.0}, {"batching": "max"}, None),
     "all that wait, or dropped": ({"late": "drop", "rate_qps": 400.0}, {"batching": "max"}, None),
     "no more than N": ({"rate_qps": 250.0}, {"overflow": "truncate"}, None),
-    "as the paper": ({}, {"empty_state": "paper"}, "paper"),
-    "as the paper, swept": ({}, {"sweeps": 3}, "paper"),
+    "as the paper": ({}, {"empty_state": "paper"}, "ramsis"),
+    "as the paper, swept": ({}, {"sweeps": 3}, "ramsis"),
     "by decisions": ({}, {"objective": "per_decision"}, None),
     "by decisions, weighed": ({}, {"objective": "per_decision", "reward": "b_over_n"}, None),
     "the shortest queue": ({"dispatch": "shortest-queue"}, {}, None),
@@ -49,10 +49,9 @@ WISHES: dict[str, tuple[Wish, Wish, str | None]] = {
     "a bit more regular": (gamma(1.3), {}, None),
     "much more regular": (gamma(500.0), {}, None),
     "much more regular, of more workers": (gamma(500.0) | {"workers": (5, 5)}, {}, None),
-    "burstier": (gamma(0.3), {"clamp": True}, None),
     "over a range": ({"rate_qps": {"low": 60.0, "high": 120.0}}, {"accuracy_step": 0.5}, None),
     "far too much": ({"rate_qps": 3000.0}, {}, None),
-    "over a network": ({"network_ms_per_hop": 5}, {"monotone": "optimistic"}, None),
+    "over a network": ({"network_ms_per_hop": 5}, {}, None),
     "one queue for all": ({}, {}, ONE_QUEUE),
 }
 

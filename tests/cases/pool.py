@@ -86,7 +86,7 @@ def inputs(profile: Json, slo: Json) -> Inputs:
 
 def solve(*asked: Any, options: Mapping[str, Any] | None = None, **how: Any) -> hetplan.Outcome:
     """The whole way, sized as in the paper where no size is named: nothing is simulated."""
-    return hetplan.solve(*asked, options={"size": "planned", **(options or {})}, **how)
+    return hetplan.solve(*asked, options={"sizing": "fluid", **(options or {})}, **how)
 
 
 P3 = [0.5, 0.25, 0.25]
@@ -143,10 +143,10 @@ CASES = {"g1": g1, "g2": g2, "g3": g3}
 
 
 def pose(
-    case: tuple[Json, Json], *, formulation: str = "fluid-milp", tools: Tools | None = None, **options: Any
+    case: tuple[Json, Json], *, formulation: str = "pool-milp", tools: Tools | None = None, **options: Any
 ) -> PoolQuestion:
     """The problem that a case's files pose: where no size is named, that of the paper."""
-    options.setdefault("size", "simulated" if options.get("dispatch", "matching") != "matching" else "planned")
+    options.setdefault("sizing", "simulation" if options.get("dispatch", "matching") != "matching" else "fluid")
     chosen = PoolQuestion.formulations[formulation](**options)
     return PoolQuestion.from_inputs(inputs(*case), chosen, formulation=formulation, tools=tools or Tools())
 
@@ -156,7 +156,7 @@ def decide(
     *,
     solver: str | None = None,
     gap: float = 1e-7,
-    formulation: str = "fluid-milp",
+    formulation: str = "pool-milp",
     tools: Tools | None = None,
     **options: Any,
 ) -> Draft | Infeasibility:

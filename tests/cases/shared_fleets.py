@@ -18,7 +18,7 @@ Files = tuple[Json, Json]
 
 def solved(files: Files, **options: Any) -> Outcome:
     """The fleet of these files by the programs of its parts, to the end."""
-    return hp.solve(*files, options={"size": "planned", "gap": 0.0, **options}, formulation="fleet")
+    return hp.solve(*files, options={"sizing": "fluid", "gap": 0.0, **options}, formulation="fleet")
 
 
 def cost(outcome: Outcome) -> float:
@@ -36,7 +36,7 @@ def text(outcome: Outcome) -> str:
 def goes_on(files: Files, plan: hp.Plan) -> bool:
     """Whether it is planned again beside what it runs: nothing starts or stops, for the same money."""
     held = next_state(of_period(plan, plan.periods[-1]))
-    outcome = hp.solve(*files, held, options={"size": "planned", "gap": 0.0, "levers": False}, formulation="fleet")
+    outcome = hp.solve(*files, held, options={"sizing": "fluid", "gap": 0.0, "savings": False}, formulation="fleet")
     again = outcome.require()
     assert plan.bill is not None
     alike = not again.actions and abs(cost(outcome) - plan.bill.cost_per_hour) < 1e-9

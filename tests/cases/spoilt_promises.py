@@ -165,7 +165,7 @@ TOLD: list[Change] = [
     ("the most of the chosen pool, said of all", {"plan/claims/2": {"about": "fluid_rate_qps", "sense": "max",
      "value": FLUID, "bound": FLUID, "gap": 0.0, "scope": "problem", "vouched": "certified", "solve": 3}},
      "claim @ claims[2]"),
-    ("the most of a pool that was given", {"plan/method/formulation": "fluid-lp", "plan/claims": [{"about":
+    ("the most of a pool that was given", {"plan/method/formulation": "pool-lp", "plan/claims": [{"about":
      "fluid_rate_qps", "sense": "max", "value": FLUID, "bound": FLUID, "gap": 0.0, "scope": "problem",
      "vouched": "certified", "solve": 3}]}, ""),
     ("a profit, certified", {"plan/claims/2": {"about": "profit", "sense": "max", "value": 1e9, "bound": 1e9,

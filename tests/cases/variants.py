@@ -117,7 +117,7 @@ def machines(
 
 def solve(documents: tuple[Any, Any, Any], formulation: str | None = None, **options: Any) -> hp.Outcome:
     """The plan of a snapshot; up to saturation, as in the paper, where no option says otherwise."""
-    options.setdefault("size", "planned")
+    options.setdefault("sizing", "fluid")
     profile, slo, state = documents
     solver, try_repairs = options.pop("solver", None), options.pop("try_repairs", True)
     return plan_for(

@@ -75,7 +75,7 @@ class Files:
     @property
     def solve(self) -> tuple[str, ...]:
         """A solve by the fluid program alone: what the command line does around it is not about queues."""
-        return ("solve", self.profile, self.slo, "--set", "size=planned")
+        return ("solve", self.profile, self.slo, "--set", "sizing=fluid")
 
     def write(self, *, profile: dict[str, Any] | None = None, slo: dict[str, Any] | None = None) -> None:
         (self.folder / "profile.json").write_text(json.dumps(profile or PROFILE))

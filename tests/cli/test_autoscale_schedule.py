@@ -73,7 +73,7 @@ def files(tmp_path: Path) -> list[str]:
 
 def scheduled(files: list[str], run: Callable[..., Any]) -> tuple[Path, Plan]:
     path = Path(files[0]).with_name("plan.json")
-    made = run("solve", *files, "--question", "fleet", "--set", "levers=false", "-o", path)
+    made = run("solve", *files, "--formulation", "fleet", "--set", "savings=false", "-o", path)
     assert made.code == Exit.OK, made.err
     return path, read_plan(path)
 

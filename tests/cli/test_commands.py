@@ -65,7 +65,7 @@ def test_the_version(run: Callable[..., Any]) -> None:
 def test_problems(run: Callable[..., Any]) -> None:
     ran = run("list", "problems")
     assert ran.code == 0
-    assert "fluid-milp" in ran.out
+    assert "pool-milp" in ran.out
     assert any(line.get("problem") == "pool" for line in run("list", "problems", "--json").lines)
 
 
@@ -274,6 +274,24 @@ def test_diff_tells_what_runs_from_what_is_reported(files: Any, run: Callable[..
         for line in run("diff", files.plan, other, "--json").lines
     )
     assert "the plans are the same" in run("diff", files.plan, files.plan).out
+
+
+def test_several_plans_stand_side_by_side(files: Any, run: Callable[..., Any]) -> None:
+    paths = [files.folder / f"plan-{rate}.json" for rate in (50, 100, 150)]
+    for rate, path in zip((50, 100, 150), paths, strict=True):
+        files.slo_with(lambda slo, rate=rate: (slo["apps"]["rank"].update(rate_qps=rate), slo.pop("limits")))
+        assert run(*files.solve, "--set", "sizing=fluid", "-o", path).code == 0
+    ran = run("diff", *paths, "--exit-code")
+    assert ran.code == 8
+    head, *rows = ran.out.splitlines()
+    assert all(str(path) in head for path in paths)
+    assert {"status", "formulation"} <= {row.split()[0] for row in rows if row}
+    shown = [line["row"] for line in run("diff", *paths, "--json").lines if "row" in line]
+    (cost,) = [one["values"] for one in shown if one["name"] == "cost per hour"]
+    costs = [float(cost[str(path)]) for path in paths]
+    assert costs == sorted(costs)
+    assert costs[0] < costs[-1]
+    assert run("diff", paths[0], paths[0], paths[0], "--exit-code").code == 0
 
 
 def test_differences_of_plain_values() -> None:

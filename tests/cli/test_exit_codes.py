@@ -144,8 +144,8 @@ def test_files_that_were_read_as_another_question_say_as_which(
     files = (EXAMPLES / example / "profile.json", tmp_path / "slo.json")
     ran = run(command, *files)
     assert ran.code == 2
-    assert ran.err.splitlines()[-1] == f"note: read as the question {read_as}; name another with --question"
-    named = run("solve", *files, "--question", read_as)
+    assert ran.err.splitlines()[-1] == f"note: read as the question {read_as}; name another with --formulation"
+    named = run("solve", *files, "--formulation", read_as)
     assert named.code == 2
     assert "read as" not in named.err
 

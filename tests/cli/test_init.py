@@ -234,7 +234,7 @@ def test_an_example_is_copied_and_solved_by_the_next_command(
     assert ran.code == 0, ran.err
     (line,) = [line for line in ran.out.splitlines() if line.startswith("Next: hetplan ")]
     command = line.removeprefix("Next: hetplan ").split()
-    assert run(*command, *(["--set", "size=planned"] if example != "compound" else [])).code == 0
+    assert run(*command, *(["--set", "sizing=fluid"] if example != "compound" else [])).code == 0
     assert (tmp_path / "mine" / "plan.json").exists()
     again = run("init", "--example", example, "-o", str(tmp_path / "mine"))
     assert again.code == 2

@@ -84,8 +84,8 @@ def test_own_tables_become_a_plan_by_the_printed_command(
 ) -> None:
     command, ran = begun(run, mine, words)
     assert "Assumed" in ran.out
-    quick = [] if question in ("policy", "compound") else ["--set", "size=planned"]
-    solved = run(*command, *(quick if question != "fleet" else ["--set", "size=estimated"]))
+    quick = [] if question in ("policy", "compound") else ["--set", "sizing=fluid"]
+    solved = run(*command, *(quick if question != "fleet" else ["--set", "sizing=formula"]))
     assert solved.code == 0, solved.err + solved.out
     assert read_plan(mine / "out" / "plan.json").question == question
 
@@ -114,7 +114,7 @@ def test_a_fleet_grows_by_an_application(run: Callable[..., Any], mine: Path) ->
     assert slo["apps"]["photos"]["rate_qps"]["series"] == [40, 90, 60]
     assert slo["horizon"] == {"period_s": 3600, "periods": 3, "repeats": 1}
     assert slo["apps"]["ranking"]["rate_qps"] == 50
-    assert run(*command, "--set", "size=estimated").code == 0
+    assert run(*command, "--set", "sizing=formula").code == 0
     assert {worker.hardware for worker in read_plan(mine / "out" / "plan.json").workers} <= {"t4", "cpu4"}
     again = run("init", *shlex.split(words), "-o", mine / "out")
     assert again.code == 2
@@ -142,7 +142,7 @@ def test_a_profile_that_is_there_gets_a_wish(run: Callable[..., Any], mine: Path
     words = f"--profile {given} --machine cpu4=0.3:9 --rate 40 --slo p99=150 --quality 0.8"
     command, _ = begun(run, mine, words, "asked")
     assert str(given) in command
-    assert run(*command, "--set", "size=planned").code == 0
+    assert run(*command, "--set", "sizing=fluid").code == 0
     inputs = hp.load(given, mine / "asked" / "profile.json", mine / "asked" / "slo.json")
     assert [(one.price_per_hour, one.stock) for one in inputs.profile.offers.values()] == [(300_000_000, 9)]
 
@@ -238,7 +238,7 @@ def test_a_law_says_what_it_rests_on(words: str, basis: str, run: Callable[..., 
 def test_without_prices_gpus_are_counted(run: Callable[..., Any], mine: Path) -> None:
     command, ran = begun(run, mine, "--model llama-3.1-8b --machine h100 --rate 5 --slo ttft_p95=1000,tpot_p95=60")
     assert "the fewest GPUs" in ran.out
-    solved = run(*command, "--set", "size=planned")
+    solved = run(*command, "--set", "sizing=fluid")
     assert solved.code == 0, solved.err
     assert "GPU 1.00/h" in solved.out
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 POOL = Path(__file__).resolve().parents[2] / "examples" / "pool"
-FILES = [str(POOL / "profile.json"), str(POOL / "slo.json"), "--set", "size=planned"]
+FILES = [str(POOL / "profile.json"), str(POOL / "slo.json"), "--set", "sizing=fluid"]
 
 
 def hetplan(*arguments: str, **how: Any) -> subprocess.CompletedProcess[bytes]:

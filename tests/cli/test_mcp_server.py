@@ -18,7 +18,7 @@ mcp = pytest.importorskip("mcp", reason="needs the extra mcp")
 
 ROOT = Path(__file__).resolve().parents[2]
 POOL = ROOT / "examples" / "pool"
-PLANNED = {"size": "planned"}
+PLANNED = {"sizing": "fluid"}
 pytestmark = pytest.mark.slow
 
 

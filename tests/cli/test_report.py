@@ -23,7 +23,7 @@ FILES = [EXAMPLES / "pool" / "profile.json", EXAMPLES / "pool" / "slo.json"]
 @pytest.fixture
 def plan(run: Callable[..., Any], tmp_path: Path) -> Path:
     made = tmp_path / "plan.json"
-    assert run("solve", *FILES, "--set", "size=planned", "-o", made).code == 0
+    assert run("solve", *FILES, "--set", "sizing=fluid", "-o", made).code == 0
     return made
 
 

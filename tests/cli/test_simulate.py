@@ -59,7 +59,7 @@ def test_processes_give_the_same_report(plan: str) -> None:
 def test_processes_give_the_same_report_of_text(tmp_path: Path) -> None:
     files = [str(EXAMPLE.parent / "llm" / name) for name in ("profile.json", "slo.json")]
     made = str(tmp_path / "plan.json")
-    assert run("solve", *files, "--set", "size=planned", "-o", made).exit_code == 0
+    assert run("solve", *files, "--set", "sizing=fluid", "-o", made).exit_code == 0
     few = ("--seeds", "3", "--json")
     lines = [run("simulate", made, *files, *few, *jobs).stdout for jobs in ((), ("--jobs", "2"))]
     assert last(lines[1])["report"] == last(lines[0])["report"]
@@ -143,7 +143,7 @@ def test_the_way_from_a_state_is_played_and_reported(plan: str, tmp_path: Path) 
     (first, *_rest) = json.loads(Path(plan).read_text())["workers"]
     state, target = tmp_path / "state.json", tmp_path / "next.json"
     state.write_text(json.dumps({"format": "hetplan/state/1.0", "workers": [{**first, "count": 2}]}))
-    planned = ("--set", "size=planned", str(state))
+    planned = ("--set", "sizing=fluid", str(state))
     assert run("solve", PROFILE, SLO, *planned, "-o", str(target)).exit_code == 0
     result = run("simulate", str(target), PROFILE, SLO, *SHORT, str(state))
     assert result.exit_code == 0, result.output

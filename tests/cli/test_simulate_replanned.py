@@ -83,7 +83,7 @@ def test_a_pool_follows_its_demand_too(tmp_path: Path) -> None:
     slo |= {"objective": ["min cost"], "limits": {}}
     slo["apps"]["ranking"]["rate_qps"] = 50
     wish.write_text(json.dumps(slo))
-    made = run("solve", str(pool / "profile.json"), str(wish), "--set", "size=planned", "-o", str(plan))
+    made = run("solve", str(pool / "profile.json"), str(wish), "--set", "sizing=fluid", "-o", str(plan))
     assert made.exit_code == 0, made.output
     slo["horizon"] = {"period_s": 200, "periods": 3}
     del slo["apps"]["ranking"]["rate_qps"]
@@ -123,7 +123,7 @@ def test_a_fleet_follows_its_demand(tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("profile.json", "slo.json", "plan.json")]
     for path, held in zip(files, (profile, slo), strict=False):
         path.write_text(json.dumps(held))
-    assert run("solve", *files[:2], "--set", "levers=false", "-o", files[2]).exit_code == 0
+    assert run("solve", *files[:2], "--set", "savings=false", "-o", files[2]).exit_code == 0
     asked = ["simulate", files[2], *files[:2], "--seeds", "1", "--noise", "mean"]
     result = run(*asked, "--replan", "10", "--baselines", "--json")
     assert result.exit_code in (0, 6), result.output

@@ -58,7 +58,7 @@ def test_what_is_advised_next_can_be_copied(
     monkeypatch.chdir(files.folder)
 
     def advised(*given: str) -> list[str]:
-        out = run("solve", *given, "--set", "size=planned", "-o", "a b/plan.json").out
+        out = run("solve", *given, "--set", "sizing=fluid", "-o", "a b/plan.json").out
         return shlex.split(out.splitlines()[-1].partition("Next: hetplan ")[2].partition("   (or")[0])
 
     for given in (("slo.json", "profile.json"), (".",)):
@@ -89,7 +89,7 @@ def test_a_plan_on_standard_output_is_nothing_but_the_plan(
 def test_the_json_stream_parses_line_by_line_and_ends_with_exit(
     files: Any, spawn: Callable[..., subprocess.Popen[str]]
 ) -> None:
-    size = ("--set", "size=planned")
+    size = ("--set", "sizing=fluid")
     running = spawn("solve", files.profile, files.slo, "--solver", "chatty", "--json", *size, "-o", files.plan)
     out, err = running.communicate(timeout=120)
     assert running.returncode == 0, err
@@ -188,7 +188,7 @@ def test_settings_reach_the_plan_and_win_over_the_method_file(
     files: Any, run: Callable[..., Any], tmp_path: Path
 ) -> None:
     method = tmp_path / "method.json"
-    method.write_text(json.dumps({"formulation": "fluid-milp", "options": {"derate": 0.7, "xi": 0.9}}))
+    method.write_text(json.dumps({"formulation": "pool-milp", "options": {"derate": 0.7, "xi": 0.9}}))
     ran = run("solve", files.profile, files.slo, "--set", f"@{method}", "--set", "derate=0.9", "-o", files.plan)
     assert ran.code == 0, ran.err
     options = json.loads(files.plan.read_text())["method"]["options"]
@@ -210,8 +210,8 @@ def test_the_method_of_a_plan_is_a_method_file(files: Any, run: Callable[..., An
         (["--set", "derate"], "NAME=VALUE"),
         (["--set", "derate=lots"], "derate"),
         (["--set", "derat=0.5"], "derat"),
-        (["--formulation", "nonsense"], "fluid-milp"),
-        (["--question", "nonsense"], "pool"),
+        (["--formulation", "nonsense"], "pool-milp"),
+        (["--formulation", "nonsense"], "pool"),
         (["--solver", "nonsense"], "highs"),
         (["--gap", "-1"], "gap"),
         (["--set", "@nowhere.json"], "nowhere.json"),

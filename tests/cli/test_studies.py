@@ -103,7 +103,7 @@ def planned_by_hand(question: str, values: Sequence[str]) -> hp.Plan:
         for step in steps[:-1]:
             at = at[step]
         at[steps[-1]] = value if isinstance(at[steps[-1]], str) else float(value)
-    options = {} if question in ("policy", "compound") else {"size": "planned"}
+    options = {} if question in ("policy", "compound") else {"sizing": "fluid"}
     measured = MEASURED if question == "compound" else None
     return hp.solve(files["profile"], files["slo"], measured, options=options).require()
 
@@ -141,7 +141,7 @@ def test_every_question_is_asked_along_two_axes(question: str, run: Callable[...
 def test_the_report_of_a_plan_takes_its_curves(run: Callable[..., Any], files: Any) -> None:
     ran = run("whatif", files.profile, files.slo, "--vary", "budget=2:3:3", "--json", "--no-confirm")
     (files.folder / "whatif.jsonl").write_text(ran.out)
-    assert run("solve", files.profile, files.slo, "--set", "size=planned", "-o", files.plan).code == 0
+    assert run("solve", files.profile, files.slo, "--set", "sizing=fluid", "-o", files.plan).code == 0
     page = files.folder / "report.html"
     drawn = run("report", files.plan, "--whatif", files.folder / "whatif.jsonl", "-o", page)
     assert drawn.code == 0, drawn.err
@@ -157,7 +157,7 @@ def test_whatif_without_a_plan_anywhere_is_infeasible(run: Callable[..., Any], f
 
 @pytest.mark.slow
 def test_explain_says_why_and_without_files_what_the_plan_says(run: Callable[..., Any], files: Any) -> None:
-    assert run("solve", files.profile, files.slo, "--set", "size=planned", "-o", files.plan).code == 0
+    assert run("solve", files.profile, files.slo, "--set", "sizing=fluid", "-o", files.plan).code == 0
     ran = run("explain", files.plan, files.profile, files.slo)
     assert ran.code == 0, ran.err
     assert "Why these" in ran.out
@@ -175,7 +175,7 @@ def test_explain_says_why_and_without_files_what_the_plan_says(run: Callable[...
 @pytest.mark.slow
 def test_robust_says_margins_and_machines_for_a_box(run: Callable[..., Any], files: Any) -> None:
     ran = run("whatif", files.profile, files.slo, "--robust", "--box", "latency=0.1", "--gamma", "1",
-              "--set", "size=planned")  # fmt: skip
+              "--set", "sizing=fluid")  # fmt: skip
     assert ran.code == 0, ran.err
     assert "How far numbers may be off" in ran.out
     assert '"base": [' in ran.out

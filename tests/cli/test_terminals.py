@@ -48,7 +48,7 @@ def on_terminal(*arguments: str, columns: int, **environment: str) -> str:
 @pytest.fixture
 def plan(run: Callable[..., Any], tmp_path: Path) -> str:
     made = tmp_path / "plan.json"
-    assert run("solve", POOL / "profile.json", POOL / "slo.json", "--set", "size=planned", "-o", made).code == 0
+    assert run("solve", POOL / "profile.json", POOL / "slo.json", "--set", "sizing=fluid", "-o", made).code == 0
     return str(made)
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.problems.fleet.test_fleet import app, wish
 from tests.problems.fleet.test_levers import sold
 
-QUICK = ("--question", "fleet", "--set", "size=planned", "--set", "gap=0.2")
+QUICK = ("--formulation", "fleet", "--set", "sizing=fluid", "--set", "gap=0.2")
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_plan_without_other_ways_says_so(
     rates: list[float], files: tuple[Path, Path], run: Callable[..., Any], tmp_path: Path
 ) -> None:
     files[1].write_text(json.dumps(wish(app(rates), periods=len(rates))))
-    without = ("--set", "levers=false") if len(rates) > 1 else ()
+    without = ("--set", "savings=false") if len(rates) > 1 else ()
     ran = run("solve", *files, *QUICK, *without, "--alternatives", tmp_path / "ways")
     assert ran.code == 0, ran.err
     assert "--alternatives: nothing is written" in ran.err

@@ -128,10 +128,10 @@ def scarce() -> Files:
 HOMES = {
     "milp": Home(one_model, "milp", cheapest_that_carries, heuristics=("cp-sat-scaled",)),
     "columns": Home(one_model, "columns", cheapest_that_carries),
-    "queue-process": Home(one_server, "per-query", in_time_alone, rough=0.005),  # slack is looked at in steps
+    "queue-process": Home(one_server, "policy-mdp", in_time_alone, rough=0.005),  # slack is looked at in steps
     "priced": Home(two_stages, "budget", best_of_stages, heuristics=("priced-columns",)),
     "catalog": Home(most_rate, "kairos-plus"),
-    "packing": Home(scarce, "two-stage", heuristics=("dual", "greedy", "fcfs"), by_option="packing"),
+    "packing": Home(scarce, "compound", heuristics=("dual", "greedy", "fcfs"), by_option="packing"),
 }
 """Kind of program -> where it is asked."""
 INSIDE = {"black-box"}
@@ -224,5 +224,5 @@ def test_two_kinds_of_program_agree_where_no_machine_is_shared() -> None:
     """Columns price sets of replicas, the program counts replicas: one question, written twice."""
     for seed in (0, 1, 2):
         wish = random_files("variants", seed)
-        both = [solve(wish, "fluid", formulation=form).value for form in ("columns", "milp")]
+        both = [solve(wish, "fluid", formulation=form).value for form in ("variants-columns", "variants-milp")]
         assert both[0] == pytest.approx(both[1], rel=GAP)

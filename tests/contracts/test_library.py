@@ -39,4 +39,4 @@ def test_a_planner_refuses_a_deadline_that_is_none(deadline: Any) -> None:
     wish = tiny("pool")
     with pytest.raises(Refused, match=r"seconds|deadline_s .*a number"):
         planner(wish.profile, wish.slo, deadline_s=deadline)
-    assert planner(wish.profile, wish.slo, options={"size": "planned"}).plan().plan is not None
+    assert planner(wish.profile, wish.slo, options={"sizing": "fluid"}).plan().plan is not None

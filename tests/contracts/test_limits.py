@@ -24,25 +24,18 @@ def most_rate() -> Files:
 
 SEARCHES: Mapping[str, tuple[Callable[[], Files], Json]] = {
     "pool": (lambda: tiny("pool"), {}),
-    "pool, long simulation": (lambda: tiny("pool"), {"sizing": "long simulation"}),
     "pool, most rate": (most_rate, {}),
-    "pool, most rate, long simulation": (most_rate, {"sizing": "long simulation"}),
     "pool, kairos-plus": (most_rate, {"formulation": "kairos-plus"}),
     "variants": (lambda: tiny("variants"), {}),
-    "variants, long simulation": (lambda: tiny("variants"), {"sizing": "long simulation"}),
-    "variants, one program": (lambda: tiny("variants"), {"formulation": "milp"}),
+    "variants, one program": (lambda: tiny("variants"), {"formulation": "variants-milp"}),
     "compound-rate": (lambda: example("compound-rate"), {}),
-    "policy, long simulation": (lambda: tiny("policy"), {"sizing": "long simulation"}),
 }
 LONG: Mapping[str, tuple[Callable[[], Files], Json]] = {
     "pipeline": (lambda: tiny("pipeline"), {}),
-    "pipeline, long simulation": (lambda: tiny("pipeline"), {"sizing": "long simulation"}),
     "policy": (lambda: tiny("policy"), {}),
-    "policy, fewest workers": (lambda: example("policy-fewest"), {"formulation": "fewest-workers"}),
+    "policy, fewest workers": (lambda: example("policy-fewest"), {}),
     "llm": (lambda: tiny("llm"), {}),
-    "llm, long simulation": (lambda: tiny("llm"), {"sizing": "long simulation"}),
     "fleet": (lambda: tiny("fleet"), {}),
-    "fleet, long simulation": (lambda: tiny("fleet"), {"sizing": "long simulation"}),
     "compound": (lambda: example("compound"), {}),
 }
 EVERY = [*SEARCHES, *(pytest.param(name, marks=pytest.mark.longest) for name in LONG)]

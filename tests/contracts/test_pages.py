@@ -239,7 +239,7 @@ def test_a_limit_is_drawn_with_what_was_simulated_on_its_side(tmp_path: Path) ->
         assert any(mine.simulated.low == pytest.approx(low, rel=1e-3) for mine in asked if mine.simulated), one.said
 
 
-PROGRAMS = {"pool": "fluid-milp", "variants": "milp", "llm": "milp"}
+PROGRAMS = {"pool": "pool-milp", "variants": "variants-milp", "llm": "llm-milp"}
 
 
 def optimum(program: str, kind: str, folder: Path) -> float | None:
@@ -272,7 +272,7 @@ def test_a_program_that_is_written_down_has_the_same_value_before_another_reader
 @pytest.mark.slow
 def test_both_ways_to_write_a_program_say_the_same(tmp_path: Path) -> None:
     """Of a pipeline, whose rows are of every kind: equal, at least, at most."""
-    texts = {kind: written_programs(tiny("pipeline"), kind, "config")[:3] for kind in ("lp", "mps")}
+    texts = {kind: written_programs(tiny("pipeline"), kind, "pipeline-milp")[:3] for kind in ("lp", "mps")}
     values = {kind: [optimum(text, kind, tmp_path) for text in written] for kind, written in texts.items()}
     assert any(value is not None for value in values["lp"])
     for written, again in zip(values["lp"], values["mps"], strict=True):

@@ -81,7 +81,7 @@ def test_a_percentile_may_have_any_number_of_digits(wish: Files, at: float) -> N
 
 @pytest.mark.slow
 def test_it_is_so_of_the_shipped_fleet() -> None:
-    answer = solve(example("fleet"), options={"levers": False})
+    answer = solve(example("fleet"), options={"savings": False})
     assert not unpromised(answer)
     assert verify(answer.plan, example("fleet")).is_ok
 

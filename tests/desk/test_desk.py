@@ -36,7 +36,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "pool"
 PROFILE = json.loads((EXAMPLES / "profile.json").read_text())
 SLO = json.loads((EXAMPLES / "slo.json").read_text())
 FILES = {"profile": PROFILE, "slo": SLO}
-PLANNED = {**FILES, "options": {"size": "planned"}}
+PLANNED = {**FILES, "options": {"sizing": "fluid"}}
 TOKEN = "a token of the tests"
 slow = pytest.mark.slow
 
@@ -277,10 +277,10 @@ def test_a_plan_wanted_soon_is_the_best_that_is_solved_by_then(monkeypatch: pyte
     assert "NOT SIMULATED" in soon["html"]
     assert "Bound: none is known" in soon["html"]
     now[0] = 0.0
-    quick: Any = {"options": {"levers": False}, "limits": stated(seconds=50.0), "on_event": jump}
+    quick: Any = {"options": {"savings": False}, "limits": stated(seconds=50.0), "on_event": jump}
     solved = face.solve(build.Files(files["profile"], files["slo"]), "fluid", **quick)
     assert soon["plan"]["digest"] == digest_of(solved)
-    planned = face.solve(build.Files(files["profile"], files["slo"]), "fluid", options={"levers": False})
+    planned = face.solve(build.Files(files["profile"], files["slo"]), "fluid", options={"savings": False})
     assert planned.value is not None
     assert planned.value < soon["plan"]["claims"][0]["value"]
 

@@ -15,7 +15,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 @pytest.fixture(scope="session")
 def pool() -> hp.Plan:
     files = EXAMPLES / "pool" / "profile.json", EXAMPLES / "pool" / "slo.json"
-    return hp.solve(*files, options={"size": "planned"}).require()
+    return hp.solve(*files, options={"sizing": "fluid"}).require()
 
 
 @pytest.fixture(scope="session")

@@ -369,12 +369,12 @@ def test_notebooks_show_plans_outcomes_and_verdicts(pool: hp.Plan) -> None:
     assert "3 x t4" in pool._repr_html_()
     verdict = hp.verify(pool, *files)
     assert "proved again" in verdict._repr_html_()
-    solved = hp.solve(*files, options={"size": "planned"})._repr_html_()
+    solved = hp.solve(*files, options={"sizing": "fluid"})._repr_html_()
     assert "<h2>$2,102 a month ($2.88/h of at most $3.00/h) serves 580 queries/s.</h2>" in solved
     assert "3 x t4" in solved
     slow = load_slo(files[1]).model_dump(mode="json", exclude_unset=True)
     slow["apps"]["ranking"]["latency"]["p99_ms"] = 1.0
-    shown = hp.solve(files[0], {"format": "hetplan/slo/1.0"} | slow, options={"size": "planned"})._repr_html_()
+    shown = hp.solve(files[0], {"format": "hetplan/slo/1.0"} | slow, options={"sizing": "fluid"})._repr_html_()
     assert "infeasible" in shown
     assert "What would make it possible" in shown
     pandas = pytest.importorskip("pandas")

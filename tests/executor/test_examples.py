@@ -77,7 +77,7 @@ def test_queries_that_wait_at_an_operator_are_served_together(
     Path(files["profile"]).write_text(json.dumps(profile))
     Path(files["slo"]).write_text(json.dumps(slo))
     measured = str(EXAMPLES / "compound" / "measured.json")
-    plan = hp.solve(files["profile"], files["slo"], measured, options={"size": "estimated"}).require()
+    plan = hp.solve(files["profile"], files["slo"], measured, options={"sizing": "formula"}).require()
     hardware = sorted({worker.hardware for worker in plan.workers})
     box = {"target": "here", "hardware": hardware, "machines": 64, "enforcement": "none"}
     # So slow that those who come at once wait for one another, however fast this machine is.

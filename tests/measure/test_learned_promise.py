@@ -67,7 +67,7 @@ def test_what_was_learned_is_planned_with_and_then_the_promise_holds(
     Path("hosts.toml").write_text(HOSTS)
 
     def loaded(profile: str, *more: str) -> tuple[int, dict[str, Any], int]:
-        assert run("solve", profile, "slo.json", "--question", "pool", "-o", "plan.json")[0] == 0
+        assert run("solve", profile, "slo.json", "--formulation", "pool", "-o", "plan.json")[0] == 0
         machines = sum(worker["count"] for worker in json.loads(Path("plan.json").read_text())["workers"])
         code, said = run("apply", "plan.json", "--hosts", "hosts.toml", "--yes")
         assert code == 0, said

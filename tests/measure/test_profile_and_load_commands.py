@@ -194,10 +194,10 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = (
         folder / "profile.json",
         folder / "slo.json",
-        "--question",
+        "--formulation",
         "pool",
         "--set",
-        "size=planned",
+        "sizing=fluid",
         "-o",
         folder / "plan.json",
     )

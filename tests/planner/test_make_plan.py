@@ -50,7 +50,6 @@ class Toy:
     whole: bool = True
     target_missed: str = ""
     question: ClassVar[str] = "toy"
-    aliases: ClassVar[tuple[str, ...]] = ()
     formulations: ClassVar[dict[str, type[Options]]] = {"plain": Options}
     like: ClassVar[dict[str, str]] = {}
 

@@ -195,7 +195,7 @@ def of_many(count: int, tight: float) -> tuple[dict[str, Any], ...]:
 @pytest.mark.slow
 def test_bounds_of_a_hundred_architectures_are_proved_again() -> None:
     profile, slo, state = of_many(100, 1.0)
-    outcome = hp.solve(profile, slo, state, options={"size": "planned"}, formulation="variants")
+    outcome = hp.solve(profile, slo, state, options={"sizing": "fluid"}, formulation="variants")
     document = plan_dict(outcome.require())
     assert "tree" in document["solves"][0]["proof"]
     report = hp.verify(read_plan(document), profile, slo, state)

@@ -275,7 +275,7 @@ def _at_a_rate(files: Files) -> None:
     files.slo["apps"] = {"gate": gate}
     files.slo["objective"] = ["min cost"]
     files.slo.pop("limits", None)
-    files.options.update({"size": "estimated"})
+    files.options.update({"sizing": "formula"})
 
 
 def _shared_model(files: Files) -> None:

@@ -55,17 +55,17 @@ def _read(name: str) -> Json:
 def _text(question: str) -> tuple[Any, ...]:
     state, measured, options = None, None, {}
     if question == "variants":
-        state, options = _read("variants/state.json"), {"size": "planned"}
+        state, options = _read("variants/state.json"), {"sizing": "fluid"}
     if question in ("pool", "pipeline"):
-        options = {"size": "planned"}
+        options = {"sizing": "fluid"}
     if question == "policy":
-        options = {"simulate": False, "queue_max": 6}
+        options = {"sizing": "fluid", "queue_max": 6}
     if question == "compound":
         measured = _read("compound/measured.json")
     if question == "llm":
-        options = {"size": "planned", "requests": 400}
+        options = {"sizing": "fluid", "requests": 400}
     if question == "fleet":
-        options = {"size": "planned", "levers": False}
+        options = {"sizing": "fluid", "savings": False}
     of = "llm" if question == "fleet" else question
     return _read(f"{of}/profile.json"), _read(f"{of}/slo.json"), state, measured, options
 
@@ -331,7 +331,7 @@ def _at_a_rate(files: Files) -> None:
 
 
 def _played_fleet(files: Files) -> None:
-    files.options.update({"size": "auto", "parts": {"assistant": {"requests": 400}}})
+    files.options.update({"sizing": "simulation", "parts": {"assistant": {"requests": 400}}})
 
 
 def _slow_to_start(files: Files) -> None:
@@ -347,8 +347,11 @@ SCENES: dict[tuple[str, str], Try] = {
     ("pipeline", "apps.*.quality.min"): _app("rate_qps.history", [1450.0, 1500.0]),
     ("variants", "horizon.period_s"): lambda files: files.slo["change"].pop("load_weight_per_s"),
     ("pipeline", "apps.*.weight"): _two_pipelines,
-    ("llm", "apps.*.attainment"): lambda files: (files.app.pop("attainment"), put(files.options, "size", "auto"))[-1],
-    ("llm", "apps.*.arrivals"): lambda files: put(files.options, "size", "auto"),
+    ("llm", "apps.*.attainment"): lambda files: (
+        files.app.pop("attainment"),
+        put(files.options, "sizing", "simulation"),
+    )[-1],
+    ("llm", "apps.*.arrivals"): lambda files: put(files.options, "sizing", "simulation"),
     ("fleet", "limits.survive.serve"): _slo("limits.survive", {"machines": 1}),
     ("fleet", "horizon.starts"): _slow_to_start,
     ("fleet", "apps.*.arrivals"): _played_fleet,
@@ -427,16 +430,16 @@ def test_each_field_of_an_slo_is_kept_played_or_refused(question: str, name: str
 
 
 @pytest.mark.quick_sample(4)
-@pytest.mark.parametrize("size", ["planned", "estimated", pytest.param("auto", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("sizing", ["fluid", "formula", pytest.param("simulation", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("question", "name"),
     [(question, name) for question in QUESTIONS for name in fields_of_slo() if mark_of(question, name) == "played"],
 )
-def test_what_is_only_played_moves_no_plan_of_any_size(question: str, name: str, size: str) -> None:
+def test_what_is_only_played_moves_no_plan_of_any_size(question: str, name: str, sizing: str) -> None:
     files = files_of(question)
     if question == "compound" and name != "apps.*.lifetime_s":
         _at_a_rate(files)
-    files.options.update({"size": size})
+    files.options.update({"sizing": sizing})
     before = seen(files)[0]
     SLO_TRIES[name](files)
     assert seen(files)[0] == before

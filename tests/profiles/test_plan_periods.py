@@ -48,7 +48,7 @@ def _part(count: int) -> dict[str, Any]:
     rate = 50.0 * count
     load = {"id": "l", "app": "rank", "variant": "m", "at": {}}
     return {
-        "question": "pool", "method": {"formulation": "fluid-milp"}, "rate_qps": {"rank": rate},
+        "question": "pool", "method": {"formulation": "pool-milp"}, "rate_qps": {"rank": rate},
         "workers": [{"id": "w", "hardware": "gpu", "offer": "a-od", "count": count, "loads": [load]}],
         "routing": {"rank": [{"to": {"l": 1.0}}]},
         "promises": [{"app": "rank", "quantity": "rate_qps", "relation": ">=", "value": rate, "model": "fluid"}],
@@ -59,7 +59,7 @@ def plan() -> Plan:
     return with_digest(
         Plan.model_validate(
             {
-                "question": "fleet", "requires": [PERIODS], "method": {"formulation": "parts"},
+                "question": "fleet", "requires": [PERIODS], "method": {"formulation": "fleet"},
                 "inputs": {"profile": "sha256:0", "slo": "sha256:1"},
                 "periods": [
                     {"id": "h0", "start_s": 0.0, "end_s": 43200.0, "parts": ["rank-1"],
@@ -167,5 +167,5 @@ def test_quotas_of_zones_are_refused_where_they_are_not_kept() -> None:
     with pytest.raises(hp.InputError, match="quotas of zones"):
         hp.solve(PROFILE, slo, formulation="pool")
     profile = {**PROFILE, "zones": {"a": {}, "b": {}}}
-    outcome = hp.solve(profile, slo, options={"size": "planned"}, formulation="pool")
+    outcome = hp.solve(profile, slo, options={"sizing": "fluid"}, formulation="pool")
     assert outcome.plan is not None

@@ -96,7 +96,7 @@ class Sought:
         from hetplan.problems.pool.options import PoolOptions
         from hetplan.problems.pool.question import PoolQuestion
 
-        pool = PoolQuestion.from_inputs(self.inputs, PoolOptions(), formulation="fluid-milp", tools=Tools())
+        pool = PoolQuestion.from_inputs(self.inputs, PoolOptions(), formulation="pool-milp", tools=Tools())
         app = self.inputs.slo.apps["a"]
         points = [tuple(point.values()) for point in pool.wish.points]
         known = [tuple(size) for size in (app.mix.bins if app.mix else ((),))]
@@ -114,8 +114,8 @@ class Sought:
     def _pipeline(self) -> None:
         from hetplan.problems.pipeline.wish import PipelineOptions, read_wish
 
-        wish = read_wish(self.inputs, PipelineOptions(quantile="mean"))
-        self.options = {"quantile": "mean"}
+        wish = read_wish(self.inputs, PipelineOptions(statistic="mean"))
+        self.options = {"statistic": "mean"}
         (tree,) = wish.trees
         fleet = wish.fleet
         self.figures["rate"] = tree.demand

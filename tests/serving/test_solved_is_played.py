@@ -56,7 +56,7 @@ def test_the_order_of_two_runs_on_one_hardware_changes_nothing(at8: float) -> No
     seen = []
     for order in (runs, runs[::-1]):
         files = profile({"m": {"task": "rank", "runs": order}}, tables), slo(app, cost_per_hour="2")
-        plan = hp.solve(*files, options={"size": "estimated"}).require()
+        plan = hp.solve(*files, options={"sizing": "formula"}).require()
         assert plan.workers[0].loads[0].at == {"batch": 1}
         assert hp.verify(plan, *files).ok
         law = Background(load_inputs(*files).profile).law(plan, plan.workers[0].loads[0], "gpu")
@@ -110,7 +110,7 @@ def test_a_standard_deviation_that_falls_with_the_batch_stops_no_command(std: li
         slo({"model": "m", "latency": {"p95_ms": 60},
              "rate_qps": {"low": 20, "high": 40}}, instances={"gpu": [1, 1]}),
     )  # fmt: skip
-    plan = hp.solve(*files, options={"queue_max": 7, "simulate": False}, formulation="policy").require()
+    plan = hp.solve(*files, options={"queue_max": 7, "sizing": "fluid"}, formulation="policy").require()
     inputs = load_inputs(*files)
     (period,) = planned_systems(plan, inputs)
     (load,) = period.system.groups[0].loads

@@ -9,7 +9,7 @@ from hetplan.planner.next_state import next_state
 from hetplan.profiles.load import load_inputs
 from hetplan.simulator.autoscale import OfflineWork, autoscale
 
-FORMULA = {"size": "estimated"}
+FORMULA = {"sizing": "formula"}
 """Plans are sized by their formula for queues: they are asked for every second, and few tests are about their size."""
 
 EVERY_S = Replanning(every_s=1.0, hold_s=2.0)

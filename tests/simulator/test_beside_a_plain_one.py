@@ -121,7 +121,7 @@ def test_as_many_queries_are_late(seed: int) -> None:
     app = slo["apps"]["x"]
     app["late"] = "serve" if app["late"] == "reroute" else app["late"]
     app["arrivals"] = {"process": "poisson"}
-    plan = hp.solve(profile, slo, options={"size": "planned"}).require()
+    plan = hp.solve(profile, slo, options={"sizing": "fluid"}).require()
     queries = 20_000
     seconds = queries / app["rate_qps"]
     report: Any = hp.simulate(plan, profile, slo, seeds=3, duration_s=seconds)

@@ -23,7 +23,7 @@ def made(question: str, profile: str, slo: str, state: str | None = None) -> tup
     }
     if question == "compound":
         files["measured"] = EXAMPLES / "compound/measured.json"
-    options = {} if question == "compound" else {"size": "planned"}
+    options = {} if question == "compound" else {"sizing": "fluid"}
     plan = hp.solve(*files.values(), options=options, formulation=question).require()
     return json.loads(plan.model_dump_json(exclude_none=True, by_alias=True)), files
 

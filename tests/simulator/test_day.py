@@ -59,7 +59,7 @@ def part(rate: float, a: int, b: int) -> dict[str, Any]:
         for offer, count in counts.items() if count
     ]  # fmt: skip
     return {
-        "question": "pool", "method": {"formulation": "fluid-milp"}, "rate_qps": {"rank": rate}, "workers": workers,
+        "question": "pool", "method": {"formulation": "pool-milp"}, "rate_qps": {"rank": rate}, "workers": workers,
         "routing": {"rank": [{"to": {f"l-{offer}": n / (a + b) for offer, n in counts.items() if n}}]},
         "dispatch": {"rank": {"rule": "earliest/1", "slo_ms": 60}},
     }  # fmt: skip
@@ -70,7 +70,7 @@ def day(counts: tuple[tuple[int, int], ...] = ((1, 1), (1, 1), (5, 1), (1, 1)), 
     names = {size: f"rank-{n}" for n, size in enumerate(sizes)}
     plan = Plan.model_validate(
         {
-            "question": "fleet", "requires": [PERIODS], "method": {"formulation": "parts"},
+            "question": "fleet", "requires": [PERIODS], "method": {"formulation": "fleet"},
             "inputs": {"profile": "sha256:0", "slo": "sha256:1"},
             "periods": [
                 {"id": f"p{n}", "start_s": 3600.0 * n, "end_s": 3600.0 * n + 3600.0, "parts": [names[size]]}
@@ -226,7 +226,7 @@ def text() -> tuple[Plan, Any]:
     slo["apps"] = {"assistant": slo["apps"]["assistant"]}
     slo["apps"]["assistant"]["rate_qps"] = {"series": [5.0, 12.0, 5.0]}
     slo["horizon"] |= {"periods": 3, "repeats": 240}
-    options = {"levers": False, "gap": 0.05}
+    options = {"savings": False, "gap": 0.05}
     plan = hp.solve(str(EXAMPLE / "profile.json"), slo, options=options, formulation="fleet").require()
     return plan, load_inputs(str(EXAMPLE / "profile.json"), slo)
 

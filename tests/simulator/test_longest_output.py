@@ -14,7 +14,7 @@ TEXT = Path(__file__).parents[2] / "examples/llm"
 
 @pytest.fixture(scope="module")
 def plan() -> hp.Plan:
-    return hp.solve(TEXT / "profile.json", TEXT / "slo.json", options={"size": "planned"}, formulation="llm").require()
+    return hp.solve(TEXT / "profile.json", TEXT / "slo.json", options={"sizing": "fluid"}, formulation="llm").require()
 
 
 def wish(longest: float) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from hetplan.studies.explain import explain_for
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 Files = tuple[dict[str, Any], dict[str, Any]]
-PLANNED = {"size": "planned"}
+PLANNED = {"sizing": "fluid"}
 
 
 def made(profile: dict[str, Any], slo: dict[str, Any]) -> hp.Plan:

@@ -15,7 +15,7 @@ from hetplan.studies.axes import factor
 from hetplan.studies.robust import Box, robust_for
 
 Json = dict[str, Any]
-PLANNED = {"size": "planned"}
+PLANNED = {"sizing": "fluid"}
 
 
 def fleet(profile: Json, slo: Json) -> dict[str, int] | None:

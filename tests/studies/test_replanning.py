@@ -42,7 +42,7 @@ def moved(steps: list[Counter[str]]) -> list[int]:
 
 def fleet(moves: int | None) -> tuple[Any, Any]:
     slo = copy.deepcopy(FLEET_SLO)
-    plan = hp.solve(FLEET_PROFILE, slo, options={"levers": False, "size": "planned"}, formulation="fleet").require()
+    plan = hp.solve(FLEET_PROFILE, slo, options={"savings": False, "sizing": "fluid"}, formulation="fleet").require()
     if moves is not None:
         slo["limits"] = {"changes": moves}
     return plan, load_inputs(FLEET_PROFILE, slo)

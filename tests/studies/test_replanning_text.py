@@ -55,7 +55,7 @@ def planned(rate: float) -> Any:
     slo = wish([rate])
     del slo["horizon"]
     slo["apps"]["chat"]["rate_qps"] = rate
-    return hp.solve(PROFILE, slo, options={"size": "planned"}).require()
+    return hp.solve(PROFILE, slo, options={"sizing": "fluid"}).require()
 
 
 def test_constant_demand_is_served_as_without_planning_anew() -> None:
@@ -116,7 +116,7 @@ def test_each_plan_that_is_played_is_verified_and_costs_the_least_of_all_counts(
         fewer = copy.deepcopy(profile)
         fewer["offers"]["gpu-od"]["stock"] = count - 1
         if count > 1:
-            assert hp.solve(fewer, asked, options={"size": "planned"}).plan is None, "one less is not enough"
+            assert hp.solve(fewer, asked, options={"sizing": "fluid"}).plan is None, "one less is not enough"
 
 
 def machines(fleet: Any) -> int:
@@ -167,7 +167,7 @@ def test_a_fleet_with_text_is_planned_anew_as_one(only_text: bool) -> None:
     if only_text:
         slo["apps"]["other"] = copy.deepcopy(slo["apps"]["chat"])
         del slo["apps"]["rank"]
-    plan = hp.solve(PROFILE, slo, options={"levers": False, "size": "planned"}, formulation="fleet").require()
+    plan = hp.solve(PROFILE, slo, options={"savings": False, "sizing": "fluid"}, formulation="fleet").require()
     report = replanned_fleet(plan, load_inputs(PROFILE, slo), every_s=10.0, seeds=2)["plan"]
     assert report.apps.keys() == slo["apps"].keys()
     assert {line.app for line in report.lines} == slo["apps"].keys()
@@ -192,7 +192,7 @@ def test_from_the_command_line_with_baselines(tmp_path: Path) -> None:
     def run(*arguments: Any) -> Any:
         return CliRunner().invoke(build_app(), [str(one) for one in arguments])
 
-    made = run("solve", *files[:2], "--set", "levers=false", "--set", "size=planned", "-o", files[2])
+    made = run("solve", *files[:2], "--set", "savings=false", "--set", "sizing=fluid", "-o", files[2])
     assert made.exit_code == 0, made.output
     result = run("simulate", files[2], *files[:2], "--replan", "10", "--baselines", "--seeds", "1", "--json")
     assert result.exit_code in (0, 6), result.output

@@ -15,7 +15,7 @@ from hetplan.studies.axes import factor
 from hetplan.studies.robust import Box, Robustness, robust_for
 
 Files = tuple[dict[str, Any], dict[str, Any]]
-PLANNED = {"size": "planned"}
+PLANNED = {"sizing": "fluid"}
 
 
 def asked(files: Files, **how: Any) -> Robustness:

@@ -34,7 +34,7 @@ def case() -> tuple[Any, Any]:
     slo |= {"objective": ["min cost"], "limits": {}}
     slo["apps"]["ranking"]["rate_qps"] = 80
     inputs = load_inputs(str(POOL / "profile.json"), slo)
-    return hp.solve(str(POOL / "profile.json"), slo, options={"size": "planned"}).require(), inputs
+    return hp.solve(str(POOL / "profile.json"), slo, options={"sizing": "fluid"}).require(), inputs
 
 
 ALL_WAYS = Compared({"ranking": (40.0, 160.0, 40.0)}, 400.0, {"ranking": (40.0, 160.0, 40.0)}, attain=0.95)
@@ -166,7 +166,7 @@ FLEET_SLO: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def fleet() -> tuple[Any, Any]:
     inputs = load_inputs(FLEET_PROFILE, FLEET_SLO)
-    options = {"levers": False, "size": "planned"}
+    options = {"savings": False, "sizing": "fluid"}
     return hp.solve(FLEET_PROFILE, FLEET_SLO, options=options, formulation="fleet").require(), inputs
 
 
@@ -224,7 +224,7 @@ def test_beside_a_plan_with_periods_others_rent_by_the_hour(fleet: tuple[Any, An
 @pytest.mark.slow
 def test_text_is_compared_with_machines_that_start_and_end_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     files = [str(POOL.parent / "llm" / name) for name in ("profile.json", "slo.json")]
-    plan = hp.solve(*files, options={"size": "planned"}).require()
+    plan = hp.solve(*files, options={"sizing": "fluid"}).require()
     inputs = load_inputs(*files)
     monkeypatch.setattr(compared_ways, "SHARES", (1.1,))
     monkeypatch.setattr(compared_ways, "MARGINS", ((0.5, 1.1),))
@@ -271,7 +271,7 @@ def test_text_and_others_of_one_fleet_are_tuned_apart_and_their_money_is_added(
     for name, rates in (("ranking", (20.0, 60.0)), ("assistant", (5.0, 12.0))):
         slo["apps"][name]["rate_qps"] = {"series": list(rates)}
     files = (str(example / "profile.json"), slo)
-    plan = hp.solve(*files, options={"levers": False, "gap": 0.05}, formulation="fleet").require()
+    plan = hp.solve(*files, options={"savings": False, "gap": 0.05}, formulation="fleet").require()
     inputs = load_inputs(*files)
     monkeypatch.setattr(compared_ways, "SHARES", (1.2,))
     series = {"ranking": (20.0, 60.0), "assistant": (5.0, 12.0)}

@@ -66,7 +66,7 @@ def least_cost(**changes: Any) -> float:
     files = Files.of(inputs)
     axis = axis_of(f"{changes['name']}={changes['value']}", files)
     changed = files.inputs_with(axis.written(files.documents, changes["value"]))
-    outcome = hp.solve(changed.profile, changed.slo, options={"size": "planned"})
+    outcome = hp.solve(changed.profile, changed.slo, options={"sizing": "fluid"})
     return outcome.claims[0].value
 
 
@@ -129,11 +129,11 @@ def test_two_axes_are_a_line_for_each_value_of_the_second() -> None:
 
 
 def test_ends_and_changes_are_made_in_full() -> None:
-    answer = hp.whatif(PROFILE, SLO, vary="price:small-od=0.5:1:2", options={"size": "estimated"})
+    answer = hp.whatif(PROFILE, SLO, vary="price:small-od=0.5:1:2", options={"sizing": "formula"})
     assert next(point["values"][0] for point in answer.confirmed) == 0.5
     assert {one.low for one in answer.breakpoints} < {point["values"][0] for point in answer.confirmed}
     assert all(point["sized"] for point in answer.confirmed)
-    assert hp.whatif(PROFILE, SLO, vary="price:small-od=0.5:1:2", options={"size": "planned"}).confirmed == ()
+    assert hp.whatif(PROFILE, SLO, vary="price:small-od=0.5:1:2", options={"sizing": "fluid"}).confirmed == ()
 
 
 def test_what_is_written_can_be_read() -> None:

@@ -17,7 +17,7 @@ WAYS = ({"grid": "fld{5}", "batching": "max"}, {"grid": "fld{20}", "batching": "
     ids=["one hour", "two hours", "beside a pool", "more queries"],
 )
 def test_no_fleet_with_a_policy_costs_less_than_a_bound_of_all(wish: Files) -> None:
-    answers = [solve(wish, "fluid", options={"levers": False, "parts": {"images": dict(way)}}) for way in WAYS]
+    answers = [solve(wish, "fluid", options={"savings": False, "parts": {"images": dict(way)}}) for way in WAYS]
     costs = [one.cost for one in answers if one.plan and verify(one.plan, wish).is_ok]
     assert costs
     bounds = [one.claim.bound for one in answers if one.claim and one.claim.is_of_all and one.claim.bound is not None]

@@ -134,7 +134,7 @@ def test_as_many_are_late_on_purpose_as_may_be(may: float, cost: float) -> None:
         apps={"x": app("net", rate=400.0, limits={75: 30}, sizes={1: 0.5, 8: 0.5})},
         problem="pool",
     )
-    assert solve(wish, "fluid", options={"derate": 1.0, "violation_tolerance": may}).cost == pytest.approx(cost)
+    assert solve(wish, "fluid", options={"derate": 1.0, "allow_late": may}).cost == pytest.approx(cost)
 
 
 @pytest.mark.parametrize("types", [3, 18])

@@ -164,7 +164,7 @@ def test_a_small_fleet_is_the_cheapest_of_all(seed: int) -> None:
     tiny = case(seed)
     best = cheapest(seed)
     whole = {app: {"derate": 1.0} for app in tiny.rates}
-    found = solve(tiny.files, "fluid", options={"levers": False, "share": False, "parts": whole})
+    found = solve(tiny.files, "fluid", options={"savings": False, "share_machines": False, "parts": whole})
     if found.plan is None:
         assert best == np.inf
         return

@@ -47,7 +47,7 @@ def test_the_plan_that_is_late_on_purpose_keeps_the_limit() -> None:
 def test_no_bound_is_above_it(problem: str) -> None:
     of, _, how = problem.partition(" ")
     stated = wish(of if how == "levels" else problem)
-    answer = solve(stated, formulation="budget" if how == "levels" else None)
+    answer = solve(stated, formulation="loki-budget" if how == "levels" else None)
     assert answer.cost is not None
     assert answer.cost > COST, "the case shows nothing"
     assert answer.claim is not None

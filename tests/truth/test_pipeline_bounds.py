@@ -25,10 +25,10 @@ def row(*names: str, rate: float, percentile: int, limit: float, late: str, join
 @pytest.mark.parametrize(
     ("formulation", "wish"),
     [
-        ("config", row(*"abcd", rate=291.0, percentile=50, limit=70.0, late="serve", joins=True)),
-        ("config", row(*"abcd", rate=304.0, percentile=60, limit=120.0, late="drop", joins=True)),
-        ("budget", row("a", "b", rate=291.0, percentile=50, limit=60.0, late="serve", joins=False)),
-        ("budget", row("a", "b", rate=304.0, percentile=60, limit=90.0, late="drop", joins=False)),
+        ("pipeline-milp", row(*"abcd", rate=291.0, percentile=50, limit=70.0, late="serve", joins=True)),
+        ("pipeline-milp", row(*"abcd", rate=304.0, percentile=60, limit=120.0, late="drop", joins=True)),
+        ("loki-budget", row("a", "b", rate=291.0, percentile=50, limit=60.0, late="serve", joins=False)),
+        ("loki-budget", row("a", "b", rate=304.0, percentile=60, limit=90.0, late="drop", joins=False)),
     ],
     ids=["joins", "joins that drop", "levels", "levels that drop"],
 )

@@ -120,6 +120,6 @@ def test_a_repair_of_stock_is_applied(tmp_path: Path) -> None:
     paths, changed = wish.write(tmp_path), tmp_path / "changed.json"
     said = solve(wish, "fluid")
     number = next(n for n, one in enumerate(said.changes, start=1) if one.changes == {"profile"})
-    fluid = ("--set", "size=planned")
+    fluid = ("--set", "sizing=fluid")
     assert command("solve", *paths, *fluid, "--apply-repair", number, "-o", changed).code == EXIT["ok"]
     assert command("solve", changed, paths[1], *fluid).code == EXIT["ok"]

@@ -85,7 +85,7 @@ def solved(wish: Json, **more: Any) -> hp.Outcome:
     """By prices, as large fleets are planned."""
     with pytest.MonkeyPatch.context() as large:
         large.setattr("hetplan.problems.fleet.ways.FEW_AT_ONCE", 0)
-        return hp.solve(PROFILE, wish, options={"levers": False, "size": "estimated"}, **more, formulation="fleet")
+        return hp.solve(PROFILE, wish, options={"savings": False, "sizing": "formula"}, **more, formulation="fleet")
 
 
 def words(plan: Json, wish: Json) -> list[Word]:
@@ -266,7 +266,7 @@ def test_a_bound_a_hair_too_high_gives_way_to_what_is_proved(
     from hetplan.problems.fleet import question
 
     monkeypatch.setattr("hetplan.problems.fleet.ways.FEW_AT_ONCE", 0)
-    options, wish = {"size": "planned", "levers": False}, slo(survive={"zones": 1, "serve": 0.9})
+    options, wish = {"sizing": "fluid", "savings": False}, slo(survive={"zones": 1, "serve": 0.9})
     (claim,) = hp.solve(PROFILE, wish, options=options, formulation="fleet").require().claims
     assert claim.bound is not None
     assert claim.value > claim.bound * 1.005, "else it could be no higher"

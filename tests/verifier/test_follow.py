@@ -19,7 +19,7 @@ def test_one_step_is_followed_as_a_pipeline_of_one_step() -> None:
     variant = app["model"]
     app["network_ms_per_hop"] = 3.0
     app["latency"]["p50_ms"] = 40
-    plan = hp.solve(profile, slo, options={"size": "planned", "violation_tolerance": 0.005}).plan
+    plan = hp.solve(profile, slo, options={"sizing": "fluid", "allow_late": 0.005}).plan
     assert plan is not None
     alone = follow(gather(plan, hp.load(profile, slo)), name, "t0")
     profile["pipelines"] = {"one": {"nodes": {"step": {"task": profile["variants"][variant]["task"]}}}}

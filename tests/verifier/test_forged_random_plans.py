@@ -46,7 +46,7 @@ def made(kind: str, seed: int) -> tuple[Document, hp.Inputs]:
         profile, slo = texts.profile(), texts.slo(5)
     else:
         profile, slo = random_pool(seed, types=3, classes=4, machines=3)
-    plan = hp.solve(profile, slo, running, options={"size": "planned"}).plan
+    plan = hp.solve(profile, slo, running, options={"sizing": "fluid"}).plan
     return plan_dict(plan) if plan is not None else {}, hp.load(profile, slo, running)
 
 

@@ -48,7 +48,7 @@ def test_late_ends_of_one_step_add_up_over_its_outcomes() -> None:
         (21, 0.31, ""),
     ):
         wish = {f"p{100.0 - 100.0 * allowed:.12g}_ms": max_ms}
-        options = {"violation_tolerance": 1.0}
+        options = {"allow_late": 1.0}
         case = spoil(cascade(), {"slo/apps/shop/latency": wish, "plan/method/options": options})
         plan, inputs = read(case)
         said = [found.text for found in verify_plan(plan, inputs).violations if found.code == "latency"]

@@ -261,7 +261,7 @@ SPOILT: dict[str, tuple[str, Callable[[Plan], Plan], list[str]]] = {
     ),
     "a percentile that was not measured": (
         "late are served",
-        lambda plan: by_option(plan, percentile="p99"),
+        lambda plan: by_option(plan, statistic="p99"),
         [f"policy-table @ {TABLE}"],
     ),
     "another monotone": ("late are served", lambda plan: by_option(plan, monotone="optimistic"), []),

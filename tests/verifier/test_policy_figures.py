@@ -166,7 +166,7 @@ def test_stated_targets_hold_by_what_the_tables_say() -> None:
 def test_only_rules_of_other_packages_keep_one_queue_for_all() -> None:
     made, inputs = planned("one queue for all")
     assert named(made, inputs) == []
-    own = made.model_copy(update={"method": made.method.model_copy(update={"formulation": "per-query"})})
+    own = made.model_copy(update={"method": made.method.model_copy(update={"formulation": "policy-mdp"})})
     assert "dispatch @ dispatch.a" in named(own, inputs)
 
 

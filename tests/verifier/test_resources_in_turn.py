@@ -13,7 +13,7 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.workers import Share
 from hetplan.verifier.check import verify_plan
 
-OPTIONS = {"queue_max": 6, "grid": "fld{16}", "simulate": False}
+OPTIONS = {"queue_max": 6, "grid": "fld{16}", "sizing": "fluid"}
 CORES = {"fast": 4.0, "middle": 4.0, "slow": 2.0}
 
 

@@ -44,7 +44,7 @@ WISHES: dict[str, tuple[Callable[[], tuple[Any, ...]], dict[str, Any]]] = {
     "compound": (candidates, {}),
     "joins": (lambda: diamond(100, 100), {}),
     "tree": (lambda: random_pipeline(8), {}),
-    "policy": (lambda: files(workers=(2, 2)), {"queue_max": 3, "grid": "fld{4}", "simulate": False}),
+    "policy": (lambda: files(workers=(2, 2)), {"queue_max": 3, "grid": "fld{4}", "sizing": "fluid"}),
     "variants": (growing, {}),
 }
 OTHERS = (None, 0, 1, -1, 1e300, "w1", "x", "t0", [], {})

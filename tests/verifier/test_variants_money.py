@@ -48,7 +48,7 @@ def priced() -> Json:
         },
         plan={
             "question": "variants",
-            "method": {"formulation": "milp", "options": {}},
+            "method": {"formulation": "variants-milp", "options": {}},
             "workers": [
                 worker("wa", "g", "g-od", 1, load("v1", None, "v", instances=3), host="g1"),
                 worker("wb", "g", "g-od", 1, load("w1", None, "w"), host="g2"),

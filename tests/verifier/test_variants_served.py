@@ -59,7 +59,7 @@ def served() -> Json:
         },
         plan={
             "question": "variants",
-            "method": {"formulation": "milp"},
+            "method": {"formulation": "variants-milp"},
             "workers": [
                 worker("w1", "g", None, 1, load("w1.f", None, "fast", serve={"max_batch": 4})),
                 worker("w2", "g", None, 1, load("w2.o", None, "other")),

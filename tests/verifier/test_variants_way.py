@@ -52,7 +52,7 @@ def moving() -> Json:
         },
         plan={
             "question": "variants",
-            "method": {"formulation": "milp", "options": {}},
+            "method": {"formulation": "variants-milp", "options": {}},
             "workers": [
                 worker("wb", "m", "m-od", 1, load("b", None, "new"), host="m2"),
                 worker("wg", "s", None, 2, load("g", "y", "tiny")),
@@ -239,7 +239,7 @@ def test_what_is_wrong_is_said_in_plain_words() -> None:
 @pytest.mark.parametrize(("seed", "level"), [(67, "a group that shrinks"), (449, "some of a load that stay")])
 def test_what_ends_with_its_machines_or_stays_in_part_is_no_forgery(seed: int, level: str) -> None:
     profile, slo, state = random_snapshot(seed)
-    outcome = hp.solve(profile, slo, state, options={"size": "planned", "level": "machine"})
+    outcome = hp.solve(profile, slo, state, options={"sizing": "fluid", "level": "machine"})
     plan = outcome.require()
     assert any(action.do == "move" for action in plan.actions), level
     assert hp.verify(plan, profile, slo, state).ok
@@ -256,23 +256,23 @@ def test_of_a_group_that_shrinks_those_machines_stay_on_which_something_was_load
     from benchmarks.certified_share import QUESTIONS
 
     profile, slo, state = QUESTIONS["variants, with a state"].files(5007)
-    options = {"size": "planned", "level": "machine", "sharing": "dedicated"}
-    outcome = hp.solve(profile, slo, state, options=options, formulation="milp")
+    options = {"sizing": "fluid", "level": "machine", "sharing": "dedicated"}
+    outcome = hp.solve(profile, slo, state, options=options, formulation="variants-milp")
     assert outcome.exit_code == 0, outcome.violations
 
 
-@pytest.mark.parametrize(("seed", "formulation"), [(31087, "milp"), (31143, "columns")])
+@pytest.mark.parametrize(("seed", "formulation"), [(31087, "variants-milp"), (31143, "variants-columns")])
 def test_of_a_group_that_shrinks_and_serves_others_the_rest_is_stopped(seed: int, formulation: str) -> None:
     """Two machines that served one application become one that serves another by the same run."""
     profile, slo, state = random_snapshot(seed)
-    options = {"size": "planned", "level": "machine", "sharing": "dedicated"}
+    options = {"sizing": "fluid", "level": "machine", "sharing": "dedicated"}
     outcome = hp.solve(profile, slo, state, options=options, formulation=formulation)
     assert outcome.exit_code == 0, outcome.violations
     assert any(action.do == "stop" and action.count == 1 for action in outcome.require().actions)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("formulation", ["milp", "columns"])
+@pytest.mark.parametrize("formulation", ["variants-milp", "variants-columns"])
 def test_the_way_of_random_states_is_one_that_can_be_gone(formulation: str) -> None:
     from benchmarks.certified_share import QUESTIONS
 
@@ -280,6 +280,6 @@ def test_the_way_of_random_states_is_one_that_can_be_gone(formulation: str) -> N
         profile, slo, state = QUESTIONS["variants, with a state"].files(seed)
         for level in ("aggregate", "machine"):
             for sharing in ("dedicated", "shared"):
-                options = {"size": "planned", "level": level, "sharing": sharing}
+                options = {"sizing": "fluid", "level": level, "sharing": sharing}
                 outcome = hp.solve(profile, slo, state, options=options, formulation=formulation)
                 assert outcome.exit_code != 6, (seed, options, outcome.violations)

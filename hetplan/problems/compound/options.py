@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hetplan.planner.contract import Options, Size
+from hetplan.planner.contract import Options, Sizing
 from hetplan.profiles.fields import Id
 
 __all__ = ["CompoundOptions", "PaperOptions"]
@@ -26,7 +26,7 @@ SEARCH = (
 Search = Annotated[Id, Field(description=SEARCH)]
 StopRule = Annotated[
     Literal["betting", "t", "fixed"],
-    Field(description="when measuring stops: betting is valid at every sample, t (paper) is not, fixed takes n_max"),
+    Field(description="when measuring stops: betting is valid at every sample, t (paper) not, fixed takes samples_max"),
 ]
 
 
@@ -34,69 +34,46 @@ class CompoundOptions(Options):
     """Options of both stages: search and measurement per query, then packing."""
 
     packing: Packing = "dual"
-    norm: Norm = "best"
-    exhausted: Literal["skip", "stop"] = Field(
-        default="skip", description="greedy: skip a candidate that does not fit, or stop there"
-    )
-    level: Literal["auto", "totals", "machines"] = Field(
-        default="auto",
-        description="candidates' demands on a tier: placed on its machines (if the tier has any), or against its total",
-    )
     search: Search = "struct-ci"
-    steps: int = Field(default=60, ge=1, description="most candidates measured per query")
-    deadline_s: float | None = Field(default=None, gt=0, description="measurement time per query, in seconds")
-    gpu_s: float | None = Field(default=None, gt=0, description="time on the reference GPU per query, in seconds")
+    max_measurements: int = Field(default=60, ge=1, description="most candidates measured per query")
+    measure_s: float | None = Field(default=None, gt=0, description="time on the reference GPU per query, in seconds")
     stop_rule: StopRule = "betting"
     confidence: float = Field(
         default=0.99, gt=0.5, lt=1, description="confidence of statements on accuracy and latency"
     )
-    n_min: int = Field(default=50, ge=2, description="fewest samples of a candidate")
-    n_max: int = Field(default=1000, ge=2, description="most samples of a candidate")
+    samples_min: int = Field(default=50, ge=2, description="fewest samples of a candidate")
+    samples_max: int = Field(default=1000, ge=2, description="most samples of a candidate")
     samples: int = Field(default=200, ge=2, description="fewest samples of a candidate if the objective is quality")
-    points: int = Field(default=20, ge=2, description="most points of a Pareto front")
-    early: bool = Field(
+    front_points: int = Field(default=20, ge=2, description="most points of a Pareto front")
+    early_stop: bool = Field(
         default=True,
         description="stop measuring candidates that are late everywhere, or no cheaper than one that meets the SLO",
     )
     undecided: Literal["sign", "reject"] = Field(
         default="sign",
-        description="undecided at n_max: the sign of mean - target decides, or the candidate is rejected",
+        description="undecided at samples_max: the sign of mean - target decides, or the candidate is rejected",
     )
     confirm: bool = Field(
-        default=False, description="measure the cheapest candidate further, up to 4 n_max samples, before it is planned"
+        default=False, description="measure the cheapest candidate further, up to 4 samples_max, before it is planned"
     )
     retry: bool = Field(
         default=False, description="measure again the candidates that failed in an earlier run of the journal"
     )
     parallel: int = Field(default=1, ge=1, le=64, description="measurements in parallel")
-    drift: float = Field(
-        default=0.0,
-        ge=0,
-        description="how far given accuracies may have drifted since they were measured",
+    sizing: Sizing = Field(
+        default="simulation",
+        description="how waiting is taken into account, for queries with a rate; fluid: not at all; formula: by a "
+        "queueing formula; simulation: by the formula, confirmed or corrected by simulation",
     )
-    size: Size = Field(
-        default="auto",
-        description="how queueing is taken into account, for queries with a rate; planned: not at all; estimated: by a "
-        "queueing formula; auto: by the formula, confirmed or corrected by simulation; simulated: by simulation alone",
-    )
-    evaluations: int = Field(
-        default=15, ge=1, le=50, description="most plans simulated, for queries with a rate (sizes auto and simulated)"
-    )
-    sizes: int = Field(
-        default=8,
-        ge=1,
-        description="numbers of replicas of each candidate that packing may choose from, for queries with a rate",
+    max_simulations: int = Field(
+        default=15, ge=1, le=50, description="most plans simulated, for queries with a rate (sizing simulation)"
     )
     alternatives: int = Field(default=20, ge=1, description="most candidates per query that packing may choose from")
 
     @property
     def packer(self) -> str:
         """The engine that packs."""
-        if self.packing != "greedy":
-            return self.packing
-        if self.exhausted == "stop":
-            return "greedy-stop"
-        return "greedy" if self.norm == "best" else f"greedy-{self.norm}"
+        return self.packing
 
 
 class PaperOptions(CompoundOptions):
@@ -106,3 +83,15 @@ class PaperOptions(CompoundOptions):
     norm: Norm = "sum"
     search: Search = "cmbo"
     stop_rule: StopRule = "t"
+    exhausted: Literal["skip", "stop"] = Field(
+        default="skip", description="greedy: skip a candidate that does not fit, or stop there"
+    )
+
+    @property
+    def packer(self) -> str:
+        """The engine that packs, with the norm by which the greedy rule adds demands."""
+        if self.packing != "greedy":
+            return self.packing
+        if self.exhausted == "stop":
+            return "greedy-stop"
+        return "greedy" if self.norm == "best" else f"greedy-{self.norm}"

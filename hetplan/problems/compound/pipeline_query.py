@@ -40,6 +40,8 @@ MOST_PLANS = 500_000
 """So many plans are listed; of more, settings are drawn."""
 MOST_PLACEMENTS = 20_000
 MOST_OPERATORS = 12
+MOST_SIZES = 8
+"""Numbers of replicas of each candidate that packing may choose from."""
 MOST_CALLS = 64
 """So many calls of an operator a query may make."""
 MOST_CASES = 64
@@ -192,13 +194,13 @@ class PipelineQuery:
         if self.rate_qps is not None:
             kind = partial(
                 QueuedBox, rate_qps=self.rate_qps, burst=1.0 / (self.app.arrivals.shape or 1.0),
-                growth=self.growth, fluid=options.size in ("planned", "simulated"),
-                unplayed=options.size == "estimated", sizes=options.sizes,
+                growth=self.growth, fluid=options.sizing == "fluid",
+                unplayed=options.sizing == "formula", sizes=MOST_SIZES,
             )  # fmt: skip
         return kind(
             levels=self.levels, operators=self.operators(), placed=self.placed, target=self.target,
             limit_s=self.limit_s, wishes=self.wishes, confidence=options.confidence, measure=measure,
-            placements=self.placements, most=options.steps, gpu_s=options.gpu_s,
+            placements=self.placements, most=options.max_measurements, gpu_s=options.measure_s,
             first_random=1 if options.search.startswith("struct") else 3, parallel=options.parallel,
             ordered=self.ordered, lower=self.lower, past=past, name=self.app_id, aim=self.aim,
             space=self.space if self.is_wide else None, alike=self.alike, calls=self.calls, exits=self.exits,
@@ -212,10 +214,10 @@ class PipelineQuery:
             before = [edge.from_ for edge in self.pipeline.edges if edge.to == name]
             above[name] = set(self.pipeline.nodes[name].reads).union(*(above[other] for other in before))
         judged, surer = "quality" in self.aim.of, 1.0 - (1.0 - options.confidence) / OFTEN
-        n_min = max(options.n_min, min(options.samples, options.n_max)) if judged else options.n_min
+        n_min = max(options.samples_min, min(options.samples, options.samples_max)) if judged else options.samples_min
         rule = {
             "target": self.target, "kind": "fixed" if self.free else options.stop_rule, "n_min": n_min,
-            "n_max": options.samples if self.free else options.n_max, "confidence": options.confidence,
+            "n_max": options.samples if self.free else options.samples_max, "confidence": options.confidence,
             "bernoulli": self.bernoulli, "lower": self.lower,
             "span": self.span[1] - self.span[0], "undecided": options.undecided,
         }  # fmt: skip
@@ -276,7 +278,7 @@ def read_problem(inputs: Inputs, options: CompoundOptions, start: Plan | None) -
     """Read the files; raises `InputError` with every fault found."""
     faults, request = Faults.of(inputs), read_request(inputs)
     wish, tiers = read_wish(request, faults), read_tiers(inputs.profile, request, faults)
-    queries, totals, notices = read_queries(request, tiers, options, faults)
+    queries, totals, notices = read_queries(request, tiers, faults)
     sought = read_pipeline_queries(inputs, request, tiers, faults, wish)
     totals |= _api_limits(inputs) if any(one.calls is not None for one in sought) else {}
     if math.isfinite(wish.budget):
@@ -287,9 +289,9 @@ def read_problem(inputs: Inputs, options: CompoundOptions, start: Plan | None) -
     if sought and not Aim(wish.of).cheapest and options.search not in ("struct", "struct-ci", "random"):
         faults.in_slo("$.objective", f"search={options.search} looks for the least cost only", "Use search=struct-ci.")
     for one in sought:
-        if one.fans is not None and one.rate_qps is not None and options.size == "estimated":
+        if one.fans is not None and one.rate_qps is not None and options.sizing == "formula":
             why = f"no formula for queues is trusted with the fanouts of {one.pipeline_id}"
-            faults.in_options("size", why, "Use size=auto: the plan is simulated.", value=options.size)
+            faults.in_options("sizing", why, "Use sizing=simulation: the plan is simulated.", value=options.sizing)
         if one.is_wide and not options.search.startswith("struct"):
             why = f"search={options.search} lists all settings; some are not allowed here, or they are too many"
             faults.in_profile(f"$.pipelines.{one.pipeline_id}", why, "Use search=struct-ci.")

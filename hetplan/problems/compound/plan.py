@@ -228,7 +228,7 @@ def _stated_price(query: Query, way: Way) -> float:
 
 
 def _promises_of_measured(app: str, found: MeasuredPlan, options: CompoundOptions) -> list[Promise]:
-    by_formula = bool(found.replicas) and options.size not in ("planned", "simulated")
+    by_formula = bool(found.replicas) and options.sizing != "fluid"
     samples, model = f"{found.samples} samples", "stationary/1" if by_formula else "measured"
     times = [
         Promise(

@@ -25,9 +25,8 @@ class Compound:
     """Queries to be served together; the package's page has the letters."""
 
     question: ClassVar[str] = "compound"
-    aliases: ClassVar[Sequence[str]] = ("circinus",)
-    formulations: ClassVar[Mapping[str, type[Options]]] = {"two-stage": CompoundOptions, "paper": PaperOptions}
-    like: ClassVar[Mapping[str, str]] = {"paper": "circinus"}
+    formulations: ClassVar[Mapping[str, type[Options]]] = {"compound": CompoundOptions, "circinus": PaperOptions}
+    like: ClassVar[Mapping[str, str]] = {"circinus": "circinus"}
 
     asked: CompoundProblem
     tools: Tools = field(default_factory=Tools)

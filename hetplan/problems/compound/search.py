@@ -93,15 +93,14 @@ def _search(asked: CompoundProblem, ask: Ask, tools: Tools, sought: PipelineQuer
         journal = {found.configuration: found for found in known}
         form = replace(sought.box(refuse_to_measure, options), placements=sought.reachable_placements, journal=journal)
         return _stage_of(asked, sought, form, measuring=False)
-    limits = [s for s in (options.deadline_s, sought.app.deadline_s) if s is not None]
-    least = min([*limits, ask.remaining])
+    least = ask.remaining if sought.app.deadline_s is None else min(sought.app.deadline_s, ask.remaining)
     seconds = None if math.isinf(least) else least
     early = EarlyEnd(alone=len(asked.request.apps) == 1)
-    measure = evaluate(**sought.setup(options), seconds=seconds, futile=early if options.early else None)
+    measure = evaluate(**sought.setup(options), seconds=seconds, futile=early if options.early_stop else None)
     several = getattr(measure, "several", None)
     form = replace(
         sought.box(lambda c: measure(c, sought.knobs(c)), options, _read_history(sought, past)),
-        placements=sought.reachable_placements, old=tuple(known), drift=options.drift, seconds=seconds,
+        placements=sought.reachable_placements, old=tuple(known), seconds=seconds,
         together=None if several is None else lambda cs: several([(c, sought.knobs(c)) for c in cs]),
     )  # fmt: skip
     early.form = form

@@ -59,8 +59,8 @@ LATE = 300
 FEWEST, MOST = 3_000, 30_000
 
 UNSIMULATED = {
-    "planned": "replicas are those of the rate alone, without queueing",
-    "estimated": "replicas come from a queueing formula",
+    "fluid": "replicas are those of the rate alone, without queueing",
+    "formula": "replicas come from a queueing formula",
 }
 """What plans rest on that are not played, by their size."""
 
@@ -78,10 +78,10 @@ def size_plan(
     rated = [one.app_id for one in asked.sought if one.rate_qps]
     if isinstance(made, Infeasibility) or not any(name in made.dispatch for name in rated):
         return made
-    if (by := UNSIMULATED.get(asked.options.size)) is not None:
+    if (by := UNSIMULATED.get(asked.options.sizing)) is not None:
         return _warn_unsimulated(made, by)
-    check_simulator(tools, asked.options.size)
-    ask.keep(lambda: _warn_unsimulated(made, UNSIMULATED["estimated"]))
+    check_simulator(tools, asked.options.sizing)
+    ask.keep(lambda: _warn_unsimulated(made, UNSIMULATED["formula"]))
     timed = point is not None or "latency" in asked.wish.of
     return _SizingSearch(asked, ask, tools, tuple(stages), again, timed).run(made)
 
@@ -113,7 +113,7 @@ class _SizingSearch:
         inputs, options = _inputs_with_measurements(self.asked, self.stages), self.asked.options
         assert self.tools.simulate is not None
         self.simulations = Simulations(
-            self.tools.simulate, inputs, self.ask, options.evaluations, self.ask.limits.seed, own_seeds=True
+            self.tools.simulate, inputs, self.ask, options.max_simulations, self.ask.limits.seed, own_seeds=True
         )
 
     def run(self, made: Draft) -> Draft | Infeasibility:
@@ -128,14 +128,14 @@ class _SizingSearch:
                 self._keep(made, sure)
                 may_loosen = played.worst < ROOMY and max(self.slack.values(), default=1.0) >= 1.0
                 # None is tried that is cheaper where latency is sought, nor one with less than the load takes.
-                looser = self._loosen(made) if may_loosen and not (self.timed or self.fluid) else None
+                looser = self._loosen(made) if may_loosen and not self.timed else None
                 if looser is None:
                     break
                 made = looser
                 continue
             if best is not None:
                 break
-            following = self._tighten(made, {name: played.each[name] for name in late or played.each})
+            following = self._tighten({name: played.each[name] for name in late or played.each})
             if isinstance(following, Infeasibility):
                 return replace(following, proved=False, repairs=(*following.repairs, *self._repairs))
             made = following
@@ -145,14 +145,9 @@ class _SizingSearch:
     def _keep(self, made: Draft, sure: Played | None = None) -> None:
         """Keep a plan that is in time, or until there is one the last that was made larger."""
         if sure is None:
-            self.ask.keep(lambda: _warn_unsimulated(made, UNSIMULATED["estimated"]))
+            self.ask.keep(lambda: _warn_unsimulated(made, UNSIMULATED["formula"]))
         else:
             self.ask.keep(lambda: self._with_promises(made, (made, sure)), simulated=True)
-
-    @property
-    def fluid(self) -> bool:
-        """Whether sizes are those of the load alone, and no formula for queues is asked."""
-        return self.asked.options.size == "simulated"
 
     def _rates_of(self, made: Draft) -> dict[str, float]:
         return {one.app_id: one.rate_qps for one in self.asked.sought if one.rate_qps and one.app_id in made.dispatch}
@@ -172,12 +167,12 @@ class _SizingSearch:
 
     def _simulate(self, made: Draft) -> Played:
         """What a few runs show of every application that has a rate."""
-        plan, length_s = plan_to_simulate("compound", "two-stage", made), self._length_s(made)
+        plan, length_s = plan_to_simulate("compound", "compound", made), self._length_s(made)
         return self.simulations.look(plan, list(self._rates_of(made)), (RUNS, length_s))[0]
 
     def _confirm(self, made: Draft) -> Played | None:
         """The promises of a plan that fresh seeds show in time."""
-        one, apps, plan = self.simulations, self.asked.request.apps, plan_to_simulate("compound", "two-stage", made)
+        one, apps, plan = self.simulations, self.asked.request.apps, plan_to_simulate("compound", "compound", made)
         one.made += 1
         runs = PlanRuns(one.simulate, plan, one.inputs, tuple(self._rates_of(made)), self._length_s(made))
         found = confirm(runs, one.budget, may_go_on=lambda: self.ask.remaining > 0)
@@ -203,8 +198,8 @@ class _SizingSearch:
     @property
     def _more_simulations(self) -> tuple[Repair, ...]:
         """As many plays as are usual, where fewer were asked for: each plan that is late leads to a larger one."""
-        asked, usual = self.asked.options.evaluations, type(self.asked.options)().evaluations
-        return (change("options.evaluations", asked, usual),) if asked < usual else ()
+        asked, usual = self.asked.options.max_simulations, type(self.asked.options)().max_simulations
+        return (change("options.max_simulations", asked, usual),) if asked < usual else ()
 
     def _size(self) -> Draft | Infeasibility:
         stages = [
@@ -213,18 +208,12 @@ class _SizingSearch:
         ]
         return self.again(stages)
 
-    def _tighten(self, made: Draft, worst: Mapping[str, float]) -> Draft | Infeasibility:
-        while True:
-            for name, share in worst.items():
-                self.slack[name] = self.slack.get(name, 1.0) * (MUCH_LESS if share > FAR else LESS)
-            if min(self.slack.values()) < LEAST:
-                return Infeasibility(
-                    why=("in simulation too many are late, with any number of replicas",), proved=False
-                )
-            following = self._size()
-            # Few replicas may be enough for a little more load, too: the same plan is not played again.
-            if not self.fluid or isinstance(following, Infeasibility) or following.workers != made.workers:
-                return following
+    def _tighten(self, worst: Mapping[str, float]) -> Draft | Infeasibility:
+        for name, share in worst.items():
+            self.slack[name] = self.slack.get(name, 1.0) * (MUCH_LESS if share > FAR else LESS)
+        if min(self.slack.values()) < LEAST:
+            return Infeasibility(why=("in simulation too many are late, with any number of replicas",), proved=False)
+        return self._size()
 
     def _loosen(self, made: Draft) -> Draft | None:
         """A cheaper plan that leaves the formula more than the limit, if there is one."""
@@ -240,7 +229,7 @@ class _SizingSearch:
             many = self.simulations.made
             plays = f"each of {many} simulations, each with more replicas" if many > 1 else "the only simulation"
             repairs = (*self._more_simulations, *self._repairs)
-            text = f"the SLO was violated in {plays}; more evaluations may help"
+            text = f"the SLO was violated in {plays}; more simulations may help"
             if self.ask.remaining <= 0:
                 text, repairs = "the time limit ended before a simulation confirmed the response times", ()
             missed = Notice(code="W-queueing", at="promises", text=text)
@@ -254,12 +243,11 @@ class _SizingSearch:
         mean = mean_latency_ms(self.asked, promises)
         reported = tuple(replace(one, value=mean) if one.about == MEAN_LATENCY else one for one in made.reported)
         warnings = made.warnings
-        alone = "nothing confirms them" if self.fluid else "they rest on a formula"
         if unsettled := [one.app for one in played.promises if not one.model.startswith("simulation")]:
-            text = f"queues are too long for a simulation to measure response times: {alone}"
+            text = "queues are too long for a simulation to measure response times: they rest on a formula"
             warnings += tuple(Notice(code="W-queueing", at=f"apps.{name}.latency", text=text) for name in unsettled)
         if seldom := self._rates_of(made).keys() - {one.app for one in played.promises}:
-            text = f"too few queries arrive for a simulation to confirm response times: {alone}"
+            text = "too few queries arrive for a simulation to confirm response times: they rest on a formula"
             warnings += tuple(
                 Notice(code="W-queueing", at=f"apps.{name}.latency", text=text) for name in sorted(seldom)
             )

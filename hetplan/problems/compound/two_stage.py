@@ -141,7 +141,7 @@ def _front_of_plans(
     if isinstance(found, Infeasibility):
         return found
     rows = unbeaten([(k, point) for k, (point, _) in enumerate(found)])
-    if len(rows) > (most := asked.options.points):
+    if len(rows) > (most := asked.options.front_points):
         # Both ends are among them.
         rows = [rows[k] for k in dict.fromkeys(round(n * (len(rows) - 1) / (most - 1)) for n in range(most))]
     made: list[tuple[tuple[float, ...], dict[str, float], Draft]] = []
@@ -229,7 +229,7 @@ def _points_of_several(asked: CompoundProblem, ask: Ask, queries: Sequence[Query
             return low
         found.append((_figures_of(asked, low), low))
         ends.append((found[-1][0][of.index(name)], found[0][0][of.index(name)]))
-    steps = max(2, round(asked.options.points ** (1.0 / len(others))))
+    steps = max(2, round(asked.options.front_points ** (1.0 / len(others))))
     for limits in product(*(np.linspace(low, high, steps + 1)[1:-1].tolist() for low, high in ends)):
         packed = pack(asked, ask, queries, caps=dict(zip(others, limits, strict=True)))
         if isinstance(packed, PackedQueries):

@@ -10,7 +10,6 @@ from typing import Literal
 from hetplan.planner.draft import Repair
 from hetplan.planner.forms.black_box import Figure
 from hetplan.planner.request import Application, Request
-from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.faults import Faults, refused
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice
@@ -290,7 +289,7 @@ def read_tiers(profile: Profile, request: Request, faults: Faults) -> tuple[Tier
 
 
 def read_queries(
-    request: Request, tiers: tuple[Tier, ...], options: CompoundOptions, faults: Faults
+    request: Request, tiers: tuple[Tier, ...], faults: Faults
 ) -> tuple[tuple[Query, ...], dict[str, float], tuple[Notice, ...]]:
     """The applications with stated candidates, the totals that limit them, and what there is to say."""
     named = {tier.name for tier in tiers}
@@ -305,7 +304,7 @@ def read_queries(
         for candidate in app.candidates:
             items, demand = [], {}
             for key, amount in candidate.demand.items():
-                if key in named and key not in totals and options.level != "totals":
+                if key in named and key not in totals:
                     items += [Item(key, None, {"gpu": amount})] if amount > 0 else []
                 else:
                     demand[key] = amount

@@ -26,8 +26,8 @@ __all__ = ["bounded", "missing", "part_answered", "sized_by_formula"]
 
 Answered = tuple[Found, Mapping[str, Part]]
 BARE: Mapping[str, Mapping[str, Any]] = {
-    "variants": {"size": "planned"},
-    "pipeline": {"size": "planned", "slo_divisor": 1.0},
+    "variants": {"sizing": "fluid"},
+    "pipeline": {"sizing": "fluid", "slo_divisor": 1.0},
 }
 MAY_DROP = ("pool", *BARE)
 MOST = 10_000
@@ -53,7 +53,7 @@ def missing(wish: Wish) -> tuple[str, ...]:
 
 def _played(wish: Wish) -> dict[str, str]:
     """The questions of applications that are sized by more than their programs."""
-    if wish.options.size == "planned":
+    if wish.options.sizing == "fluid":
         return {}
     said = {name for name, own in wish.options.parts.items() if own.keys() & SAYS_SIZE}
     return {app.name: app.question for app in wish.apps if app.name not in said}

@@ -41,8 +41,8 @@ Settled = dict[str, PlanPart]
 
 def keep_first(wish: Wish, tools: Tools, ask: Ask) -> None:
     """Keep such a fleet, where there is one."""
-    if wish.options.size != "planned":
-        wish = replace(wish, options=wish.options.model_copy(update={"size": "estimated"}))
+    if wish.options.sizing != "fluid":
+        wish = replace(wish, options=wish.options.model_copy(update={"sizing": "formula"}))
     parts = {app.name: table_of(wish, app, tools) for app in wish.apps}
     left = Counter(dict(zip(wish.place, wish.stock.tolist(), strict=True)))
     machines, settled = dict[str, Counter[str]](), dict[str, Settled]()

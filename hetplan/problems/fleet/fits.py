@@ -18,5 +18,5 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
         said = {"candidates": app.candidates, "streams": app.streams is not None, "pipeline": device}
         for field in [one for one, stated in said.items() if stated][:1]:
             text = f"{name} asks for compound plans, which are no part of a fleet"
-            remedy = "Take it out, or name another question with --question."
+            remedy = "Take it out, or name another problem with --formulation."
             yield Obstacle(text, f"$.apps.{name}.{field}", remedy, essential=True)

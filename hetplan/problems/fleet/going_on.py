@@ -87,7 +87,7 @@ def with_slow_pipelines(found: Found, parts: Mapping[str, Part]) -> Found:
 
 def going_on(wish: Wish, part: Part, machines: Counts, rate: float) -> GoingOn | None:
     """Plans of a part on these machines, now and after each failure, for which nothing is loaded."""
-    key = (machines, rate, part.options.get("size"))
+    key = (machines, rate, part.options.get("sizing"))
     if key not in part.going_on:
         part.going_on[key] = _as_planned(wish, part, machines, rate) or _dealt_out(wish, part, machines, rate)
     found: GoingOn | None = part.going_on[key]

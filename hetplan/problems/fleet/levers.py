@@ -60,7 +60,7 @@ class Buying:
             found = more or searched(other, self.parts, self.ask, settle=is_small(other))
             return found if isinstance(found, Infeasibility) else (found, self.parts)
 
-        is_played = is_small(wish) or wish.options.levers == "played"
+        is_played = is_small(wish) or wish.options.savings == "played"
         made = with_room(wish, answer, lambda: not is_played or is_over(self.ask), answers=self.answers, nearer=False)
         return None if isinstance(made, Infeasibility) else made
 
@@ -71,7 +71,7 @@ class Buying:
         parts = made[1]
         found = self._in_every_period(with_slow_pipelines(held_ahead(made[0], parts), parts), parts)
         draft = drafted(found, (), parts)
-        inputs, how = found.wish.inputs, ("fleet", Method(formulation="parts"))
+        inputs, how = found.wish.inputs, ("fleet", Method(formulation="fleet"))
         plan = assemble_plan(draft, inputs, how, PlanStatus.HEURISTIC, (), (), ())
         report = self.tools.extra["verified"](plan, inputs, proofs=False)
         is_right = not report.violations
@@ -136,7 +136,7 @@ def _each(best: Planned, plan: Found, by: Buying) -> list[Way]:
 def _ways(found: Found, by: Buying) -> Iterator[tuple[str, str, Wish]]:
     """The ways before the plan: each may do what those before it may."""
     whole = _apart(found.wish)
-    wish = replace(whole, options=whole.options.model_copy(update={"rounds": ROUNDS}))
+    wish = replace(whole, most_rounds=ROUNDS)
     peak = tuple(replace(app, rates=(max(app.rates),)) for app in wish.apps)
     flat = replace(wish, apps=peak, flat=True, spot=False, commits=False)
     one = replace(flat, only=_one_type(flat, by))
@@ -173,7 +173,7 @@ def _cost(found: Found) -> float:
 
 def _is_kept(found: Found) -> bool | None:
     """Whether all are in time; None where nobody was played, or time ended before all were."""
-    is_unplayed = found.wish.options.size != "auto" or any(one.code == "W-queueing" for one in found.notices)
+    is_unplayed = found.wish.options.sizing != "simulation" or any(one.code == "W-queueing" for one in found.notices)
     return False if found.missed else None if is_unplayed else True
 
 

@@ -36,8 +36,7 @@ class FleetQuestion:
     """Machines of several applications over time; the package's page has the letters and the mathematics."""
 
     question: ClassVar[str] = "fleet"
-    aliases: ClassVar[Sequence[str]] = ()
-    formulations: ClassVar[Mapping[str, type[Options]]] = {"parts": FleetOptions}
+    formulations: ClassVar[Mapping[str, type[Options]]] = {"fleet": FleetOptions}
     like: ClassVar[Mapping[str, str]] = {}
 
     wish: Wish
@@ -143,7 +142,7 @@ class FleetQuestion:
             return drafted(with_slow_pipelines(joined, done[1]), (), done[1])
 
         ask.keep(kept, simulated=played)
-        if not played and self.wish.options.size == "auto" and not unplayed:
+        if not played and self.wish.options.sizing == "simulation" and not unplayed:
             raise Interrupted("the time limit ended before the applications were simulated")
         hurried = self.tools.trial or is_over(ask)
         if asked is not self.wish and (best[0].wish.given_room or is_small(self.wish)) and not hurried:
@@ -151,7 +150,7 @@ class FleetQuestion:
                 for fewer, own in with_fewer_slices(asked, self.wish, whole, self.tools):
                     best = or_apart(best, fewer, own, ask, lambda one: with_sharing(on_machines(*one), one[1]))
         best = bounded(best, asked, {} if between or hurried else parts, ask)
-        wanted = self.wish.options.levers and self.wish.periods > 1 and not hurried
+        wanted = self.wish.options.savings and self.wish.periods > 1 and not hurried
         joined = on_machines(*best) if hurried else with_sharing(on_machines(*best, self._play(ask)), best[1])
         if tables and not (hurried or is_over(ask)) and is_unseen(joined):
             # On machines that are shared some are late, or were not played: they have their own then.

@@ -45,7 +45,7 @@ __all__ = ["Answers", "with_own_machines", "with_room"]
 Answer = tuple[Found, Mapping[str, Part]] | Infeasibility
 Answers = dict[tuple[str, str], dict[tuple[float, tuple[tuple[str, int], ...]], Settled]]
 """What was said of the machines of each application, asked in one way: of the same machines it is asked once."""
-FORMULA, CAREFUL = "estimated", "careful"
+FORMULA, CAREFUL = "formula", "careful"
 """Ways to ask: pools by their formula where they were not played, and as `_careful` asks."""
 MORE_STOCK = 2.0
 """Times a stock that is used up: the first guess at what helps who is short."""
@@ -81,7 +81,7 @@ def with_room(
     answers = {} if answers is None else answers
     refused: Infeasibility | None = None
     rounds, margins = ROUNDS if is_small(wish) else ROUNDS_OF_SEVERAL, True
-    for turn in range(rounds if wish.options.size in SIZED else 0):
+    for turn in range(rounds if wish.options.sizing in SIZED else 0):
         if isinstance(best, Infeasibility) or over():
             break
         short = list(_short(*best, answers))
@@ -211,7 +211,7 @@ def _as_played(found: Found, parts: Mapping[str, Part], answers: Answers) -> tup
         app = _app(found, name)
         part = _any_batch(found.wish, app, settling[name])
         careful = _careful(found.wish, app, parts[name], answers) if app.question == "pool" else None
-        if careful is not None and found.wish.options.size == "auto":
+        if careful is not None and found.wish.options.sizing == "simulation":
             part = replace(careful, otherwise=settling[name])
         if part is not parts[name]:
             offers = left_of(found.wish, part, found.fleet.choices[name, p].machines, found.wish.situations[0])
@@ -228,8 +228,8 @@ def _settling(wish: Wish, parts: Mapping[str, Part], answers: Answers) -> dict[s
         if one is not None and one.question == "pool":
             known = answers.setdefault((name, FORMULA), {})
             known |= {key: plan for key, plan in one.settled.items() if plan.part is not None}
-            one = replace(one, options={**one.options, "size": FORMULA}, settled=known)
-        if one is not None and one.question in PLAYED and wish.options.size == "auto":
+            one = replace(one, options={**one.options, "sizing": FORMULA}, settled=known)
+        if one is not None and one.question in PLAYED and wish.options.sizing == "simulation":
             settling[name] = replace(one, otherwise=parts[name])
     return settling
 
@@ -271,7 +271,7 @@ def _with_warnings(found: Found, parts: Mapping[str, Part], answers: Answers, re
         notices.append(Notice(code="W-queueing", at=f"apps.{name}", text=text))
     looked = frozenset(_looked_at(found, parts, answers))
     found = replace(found, notices=(*found.notices, *notices), room_seen=looked)
-    if not notices or found.wish.options.size != "auto":
+    if not notices or found.wish.options.sizing != "simulation":
         return found
     why = f"not met: {'; '.join(one.text for one in notices)}"
     if refused is None:
@@ -341,7 +341,7 @@ def _short(found: Found, parts: Mapping[str, Part], answers: Answers) -> Iterato
                     yield late
                     break
             else:
-                if wish.options.size == "auto" and isinstance(careful, Cone) and careful.kept is not None:
+                if wish.options.sizing == "simulation" and isinstance(careful, Cone) and careful.kept is not None:
                     tight = tightest(wish, careful, found.fleet.choices[app.name, p].machines)
                     pools += [_Late(careful, p, rate, tight, was_played=True)] if tight is not None else []
     looked = [one for one in pools if not looks_kept(one.pool, one.left(found), one.wanted)]
@@ -463,16 +463,16 @@ def _alone(wish: Wish, careful: Cone, hardware: str, wanted: float) -> tuple[flo
 def _careful(wish: Wish, app: Application, part: Part, answers: Answers) -> Cone | Table | None:
     """Who says whether there is room: of a pool its formula, of others a simulation; None: nobody."""
     own, before = wish.options.parts.get(app.name, {}), answers.setdefault((app.name, CAREFUL), {})
-    if own.keys() & SAYS_SIZE or wish.options.size not in SIZED:
+    if own.keys() & SAYS_SIZE or wish.options.sizing not in SIZED:
         return None
-    if app.question in PLAYED and isinstance(part, Cone | Table) and wish.options.size == "auto":
+    if app.question in PLAYED and isinstance(part, Cone | Table) and wish.options.sizing == "simulation":
         by = part.firm if isinstance(part, Cone) and part.firm is not None else part
         options = {name: one for name, one in by.options.items() if name not in AUTO[app.question]}
         if by is not part:  # on some machines more requests are late even alone than on others
             options["sacrifice"] = part.options["sacrifice"]
-        return replace(part, options={**options, **own, "size": "auto"}, settled=before)
+        return replace(part, options={**options, **own, "sizing": "simulation"}, settled=before)
     if isinstance(part, Cone) and has_formula(wish, part):
-        return replace(part, options={**part.options, "size": "estimated"}, settled=before, known={}, cuts={})
+        return replace(part, options={**part.options, "sizing": "formula"}, settled=before, known={}, cuts={})
     return None
 
 

@@ -26,10 +26,12 @@ from hetplan.problems.fleet.alike import grouped, groups_of, zone_classes, zone_
 from hetplan.problems.fleet.menus import Choice, Menus, on_grid
 from hetplan.problems.fleet.wish import HUGE, Application, Wish
 
-__all__ = ["FEW", "REFINED", "Fleet", "Relaxed", "Search", "add_machines", "is_over"]
+__all__ = ["FEW", "MOST_PROGRAMS", "REFINED", "Fleet", "Relaxed", "Search", "add_machines", "is_over"]
 
 Floats = NDArray[np.float64]
 
+MOST_PROGRAMS = 500
+"""Programs of one application and period; prices are settled after them."""
 MISSING = 1e4
 """What a period costs per hour in which an application gets nothing: above any price that is met."""
 CENTRE = 1e-3
@@ -336,7 +338,7 @@ class Search:
             return self.last
 
     def _converged(self, gap: float, rounds: int) -> Relaxed:
-        wish, best, last = self.wish, self.best, self.rounds + rounds
+        best, last = self.best, self.rounds + rounds
         while True:
             if self.last is not None and is_over(self.ask):
                 return self.last
@@ -356,7 +358,7 @@ class Search:
             said = f"round {self.rounds}"
             self.ask.note(Event("fleet", detail=said, bound=self.hourly_bound))
             closed = not found.missing and found.value - self.bound <= gap * abs(found.value)
-            enough = self.rounds >= last or (not self.lifted and self.menus.asked >= wish.options.programs)
+            enough = self.rounds >= last or (not self.lifted and self.menus.asked >= MOST_PROGRAMS)
             if not fresh or closed or (enough and found.missing <= FEW):
                 return found
 

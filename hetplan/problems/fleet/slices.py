@@ -95,7 +95,7 @@ def in_slices(
     It is as it was where none may.
     """
     questions = SHARING if questions is None else questions
-    if not wish.options.share or wish.goal != "cost" or wish.request.changes is not None:
+    if not wish.options.share_machines or wish.goal != "cost" or wish.request.changes is not None:
         return wish, parts
     own = {one: _sharers(wish, parts, one) for one in questions}
     all_of_them = [part for group in own.values() for part in group]

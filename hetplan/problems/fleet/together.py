@@ -97,7 +97,7 @@ def who_may_share(wish: Wish, parts: Mapping[str, Part]) -> list[Application]:
     """The applications that a bound in which nobody shares, but in slices, counts as free."""
     apps = _sharers(wish)
     found = {app.name for app in apps if _may_fit(wish, apps, parts)}
-    if wish.options.share and wish.goal == "cost":
+    if wish.options.share_machines and wish.goal == "cost":
         for one, other in combinations(wish.apps, 2):
             if _may_meet(wish, one, other, parts):
                 found |= {one.name, other.name}
@@ -125,7 +125,7 @@ def _sharers(wish: Wish) -> list[Application]:
     asked = wish.request
     least = any(low for low, _ in asked.instances.values())
     least |= any(one.min or one.of_all for one in asked.shares.values())
-    if not wish.options.share or wish.goal != "cost" or asked.changes is not None or least:
+    if not wish.options.share_machines or wish.goal != "cost" or asked.changes is not None or least:
         return []
     for question in BESIDE:
         own = [app for app in wish.apps if app.question == question and app.name not in wish.slices]

@@ -20,7 +20,7 @@ from hetplan.planner.forms.form import certify
 from hetplan.problems.fleet.descent import Descent
 from hetplan.problems.fleet.menus import left_of, surviving
 from hetplan.problems.fleet.program import Planned, planned
-from hetplan.problems.fleet.search import FEW, REFINED, Fleet, Relaxed, Search, is_over
+from hetplan.problems.fleet.search import FEW, MOST_PROGRAMS, REFINED, Fleet, Relaxed, Search, is_over
 from hetplan.problems.fleet.whole import FEW_PAIRS, best_fleet, cost_of, polished, refined
 from hetplan.problems.fleet.wish import PLAYED, Application, Wish
 from hetplan.profiles.plan import Notice
@@ -58,34 +58,36 @@ FEW_OF_TEXT = 16
 CONES = {name: f"hetplan.problems.{name}.part" for name in ("pool", "llm", "variants")}
 """Questions of which a program may say what machines carry."""
 PLANNED: Mapping[str, Mapping[str, Any]] = {
-    "pool": {"size": "planned"},
-    "llm": {"size": "planned"},
-    "pipeline": {"size": "planned"},
-    "variants": {"size": "planned"},
+    "pool": {"sizing": "fluid"},
+    "llm": {"sizing": "fluid"},
+    "pipeline": {"sizing": "fluid"},
+    "variants": {"sizing": "fluid"},
     "policy": {"batching": "max"},
 }
-ESTIMATED = {**PLANNED, "pipeline": {"size": "estimated"}, "variants": {"size": "estimated"}}
+ESTIMATED = {**PLANNED, "pipeline": {"sizing": "formula"}, "variants": {"sizing": "formula"}}
 """Pools get room later, by their formula (`room`); text has its `rate_headroom`.
 
 Policies are looked for with whole batches, which are found ten times as soon, and are made of any where they are best.
 """
 AUTO = {
     **ESTIMATED,
-    "pool": {"size": "planned", "derate": 1.0},
-    "llm": {"size": "planned", "rate_headroom": 0.0},
+    "pool": {"sizing": "fluid", "derate": 1.0},
+    "llm": {"sizing": "fluid", "rate_headroom": 0.0},
 }
 """Pools and text that are played get the room that they turn out to need, and none before: a bound is of all machines
 on which they might keep their wish."""
-SAYS_SIZE = frozenset({"size", "derate", "rate_headroom"})
+SAYS_SIZE = frozenset({"sizing", "derate", "rate_headroom"})
 """Who sets these of an application sizes it by nothing else."""
-SIZES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"planned": PLANNED, "estimated": ESTIMATED, "auto": AUTO}
-"""What parts are asked with while machines are looked for; with `simulated`, what their questions do by themselves."""
+SIZES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"fluid": PLANNED, "formula": ESTIMATED, "simulation": AUTO}
+"""What parts are asked with while machines are looked for."""
 BESIDE = ("variants", "pipeline")
 """Questions that say of an instance what it takes of a machine, as their programs put several on one."""
-SIZED = ("estimated", "auto")
+SIZED = ("formula", "simulation")
 """With these sizes pools have room to wait, by their formula."""
 MOST_OF_ONE = 64
 """Machines of each hardware with which a formula should find some plan."""
+MOST_RECIPES = 400
+"""Plans of one application at one rate that are compared."""
 MOST_RETRIES = 12
 MOST_LOOKS = 24
 """So often machines with more room are looked for, for one application in one period."""
@@ -172,12 +174,12 @@ class Found:
 def parts_of(wish: Wish, tools: Tools) -> dict[str, Part]:
     """Each application as a part, by its question; where a formula finds no machines at all, by simulation alone."""
     found = {app.name: part_of(wish, app, tools) for app in wish.apps}
-    for app in wish.apps if wish.options.size == "auto" else ():
+    for app in wish.apps if wish.options.sizing == "simulation" else ():
         part = found[app.name]
-        if app.question not in PLAYED or part.options.get("size") != "estimated":
+        if app.question not in PLAYED or part.options.get("sizing") != "formula":
             continue
         if not part.carries([MOST_OF_ONE] * len(part.hardware), max(app.rates)):
-            found[app.name] = table_of(wish, app, tools).asked_anew(options={**part.options, "size": "auto"})
+            found[app.name] = table_of(wish, app, tools).asked_anew(options={**part.options, "sizing": "simulation"})
     return found
 
 
@@ -187,7 +189,7 @@ def part_of(wish: Wish, app: Application, tools: Tools) -> Part:
     if not _is_written(wish, app):
         return table
     module = import_module(CONES[app.question])
-    played = SIZES.get(wish.options.size) is AUTO and not wish.options.parts.get(app.name, {}).keys() & SAYS_SIZE
+    played = SIZES.get(wish.options.sizing) is AUTO and not wish.options.parts.get(app.name, {}).keys() & SAYS_SIZE
     cone = module.without_margins if played and app.question == "llm" else module.cone
     how = {"simulate": tools.extra.get("simulate_plan")} if app.question == "pool" else {}
     made: Part | None = cone(Cone.of(table, needs=table.needs, alone=table.alone), tools.extra["at_capacities"], **how)
@@ -196,17 +198,18 @@ def part_of(wish: Wish, app: Application, tools: Tools) -> Part:
 
 def table_of(wish: Wish, app: Application, tools: Tools) -> Table:
     """An application as a part of which its question alone says what machines carry."""
-    inputs, options, asked = wish.inputs, wish.options, _asked(wish, app)
+    inputs, asked = wish.inputs, _asked(wish, app)
     solve = tools.extra.get("plan_for")
     if solve is None:
         raise InputError.one(
-            file="options", path="size", why="a fleet asks the questions of its parts, and no way to ask was handed in",
+            file="options", path="sizing",
+            why="a fleet asks the questions of its parts, and no way to ask was handed in",
             remedy='Hand in Tools(extra={"plan_for": hetplan.api.solve.plan_for}).',
         )  # fmt: skip
     sold = {offer.machine for offer in wish.offers}
     runs = wish.request.choices(app.name)
     hardware = tuple(name for name in sorted({one.hardware for one in runs}) if name in sold)
-    table = Table(app.name, app.question, hardware, inputs, asked, solve, recipes=options.recipes)
+    table = Table(app.name, app.question, hardware, inputs, asked, solve, recipes=MOST_RECIPES)
     if app.question in BESIDE and asked.get("machines", "shared") == "shared":
         alike = {one.hardware: one for one in runs if _takes_alike(wish, one, runs)}
         table.needs = {name: one.takes for name, one in alike.items()}
@@ -216,17 +219,17 @@ def table_of(wish: Wish, app: Application, tools: Tools) -> Table:
 
 def _asked(wish: Wish, app: Application) -> Mapping[str, Any]:
     """The options with which the question of an application is asked while machines are looked for."""
-    own, sizes = dict(wish.options.parts.get(app.name, {})), SIZES.get(wish.options.size, {})
+    own, sizes = dict(wish.options.parts.get(app.name, {})), SIZES.get(wish.options.sizing, {})
     sizes = PLANNED if app.question == "llm" and own.keys() & SAYS_SIZE and sizes is AUTO else sizes
     return {**sizes.get(app.question, {}), **own}
 
 
 def _is_written(wish: Wish, app: Application) -> bool:
     """Whether its program says what machines carry of an application."""
-    size = _asked(wish, app).get("size")
+    sizing = _asked(wish, app).get("sizing")
     if app.question == "variants":
-        return size in ("planned", "estimated")
-    return size == "planned" and app.question in CONES and not _several(wish, app)
+        return sizing in ("fluid", "formula")
+    return sizing == "fluid" and app.question in CONES and not _several(wish, app)
 
 
 def with_margins(wish: Wish, parts: Mapping[str, Part]) -> Wish:
@@ -357,11 +360,11 @@ def priced(search: Search, each: Search, like: Search) -> Relaxed:
     """Prices of every rate, where there are many from those of groups of like ones."""
     wish, ask = search.wish, search.ask
     near = wish.options.gap / 3 if like is each else wish.options.gap
-    relaxed = like.converge(near, wish.options.rounds)
+    relaxed = like.converge(near, wish.most_rounds)
     if like is not each and not is_over(ask):
         with suppress(Interrupted):
             each.lift(like, each.groups)
-            left = int((wish.options.programs - search.menus.asked) // len(each.pairs))
+            left = int((MOST_PROGRAMS - search.menus.asked) // len(each.pairs))
             each.converge(wish.options.gap / 3, max(REFINED, left))
     return relaxed
 
@@ -413,7 +416,7 @@ def beyond(wish: Wish, part: Cone, machines: Sequence[int], rate: float) -> floa
 def has_formula(wish: Wish, part: Part) -> bool:
     """Whether the room that queries need is a formula's, of machines: of pools that size themselves by nothing else."""
     said = wish.options.parts.get(part.app, {}).keys() & SAYS_SIZE
-    return wish.options.size in SIZED and isinstance(part, Cone) and part.kept is not None and not said
+    return wish.options.sizing in SIZED and isinstance(part, Cone) and part.kept is not None and not said
 
 
 def is_small(wish: Wish) -> bool:

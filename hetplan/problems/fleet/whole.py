@@ -12,7 +12,7 @@ from hetplan.errors import Interrupted
 from hetplan.planner.contract import Event
 from hetplan.problems.fleet.descent import Descent, whole_up
 from hetplan.problems.fleet.program import planned
-from hetplan.problems.fleet.search import Fleet, Relaxed, Search, is_over
+from hetplan.problems.fleet.search import MOST_PROGRAMS, Fleet, Relaxed, Search, is_over
 from hetplan.problems.fleet.wish import Wish
 
 __all__ = ["FEW_PAIRS", "best_fleet", "cost_of", "polished", "refined", "starts_of"]
@@ -82,7 +82,7 @@ def refined(search: Search, fleet: Fleet | None) -> Fleet | None:
     if fleet is None:
         return None
     is_far = cost_of(wish, fleet) * (1.0 - wish.options.gap) > search.bound
-    if wish.places or (is_far and wish.options.size == "planned" and len(search.pairs) <= FEW_PAIRS):
+    if wish.places or (is_far and wish.options.sizing == "fluid" and len(search.pairs) <= FEW_PAIRS):
         with suppress(Interrupted):
             return _hour_by_hour(search, fleet.committed, fleet)
     return fleet
@@ -163,7 +163,7 @@ def polished(search: Search, each: Search, committed: Floats, turns: int = POLIS
                 paid = np.maximum(committed, whole_up(others)) if search.wish.places else committed
                 free = np.maximum(paid - others, 0.0)
                 wanted.append((app, each.wish.rate(app, p), search.barred(search.wish.prices), free))
-        if turn and search.menus.asked + len(wanted) > search.wish.options.programs * MORE:
+        if turn and search.menus.asked + len(wanted) > MOST_PROGRAMS * MORE:
             return
         with suppress(Interrupted):
             search.menus.beyond(search.ask, wanted)

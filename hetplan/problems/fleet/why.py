@@ -148,7 +148,7 @@ def by_its_own(said: Infeasibility, wish: Wish, parts: Mapping[str, Part]) -> In
         ):
             continue
         rate = max(app.rates[p] for app in wish.apps if app.name == part.app for p in range(wish.periods))
-        options = {**wish.options.parts.get(part.app, {}), "size": wish.options.size}
+        options = {**wish.options.parts.get(part.app, {}), "sizing": wish.options.sizing}
         files = part.files(rate, dict.fromkeys(part.hardware, (0, MANY)), None)
         own = part.solve(files, question=part.question, options=options, try_repairs=True)
         if own.plan is None and own.why:

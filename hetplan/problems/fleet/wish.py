@@ -116,6 +116,8 @@ class Wish:
     """What is best; more than the cost can be said of one period alone (`between`)."""
     most: str | None = None
     """The application of which the most rate is wanted."""
+    most_rounds: int = 30
+    """Rounds of column generation, at most."""
     explains: bool = True
     """Whether a refusal says what is missing."""
     running: Mapping[Owned, int] = field(default_factory=dict)
@@ -213,7 +215,7 @@ class Wish:
 
     def settled_at(self, app: Application, period: int) -> float:
         """The rate that its machines are settled for: who was played was seen to have room at the rate itself."""
-        was_played = app.question in PLAYED and self.options.size == "auto"
+        was_played = app.question in PLAYED and self.options.sizing == "simulation"
         return app.rates[period] * (1.0 + self.options.headroom) if was_played else self.rate(app, period)
 
     def planned_by(self, part: Part, rate: float) -> Part:

@@ -154,7 +154,7 @@ def _basis(wish: Wish) -> str:
 
 def _warn_of_queues(wish: Wish, room: float) -> Notice:
     way = f"with headroom {room:.6g}"
-    if wish.options.size == "estimated":
+    if wish.options.sizing == "formula":
         way = f"with headroom {room:.6g}, by a formula for bursts,"
     text = (
         f"sized by the program {way} and not by simulation, so no percentile is promised: run hetplan simulate, or "

@@ -32,8 +32,7 @@ class LlmQuestion:
     """One fleet that makes text; `program` has the letters and the mathematics."""
 
     question: ClassVar[str] = "llm"
-    aliases: ClassVar[Sequence[str]] = ()
-    formulations: ClassVar[Mapping[str, type[Options]]] = {"milp": LlmOptions}
+    formulations: ClassVar[Mapping[str, type[Options]]] = {"llm-milp": LlmOptions}
     like: ClassVar[Mapping[str, str]] = {}
 
     wish: Wish
@@ -68,11 +67,11 @@ class LlmQuestion:
         from hetplan.problems.llm.sizing import judge_of, size_fleet
 
         wish, options = self.wish, self.wish.options
-        played = options.size in ("auto", "simulated")
+        played = options.sizing == "simulation"
         if played and not {"play_tokens", "draw_tokens"} <= set(self.tools.extra):
             raise InputError.one(
-                file="options", path="size", value=options.size, why="no simulator of tokens was handed in",
-                remedy='Hand in Tools(extra={"play_tokens": ..., "draw_tokens": ...}), or write "planned".',
+                file="options", path="sizing", value=options.sizing, why="no simulator of tokens was handed in",
+                remedy='Hand in Tools(extra={"play_tokens": ..., "draw_tokens": ...}), or write "fluid".',
             )  # fmt: skip
         judge = judge_of(wish, self.tools, ask.limits.seed, lambda: ask.remaining > 0) if played else None
         if (reason := unreachable_limit(wish)) is not None:
@@ -122,10 +121,10 @@ class LlmQuestion:
             if name not in bounds:
                 bounds[name] = ask(self._bounding(name), gap=1e-6, about=f"least cost of {name}")
         wish = self.wish
-        room = room_at_once(wish) if wish.options.size == "estimated" else wish.options.rate_headroom
+        room = room_at_once(wish) if wish.options.sizing == "formula" else wish.options.rate_headroom
         slower = wish.slower(1.5)
         with_room = wish.with_rate(wish.rate_qps * (1.0 + room))
-        what = program(with_room, mean_tpot=wish.options.mean_tpot, sacrifice=wish.options.sacrifice, laws=slower)
+        what = program(with_room, mean_tpot=True, sacrifice=wish.options.sacrifice, laws=slower)
         form = what.build()
         answer = ask(form, gap=1e-6, about="least cost with headroom")
         point = answer.point
@@ -134,5 +133,5 @@ class LlmQuestion:
         if point is None:
             return explain(form, ask)
         found = planned_fleet(with_room, point, slower)
-        size = "estimated" if wish.options.size == "estimated" else "planned"
-        return replace(draft_plan(wish, found, bounds, room=room), chosen={"size": size, "rule": "least-work/1"})
+        sizing = "formula" if wish.options.sizing == "formula" else "fluid"
+        return replace(draft_plan(wish, found, bounds, room=room), chosen={"sizing": sizing, "rule": "least-work/1"})

@@ -302,7 +302,7 @@ class Fleets(Together):
     @property
     def may_go_on(self) -> bool:
         """Whether there is time, and another simulation may be made."""
-        return self.judge.played < self.wish.options.simulations and self.ask.remaining > 0
+        return self.judge.played < self.wish.options.max_simulations and self.ask.remaining > 0
 
     def machines_bought(self, counts: Counts) -> Counts:
         """The machines that are bought for those that are simulated."""

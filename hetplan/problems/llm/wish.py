@@ -107,9 +107,7 @@ class Wish:
 
     @cached_property
     def largest(self) -> int:
-        """The most machines of one type: as the options say, or several times what one type alone is busy with."""
-        if self.options.largest is not None:
-            return self.options.largest
+        """The most machines of one type: several times what one type alone is busy with."""
         busy = [one for one in map(self.busy, self.kinds) if np.isfinite(one)]
         return int(np.clip(np.ceil(_SEVERAL * max(busy, default=0.0)), _USUAL_LARGEST, _MOST_LARGEST))
 

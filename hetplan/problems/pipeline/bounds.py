@@ -41,7 +41,7 @@ from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.request import Application
 from hetplan.planner.tolerances import BOUND_SLIP, SLIP
-from hetplan.problems.pipeline.pipelines import Pipelines
+from hetplan.problems.pipeline.pipelines import MOST_PREFIXES, Pipelines
 from hetplan.problems.pipeline.programs import Aim, Program, config_form, variant_form
 from hetplan.problems.pipeline.scaling import (
     CLAIMED,
@@ -100,7 +100,7 @@ def programs_of_claim(problem: Pipelines, claim: Claim, plan: Plan) -> Sequence[
     The loosest first: servers in parts, the best accuracy that any number of servers gives, whole servers.
     """
     goals: dict[str, Goal] = {CLAIMED[goal]: goal for goal in problem.levels}
-    if problem.formulation not in ("config", "paper", "budget"):
+    if problem.formulation not in ("pipeline-milp", "loki", "loki-budget"):
         return None
     if claim.about not in goals:
         return []
@@ -108,7 +108,7 @@ def programs_of_claim(problem: Pipelines, claim: Claim, plan: Plan) -> Sequence[
     if claim.sense != ("max" if goal in ("quality", "fairest") else "min"):
         return []
     narrow = claim.scope == "restriction"
-    whole = problem.form != "budget" and getattr(problem.options, "among", "") != "used"
+    whole = problem.form != "loki-budget"
     # Of later goals, plans of some configurations are bounded too: those that were chosen for the first.
     wider = narrow and not (whole and claim.scope == problem.scope and goal == problem.levels[0])
     if wider and (problem.wish.joins or sum(map(count_prefixes, problem.served)) > MOST_PREFIXES_WHOLE):
@@ -142,7 +142,7 @@ def _programs_in_parts(problem: Pipelines, goal: Goal, plan: Plan, claim: Claim)
             yield parts_form(wide, goal, reached, bursts)
         if claim.scope == "restriction":
             yield parts_form(bare, goal, reached)
-        of_paths = problem.options.size == "planned" or claim.scope == "restriction"
+        of_paths = problem.options.sizing == "fluid" or claim.scope == "restriction"
         if goal == problem.levels[0] and of_paths and not problem.wish.joins:
             served = forest_of(problem.served)
             yield config_form(served, problem.wish.fleet, problem.aim(goal, whole=False)).form
@@ -154,14 +154,14 @@ def _programs_of_whole_servers(
     problem: Pipelines, goal: Goal, reached: Mapping[Goal, float], claim: Claim
 ) -> Iterator[Milp]:
     """Whole servers."""
-    first, roomy = goal == problem.levels[0], problem.options.size != "planned"  # other plans may do with less room
+    first, roomy = goal == problem.levels[0], problem.options.sizing != "fluid"  # other plans may do with less room
     if problem.wish.joins:
         trees = problem.by_steps
         if claim.scope == problem.scope and not roomy:
             yield from _whole_server_programs(problem, goal, reached, claim, lambda aim: problem.steps_form(trees, aim))
         return
-    forest, write, scope = paper_program(problem) if problem.form == "paper" else config_program(problem)
-    if claim.scope != "restriction" and (claim.scope != scope or problem.form == "budget" or roomy):
+    forest, write, scope = paper_program(problem) if problem.form == "loki" else config_program(problem)
+    if claim.scope != "restriction" and (claim.scope != scope or problem.form == "loki-budget" or roomy):
         return
     best = best_of(forest)
     if not first and problem.levels[0] == "quality" and reached["quality"] >= best - 2 * KEPT:
@@ -182,9 +182,6 @@ def _whole_server_programs(
         yield write(replace(aim, servers_above=round(claim.bound or 0.0) - 1)).form
     yield write(aim).form
 
-
-MOST_PREFIXES = 20_000
-"""With more prefixes bounds know variants only, where no option says how many the exact program may have."""
 
 SEND_NONE = 1e-6
 """Where some send on less than that, all that is sent on may be of those dropped."""
@@ -315,8 +312,7 @@ def bursts_of_claim(wide: Pipelines, stated: Pipelines) -> Sequence[Burst]:
 
 def _has_paths(problem: Pipelines) -> bool:
     """Whether a program knows each path and how long it takes; else each step has to be in time by itself alone."""
-    most = getattr(problem.options, "prefixes", MOST_PREFIXES)
-    return not problem.wish.joins and sum(map(count_prefixes, problem.served)) <= most
+    return not problem.wish.joins and sum(map(count_prefixes, problem.served)) <= MOST_PREFIXES
 
 
 def parts_form(problem: Pipelines, goal: Goal, reached: Mapping[Goal, float], bursts: Sequence[Burst] = ()) -> Milp:

@@ -32,7 +32,7 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasibility, Repair
 from hetplan.planner.elastic import Knob, giving_together, knobs, stretch
 from hetplan.planner.forms.milp import Milp
-from hetplan.problems.pipeline.pipelines import Pipelines
+from hetplan.problems.pipeline.pipelines import LEVELS, Pipelines
 from hetplan.problems.pipeline.programs import Aim, Forest, config_form, levels_form, variant_form
 from hetplan.problems.pipeline.scaling import NO_RATE, best_quality
 from hetplan.problems.pipeline.tree import (
@@ -176,7 +176,7 @@ def explain(problem: Pipelines, ask: Ask, *, proved: bool) -> Infeasibility:
         return floors
     limits = tuple(looser_limits(problem, write, find))
     few = [without_outdone(tree, problem.wish.fleet) for tree in problem.served]
-    if _is_large(problem) or not (proved or problem.form == "config"):
+    if _is_large(problem) or not (proved or problem.form == "pipeline-milp"):
         return _explain_at_levels(problem, ask, limits, proved=proved)
     less = list(_less_demand(problem, find))
     proved = proved or any(bound < tree.demand for tree, bound, _ in less)
@@ -608,9 +608,8 @@ def _thin_levels(
     problem: Pipelines, trees: Sequence[Tree], *, accuracy: bool
 ) -> tuple[list[Tree], list[list[Vector]], Forest]:
     """The trees without what is outdone, some latency levels of each step, and their prefixes of variants."""
-    most = int(getattr(problem.options, "levels", 8))
     trees = [without_outdone(tree, problem.wish.fleet, accuracy=accuracy) for tree in trees]
-    levels = [[thin_out(values, most) for values in all_levels(tree)] for tree in trees]
+    levels = [[thin_out(values, LEVELS) for values in all_levels(tree)] for tree in trees]
     return list(trees), levels, forest_of_variants(trees)
 
 

@@ -30,7 +30,7 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasibility, Reported
 from hetplan.planner.forms.priced import Menu, Mixture, Options, Priced
 from hetplan.problems.pipeline.infeasible import is_beyond_all
-from hetplan.problems.pipeline.pipelines import Pipelines
+from hetplan.problems.pipeline.pipelines import LEVELS, Pipelines
 from hetplan.problems.pipeline.programs import Aim, Forest, Program, levels_form, variant_form
 from hetplan.problems.pipeline.scaling import (
     KEPT,
@@ -69,9 +69,6 @@ GAP = 5e-4
 
 PART_OF_A_SERVER = 0.1
 """On a small one a whole server is a larger part of it: the gap is at least this part of one."""
-
-LEVELS = 8
-"""Levels per step where none are asked for; with more, half as many are tried too, down to these."""
 
 SMALL = 20_000
 """Up to so many prefixes the exact program is asked where levels fail."""
@@ -112,18 +109,17 @@ def solve_levels(problem: Pipelines, ask: Ask) -> Solution | Infeasibility:
         return closed
     tables = solve_by_tables(problem, ask)
     if tables is not None and (wanted is None or ask.limits.seconds is not None):
-        return _add_bound(problem, ask, *tables) if problem.options.size == "planned" else tables[0]
+        return _add_bound(problem, ask, *tables) if problem.options.sizing == "fluid" else tables[0]
     soon = tables[0] if tables is not None else None
     if soon is None and ask.limits.seconds is not None:
         soon = _first_plan(problem, ask)
-    made = [_solve_levels_in_turn(replace(problem, options=problem.options.model_copy(update={"levels": count})), ask)
-            for count in _level_counts(problem)]  # fmt: skip
-    found = [one for one in [*made, soon] if isinstance(one, Solution)]
+    made = _solve_levels_in_turn(problem, ask)
+    found = [one for one in [made, soon] if isinstance(one, Solution)]
     best = found[0] if found else None
     for one in found[1:]:
         assert best is not None
         best = one if _is_better(problem, one, best) else best
-    return made[0] if best is None else best
+    return made if best is None else best
 
 
 def solve_after_first_plan(
@@ -185,15 +181,6 @@ def _claim_bound(found: Solution, answer: Answer[Any] | None, which: str) -> Sol
     return replace(found, reported=(claim, *(found.valued(one) for one in found.reported if one.about != "quality")))
 
 
-def _level_counts(problem: Pipelines) -> list[int]:
-    """As many levels as are asked for, and before them half as many: twice as many never give a worse plan."""
-    most = int(getattr(problem.options, "levels", LEVELS))
-    coarser = [most]
-    while coarser[-1] // 2 >= LEVELS:
-        coarser.append(coarser[-1] // 2)
-    return coarser[::-1]
-
-
 def _close_gap(problem: Pipelines, ask: Ask, gap: float) -> Solution | None:
     """The best there is with one level per step, where the choices of levels can all be looked at."""
     found = best_level_choice(problem, ask, gap)
@@ -239,7 +226,7 @@ def _solve_exactly(problem: Pipelines, ask: Ask, failed: Infeasibility) -> Solut
 
 
 def _pass_count(problem: Pipelines) -> int:
-    return int(getattr(problem.options, "passes", 1))
+    return problem.passes or (1 if problem.formulation == "loki-budget" else 2)
 
 
 def _is_better(problem: Pipelines, found: Solution, best: Solution) -> bool:
@@ -255,10 +242,7 @@ def _choose(problem: Pipelines, ask: Ask, around: list[list[float]] | None) -> L
     trees = problem.served
     forest = forest_of_variants(trees)
     levels = [
-        [
-            _window(values, problem, None if around is None else around[i][t])
-            for t, values in enumerate(all_levels(tree))
-        ]
+        [_window(values, None if around is None else around[i][t]) for t, values in enumerate(all_levels(tree))]
         for i, tree in enumerate(trees)
     ]
     about = "latency levels, servers in parts" if around is None else "finer latency levels around the choice"
@@ -320,16 +304,15 @@ def _solve_levels(
     return LevelChoice(program.chosen(answer.point), answer)
 
 
-def _window(values: Vector, problem: Pipelines, around: float | None) -> Vector:
+def _window(values: Vector, around: float | None) -> Vector:
     """Levels of one task: evenly over all of them, or over those between the neighbours of the one chosen."""
-    most = int(getattr(problem.options, "levels", LEVELS))
-    coarse = thin_out(values, most)
-    if around is None or values.size <= most:
+    coarse = thin_out(values, LEVELS)
+    if around is None or values.size <= LEVELS:
         return coarse
     at = int(np.searchsorted(coarse, around - ON_LIMIT_MS))
     low = coarse[max(0, at - 1)]
     high = coarse[min(coarse.size - 1, at + 1)]
-    fine = thin_out(values[(values >= low) & (values <= high)], most)
+    fine = thin_out(values[(values >= low) & (values <= high)], LEVELS)
     return np.unique(np.append(fine, around))
 
 
@@ -347,7 +330,7 @@ def _make_servers_whole(
             best = _better_of(
                 problem, best, _solve_whole_servers(problem, ask, _keep_used(problem, ask, trees, lost), gap)
             )
-        if best is not None and (len(trees) > 1 or problem.options.size != "planned"):
+        if best is not None and (len(trees) > 1 or problem.options.sizing != "fluid"):
             return best  # simulation looks at many plans, and moves single servers after that
     found = _solve_whole_servers(problem, ask, trees, gap)
     return _better_of(problem, best, found) or found

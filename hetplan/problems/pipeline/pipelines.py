@@ -46,11 +46,16 @@ from hetplan.problems.pipeline.tree import (
     with_least_loads,
     without_dominated,
 )
-from hetplan.problems.pipeline.wish import ConfigOptions, Goal, PipelineOptions, Wish, read_wish
+from hetplan.problems.pipeline.wish import Goal, PipelineOptions, Wish, read_wish
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 
-__all__ = ["Pipelines"]
+__all__ = ["LEVELS", "MOST_PREFIXES", "Pipelines"]
+
+MOST_PREFIXES, MOST_INTEGERS = 20_000, 1_500
+"""With more prefixes of configurations, or more whole numbers, latency levels take the place of the exact program."""
+LEVELS = 8
+"""Latency levels per step, if they are used."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +65,15 @@ class Pipelines:
     inputs: Inputs
     wish: Wish
     options: PipelineOptions
-    formulation: str = "config"
+    formulation: str = "pipeline-milp"
     start: Plan | None = None
     tools: Tools = field(default_factory=Tools)
     before: tuple[Tree, ...] | None = None
     """The trees looked at, where a formulation has narrowed them down already."""
     of: tuple[Tree, ...] | None = None
     """The trees to be served, where a formulation has narrowed them down already."""
+    passes: int | None = None
+    """Solves over latency levels, each around the last solution; None: one where they are asked for, else two."""
 
     def with_options(self, **changed: Any) -> Pipelines:
         """The same question, with some options changed."""
@@ -95,7 +102,7 @@ class Pipelines:
         """Applications that are asked for anything, with every configuration that the formulation looks at."""
         if self.before is not None:
             return self.before
-        if getattr(self.options, "variants", "all") == "top":
+        if getattr(self.options, "models", "all") == "top":
             return tuple(top_variants(tree) for tree in self.asked_for)
         return self.asked_for
 
@@ -111,15 +118,14 @@ class Pipelines:
 
     @cached_property
     def form(self) -> str:
-        """The formulation; for `config`, one latency level per step where the exact program would be too large."""
-        options = self.options
-        if self.formulation != "config" or not isinstance(options, ConfigOptions):
+        """The formulation; instead of a `pipeline-milp` that would be too large, `loki-budget`."""
+        if self.formulation != "pipeline-milp":
             return self.formulation
         whole = sum(task.size for tree in self.served for task in tree.tasks)
-        if sum(map(count_prefixes, self.served)) > options.prefixes or whole > options.integers:
-            return "budget"
+        if sum(map(count_prefixes, self.served)) > MOST_PREFIXES or whole > MOST_INTEGERS:
+            return "loki-budget"
         # With one hardware the paper's program has the same optimum, and several pipelines are solved faster by it.
-        return "paper" if self.has_one_hardware and len(self.served) > 1 else "config"
+        return "loki" if self.has_one_hardware and len(self.served) > 1 else "pipeline-milp"
 
     @property
     def fair(self) -> bool:
@@ -143,8 +149,7 @@ class Pipelines:
 
     def aim(self, goal: Goal, *, slip: float = 0.0, whole: bool = True) -> Aim:
         """What a program of this question is asked for."""
-        multibatch = bool(getattr(self.options, "multibatch", False))
-        return Aim(goal, slip=slip, whole=whole, multibatch=multibatch)
+        return Aim(goal, slip=slip, whole=whole)
 
     @property
     def request(self) -> Request:

@@ -33,14 +33,13 @@ class PipelineQuestion(Pipelines):
 
     takes_formulations: ClassVar[bool] = True
     question: ClassVar[str] = "pipeline"
-    aliases: ClassVar[Sequence[str]] = ("loki",)
     formulations: ClassVar[Mapping[str, type[Options]]] = {
-        "config": ConfigOptions,
-        "paper": PaperOptions,
-        "budget": BudgetOptions,
-        "reroute": RerouteOptions,
+        "pipeline-milp": ConfigOptions,
+        "loki": PaperOptions,
+        "loki-budget": BudgetOptions,
+        "pipeline-routes": RerouteOptions,
     }
-    like: ClassVar[Mapping[str, str]] = dict.fromkeys(("config", "paper", "budget", "reroute"), "loki")
+    like: ClassVar[Mapping[str, str]] = dict.fromkeys(formulations, "loki")
 
     @classmethod
     def fits(cls, inputs: Inputs) -> tuple[Obstacle, ...]:

@@ -4,7 +4,7 @@ While the best accuracy can be kept, servers are minimised; beyond, accuracy is 
 one after the other, and each keeps what the one before has reached (`climb`). At the end counts are whole, and the
 shares are solved again as a linear program (`polish`): no verdict rests on an engine's rounding.
 
-`solve_config` asks the exact program, `solve_paper` Loki's own, `solve_used` the exact one of some configurations,
+`solve_config` asks the exact program, `solve_paper` Loki's own,
 `solve_steps` that of steps whose branches meet again; `reroute` keeps the servers of a plan, and routes anew.
 """
 
@@ -75,7 +75,6 @@ __all__ = [
     "solve_config",
     "solve_paper",
     "solve_steps",
-    "solve_used",
     "tidy",
 ]
 
@@ -166,18 +165,8 @@ def config_program(problem: Pipelines) -> tuple[Forest, Write, Scope]:
     return forest, lambda kept, aim: config_form(kept, fleet, aim), problem.scope
 
 
-def solve_used(problem: Pipelines, ask: Ask) -> Solution | Infeasibility:
-    """Soon: whole servers among the configurations that are worth most where servers may be in parts.
-
-    What the accuracy (of several where the worst served comes first, the least) misses of that with servers in parts,
-    which no plan is above, is the gap. Of later levels nothing is proved but among those configurations.
-    """
-    found = solve_among_used(problem, ask) if problem.levels[0] in ("quality", "fairest") else None
-    return solve_config(problem, ask) if found is None else found
-
-
 def solve_among_used(problem: Pipelines, ask: Ask) -> Solution | Infeasibility | None:
-    """What `solve_used` finds, accuracy first; None where those configurations have no plan: others may."""
+    """Soon: whole servers among the configurations of servers in parts; None where these have no plan: others may."""
     first = problem.levels[0]
     fleet = problem.wish.fleet
     if any(task.size == 0 for tree in problem.served for task in tree.tasks):
@@ -326,7 +315,7 @@ def _accuracy_scaling(
         found, counts = None, program.counts(point)
         if steps:
             found = _side_by_side(problem, ask, counts)
-        elif shares := polish(ask, problem.served, counts, problem.wish.fleet, fair=problem.fair, roomy=is_last):
+        elif shares := polish(ask, problem.served, counts, problem.wish.fleet, fair=problem.fair, leaves_room=is_last):
             found = Solution(*shares, mode="accuracy", reported=())
         if found is not None:
             found = replace(found, reported=tuple(reported))
@@ -381,9 +370,9 @@ def solve_steps(problem: Pipelines, ask: Ask) -> Solution | Infeasibility:
 def _check_joins(problem: Pipelines) -> None:
     """Raise `InputError` where a pipeline that joins branches cannot be planned exactly."""
     faults = Faults.of(problem.inputs)
-    if problem.formulation not in ("config", "budget"):
+    if problem.formulation not in ("pipeline-milp", "loki-budget"):
         why = f"the formulation {problem.formulation} plans trees; a pipeline here joins branches"
-        faults.in_options("formulation", why, "Use config or budget.", value=problem.formulation)
+        faults.in_options("formulation", why, "Use pipeline-milp or loki-budget.", value=problem.formulation)
     for tree in problem.wish.trees:
         at = f"$.pipelines.{problem.request.apps[tree.app].pipeline}"
         if tree.rule != "additive" or tree.paths:
@@ -663,11 +652,11 @@ def polish(
     fleet: Fleet,
     *,
     fair: bool = False,
-    roomy: bool = True,
+    leaves_room: bool = True,
 ) -> tuple[list[tuple[Tree, list[Level]]], list[Places], list[list[Vector]]] | None:
     """The best shares that whole counts carry: configurations without a server are gone, the rest is linear.
 
-    Where servers are kept free, those of them that leave most room; unless others will be made of these (not `roomy`).
+    Where servers are kept free, those of them that leave most room; unless others will be made of these (not `leaves_room`).
     """
     used = [_without_idle(tree, n) for tree, n in zip(trees, counts, strict=True)]
     forest = forest_of(tree for tree, _ in used)
@@ -685,7 +674,7 @@ def polish(
     answer = ask(program.form, about="shares of the chosen servers")
     if answer.status is not Status.OPTIMAL or answer.point is None:
         return None
-    if roomy and any(tree.spare > 0 for tree in trees):
+    if leaves_room and any(tree.spare > 0 for tree in trees):
         # Of shares that are as good, those that fill no group to the brim.
         reached = replace(aim, goal="room", quality_least=program.form.value(answer.point) - KEPT / 10)
         roomy = config_form(forest, fleet, reached)

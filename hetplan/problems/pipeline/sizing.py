@@ -50,7 +50,6 @@ from hetplan.problems.pipeline.scaling import (
     solve_config,
     solve_paper,
     solve_steps,
-    solve_used,
 )
 from hetplan.problems.pipeline.tree import Places, Task, Tree
 from hetplan.problems.simulated import Played, Simulations, check_simulator, plan_to_simulate, where_late, with_shown
@@ -71,7 +70,7 @@ __all__ = [
 
 Way = Callable[[Pipelines, Ask], Solution | Infeasibility]
 
-BOUNDED_APART = ("config", "paper", "budget")
+BOUNDED_APART = ("pipeline-milp", "loki", "loki-budget")
 """Ways whose plans claim what servers in parts would reach: what their own programs say of a plan is not handed out."""
 
 Kind = Literal["spare", "headroom"]
@@ -92,11 +91,8 @@ NEAR = 0.1
 """The most room that there is a plan for is found up to this part of it: less of it moves lateness by no more than a
 machine does."""
 
-CLOSER = 1 / 3
-"""Size `simulated` looks so much closer."""
-
 ESTIMATE = (0.34, 0.2, 0.1)
-"""Servers that `estimated` keeps free in each group, or fewer where that is too much to ask for."""
+"""Servers that `formula` keeps free in each group, or fewer where that is too much to ask for."""
 
 DIVISORS = (1.8, 1.4, 1.15)
 """`slo_divisor` where none is asked for: with room to wait, paths may be a little longer than Loki's; and longer still,
@@ -141,7 +137,7 @@ NEAREST, MOST_KNOWN = "nearest servers of pipelines", 2
 """The name under which a refused question leaves what came nearest, and of how many questions."""
 
 MOST_DEALT = 24
-"""So many moves of servers are simulated at most; never more than `evaluations` leaves."""
+"""So many moves of servers are simulated at most; never more than `max_simulations` leaves."""
 
 DEALT = "servers dealt anew"
 
@@ -158,7 +154,7 @@ def plan_pipelines(p: Pipelines, ask: Ask) -> Draft | Infeasibility:
 
     Places of a step on unlike servers wait apart, and so need more room than as many on alike ones.
     """
-    shared, exact = _plan_at_size(p, ask), p.options.size == "planned" and p.form != "budget"
+    shared, exact = _plan_at_size(p, ask), p.options.sizing == "fluid" and p.form != "loki-budget"
     if exact or not p.wish.fleet.is_shared or not p.asked_for or ask.remaining <= 0:
         return shared
     misses = not isinstance(shared, Draft) or bool(shared.target_missed)
@@ -181,8 +177,8 @@ def _plan_at_size(p: Pipelines, ask: Ask) -> Draft | Infeasibility:
 
     Nor is it proved there that no plan carries the demand: only that none is in time is.
     """
-    size = "planned" if not p.asked_for else p.options.size
-    made = plan_in_full(p, ask) if size == "planned" else estimate(p, ask) if size == "estimated" else search(p, ask)
+    sizing = "fluid" if not p.asked_for else p.options.sizing
+    made = plan_in_full(p, ask) if sizing == "fluid" else estimate(p, ask) if sizing == "formula" else search(p, ask)
     if not p.wish.fleet.apart:
         return made
     if isinstance(made, Infeasibility):
@@ -208,7 +204,7 @@ def plan_in_full(p: Pipelines, ask: Ask, *, explained: bool = True) -> Draft | I
         return slow
     brought = p.tools.formulation
     if (
-        p.formulation != "reroute"
+        p.formulation != "pipeline-routes"
         and not (brought and brought.partial)
         and (few := explain_too_few(p, ask)) is not None
     ):
@@ -226,11 +222,9 @@ def _way_of(p: Pipelines) -> tuple[Pipelines, Way]:
     brought = p.tools.formulation
     if brought is not None and brought.decide is not None:
         return (p if brought.narrow is None else brought.narrow(p)), brought.decide
-    if p.formulation == "reroute":
+    if p.formulation == "pipeline-routes":
         return replace(p, of=p.considered), reroute
-    if p.formulation == "config" and getattr(p.options, "among", "") == "used" and p.form != "budget":
-        return p, solve_used
-    return p, {"budget": solve_levels, "config": solve_config}.get(p.form, solve_paper)
+    return p, {"loki-budget": solve_levels, "pipeline-milp": solve_config}.get(p.form, solve_paper)
 
 
 def estimate(p: Pipelines, ask: Ask, *, explained: bool = True) -> Draft | Infeasibility:
@@ -246,7 +240,7 @@ def estimate(p: Pipelines, ask: Ask, *, explained: bool = True) -> Draft | Infea
 
 def search(p: Pipelines, ask: Ask) -> Draft | Infeasibility:
     """The best plan found that simulation confirms; without one, why there is none."""
-    check_simulator(p.tools, p.options.size)
+    check_simulator(p.tools, p.options.sizing)
     ask.keep(lambda: estimate(p, ask, explained=False))
     sizing = _PipelineSizing(p, ask)
     found = Search(sizing).cheapest(any_will_do=p.tools.trial)
@@ -301,9 +295,14 @@ def _plan_with(p: Pipelines, ask: Ask, room: Margin) -> Draft | Infeasibility:
     configurations programs take ten times as long. Plans are compared by simulation, so no engine proves them.
     """
     roomy, quick = room.given_to(p), ask.untested()
-    if roomy.form == "budget":
-        roomy = roomy.with_options(passes=1)
-    if p.formulation == "config" and roomy.form != "budget" and roomy.levels[0] in MOST_USED and not roomy.wish.joins:
+    if roomy.form == "loki-budget":
+        roomy = replace(roomy, passes=1)
+    if (
+        p.formulation == "pipeline-milp"
+        and roomy.form != "loki-budget"
+        and roomy.levels[0] in MOST_USED
+        and not roomy.wish.joins
+    ):
         found = solve_level_choices(roomy, quick) or solve_among_used(roomy, quick) or NONE
         bare = found if isinstance(found, Infeasibility) else replace(found, reported=(), levels_proved=True)
         made = bare if isinstance(bare, Infeasibility) else draft(roomy, bare)
@@ -356,11 +355,10 @@ class _PipelineSizing(Together):
         self.wanted, self.divisors = Margin.stated(self.p), _divisors(self.p)
         self.widest = Margin(0.0, 0.0, self.divisors[-1])
         self.kind: Kind = "headroom" if _is_large(self.p) else "spare"
-        self.is_close = options.size == "simulated"
-        self.queries = 60_000 if self.is_close else 30_000
+        self.queries = 30_000
         assert self.p.tools.simulate is not None
         self.simulations = Simulations(
-            self.p.tools.simulate, self.p.inputs, self.ask, options.evaluations, self.ask.limits.seed
+            self.p.tools.simulate, self.p.inputs, self.ask, options.max_simulations, self.ask.limits.seed
         )
         self.apps = [tree.app for tree in self.p.asked_for]
         self.floors = {tree.app: tree.floor for tree in self.p.asked_for if tree.floor is not None}
@@ -464,9 +462,9 @@ class _PipelineSizing(Together):
             return
         kind: Kind = "headroom" if best.room.headroom > self.wanted.headroom else self.kind
         own, others = best.room.divisor, [SHORTER] if "slo_divisor" not in self.p.options.model_fields_set else []
-        if best.late <= ENOUGH or self.is_close:
+        if best.late <= ENOUGH:
             yield from self._less_room(kind, own, best)
-        is_much = best.room.is_none or best.room.spare >= LARGE or self.is_close
+        is_much = best.room.is_none or best.room.spare >= LARGE
         if kind == "spare" and is_much:
             yield from self._less_room("headroom", own, best)
         # On a large cluster a program of whole servers takes seconds.
@@ -488,7 +486,7 @@ class _PipelineSizing(Together):
 
     def _less_room(self, kind: Kind, divisor: float, best: _Candidate) -> Iterator[Counts]:
         """Between room that is too little and room that leaves no better plan, by halves."""
-        least, width = getattr(self.wanted, kind), WIDTH[kind] * (CLOSER if self.is_close else 1.0)
+        least, width = getattr(self.wanted, kind), WIDTH[kind]
         first = getattr(best.room, kind) or (SPARES[0] if kind == "spare" else HALF)
         while self.may_go_on:
             low, high = least, inf
@@ -595,7 +593,7 @@ class _PipelineSizing(Together):
     def confirm(self, counts: Counts) -> Draft | Refused:
         """The plan, if fresh seeds show that it meets the SLO."""
         made = self.known[counts].draft
-        length_s = _length_s(self.p, FIRST[1] if not self.is_close else self.queries, LONGEST_CONFIRMED)
+        length_s = _length_s(self.p, FIRST[1], LONGEST_CONFIRMED)
         bases = {tree.app: CONSTANT for tree in self.p.asked_for if _has_constant_times(self.p, tree)}
         self.last = self.simulations.test(self._plan_of(made), self.apps, length_s, floors=self.floors, bases=bases)
         if not self.last.late:
@@ -667,7 +665,7 @@ def _add_bounds(p: Pipelines, ask: Ask, made: Draft) -> Draft:
 
 def _is_large(p: Pipelines) -> bool:
     """Whether the program is one of latency levels on a large cluster, where spare servers are lost among many."""
-    return p.form == "budget" or bool(p.wish.joins)
+    return p.form == "loki-budget" or bool(p.wish.joins)
 
 
 def _worth(p: Pipelines, made: Draft) -> tuple[float, ...]:
@@ -856,7 +854,7 @@ class Deal:
 
 def can_deal(problem: Pipelines) -> bool:
     """Whether servers can be dealt one by one: each is one step's, and paths do not join."""
-    free = problem.formulation in ("config", "paper") and problem.levels[0] == "quality"
+    free = problem.formulation in ("pipeline-milp", "loki") and problem.levels[0] == "quality"
     return free and not problem.wish.fleet.is_shared and not problem.wish.joins
 
 

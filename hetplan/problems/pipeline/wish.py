@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from pydantic import Field
 from hetplan.dispatch.monitors import forecast
 from hetplan.errors import InputError
 from hetplan.planner.choices import Choice
-from hetplan.planner.contract import Options, Size
+from hetplan.planner.contract import Sizing, TableOptions
 from hetplan.planner.request import PLENTY, Application, Request, read_request
 from hetplan.problems import ladder
 from hetplan.problems.faults import Faults, refuse_not_provided, refused
@@ -96,7 +96,7 @@ def read_wish(inputs: Inputs, options: PipelineOptions) -> Wish:
     request = read_request(inputs)
     _judged(request, faults)
     fleet = read_fleet(request, faults, shared=_may_share(request, options))
-    rates = {name: _rate(app, options, faults) for name, app in request.apps.items()}
+    rates = {name: _rate(app, faults) for name, app in request.apps.items()}
     weights = _weights(request, rates, faults)
     trees, joins = [], {}
     for name, app in request.apps.items():
@@ -112,13 +112,12 @@ def read_wish(inputs: Inputs, options: PipelineOptions) -> Wish:
 def _may_share(request: Request, options: PipelineOptions) -> bool:
     """Whether steps may share servers.
 
-    Not where branches meet again, nor where each offer gets its part of a step, nor where moves count: what a server
-    holds changes with any of its steps.
+    Not where branches meet again, nor where moves count: what a server holds changes with any of its steps.
     """
     edges = [[edge.to for edge in one.edges] for one in filter(None, map(request.pipeline, request.apps))]
     joined = any(len(set(to)) < len(to) for to in edges)
     moves = request.changes is not None or "changes" in request.goals
-    return options.machines == "shared" and options.offers == "in-turn" and not joined and not moves
+    return options.machines == "shared" and not joined and not moves
 
 
 def _goals(fleet: Fleet, faults: Faults) -> tuple[Goal, ...]:
@@ -153,9 +152,9 @@ def _judged(request: Request, faults: Faults) -> None:
     higher_is_better(request, faults)
 
 
-def _rate(app: Application, options: PipelineOptions, faults: Faults) -> float:
+def _rate(app: Application, faults: Faults) -> float:
     if app.history is not None:
-        return forecast(app.history, options.ewma_com)
+        return forecast(app.history, HISTORY_COM)
     if app.rate_qps is not None:
         return app.rate_qps
     given = "a range" if app.range_qps is not None else "max" if app.wants_most else None
@@ -319,7 +318,7 @@ class _Reader:
             )
             return
         try:
-            statistic, unlike = choice.statistic(self.options, "quantile")
+            statistic, unlike = choice.statistic(self.options)
         except InputError as error:
             self.faults.also(error)
             return
@@ -558,21 +557,22 @@ def _check_offers(request: Request, name: str, faults: Faults) -> None:
         )
 
 
+HISTORY_COM = 1.6
+"""Centre of mass of the moving average that forecasts `rate_qps.history`, in intervals; Loki's."""
+
 SIZE = (
-    "how queueing is taken into account; planned: by `headroom`, as in the paper; estimated: by a larger headroom that "
-    "is usually enough; auto: by the least headroom that meets the SLO in short simulations, confirmed with fresh "
-    "seeds; simulated: as auto, by long simulations"
+    "how waiting is taken into account; fluid: by `headroom`, as in the paper; formula: by a larger headroom that is "
+    "usually enough; simulation: by the least headroom that meets the SLO in simulations, confirmed with fresh seeds"
 )
 
 MACHINES = "shared: replicas of different stages that fit together share a server; whole: none do"
 
-Quantile = Literal["mean", "p50", "p90", "p95", "p99", "max"]
 
-
-class PipelineOptions(Options):
+class PipelineOptions(TableOptions):
     """Options of all formulations of pipelines."""
 
-    quantile: Quantile = Field(default="p50", description="statistic of the latency tables that plans use")
+    usual: ClassVar[Literal["mean", "p50", "p95"]] = "p50"
+
     slo_divisor: float = Field(
         default=2.0,
         ge=1,
@@ -585,42 +585,21 @@ class PipelineOptions(Options):
         le=100,
         description="replicas that every group in use keeps free; fractions are allowed",
     )
-    size: Size = Field(default="auto", description=SIZE)
-    evaluations: int = Field(default=20, ge=1, le=50, description="most plans simulated (sizes auto and simulated)")
+    sizing: Sizing = Field(default="simulation", description=SIZE)
+    max_simulations: int = Field(default=20, ge=1, le=50, description="most plans simulated (sizing simulation)")
     routing: Literal["path-shares", "node", "most-accurate-first"] = Field(
         default="path-shares",
         description="path-shares: shares depend on the path so far; node: on the stage alone, if that keeps the plan; "
         "most-accurate-first: the paper's Algorithm 1; if a plan does not allow it, path-shares",
     )
-    budget_factor: float | None = Field(
-        default=None,
-        ge=1,
-        description="time budget of a stage / its longest execution time; left out: 1.5 slo_divisor (paper: 1)",
-    )
-    offers: Literal["in-turn", "evenly"] = Field(
-        default="in-turn",
-        description="machines of several offers of a type; in-turn: each stage takes the cheapest first; evenly: in "
-        "proportion to stock, so that every stage has some in each zone",
-    )
     machines: Literal["shared", "whole"] = Field(default="whole", description=MACHINES)
-    ewma_com: float = Field(
-        default=1.6, gt=0, description="center of mass of the moving average that forecasts rate_qps.history"
-    )
 
 
 class _ChoosingOptions(PipelineOptions):
     """Options of the formulations that choose servers."""
 
-    multibatch: bool = Field(
-        default=False, description="servers of one variant on one machine type may have different batch sizes"
-    )
-    step1: Literal["best-accuracy", "top-variants"] = Field(
-        default="best-accuracy",
-        description="servers are minimised while the best accuracy in time is feasible, or (paper) while the most "
-        "accurate variants are",
-    )
-    variants: Literal["all", "top"] = Field(
-        default="all", description="variants that may run: all, or only the most accurate of each stage"
+    models: Literal["all", "top"] = Field(
+        default="all", description="models that may run: all, or only the most accurate of each stage"
     )
     fairness: Literal["weighted", "maxmin"] = Field(
         default="weighted",
@@ -629,44 +608,33 @@ class _ChoosingOptions(PipelineOptions):
 
 
 class ConfigOptions(_ChoosingOptions):
-    """`config`: shares of prefixes of configurations; exact, for any quality of paths."""
+    """`pipeline-milp`: shares of prefixes of configurations; exact, for any quality of paths."""
 
-    among: Literal["all", "used"] = Field(
-        default="all",
-        description="configurations for whole servers: all, or (faster) those that the linear relaxation uses; the gap "
-        "to the relaxation is reported",
-    )
     machines: Literal["shared", "whole"] = Field(default="shared", description=MACHINES)
-    prefixes: int = Field(
-        default=20_000,
-        ge=1,
-        description="with more prefixes of configurations, latency levels are used (formulation budget)",
-    )
-    integers: int = Field(
-        default=1_500, ge=1, description="with more integer variables, latency levels are used (formulation budget)"
-    )
-    levels: int = Field(default=8, ge=2, le=64, description="latency levels per stage, if they are used")
-    passes: int = Field(
-        default=2, ge=1, le=10, description="solves over latency levels, each refined around the last solution"
-    )
 
 
 class PaperOptions(_ChoosingOptions):
-    """`paper`: Loki's own program, linearised: shares of paths of variants, one latency per variant."""
+    """`loki`: Loki's own program, linearised: shares of paths of variants, one latency per variant."""
 
-
-class BudgetOptions(_ChoosingOptions):
-    """`budget`: one latency level per stage; for any router, and for large clusters."""
-
-    machines: Literal["shared", "whole"] = Field(default="shared", description=MACHINES)
-
-    levels: int = Field(default=8, ge=2, le=64, description="latency levels per stage")
-    passes: int = Field(
-        default=1, ge=1, le=10, description="solves over latency levels, each refined around the last solution"
+    step1: Literal["best-accuracy", "top-variants"] = Field(
+        default="best-accuracy",
+        description="servers are minimised while the best accuracy in time is feasible, or (paper) while the most "
+        "accurate variants are",
+    )
+    budget_factor: float | None = Field(
+        default=None,
+        ge=1,
+        description="time budget of a stage / its longest execution time; left out: 1.5 slo_divisor (paper: 1)",
     )
 
 
-class RerouteOptions(PipelineOptions):
-    """`reroute`: the servers of a previous plan, with new routing for the demand."""
+class BudgetOptions(_ChoosingOptions):
+    """`loki-budget`: one latency level per stage; for any router, and for large clusters."""
 
-    size: Size = Field(default="planned", description=SIZE)
+    machines: Literal["shared", "whole"] = Field(default="shared", description=MACHINES)
+
+
+class RerouteOptions(PipelineOptions):
+    """`pipeline-routes`: the servers of a previous plan, with new routing for the demand."""
+
+    sizing: Sizing = Field(default="fluid", description=SIZE)

@@ -15,7 +15,7 @@ SLO         `AppWish.slo_s`              response target less the network
 Phi, nu     `Group.arrivals`             own inter-arrival times: Erlang of Phi stages of rate nu
 ==========  ===========================  ==============================================================================
 
-The process, its rewards and its transitions are at `planner/forms/queue_process.py`. `per-query` (the default)
+The process, its rewards and its transitions are at `planner/forms/queue_process.py`. `policy-mdp` (the default)
 maximises accuracy per query that comes; `paper` maximises it per decision, as published. Goodput is accuracy x (1 -
 violation). What is expected of a policy is an average of the model of the queue: slack is rounded down, and a batch
 whose oldest query is late counts as late. Goodput was never above simulation in any case measured; that is no bound.

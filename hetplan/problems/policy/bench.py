@@ -47,7 +47,7 @@ _AT_ONCE = 4
 """Processes solved together where all that wait is taken: they hold a few megabytes each until they are certified."""
 
 
-WHOLE_BATCHES: Mapping[str, Any] = {"size": "planned", "batching": "max", "accuracy_step": 1.0}
+WHOLE_BATCHES: Mapping[str, Any] = {"sizing": "fluid", "batching": "max", "accuracy_step": 1.0}
 """Options with which a policy is found some fifty times as soon, a percent of accuracy off or so: none is simulated."""
 
 
@@ -62,13 +62,13 @@ class Bench:
     @property
     def can_simulate(self) -> bool:
         """Whether a simulator is at hand and wanted."""
-        wanted = self.options.simulate and self.options.size in ("auto", "simulated")
+        wanted = self.options.sizing == "simulation"
         return wanted and "simulate_policy" in self.tools.extra
 
     @property
     def robust(self) -> bool:
         """Whether tables are chosen over a family of arrivals and service noise."""
-        return self.can_simulate and self.options.size == "auto"
+        return self.can_simulate and self.options.is_robust
 
     @property
     def _kinds(self) -> tuple[Batches, ...]:

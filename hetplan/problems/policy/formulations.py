@@ -20,7 +20,7 @@ from hetplan.planner.draft import Draft, Infeasibility, Reported
 from hetplan.problems.policy.bench import Bench
 from hetplan.problems.policy.group import Group, PolicyProblem, SolvedPolicy, fewest_possible
 from hetplan.problems.policy.infeasible import least_count, repairs_of
-from hetplan.problems.policy.options import MOST_WORKERS, FewestOptions
+from hetplan.problems.policy.options import MOST_WORKERS
 from hetplan.problems.policy.plan import draft_policies
 from hetplan.problems.policy.wish import capacity_qps
 from hetplan.profiles.plan import Notice
@@ -64,19 +64,23 @@ def _loads_before(problem: PolicyProblem, group: Group) -> list[float]:
     return sorted({table.rate_qps for table in same if low <= table.rate_qps <= high})
 
 
+MIN_GAP = 0.01
+"""The least distance of two policies of a range of rates, as a share of the range."""
+
+
 def _policy_set(
     bench: Bench, group: Group, known: Mapping[float, SolvedPolicy] | None = None, *, also_qps: Sequence[float] = ()
 ) -> tuple[list[SolvedPolicy], list[tuple[float, float]]]:
     """One policy, or a set over a range of loads; and the gaps that a limit or a cancellation left open.
 
     Between neighbours whose expected accuracy differs by more than `accuracy_step` another is put, until they lie
-    `min_gap` of the range apart; `also_qps` are loads to begin with. Accuracy need not fall with the load, so all
+    `MIN_GAP` of the range apart; `also_qps` are loads to begin with. Accuracy need not fall with the load, so all
     neighbours are looked at each time.
     """
     found: dict[float, SolvedPolicy] = dict(known or {})
     wanted = [load for load in sorted({*group.loads_qps, *also_qps}) if load not in found]
     open_gaps: list[tuple[float, float]] = []
-    least = bench.options.min_gap * (group.loads_qps[-1] - group.loads_qps[0])
+    least = MIN_GAP * (group.loads_qps[-1] - group.loads_qps[0])
     while wanted:
         try:
             for solved in bench.solve(group, wanted, about=f"{group.id} policies"):
@@ -118,7 +122,7 @@ def fewest_workers(problem: PolicyProblem, bench: Bench) -> Draft | Infeasibilit
     group, given = problem.groups()[0], problem.workers[0]
     # Accuracy alone, of the queries in time, would let nearly all of them be late.
     group = replace(group, wish=group.wish.with_percentile_target())
-    beyond = problem.options.most_workers if isinstance(problem.options, FewestOptions) else MOST_WORKERS
+    beyond = MOST_WORKERS
     most = given.most or beyond
     group = _hold_models(bench, group.with_workers(most))
     ends, top = group.loads_qps, group.loads_qps[-1]
@@ -160,7 +164,7 @@ def _search_fewest(
                 raise Interrupted(f"cancelled before {workers} workers were tried at every load")
         return not any(solved.misses() for solved in memory[workers])
 
-    fewest = max(fewest_possible(group, max(loads_qps)), group.wish.fewest_for_stages(clamp=bench.options.clamp))
+    fewest = max(fewest_possible(group, max(loads_qps)), group.wish.fewest_for_stages())
     low = max(least, min(fewest, most), 1)
     count = least_count(holds, low, most)
     return None if count is None else (group.with_workers(count), memory[count])
@@ -208,7 +212,7 @@ def divide_work(problem: PolicyProblem, bench: Bench) -> list[Group]:
     groups = [_choose_balancing(bench, _hold_models(bench, group)) for group in problem.groups()]
     if len(problem.apps) == 1:
         return groups
-    return _split_workers(bench, groups, cast(int, first.most), problem.options.workers)
+    return _split_workers(bench, groups, cast(int, first.most))
 
 
 def _choose_balancing(bench: Bench, group: Group) -> Group:
@@ -261,10 +265,8 @@ def _split_load(bench: Bench, groups: Sequence[Group], loads_qps: Sequence[float
     ]
 
 
-def _split_workers(bench: Bench, groups: Sequence[Group], total: int, fixed: Mapping[str, int] | None) -> list[Group]:
-    """Divide like workers among applications: as given, or for the most load-weighted goodput."""
-    if fixed is not None:
-        return [group.with_workers(fixed[group.wish.app.id]) for group in groups]
+def _split_workers(bench: Bench, groups: Sequence[Group], total: int) -> list[Group]:
+    """Divide like workers among applications for the most load-weighted goodput."""
     if len(groups) == 1:
         return [groups[0].with_workers(total)]
     size = max(1, -(-total // _FINEST))

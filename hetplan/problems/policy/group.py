@@ -124,7 +124,7 @@ class Group:
     def arrivals(self, load_qps: float, options: PolicyOptions) -> tuple[int, Floats, NDArray[np.int64] | None]:
         """Stages, their rates, and which holds for how many waiting."""
         if self.wish.balancing == "round_robin":
-            stages, per_load, _ = self.wish.stages(self.workers, clamp=options.clamp)
+            stages, per_load, _ = self.wish.stages(self.workers)
             return stages, np.array([per_load * load_qps]), None
         if self.wish.balancing == "random":
             return 1, np.array([load_qps / self.workers]), None
@@ -280,7 +280,7 @@ class PolicyProblem:
     @property
     def fewest(self) -> bool:
         """Whether the number of workers is asked for."""
-        return self.formulation == "fewest-workers" or self.request.goals[:1] == ("machines",)
+        return self.request.goals[:1] == ("machines",)
 
     def groups(self) -> list[Group]:
         """Every application on every kind of workers, each as if it had all workers and all load to itself."""
@@ -300,7 +300,7 @@ def read_problem(
     faults = Faults.of(inputs)
     request = read_request(inputs)
     apps, workers = read_apps(inputs, request, faults), read_workers(request, faults)
-    if options.size == "auto" and options.simulate and can_simulate:
+    if options.is_robust and can_simulate:
         apps = tuple(wish.with_percentile_target() for wish in apps)
     if not workers and not faults.found:
         faults.in_slo("$.limits.instances", "a policy is for given workers", 'Write {"HARDWARE": [1, 8]}.')
@@ -315,7 +315,7 @@ def read_problem(
         _check(problem, faults)
         if len(workers) > 1 and not faults.found:
             problem = replace(problem, workers=_workers_by_offer(problem))
-        if options.rates == "fitted" and not (can_simulate and options.simulate):
+        if options.rates == "fitted" and not (can_simulate and options.sizing == "simulation"):
             why = "fitted rates are simulated, and no simulator is at hand"
             faults.in_options("rates", why, "Hand one in, or use formula.")
     faults.settle()
@@ -345,7 +345,6 @@ def _check(problem: PolicyProblem, faults: Faults) -> None:
     if len(problem.apps) > 1 and total < len(problem.apps):
         faults.in_slo(at, f"{len(problem.apps)} applications need a worker each", "Give more.", value=total)
     _check_loads(problem, faults)
-    _check_division(problem, total, faults)
     _check_arrivals(problem, faults)
     dropping = [wish.app.id for wish in problem.apps if wish.late == "drop"]
     if dropping and problem.options.empty_state == "paper":
@@ -366,24 +365,15 @@ def _check_loads(problem: PolicyProblem, faults: Faults) -> None:
             faults.in_slo(at, why, "Is this per second? Lower it, or add workers.", value=wish.loads_qps[-1])
 
 
-def _check_division(problem: PolicyProblem, total: int, faults: Faults) -> None:
-    fixed: dict[str, Any] | None = problem.options.workers
-    if fixed is None:
-        return
-    names = {wish.app.id for wish in problem.apps}
-    if set(fixed) != names or min(fixed.values()) < 1 or sum(fixed.values()) > total:
-        text = f"a count for each of {', '.join(sorted(names))}, {total} in all at most"
-        faults.in_options("workers", text, "Name every application once, or leave it out.", value=fixed)
-
-
 def _check_arrivals(problem: PolicyProblem, faults: Faults) -> None:
     for group in problem.groups():
         wish = group.wish
         try:
-            wish.stages(group.workers, clamp=problem.options.clamp or wish.balancing != "round_robin")
+            if wish.balancing == "round_robin":
+                wish.stages(group.workers)
         except ValueError as error:
             faults.in_slo(
                 f"$.apps.{wish.app.id}.arrivals",
                 str(error),
-                "Give more workers, or set clamp=true to plan for Poisson arrivals without their bursts.",
+                "Give more workers, or state arrivals that are less bursty.",
             )

@@ -9,12 +9,10 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 from pydantic.config import JsonDict
 
-from hetplan.planner.contract import Options, Size
-from hetplan.profiles.fields import Id
+from hetplan.planner.contract import Sizing, TableOptions
 
-__all__ = ["MOST_WORKERS", "FewestOptions", "PaperOptions", "PolicyOptions"]
+__all__ = ["MOST_WORKERS", "PaperOptions", "PolicyOptions"]
 
-Percentile = Literal["mean", "p50", "p90", "p95", "p99", "max"]
 _GRID = re.compile(r"(fld|union)(?:[{:](\d{1,6})\}?)?|md")
 
 _GRID_ALONE: JsonDict = {"pattern": f"^({_GRID.pattern})$"}
@@ -24,19 +22,23 @@ MOST_WORKERS = 10_000
 """More workers are not planned: a search for the fewest ends here."""
 
 SIZE = (
-    "how tables are chosen for given workers; planned, estimated: by the queueing model; simulated: by the better "
-    "batching under the stated arrivals; auto: by several arrival processes and service times, such that the latency "
-    "percentile is met, confirmed with fresh seeds"
+    "how waiting is taken into account; fluid, formula: by the policy's queueing model; simulation: tables meet the "
+    "latency percentile under several arrival processes and service times, confirmed with fresh seeds"
 )
 
 
-class PolicyOptions(Options):
-    """Options of `per-query`, and of all formulations."""
+class PolicyOptions(TableOptions):
+    """Options of `policy-mdp`, and of all formulations."""
 
     rough: ClassVar[Mapping[str, object]] = {
-        "grid": "fld{20}", "batching": "max", "accuracy_step": 1.0, "min_gap": 1.0, "simulate": False,
+        "grid": "fld{20}", "batching": "max", "accuracy_step": 1.0, "sizing": "fluid",
     }  # fmt: skip
     """What plans a hundred times faster and less well, while a person moves a limit."""
+    usual: ClassVar[Literal["mean", "p50", "p95"]] = "p95"
+    monotone: ClassVar[Literal["safe", "optimistic"]] = "safe"
+    """Of latency that falls with the batch size the later is raised, or (published code) the earlier lowered."""
+    over_arrivals: ClassVar[bool] = True
+    """Whether simulation chooses tables over several arrival processes, or only values those of the formulation."""
 
     objective: Literal["per_query", "per_decision"] = Field(
         default="per_query", description="accuracy per arriving query (goodput), or per decision (paper)"
@@ -61,24 +63,13 @@ class PolicyOptions(Options):
         default="accuracy",
         description="per_decision only: reward of a batch of b out of n queries (b_over_n: published code)",
     )
-    percentile: Percentile = Field(default="p95", description="statistic of the latency tables that plans use")
-    monotone: Literal["safe", "optimistic", "error"] = Field(
-        default="safe",
-        description="latency that falls with the batch size: raise the later, lower the earlier (published), or refuse",
-    )
     rates: Literal["formula", "fitted"] = Field(
         default="formula",
         description="shortest_queue: arrival rate by queue length, by the paper's formula or fitted to simulation",
     )
-    clamp: bool = Field(
-        default=False, description="treat arrivals that are burstier than Poisson at a worker as Poisson"
-    )
     split: Literal["proportional", "dp"] = Field(
         default="proportional",
         description="how demand is split over unlike workers: by capacity, or by dynamic programming",
-    )
-    workers: dict[Id, int] | None = Field(
-        default=None, description="workers per application if several share one machine type; left out: the best split"
     )
     accuracy_step: float = Field(
         default=0.01,
@@ -86,20 +77,13 @@ class PolicyOptions(Options):
         le=1,
         description="policies for a range of rates: adjacent ones differ by at most this accuracy",
     )
-    min_gap: float = Field(
-        default=0.01,
-        gt=0,
-        le=1,
-        description="policies for a range of rates: smallest step between two, as a share of the range",
-    )
     sweeps: int | None = Field(
         default=None,
         ge=1,
         le=100_000,
         description="number of undiscounted sweeps from 0 (published: 100); left out: the optimum",
     )
-    size: Size = Field(default="auto", description=SIZE)
-    simulate: bool = Field(default=True, description="simulate the policies")
+    sizing: Sizing = Field(default="simulation", description=SIZE)
     queries: int = Field(default=300_000, ge=10_000, description="simulated queries per policy and seed")
     seeds: int = Field(default=3, ge=1, le=100, description="simulations of each policy, each with its own seed")
 
@@ -121,6 +105,11 @@ class PolicyOptions(Options):
             raise ValueError("reward=b_over_n belongs to objective=per_decision")
         return self
 
+    @property
+    def is_robust(self) -> bool:
+        """Whether tables are chosen over several arrival processes and service times."""
+        return self.over_arrivals and self.sizing == "simulation"
+
     def grid_kind(self) -> tuple[str, int]:
         """The kind of grid and its number of equal steps."""
         match = _GRID.fullmatch(self.grid)
@@ -131,19 +120,9 @@ class PolicyOptions(Options):
 class PaperOptions(PolicyOptions):
     """`paper`: RAMSIS as published: per decision, a grid of equal steps, batches of the whole queue."""
 
+    monotone: ClassVar[Literal["safe", "optimistic"]] = "optimistic"
+    over_arrivals: ClassVar[bool] = False
     objective: Literal["per_query", "per_decision"] = "per_decision"
     grid: str = Field(default="fld{100}", json_schema_extra=_GRID_ALONE)
     batching: Literal["max", "variable", "auto"] = "max"
-    monotone: Literal["safe", "optimistic", "error"] = "optimistic"
-    size: Size = Field(default="simulated", description=SIZE)
-
-
-class FewestOptions(PolicyOptions):
-    """`fewest-workers`: the fewest workers whose policy meets the accuracy and violation limits."""
-
-    most_workers: int = Field(
-        default=MOST_WORKERS,
-        ge=1,
-        le=MOST_WORKERS,
-        description="the search ends here if limits.instances states no maximum",
-    )
+    sizing: Sizing = Field(default="simulation", description=SIZE)

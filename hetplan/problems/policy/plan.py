@@ -56,7 +56,7 @@ def draft_policies(
     wishes = {group[0].group.wish.app.id: group[0].group.wish for group in groups}
     warnings = [*notices]
     for several in groups:
-        warnings += _warnings(several, options)
+        warnings += _warnings(several)
     return Draft(
         workers=tuple(workers),
         routing={app: (Route(to=shares[app]),) for app in unlike},
@@ -70,7 +70,7 @@ def draft_policies(
         },
         policies={app: tuple(tables[app]) for app in apps},
         actions=transition(running, workers, offers=inputs.profile.offers, limits=problem.request.instances),
-        promises=tuple(promise for app in apps for promise in _promises(app, groups, options.percentile)),
+        promises=tuple(promise for app in apps for promise in _promises(app, groups, options.judged_by)),
         reported=tuple(reported) or tuple(_claims(groups, options)),
         warnings=tuple(dict.fromkeys(warnings)),
         valid=Valid(rate_qps={app: (0.0, wishes[app].loads_qps[-1]) for app in apps}),
@@ -280,7 +280,7 @@ def _group_of_table(problem: PolicyProblem, plan: Plan, app: str, table: PolicyT
 # -- warnings --------------------------------------------------------------------------------------------------------
 
 
-def _warnings(group: Sequence[SolvedPolicy], options: PolicyOptions) -> list[Notice]:
+def _warnings(group: Sequence[SolvedPolicy]) -> list[Notice]:
     found = list(group[0].group.models.notices)
     first, at = group[0].group, f"policies.{group[0].group.wish.app.id}"
     wish = first.wish
@@ -289,7 +289,7 @@ def _warnings(group: Sequence[SolvedPolicy], options: PolicyOptions) -> list[Not
         text = "queries reach a worker by chance: planned as Poisson arrivals"
         found += [Notice(code="W-arrivals-rounded", at=at, text=text)] if wish.shape != 1.0 else []
     elif wish.balancing == "round_robin":
-        rounded = wish.stages(first.workers, clamp=options.clamp)[2]
+        rounded = wish.stages(first.workers)[2]
         if rounded:
             found.append(Notice(code="W-arrivals-rounded", at=at, text=rounded))
     else:

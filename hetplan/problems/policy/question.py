@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from hetplan.planner.contract import Ask, Obstacle, Options, Tools
 from hetplan.problems import ladder
 from hetplan.problems.fitting import ANOTHER, amount_field
-from hetplan.problems.policy.options import FewestOptions, PaperOptions, PolicyOptions
+from hetplan.problems.policy.options import PaperOptions, PolicyOptions
 
 if TYPE_CHECKING:
     from hetplan.planner.certify import Bounding
@@ -95,20 +95,17 @@ class Policy:
 
     takes_formulations: ClassVar[bool] = True
     question: ClassVar[str] = "policy"
-    aliases: ClassVar[Sequence[str]] = ("ramsis",)
     formulations: ClassVar[Mapping[str, type[Options]]] = {
-        "per-query": PolicyOptions,
-        "paper": PaperOptions,
-        "fewest-workers": FewestOptions,
+        "policy-mdp": PolicyOptions,
+        "ramsis": PaperOptions,
     }
     like: ClassVar[Mapping[str, str]] = {
-        "per-query": "ramsis",
-        "paper": "ramsis",
-        "fewest-workers": "ramsis",
+        "policy-mdp": "ramsis",
+        "ramsis": "ramsis",
     }
 
     asked: PolicyProblem
-    formulation: str = "per-query"
+    formulation: str = "policy-mdp"
     tools: Tools = field(default_factory=Tools)
 
     @classmethod

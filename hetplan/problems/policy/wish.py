@@ -106,17 +106,17 @@ class AppWish:
         """The same, with what the percentile leaves as a target that a plan has to keep, where none is stated."""
         return self if self.violation_most is not None else replace(self, violation_most=round(self.left, 12))
 
-    def fewest_for_stages(self, *, clamp: bool) -> int:
+    def fewest_for_stages(self) -> int:
         """The fewest workers whose own arrivals `stages` has an Erlang for: in turn, each sees calmer ones than all."""
-        return 1 if clamp or self.balancing != "round_robin" else max(1, math.ceil(_BURSTIEST / self.shape))
+        return 1 if self.balancing != "round_robin" else max(1, math.ceil(_BURSTIEST / self.shape))
 
-    def stages(self, workers: int, *, clamp: bool) -> tuple[int, float, str]:
+    def stages(self, workers: int) -> tuple[int, float, str]:
         """K stages at one of so many workers under round robin, their rate per load, and what was rounded.
 
-        Raises ValueError where arrivals are burstier than any Erlang and `clamp` is not set.
+        Raises ValueError where arrivals are burstier than any Erlang.
         """
         exact = workers * self.shape
-        if exact < _BURSTIEST and not clamp:
+        if exact < _BURSTIEST:
             raise ValueError(f"own inter-arrival times have gamma shape {exact:.3g}, burstier than Poisson")
         stages = min(max(1, round(exact)), max(workers, _MOST_STAGES))
         if abs(exact - stages) < 1e-9:
@@ -256,9 +256,6 @@ def repair(batches: Floats, measured: Floats, *, queue_max: int, monotone: str) 
             done.append(f"batch {_ranges(inner)} filled by regression")
     falls = np.diff(values) < 0
     if falls.any():
-        first = int(np.argmax(falls)) + 2
-        if monotone == "error":
-            raise ValueError(f"[{first - 1}]: batch {first} takes less time than batch {first - 1}")
         if monotone == "safe":
             values = np.maximum.accumulate(values)
         else:
@@ -495,18 +492,13 @@ class _Reading:
             self.faults.in_profile(f"$.variants.{name}.runs", why, remedy)
             return None
         at = f"tables.{choice.table.name}"
-        statistic, unlike = choice.statistic(options, "percentile")
+        statistic, unlike = choice.statistic(options)
         self.notices += unlike
         measured = self._measured_times(choice.law, statistic, f"$.{at}")
         if measured is None:
             return None
         batches, times_ms = measured
-        try:
-            latency_ms, repairs = repair(batches, times_ms, queue_max=options.queue_max, monotone=options.monotone)
-        except ValueError as error:
-            why, remedy = "latencies grow with the batch", "Measure again, or set monotone=safe."
-            self.faults.in_profile(f"$.{at}.{statistic}{error}", why, remedy)
-            return None
+        latency_ms, repairs = repair(batches, times_ms, queue_max=options.queue_max, monotone=options.monotone)
         self.notices += [Notice(code="W-table-repaired", at=at, text=text) for text in repairs]
         if options.queue_max > batches.max():
             text = f"batches above {batches.max():g}, the largest measured, are extrapolated"
@@ -525,7 +517,7 @@ class _Reading:
 
     def _single_query_ms(self, choice: Choice) -> float:
         try:
-            return choice.law.ms({}, 1, answering_statistic(choice.law.statistics, self.options.percentile))
+            return choice.law.ms({}, 1, answering_statistic(choice.law.statistics, self.options.judged_by))
         except OffTable:
             return np.inf
 

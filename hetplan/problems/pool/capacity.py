@@ -371,11 +371,14 @@ def check_can_simulate(pool: Pool) -> None:
             file=file,
             path=f"$.variants.{pool.wish.variant}.runs",
             why="a pool of one query at a time is simulated from tables of latency, not of rates",
-            remedy="Leave option size out, and simulate the plan.",
+            remedy="Leave option kairos-plus out, and simulate the plan.",
         )
-    if pool.options.noise != "mean" and (pool.times.std_ms is None or pool.times.max_ms is None):
+    if pool.options.service_times != "mean" and (pool.times.std_ms is None or pool.times.max_ms is None):
         raise InputError.one(
-            file=file, path="$.tables", why="lognormal noise needs std and max", remedy='Add them, or noise "mean".'
+            file=file,
+            path="$.tables",
+            why="lognormal noise needs std and max",
+            remedy='Add them, or service_times "mean".',
         )
 
 
@@ -395,8 +398,12 @@ def simulate(
     assert pool.tools.simulate is not None
     order = np.arange(pool.p.size) if pool.sizes is None else np.argsort(pool.sizes)
     more: dict[str, Any] = {}
-    if pool.options.noise != "mean" and pool.times.std_ms is not None and pool.times.max_ms is not None:
-        more = {"noise": pool.options.noise, "std_ms": pool.times.std_ms[order].T, "max_ms": pool.times.max_ms[order].T}
+    if pool.options.service_times != "mean" and pool.times.std_ms is not None and pool.times.max_ms is not None:
+        more = {
+            "noise": pool.options.service_times,
+            "std_ms": pool.times.std_ms[order].T,
+            "max_ms": pool.times.max_ms[order].T,
+        }
     if pool.options.dispatch == "threshold":
         more["threshold"] = look
     if above > 0:
@@ -427,4 +434,4 @@ def _rule(pool: Pool, per_type: Counts | Sequence[int]) -> Matching | str:
     if pool.options.dispatch != "matching":
         return f"{pool.options.dispatch}/1"
     weight = tuple(np.where(np.asarray(per_type) > 0, pool.weights, 1.0).tolist())
-    return Matching(slo_ms=pool.qos, weight=weight, xi=pool.options.xi, penalty=pool.options.penalty)
+    return Matching(slo_ms=pool.qos, weight=weight, xi=pool.options.xi, penalty=pool.options.matching_cost)

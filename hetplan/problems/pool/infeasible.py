@@ -28,7 +28,7 @@ __all__ = ["infeasible_without_solver", "less_rate", "limits_broken", "nothing_s
 SHOWN = 5
 """How many classes are named one by one."""
 MOST_TOLERANCE = 0.5
-"""Option violation_tolerance stays below it: a target that most queries miss is none."""
+"""Option allow_late stays below it: a target that most queries miss is none."""
 
 
 def infeasible_without_solver(pool: Pool) -> Infeasibility | None:
@@ -89,7 +89,7 @@ def _minima_over_budget(pool: Pool) -> Infeasibility | None:
 def _cover_over_budget(pool: Pool) -> Infeasibility | None:
     """Not even the cheapest pool that carries any rate is within the budget (where counts are not given)."""
     budget, cover = pool.request.budget, pool.cover
-    if budget is None or cover is None or pool.formulation == "fluid-lp" or pool.cost(cover) <= budget:
+    if budget is None or cover is None or pool.formulation == "pool-lp" or pool.cost(cover) <= budget:
         return None
     return _cover_costs(pool, cover, budget)
 
@@ -129,12 +129,12 @@ def nothing_served(pool: Pool, ask: Ask, counts: Counts) -> Infeasibility:
 
     Only a cheapest cover that costs more than the budget proves the latter; otherwise there may be a pool after all.
     """
-    if pool.formulation == "fluid-lp":
+    if pool.formulation == "pool-lp":
         return _given_serves_nothing(pool, counts)
     budget = pool.request.budget
     why = f"formulation {pool.formulation} found no pool that serves every class in time"
     if pool.cover is not None or budget is None:
-        advice = "" if pool.formulation == "fluid-milp" else "; fluid-milp finds one where there is any"
+        advice = "" if pool.formulation == "pool-milp" else "; pool-milp finds one where there is any"
         return Infeasibility(why=(why + advice,), proved=False)
     form = cover_program(pool)
     answer = ask(form, gap=0.0, about="cheapest pool that serves every class at all")
@@ -195,7 +195,7 @@ def _looser_target(pool: Pool, k: int, least: Vector) -> Repair:
 
 def _more_tolerance(pool: Pool, share: float) -> Repair:
     """Let the share of queries that is late everywhere be late."""
-    at = "options.violation_tolerance"
+    at = "options.allow_late"
     text = f"raise {at} to {share:.4g}, the share of those queries"
     target = pool.wish.app.targets[-1]
     if share > target.left:

@@ -3,7 +3,7 @@ r"""The paper's own ways to choose a pool (Kairos, HPDC 2023): pools are listed,
 **The list.** All counts of machines within a budget (`configurations`); for a rate, those no dearer than a pool that
 surely carries it (`list_affordable`).
 
-**Eq. 15** (formulation `eq15`) estimates the rate of a configuration from a few numbers per type, for all of them at
+**Eq. 15** (formulation `kairos`) estimates the rate of a configuration from a few numbers per type, for all of them at
 once. It is no bound: the exact fluid rate is higher for most configurations, and where one strong instance raises s'
 for many weak ones the estimate is far too high.
 
@@ -148,7 +148,7 @@ def enumerate_counts(ladders: Sequence[NDArray[np.int64]], least: Sequence[int],
                 path="method.formulation",
                 value=f"more than {MOST_CONFIGURATIONS:,} configurations",
                 why="so many are not listed one by one",
-                remedy="Use formulation fluid-milp, which lists none, or lower the budget or limits.instances.",
+                remedy="Use formulation pool-milp, which lists none, or lower the budget or limits.instances.",
             )
         ends = np.cumsum(steps)
         step = np.arange(total, dtype=np.int64) - np.repeat(ends - steps, steps)
@@ -237,7 +237,7 @@ def cheapest_enough(pool: Pool, ask: Ask, found: Configurations, at: Counts) -> 
                 return rated
             best = rated if best is None or rated.lam > best.lam else best
     if best is None or best.lam <= 0:
-        return Infeasibility(why=("no listed configuration reaches the rate; fluid-milp finds why",), proved=False)
+        return Infeasibility(why=("no listed configuration reaches the rate; pool-milp finds why",), proved=False)
     return rate_not_reached(pool, best.counts, best.lam, proved=False)
 
 
@@ -303,7 +303,7 @@ def _sizes(pool: Pool) -> Vector:
             path=f"$.apps.{pool.wish.app.id}.mix.axes",
             value=", ".join(pool.wish.points[0]),
             why="Eq. 15 is about one size of query, and tables of latency",
-            remedy="Use formulation fluid-milp, which takes any classes of queries.",
+            remedy="Use formulation pool-milp, which takes any classes of queries.",
         )
     return pool.sizes
 
@@ -408,7 +408,7 @@ def missing_base(pool: Pool) -> Infeasibility:
     """Why a formulation that needs a base instance has none."""
     base = pool.types[pool.base].hardware
     why = f"this formulation builds on instances of the base type {base}, and too few are within the budget and limits"
-    remedy = "use formulation fluid-milp, which needs no base type"
+    remedy = "use formulation pool-milp, which needs no base type"
     return Infeasibility(why=(why, remedy), proved=False)
 
 
@@ -423,7 +423,7 @@ def search_pools(pool: Pool, ask: Ask, *, solver: str | None = None) -> ChosenPo
             path=f"$.apps.{pool.wish.app.id}.rate_qps",
             value=pool.wish.rate_qps,
             why=f"{pool.formulation} looks for the most rate within a budget",
-            remedy='Set rate_qps to "max" with a budget, or use formulation fluid-milp with option size "simulated".',
+            remedy='Set rate_qps to "max" with a budget, or use formulation pool-milp.',
         )
     options = cast(SearchOptions, pool.options)
     found = configurations(pool, pool.request.budget, with_base=options.bound == "eq15")
@@ -440,7 +440,7 @@ def search_pools(pool: Pool, ask: Ask, *, solver: str | None = None) -> ChosenPo
         cost=found.cost.astype(np.float64),
         monotone=options.prune_sub,
         prune=options.prune or options.prune_sub,
-        most=options.evaluations,
+        most=options.max_simulations,
         name=f"pools of {pool.wish.app.id}",
     )
     answer = ask(form, about=f"search by {pool.formulation}", solver=solver)

@@ -42,8 +42,8 @@ def cone(part: Cone, at_capacities: AtCapacities, *, simulate: Callable[..., Any
     Rates are found from where the last were. What queries have room to wait depends on the point, of several that are
     best: it is found anew, as a plan has it.
     """
-    options = validate(FluidOptions, {**part.options, "size": "planned"}, file="options")
-    pool = PoolQuestion.from_inputs(part.any_number(), options, formulation="fluid-milp", tools=Tools())
+    options = validate(FluidOptions, {**part.options, "sizing": "fluid"}, file="options")
+    pool = PoolQuestion.from_inputs(part.any_number(), options, formulation="pool-milp", tools=Tools())
     part.run_on((kind.hardware, kind.needs, kind.per_machine) for kind in pool.types)
     none = np.zeros(len(pool.types))
     # Where nothing is left free, no dispatcher carries more: one may let as many be late as percentiles allow. A fleet

@@ -43,7 +43,7 @@ def plan_chosen(pool: Pool, ask: Ask, chosen: ChosenPool) -> Draft | Infeasibili
             return draft_idle(pool, rated.counts)
         return nothing_served(pool, ask, rated.counts)
     if simulated is None and pool.request.budget is None and not meets_request(pool, rated):
-        given = pool.formulation == "fluid-lp" and rated.answer.status is Status.OPTIMAL
+        given = pool.formulation == "pool-lp" and rated.answer.status is Status.OPTIMAL
         return rate_not_reached(pool, rated.counts, rated.lam, proved=given)
     note = "the most that the chosen pool can carry"
     scope: Scope = "restriction" if claims else "problem"
@@ -190,7 +190,7 @@ def _dispatch(pool: Pool, counts: Counts, single: bool, threshold: float | None)
         slo_ms=slo_ms,
         xi=xi,
         weight={pool.types[t].hardware: float(weight[t]) for t in sorted({*used, pool.base})},
-        penalty=pool.options.penalty,
+        penalty=pool.options.matching_cost,
         split_above=SPLIT_ABOVE if parts > 1 else None,
         predict=predict,
     )
@@ -198,7 +198,7 @@ def _dispatch(pool: Pool, counts: Counts, single: bool, threshold: float | None)
 
 def _dispatch_table(table: Table, pool: Pool) -> Table:
     """The table with the statistics that dispatch and the plan's checks look at."""
-    keep = {answering_statistic(table.statistics, one) for one in ("mean", pool.options.latency_stat)}
+    keep = {answering_statistic(table.statistics, one) for one in ("mean", pool.options.judged_by)}
     return table.model_copy(
         update={name: None for name in ("std", "p50", "p90", "p95", "p99", "max", "samples") if name not in keep}
     )
@@ -220,7 +220,7 @@ def _warnings(pool: Pool, used: Sequence[int], counts: Counts, single: bool, sim
         return notices
     weight = pool.weights
     low = [f"{pool.types[t].hardware} {weight[t]:.3g}" for t in used if weight[t] < LATE_CHEAP]
-    if low and (pool.options.dispatch, pool.options.penalty) == ("matching", "paper"):
+    if low and (pool.options.dispatch, pool.options.matching_cost) == ("matching", "paper"):
         text = f"at weights below {LATE_CHEAP} ({', '.join(low)}) a late query could look cheaper than one in time; "
         text += "so the dispatcher raises its penalty for late ones"
         notices.append(Notice(code="W-late-cheap", at=f"dispatch.{pool.wish.app.id}.weight", text=text))

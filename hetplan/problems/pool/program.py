@@ -12,7 +12,7 @@ p_s         `p`                      share of class s, sum 1
 L_st        `L` (ms)                 mean service time of s on t; infinite where t cannot serve s
 k_t         `k`                      instances on one machine of t: as many as its resources have room for
 W_st        `W` (ms)                 L_st / k_t: what a query takes of a machine
-M_st        `M` (ms)                 the statistic of that time that is compared with the target (`latency_stat`)
+M_st        `M` (ms)                 the statistic of that time that is compared with the target (`statistic`)
 QoS         `qos` (ms)               latency target, less the network's hop (`limits`: of every percentile stated)
 c_o         `c`                      price of one machine under offer o, a count of 1e-9 per hour
 B           `request.budget`         budget, a count of 1e-9 per hour (None: least cost for `wish.rate_qps`)
@@ -121,7 +121,7 @@ class Pool:
     """Its machine types are those of `types`, in the same order."""
     times: Times
     options: PoolOptions
-    formulation: str = "fluid-milp"
+    formulation: str = "pool-milp"
     tools: Tools = field(default_factory=Tools)
     notices: tuple[Notice, ...] = ()
     may_drop: bool = False
@@ -165,7 +165,7 @@ class Pool:
     @property
     def eps(self) -> float:
         """Share of queries that may be late by design."""
-        return self.options.violation_tolerance
+        return self.options.allow_late
 
     @cached_property
     def limits(self) -> tuple[tuple[float, float], ...]:
@@ -216,7 +216,7 @@ class Pool:
         app = self.wish.app
         left = app.targets[-1].left if app.targets else 0.0
         may_drop = app.least_answered < 1.0
-        return replace(self.with_options(violation_tolerance=left, derate=1.0), may_drop=may_drop)
+        return replace(self.with_options(allow_late=left, derate=1.0), may_drop=may_drop)
 
     def with_options(self, **changes: Any) -> Pool:
         """The pool with other options."""

@@ -1,7 +1,7 @@
 """The question of a pool: which files ask it, its formulations, and the programs that bound what a plan claims.
 
-`fluid-milp`, the default, asks the exact fluid program, reads whole counts, and asks again for the rate of exactly
-these counts. `fluid-lp` rates counts that are given. `eq15` and `kairos-plus` are the paper's (`kairos`). Room for
+`pool-milp`, the default, asks the exact fluid program, reads whole counts, and asks again for the rate of exactly
+these counts. `pool-lp` rates counts that are given. `kairos` and `kairos-plus` are the paper's (`kairos`). Room for
 waiting is `sizing`'s.
 
 Of tens of thousands of classes of queries alike ones are one while counts are chosen. Classes are alike when the same
@@ -99,7 +99,7 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
         if app.candidates:
             text = "a pool chooses its instances itself, candidates are for packing"
             yield Obstacle(
-                text, f"{at}.candidates", "Take it out, or name another question with --question.", essential=True
+                text, f"{at}.candidates", "Take it out, or name another problem with --formulation.", essential=True
             )
             continue
         names = app.variants
@@ -133,15 +133,14 @@ class PoolQuestion(Pool):
 
     takes_formulations: ClassVar[bool] = True
     question: ClassVar[str] = "pool"
-    aliases: ClassVar[Sequence[str]] = ("kairos",)
     formulations: ClassVar[Mapping[str, type[Options]]] = {
-        "fluid-milp": FluidOptions,
-        "fluid-lp": FluidAtOptions,
-        "eq15": Eq15Options,
+        "pool-milp": FluidOptions,
+        "pool-lp": FluidAtOptions,
+        "kairos": Eq15Options,
         "kairos-plus": SearchOptions,
     }
     like: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("fluid-milp", "fluid-lp", "eq15"), "kairos"),
+        **dict.fromkeys(("pool-milp", "pool-lp", "kairos"), "kairos"),
         "kairos-plus": "kairos+",
     }
 
@@ -172,9 +171,9 @@ class PoolQuestion(Pool):
         return replace(found, warnings=(*self.notices, *found.warnings)) if isinstance(found, Infeasibility) else found
 
     def _answer(self, ask: Ask) -> Draft | Infeasibility:
-        if self.wish.rate_qps == 0.0 and self.formulation != "fluid-lp":
+        if self.wish.rate_qps == 0.0 and self.formulation != "pool-lp":
             return draft_sized(self, ask, choose_minima(self, ask))
-        if self.options.size == "simulated" or self.options.dispatch == "threshold":
+        if self.options.by_allowable_rate:
             check_can_simulate(self)
         return infeasible_without_solver(self) or size_pool(self, ask, self._formulation())
 
@@ -183,7 +182,7 @@ class PoolQuestion(Pool):
         brought = self.tools.formulation
         if brought is not None and brought.decide is not None:
             return cast(Choose, brought.decide)
-        own = {"fluid-lp": rate_given, "eq15": choose_by_estimate, "kairos-plus": search_pools}
+        own = {"pool-lp": rate_given, "kairos": choose_by_estimate, "kairos-plus": search_pools}
         return own.get(self.formulation, choose_by_program)
 
     def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
@@ -196,10 +195,10 @@ class PoolQuestion(Pool):
 
         simulated = any(one.quantity == "rate_qps" and one.model.startswith("simulation") for one in plan.promises)
         scale = 1.0 if self.fluid_target else self.options.derate
-        shown = simulated or self.options.size == "estimated"
+        shown = simulated or self.options.sizing == "formula"
         rate, budget, known = self.wish.rate_qps, self.request.budget, (claim.about, claim.sense)
         if known == ("fluid_rate_qps", "max"):
-            if claim.scope == "restriction" or (claim.scope == "problem" and self.formulation == "fluid-lp"):
+            if claim.scope == "restriction" or (claim.scope == "problem" and self.formulation == "pool-lp"):
                 return [Bounding(fluid_program_at(self, self._machines(plan)), of_plans=True)]
             whole = claim.scope == "problem" and rate is None and budget is not None
             return [Bounding(fluid_program(self, None), of_plans=True)] if whole else []
@@ -245,7 +244,7 @@ class PoolQuestion(Pool):
 
 
 def choose_by_program(pool: Pool, ask: Ask) -> ChosenPool | Infeasibility:
-    """The pool of the exact fluid program over whole counts (`fluid-milp`)."""
+    """The pool of the exact fluid program over whole counts (`pool-milp`)."""
     if has_alike_classes(pool):
         by_groups = choose_by_groups(pool, ask)
         if by_groups is not None:
@@ -361,14 +360,14 @@ def choose_by_groups(pool: Pool, ask: Ask) -> ChosenPool | Infeasibility | None:
 
 
 def rate_given(pool: Pool, ask: Ask) -> ChosenPool | Infeasibility:
-    """The rate of the pool whose counts are given (`fluid-lp`)."""
+    """The rate of the pool whose counts are given (`pool-lp`)."""
     counts = given_counts(pool)
     reason = limits_broken(pool, counts)
     return reason if reason is not None else ChosenPool(rate_at(pool, ask, counts))
 
 
 def given_counts(pool: Pool) -> Counts:
-    """The counts that `fluid-lp` is asked about, from its option or from limits that leave no choice."""
+    """The counts that `pool-lp` is asked about, from its option or from limits that leave no choice."""
     faults = Faults.of(pool.inputs)
     stated = cast(FluidAtOptions, pool.options).counts
     offers = {offer.id: o for o, offer in enumerate(pool.offers) if offer.id is not None}
@@ -379,7 +378,7 @@ def given_counts(pool: Pool) -> Counts:
         if kind.most != kind.least:
             faults.in_slo(
                 f"$.limits.instances.{kind.id}",
-                "fluid-lp rates a given pool, and this leaves a choice",
+                "pool-lp rates a given pool, and this leaves a choice",
                 "Give option counts, or the same least and most for every hardware.",
                 value=[kind.least, None if kind.most >= PLENTY else kind.most],
             )
@@ -418,7 +417,7 @@ def choose_minima(pool: Pool, ask: Ask) -> ChosenPool | Infeasibility | Draft:
     counts = pool.by_offer(pool.least) if answer.point is None else read_counts(pool, answer.point)
     note = "nothing is asked for: the least instances alone"
     cost = Reported("cost_per_hour", "min", "problem", answer, value=pool.cost(counts) / NANO, note=note)
-    if not pool.unserved_classes(pool.least > 0).size and pool.options.size != "simulated":
+    if not pool.unserved_classes(pool.least > 0).size and not pool.options.by_allowable_rate:
         rated = rate_at(pool, ask, counts)
         if rated.lam > 0:
             return ChosenPool(rated, (cost,))

@@ -17,7 +17,7 @@ from hetplan.errors import Fault, InputError
 from hetplan.planner.choices import Choice
 from hetplan.planner.request import PLENTY, Application, Request
 from hetplan.problems.faults import Faults, refuse_not_provided, refused
-from hetplan.problems.pool.options import LatencyStat, PoolOptions
+from hetplan.problems.pool.options import PoolOptions
 from hetplan.profiles.fields import money_text
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.json_path import json_path
@@ -210,7 +210,7 @@ def read_columns(
     mean, compared = np.full(shape, np.inf), np.full(shape, np.inf)
     std, largest = np.full(shape, np.nan), np.full(shape, np.nan)
     extrapolated = np.zeros(shape, dtype=bool)
-    named = "latency_stat" if "latency_stat" in options.model_fields_set else ""
+    named = "" if options.statistic == "auto" else "statistic"
     refuted: list[str] = []
     for j, kind in enumerate(types):
         table, at = kind.own_table, f"tables.{kind.table_id}"
@@ -230,7 +230,7 @@ def read_columns(
                 _check_size(kind, mean[:, j], faults)
                 continue
             mean[:, j] = read.values
-            judged, unlike_too = statistic_of(table, options.latency_stat, named=named, at=at)
+            judged, unlike_too = statistic_of(table, options.judged_by, named=named, at=at)
             notices += dict.fromkeys((*unlike, *unlike_too))
             compared[:, j] = read.values if judged == held else table.read(points, judged).values
             std[:, j] = _where_measured(table, "std", points)
@@ -244,7 +244,7 @@ def read_columns(
         faults.in_slo(f"$.apps.{wish.app.id}.latency", why, "Relax it, or measure with fewer concurrent requests.")
     if not faults.found:
         times = Times(mean, compared, None, None, extrapolated)
-        notices += _doubts(wish, types, options.latency_stat, std, times)
+        notices += _doubts(wish, types, options.judged_by, std, times)
     return Times(mean, compared, _if_known(std), _if_known(largest), extrapolated)
 
 
@@ -296,7 +296,7 @@ def _check_target(types: Sequence[Choice], wish: Wish, faults: Faults) -> None:
         faults.in_slo(f"$.apps.{wish.app.id}.latency", why, remedy)
 
 
-def _doubts(wish: Wish, types: Sequence[Choice], statistic: LatencyStat, std: Matrix, times: Times) -> Iterator[Notice]:
+def _doubts(wish: Wish, types: Sequence[Choice], statistic: str, std: Matrix, times: Times) -> Iterator[Notice]:
     """What is odd about tables that were read without a fault."""
     one_axis = len(wish.points[0]) == 1
     by_size = np.argsort([next(iter(point.values()), 0.0) for point in wish.points])
@@ -309,7 +309,7 @@ def _doubts(wish: Wish, types: Sequence[Choice], statistic: LatencyStat, std: Ma
             continue
         noise = 0.0 if statistic != "mean" or np.isnan(std[:, j]).any() else float((std[:, j] / mean).max())
         if noise > NOISY:
-            text = f"std is up to {noise:.0%} of the mean; latency_stat p99 is the safer choice"
+            text = f"std is up to {noise:.0%} of the mean; statistic p99 is the safer choice"
             yield Notice(code="W-noisy", at=at, text=text)
         if one_axis and bool((np.diff(mean[by_size]) < 0).any()):
             yield Notice(code="W-not-monotone", at=at, text="a larger bin takes less time than a smaller one")
@@ -470,13 +470,13 @@ def check_together(
 
 def _check_tolerance(wish: Wish, options: PoolOptions, faults: Faults) -> None:
     """A target at a percentile leaves its own share of late queries, and a plan may not be made to exceed it."""
-    if wish.app.targets and options.violation_tolerance > wish.app.targets[-1].left + 1e-9:
+    if wish.app.targets and options.allow_late > wish.app.targets[-1].left + 1e-9:
         percentile = wish.app.targets[-1].percentile
         faults.in_options(
-            "violation_tolerance",
+            "allow_late",
             f"the latency target is at percentile {percentile:g}, which leaves {wish.app.targets[-1].left:.4g}",
             "Lower the option, or the percentile.",
-            value=options.violation_tolerance,
+            value=options.allow_late,
         )
 
 

@@ -1,4 +1,4 @@
-"""Pools that meet the SLO while queries wait, in the ways that option `size` names.
+"""Pools that meet the SLO while queries wait, in the ways that option `sizing` names.
 
 `planned` takes the derated fluid rate as it is. `estimated` takes a pool for n machines that share one queue, each as
 busy as the fluid program has them. A query of class s on type t is late when it waits longer than QoS - L_st:
@@ -129,19 +129,19 @@ MOST_PLAYED = 24
 
 
 def size_pool(pool: Pool, ask: Ask, choose: Choose) -> Draft | Infeasibility:
-    """The plan of what a formulation chooses, with as much room for waiting as option `size` asks for."""
-    size, is_search = pool.options.size, isinstance(pool.options, SearchOptions)
-    is_default = pool.formulation == "fluid-milp"
-    if pool.wish.app.targets and (is_search or size != "planned"):
+    """The plan of what a formulation chooses, with as much room for waiting as option `sizing` asks for."""
+    sizing, is_search = pool.options.sizing, isinstance(pool.options, SearchOptions)
+    is_long, is_default = pool.options.by_allowable_rate, pool.formulation == "pool-milp"
+    if pool.wish.app.targets and (is_search or sizing != "fluid"):
         if is_search or is_default:
             keep_first_plan(pool, ask)
-        if size == "estimated":
+        if sizing == "formula":
             return size_by_formula(pool, ask, lambda tried: draft_sized(tried, ask, choose(tried, ask)))
-        if size == "auto" and pool.fluid_target is not None and is_default:
+        if sizing == "simulation" and not is_long and pool.fluid_target is not None and is_default:
             sized = cheapest_in_simulation(pool, ask)
             if sized is not None:
                 return sized if isinstance(sized, Infeasibility) else bound_in_bursts(pool, ask, sized)
-    if size == "simulated" and pool.fluid_target is not None and is_default:
+    if is_long and pool.fluid_target is not None and is_default:
         found = cheapest_by_allowable_rate(pool, ask)
         if found is not None:
             return found if isinstance(found, Infeasibility) else plan_chosen(pool, ask, found)
@@ -151,15 +151,15 @@ def size_pool(pool: Pool, ask: Ask, choose: Choose) -> Draft | Infeasibility:
 
 
 def draft_sized(pool: Pool, ask: Ask, found: ChosenPool | Infeasibility | Draft) -> Draft | Infeasibility:
-    """The plan of a pool that was chosen, at the rate that option `size` lets it promise."""
+    """The plan of a pool that was chosen, at the rate that option `sizing` lets it promise."""
     if not isinstance(found, ChosenPool):
         return found
     if found.rated.lam > 0 and found.simulated is None:
-        if pool.options.size == "auto" and pool.wish.app.targets and pool.wish.rate_qps != 0.0:
-            return size_chosen(pool, ask, found)
-        if pool.options.size == "simulated":
+        if pool.options.by_allowable_rate:
             shown = _simulated_rate(pool, ask, found.rated)
             found = replace(found, simulated=shown, backed=tuple(_rate_claims(pool, ask, shown, found.backed)))
+        elif pool.options.sizing == "simulation" and pool.wish.app.targets and pool.wish.rate_qps != 0.0:
+            return size_chosen(pool, ask, found)
     return plan_chosen(pool, ask, found)
 
 
@@ -316,7 +316,7 @@ def _formula_plan(pool: Pool, chosen: ChosenPool) -> Draft:
     use = formula_utilization(pool, chosen.rated)
     if pool.wish.rate_qps is not None:
         use = pool.wish.rate_qps / chosen.rated.lam
-    estimate = pool.with_options(derate=use, size="estimated")
+    estimate = pool.with_options(derate=use, sizing="formula")
     # What the program proves at another share of the rate bounds nothing of what a formula, or simulation, says.
     claims = [one if one.scope == "relaxation" else _without_bound(one) for one in chosen.backed]
     claims = [replace(one, value=use * chosen.rated.lam) if one.about == "rate_qps" else one for one in claims]
@@ -337,14 +337,14 @@ def _plan_without_simulation(pool: Pool, chosen: ChosenPool) -> Draft:
 
 def size_chosen(pool: Pool, ask: Ask, chosen: ChosenPool) -> Draft:
     """The plan of a pool, with the highest rate that it was seen to keep; a stated rate is kept or missed."""
-    check_simulator(pool.tools, pool.options.size, name="simulate_plan")
+    check_simulator(pool.tools, pool.options.sizing, name="simulate_plan")
     if not is_playable(pool, chosen.rated):
         return _plan_without_simulation(pool, chosen)
     ask.keep(lambda: _formula_plan(pool, chosen), rank=(0,))
     trial, rated = _Trial(pool, ask), chosen.rated
     if pool.wish.rate_qps is not None:
         return trial.confirm(rated, pool.wish.rate_qps, chosen.backed, chosen.warnings)
-    if pool.formulation == "fluid-milp":
+    if pool.formulation == "pool-milp":
         rated, rate = trial.best_for_budget(rated)
     else:
         rate = trial.highest_rate(rated)
@@ -427,7 +427,7 @@ class _Trial:
 
     def __post_init__(self) -> None:
         pool, options = self.pool, self.pool.options
-        most = min(options.evaluations, MOST_PLAYED) if isinstance(options, FluidOptions) else MOST_PLAYED
+        most = min(options.max_simulations, MOST_PLAYED) if isinstance(options, FluidOptions) else MOST_PLAYED
         simulate = pool.tools.extra["simulate_plan"]
         self.simulations = Simulations(simulate, pool.inputs, self.ask, most, self.ask.limits.seed)
 
@@ -582,7 +582,7 @@ def _refusal(played: Played) -> str:
 
 def cheapest_in_simulation(pool: Pool, ask: Ask) -> Draft | Infeasibility | None:
     """The cheapest pool found that keeps the stated rate; None where not even the fluid program reaches it."""
-    check_simulator(pool.tools, pool.options.size, name="simulate_plan")
+    check_simulator(pool.tools, pool.options.sizing, name="simulate_plan")
     bound = lower_bound(pool, ask)
     if bound is None:
         return None
@@ -766,7 +766,7 @@ def cheapest_by_allowable_rate(pool: Pool, ask: Ask) -> ChosenPool | Infeasibili
     """The cheapest pool found whose allowable rate is enough, searched upward from the fluid optimum.
 
     First pools of the fluid program for growing rates, until one carries the rate; then every cheaper configuration
-    whose fluid bound reaches the rate, the roomiest first, as long as `evaluations` lasts. None where not even the
+    whose fluid bound reaches the rate, the roomiest first, as long as `max_simulations` lasts. None where not even the
     fluid program reaches the rate.
     """
     bound = lower_bound(pool, ask)
@@ -800,7 +800,7 @@ def _rate_claims(pool: Pool, ask: Ask, simulated: SimulatedRate, backed: Sequenc
     if pool.fluid_target is not None:
         return kept
     note = "the rate that simulation shows, against the most that any dispatcher can carry"
-    if pool.formulation != "fluid-milp":
+    if pool.formulation != "pool-milp":
         return [Reported("rate_qps", "max", "none", value=simulated.promised), *kept]
     bound = Reported("rate_qps", "max", "relaxation", upper_bound(pool, ask), note=note)
     return [replace(bound, value=simulated.promised), *kept]
@@ -816,7 +816,7 @@ class _AllowableSizing(_PoolRates, Together):
     listed: list[Counts] | None = None
 
     def __post_init__(self) -> None:
-        self.most = cast(FluidOptions, self.pool.options).evaluations
+        self.most = cast(FluidOptions, self.pool.options).max_simulations
 
     @property
     def may_go_on(self) -> bool:

@@ -267,7 +267,7 @@ def bounding_programs(v: Snapshot, claim: Claim, plan: Plan) -> Sequence[Boundin
     v = _ask_as_plan_says(v, plan.extensions.get(USED, {}))
     asked = [v]
     # Of other sizes it is machines that are looser, and not who is in time.
-    if claim.scope == "relaxation" and v.options.size == "auto" and all(pair.busy == 1.0 for pair in v.serves):
+    if claim.scope == "relaxation" and v.options.sizing == "simulation" and all(pair.busy == 1.0 for pair in v.serves):
         least, bursty = answer_fewest(v), ask_for_bursts(v)
         asked = [least] if bursty.asked == least.asked else [least, bursty]
     solve = next((one for one in plan.solves if one.id == claim.solve), None)
@@ -299,5 +299,5 @@ def _ask_as_plan_says(v: Snapshot, said: object) -> Snapshot:
     return replace(v, serves=tuple(serves))
 
 
-FORMULATIONS: Mapping[str, Solve] = {"columns": _by_columns, "milp": _by_milp, "infaas-paper": _by_milp}
+FORMULATIONS: Mapping[str, Solve] = {"variants-columns": _by_columns, "variants-milp": _by_milp, "infaas": _by_milp}
 """Formulations of the question itself, by name."""

@@ -6,15 +6,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from hetplan.planner.contract import Options, Size
+from hetplan.planner.contract import Sizing, TableOptions
 
 __all__ = ["PaperOptions", "VariantsOptions"]
 
 Machines = Literal["shared", "whole"]
-LatencyStat = Literal["mean", "p50", "p90", "p95", "p99", "max"]
 
 
-class VariantsOptions(Options):
+class VariantsOptions(TableOptions):
     """Options of all formulations of variants."""
 
     sharing: Literal["shared", "dedicated", "pooled"] = Field(
@@ -35,25 +34,21 @@ class VariantsOptions(Options):
         default="shared",
         description="shared: replicas that fit together share a machine; whole: each replica has its own",
     )
-    latency_stat: LatencyStat = Field(
-        default="mean", description="statistic of the latency tables that is compared with the latency limit"
-    )
-    size: Size = Field(
-        default="auto",
-        description="how queueing is taken into account; planned: not at all, replicas run up to saturation; "
-        "estimated: a queueing formula; simulated: simulation alone; auto: the formula, confirmed or corrected by "
-        "simulation",
+    sizing: Sizing = Field(
+        default="simulation",
+        description="how waiting is taken into account; fluid: not at all, replicas run up to saturation; "
+        "formula: a queueing formula; simulation: the formula, confirmed or corrected by simulation",
     )
     loading: Literal["auto", "amortised", "weighted"] = Field(
         default="auto",
         description="cost of loading a model: spread over the SLO's horizon, or (paper) times load_weight_per_s; auto "
         "is weighted if the SLO states that weight",
     )
-    evaluations: int = Field(default=15, ge=1, le=50, description="most plans simulated (size simulated or auto)")
+    max_simulations: int = Field(default=15, ge=1, le=50, description="most plans simulated (sizing simulation)")
 
 
 class PaperOptions(VariantsOptions):
-    """`infaas-paper`: Section 4.2.1 as printed."""
+    """`infaas`: Section 4.2.1 as printed."""
 
     sharing: Literal["shared", "dedicated", "pooled"] = Field(
         default="dedicated", description="own replicas for each application, or pooled"
@@ -64,4 +59,4 @@ class PaperOptions(VariantsOptions):
     loading: Literal["auto", "amortised", "weighted"] = Field(
         default="weighted", description="as printed: times lambda"
     )
-    size: Size = Field(default="planned", description="as printed: up to saturation, without queueing")
+    sizing: Sizing = Field(default="fluid", description="as printed: up to saturation, without queueing")

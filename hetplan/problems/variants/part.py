@@ -39,7 +39,7 @@ def cone(part: Cone, at_capacities: AtCapacities) -> Cone | None:
         return None
     part.bare = Cone.of(part, most=_most_of(part, full))
     part.bare.dropping = Cone.of(part, most=_most_of(part, answer_fewest(full)))
-    part.most = _most_of(part, full if options.size == "planned" else leave_room_to_wait(full))
+    part.most = _most_of(part, full if options.sizing == "fluid" else leave_room_to_wait(full))
     for one in (part, part.bare, part.bare.dropping):
         one.anew = one.most
     return part

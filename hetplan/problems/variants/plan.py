@@ -191,7 +191,7 @@ def _warn_of_totals(v: Snapshot) -> Iterator[Notice]:
 
 def _warn_of_queues(v: Snapshot, x: Integers, flows: Flows) -> Iterator[Notice]:
     """Where an instance is so busy, and its time so near the limit, that waiting alone would break it."""
-    if v.options.size != "planned":
+    if v.options.sizing != "fluid":
         return
     use = np.zeros(len(v.items))
     for (b, i), rate in flows.items():

@@ -27,16 +27,15 @@ class Variants:
 
     takes_formulations: ClassVar[bool] = True
     question: ClassVar[str] = "variants"
-    aliases: ClassVar[Sequence[str]] = ("infaas",)
     formulations: ClassVar[Mapping[str, type[Options]]] = {
-        "columns": VariantsOptions,
-        "milp": VariantsOptions,
-        "infaas-paper": PaperOptions,
+        "variants-columns": VariantsOptions,
+        "variants-milp": VariantsOptions,
+        "infaas": PaperOptions,
     }
-    like: ClassVar[Mapping[str, str]] = {"infaas-paper": "infaas"}
+    like: ClassVar[Mapping[str, str]] = {"infaas": "infaas"}
 
     snapshot: Snapshot
-    formulation: str = "columns"
+    formulation: str = "variants-columns"
     tools: Tools = field(default_factory=Tools)
 
     @classmethod
@@ -71,14 +70,14 @@ class Variants:
         if not (brought and brought.partial) and (reason := unservable_apps(v)) is not None:
             return reason
         solve = brought.decide if brought and brought.decide else FORMULATIONS[self.formulation]
-        if v.options.size != "planned":
+        if v.options.sizing != "fluid":
             from hetplan.problems.variants.queueing import leave_room_to_wait
 
             half = replace(v, serves=tuple(pair.at_use(0.5) for pair in v.serves))
             ask.keep(lambda: cheapest_plan(half, ask))
             v = roomy = leave_room_to_wait(v, lambda: ask.remaining <= 0)
             ask.keep(lambda: cheapest_plan(roomy, ask))
-        if v.options.size in ("simulated", "auto"):
+        if v.options.sizing == "simulation":
             from hetplan.problems.variants.sizing import size_plan
 
             return size_plan(v, ask, solve, self.tools, self.formulation)

@@ -115,7 +115,7 @@ def _times(v: Snapshot, pair: Serves) -> tuple[float, ...]:
     sizes, law = _batch_sizes(v, pair), _law(v, pair)
     if len(sizes) == 1:
         return ()
-    points, stat = v.asked[pair.app].classes.points, answering_statistic(law.statistics, str(v.options.latency_stat))
+    points, stat = v.asked[pair.app].classes.points, answering_statistic(law.statistics, v.options.judged_by)
     slowest = [max(law.ms(point, size, stat) for point in points) for size in sizes]
     times = np.maximum.accumulate(slowest) * pair.latency_ms / slowest[-1]
     return tuple(times.tolist()) if times[0] < times[-1] else ()

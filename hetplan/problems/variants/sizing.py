@@ -124,8 +124,8 @@ def size_plan(v: Snapshot, ask: Ask, solve: Solve, tools: Tools, formulation: st
             raise Interrupted("the time limit ended before any plan was simulated")
         return _with_bound_of(first, _late_plan(v, sizing, search))
     made, shown = found
-    said = replace(with_shown(made, shown), searched=made is not first or v.options.size == "simulated")
-    if v.options.size == "auto" and not tools.trial:
+    said = replace(with_shown(made, shown), searched=made is not first)
+    if v.options.sizing == "simulation" and not tools.trial:
         full = _plan_at_saturation(v, ask, solve, _cost(made))
         if isinstance(full, Draft) and (
             made is not first or hopeful is not v or _shown_bound(full) < _cost(made) * (1.0 - CLOSE)
@@ -209,7 +209,7 @@ class Sizing:
         self.simulate, self.budget = self.tools.simulate, ErrorBudget(self.ask.limits.seed)
         self.plans = UnitPlans(self.v.at_saturation(), share_queues(self.v))
         self.pairs = {(pair.app, pair.kind): pair for pair in self.v.serves}
-        self.most = min(self.v.options.evaluations, MOST_OF_TRIAL if self.tools.trial else 50)
+        self.most = min(self.v.options.max_simulations, MOST_OF_TRIAL if self.tools.trial else 50)
         load_qps = sum(one.load_qps for one in self.v.asked)
         most = {b: MANY * MOST_PLAYED / load_qps * one.load_qps * _late_share(one) for b, one in enumerate(self.v.asked)
                 if one.load_qps > 0}  # fmt: skip
@@ -220,7 +220,7 @@ class Sizing:
     def any_will_do(self) -> bool:
         """Whether the first plan in time is enough, or none can be looked for near by."""
         counts_late = any(pair.late for pair in self.v.eligible)
-        return self.v.options.size != "auto" or self.tools.trial or counts_late
+        return self.v.options.sizing != "simulation" or self.tools.trial or counts_late
 
     @property
     def may_go_on(self) -> bool:
@@ -407,7 +407,7 @@ class Sizing:
             if made is None:
                 return Infeasibility(why=("fresh seeds did not confirm it",), proved=False)
             made = _with_bound_of(first, made if tested is None else with_shown(made, tested))
-            return without_bound(made) if self.v.options.size == "auto" else made
+            return without_bound(made) if self.v.options.sizing == "simulation" else made
 
         self.ask.keep(kept, simulated=tested is not None, rank=(-cost,), value=cost)
 

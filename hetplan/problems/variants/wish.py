@@ -610,7 +610,7 @@ class _Pairs:
     def _pair(self, one: Asked, b: int, c: int) -> Iterator[Serves]:
         kind = self.kinds[c]
         choice, law = kind.choice, kind.choice.law
-        stat, unlike = choice.statistic(self.options, "latency_stat")
+        stat, unlike = choice.statistic(self.options)
         self.notices += [notice for notice in unlike if notice not in self.notices]
         times = [law.ms(point, kind.batch, stat) for point in one.classes.points]
         qps = choice.saturation_qps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from hetplan.extend import PipelineOptions, Size
+from hetplan.extend import PipelineOptions, Sizing
 
 __all__ = ["InferLineOptions", "ProteusOptions"]
 
@@ -14,7 +14,7 @@ PLANNED = "as in the papers: servers filled up to `headroom`, and nothing simula
 class InferLineOptions(PipelineOptions):
     """`inferline`: one fixed variant per step, fewest servers."""
 
-    size: Size = Field(default="planned", description=PLANNED)
+    sizing: Sizing = Field(default="fluid", description=PLANNED)
     variants: dict[str, str] = Field(
         default_factory=dict, description="step -> variant; by default those of the most accurate path in time"
     )
@@ -23,7 +23,7 @@ class InferLineOptions(PipelineOptions):
 class ProteusOptions(PipelineOptions):
     """`proteus`: every step plans on its own, for the traffic that the others send it."""
 
-    size: Size = Field(default="planned", description=PLANNED)
+    sizing: Sizing = Field(default="fluid", description=PLANNED)
     slo_divisor: float = Field(default=1.0, ge=1, description="paths are judged by the latency target itself")
     step_divisor: float = Field(default=2.0, ge=1, description="latency target / time that one step may take")
     iterations: int = Field(default=12, ge=1, le=100, description="rounds until the steps' traffic must have settled")

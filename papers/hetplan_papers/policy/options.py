@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from hetplan.extend import PolicyOptions, Size
+from hetplan.extend import PolicyOptions, Sizing
 
 __all__ = ["RuleOptions", "SingleOptions"]
 
@@ -14,8 +14,9 @@ __all__ = ["RuleOptions", "SingleOptions"]
 class RuleOptions(PolicyOptions):
     """`jellyfish`, `modelswitching`, `greedy-policy`: one model per load, or the best that fits now."""
 
+    over_arrivals: ClassVar[bool] = False
     batching: Literal["max", "variable", "auto"] = "max"
-    size: Size = Field(default="simulated", description="whether what a rule does is simulated; planned: it is not")
+    sizing: Sizing = Field(default="simulation", description="whether what a rule does is simulated; fluid: it is not")
 
 
 class SingleOptions(RuleOptions):

@@ -62,7 +62,7 @@ def _check_count(count: int) -> None:
             path="method.formulation",
             value=f"{count:,} configurations",
             why=f"one program each is worth it up to {MOST_PROGRAMS:,}",
-            remedy="Use formulation fluid-milp, or lower the budget or limits.instances.",
+            remedy="Use formulation pool-milp, or lower the budget or limits.instances.",
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from hetplan.extend import PoolOptions, SearchOptions, Size
+from hetplan.extend import PoolOptions, SearchOptions, Sizing
 
 __all__ = ["EnumerateOptions", "ExhaustiveOptions", "HomogeneousOptions", "RerankOptions", "SearchOptions"]
 
@@ -14,20 +14,20 @@ FLUID = "what the promised rate rests on; as in the papers the fluid rate, derat
 class RerankOptions(PoolOptions):
     """`eq15-rerank`: the best by the estimate, ranked again by the exact fluid rate."""
 
-    size: Size = Field(default="planned", description=FLUID)
+    sizing: Sizing = Field(default="fluid", description=FLUID)
     keep: int = Field(default=200, ge=1, le=10_000, description="how many of the best by the estimate are ranked again")
 
 
 class EnumerateOptions(PoolOptions):
     """`enumerate-lp`: the exact fluid rate of every configuration, up to 100 000 of them."""
 
-    size: Size = Field(default="planned", description=FLUID)
+    sizing: Sizing = Field(default="fluid", description=FLUID)
 
 
 class HomogeneousOptions(PoolOptions):
     """`homogeneous`: base instances alone."""
 
-    size: Size = Field(default="planned", description=FLUID)
+    sizing: Sizing = Field(default="fluid", description=FLUID)
 
 
 class ExhaustiveOptions(SearchOptions):

@@ -33,7 +33,7 @@ __all__ = ["run"]
 
 Json = dict[str, Any]
 
-PLANNED = {"size": "planned"}
+PLANNED = {"sizing": "fluid"}
 """Servers filled to the brim, as the paper sizes them; by default hetplan leaves room for queues."""
 
 TITLES = {
@@ -84,7 +84,7 @@ def _program(data: Path, quick: bool) -> list[Row]:
     rows = []
     for demand in (207, 300, 600, 1000) if quick else (207, 208, 250, 300, 450, 600, 800, 1000, 1300, 1800, 2300):
         ours = accuracy(hp.solve(*loki.traffic_chain(demand, data=data), options=PLANNED))
-        paper = accuracy(hp.solve(*loki.traffic_chain(demand, data=data), options=PLANNED, formulation="paper"))
+        paper = accuracy(hp.solve(*loki.traffic_chain(demand, data=data), options=PLANNED, formulation="loki"))
         published = theirs.get(float(demand), {}).get("acc")
         checks = [near("paper form", paper, 2e-8, "one hardware: the programs are equal")]
         if published is not None:
@@ -121,7 +121,7 @@ def _day(figure: str, files: Any, ends: tuple[float, float], quick: bool, thread
         (low + (high - low) * 0.5 * (1 - math.cos(2 * math.pi * (k + 0.5) / steps))) * chance.uniform(0.93, 1.07)
         for k in range(steps)
     ]
-    systems = {"loki": ("config", 0.35), "inferline": ("inferline", 0.35), "proteus": ("proteus", 0.35)}
+    systems = {"loki": ("pipeline-milp", 0.35), "inferline": ("inferline", 0.35), "proteus": ("proteus", 0.35)}
     rows, found = [], {}
     for name, (formulation, headroom) in systems.items():
         right = late = answered = servers = 0.0

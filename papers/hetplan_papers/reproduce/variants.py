@@ -3,7 +3,7 @@
 The paper's traces, profiles and machines are not published: what is held against it is the direction of each
 comparison and the speed of decisions, and its ratios stand beside ours. Loads follow the published Twitter trace's
 shape where it is at hand (`ramsis/twitter_trace.json`), else a seeded one like it. All ways to scale are played with
-the same queries, leave the same room for waiting (``size=estimated``) and are asked as often.
+the same queries, leave the same room for waiting (``sizing=formula``) and are asked as often.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PERIOD_S = 10.0
 REPLANNING = Replanning(every_s=2.0, hold_s=16.0, headroom=0.0, change=0.0)
 """How often scaling is decided (the paper's monitor: 2 s), and over how many looks the highest load counts."""
 SLACK = 1.3
-PLANNED = {"size": "planned"}
+PLANNED = {"sizing": "fluid"}
 """Sizes as in the paper."""
 WITHIN = 1.05
 """Costs this near are called equal."""
@@ -158,7 +158,7 @@ class Played:
     def __init__(self, documents: tuple[Any, Any], formulation: str, **options: Any) -> None:
         self.profile, self.slo = documents
         self.inputs: Inputs = load(self.profile, self.slo)
-        self.options = {"size": "estimated", **options}
+        self.options = {"sizing": "formula", **options}
         self.planner = self._planner(formulation)
         self.decided = list[float]()
 
@@ -176,7 +176,7 @@ class Played:
         """Cost per hour, the share of late queries, offline jobs per second."""
         base = {name: float(app["rate_qps"]) for name, app in self.slo["apps"].items()}
         series = {name: [rate * value for value in shape] for name, rate in base.items()}
-        first = self._planner("columns").plan().require()
+        first = self._planner("variants-columns").plan().require()
         report = autoscale(
             first, self.inputs, self.plan, series=series, period_s=PERIOD_S, replanning=REPLANNING,
             offline=offline, threads=scale.threads,
@@ -199,7 +199,7 @@ def over_time(scale: Scale) -> list[Row]:
 def _played(load: str, count: int, shape: Sequence[float], scale: Scale) -> list[Row]:
     """Money of each way at the cheapest of its settings that has so few late."""
     plays: dict[str, list[dict[str, float]]] = {}
-    for way in ("columns", "greedy", "replicate-only", "static", GPU_ONLY):
+    for way in ("variants-columns", "greedy", "replicate-only", "static", GPU_ONLY):
         only, formulation = ("gpu", "replicate-only") if way == GPU_ONLY else (None, way)
         for slack, weight in SETTINGS:
             documents = snapshot(count, only=only, slack=slack, weight=weight)
@@ -216,15 +216,15 @@ def _played(load: str, count: int, shape: Sequence[float], scale: Scale) -> list
         }
         what = f"{count} models under {load}: cost per hour with at most {most:.0%} late"
         rows += [
-            Row("Fig. 5, 6", what, money["columns"], name, money[name], fewer if name == "static" else saved,
-                money["columns"] <= WITHIN * money[name])
+            Row("Fig. 5, 6", what, money["variants-columns"], name, money[name], fewer if name == "static" else saved,
+                money["variants-columns"] <= WITHIN * money[name])
             for name in ("greedy", "replicate-only", GPU_ONLY, "static")
         ]  # fmt: skip
-    ours = min(one["late"] for one in plays["columns"][:1])
-    naive = Played(snapshot(count), "columns", size="planned").over(shape, scale)
+    ours = min(one["late"] for one in plays["variants-columns"][:1])
+    naive = Played(snapshot(count), "variants-columns", sizing="fluid").over(shape, scale)
     note = "(not in the paper: instances run up to saturation)"
     what = f"{count} models under {load}: share of late queries"
-    return [*rows, Row("Fig. 6", what, ours, "size=planned", naive["late"], note, ours < naive["late"])]
+    return [*rows, Row("Fig. 6", what, ours, "sizing=fluid", naive["late"], note, ours < naive["late"])]
 
 
 def throughput(scale: Scale) -> list[Row]:
@@ -241,13 +241,13 @@ def throughput(scale: Scale) -> list[Row]:
         return outcome.plan is not None and not any(one.rate_qps > 0 for one in outcome.plan.unserved)
 
     most = {}
-    for formulation in ("columns", "replicate-only"):
+    for formulation in ("variants-columns", "replicate-only"):
         low, high = 0.0, 20.0
         for _ in range(5 if scale.quick else 8):
             middle = (low + high) / 2
             low, high = (middle, high) if carried(formulation, middle) else (low, middle)
         most[formulation] = low
-    ours, beside = most["columns"], most["replicate-only"]
+    ours, beside = most["variants-columns"], most["replicate-only"]
     what = "highest load on 5 CPU, 5 GPU and 2 Inferentia machines, times the generator's"
     return [Row("Fig. 5", what, ours, "replicate-only", beside, "1.3 times the throughput", ours >= beside)]
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from hetplan.extend import Size, VariantsOptions
+from hetplan.extend import Sizing, VariantsOptions
 
 __all__ = ["BruteForceOptions", "GreedyOptions", "RuleOptions"]
 
@@ -14,7 +14,7 @@ __all__ = ["BruteForceOptions", "GreedyOptions", "RuleOptions"]
 class BruteForceOptions(VariantsOptions):
     """`brute-force`: every choice of counts."""
 
-    size: Size = Field(default="planned", description="how busy instances may be; as in the paper up to saturation")
+    sizing: Sizing = Field(default="fluid", description="how busy instances may be; as in the paper up to saturation")
     machines: Literal["shared", "whole"] = Field(default="whole", description="an instance has its machine alone")
 
 

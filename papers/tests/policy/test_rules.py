@@ -53,7 +53,7 @@ def test_jellyfish_takes_half_the_slo_and_enough_throughput() -> None:
 
 def test_modelswitching_needs_a_simulator() -> None:
     with pytest.raises(hp.InputError, match="simulated response times"):
-        solve(*files(), formulation="modelswitching", simulate=False)
+        solve(*files(), formulation="modelswitching", sizing="fluid")
 
 
 def test_a_single_model_by_name() -> None:

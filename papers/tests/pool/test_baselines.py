@@ -68,7 +68,7 @@ def test_without_a_base_the_program_is_named(formulation: str) -> None:
     )
     found = solve(case, formulation)
     assert found.plan is None
-    assert "fluid-milp" in " ".join(found.why)
+    assert "pool-milp" in " ".join(found.why)
 
 
 def test_a_rate_beyond_the_limits_is_explained() -> None:
@@ -94,7 +94,7 @@ def test_idle_minutes_give_a_plan(formulation: str) -> None:
 
 @pytest.mark.parametrize("formulation", BASELINES)
 def test_a_rate_may_be_promised_by_simulation(formulation: str) -> None:
-    plan = solve(g3(budget=3), formulation, size="simulated", seeds=2).require()
+    plan = solve(g3(budget=3), formulation, sizing="simulation", seeds=2).require()
     assert plan.promises[0].model == "simulation/1"
 
 
@@ -103,7 +103,7 @@ def test_a_rate_may_be_promised_by_simulation(formulation: str) -> None:
 def test_reranking_mends_the_token_trap() -> None:
     # One strong instance raises s' for all the weak ones: the estimate's best is far from what it carries.
     case = published.kairos("rm2", budget=20)
-    kept, mended = (promise(solve(case, name), "fluid_rate_qps") for name in ("eq15", "eq15-rerank"))
+    kept, mended = (promise(solve(case, name), "fluid_rate_qps") for name in ("kairos", "eq15-rerank"))
     assert mended > kept
 
 
@@ -112,7 +112,7 @@ def test_reranking_mends_the_token_trap() -> None:
 @pytest.mark.parametrize("model", published.KAIROS)
 def test_formulations_agree_on_the_published_services(model: str) -> None:
     case = published.kairos(model, budget="2.5")
-    best = promise(solve(case, "fluid-milp", size="planned"), "fluid_rate_qps")
+    best = promise(solve(case, "pool-milp", sizing="fluid"), "fluid_rate_qps")
     assert promise(solve(case, "enumerate-lp"), "fluid_rate_qps") == pytest.approx(best, rel=1e-4)
     assert promise(solve(case, "eq15-rerank"), "fluid_rate_qps") == pytest.approx(best, rel=1e-4)
     assert promise(solve(case, "homogeneous"), "fluid_rate_qps") < best

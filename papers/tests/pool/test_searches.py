@@ -71,7 +71,7 @@ def test_every_pool_is_tried_unless_some_are_pruned() -> None:
 
 def test_a_number_of_tries_is_kept() -> None:
     simulator = Simulator()
-    outcome = solve(g3(budget=4), "random", Tools(simulate=simulator), prune=False, evaluations=7)
+    outcome = solve(g3(budget=4), "random", Tools(simulate=simulator), prune=False, max_simulations=7)
     assert len(set(simulator.tried)) == 7
     assert outcome.claims[0].note.startswith("7 of ")
 
@@ -84,7 +84,7 @@ def test_searches_are_for_budgets() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("formulation", ["exhaustive", "random", "bayesian"])
 def test_a_search_by_the_real_simulator_verifies(formulation: str) -> None:
-    outcome = solve(g1(budget=2), formulation, seeds=2, evaluations=6)
+    outcome = solve(g1(budget=2), formulation, seeds=2, max_simulations=6)
     assert (outcome.exit_code, outcome.violations) == (0, ())
     assert outcome.require().promises[0].model == "simulation/1"
 

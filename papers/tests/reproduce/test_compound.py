@@ -27,7 +27,7 @@ def test_a_fourth_tier_only_adds_to_what_there_was() -> None:
 
 
 def test_a_run_tells_when_it_found_what() -> None:
-    run = run_search("struct-ci", draw("VT", 500), steps=10)
+    run = run_search("struct-ci", draw("VT", 500), max_measurements=10)
     assert run.first is not None
     assert run.gpu_s_first is not None
     assert run.gpu_s >= run.gpu_s_first
@@ -37,7 +37,7 @@ def test_a_run_tells_when_it_found_what() -> None:
 @pytest.mark.parametrize("app", APPS)
 def test_a_run_is_judged_by_the_truth_of_what_was_measured(app: str) -> None:
     """Verdicts are nearly always right: many wrong ones are the truth of other configurations."""
-    runs = [run_search("random", draw(app, seed), steps=10, seed=seed) for seed in (500, 501, 502)]
+    runs = [run_search("random", draw(app, seed), max_measurements=10, seed=seed) for seed in (500, 501, 502)]
     assert sum(run.wrong for run in runs) <= 3
 
 

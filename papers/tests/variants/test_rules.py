@@ -96,12 +96,12 @@ def played(formulation, series, offline=None):
 @pytest.mark.slow
 def test_over_time_choosing_variants_beats_replicating_and_standing_still():
     series = [20.0, 20.0, 400.0, 20.0, 20.0]
-    shown = {name: played(name, series) for name in ("columns", "replicate-only", "static")}
+    shown = {name: played(name, series) for name in ("variants-columns", "replicate-only", "static")}
     late = {name: report.apps["images"].figures["violations"].value for name, report in shown.items()}
     cost = {name: report.cost_per_hour.value for name, report in shown.items()}
-    assert late["columns"] < late["static"] / 2
+    assert late["variants-columns"] < late["static"] / 2
     # Replicating alone also keeps up, with many of what was right for little load.
-    assert cost["columns"] < 1.3 * cost["replicate-only"]
+    assert cost["variants-columns"] < 1.3 * cost["replicate-only"]
 
 
 @pytest.mark.slow
@@ -115,7 +115,7 @@ def test_offline_work_beside_online_queries():
 
 @pytest.mark.parametrize("formulation", ["greedy", "replicate-only"])
 def test_a_rule_may_leave_room_to_wait(formulation):
-    found = solve(table2(90.0, 100.0), formulation, size="estimated")
+    found = solve(table2(90.0, 100.0), formulation, sizing="formula")
     assert found.exit_code == 0, found.violations
     assert money(found, GROSS) >= 6
 
@@ -124,7 +124,7 @@ def test_a_rule_may_leave_room_to_wait(formulation):
 def test_rules_are_as_printed(formulation):
     profile, slo, state = table2(90.0, 100.0)
     plan = hp.solve(profile, slo, state, formulation=f"variants/{formulation}").require()
-    assert plan.method.options["size"] == "planned"
+    assert plan.method.options["sizing"] == "fluid"
     assert not [one for one in plan.promises if one.quantity == "response_ms" and one.model.startswith("simulation")]
 
 

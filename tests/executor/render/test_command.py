@@ -148,7 +148,7 @@ def test_files_of_the_site_stand_for_those_of_the_command(tmp_path: Path) -> Non
         (("--set", "nodes=karpenter"), "no setting of haproxy"),
         (("--to", "kubernetes", "--set", "nodes=mine"), "no such nodes"),
         (("--set", "period=p9"), "no such period"),
-        (("--question", "pool"), "says nothing of haproxy"),
+        (("--formulation", "pool"), "says nothing of haproxy"),
     ],
 )
 def test_slips_are_named(more: tuple[str, ...], words: str, tmp_path: Path) -> None:

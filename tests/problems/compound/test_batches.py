@@ -20,7 +20,7 @@ from hetplan.verifier.batch_waits import busy_and_waits
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
 MEASURED = EXAMPLE / "measured.json"
-FORMULA = {"size": "estimated", "search": "struct-ci"}
+FORMULA = {"sizing": "formula", "search": "struct-ci"}
 GROWN = {"quantity": "latency_ms", "mean": [10, 13, 31]}
 
 

@@ -198,7 +198,7 @@ def test_a_search_measures_calls_and_machines_alike(rising: list[list[str]]) -> 
             seconds = {"find": 0.01 * knobs["k"] * knobs["k2"], "write": SECONDS[model] * more}
             return Sample(float(index % 20 < 20 * QUALITY[model]), seconds, {"find": 1e3, "write": 1e2}, 100.0)
 
-    how = {"steps": 12, "n_max": 400, "stop_rule": "t"}
+    how = {"max_measurements": 12, "samples_max": 400, "stop_rule": "t"}
     outcome = hp.solve(document, wish, evaluate=measuring(Evaluator()), options=how)
     assert outcome.plan is not None
     assert outcome.plan.dispatch["ask"].knobs["model"] == "small"  # type: ignore[union-attr]
@@ -221,7 +221,7 @@ def late(plan: hp.Plan, document: dict[str, Any], wish: dict[str, Any], length_s
 def test_calls_wait_for_their_turn_in_simulation() -> None:
     """10 queries a second make 11.1 calls: a limit of 12 holds on average, and yet calls wait long."""
     wish = at_a_rate()
-    plan = hp.solve(profile(), wish, measured(), options={"size": "estimated"}).require()
+    plan = hp.solve(profile(), wish, measured(), options={"sizing": "formula"}).require()
     found = [late(plan, profile(calls_per_s=most), wish) for most in (1000, 20, 14, 12, 10)]
     assert found[0] == 0.0
     assert found == sorted(found)
@@ -232,7 +232,7 @@ def test_calls_wait_for_their_turn_in_simulation() -> None:
 def test_tokens_space_calls_as_calls_do() -> None:
     """Each call has 1,050 tokens, so that so many tokens a second are 14 calls a second."""
     wish = at_a_rate()
-    plan = hp.solve(profile(), wish, measured(), options={"size": "estimated"}).require()
+    plan = hp.solve(profile(), wish, measured(), options={"sizing": "formula"}).require()
     by_calls, by_tokens = profile(calls_per_s=14), profile(tokens_per_s=14 * 1050)
     assert late(plan, by_calls, wish) == late(plan, by_tokens, wish)
 
@@ -291,7 +291,7 @@ def test_applications_stand_in_one_line() -> None:
     known = {"apps": {"ask": measured()["apps"]["ask"], "tell": measured()["apps"]["ask"]}}
 
     def worst(wish: dict[str, Any]) -> float:
-        plan = hp.solve(document, wish, known, options={"size": "estimated"}).require()
+        plan = hp.solve(document, wish, known, options={"sizing": "formula"}).require()
         report = hp.simulate(plan, document, wish, known, seeds=2, seed=991, duration_s=1500)
         return max(one.figures["violations"].value for one in report.apps.values())
 

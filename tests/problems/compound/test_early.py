@@ -15,7 +15,9 @@ from hetplan_papers.datasets.circinus_generator import SyntheticQuery, draw
 def solved(query: SyntheticQuery, slo: dict[str, Any] | None = None, **options: Any) -> tuple[hp.Outcome, Journal]:
     journal = Journal()
     measure = measuring(query, journal=journal)
-    return hp.solve(query.profile(), slo or query.slo(), evaluate=measure, options={"steps": 12, **options}), journal
+    return hp.solve(
+        query.profile(), slo or query.slo(), evaluate=measure, options={"max_measurements": 12, **options}
+    ), journal
 
 
 def cost(outcome: hp.Outcome) -> float:
@@ -57,7 +59,7 @@ def test_beside_others_what_is_dear_is_measured_on() -> None:
     query = draw("SR", 3000)
     slo = query.slo()
     slo["apps"]["other"] = slo["apps"]["query"]
-    _, journal = solved(query, slo, steps=4)
+    _, journal = solved(query, slo, max_measurements=4)
     assert not any("cheaper" in plan.get("stopped", "") for plan in journal.document()["apps"]["query"])
 
 

@@ -41,7 +41,7 @@ PROFILE: dict[str, Any] = {
     }},
 }  # fmt: skip
 LARGE_S = {"ours": 0.4, "theirs": 0.25}
-OPTIONS = {"steps": 6, "n_max": 600, "n_min": 500, "stop_rule": "fixed"}
+OPTIONS = {"max_measurements": 6, "samples_max": 600, "samples_min": 500, "stop_rule": "fixed"}
 
 
 def evaluated(knobs: dict[str, Any], stratum: int, index: int) -> Sample:
@@ -200,7 +200,7 @@ def test_rounds_are_paid_for_and_may_each_fail(tmp_path: Path) -> None:
     wish = slo(quality=0.8, max_ms=1500)
     journal = Journal(tmp_path / "journal.jsonl")
     measure = measuring(rounded, journal=journal)
-    plan = hp.solve(profile, wish, evaluate=measure, options={**OPTIONS, "n_max": 240, "n_min": 240}).plan
+    plan = hp.solve(profile, wish, evaluate=measure, options={**OPTIONS, "samples_max": 240, "samples_min": 240}).plan
     journal.close()
     assert plan is not None
     assert promised(plan, "calls_per_query") == pytest.approx(0.004 * 2)
@@ -263,7 +263,7 @@ def at_a_rate(rate: float) -> dict[str, Any]:
 def test_few_queries_are_passed_on_by_calls_and_many_to_replicas(measured: dict[str, Any]) -> None:
     found = {}
     for rate in (0.5, 10):
-        plan = hp.solve(PROFILE, at_a_rate(rate), measured, options={"size": "estimated"}).require()
+        plan = hp.solve(PROFILE, at_a_rate(rate), measured, options={"sizing": "formula"}).require()
         assert hp.verify(plan, PROFILE, at_a_rate(rate), measured).ok
         found[rate] = plan.dispatch["q"]
     assert found[0.5].placement["large"] == "acme"
@@ -278,7 +278,7 @@ def test_an_operator_that_no_query_reaches_needs_no_replica_for_the_rate(measure
         count = entry["samples"]
         entry["runs"]["seconds"]["large"], entry["runs"]["bytes"]["large"] = [None] * count, [0.0] * count
         entry |= {"mean": 0.9, "passes": True, "verdict": "pass", "seconds": {**entry["seconds"], "large": 0.0}}
-    plan = hp.solve(PROFILE, at_a_rate(10), document, options={"size": "estimated"}).require()
+    plan = hp.solve(PROFILE, at_a_rate(10), document, options={"sizing": "formula"}).require()
     large = [load.instances * worker.count for worker in plan.workers for load in worker.loads if load.node == "large"]
     assert sum(large) <= 1
     assert hp.verify(plan, PROFILE, at_a_rate(10), document).ok
@@ -286,7 +286,7 @@ def test_an_operator_that_no_query_reaches_needs_no_replica_for_the_rate(measure
 
 @pytest.mark.slow
 def test_at_a_rate_all_answers_of_an_operator_wait_for_the_same_replicas(measured: dict[str, Any]) -> None:
-    plan = hp.solve(PROFILE, at_a_rate(3), measured, options={"size": "estimated"}).require()
+    plan = hp.solve(PROFILE, at_a_rate(3), measured, options={"sizing": "formula"}).require()
     load, count = next((one, w.count) for w in plan.workers for one in w.loads if one.node == "small")
     share = load.share.gpu if load.share is not None and load.share.gpu else 1.0
     busiest = load.instances * count * share / (0.5 * 0.03)
@@ -310,7 +310,7 @@ def test_operators_with_outcomes_serve_batches_and_are_shared(measured: dict[str
         profile["tables"] = {"grown": GROWN}
         for name, node in profile["pipelines"]["ask"]["nodes"].items():
             node |= ({"batches": "grown"} if batches else {}) | ({"model": name} if shared else {})
-        plan = hp.solve(profile, wish, document, options={"size": "estimated"}).require()
+        plan = hp.solve(profile, wish, document, options={"sizing": "formula"}).require()
         assert hp.verify(plan, profile, wish, document).ok
         bills[batches, shared] = promised(plan, "cost_per_hour")
         loads = {load.node: load for worker in plan.workers for load in worker.loads}
@@ -353,7 +353,7 @@ def test_branches_that_meet_again_share_the_step_that_follows_both(measured: dic
             runs["bytes"][name] = [10.0 if one else 0.0 for one in ran]
             entry["seconds"][name], entry["bytes"][name] = 0.1 * sum(ran) / len(ran), 10.0
     wish = at_a_rate(6)
-    plan = hp.solve(profile, wish, document, options={"size": "estimated"}).require()
+    plan = hp.solve(profile, wish, document, options={"sizing": "formula"}).require()
     led = {r.node: set(r.to) for r in plan.routing["q"]}
     assert led["early"] == led["late"]
     assert hp.verify(plan, profile, wish, document).ok
@@ -383,7 +383,7 @@ def test_only_queries_that_go_on_wait_for_their_turn_at_an_api(measured: dict[st
     wish = slo(quality=0.85)
     wish["apps"]["q"].pop("streams", None)
     wish["apps"]["q"]["rate_qps"] = 10
-    plan = hp.solve(profile, wish, measured, options={"size": "estimated"}).require()
+    plan = hp.solve(profile, wish, measured, options={"sizing": "formula"}).require()
     (rule,) = plan.dispatch.values()
     assert rule.placement["large"] == "acme"  # type: ignore[union-attr]
     shown = {}

@@ -580,8 +580,8 @@ def test_what_cannot_be_counted_is_refused_by_name(document: dict[str, Any], nam
 
 def test_a_formula_alone_is_refused_and_so_is_a_device_for_several_calls() -> None:
     known = measured(models=("small",))
-    with pytest.raises(InputError, match="size"):
-        hp.solve(on_machines(2.0), slo(rate_qps=3.0), known, options={"size": "estimated"})
+    with pytest.raises(InputError, match="sizing"):
+        hp.solve(on_machines(2.0), slo(rate_qps=3.0), known, options={"sizing": "formula"})
     document = on_machines(2.0)
     document["hardware"]["gpu"]["provides"] = {"gpu": 0.1}
     document["pipelines"]["rag"]["nodes"]["find"]["device"] = "cpu"
@@ -592,7 +592,7 @@ def test_a_formula_alone_is_refused_and_so_is_a_device_for_several_calls() -> No
 @pytest.mark.parametrize("fanout", [None, 3.0])
 def test_who_wants_a_plan_at_once_gets_one_where_no_formula_is_trusted(fanout: float | None) -> None:
     inputs = load_inputs(profile(fanout), slo(rate_qps=5), measured=measured())
-    assert fluid_size(choose(inputs), inputs) == {"size": "planned"}
+    assert fluid_size(choose(inputs), inputs) == {"sizing": "fluid"}
     known = measured(models=("small",))
-    plan = hp.solve(on_machines(fanout), slo(rate_qps=3.0), known, options={"size": "planned"}).require()
+    plan = hp.solve(on_machines(fanout), slo(rate_qps=3.0), known, options={"sizing": "fluid"}).require()
     assert hp.verify(plan, on_machines(fanout), slo(rate_qps=3.0), known).ok

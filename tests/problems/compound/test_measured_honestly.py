@@ -113,7 +113,7 @@ def test_a_median_at_its_limit_seldom_passes_however_often_one_looks():
     """Half of the samples are late. With the confidence of one look at every look 18 would pass."""
     inputs = load_inputs(*tail_wish((50, 30)))
     request = read_request(inputs)
-    faults, options = Faults.of(inputs), CompoundOptions(early=False)
+    faults, options = Faults.of(inputs), CompoundOptions(early_stop=False)
     (sought,) = read_pipeline_queries(inputs, request, read_tiers(inputs.profile, request, faults), faults)
     setup, passed = Setup.of(**sought.setup(options)), 0
     for run in range(200):
@@ -131,7 +131,7 @@ def test_a_median_at_its_limit_seldom_passes_however_often_one_looks():
 
 def test_too_few_samples_for_a_percentile_are_said():
     measure = measuring(tailed)
-    plan = hp.solve(*tail_wish((99, 110)), evaluate=measure, options={"n_max": 200}).require()
+    plan = hp.solve(*tail_wish((99, 110)), evaluate=measure, options={"samples_max": 200}).require()
     assert "200 samples bound no p99" in " ".join(one.text for one in plan.warnings if one.code == "W-undecided")
 
 

@@ -180,6 +180,6 @@ def test_a_search_passes_over_tiers_without_machines() -> None:
     query = draw("VT", 500)
     slo = query.slo()
     slo["limits"] = {"instances": {"edge-device": [0, 0], "v100": [0, 0], "a100": [0, 1]}}
-    outcome = hp.solve(query.profile(), slo, evaluate=measuring(query), options={"steps": 20})
+    outcome = hp.solve(query.profile(), slo, evaluate=measuring(query), options={"max_measurements": 20})
     assert outcome.plan is not None
     assert set(outcome.plan.dispatch["query"].placement.values()) == {"cloud"}

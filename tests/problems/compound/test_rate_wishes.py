@@ -22,7 +22,7 @@ from hetplan.problems.compound.stations import PlacedStations, QueuedBox, Statio
 from hetplan_papers.datasets.circinus_generator import draw
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
-FORMULA = {"size": "estimated"}
+FORMULA = {"sizing": "formula"}
 LATENCY, COST, QUALITY = ["min latency"], ["min cost"], ["max quality"]
 Files = tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
 
@@ -224,7 +224,7 @@ def test_wrong_answers_are_caught() -> None:
 @pytest.mark.parametrize("figures", [("cost", "latency"), ("quality", "cost", "latency")])
 def test_a_front_is_every_size_that_no_other_beats(figures: tuple[str, ...]) -> None:
     of = files(1, [f"front {' '.join(figures)}"], latency={"p95_ms": 900})
-    outcome = solve(of, options={**FORMULA, "points": 100})
+    outcome = solve(of, options={**FORMULA, "front_points": 100})
     assert outcome.front is not None
     assert (outcome.front.whole, outcome.front.queued) == (True, True)
     rows = []
@@ -262,7 +262,7 @@ def test_of_what_was_not_measured_a_front_says_how_likely_it_is_no_point() -> No
     slo["apps"]["query"]["rate_qps"] = 3
     for name in ("streams", "device"):
         slo["apps"]["query"].pop(name, None)
-    how = {"steps": 10, "samples": 60, "points": 3, **FORMULA}
+    how = {"max_measurements": 10, "samples": 60, "front_points": 3, **FORMULA}
     outcome = hp.solve(query.profile(), slo, evaluate=measuring(query), options=how)
     assert outcome.exit_code == 0, outcome.violations
     assert outcome.front is not None

@@ -16,7 +16,7 @@ from hetplan.problems.compound.stations import PlacedStations, QueuedBox, Statio
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
 PROFILE, MEASURED = EXAMPLE / "profile.json", EXAMPLE / "measured.json"
-FORMULA = {"size": "estimated"}
+FORMULA = {"sizing": "formula"}
 
 
 def rated(rate: float, percentile: float = 95, max_ms: float = 400, **more) -> dict:
@@ -198,7 +198,7 @@ def test_what_a_rate_does_not_go_with_is_refused(change: dict, at: str):
 
 def test_where_all_is_measured_no_configuration_is_sized_twice(monkeypatch):
     monkeypatch.setattr(QueuedBox, "costs", lambda *_, **__: pytest.fail("its sizes are found among those of all"))
-    assert solve(rated(5), options={"size": "estimated"}).exit_code == 0
+    assert solve(rated(5), options={"sizing": "formula"}).exit_code == 0
 
 
 @pytest.mark.slow

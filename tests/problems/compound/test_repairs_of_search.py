@@ -67,12 +67,12 @@ def test_where_a_play_is_late_less_haste_or_fewer_queries_help(latency_ms: float
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("latency_ms", "rate", "size"), [(156.0, 5.0, "auto"), (200.0, 20.0, "simulated")])
-def test_where_all_plays_are_late_their_plan_says_what_helps(latency_ms: float, rate: float, size: str) -> None:
+@pytest.mark.parametrize(("latency_ms", "rate", "sizing"), [(156.0, 5.0, "simulation"), (200.0, 20.0, "simulation")])
+def test_where_all_plays_are_late_their_plan_says_what_helps(latency_ms: float, rate: float, sizing: str) -> None:
     slo = at_rate(rate, latency_ms)
-    outcome = hp.solve(slo, *FILES, options={"size": size, "evaluations": 1})
-    assert outcome.why == ("the SLO was violated in the only simulation; more evaluations may help",)
-    assert any("evaluations" in changed for changed in refused(slo, size=size, evaluations=1))
+    outcome = hp.solve(slo, *FILES, options={"sizing": sizing, "max_simulations": 1})
+    assert outcome.why == ("the SLO was violated in the only simulation; more simulations may help",)
+    assert any("max_simulations" in changed for changed in refused(slo, sizing=sizing, max_simulations=1))
 
 
 @pytest.mark.slow
@@ -89,11 +89,11 @@ def test_where_all_plays_are_late_their_plan_says_what_helps(latency_ms: float, 
 def test_what_machines_or_money_lack_for_a_rate(
     rate: float, latency_ms: float, limits: dict[str, Any], helps: list[set[str]]
 ) -> None:
-    assert refused(at_rate(rate, latency_ms, **limits), size="estimated") == helps
+    assert refused(at_rate(rate, latency_ms, **limits), sizing="formula") == helps
 
 
 @pytest.mark.slow
 @pytest.mark.slow_cases(1)
 @pytest.mark.parametrize(("latency_ms", "helps"), [(60.0, [{"rate_qps", "p99_ms"}]), (400.0, [{"rate_qps"}])])
 def test_a_rate_beyond_all_replicas(latency_ms: float, helps: list[set[str]]) -> None:
-    assert refused(at_rate(1e6, latency_ms), size="estimated") == helps
+    assert refused(at_rate(1e6, latency_ms), sizing="formula") == helps

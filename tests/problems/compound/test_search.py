@@ -230,7 +230,7 @@ def test_solve_measures_plans_packs_and_the_journal_verifies_it(tmp_path):
     slo = query.slo(gpus=(4, 4))
     journal = Journal(path)
     measure = measuring(query, journal=journal)
-    found = hp.solve(query.profile(), slo, evaluate=measure, options={"steps": 15})
+    found = hp.solve(query.profile(), slo, evaluate=measure, options={"max_measurements": 15})
     journal.close()
     assert (found.status, found.exit_code) == ("best-of-measured", 0)
     measured = measured_document(path)
@@ -283,12 +283,12 @@ def test_nothing_compliant_says_which_target_binds_and_what_would_do():
     query = draw("ACG", 0)
     slo = query.slo()
     slo["apps"]["query"]["latency"] = dict.fromkeys(slo["apps"]["query"]["latency"], 1.0)
-    outcome = hp.solve(query.profile(), slo, evaluate=measuring(query), options={"steps": 200})
+    outcome = hp.solve(query.profile(), slo, evaluate=measuring(query), options={"max_measurements": 200})
     assert outcome.exit_code == 3
     assert "latency binds (proved" in outcome.why[0]
     slo = query.slo()
     slo["apps"]["query"]["quality"]["min"] = 0.999
-    outcome = hp.solve(query.profile(), slo, evaluate=measuring(query), options={"steps": 10})
+    outcome = hp.solve(query.profile(), slo, evaluate=measuring(query), options={"max_measurements": 10})
     assert "accuracy binds (not found in 10" in outcome.why[0]
 
 
@@ -347,7 +347,9 @@ def test_memory_counts_beside_the_share():
 def test_confirmed_plans_are_measured_on():
     query = draw("SR", 5)
     measure = measuring(query)
-    outcome = hp.solve(query.profile(), query.slo(), evaluate=measure, options={"confirm": True, "steps": 15})
+    outcome = hp.solve(
+        query.profile(), query.slo(), evaluate=measure, options={"confirm": True, "max_measurements": 15}
+    )
     assert outcome.exit_code == 0
 
 
@@ -417,7 +419,7 @@ def test_the_default_search_begins_in_the_middle():
 def test_a_plan_over_a_link_that_is_not_there_fails_its_verification():
     query, journal = draw("DVC", 0), Journal()
     measure = measuring(query, journal=journal)
-    hp.solve(query.profile(), query.slo(), evaluate=measure, options={"steps": 15})
+    hp.solve(query.profile(), query.slo(), evaluate=measure, options={"max_measurements": 15})
     measured, slo = journal.document(), query.slo()
     plan = hp.solve(query.profile(), slo, measured).require()
     slo["apps"]["query"]["device"].pop("links")
@@ -440,7 +442,7 @@ def test_operators_on_processors_that_need_nothing_are_packed_and_not_paid_for(o
             node.pop("share_law", None)
     if objective is not None:
         slo["objective"] = objective
-    searched = hp.solve(profile, slo, evaluate=measuring(query, journal=journal), options={"steps": 8})
+    searched = hp.solve(profile, slo, evaluate=measuring(query, journal=journal), options={"max_measurements": 8})
     assert searched.exit_code == 0, searched.why
     measured = journal.document()
     plan = hp.solve(profile, slo, measured).require()
@@ -464,7 +466,7 @@ def test_operators_on_processors_that_need_nothing_are_packed_and_not_paid_for(o
 def test_measurements_that_cannot_be_are_refused(change):
     query, journal = draw("VT", 100), Journal()
     measure = measuring(query, journal=journal)
-    hp.solve(query.profile(), query.slo(), evaluate=measure, options={"steps": 2})
+    hp.solve(query.profile(), query.slo(), evaluate=measure, options={"max_measurements": 2})
     document = journal.document()
     document["apps"]["query"][0].update(change)
     with pytest.raises(hp.InputError):
@@ -481,7 +483,7 @@ def test_a_history_of_something_else_is_reported():
     query = draw("VT", 100)
     past = {"apps": {"other": [{"knobs": {"size": 1}, "verdict": "pass"}]}}
     tools = Tools(evaluate=measuring(query), extra={"history": lambda: past})
-    outcome = plan_for(hp.load(query.profile(), query.slo()), tools=tools, options={"steps": 8})
+    outcome = plan_for(hp.load(query.profile(), query.slo()), tools=tools, options={"max_measurements": 8})
     assert "W-history" in [one.code for one in outcome.plan.warnings]
 
 
@@ -500,7 +502,7 @@ def test_confirming_measures_nothing_that_is_too_slow():
 
         return one
 
-    outcome = hp.solve(query.profile(), slo, evaluate=watched, options={"steps": 12, "confirm": True})  # fmt: skip
+    outcome = hp.solve(query.profile(), slo, evaluate=watched, options={"max_measurements": 12, "confirm": True})
     assert outcome.plan is None
     assert asked
     assert not any(asked)
@@ -521,6 +523,8 @@ def test_a_plan_that_time_left_unconfirmed_says_so():
 
         return ask
 
-    outcome = hp.solve(query.profile(), query.slo(), evaluate=in_a_hurry, options={"steps": 10, "confirm": True})
+    outcome = hp.solve(
+        query.profile(), query.slo(), evaluate=in_a_hurry, options={"max_measurements": 10, "confirm": True}
+    )
     assert outcome.exit_code == 0
     assert "W-unconfirmed" in [one.code for one in outcome.require().warnings]

@@ -26,7 +26,7 @@ from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import SHARED
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
-FORMULA = {"size": "estimated"}
+FORMULA = {"sizing": "formula"}
 Files = tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
 
 

@@ -157,7 +157,10 @@ def test_a_search_for_a_front_says_how_likely_a_point_is_missing_and_goes_on_the
     query = draw("ACG", 3)
     slo = {**query.slo(), "objective": ["front quality cost"]}
     measure = measuring(query)
-    made = [hp.solve(query.profile(), slo, evaluate=measure, options={"steps": 12, "samples": 60}) for _ in range(2)]
+    made = [
+        hp.solve(query.profile(), slo, evaluate=measure, options={"max_measurements": 12, "samples": 60})
+        for _ in range(2)
+    ]
     front = made[0].front
     assert front is not None
     assert not front.whole

@@ -41,7 +41,7 @@ def asked(
     *apps: Json,
     budget: str | None = None,
     aim: str | None = None,
-    size: str = "planned",
+    size: str = "fluid",
     gap: float = 0.0,
 ) -> Any:
     """Solved by the question that the files ask by themselves: nothing names one."""
@@ -50,7 +50,7 @@ def asked(
     del slo["horizon"]
     if aim is not None:
         slo["objective"] = [f"max {aim}", "min cost"]
-    return hp.solve(profile, slo, options={"gap": gap, "size": size}), slo
+    return hp.solve(profile, slo, options={"gap": gap, "sizing": size}), slo
 
 
 def money(big: int, small: int) -> float:
@@ -72,12 +72,12 @@ def test_two_pools_on_one_budget_or_by_how_much_it_is_too_small() -> None:
     assert "W-queueing" in {one.code for one in plan.warnings}, "of rates alone"
     how = HowPlayed(seeds=2, queries=4e4)
     assert not play_day(plan, hp.load(PROFILE, slo), how).ok, "the case shows nothing where fluid sizes will do"
-    outcome, slo = asked(PROFILE, *apps, budget=f"{least + 1.0:.2f}", size="estimated")
+    outcome, slo = asked(PROFILE, *apps, budget=f"{least + 1.0:.2f}", sizing="formula")
     plan = outcome.require()
     assert play_day(plan, hp.load(PROFILE, slo), how).ok
     assert plan.claims[0].value > least == pytest.approx(plan.claims[0].bound)
     assert (plan.claims[0].scope, [one.code for one in plan.warnings if one.code == "W-queueing"]) == ("relaxation", [])
-    outcome, slo = asked(PROFILE, *apps, budget=f"{least:.2f}", size="estimated")
+    outcome, slo = asked(PROFILE, *apps, budget=f"{least:.2f}", sizing="formula")
     plan = outcome.require()
     assert [(one.code, one.at) for one in plan.warnings if one.code == "W-queueing"] == [("W-queueing", "apps.app0")]
     outcome, slo = asked(PROFILE, *apps, budget=f"{least - 0.1:.2f}")
@@ -89,7 +89,7 @@ def test_two_pools_on_one_budget_or_by_how_much_it_is_too_small() -> None:
 @pytest.mark.slow
 def test_sized_by_their_own_questions_they_keep_their_promise() -> None:
     slo = wish(one(100.0), one(60.0, 0.9), limits={"cost_per_hour": "5"})
-    plan = hp.solve(PROFILE, slo, options={"size": "auto"}).require()
+    plan = hp.solve(PROFILE, slo, options={"sizing": "simulation"}).require()
     assert play_day(plan, hp.load(PROFILE, slo), HowPlayed(seeds=2, queries=4e4)).ok
 
 
@@ -220,7 +220,7 @@ def test_fewest_moves_from_what_runs_are_those_of_brute_force(runs: tuple[int, .
             PROFILE,
             {**slo, "limits": limits, "objective": [f"min {aim}" for aim in aims]},
             running(*runs),
-            options={"size": "planned", "gap": 0.0},
+            options={"sizing": "fluid", "gap": 0.0},
         )
         assert outcome.violations == ()
         found = machines_of(outcome.require(), "p0")

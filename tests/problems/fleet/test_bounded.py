@@ -32,7 +32,7 @@ def test_one_application_costs_what_its_own_question_says(number):
     """The formula asks for up to six times as many machines as simulation: 231.97 in place of 35.69 (0)."""
     profile, own, fleet = files_of_one(number)
     alone = hp.solve(profile, own, formulation="variants").plan
-    outcome = hp.solve(profile, fleet, options={"levers": False}, formulation="fleet")
+    outcome = hp.solve(profile, fleet, options={"savings": False}, formulation="fleet")
     claim = claim_of(outcome.plan)
     cost = next(one.value for one in alone.promises if one.quantity == "cost_per_hour")
     assert outcome.exit_code == 0
@@ -43,12 +43,12 @@ def test_one_application_costs_what_its_own_question_says(number):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", ["estimated", "auto"])
-def test_the_bound_rules_out_no_plan_that_simulation_keeps(size):
+@pytest.mark.parametrize("sizing", ["formula", "simulation"])
+def test_the_bound_rules_out_no_plan_that_simulation_keeps(sizing):
     profile, own, fleet = files_of_one(1)
     kept = hp.solve(profile, own, formulation="variants").plan
     cost = next(one.value for one in kept.promises if one.quantity == "cost_per_hour")
-    claim = claim_of(hp.solve(profile, fleet, options={"levers": False, "size": size}, formulation="fleet").plan)
+    claim = claim_of(hp.solve(profile, fleet, options={"savings": False, "sizing": sizing}, formulation="fleet").plan)
     assert claim.bound < cost
     assert claim.scope == "relaxation"
 
@@ -79,5 +79,5 @@ def test_a_bound_of_what_a_formula_asks_for_says_so():
 
 def test_with_planned_sizes_the_bound_is_one_of_the_problem():
     profile, _, fleet = files_of_one(5)
-    plan = hp.solve(profile, fleet, options={"levers": False, "size": "planned"}, formulation="fleet").plan
+    plan = hp.solve(profile, fleet, options={"savings": False, "sizing": "fluid"}, formulation="fleet").plan
     assert claim_of(plan).scope == "problem"

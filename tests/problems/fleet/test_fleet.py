@@ -70,7 +70,7 @@ def wish(*apps: Json, periods: int = 1, **more: Any) -> Json:
 
 
 def solved(slo: Json, profile: Json = PROFILE, **options: Any) -> Outcome:
-    return hp.solve(profile, slo, options={"levers": False, "gap": 0.0, **options}, formulation="fleet")
+    return hp.solve(profile, slo, options={"savings": False, "gap": 0.0, **options}, formulation="fleet")
 
 
 def cost(outcome: Outcome) -> float:
@@ -82,10 +82,10 @@ def cost(outcome: Outcome) -> float:
 
 def test_one_application_in_one_period_is_its_own_question() -> None:
     slo = wish(app(220.0))
-    outcome = solved(slo, size="planned")
+    outcome = solved(slo, sizing="fluid")
     own = copy.deepcopy(slo)
     del own["apps"]["app0"]["question"], own["horizon"]
-    alone = hp.solve(PROFILE, own, options={"size": "planned"}, formulation="pool").require()
+    alone = hp.solve(PROFILE, own, options={"sizing": "fluid"}, formulation="pool").require()
     one = of_period(outcome.require(), "p0")
     counts = {worker.offer: worker.count for worker in alone.workers}
     by_hardware = {
@@ -132,7 +132,7 @@ def test_two_applications_on_two_types_over_three_periods_as_by_brute_force(
     other = [50.0, 80.0, 30.0]
     limits = {"survive": {"zones": 1, "serve": 0.8}} if survive else {}
     slo = wish(app([*rates]), app(other, small=0.9), periods=3, limits=limits, starts=False)
-    outcome = solved(slo, size="planned")
+    outcome = solved(slo, sizing="fluid")
     total = 0.0
     for name, share in ((rates, 0.5), (other, 0.9)):
         for rate in name:
@@ -161,7 +161,7 @@ def test_what_little_stock_of_each_zone_is_enough_for_is_found_as_by_brute_force
     profile = copy.deepcopy(PROFILE)
     sold = {name.split("-")[0]: offer for name, offer in profile["offers"].items()}
     profile["offers"] = {f"{name}-{z}": {**one, "zone": z, "stock": stock} for name, one in sold.items() for z in zones}
-    outcome = solved(wish(*(app(rate) for rate in rates)), profile, size="planned")
+    outcome = solved(wish(*(app(rate) for rate in rates)), profile, sizing="fluid")
     most, least = range(stock * len(zones) + 1), float("inf")
     ways = [[(b, s) for b in most for s in most if _carried(b, s, 0.5) >= rate - 1e-9] for rate in rates]
     for chosen in itertools.product(*ways):
@@ -195,7 +195,7 @@ def test_the_first_period_follows_what_runs_as_by_brute_force(
     profile["offers"] = {name: {**profile["offers"][name], "stock": 3} for name in ("big-a", "small-b")}
     slo = wish(app([150.0, 70.0]), periods=2, repeats=repeats, limits={} if moves is None else {"changes": moves})
     held = state(**runs)
-    options = {"levers": False, "gap": 0.0, "size": "planned"}
+    options = {"savings": False, "gap": 0.0, "sizing": "fluid"}
     outcome = hp.solve(profile, slo, held, options=options, formulation="fleet")
     prices, has = (1.0, 0.3), (runs.get("big-a", 0), runs.get("small-b", 0))
 
@@ -229,7 +229,7 @@ def test_the_first_period_follows_what_runs_as_by_brute_force(
 @pytest.mark.slow
 def test_too_few_moves_from_what_runs_are_explained_and_repaired() -> None:
     slo = wish(app([150.0, 70.0]), periods=2, limits={"changes": 1})
-    options = {"levers": False, "gap": 0.0}
+    options = {"savings": False, "gap": 0.0}
     outcome = hp.solve(PROFILE, slo, state(), options=options, formulation="fleet")
     assert outcome.plan is None
     repair = next(one for one in outcome.repairs if one.field == "slo.limits.changes")
@@ -295,14 +295,14 @@ def test_prices_of_groups_of_periods_bound_every_period(monkeypatch: pytest.Monk
     for name in ("a", "b"):
         profile["offers"][f"small-{name}"]["commit"] = {"term_s": 3600, "discount": 0.45}
     slo = wish(app([90.0, 40.0, 85.0, 60.0]), periods=4, starts=False, limits={"survive": {"zones": 1, "serve": 0.5}})
-    least = solved(slo, profile, size="planned")
+    least = solved(slo, profile, sizing="fluid")
     monkeypatch.setattr("hetplan.problems.fleet.ways.FEW_AT_ONCE", 0)
     monkeypatch.setattr("hetplan.problems.fleet.search.PAIRS", 1)
     monkeypatch.setattr("hetplan.problems.fleet.ways.REFINED", 0)
     monkeypatch.setattr("hetplan.problems.fleet.search.LEAST_GROUPS", 2)
     monkeypatch.setattr("hetplan.problems.fleet.whole.FEW_PAIRS", 0)
     seen = list[Event]()
-    options = {"levers": False, "gap": 0.0, "size": "planned"}
+    options = {"savings": False, "gap": 0.0, "sizing": "fluid"}
     rough = hp.solve(profile, slo, options=options, on_event=seen.append, formulation="fleet")
     assert cost(rough) >= cost(least) - 1e-9
     (lifted,) = [event.bound for event in seen if event.detail == "all periods"]
@@ -333,7 +333,7 @@ def test_a_first_plan_pays_ahead_for_what_runs_all_the_time_where_it_may(
 
     limited = Limits(seconds=50.0, clock=lambda: now[0])
     first = plan_for(
-        hp.load(profile, slo), options={"size": "planned"}, limits=limited, on_event=jump, formulation="fleet"
+        hp.load(profile, slo), options={"sizing": "fluid"}, limits=limited, on_event=jump, formulation="fleet"
     )
     assert (first.status, first.violations) == ("not-simulated", ())
     paid = sum(one.count for one in first.require().commitments or ())
@@ -377,7 +377,7 @@ def test_applications_that_want_the_same_stock_are_explained_together() -> None:
     played = solved(files)
     assert played.exit_code == 3, "what carries both has no room for their queues"
     assert "not met: app0 has fewer machines" in played.why[0]
-    outcome = solved(files, size="planned")
+    outcome = solved(files, sizing="fluid")
     assert outcome.plan is None
     assert outcome.why[0].startswith("p1 (app0 700 qps, app1 800 qps) has no plan")
     assert any(repair.field.startswith("profile.offers.big") for repair in outcome.repairs)
@@ -507,7 +507,7 @@ def test_the_shipped_fleet_keeps_its_promises_in_every_hour_and_after_every_fail
     inputs = hp.load(EXAMPLE / "profile.json", EXAMPLE / "slo.json")
     files = EXAMPLE / "profile.json", EXAMPLE / "slo.json"
     how = HowPlayed(seeds=2, queries=5e5)
-    plan = hp.solve(*files, options={"levers": False}).require()
+    plan = hp.solve(*files, options={"savings": False}).require()
     assert play_day(plan, inputs, how).ok
     assert "W-queueing" not in {one.code for one in plan.warnings}
 
@@ -555,7 +555,7 @@ def test_work_that_is_interrupted_keeps_the_machines_that_it_knows(
     assert outcome.exit_code == 130
     assert hp.verify(outcome.require(), PROFILE, slo).ok
     # Nothing was asked about room to wait by then.
-    assert cost(outcome) >= cost(solved(slo, size="planned")) - 1e-9
+    assert cost(outcome) >= cost(solved(slo, sizing="fluid")) - 1e-9
 
 
 ROOM_BY_PRICES = {
@@ -578,7 +578,7 @@ def test_room_to_wait_is_found_at_the_prices_that_are_known(way: str, monkeypatc
             for name in ways:
                 function, stand_in = ROOM_BY_PRICES[name]
                 now.setattr(f"hetplan.problems.fleet.ways.{function}", stand_in)
-            outcome = hp.solve(PROFILE, slo, options={"levers": False}, formulation="fleet")
+            outcome = hp.solve(PROFILE, slo, options={"savings": False}, formulation="fleet")
         plan = outcome.require()
         assert not [one for one in plan.warnings if one.code == "W-queueing"]
         assert plan.claims[0].scope == "relaxation"
@@ -597,7 +597,7 @@ def test_an_engine_that_proves_no_bound_finds_machines_and_calls_nothing_impossi
     folder = Path(__file__).resolve().parents[3] / "benchmarks" / "library"
 
     def asked(name: str) -> hp.Outcome:
-        how: dict[str, Any] = {"formulation": "fleet", "options": {"size": "planned", "levers": False}}
+        how: dict[str, Any] = {"formulation": "fleet", "options": {"sizing": "fluid", "savings": False}}
         return hp.solve(folder / name / "profile.json", folder / name / "slo.json", solver="cp-sat", **how)
 
     found = asked("fleet-02")
@@ -613,7 +613,7 @@ def test_an_engine_that_proves_no_bound_finds_machines_and_calls_nothing_impossi
 def test_a_plan_holds_up_to_what_is_left_after_every_failure(keep: float, rates: list[float]) -> None:
     """In each period: up to the least rate of which the machines of a failure carry the share that is kept."""
     asked = wish(app(rates), periods=len(rates), limits={"survive": {"zones": 1, "serve": keep}})
-    plan = hp.solve(PROFILE, asked, options={"levers": False, "size": "planned"}, formulation="fleet").require()
+    plan = hp.solve(PROFILE, asked, options={"savings": False, "sizing": "fluid"}, formulation="fleet").require()
     assert plan.parts is not None
     for period, rate in zip(plan.periods, rates, strict=True):
         own = of_period(plan, period)

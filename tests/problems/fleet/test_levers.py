@@ -44,7 +44,7 @@ def bill_of(outcome: Outcome) -> Bill:
 def test_each_way_to_buy_is_a_plan_that_is_played_and_verified() -> None:
     """Each is what the files come to with that way alone."""
     slo = wish(app(RATES), periods=3)
-    bill = bill_of(solved(slo, sold(), levers=True))
+    bill = bill_of(solved(slo, sold(), savings=True))
     named = {one.name: one for one in bill.levers}
     assert list(named) == ["one type", "best mix", "by the hour", "spot", "commitments"]
     assert all(one.verified and one.kept for one in bill.levers)
@@ -57,9 +57,9 @@ def test_each_way_to_buy_is_a_plan_that_is_played_and_verified() -> None:
 
 
 @pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("size", ["planned", "estimated"])
-def test_what_is_not_played_says_so(size: str) -> None:
-    bill = bill_of(solved(wish(app(RATES), periods=3), sold(), levers=True, size=size))
+@pytest.mark.parametrize("sizing", ["fluid", "formula"])
+def test_what_is_not_played_says_so(sizing: str) -> None:
+    bill = bill_of(solved(wish(app(RATES), periods=3), sold(), savings=True, sizing=sizing))
     assert all(one.verified and one.kept is None for one in bill.levers)
 
 
@@ -87,7 +87,7 @@ def test_what_the_verifier_refuses_is_not_called_verified() -> None:
 
     slo = wish(app(RATES), periods=3, limits={"survive": {"zones": 1, "serve": 0.5}})
     tools = Tools(extra={"verified": refused})
-    outcome = plan_for(hp.load(sold(), slo), options={"gap": 0.0, "size": "planned"}, tools=tools, formulation="fleet")
+    outcome = plan_for(hp.load(sold(), slo), options={"gap": 0.0, "sizing": "fluid"}, tools=tools, formulation="fleet")
     bill = bill_of(outcome)
     assert [one.verified for one in bill.levers] == [False] * 4 + [True]
     assert [len(plan.periods) for plan in seen] == [3] * 4
@@ -101,7 +101,7 @@ def test_a_way_that_is_not_kept_or_not_there_says_so() -> None:
     for name in ("big-a", "big-b", "small-a", "small-b"):
         profile["offers"][name]["stock"] = 1
     late, absent = (
-        bill_of(solved(wish(app([40.0, rate]), periods=2), profile, levers=True)) for rate in (200.0, 240.0)
+        bill_of(solved(wish(app([40.0, rate]), periods=2), profile, savings=True)) for rate in (200.0, 240.0)
     )
     named = {one.name: one for one in late.levers}
     assert (named["by the hour"].kept, named["spot"].kept) == (False, True)
@@ -116,7 +116,7 @@ def test_a_way_that_is_not_kept_or_not_there_says_so() -> None:
 
 @pytest.mark.slow
 def test_a_bill_as_a_table_has_lines_totals_and_ways() -> None:
-    bill = bill_of(solved(wish(app(RATES), periods=3), sold(), levers=True, size="planned"))
+    bill = bill_of(solved(wish(app(RATES), periods=3), sold(), savings=True, sizing="fluid"))
     rows = list(csv.DictReader(io.StringIO(bill_csv(bill))))
     lines, ways = ([row for row in rows if row["of"] == of] for of in ("line", "way"))
     assert sum(float(row["cost_per_hour"]) for row in lines) == pytest.approx(3 * bill.cost_per_hour)
@@ -133,10 +133,10 @@ def test_a_bill_as_a_table_has_lines_totals_and_ways() -> None:
 @pytest.mark.parametrize("spoilt", [{"cost_per_hour": 0.1}, {"saves_per_hour": 0.1}])
 def test_the_last_way_is_the_plan(spoilt: dict[str, Any]) -> None:
     slo = wish(app(RATES), periods=3)
-    plan = solved(slo, sold(), levers=True, size="planned").require()
+    plan = solved(slo, sold(), savings=True, sizing="fluid").require()
     assert plan.bill is not None
     *ways, last = plan.bill.levers
     levers = (*ways, Lever.model_validate({**last.model_dump(), **spoilt}))
-    changed = plan.model_copy(update={"bill": plan.bill.model_copy(update={"levers": levers})})
+    changed = plan.model_copy(update={"bill": plan.bill.model_copy(update={"savings": levers})})
     codes = [one.code for one in hp.verify(changed.model_copy(update={"digest": None}), sold(), slo).violations]
     assert "bill" in codes

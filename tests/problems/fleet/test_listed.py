@@ -69,7 +69,7 @@ def files(rng: random.Random, *, alike: bool = True) -> tuple[dict[str, Any], di
 
 def menus_of(profile: dict[str, Any], slo: dict[str, Any]) -> tuple[Wish, Menus, Asking]:
     inputs = hp.load(profile, slo)
-    wish = read_wish(inputs, FleetOptions(size="planned"), Faults.of(inputs))
+    wish = read_wish(inputs, FleetOptions(sizing="fluid"), Faults.of(inputs))
     return wish, Menus(wish, parts_of(wish, registry.tools_of("fleet"))), Asking(registry.Engines())
 
 

@@ -47,7 +47,7 @@ def _files(load_s: float, rate: float = 60.0, zones: str = "ab", name_ms: float 
 
 
 def _plan(files: tuple[Json, Json], size: str = "planned") -> Plan:
-    return hp.solve(*files, options={"size": size, "levers": False}, formulation="fleet").require()
+    return hp.solve(*files, options={"size": size, "savings": False}, formulation="fleet").require()
 
 
 def _loads_s(plan: Plan, files: tuple[Json, Json]) -> float:

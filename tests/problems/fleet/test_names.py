@@ -28,7 +28,7 @@ def test_no_two_applications_have_machines_of_one_name() -> None:
         "horizon": {"period_s": 3600, "periods": 2},
         "apps": {name: {**wanted, "model": variant} for name, variant in apps.items()},
     }
-    outcome = hp.solve(profile, slo, options={"levers": False})
+    outcome = hp.solve(profile, slo, options={"savings": False})
     plan = outcome.require()
     assert outcome.exit_code == 0
     for period in plan.periods:

@@ -62,7 +62,7 @@ def _files(question: str) -> tuple[Json, Json, str, float]:
         ("llm", Cone, {}),
         ("variants", Cone, {}),
         pytest.param("pipeline", Table, {}, marks=pytest.mark.longest),
-        pytest.param("policy", Table, {"simulate": False, "queue_max": 6}, marks=pytest.mark.slow),
+        pytest.param("policy", Table, {"sizing": "fluid", "queue_max": 6}, marks=pytest.mark.slow),
     ],
 )
 def test_each_question_keeps_the_contract_of_parts(question: str, kind: type, options: Json) -> None:
@@ -99,8 +99,8 @@ def test_one_application_in_one_period_costs_what_its_own_question_says(question
         offer.pop("zone", None)
         offer.setdefault("stock", 12)
     slo["apps"][name]["rate_qps"] = rate
-    own = {"simulate": False, "queue_max": 6} if question == "policy" else {}
-    asked: Json = {"levers": False, "gap": 0.0, "parts": {name: own}}
+    own = {"sizing": "fluid", "queue_max": 6} if question == "policy" else {}
+    asked: Json = {"savings": False, "gap": 0.0, "parts": {name: own}}
     fleet = hp.solve(profile, slo, options=asked, formulation="fleet")
     del slo["horizon"], slo["apps"][name]["question"]
     slo["objective"] = ["min machines" if question == "policy" else "min cost"]
@@ -178,7 +178,7 @@ def test_a_pool_has_room_where_its_formula_finds_a_plan(seed: int) -> None:
     wish = read_wish(inputs, FleetOptions(), Faults.of(inputs))
     made = parts_of(wish, registry.tools_of("fleet"))[name]
     assert isinstance(made, Cone)
-    part = replace(made, options={**made.options, "size": "estimated"}, settled={})
+    part = replace(made, options={**made.options, "sizing": "formula"}, settled={})
     offers: dict[str, int] = {}
     for hardware in part.hardware:
         for _ in range(chance.randint(0, 3)):

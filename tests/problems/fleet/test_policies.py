@@ -40,7 +40,7 @@ def files() -> tuple[dict[str, Any], dict[str, Any]]:
 @pytest.mark.slow
 def test_a_policy_in_two_zones_keeps_its_wish_when_one_is_lost() -> None:
     profile, slo = files()
-    outcome = hp.solve(profile, slo, options={"levers": False})
+    outcome = hp.solve(profile, slo, options={"savings": False})
     assert outcome.plan is not None
     assert outcome.exit_code == 0, (outcome.why, outcome.violations)
     parts = outcome.plan.parts or {}

@@ -79,7 +79,7 @@ def test_a_look_says_what_the_question_says_of_the_same_machines() -> None:
     case = kept.QUESTIONS["pool"].make(4)
     inputs = load_inputs(case.profile, case.slo)
     hardware = tuple(case.profile["hardware"])
-    options = {"size": "planned", "derate": 1.0}
+    options = {"sizing": "fluid", "derate": 1.0}
     part: Any = cone(Cone("a", "pool", hardware, inputs, options, plan_for), at_capacities, simulate=simulate)
     rate = inputs.slo.apps["a"].stated_qps
     one = tuple(int(name == part.hardware[0]) for name in part.hardware)
@@ -135,21 +135,21 @@ def test_parts_that_were_settled_or_played_are_not_asked_again() -> None:
         return plan_for(files, **how)
 
     inputs = load_inputs(case.profile, case.slo)
-    wish = read_wish(inputs, FleetOptions(size="auto"), Faults.of(inputs))
+    wish = read_wish(inputs, FleetOptions(sizing="simulation"), Faults.of(inputs))
     (app,) = wish.apps
-    options, hardware = {"size": "planned", "derate": 1.0}, tuple(case.profile["hardware"])
+    options, hardware = {"sizing": "fluid", "derate": 1.0}, tuple(case.profile["hardware"])
     part: Any = cone(Cone(app.name, "pool", hardware, inputs, options, solve), at_capacities)
     answers: Any = {}
     rate, offers = app.rates[0], {wish.offers[0].name: 40}
     for _ in range(2):
         by = room._settling(wish, {app.name: part}, answers)[app.name]
         assert by.settle(offers, rate).part is not None
-        assert asked == ["estimated"]
+        assert asked == ["formula"]
     played = Settled(by.settle(offers, rate).part)
     answers[app.name, room.CAREFUL][rate, tuple(offers.items())] = played
     by = room._settling(wish, {app.name: part}, answers)[app.name]
     assert by.settle(offers, rate) is played
-    assert asked == ["estimated"]
+    assert asked == ["formula"]
 
 
 def test_who_needs_other_machines_takes_those_that_rent_least_beside_the_rest() -> None:

@@ -69,7 +69,7 @@ def _files(
 
 
 def _text(files: Files) -> str:
-    return text(solved(files, levers=False))
+    return text(solved(files, savings=False))
 
 
 TWO = {"faces": [40.0, 30.0], "plates": [20.0, 35.0]}
@@ -84,7 +84,7 @@ def _slices(rate: float) -> int:
 @pytest.mark.slow
 def test_two_pools_of_half_a_card_each_rent_one_card_and_the_bill_says_what_that_saves() -> None:
     files = _files(TWO)
-    assert cost(solved(files, share=False)) == pytest.approx(2.0)
+    assert cost(solved(files, share_machines=False)) == pytest.approx(2.0)
     plan = solved(files).require()
     assert plan.bill is not None
     assert plan.bill.cost_per_hour == pytest.approx(1.0)
@@ -143,7 +143,7 @@ def test_unlike_needs_share_where_places_say_what_fits(seed: int) -> None:
 def test_what_does_not_fit_exactly_is_not_shared() -> None:
     """Two of .4 leave room for .2, but not for a second one of .3."""
     files = _files(TWO, {"faces": 0.4, "plates": 0.3})
-    assert cost(solved(files)) == pytest.approx(cost(solved(files, share=False))) == pytest.approx(2.0)
+    assert cost(solved(files)) == pytest.approx(cost(solved(files, share_machines=False))) == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(
@@ -164,8 +164,8 @@ def test_places_say_what_fits(needs: tuple[float, ...]) -> None:
 def test_a_lost_zone_leaves_what_is_kept_and_the_day_is_played() -> None:
     limits = {"survive": {"zones": 1, "serve": 0.8}}
     files = _files({"faces": [100.0, 60.0], "plates": [80.0, 120.0]}, zones="abc", ahead=True, **limits)
-    plan = solved(files, size="auto").require()
-    apart = solved(files, size="auto", share=False, levers=False)
+    plan = solved(files, sizing="simulation").require()
+    apart = solved(files, sizing="simulation", share_machines=False, savings=False)
     assert plan.bill is not None
     assert plan.bill.cost_per_hour < cost(apart) - 1e-9
     assert hp.verify(plan, *files).ok
@@ -185,8 +185,8 @@ def test_a_lost_zone_leaves_what_is_kept_and_the_day_is_played() -> None:
 def test_a_lost_card_takes_what_it_holds_of_each_and_may_hold_all_of_one() -> None:
     """Of two halves each, any card may be full of one pool: three cards of both; apart two cards each."""
     files = _files({"faces": [40.0], "plates": [40.0]}, zones="a", survive={"machines": 1, "serve": 1.0})
-    apart = solved(files, share=False, levers=False).require()
-    plan = solved(files, levers=False).require()
+    apart = solved(files, share_machines=False, savings=False).require()
+    plan = solved(files, savings=False).require()
     assert apart.bill is not None
     assert plan.bill is not None
     assert (apart.bill.cost_per_hour, plan.bill.cost_per_hour) == (pytest.approx(4.0), pytest.approx(3.0))
@@ -202,7 +202,7 @@ def test_a_lost_card_takes_what_it_holds_of_each_and_may_hold_all_of_one() -> No
 def test_any_card_may_be_lost_not_only_the_one_that_a_plan_says(unlike: bool) -> None:
     """One card full of each pool, and one of both: without that one both go on, without a full one a pool is short."""
     files = _files({"faces": [70.0], "plates": [70.0]}, zones="a", survive={"machines": 1, "serve": 1.0})
-    data = plan_dict(solved(files, size="planned", levers=False).require())
+    data = plan_dict(solved(files, sizing="fluid", savings=False).require())
     first, after = data["parts"].values()
     (mixed,) = first["workers"]
     if unlike:
@@ -230,7 +230,7 @@ def test_sharing_beside_lost_machines_is_never_dearer(seed: int) -> None:
     rates = {name: [chance.choice([5.0, 40.0, 90.0])] for name in names}
     limits: Json = {"survive": {"machines": chance.choice([1, 2]), "zones": chance.choice([0, 1]), "serve": 0.7}}
     files = _files(rates, chance.choice([0.5, 0.25]), "ab", **limits)
-    own, plan = (solved(files, share=share, levers=False).require() for share in (False, True))
+    own, plan = (solved(files, share=share, savings=False).require() for share in (False, True))
     assert own.bill is not None
     assert plan.bill is not None
     assert plan.bill.cost_per_hour <= own.bill.cost_per_hour + 1e-9
@@ -240,7 +240,7 @@ def test_sharing_beside_lost_machines_is_never_dearer(seed: int) -> None:
 @pytest.mark.slow
 def test_an_hour_without_queries_of_one_application_is_planned_and_played() -> None:
     files = _files({"faces": [40.0, 0.0, 20.0], "plates": [20.0, 10.0, 0.0]})
-    plan = solved(files, size="auto").require()
+    plan = solved(files, sizing="simulation").require()
     assert cost(solved(files)) == pytest.approx(1.0)
     assert hp.verify(plan, *files).ok
     day = play_day(plan, load_inputs(*files), HowPlayed(seeds=1, queries=4e3))
@@ -250,7 +250,7 @@ def test_an_hour_without_queries_of_one_application_is_planned_and_played() -> N
 
 def test_nothing_is_shared_beside_limits_on_moves() -> None:
     profile, slo = _files(TWO, changes=9)
-    own, plan = (solved((profile, slo), share=share, levers=False).require() for share in (False, True))
+    own, plan = (solved((profile, slo), share=share, savings=False).require() for share in (False, True))
     assert own.parts == plan.parts
     assert all(len(part.rate_qps) == 1 for part in (plan.parts or {}).values())
 
@@ -260,11 +260,11 @@ def test_another_pool_takes_whole_cards_beside_those_that_share() -> None:
     """Its instance says nothing of what it needs: nobody is on its card, and the others share theirs."""
     profile, slo = _files({**TWO, "words": [30.0, 30.0]})
     del profile["variants"]["of-words"]["runs"][0]["needs"]
-    assert cost(solved((profile, slo), levers=False)) == pytest.approx(2.0)
+    assert cost(solved((profile, slo), savings=False)) == pytest.approx(2.0)
     profile["hardware"]["box"] = {"kind": "cpu"}
     profile["offers"]["box"] = {"hardware": "box", "zone": "a", "price_per_hour": ".5"}
     profile["variants"]["of-words"]["runs"][0]["hardware"] = "box"
-    plan = solved((profile, slo), levers=False).require()
+    plan = solved((profile, slo), savings=False).require()
     assert plan.bill is not None
     assert plan.bill.cost_per_hour == pytest.approx(1.5)
     assert {frozenset(part.rate_qps) for part in (plan.parts or {}).values()} == {
@@ -281,7 +281,7 @@ def test_sharing_is_never_dearer_and_always_proved(seed: int) -> None:
     rates = {name: [chance.choice([0.0, 5.0, 40.0, 90.0]) + 1.0 for _ in range(periods)] for name in names}
     limits = {"survive": {"zones": 1, "serve": 0.7}} if chance.random() < 0.4 else {}
     files = _files(rates, chance.choice([0.5, 0.33, 0.25]), "abc", ahead=chance.random() < 0.5, **limits)
-    own, plan = (solved(files, share=share, levers=False).require() for share in (False, True))
+    own, plan = (solved(files, share=share, savings=False).require() for share in (False, True))
     assert own.bill is not None
     assert plan.bill is not None
     assert plan.bill.cost_per_hour <= own.bill.cost_per_hour + 1e-9
@@ -333,11 +333,11 @@ def test_a_forged_plan_is_caught(forge: Callable[[Json], None]) -> None:
 def test_a_bound_that_no_slices_show_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three instances of half a card: by prices a card and a half is shown, and no more; by one program two are."""
     files = _files({"faces": [80.0], "plates": [30.0]}, zones="a")
-    at_once = solved(files, levers=False).require()
+    at_once = solved(files, savings=False).require()
     assert at_once.claims[0].bound == pytest.approx(2.0)
     assert [one.word for one in hp.verify(at_once, *files).claims] == [Word.PROVED]
     monkeypatch.setattr("hetplan.problems.fleet.ways.FEW_AT_ONCE", 0)
-    plan = solved(files, levers=False).require()
+    plan = solved(files, savings=False).require()
     assert plan.claims[0].value == pytest.approx(2.0)
     assert plan.claims[0].bound == pytest.approx(1.5, rel=1e-6)
     data = json.loads(_text(files))
@@ -354,7 +354,7 @@ def test_machines_that_no_part_says_the_fit_of_are_refused() -> None:
     data = json.loads(_text(files))
     profile = json.loads(json.dumps(files[0]))
     profile["variants"]["of-y"]["runs"][0]["needs"] = {"gpu": 0.33}
-    own = solved((profile, files[1]), levers=False).require()
+    own = solved((profile, files[1]), savings=False).require()
     assert own.bill is not None
     assert own.bill.cost_per_hour == pytest.approx(2.0)
     data["inputs"] = json.loads(own.model_dump_json(by_alias=True, exclude_none=True))["inputs"]
@@ -372,7 +372,7 @@ def test_five_long_names_have_parts_of_their_own() -> None:
     names = ["recommend-home", "recommend-cart", "search-ranking", "photo-moderate", "voice-hello"]
     rates = {name: [20.0, 20.0, 20.0] for name in names}
     rates["voice-hello"][1] = rates["photo-moderate"][2] = 0.0
-    plan = solved(_files(rates, 0.25, "a"), levers=False).require()
+    plan = solved(_files(rates, 0.25, "a"), savings=False).require()
     assert len({name for period in plan.periods for name in period.parts or ()}) == 3
 
 
@@ -384,7 +384,7 @@ def test_five_long_names_have_parts_of_their_own() -> None:
 def test_a_limit_that_leaves_just_enough_machines_leaves_a_plan(limits: Json) -> None:
     """Three pools on two cards of two places: the cheapest of each alone do not fit."""
     files = _files({"x": [35.0, 70.0], "y": [20.0, 0.0], "z": [35.0, 10.0]}, **limits)
-    assert cost(solved(files, levers=False)) == pytest.approx(2.0)
+    assert cost(solved(files, savings=False)) == pytest.approx(2.0)
 
 
 @pytest.mark.quick_cases(1)
@@ -393,7 +393,7 @@ def test_the_order_of_applications_does_not_say_who_shares(order: str) -> None:
     """One is asked with an option of its own: the other two share, whatever the order."""
     rates = {"x": [10.0, 20.0], "y": [20.0, 10.0], "z": [10.0, 10.0]}
     files = _files({name: rates[name] for name in order}, zones="a")
-    plan = solved(files, parts={"x": {"derate": 0.5}}, levers=False).require()
+    plan = solved(files, parts={"x": {"derate": 0.5}}, savings=False).require()
     assert plan.bill is not None
     assert plan.bill.cost_per_hour == pytest.approx(2.0)
 
@@ -401,4 +401,4 @@ def test_the_order_of_applications_does_not_say_who_shares(order: str) -> None:
 def test_machines_are_named_apart_whatever_applications_are_called() -> None:
     """One card holds one of x and one of y; another is whole of the pool "x1-y"."""
     files = _files({"x": [10.0], "y": [10.0], "x1-y": [10.0]}, {"x": 0.5, "y": 0.5, "x1-y": 1.0}, "a")
-    assert cost(solved(files, levers=False)) == pytest.approx(2.0)
+    assert cost(solved(files, savings=False)) == pytest.approx(2.0)

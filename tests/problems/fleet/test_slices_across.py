@@ -143,7 +143,7 @@ def test_the_order_of_keys_changes_nothing() -> None:
 def test_without_sharing_each_has_its_own_card() -> None:
     whole = wish({"pool": 20, "variants": 20, "pipeline": 20}, 0.25)
     assert solve(whole, "fluid").cost == pytest.approx(1.0)
-    assert solve(whole, "fluid", options={"share": False}).cost == pytest.approx(3.0)
+    assert solve(whole, "fluid", options={"share_machines": False}).cost == pytest.approx(3.0)
 
 
 @pytest.mark.slow
@@ -153,7 +153,7 @@ def test_what_is_promised_by_simulation_holds_on_shared_machines(rates: Mapping[
     whole = wish(rates, 0.5, steps=2)
     plan = solve(whole)
     assert plan.cost is not None
-    assert plan.cost <= (solve(whole, options={"share": False}).cost or inf)
+    assert plan.cost <= (solve(whole, options={"share_machines": False}).cost or inf)
     judged = verify(plan.plan or {}, whole)
     assert judged.is_ok
     assert judged.verdicts == {"met"}
@@ -189,7 +189,7 @@ def test_a_bound_counts_those_as_free_who_might_share_and_are_not_planned_so() -
     assert plan.bound <= 1.0
     judged = verify(plan.plan or {}, whole)
     assert judged.is_ok
-    assert solve(whole, "fluid", options={"share": False}).status == "optimal"
+    assert solve(whole, "fluid", options={"share_machines": False}).status == "optimal"
 
 
 def test_a_bound_counts_two_of_one_problem_as_free_whose_unlike_needs_fit_together() -> None:
@@ -244,7 +244,7 @@ def test_a_bound_is_as_it_was_where_nothing_fits_beside_anything() -> None:
 def test_beside_failures_each_has_machines_of_its_own_and_the_bound_says_no_more() -> None:
     whole = wish({"pool": 20, "variants": 20}, 0.25).limited(survive_machines=1)
     plan = solve(whole, "fluid")
-    assert plan.cost == solve(whole, "fluid", options={"share": False}).cost
+    assert plan.cost == solve(whole, "fluid", options={"share_machines": False}).cost
     assert plan.bound is not None
     assert plan.bound <= 2.0
     assert verify(plan.plan or {}, whole).is_ok

@@ -76,7 +76,7 @@ def _files(
     return profile, slo
 
 
-_solved = partial(solved, levers=False)
+_solved = partial(solved, savings=False)
 FACES, CHAT = {"faces": [30.0, 20.0]}, {"chat": [2.0, 1.0]}
 NODE = "chat1-faces1-node-a"
 
@@ -102,7 +102,7 @@ def _mixed(plan: hp.Plan) -> int:
 @pytest.mark.slow
 def test_a_card_of_a_pool_and_one_of_text_rent_one_node_of_two() -> None:
     files = _files(FACES, CHAT)
-    assert cost(_solved(files, share=False)) == pytest.approx(2.0)
+    assert cost(_solved(files, share_machines=False)) == pytest.approx(2.0)
     outcome = solved(files)
     plan = outcome.require()
     assert plan.bill is not None
@@ -192,9 +192,9 @@ def test_sharing_is_never_dearer_and_always_verified_and_played(seed: int) -> No
     files = _files(pools, texts, cards, zones, node=node, **limits)
     for offer in files[0]["offers"].values() if chance.random() < 0.3 else ():
         offer["commit"] = {"term_s": 86400, "discount": 0.4}
-    outcome = _solved(files, size=chance.choice(["planned", "auto"]))
+    outcome = _solved(files, sizing=chance.choice(["fluid", "simulation"]))
     plan = outcome.require()
-    assert cost(outcome) <= cost(_solved(files, share=False)) + 1e-9
+    assert cost(outcome) <= cost(_solved(files, share_machines=False)) + 1e-9
     shown = hp.verify(plan, *files)
     assert shown.ok
     assert plan.claims[0].bound is not None
@@ -224,7 +224,7 @@ def test_what_does_not_fit_exactly_beside_the_others_has_whole_machines() -> Non
 @pytest.mark.slow
 def test_an_hour_without_queries_of_one_question_is_planned_and_played() -> None:
     files = _files({"faces": [30.0, 0.0, 20.0]}, {"chat": [2.0, 1.0, 0.0]})
-    outcome = _solved(files, size="auto")
+    outcome = _solved(files, sizing="simulation")
     plan = outcome.require()
     assert cost(outcome) == pytest.approx(1.0)
     assert hp.verify(plan, *files).ok
@@ -238,7 +238,7 @@ def test_a_lost_node_takes_what_it_holds_of_both() -> None:
     """Any node may be full of one of the two, so there are three of both; apart there are two of each."""
     files = _files({"faces": [30.0]}, {"chat": [2.0]}, survive={"machines": 1, "serve": 1.0})
     plan = _solved(files).require()
-    assert cost(_solved(files, share=False)) == pytest.approx(4.0)
+    assert cost(_solved(files, share_machines=False)) == pytest.approx(4.0)
     assert machines_of(plan, "p0") == {"node-a": 3}
     assert _mixed(plan) == 3
     assert (plan.claims[0].scope, plan.claims[0].vouched) == ("restriction", "claimed")
@@ -271,7 +271,7 @@ def test_a_machine_of_both_starts_once_where_none_of_both_runs(whose: tuple[str,
     for worker in held["workers"]:
         worker["loads"] = [load for load in worker["loads"] if load["app"] in whose]
     held["workers"] = [worker for worker in held["workers"] if worker["loads"]]
-    options = {"size": "planned", "gap": 0.0, "levers": False}
+    options = {"sizing": "fluid", "gap": 0.0, "savings": False}
     plan = hp.solve(*files, held, options=options, formulation="fleet").require()
     assert sum(one.count or 0 for one in plan.actions if one.do == "start") == started
     assert sum(one.count or 0 for one in plan.actions if one.do == "stop") == (started if whose else 0)

@@ -71,7 +71,7 @@ def _files(
     return profile, slo
 
 
-_solved = partial(solved, levers=False)
+_solved = partial(solved, savings=False)
 
 
 @cache
@@ -91,8 +91,8 @@ def _text() -> str:
 @pytest.mark.slow
 def test_two_engines_of_four_cards_rent_one_node_of_eight_and_the_bill_says_what_that_saves() -> None:
     files = _files(TWO)
-    assert cost(_solved(files, share=False)) == pytest.approx(2.0)
-    plan = _solved(files, levers=True).require()
+    assert cost(_solved(files, share_machines=False)) == pytest.approx(2.0)
+    plan = _solved(files, savings=True).require()
     assert plan.bill is not None
     assert plan.bill.cost_per_hour == pytest.approx(1.0)
     assert plan.bill.apps == pytest.approx({"chat": 0.5, "code": 0.5})
@@ -152,7 +152,7 @@ def test_sharing_is_never_dearer_and_always_verified(seed: int) -> None:
     cards = {name: chance.choice([1, 2, 4]) for name in names}
     files = _files(rates, cards, "ab", **limits)
     plan = _solved(files).require()
-    assert cost(_solved(files)) <= cost(_solved(files, share=False)) + 1e-9
+    assert cost(_solved(files)) <= cost(_solved(files, share_machines=False)) + 1e-9
     assert hp.verify(plan, *files).ok
     for part in (plan.parts or {}).values():
         for worker in part.workers:
@@ -163,18 +163,18 @@ def test_sharing_is_never_dearer_and_always_verified(seed: int) -> None:
 def test_what_does_not_fit_exactly_is_not_shared() -> None:
     """Two engines of three cards leave room for one of two, and parts of a machine do not say so."""
     files = _files(TWO, {"chat": 3, "code": 2})
-    assert cost(_solved(files)) == pytest.approx(cost(_solved(files, share=False))) == pytest.approx(2.0)
+    assert cost(_solved(files)) == pytest.approx(cost(_solved(files, share_machines=False))) == pytest.approx(2.0)
 
 
 @pytest.mark.slow
 def test_a_lost_zone_leaves_what_is_kept_and_the_day_is_played() -> None:
     files = _files({"chat": [10.0], "code": [20.0]}, zones="ab", survive={"zones": 1, "serve": 0.5})
-    plan = _solved(files, size="auto").require()
+    plan = _solved(files, sizing="simulation").require()
     assert plan.bill is not None
     assert plan.bill.cost_per_hour == pytest.approx(2.0)
-    assert cost(_solved(files, share=False)) == pytest.approx(4.0)
+    assert cost(_solved(files, share_machines=False)) == pytest.approx(4.0)
     assert hp.verify(plan, *files).ok
-    assert all(part.method.options["size"] == "auto" for part in (plan.parts or {}).values())
+    assert all(part.method.options["sizing"] == "simulation" for part in (plan.parts or {}).values())
     assert not any(one.code == "W-queueing" for one in plan.warnings)
     day = play_day(plan, load_inputs(*files), HowPlayed(seeds=1, queries=1e3))
     assert day.ok
@@ -195,7 +195,7 @@ def test_nobody_shares_where_playing_finds_that_dearer(monkeypatch: pytest.Monke
         return replace(wish, rooms=more) if wish.slices else wish
 
     monkeypatch.setattr(room, "_roomier", too_much)
-    plan = _solved(files, size="auto").require()
+    plan = _solved(files, sizing="simulation").require()
     assert plan.bill is not None
     assert plan.bill.cost_per_hour == pytest.approx(2.0)
     assert all(len(part.rate_qps) == 1 for part in (plan.parts or {}).values())
@@ -210,7 +210,7 @@ def test_nobody_shares_where_playing_finds_that_dearer(monkeypatch: pytest.Monke
 @pytest.mark.slow
 def test_an_hour_without_requests_of_one_application_is_planned_and_played() -> None:
     files = _files({"chat": [4.0, 0.0], "code": [2.0, 1.0]})
-    plan = _solved(files, size="auto").require()
+    plan = _solved(files, sizing="simulation").require()
     assert plan.bill is not None
     assert plan.bill.cost_per_hour == pytest.approx(1.0)
     assert hp.verify(plan, *files).ok
@@ -376,7 +376,7 @@ def test_sharing_beside_lost_machines_is_never_dearer(seed: int) -> None:
     files = _files(rates, {name: chance.choice([1, 2, 4]) for name in rates}, survive={"machines": 1, "serve": 0.8})
     plan = _solved(files).require()
     assert plan.bill is not None
-    assert plan.bill.cost_per_hour < cost(_solved(files, share=False)) - 1e-9
+    assert plan.bill.cost_per_hour < cost(_solved(files, share_machines=False)) - 1e-9
     assert hp.verify(plan, *files).ok
     (failure,) = play_day(plan, load_inputs(*files), HowPlayed(seeds=1, queries=5e2)).failures
     assert min(found.value for found in failure.after.values()) > 0.9

@@ -51,7 +51,7 @@ FACES = {"faces": [90.0, 90.0], "plates": [80.0, 10.0]}
 def test_loads_that_fit_together_share_a_machine_and_the_bill_says_what_that_saves() -> None:
     """Either needs a part of a card: one of the cards is left out, in every hour."""
     files = _files(FACES)
-    own, plan = solved(files, share=False).require(), solved(files).require()
+    own, plan = solved(files, share_machines=False).require(), solved(files).require()
     assert own.bill is not None
     assert plan.bill is not None
     assert (own.bill.cost_per_hour, plan.bill.cost_per_hour) == pytest.approx((1.2, 0.6))
@@ -83,7 +83,7 @@ def test_cards_are_as_few_as_all_instances_fill(seed: int) -> None:
 def test_what_a_failure_leaves_carries_all_that_share_and_so_it_is_played() -> None:
     """A zone may be lost: a card in each zone for both, where each alone has one in each."""
     files = _files({"faces": [60.0], "plates": [50.0]}, survive={"zones": 1, "serve": 0.9})
-    assert cost(solved(files, share=False)) == pytest.approx(2.4)
+    assert cost(solved(files, share_machines=False)) == pytest.approx(2.4)
     plan = solved(files).require()
     (names,) = {period.failures["zone a lost"] for period in plan.periods if period.failures is not None}
     parts = plan.parts or {}
@@ -108,7 +108,7 @@ def test_beside_limits_that_fewer_machines_may_break_nothing_is_shared(change: A
     profile, slo = _files(FACES)
     change(slo)
     assert all(
-        len(part.rate_qps) == 1 for part in (solved((profile, slo), levers=False).require().parts or {}).values()
+        len(part.rate_qps) == 1 for part in (solved((profile, slo), savings=False).require().parts or {}).values()
     )
 
 
@@ -122,7 +122,7 @@ def _loading(files: Files, load_s: float) -> Files:
 
 def test_a_machine_for_a_failure_holds_ahead_what_it_serves_then() -> None:
     files = _loading(_files({"faces": [60.0]}, gpu=1.0, survive={"zones": 1, "serve": 1.0}), load_s=70)
-    plan = solved(files, levers=False).require()
+    plan = solved(files, savings=False).require()
     (part,) = [(plan.parts or {})[name] for name in plan.periods[0].parts or ()]
     assert {worker.offer: [load.variant for load in worker.loads] for worker in part.workers} == {
         "card-a": ["of-faces"], "card-b": ["of-faces"],
@@ -140,7 +140,7 @@ def test_a_machine_goes_over_to_another_application_only_where_that_is_soon(load
     limits = {"survive": {"zones": 1, "serve": 1.0}}
     profile, slo = _loading(_files({"faces": [60.0], "plates": [50.0]}, gpu=1.0, **limits), load_s)
     profile["offers"]["card-c"] = {**profile["offers"]["card-a"], "zone": "c"}
-    plan = solved((profile, slo), levers=False).require()
+    plan = solved((profile, slo), savings=False).require()
     assert plan.bill is not None
     assert plan.bill.cost_per_hour == pytest.approx(0.6 * cards)
     day = play_day(plan, load_inputs(profile, slo), HowPlayed(seeds=1, queries=5e3))
@@ -210,7 +210,7 @@ def test_pipelines_share_nodes_and_are_played_so() -> None:
     assert plan.bill is not None
     assert plan.bill.cost_per_hour == pytest.approx(8.0)
     assert plan.bill.apps == pytest.approx({"left": 4.0, "right": 4.0})
-    assert cost(solved(files, share=False)) == pytest.approx(16.0)
+    assert cost(solved(files, share_machines=False)) == pytest.approx(16.0)
     assert hp.verify(plan, *files).ok
     day = play_day(plan, load_inputs(*files), HowPlayed(seeds=1, queries=1e4))
     assert day.ok

@@ -32,7 +32,7 @@ Json = dict[str, Any]
 
 
 def fleet(profile: Json, slo: Json, **options: Any) -> hp.Outcome:
-    return hp.solve(profile, {**slo, **NEWER}, options={"levers": False, **options}, formulation="fleet")
+    return hp.solve(profile, {**slo, **NEWER}, options={"savings": False, **options}, formulation="fleet")
 
 
 @pytest.mark.slow_cases(3)
@@ -121,7 +121,7 @@ def _bursty() -> tuple[Json, Json]:
 def test_a_day_is_played_with_the_bursts_that_are_stated() -> None:
     """The arrivals were taken for Poisson's: 0.2% late of what is late three times in four."""
     files = _bursty()
-    plan = fleet(*files, size="estimated").require()
+    plan = fleet(*files, sizing="formula").require()
     day = play_day(plan, load_inputs(*files), HowPlayed(seeds=2, queries=3e5))
     assert day.broken
     assert day.in_time["a"].value < 0.8
@@ -132,7 +132,7 @@ def test_a_day_is_played_with_the_bursts_that_are_stated() -> None:
 def test_a_day_has_the_rates_that_are_promised_and_not_those_that_parts_have_room_for() -> None:
     case = kept.QUESTIONS["pool"].make(4)
     files = case.profile, {**case.slo, **NEWER}
-    plan = fleet(*files, size="planned").require()
+    plan = fleet(*files, sizing="fluid").require()
     parts = {
         name: part.model_copy(update={"rate_qps": {app: 3.0 * rate for app, rate in part.rate_qps.items()}})
         for name, part in (plan.parts or {}).items()
@@ -188,7 +188,7 @@ def test_the_room_of_two_kinds_of_machines_is_found_where_one_is_never_enough(
 def test_more_cards_than_a_plan_may_have_instances_are_no_fault() -> None:
     case = kept_text.case(1)
     slo = {**case.slo, **NEWER}
-    plan = fleet(case.profile, case.slo, size="planned").require()
+    plan = fleet(case.profile, case.slo, sizing="fluid").require()
     for hardware in case.profile["hardware"].values():
         hardware["provides"] = {"gpu": 1_000_000_001}
     report = hp.verify(plan, case.profile, slo)
@@ -223,5 +223,5 @@ def test_what_was_not_played_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [one.text for one in fleet(case.profile, slo).repairs]
     assert texts
     assert all(text.endswith("(its queues were not played)") for text in texts)
-    planned = [one.text for one in fleet(case.profile, slo, size="planned").repairs]
+    planned = [one.text for one in fleet(case.profile, slo, sizing="fluid").repairs]
     assert not any("played" in text for text in planned)

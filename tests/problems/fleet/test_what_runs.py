@@ -57,7 +57,7 @@ def _state(*workers: tuple[str, int, tuple[str, ...]]) -> Json:
 
 def _beside(files: Files, state: Json, **options: Any) -> Outcome:
     return hp.solve(
-        *files, state, options={"size": "planned", "gap": 0.0, "levers": False, **options}, formulation="fleet"
+        *files, state, options={"sizing": "fluid", "gap": 0.0, "savings": False, **options}, formulation="fleet"
     )
 
 
@@ -168,7 +168,7 @@ def test_a_state_that_does_not_say_whose_machines_are_is_refused(
 
 def test_the_bill_says_what_sharing_saves_beside_what_runs() -> None:
     files, runs = _files({"a": 1.0}, TWO), _state(("card-a", 1, ("faces", "plates")))
-    bill = _beside(files, runs, levers=True).require().bill
+    bill = _beside(files, runs, savings=True).require().bill
     assert bill is not None
     assert bill.levers[-1].name == "shared"
     assert bill.levers[-1].saves_per_hour == pytest.approx(1.25), "a second card, which would start in the first hour"
@@ -176,7 +176,7 @@ def test_the_bill_says_what_sharing_saves_beside_what_runs() -> None:
 
 
 def test_without_a_state_nothing_of_this_is_said() -> None:
-    assert _actions(solved(_files({"a": 1.0}, TWO), levers=False).require()) == []
+    assert _actions(solved(_files({"a": 1.0}, TWO), savings=False).require()) == []
 
 
 @pytest.mark.slow
@@ -186,7 +186,7 @@ def test_replanning_with_few_moves_shares_no_machines() -> None:
     first = _beside(files, _state()).plan
     assert first is None, "two machines would have to start"
     profile, slo = _files({"a": 1.0}, {"faces": [40.0], "plates": [40.0]})
-    plan = solved((profile, slo), levers=False).require()
+    plan = solved((profile, slo), savings=False).require()
     slo["limits"]["changes"] = 1
     recipes = Recipes(plan, load_inputs(profile, slo))
     low, high = ({"faces": rate, "plates": 30.0} for rate in (30.0, 100.0))

@@ -43,14 +43,14 @@ def followed(repair: Repair, slo: Json, profile: Json, **options: Any) -> Outcom
 def test_more_machines_lost_than_there_are_is_refused_and_repaired(hosts: int) -> None:
     """It was an engine's error: of 18 machines, 18 lost were a program that no proof called impossible."""
     slo = limited(survive={"machines": hosts, "serve": 0.5})
-    outcome = solved(slo, SPOT, size="planned")
+    outcome = solved(slo, SPOT, sizing="fluid")
     assert outcome.plan is None
     assert outcome.exit_code == 3
     assert f"{hosts} big lost" in outcome.why[0]
     repair = next(one for one in outcome.repairs if one.field == "slo.limits.survive.machines")
     assert isinstance(repair.to, int)
     assert 0 <= repair.to < 14
-    assert followed(repair, slo, SPOT, size="planned").exit_code == 0
+    assert followed(repair, slo, SPOT, sizing="fluid").exit_code == 0
 
 
 def test_nothing_lost_is_a_repair_where_a_share_is_kept() -> None:
@@ -59,12 +59,12 @@ def test_nothing_lost_is_a_repair_where_a_share_is_kept() -> None:
     for name in ("big-a", "big-b"):
         profile["offers"][name]["stock"] = 1
     slo = wish(app(180.0), limits={"survive": {"machines": 2, "serve": 0.9}})
-    outcome = solved(slo, profile, size="planned")
+    outcome = solved(slo, profile, sizing="fluid")
     assert outcome.exit_code == 3
     repair = next(one for one in outcome.repairs if one.field == "slo.limits.survive.machines")
     assert repair.to == 0
     assert "survive.serve" in repair.text
-    assert followed(repair, slo, profile, size="planned").exit_code == 0
+    assert followed(repair, slo, profile, sizing="fluid").exit_code == 0
 
 
 @pytest.mark.parametrize("what", [{"zones": 1}, {"machines": 2}, {"spot": "all"}])
@@ -81,7 +81,7 @@ def test_only_listed_hardware_without_any_listed_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize(("hardware", "most", "is_kept"), [("big", 9, True), ("small", 9, False), ("big", 1, False)])
 def test_only_listed_hardware_is_used(hardware: str, most: int, is_kept: bool) -> None:
-    outcome = solved(limited(only_listed=True, instances={hardware: [0, most]}), size="planned")
+    outcome = solved(limited(only_listed=True, instances={hardware: [0, most]}), sizing="fluid")
     assert (outcome.plan is not None) == is_kept
     if outcome.plan is not None:
         assert all(name.startswith("big") for name in machines_of(outcome.plan, "p1"))
@@ -192,7 +192,7 @@ def test_so_few_queries_that_no_engine_sees_them_are_refused(rates: list[float],
     """Programs called no machines enough, and were asked again and again."""
     limits = {"survive": {"zones": 1, "serve": keep}} if keep else {}
     with pytest.raises(hp.InputError, match=r"apps\.[a-z0-9]+\.rate_qps .*so few queries"):
-        solved(wish(app(rates), periods=2, limits=limits), SPOT, size="planned")
+        solved(wish(app(rates), periods=2, limits=limits), SPOT, sizing="fluid")
 
 
 @pytest.mark.quick_cases(1)
@@ -201,7 +201,7 @@ def test_spot_machines_are_warned_of_where_nothing_is_kept_for_their_loss(spot: 
     """The plans of other questions say so; fleets did not, and promised the same without a word."""
     survive = {} if spot == "none" else {"survive": {"spot": spot, "serve": 0.5}}
     slo = limited(**survive, spot={"min": 1})
-    plan = solved(slo, SPOT, size="planned").require()
+    plan = solved(slo, SPOT, sizing="fluid").require()
     warned = [one for one in plan.warnings if one.code == "W-interruptions"]
     assert [one.at for one in warned] == (["offers.big-a-spot"] if spot == "none" else [])
     silent = plan.model_copy(update={"warnings": tuple(set(plan.warnings) - set(warned)), "digest": None})

@@ -149,7 +149,7 @@ def test_a_planned_fleet_is_believed_by_the_verifier_and_one_machine_less_is_not
     """Large enough for whole machines not to matter."""
     profile = texts.experts({**texts.QWEN, "error_mean": 0.2}, 717_995)
     slo = {**texts.slo(2000.0, tpot_ms=1000.0), "robust": {"law": robust}}
-    outcome = hp.solve(profile, slo, options={"size": "planned"})
+    outcome = hp.solve(profile, slo, options={"sizing": "fluid"})
     assert outcome.plan is not None
     assert hp.verify(outcome.plan, profile, slo).ok
     count = outcome.plan.workers[0].count

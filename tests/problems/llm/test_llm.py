@@ -229,14 +229,14 @@ class Hasty(Engines):
 
 def test_a_program_that_is_not_solved_to_its_end_gives_no_absurd_fleet() -> None:
     profile, slo = texts.profile(), texts.slo()
-    best = cost_of(solved(profile, slo, size="planned"))
-    hasty = plan_for(load_inputs(profile, slo), options={"size": "planned"}, engines=Hasty(), try_repairs=False)
+    best = cost_of(solved(profile, slo, sizing="fluid"))
+    hasty = plan_for(load_inputs(profile, slo), options={"sizing": "fluid"}, engines=Hasty(), try_repairs=False)
     assert best <= cost_of(hasty) <= 2.0 * best
 
 
 @pytest.mark.parametrize("rate", [1e-4, 1e-6, 1e-9])
 def test_so_few_requests_that_engines_tell_them_from_none_have_a_machine(rate: float) -> None:
-    outcome = solved(texts.profile(), texts.slo(rate), size="planned")
+    outcome = solved(texts.profile(), texts.slo(rate), sizing="fluid")
     assert outcome.reason == "verified"
     assert sum(worker.count for worker in outcome.require().workers) == 1
 
@@ -245,9 +245,9 @@ def test_so_few_requests_that_engines_tell_them_from_none_have_a_machine(rate: f
 def test_a_rate_for_thousands_of_machines_has_a_plan() -> None:
     """The program ended at 1000 machines of a type, and called the rate impossible."""
     profile, slo = texts.profile(), texts.slo(20_000.0)
-    outcome = solved(profile, slo, size="planned")
+    outcome = solved(profile, slo, sizing="fluid")
     assert sum(worker.count for worker in outcome.plan.workers) > 1000
-    few = solved(profile, slo, size="planned", largest=100)
+    few = solved(profile, slo, sizing="fluid")
     assert few.plan is None
 
 
@@ -335,16 +335,16 @@ def test_a_plan_says_chunks_and_who_shows_its_times() -> None:
 def test_machines_that_fill_and_make_apart_are_planned_with_chunks_that_serve_the_rate() -> None:
     """With chunks as short as tokens are wanted they serve 30 of 40 requests a second, and the plan was refused."""
     example = Path(__file__).resolve().parents[3] / "examples" / "llm-disaggregated"
-    outcome = hp.solve(example / "profile.json", example / "slo.json", options={"size": "planned"})
+    outcome = hp.solve(example / "profile.json", example / "slo.json", options={"sizing": "fluid"})
     assert outcome.exit_code == 0, outcome.violations
 
 
 def test_planned_says_that_no_queue_was_played() -> None:
-    outcome = solved(texts.profile(), texts.slo(), size="planned")
+    outcome = solved(texts.profile(), texts.slo(), sizing="fluid")
     assert outcome.reason == "verified"
     assert any(one.code == "W-queueing" for one in outcome.plan.warnings)
     assert not [one for one in outcome.plan.promises if one.model.startswith("simulation")]
-    more = solved(texts.profile(), texts.slo(), size="planned", rate_headroom=3.0)
+    more = solved(texts.profile(), texts.slo(), sizing="fluid", rate_headroom=3.0)
     assert cost_of(more) > cost_of(outcome)
 
 

@@ -41,7 +41,7 @@ def solved(files, share_of, waiting_at="", **options):
 def test_what_no_room_keeps_is_kept_by_the_deal_that_carries_most():
     """Case 202: all 19 servers, and a fast one at the third step, which had five slow ones in the nearest plan."""
     files = fair(202)
-    options = {"slo_divisor": 1.4, "evaluations": 9}
+    options = {"slo_divisor": 1.4, "max_simulations": 9}
 
     def share(plan):
         return 0.005 if servers(plan)["t2", "h"] and servers(plan).total() == 19 else 0.03
@@ -61,7 +61,7 @@ def test_what_no_room_keeps_is_kept_by_the_deal_that_carries_most():
 @pytest.mark.slow
 def test_a_plan_that_barely_keeps_the_wish_is_handed_out_if_fresh_seeds_confirm_it():
     """Case 212 loses .9 of what it may, and was refused for being near it."""
-    options = {"slo_divisor": 1.4, "evaluations": 5}
+    options = {"slo_divisor": 1.4, "max_simulations": 5}
     outcome, _ = solved(fair(212), lambda plan: 0.009 if servers(plan)["t0", "h"] == 4 else 0.05, **options)
     assert outcome.exit_code == 0
     assert servers(outcome.plan)["t0", "h"] == 4
@@ -72,7 +72,7 @@ def test_a_plan_that_barely_keeps_the_wish_is_handed_out_if_fresh_seeds_confirm_
 @pytest.mark.slow
 def test_a_plan_that_barely_keeps_the_wish_keeps_it_on_other_seeds():
     files = fair(212)
-    outcome = hp.solve(*files, options={"slo_divisor": 1.4, "evaluations": 5})
+    outcome = hp.solve(*files, options={"slo_divisor": 1.4, "max_simulations": 5})
     assert outcome.exit_code == 0
     assert lost_by(outcome.plan, files, seeds=2) <= 0.01
 
@@ -92,7 +92,7 @@ def test_servers_are_moved_to_where_queries_wait():
 @pytest.mark.slow
 @pytest.mark.parametrize("evaluations", [2, 9])
 def test_deals_count_against_the_plans_that_may_be_simulated(evaluations):
-    options = {"evaluations": evaluations, "slo_divisor": 1.4}
+    options = {"max_simulations": evaluations, "slo_divisor": 1.4}
     outcome, dealt = solved(fair(202), lambda _: 0.05, **options)
     assert outcome.exit_code == 3
     assert outcome.why[0].startswith("not met: in simulation the violation rate of x is 5 times its limit")
@@ -105,7 +105,7 @@ def posed():
     """Case 202, its plan filled to the brim, and an engine to ask."""
     files = fair(202)
     inputs = load_inputs(*files)
-    return pose(inputs, choose(inputs, options={"size": "planned"})), fluid(*files).require()
+    return pose(inputs, choose(inputs, options={"sizing": "fluid"})), fluid(*files).require()
 
 
 def test_a_deal_is_read_from_a_plan_and_its_moves_change_one_or_two_servers(posed):
@@ -142,7 +142,7 @@ def test_shorter_paths_are_tried_where_they_may_better_a_plan():
 
 def test_of_choices_of_levels_that_reach_the_best_those_are_solved_that_take_the_fewest_servers():
     """Case 205: of many choices two are solved with whole servers; the first two would take 13."""
-    options = {"size": "planned", "spare": 0.34, "slo_divisor": 1.4}
+    options = {"sizing": "fluid", "spare": 0.34, "slo_divisor": 1.4}
     inputs = load_inputs(*fair(205))
     found = solve_level_choices(pose(inputs, choose(inputs, options=options)), Asking(Engines(), Limits()))
     assert found.quality == 1.0

@@ -5,7 +5,7 @@ from cases.pipelines import diamond, fluid, random_pipeline
 
 from hetplan_papers.datasets.loki_by_hand import tiny, two_pipelines
 
-EVERY = ("config", "paper", "budget")
+EVERY = ("pipeline-milp", "loki", "loki-budget")
 
 
 def servers(outcome):

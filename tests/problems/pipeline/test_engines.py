@@ -25,7 +25,7 @@ def test_a_constraint_solver_on_a_grid_keeps_shares_whole():
     """Shares handed to CP-SAT as they are get rounded: 67.4669 was called optimal. On a grid it is the true 82.4055."""
     pytest.importorskip("ortools")
     inputs = load_inputs(*loki.traffic_chain(600))
-    problem = pose(inputs, choose(inputs, question="pipeline", formulation="config"))
+    problem = pose(inputs, choose(inputs, question="pipeline", formulation="pipeline-milp"))
     forest = [(tree, prefixes(tree)) for tree in problem.served]
     form = config_form(forest, problem.wish.fleet, problem.aim("quality")).form
     engine = next(one for one in registry.solvers("milp") if one.name == "cp-sat-scaled")
@@ -42,7 +42,7 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 def test_a_constraint_solver_that_is_named_answers_the_shipped_pool_and_the_bound_is_proved():
     pytest.importorskip("ortools")
     files = (EXAMPLES / "pool" / "profile.json", EXAMPLES / "pool" / "slo.json")
-    planned = {"size": "planned"}
+    planned = {"sizing": "fluid"}
     outcome = hp.solve(*files, solver="cp-sat", options=planned)
     assert outcome.exit_code == 0, outcome.why
     mine, default = outcome.plan.claims[0], hp.solve(*files, options=planned).plan.claims[0]
@@ -54,9 +54,9 @@ def test_a_constraint_solver_that_is_named_answers_the_shipped_pool_and_the_boun
 def test_a_constraint_solver_that_is_named_answers_a_shipped_pipeline_and_claims_no_more_than_is_proved():
     pytest.importorskip("ortools")
     files = (EXAMPLES / "pipeline" / "social-profile.json", EXAMPLES / "pipeline" / "social-slo.json")
-    outcome = hp.solve(*files, solver="cp-sat", options={"size": "planned"})
+    outcome = hp.solve(*files, solver="cp-sat", options={"sizing": "fluid"})
     assert outcome.exit_code == 0, outcome.why
-    mine, best = outcome.plan.claims[0], hp.solve(*files, options={"size": "planned"}).plan.claims[0].value
+    mine, best = outcome.plan.claims[0], hp.solve(*files, options={"sizing": "fluid"}).plan.claims[0].value
     assert best - 0.005 <= mine.value <= best + 1e-9
     assert mine.bound >= best - 1e-9
     engines = {solve.solver.partition(" ")[0] for solve in outcome.plan.solves}
@@ -66,4 +66,4 @@ def test_a_constraint_solver_that_is_named_answers_a_shipped_pipeline_and_claims
 def test_an_engine_without_a_stand_in_still_refuses_what_it_cannot_take():
     files = (EXAMPLES / "pipeline" / "social-profile.json", EXAMPLES / "pipeline" / "social-slo.json")
     with pytest.raises(NoSolver, match="integer columns"):
-        hp.solve(*files, solver="glop", options={"size": "planned"})
+        hp.solve(*files, solver="glop", options={"sizing": "fluid"})

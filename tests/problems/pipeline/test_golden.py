@@ -47,7 +47,7 @@ def test_hand_sized_cases(name, arguments, accuracy, count, engine):
 @pytest.mark.quick_sample(15)
 @pytest.mark.parametrize(("name", "arguments", "accuracy", "count"), HAND)
 def test_the_papers_own_program_finds_the_same(name, arguments, accuracy, count):
-    check(fluid(*getattr(loki_by_hand, name)(*arguments), formulation="paper"), accuracy, count)
+    check(fluid(*getattr(loki_by_hand, name)(*arguments), formulation="loki"), accuracy, count)
 
 
 @pytest.mark.parametrize(("servers_there", "accuracy"), [(2, 0.8), (3, 0.95), (4, 1.0)])
@@ -64,7 +64,7 @@ def test_the_worst_served_first():
 
 @pytest.mark.parametrize(("demand", "count"), [(20, 3), (30, 5), (31, None)])
 def test_servers_are_minimised_by_the_papers_rule(demand, count):
-    outcome = fluid(*loki_by_hand.tiny(0.2, demand), options={"step1": "top-variants"})
+    outcome = fluid(*loki_by_hand.tiny(0.2, demand), formulation="loki", options={"step1": "top-variants"})
     mode = next(p.basis for p in outcome.plan.promises if p.quantity == "quality")
     assert mode == ("mode accuracy" if count is None else "mode hardware")
     if count is not None:
@@ -72,13 +72,13 @@ def test_servers_are_minimised_by_the_papers_rule(demand, count):
 
 
 def test_under_a_tight_limit_the_papers_rule_never_minimises():
-    outcome = fluid(*loki_by_hand.tiny(0.19, 20), options={"step1": "top-variants"})
+    outcome = fluid(*loki_by_hand.tiny(0.19, 20), formulation="loki", options={"step1": "top-variants"})
     assert next(p.basis for p in outcome.plan.promises if p.quantity == "quality") == "mode accuracy"
     assert claimed(outcome) == pytest.approx(0.9)
 
 
 def test_one_latency_level_per_step():
-    outcome = fluid(*loki_by_hand.tiny(0.2, 31), formulation="budget")
+    outcome = fluid(*loki_by_hand.tiny(0.2, 31), formulation="loki-budget")
     check(outcome, 0.964516, 5)
     assert outcome.plan.claims[0].scope == "restriction"
 
@@ -139,7 +139,7 @@ def test_several_first_steps_are_all_entered_by_every_query():
 def test_a_bound_that_counts_no_lower_proves_no_number_of_servers():
     """Under a wide gap an engine may stop where one fewer might do: then the fewest are asked for outright."""
     inputs = load_inputs(*loki_by_hand.tiny(0.2, 20))
-    problem = pose(inputs, choose(inputs, question="pipeline", formulation="config"))
+    problem = pose(inputs, choose(inputs, question="pipeline", formulation="pipeline-milp"))
     forest = [(tree, prefixes(tree)) for tree in problem.served]
     asked = []
 

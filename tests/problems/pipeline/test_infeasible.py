@@ -63,9 +63,9 @@ def test_a_resource_that_is_short_is_named_and_raised():
 
 
 def test_top_variants_of_the_tiny_case():
-    outcome = fluid(*loki_by_hand.tiny(0.2, 31), options={"variants": "top"})
+    outcome = fluid(*loki_by_hand.tiny(0.2, 31), options={"models": "top"})
     assert repair(outcome, "instances").to == 6
-    assert fluid(*loki_by_hand.tiny(0.2, 31, servers=6), options={"variants": "top"}).exit_code == 0
+    assert fluid(*loki_by_hand.tiny(0.2, 31, servers=6), options={"models": "top"}).exit_code == 0
 
 
 @published
@@ -82,7 +82,7 @@ def test_beyond_the_chain():
 @pytest.mark.slow
 @published
 def test_beyond_the_top_variants():
-    outcome = fluid(*loki.traffic_chain(208), options={"variants": "top"})
+    outcome = fluid(*loki.traffic_chain(208), options={"models": "top"})
     assert "step" in outcome.why[0]
     assert repair(outcome, "rate_qps").to == pytest.approx(
         207.9635, abs=6e-4
@@ -93,7 +93,7 @@ def test_beyond_the_top_variants():
 
 def test_the_repairs_work():
     profile, slo = loki_by_hand.tiny(0.2, 31)
-    top = {"variants": "top"}
+    top = {"models": "top"}
     outcome = fluid(profile, slo, options=top)
     slo["apps"]["x"]["rate_qps"] = repair(outcome, "rate_qps").to * (1 - 1e-9)
     assert fluid(profile, slo, options=top).exit_code == 0
@@ -252,7 +252,7 @@ def test_several_are_lowered_together_at_latency_levels(by_levels):
 
 @published
 def test_a_latency_limit_at_latency_levels_suffices(by_levels):
-    top = {"variants": "top"}
+    top = {"models": "top"}
     profile, slo = loki.traffic_chain(208)
     to = repair(fluid(profile, slo, options=top), "latency").to
     assert to >= 336.78
@@ -281,7 +281,8 @@ def levelled(demand: float) -> tuple[dict, dict]:
 @pytest.mark.parametrize(("demand", "status"), [(158, "not-found"), (400, "infeasible")])
 def test_levels_that_fail_prove_nothing_but_what_beats_every_batch_does(monkeypatch, demand, status):
     monkeypatch.setattr(latency_levels, "SMALL", 0)
-    outcome = fluid(*levelled(demand), formulation="budget", options={"levels": 2})
+    monkeypatch.setattr(latency_levels, "LEVELS", 2)
+    outcome = fluid(*levelled(demand), formulation="loki-budget")
     assert (outcome.status, outcome.exit_code) == (status, 3)
     assert ("no plan was found" in outcome.why[0]) == (status == "not-found")
     assert repair(outcome, "rate_qps").to < demand

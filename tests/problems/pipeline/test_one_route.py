@@ -20,7 +20,7 @@ SEEDS = [298, 263, 271, 10]
 
 def planned(seed: int) -> tuple[Any, Plan]:
     files = kept_pipelines.fair(seed)
-    return files, hp.solve(*files, options={"size": "planned"}).require()
+    return files, hp.solve(*files, options={"sizing": "fluid"}).require()
 
 
 def with_routes(plan: Plan, routes: tuple[Route, ...]) -> Plan:

@@ -113,7 +113,7 @@ def test_the_bound_is_that_of_the_program_of_whole_levels():
     from hetplan.problems.pipeline.tree import all_levels, thin_out
 
     inputs = load_inputs(*loki_generator.inputs(loki_generator.T5, servers=200, utilisation=1.5))
-    problem = pose(inputs, choose(inputs, question="pipeline", formulation="budget"))
+    problem = pose(inputs, choose(inputs, question="pipeline", formulation="loki-budget"))
     levels = [[thin_out(values, 8) for values in all_levels(tree)] for tree in problem.served]
     answer: Answer = PricedColumns().solve(priced_form(problem, levels), Limits())
     assert 100 * answer.bound == pytest.approx(97.6300, abs=0.02)

@@ -44,7 +44,7 @@ def test_accuracy_never_rises_with_demand_nor_falls_with_servers(seed, gpus, tim
 @given(seeds)
 def test_the_papers_program_agrees_on_one_hardware(seed):
     files = random_pipeline(seed)
-    assert accuracy(fluid(*files, formulation="paper")) == pytest.approx(accuracy(fluid(*files)), abs=2e-6)
+    assert accuracy(fluid(*files, formulation="loki")) == pytest.approx(accuracy(fluid(*files)), abs=2e-6)
 
 
 @pytest.mark.longest
@@ -53,8 +53,8 @@ def test_the_papers_program_agrees_on_one_hardware(seed):
 def test_on_two_hardwares_it_finds_no_more(seed):
     files = random_pipeline(seed, gpus=2)
     best = accuracy(fluid(*files))
-    assert accuracy(fluid(*files, formulation="paper")) <= best + 2e-6
-    assert accuracy(fluid(*files, formulation="budget", options={"levels": 64})) <= best + 2e-6
+    assert accuracy(fluid(*files, formulation="loki")) <= best + 2e-6
+    assert accuracy(fluid(*files, formulation="loki-budget")) <= best + 2e-6
 
 
 @pytest.mark.slow

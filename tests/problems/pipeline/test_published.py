@@ -5,6 +5,7 @@ import json
 import pytest
 from cases.pipelines import fluid
 
+from hetplan.problems.pipeline import latency_levels
 from hetplan_papers.datasets import loki, loki_generator
 from hetplan_papers.datasets.sources import DATA, present
 
@@ -32,7 +33,7 @@ CHAIN = {
 
 
 @pytest.mark.quick_cases(4)
-@pytest.mark.parametrize("formulation", ["config", "paper"])
+@pytest.mark.parametrize("formulation", ["pipeline-milp", "loki"])
 @pytest.mark.parametrize(("demand", "percent"), CHAIN.items())
 def test_traffic_chain(demand, percent, formulation):
     outcome = fluid(*loki.traffic_chain(demand), formulation=formulation)
@@ -61,13 +62,15 @@ def test_golden_rows(rows):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("demand", "percent"), [(1000, 66.1239), (1300, 60.6258)])
-def test_one_latency_level_per_step(demand, percent):
-    outcome = fluid(*loki.traffic_chain(demand), formulation="budget", options={"levels": 64})
+def test_one_latency_level_per_step(monkeypatch, demand, percent):
+    monkeypatch.setattr(latency_levels, "LEVELS", 64)
+    outcome = fluid(*loki.traffic_chain(demand), formulation="loki-budget")
     assert 100 * claimed(outcome) == pytest.approx(percent, abs=1e-3)
 
 
-def test_levels_too_coarse_for_the_best_accuracy_do_not_call_theirs_the_best():
-    outcome = fluid(*loki.traffic_chain(30), formulation="budget", options={"levels": 2})
+def test_levels_too_coarse_for_the_best_accuracy_do_not_call_theirs_the_best(monkeypatch):
+    monkeypatch.setattr(latency_levels, "LEVELS", 2)
+    outcome = fluid(*loki.traffic_chain(30), formulation="loki-budget")
     assert claimed(outcome) < 0.99  # 0.9964 is to be had
     assert outcome.plan.claims[0].scope == "restriction"
     assert outcome.plan.status == "feasible"
@@ -75,16 +78,14 @@ def test_levels_too_coarse_for_the_best_accuracy_do_not_call_theirs_the_best():
 
 
 def test_levels_are_chosen_for_few_servers_where_the_best_accuracy_fits():
-    outcome = fluid(*loki.traffic_chain(100), formulation="budget")
+    outcome = fluid(*loki.traffic_chain(100), formulation="loki-budget")
     assert 100 * claimed(outcome) == pytest.approx(99.6441, abs=1e-3)
     assert servers(outcome) <= 11  # the exact program needs 10
 
 
 @pytest.mark.slow
-def test_different_batches_of_one_variant():
+def test_one_batch_of_each_variant():
     assert 100 * claimed(fluid(*loki.traffic_chain(520))) == pytest.approx(87.4418, abs=1e-3)
-    outcome = fluid(*loki.traffic_chain(520), options={"multibatch": True})
-    assert 100 * claimed(outcome) == pytest.approx(88.3924, abs=1e-3)
 
 
 @pytest.mark.quick_cases(1)
@@ -125,7 +126,7 @@ def test_another_engine():
 )
 def test_scale(shape, count, utilisation, bound, value):
     files = loki_generator.inputs(getattr(loki_generator, shape), servers=count, utilisation=utilisation)
-    outcome = fluid(*files, formulation="budget")
+    outcome = fluid(*files, formulation="loki-budget")
     claim = outcome.plan.claims[0]
     assert outcome.reason == "verified"
     assert 100 * claim.bound == pytest.approx(bound, abs=0.02)
@@ -136,7 +137,7 @@ def test_scale(shape, count, utilisation, bound, value):
 
 @pytest.mark.longest
 def test_shared_cluster():
-    outcome = fluid(*loki_generator.shared_cluster(), formulation="budget")
+    outcome = fluid(*loki_generator.shared_cluster(), formulation="loki-budget")
     claim = outcome.plan.claims[0]
     assert outcome.reason == "verified"
     assert claim.vouched == "certified"

@@ -73,11 +73,11 @@ def test_reported(case):
 
 def pose(files, **options):
     inputs = load_inputs(*files)
-    return PipelineQuestion.from_inputs(inputs, ConfigOptions(**options), formulation="config", tools=Tools())
+    return PipelineQuestion.from_inputs(inputs, ConfigOptions(**options), formulation="pipeline-milp", tools=Tools())
 
 
 def test_a_statistic_that_was_named_must_be_measured():
-    text = fail(lambda p, s: p["tables"]["a1-g"].pop("p50"), options={"quantile": "p50"})
+    text = fail(lambda p, s: p["tables"]["a1-g"].pop("p50"), options={"statistic": "p50"})
     assert "quantile asks for p50" in text
 
 
@@ -162,4 +162,4 @@ def test_joins_that_cannot_be_planned_exactly(change, reported):
 
 def test_joins_are_refused_by_other_formulations():
     with pytest.raises(InputError, match="joins branches"):
-        fluid(*diamond(50, 120), formulation="paper")
+        fluid(*diamond(50, 120), formulation="loki")

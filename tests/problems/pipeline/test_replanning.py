@@ -68,7 +68,7 @@ def test_few_moves_can_be_a_goal():
 @pytest.mark.parametrize("demand", [110, 105, 80])
 def test_routing_is_refreshed_with_the_servers_fixed(demand):
     first = fluid(*depth_3(110)).plan
-    again = fluid(*depth_3(demand), formulation="reroute", start=first)
+    again = fluid(*depth_3(demand), formulation="pipeline-routes", start=first)
     assert again.reason == "verified", again.violations
     placed = [sorted((w.loads[0].variant, w.count) for w in plan.workers) for plan in (first, again.plan)]
     assert placed[0] == placed[1]
@@ -77,21 +77,21 @@ def test_routing_is_refreshed_with_the_servers_fixed(demand):
 
 def test_beyond_their_capacity_the_rest_is_said_to_be_unserved():
     first = fluid(*depth_3(110)).plan
-    again = fluid(*depth_3(400), formulation="reroute", start=first)
+    again = fluid(*depth_3(400), formulation="pipeline-routes", start=first)
     assert again.reason == "verified", again.violations
     assert promised(again.plan, "rate_qps") + again.plan.unserved[0].rate_qps == pytest.approx(400)
 
 
 def test_rerouting_needs_a_plan():
     with pytest.raises(InputError, match="previous plan"):
-        fluid(*depth_3(100), formulation="reroute")
+        fluid(*depth_3(100), formulation="pipeline-routes")
 
 
 @pytest.mark.slow
 def test_through_the_planner():
     profile, slo = depth_3(110)
     first = hp.Planner(profile, slo).plan().plan
-    again = hp.Planner(profile, slo, formulation="reroute").plan({"x": 100}, start=first)
+    again = hp.Planner(profile, slo, formulation="pipeline-routes").plan({"x": 100}, start=first)
     assert promised(again.plan, "rate_qps") == 100
 
 

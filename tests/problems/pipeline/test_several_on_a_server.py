@@ -63,11 +63,11 @@ def value(plan: hp.Plan, quantity: str) -> float:
 
 def test_a_node_of_four_cards_runs_four_instances() -> None:
     # A card sees 200 a second in batches of 4, and names 250: a node does the work of four.
-    plan = planned(documents(), size="planned")
+    plan = planned(documents(), sizing="fluid")
     assert placed(plan) == {"see": (1, 4), "name": (1, 4)}
     assert value(plan, "cost_per_hour") == 16.0
     assert "W-idle-machine" not in {warning.code for warning in plan.warnings}
-    plan = planned(documents(rate=1500.0), size="planned")
+    plan = planned(documents(rate=1500.0), sizing="fluid")
     assert placed(plan) == {"see": (2, 4), "name": (2, 4)}
     assert {claim.about: claim.bound for claim in plan.claims}["cost_per_hour"] == pytest.approx(32.0)
 
@@ -79,24 +79,24 @@ def test_they_are_simulated_as_planned() -> None:
 
 
 def test_a_slice_is_paid_by_the_slice_and_memory_alone_says_nothing() -> None:
-    assert placed(planned(documents(per="gpu"), size="planned")) == {"see": (4, 1), "name": (3, 1)}
-    assert placed(planned(documents(needs={"gpu_mem_gib": 20}), size="planned")) == {"see": (4, 1), "name": (3, 1)}
+    assert placed(planned(documents(per="gpu"), sizing="fluid")) == {"see": (4, 1), "name": (3, 1)}
+    assert placed(planned(documents(needs={"gpu_mem_gib": 20}), sizing="fluid")) == {"see": (4, 1), "name": (3, 1)}
 
 
 def test_a_group_of_single_instances_makes_way() -> None:
     files = documents()
-    plan = planned(files, size="planned")
+    plan = planned(files, sizing="fluid")
     state = json.loads(plan.model_dump_json(include={"workers"}, exclude_none=True, by_alias=True))
     for worker in state["workers"]:
         worker["loads"][0]["instances"] = 1
-    moved = planned(files, state={"format": "hetplan/state/1.0", **state}, size="planned")
+    moved = planned(files, state={"format": "hetplan/state/1.0", **state}, sizing="fluid")
     assert {worker.id for worker in moved.workers}.isdisjoint({worker["id"] for worker in state["workers"]})
     assert value(moved, "changes") == 6.0
 
 
 def test_forged_instances_are_found() -> None:
     files = documents()
-    plan = json.loads(planned(files, size="planned").model_dump_json(exclude_none=True, by_alias=True))
+    plan = json.loads(planned(files, sizing="fluid").model_dump_json(exclude_none=True, by_alias=True))
     for instances, code in ((5, "resource"), (2, "capacity")):
         plan["workers"][0]["loads"][0]["instances"] = instances
         report = hp.verify(hp.Plan.model_validate(plan), *files)
@@ -106,7 +106,7 @@ def test_forged_instances_are_found() -> None:
 def test_many_groups_of_a_plan_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan is untrusted: what is kept free by alike groups together is not counted anew for each of them."""
     files, groups = documents(), 60
-    plan = json.loads(planned(files, size="planned", spare=0.2).model_dump_json(exclude_none=True, by_alias=True))
+    plan = json.loads(planned(files, sizing="fluid", spare=0.2).model_dump_json(exclude_none=True, by_alias=True))
     first, last = plan["workers"]
     load = first["loads"][0]
     names = [f"z{k}" for k in range(groups)]

@@ -90,7 +90,7 @@ def test_a_pipeline_of_three_steps_fits_on_one_node_and_keeps_its_wish_there() -
 
 @pytest.mark.slow
 def test_fewer_servers_than_steps_are_enough_where_they_have_places() -> None:
-    plan = solved(documents(nodes=1), size="planned")
+    plan = solved(documents(nodes=1), sizing="fluid")
     assert total(plan, "servers") == 1.0
     outcome = hp.solve(*documents(nodes=1), options={"machines": "whole"}, formulation="pipeline")
     assert outcome.exit_code == 3
@@ -105,7 +105,7 @@ def test_nodes_are_as_few_as_all_instances_fill(seed: int) -> None:
     """One way to run each step: what it needs is counted by hand."""
     chance = random.Random(seed)
     cards, rate, fanout = chance.choice([2, 3, 4, 8]), chance.uniform(20.0, 1500.0), chance.choice([0.5, 1.0, 2.0])
-    plan = solved(documents(cards=cards, nodes=60, rate=rate, fanout=fanout), size="planned")
+    plan = solved(documents(cards=cards, nodes=60, rate=rate, fanout=fanout), sizing="fluid")
     reach = {"see": rate, "name": fanout * rate, "read": fanout * rate}
     instances = sum(math.ceil(reach[step] * MS[step] / 4000.0 - 1e-9) for step in MS)
     assert total(plan, "servers") == math.ceil(instances / cards)
@@ -129,7 +129,7 @@ def test_nodes_of_cards_are_as_good_as_so_many_cards(seed: int) -> None:
     alone_profile["hardware"]["node"]["provides"] = {"gpu": 1, "gpu_mem_gib": 24}
     alone_profile["offers"]["node-od"]["price_per_hour"] = "2"
     alone_slo["limits"]["instances"]["node"] = [0, 8]
-    nodes, cards = solved((profile, slo), size="planned"), solved((alone_profile, alone_slo), size="planned")
+    nodes, cards = solved((profile, slo), sizing="fluid"), solved((alone_profile, alone_slo), sizing="fluid")
     quality = [next(one.value for one in plan.promises if one.quantity == "quality") for plan in (nodes, cards)]
     assert quality[0] == pytest.approx(quality[1], abs=1e-6)
     assert total(nodes, "cost_per_hour") == 8.0 * math.ceil(total(cards, "cost_per_hour") / 8.0 - 1e-9)
@@ -139,7 +139,7 @@ def test_alike_parts_of_more_cards_are_places_too() -> None:
     """Each instance takes two cards of eight, and part of the memory: four places, whatever the memory is."""
     files = documents(needs=dict.fromkeys(MS, 2.0), rate=150.0)
     files[0]["variants"]["see-m"]["runs"][0]["needs"]["gpu_mem_gib"] = 40
-    plan = solved(files, size="planned")
+    plan = solved(files, sizing="fluid")
     assert total(plan, "servers") == 1.0
     (held,) = on_one(plan)
     assert sum(held.values()) == 4
@@ -170,7 +170,7 @@ def _needing(profile: Any, cards: int) -> Any:
 def test_nothing_is_shared_with(change: Any, why: str) -> None:
     profile, slo = documents()
     change(profile)
-    assert all(len(worker.loads) == 1 for worker in solved((profile, slo), size="planned").workers), why
+    assert all(len(worker.loads) == 1 for worker in solved((profile, slo), sizing="fluid").workers), why
 
 
 @pytest.mark.slow
@@ -192,16 +192,16 @@ def test_servers_that_must_run_are_used_and_resources_and_stock_are_kept() -> No
     files = documents(rate=300.0)
     cards = files[0]["hardware"]["node"]["provides"]["gpu"]
     files[1]["limits"]["provides"] = {"gpu": 1.5 * cards}
-    plan = solved(files, size="planned")
+    plan = solved(files, sizing="fluid")
     assert sum(worker.count for worker in plan.workers) == 1
     files = documents(rate=300.0, nodes=None)
     files[0]["offers"] = {
         "dear": {"hardware": "node", "price_per_hour": "9", "currency": "USD", "stock": 5},
         "cheap": {"hardware": "node", "price_per_hour": "5", "currency": "USD", "stock": 1},
     }
-    assert total(solved(files, size="planned"), "cost_per_hour") == 5.0
+    assert total(solved(files, sizing="fluid"), "cost_per_hour") == 5.0
     files[1]["apps"]["a"]["rate_qps"] = 900.0  # 5 + 4 + 3 cards
-    assert total(solved(files, size="planned"), "cost_per_hour") == 14.0
+    assert total(solved(files, sizing="fluid"), "cost_per_hour") == 14.0
 
 
 @pytest.mark.slow
@@ -224,21 +224,21 @@ def test_hardware_that_must_run_and_is_of_no_use_fills_nothing_else() -> None:
         runs = files[0]["variants"][f"{step}-m"]["runs"]
         runs.append({**runs[0], "hardware": "one"})
     files[1]["limits"]["instances"] = {"one": [0, 9], "node": [0, 9]}
-    assert total(solved(files, size="planned"), "cost_per_hour") == 0.9
+    assert total(solved(files, sizing="fluid"), "cost_per_hour") == 0.9
 
 
 def test_where_moves_count_servers_are_of_one_step() -> None:
     files = documents()
     files[1]["limits"]["changes"] = 30
     state = {"format": "hetplan/state/1.0", "workers": []}
-    assert all(len(worker.loads) == 1 for worker in solved(files, state=state, size="planned").workers)
+    assert all(len(worker.loads) == 1 for worker in solved(files, state=state, sizing="fluid").workers)
 
 
 def test_a_plan_of_its_own_state_moves_nothing() -> None:
     files = documents(rate=500.0)
-    plan = solved(files, size="planned")
+    plan = solved(files, sizing="fluid")
     state = {"format": "hetplan/state/1.0", **json.loads(plan.model_dump_json(include={"workers"}, exclude_none=True))}
-    again = solved(files, state=state, size="planned")
+    again = solved(files, state=state, sizing="fluid")
     assert total(again, "changes") == 0.0
     assert not again.actions
 
@@ -262,7 +262,7 @@ def _forged(plan: hp.Plan, change: Any) -> hp.Plan:
 )
 def test_a_forged_plan_is_caught(change: Any, code: str | None) -> None:
     files = documents()
-    plan = solved(files, size="planned")
+    plan = solved(files, sizing="fluid")
     if code is None:
         with pytest.raises(ValueError, match="instances"):
             _forged(plan, change)
@@ -294,7 +294,7 @@ def test_a_bound_is_proved_again_where_of_one_hardware_there_is_no_end() -> None
     for step in MS:
         run = {"hardware": "one", "needs": {"gpu": 1}, "latency": f"t-{step}"}
         profile["variants"][f"{step}-m"]["runs"].append(run)
-    plan = solved((profile, slo), size="estimated")
+    plan = solved((profile, slo), sizing="formula")
     words = [one.word.value for one in hp.verify(plan, profile, slo).claims]
     assert words == ["proved again", "proved again"]
 
@@ -304,7 +304,7 @@ def test_runs_that_fill_a_server_by_unlike_resources_do_not_share_it() -> None:
     files = documents(needs={"name": 0.5, "read": 0.5})
     for step in ("name", "read"):
         files[0]["variants"][f"{step}-m"]["runs"][0]["needs"]["gpu_mem_gib"] = 24
-    plan = solved(files, size="planned")
+    plan = solved(files, sizing="fluid")
     assert all(len(worker.loads) == 1 for worker in plan.workers)
 
 
@@ -312,7 +312,7 @@ def test_runs_that_fill_a_server_by_unlike_resources_do_not_share_it() -> None:
 def test_a_plan_that_shares_what_may_not_be_shared_is_caught(larger: str) -> None:
     """By hand: two steps on one node where steps have unlike needs, so that each is planned on its own."""
     files = documents(needs={larger: 3.0}, rate=100.0)
-    plan = solved(files, size="planned")
+    plan = solved(files, sizing="fluid")
 
     def together(made: dict[str, Any]) -> None:
         first, second = made["workers"][:2]
@@ -324,9 +324,9 @@ def test_a_plan_that_shares_what_may_not_be_shared_is_caught(larger: str) -> Non
 
 def test_those_beside_whom_it_is_compared_fill_their_nodes_too() -> None:
     files = documents()
-    plan, inputs = solved(files, size="planned"), hp.load(*files)
+    plan, inputs = solved(files, sizing="fluid"), hp.load(*files)
     (kinds,) = {tuple(kind.instances for kind in found) for found in kinds_of(plan, inputs).values()}
     assert kinds == (8,)
     files[0]["offers"]["node-od"]["per"] = "gpu"
-    sold = kinds_of(solved(files, size="planned"), hp.load(*files))
+    sold = kinds_of(solved(files, sizing="fluid"), hp.load(*files))
     assert {kind.instances for found in sold.values() for kind in found} == {1}, "a slice holds one"

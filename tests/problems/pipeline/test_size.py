@@ -61,7 +61,7 @@ def test_the_default_plan_of_a_shipped_example_keeps_its_wish_on_fresh_seeds(shi
 def test_without_what_is_kept_free_the_wish_is_broken(shipped):
     app, outcome = shipped
     *files, _ = SHIPPED[app]
-    options = {**outcome.plan.method.options, "size": "planned", "spare": 0.0, "headroom": 0.0}
+    options = {**outcome.plan.method.options, "sizing": "fluid", "spare": 0.0, "headroom": 0.0}
     plan = fluid(*files, options=options).plan
     assert all(lost(plan, app, seed) > 0.01 for seed in FRESH_SEEDS[:2])
 
@@ -195,10 +195,10 @@ def test_where_fresh_seeds_disagree_more_is_kept_free():
 
 @pytest.mark.slow
 def test_where_fresh_seeds_leave_it_open_more_of_them_are_played():
-    outcome, asked = played(lambda _, __, is_fresh: 0.0093 if is_fresh else 0.005, evaluations=1)
+    outcome, asked = played(lambda _, __, is_fresh: 0.0093 if is_fresh else 0.005, max_simulations=1)
     assert outcome.exit_code == 0
     assert [seeds for *_, seeds, seed, _ in asked if seed >= CONFIRMING] == [6, 2, 3, 4, 5, 7, 9]
-    outcome, asked = played(lambda _, __, is_fresh: 0.0099 if is_fresh else 0.005, evaluations=1)
+    outcome, asked = played(lambda _, __, is_fresh: 0.0099 if is_fresh else 0.005, max_simulations=1)
     assert outcome.exit_code == 3
 
 
@@ -224,7 +224,7 @@ def test_what_is_never_kept_is_exit_3_and_says_why():
     outcome, _ = played(lambda *_: 0.05)
     assert outcome.exit_code == 3
     assert outcome.why[0].startswith("not met: in simulation the violation rate of cameras is 5 times its limit")
-    outcome, asked = played(lambda *_: 0.05, evaluations=2)
+    outcome, asked = played(lambda *_: 0.05, max_simulations=2)
     assert outcome.exit_code == 3
     assert "more headroom was not tried" in outcome.why[0]
     # After two plans the question is asked anew, with a repair: a rate in place of the history of the forecast.
@@ -259,32 +259,9 @@ def test_a_search_begins_at_what_is_asked_for_and_is_content_with_it():
         assert {(spare, headroom) for spare, headroom, *_ in asked} == {wanted}
 
 
-@pytest.mark.slow
-def test_simulated_looks_closer():
-    outcome, asked = played(
-        lambda spare, *_: 0.005 if spare >= 0.17 else 0.05, size="simulated", evaluations=30, slo_divisor=1.8
-    )
-    assert outcome.exit_code == 0
-    assert 0.17 <= room(outcome)[0] <= 0.17 + 0.02
-    assert max(spare for spare, *_ in asked if spare < 0.17) >= 0.17 - 0.02
-    assert max(round(length * 589.6, -2) for *_, length in asked) == 60_000
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("asked_for", "kinds"), [("simulated", {True, False}), ("auto", {False})])
-def test_simulated_tries_both_kinds_of_room(asked_for, kinds):
-    """Any share of all capacity would do, and costs less accuracy than a third of a server in every group."""
-    outcome, asked = played(
-        lambda spare, headroom, _: 0.005 if spare >= 0.3 or headroom > 0.0 else 0.05, size=asked_for, slo_divisor=1.8
-    )
-    assert outcome.exit_code == 0
-    assert {headroom > 0.0 for _, headroom, *_ in asked} == kinds
-    assert (room(outcome)[1] > 0.0) == (asked_for == "simulated")
-
-
 def test_estimated_simulates_nothing():
     simulate, asked = losing(lambda *_: 1.0)
-    outcome = plan_for(hp.load(*SHIPPED["posts"][:2]), options={"size": "estimated"}, tools=Tools(simulate=simulate))
+    outcome = plan_for(hp.load(*SHIPPED["posts"][:2]), options={"sizing": "formula"}, tools=Tools(simulate=simulate))
     assert outcome.exit_code == 0
     assert not asked
     assert outcome.plan.method.options["spare"] == sizing.ESTIMATE[0]
@@ -327,7 +304,7 @@ def test_servers_filled_to_the_brim_are_warned_of():
 @pytest.mark.slow
 def test_what_simulation_promised_holds_on_other_seeds():
     files = SHIPPED["cameras"][:2]
-    plan = hp.solve(*files, options={"size": "simulated"}).require()
+    plan = hp.solve(*files, options={"sizing": "simulation"}).require()
     report = hp.simulate(plan, *files, seed=4711)
     assert report.apps["cameras"].percentiles_ms[99].value <= 250.0
 
@@ -365,7 +342,7 @@ def test_what_is_refused_leaves_its_nearest_servers_for_trials():
     room = sizing.Margin(0.0, 0.0, 1.8)
     known = {sizing.NEAREST: [(room, ()), (room, ())]}
     simulate, _ = losing(lambda *_: 0.05)
-    tools, options = Tools(simulate=simulate, trial=True, known=known), {"evaluations": 1, "slo_divisor": 1.8}
+    tools, options = Tools(simulate=simulate, trial=True, known=known), {"max_simulations": 1, "slo_divisor": 1.8}
     outcome = plan_for(load_inputs(*SHIPPED["cameras"][:2]), options=options, tools=tools, try_repairs=False)
     assert outcome.exit_code == 3
     (_, first), (_, last) = known[sizing.NEAREST]

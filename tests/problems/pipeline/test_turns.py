@@ -17,7 +17,7 @@ FILES = (EXAMPLE / "profile.json", EXAMPLE / "slo.json")
 
 @pytest.fixture(scope="module")
 def plan():
-    return hp.solve(*FILES, options={"size": "planned"}).require()
+    return hp.solve(*FILES, options={"sizing": "fluid"}).require()
 
 
 def test_the_plan_names_turns_and_simulator_and_router_take_them(plan):
@@ -31,7 +31,7 @@ def test_the_plan_names_turns_and_simulator_and_router_take_them(plan):
 
 @pytest.mark.slow
 def test_other_routings_take_turns_too():
-    routed = hp.solve(*FILES, options={"size": "planned", "headroom": 0.2, "routing": "most-accurate-first"}).require()
+    routed = hp.solve(*FILES, options={"sizing": "fluid", "headroom": 0.2, "routing": "most-accurate-first"}).require()
     assert routed.dispatch["cameras"].balancing == "round_robin"
 
 
@@ -47,7 +47,7 @@ def test_budgets_are_half_as_long_again_as_the_room_that_paths_keep(plan):
             at = table.axes["batch"].index(load.serve.max_batch)
             longest[load.node] = max(longest[load.node], table.p50[at])
     assert plan.dispatch["cameras"].budget_ms == pytest.approx({step: 1.5 * 2.0 * ms for step, ms in longest.items()})
-    stated = hp.solve(*FILES, options={"size": "planned", "budget_factor": 1.0}).require()
+    stated = hp.solve(*FILES, formulation="loki", options={"budget_factor": 1.0, "sizing": "fluid"}).require()
     assert stated.dispatch["cameras"].budget_ms == pytest.approx(longest)
 
 

@@ -31,7 +31,7 @@ def on_l4(files: Docs) -> Docs:
 
 
 def planned(files: Docs, **options: Any) -> hp.Plan:
-    outcome = hp.solve(*files, options={"size": "planned", **options}, formulation="pipeline")
+    outcome = hp.solve(*files, options={"sizing": "fluid", **options}, formulation="pipeline")
     plan = outcome.require()
     assert not hp.verify(plan, *files).violations
     return plan
@@ -66,10 +66,10 @@ def test_whole_servers_that_are_asked_for_bound_such_plans_only() -> None:
     assert (len(plan.workers), scopes(plan)["servers"]) == (2, "restriction")
 
 
-@pytest.mark.parametrize("size", ["planned", "estimated"])
-def test_a_forged_scope_is_refused(size: str) -> None:
+@pytest.mark.parametrize("sizing", ["fluid", "formula"])
+def test_a_forged_scope_is_refused(sizing: str) -> None:
     files = social(7, 4, 3)
-    plan = planned(files, size=size)
+    plan = planned(files, sizing=sizing)
     held = {claim.about for claim in plan.claims if claim.scope == "restriction"}
     assert "servers" in held
     for number, claim in enumerate(plan.claims):
@@ -85,7 +85,7 @@ def test_what_one_server_would_carry_is_not_proved_impossible() -> None:
     for files, proved in ((fits, False), (exact, True)):
         files[1]["limits"]["instances"] = {name: [0, 1] for name in files[0]["hardware"]}
         files[1]["limits"]["instances"] = dict(list(files[1]["limits"]["instances"].items())[:1])
-        outcome = hp.solve(*files, options={"size": "planned"}, formulation="pipeline")
+        outcome = hp.solve(*files, options={"sizing": "fluid"}, formulation="pipeline")
         assert outcome.exit_code != 0
         assert (outcome.finding.found.value == "infeasible") is proved, outcome.status
 

@@ -58,11 +58,11 @@ def test_steps_of_one_two_and_four_cards_share_nodes_and_keep_their_wish() -> No
 
 def test_several_nodes_of_unlike_loads_are_as_few_as_their_cards_fill() -> None:
     files = documents(needs=UNLIKE, rate=1000.0)  # 5 x 1 + 4 x 2 + 3 x 4 cards
-    plan = solved(files, size="planned")
+    plan = solved(files, sizing="fluid")
     assert total(plan, "servers") == 4.0
-    assert total(solved(files, size="planned", machines="whole"), "servers") == 4.0
+    assert total(solved(files, sizing="fluid", machines="whole"), "servers") == 4.0
     files = documents(needs=UNLIKE, rate=2000.0)  # 10 x 1 + 8 x 2 + 6 x 4
-    plan = solved(files, size="planned")
+    plan = solved(files, sizing="fluid")
     assert total(plan, "servers") == 7.0
     assert sum(worker.count * load.instances * UNLIKE[load.node or ""] for worker in plan.workers
                for load in worker.loads) == 56.0, "all cards are used"  # fmt: skip
@@ -71,7 +71,7 @@ def test_several_nodes_of_unlike_loads_are_as_few_as_their_cards_fill() -> None:
 
 @pytest.mark.quick_sample(6)
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("formulation", ["config", "budget"])
+@pytest.mark.parametrize("formulation", ["pipeline-milp", "loki-budget"])
 def test_whole_servers_are_as_few_as_counting_by_hand_says(seed: int, formulation: str) -> None:
     """A step has one or two runs of its variant, of so many cards; one is chosen. And no plan is dearer for sharing."""
     chance = random.Random(seed)
@@ -96,11 +96,11 @@ def test_whole_servers_are_as_few_as_counting_by_hand_says(seed: int, formulatio
         cards += int(least)
     files = (profile, slo)
     outcome = hp.solve(
-        *files, options={"size": "planned"}, formulation=f"pipeline/{formulation}" if formulation else "pipeline"
+        *files, options={"sizing": "fluid"}, formulation=f"pipeline/{formulation}" if formulation else "pipeline"
     )
     plan = outcome.require()
     assert total(plan, "servers") == math.ceil(cards / 8)
-    assert total(solved(files, size="planned", machines="whole"), "servers") >= total(plan, "servers")
+    assert total(solved(files, sizing="fluid", machines="whole"), "servers") >= total(plan, "servers")
     assert set(words(plan, files).values()) == {"proved again"}
 
 
@@ -115,17 +115,17 @@ def test_offers_are_filled_from_the_cheapest_and_what_must_run_runs(seed: int) -
         "dear": {"hardware": "node", "price_per_hour": "9", "currency": "USD"},
         "cheap": {"hardware": "node", "price_per_hour": "5", "currency": "USD", "stock": stock},
     }
-    plan = solved(files, size="planned")
+    plan = solved(files, sizing="fluid")
     servers = max(least, math.ceil(sum(needs[step] * math.ceil(rate * MS[step] / 4000 - 1e-9) for step in MS) / 8))
     assert total(plan, "cost_per_hour") == 5.0 * min(stock, servers) + 9.0 * max(servers - stock, 0)
 
 
 def test_a_step_that_takes_whole_servers_leaves_the_others_to_share_theirs() -> None:
     files = documents(needs={"see": 8.0})
-    plan = solved(files, size="planned")
+    plan = solved(files, sizing="fluid")
     assert on_one(plan) == [{"see": 1}, {"name": 5, "read": 3}]
     assert total(plan, "cost_per_hour") == 24.0
-    assert total(solved(files, size="planned", machines="whole"), "cost_per_hour") == 32.0
+    assert total(solved(files, sizing="fluid", machines="whole"), "cost_per_hour") == 32.0
 
 
 def test_too_few_places_for_one_instance_of_each_step() -> None:
@@ -149,14 +149,14 @@ def test_too_few_places_for_one_instance_of_each_step() -> None:
 )
 def test_needs_that_places_do_not_describe_share_nothing(needs: dict[str, float]) -> None:
     files = documents(needs=needs)
-    plan = solved(files, size="planned")
+    plan = solved(files, sizing="fluid")
     assert all(len(worker.loads) == 1 for worker in plan.workers)
-    assert total(plan, "cost_per_hour") == total(solved(files, size="planned", machines="whole"), "cost_per_hour")
+    assert total(plan, "cost_per_hour") == total(solved(files, sizing="fluid", machines="whole"), "cost_per_hour")
 
 
 def test_a_worker_with_more_cards_than_there_are_is_caught() -> None:
     files = documents(needs=UNLIKE, rate=200.0)
-    plan = solved(files, size="planned")
+    plan = solved(files, sizing="fluid")
     places = {load.node: number for number, load in enumerate(plan.workers[0].loads)}
 
     def more(step: str) -> Any:
@@ -170,7 +170,7 @@ def test_a_worker_with_more_cards_than_there_are_is_caught() -> None:
 def test_a_bound_of_one_server_more_is_not_proved() -> None:
     """The best plan without sharing, said to be the best of all: by what may be shared, a server fewer does."""
     files = documents(needs=UNLIKE)
-    apart, shared = solved(files, size="planned", machines="whole"), solved(files, size="planned")
+    apart, shared = solved(files, sizing="fluid", machines="whole"), solved(files, sizing="fluid")
     assert (total(apart, "cost_per_hour"), total(shared, "cost_per_hour")) == (24.0, 16.0)
     assert words(shared, files)["cost_per_hour"] == "proved again"
     claims_too_much = forged(apart, lambda made: made["method"]["options"].update(machines="shared"))
@@ -196,17 +196,17 @@ def with_runs(files: Docs, runs: dict[int, float]) -> Docs:
 def test_a_bound_forgets_no_smaller_run() -> None:
     """Whole nodes carry more per card, yet a few single cards do. A plan that knew nothing of those is dearer."""
     both, large = (with_runs(documents(rate=100.0), runs) for runs in ({1: 1.0, 8: 0.1}, {8: 0.1}))
-    plan = solved(large, size="planned")
+    plan = solved(large, sizing="fluid")
     assert total(plan, "cost_per_hour") == 24.0
     assert words(plan, large)["cost_per_hour"] == "proved again"
-    assert total(solved(both, size="planned"), "cost_per_hour") == 8.0
+    assert total(solved(both, sizing="fluid"), "cost_per_hour") == 8.0
     assert words(plan, both)["cost_per_hour"] != "proved again"
 
 
 def test_a_repair_names_the_servers_of_the_smallest_runs_that_do() -> None:
     files = with_runs(documents(rate=900.0, nodes=1), {1: 1.0, 2: 0.95})
     del files[0]["offers"]
-    outcome = hp.solve(*files, options={"size": "planned"}, formulation="pipeline")
+    outcome = hp.solve(*files, options={"sizing": "fluid"}, formulation="pipeline")
     assert outcome.exit_code == 3
     cards = sum(math.ceil(900.0 * ms / 4000.0) for ms in MS.values())
     assert (cards, [one.to for one in outcome.repairs if "instances" in one.field]) == (12, [2.0])
@@ -228,7 +228,7 @@ def test_half_as_large_places_change_no_value(goal: Any) -> None:
             run = {"hardware": "node", "needs": {"gpu": 1}, "latency": "t-idle"}
             profile["variants"]["idle"] = {"task": "see", "quality": {"value": 1.0}, "runs": [run]}
         inputs = hp.load(profile, slo)
-        problem = pose(inputs, choose(inputs, question="pipeline", formulation="budget"))
+        problem = pose(inputs, choose(inputs, question="pipeline", formulation="loki-budget"))
         assert isinstance(problem, Pipelines)
         assert problem.wish.fleet.places == ((8,) if idle else (4,))
         (tree,) = problem.served
@@ -300,7 +300,7 @@ def _filling(alone: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 def test_places_are_exact_wherever_they_are_offered() -> None:
     """Against all ways to fill a server, and to put a few instances on as few servers as hold them."""
-    shared, unlike, apart, plan = 0, 0, 0, solved(documents(), size="planned")
+    shared, unlike, apart, plan = 0, 0, 0, solved(documents(), sizing="fluid")
     for seed in range(80):
         chance = random.Random(seed)
         fleet, runs, provides = _random_fleet(chance, plan)

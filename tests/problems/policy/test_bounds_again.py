@@ -112,7 +112,7 @@ def test_models_may_be_left_out_where_they_do_not_fit_beside_those_that_are_held
             variant["runs"][0]["needs"] = {"mem_gib": 4.0}
         return profile, slo
 
-    options = {"size": "planned", "queue_max": 4, "grid": "fld{8}", "batching": "max"}
+    options = {"sizing": "fluid", "queue_max": 4, "grid": "fld{8}", "batching": "max"}
     plan = hp.solve(*asked(9.0), options=options).require()
     report = verified(plan, hp.load(*asked(room)))
     assert [one.word is Word.PROVED for one in report.claims] == [proved] * len(plan.claims)
@@ -123,7 +123,7 @@ def test_the_fewest_workers_have_the_time_for_what_is_wanted(accuracy: float) ->
     """One more is their writer's word."""
     profile, slo = files(workers=(1, 40), rate_qps=400.0, quality={"min": accuracy})
     slo["objective"] = ["min machines"]
-    plan = hp.solve(profile, slo, options={"size": "planned", "queue_max": 4, "grid": "fld{8}"}).require()
+    plan = hp.solve(profile, slo, options={"sizing": "fluid", "queue_max": 4, "grid": "fld{8}"}).require()
     (claim,) = (one for one in plan.claims if one.about == "servers")
     assert claim.bound is not None
     for bound, word in ((claim.bound, Word.PROVED), (claim.bound + 1.0, Word.OPEN)):

@@ -11,7 +11,7 @@ from cases.policy import files
 import hetplan as hp
 from hetplan.errors import InputError
 
-OPTIONS = {"size": "planned", "queue_max": 6, "batching": "max"}
+OPTIONS = {"sizing": "fluid", "queue_max": 6, "batching": "max"}
 MODELS = {"a": (0.55, 3.0, 2.0), "b": (0.7, 6.0, 3.0), "c": (0.78, 9.0, 6.0), "d": (0.9, 18.0, 14.0)}
 
 

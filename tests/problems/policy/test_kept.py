@@ -38,7 +38,7 @@ def test_tables_that_fail_in_bursts_are_not_chosen_for_what_they_give_in_calm() 
     bursts = [how["piece_qps"] for how in asked if how.get("piece_qps") is not None]
     assert all(rates.mean() == pytest.approx(300.0) and rates.max() > 1.5 * rates.mean() for rates in bursts)
     assert any(how.get("spread") is not None for how in asked)
-    (calm,) = solve(*files(rate_qps=300.0), tools=tools, size="simulated").require().policies["a"]
+    (calm,) = solve(*files(rate_qps=300.0), tools=tools, sizing="simulation").require().policies["a"]
     assert calm.batching == "variable"
 
 
@@ -80,7 +80,7 @@ def test_stated_bursts_are_played() -> None:
     late = {}
     for name, arrivals in (("calm", {"process": "poisson"}), ("bursts", BURSTS)):
         case = files(rate_qps=1000.0, arrivals=arrivals)
-        plan = solve(*case, batching="max", size="simulated").require()
+        plan = hp.solve(*case, formulation="ramsis", options={"sizing": "simulation"}).require()
         (table,) = plan.policies["a"]
         assert table.simulated is not None
         late[name] = table.simulated["violation"]
@@ -100,7 +100,7 @@ def test_for_a_limit_that_no_model_meets_the_repair_is_one_that_does() -> None:
 
 def test_the_percentile_is_kept_where_the_best_goodput_does_not() -> None:
     case = files(rate_qps=15.0, slo_ms=28, workers=(1, 1), models=TWO, percentile=99.9)
-    (best,) = solve(*case, size="simulated").require().policies["a"]
+    (best,) = solve(*case, sizing="simulation").require().policies["a"]
     assert best.simulated is not None
     assert best.simulated["violation"] > 0.001
     plan = solve(*case).require()
@@ -170,7 +170,7 @@ def test_one_worker_sees_the_same_whatever_the_balancing() -> None:
     def gain(balancing: str) -> float:
         profile, slo = files(rate_qps=40.0, workers=(1, 1))
         slo["apps"]["a"]["dispatch"] = balancing
-        (table,) = solve(profile, slo, size="planned").require().policies["a"]
+        (table,) = solve(profile, slo, sizing="fluid").require().policies["a"]
         assert table.gain is not None
         return table.gain
 

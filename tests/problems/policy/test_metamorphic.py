@@ -20,7 +20,7 @@ SMALL = {"queue_max": 6, "grid": "fld{12}"}
 def first_form(profile: dict, slo: dict, **options: object) -> QueueProcess:  # type: ignore[type-arg]
     chosen = PolicyOptions.model_validate({**SMALL, **options})
     inputs = load_inputs(profile, slo)
-    policy = Policy.from_inputs(inputs, chosen, formulation="per-query", tools=Tools())
+    policy = Policy.from_inputs(inputs, chosen, formulation="policy-mdp", tools=Tools())
     (group,) = policy.asked.groups()
     return group.form(group.loads_qps[0], chosen, batching="max")
 

@@ -21,7 +21,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture(scope="module")
 def plan_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    options = {"queue_max": 6, "grid": "fld{10}", "accuracy_step": 0.015, "simulate": False, "batching": "variable"}
+    options = {"queue_max": 6, "grid": "fld{10}", "accuracy_step": 0.015, "sizing": "fluid", "batching": "variable"}
     outcome = hp.solve(*files(rate_qps={"low": 40.0, "high": 240.0}), options=options, formulation="policy")
     path = tmp_path_factory.mktemp("plans") / "set.json"
     write_plan(outcome.require(), path)

@@ -117,5 +117,5 @@ def test_verify_refuses_a_table_for_more_than_comes() -> None:
 def test_a_batch_that_takes_just_as_long_as_the_limit_is_in_time_for_all() -> None:
     """Nine of "quick" take 120 ms on the line through what was measured, and so they do to the verifier."""
     made = files({"slow": 3.0}, {"slow": 3}, 95.0, dispatch="round-robin")
-    outcome = hp.solve(*made, options={"batching": "variable", "size": "planned"}, formulation="policy")
+    outcome = hp.solve(*made, options={"batching": "variable", "sizing": "fluid"}, formulation="policy")
     assert outcome.exit_code == 0, outcome.violations

@@ -138,7 +138,7 @@ def test_expectation_against_simulation_on_fresh_seeds(late: str, shape: float, 
     slo["apps"]["a"]["arrivals"] = {"process": "gamma", "shape": shape}
     options = PolicyOptions(objective=objective, batching="max", queue_max=8)
     inputs = load_inputs(profile, slo)
-    (group,) = Policy.from_inputs(inputs, options, formulation="per-query", tools=Tools()).asked.groups()
+    (group,) = Policy.from_inputs(inputs, options, formulation="policy-mdp", tools=Tools()).asked.groups()
     for load in (130.0, 220.0, 330.0):
         form = group.form(load, options, batching="max")
         answer = solve(form)

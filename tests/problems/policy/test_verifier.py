@@ -17,7 +17,7 @@ from hetplan.profiles.plan_policy import PolicyTable, write_runs
 from hetplan.verifier.policy import check
 from hetplan.verifier.policy_chain import Chain, NewHeads, enclosed
 
-OPTIONS = {"queue_max": 6, "grid": "fld{16}", "simulate": False}
+OPTIONS = {"queue_max": 6, "grid": "fld{16}", "sizing": "fluid"}
 
 
 def chain_of(form: QueueProcess, model: np.ndarray, batch: np.ndarray) -> Chain:

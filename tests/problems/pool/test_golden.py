@@ -28,9 +28,9 @@ def takes(engine_name: str, form: object) -> None:
 @pytest.mark.parametrize("rated", RATED, ids=lambda r: f"{r.case}-{'-'.join(map(str, r.counts.values()))}-{r.eps:g}")
 def test_rate_of_a_given_pool(engine: str, rated: Rated) -> None:
     case = CASES[rated.case](budget=100)
-    problem = pose(case, formulation="fluid-lp", counts=rated.counts)
+    problem = pose(case, formulation="pool-lp", counts=rated.counts)
     takes(engine, fluid_program_at(problem, problem.of_type(given_counts(problem))))
-    drafted = decide(case, formulation="fluid-lp", counts=rated.counts, eps=rated.eps, solver=engine)
+    drafted = decide(case, formulation="pool-lp", counts=rated.counts, allow_late=rated.eps, solver=engine)
     assert promise(drafted, "fluid_rate_qps") == pytest.approx(rated.fluid_qps, rel=1e-6)
     assert promise(drafted, "rate_qps") == pytest.approx(0.8 * rated.fluid_qps, rel=1e-6)
 
@@ -66,7 +66,7 @@ def test_least_cost_is_sized_for_the_derated_rate() -> None:
 
 
 def test_without_a_base_nothing_is_served() -> None:
-    found = decide(g3(budget=9), formulation="fluid-lp", counts={"a": 1, "b": 1})
+    found = decide(g3(budget=9), formulation="pool-lp", counts={"a": 1, "b": 1})
     assert isinstance(found, Infeasibility)
     assert "serves 1 classes of queries in time nowhere (batch=30)" in found.why[0]
 

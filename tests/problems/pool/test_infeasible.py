@@ -49,18 +49,18 @@ def test_what_the_files_were_read_to_say_stands_beside_the_reason() -> None:
 def test_a_tolerance_cures_late_bins() -> None:
     latency = {"base": [10.0, 120.0], "aux": [20.0, 110.0]}
     case = files(latency, [0.8, 0.2], prices={"base": 1, "aux": "0.25"}, qos_ms=100, budget=5)
-    tolerance = repair(refused(case, eps=0.01), "options.violation_tolerance")
+    tolerance = repair(refused(case, allow_late=0.01), "options.allow_late")
     assert tolerance.to == pytest.approx(0.2)
     assert "the percentile of slo.apps.app.latency.p99_ms to 80 at most" in tolerance.text
     case[1]["apps"]["app"]["latency"] = limits_at(80, case[1]["apps"]["app"]["latency"])
-    assert promise(decide(case, eps=0.2), "rate_qps") > 0
+    assert promise(decide(case, allow_late=0.2), "rate_qps") > 0
 
 
 def test_with_a_tolerance_the_target_covers_only_the_rest() -> None:
     latency = {"base": [10.0, 120.0, 150.0], "aux": [20.0, 110.0, 400.0]}
     case = files(latency, [0.6, 0.3, 0.1], prices={"base": 1, "aux": "0.25"}, qos_ms=100, budget=5)
     case[1]["apps"]["app"]["latency"] = limits_at(90, case[1]["apps"]["app"]["latency"])
-    assert repair(refused(case, eps=0.1), "slo.apps.app.latency.p90_ms").to == 110.0
+    assert repair(refused(case, allow_late=0.1), "slo.apps.app.latency.p90_ms").to == 110.0
 
 
 def test_the_network_is_part_of_the_target() -> None:
@@ -140,13 +140,13 @@ def test_a_stock_that_is_too_small_is_named() -> None:
 
 def test_a_given_pool_outside_the_limits() -> None:
     case = g3(budget=2, instances={"b": [0, 1]})
-    found = refused(case, formulation="fluid-lp", counts={"base": 2, "b": 2})
+    found = refused(case, formulation="pool-lp", counts={"base": 2, "b": 2})
     assert "needs $2.5000, the budget is 2" in found.why[0]
     assert "at most 1 allowed" in found.why[1]
 
 
 def test_a_given_pool_that_is_too_slow() -> None:
-    found = refused(g3(rate_qps=100), formulation="fluid-lp", counts={"base": 2})
+    found = refused(g3(rate_qps=100), formulation="pool-lp", counts={"base": 2})
     assert "carries 80 qps" in found.why[0]
     assert repair(found, "slo.apps.app.rate_qps").to == pytest.approx(80.0)
 
@@ -161,14 +161,14 @@ def test_no_repair_that_cannot_be_applied() -> None:
 def test_a_given_pool_with_too_many_late() -> None:
     latency = {"base": [10.0, 40.0], "aux": [20.0, 200.0]}
     case = files(latency, [0.75, 0.25], prices={"base": 1, "aux": "0.25"}, qos_ms=100, budget=5)
-    found = refused(case, formulation="fluid-lp", counts={"aux": 2}, eps=0.01)
+    found = refused(case, formulation="pool-lp", counts={"aux": 2}, allow_late=0.01)
     assert "0.25 of the queries later than 100 ms, 0.01 are allowed" in found.why[0]
 
 
 def test_a_base_that_serves_not_all_says_what_does() -> None:
     latency = {"a": [10.0, 200.0, 40.0], "b": [200.0, 10.0, 40.0]}
     case = files(latency, [0.5, 0.25, 0.25], prices={"a": 1, "b": 1}, qos_ms=100, budget=5)
-    found = refused(case, formulation="eq15")
+    found = refused(case, formulation="kairos")
     assert not found.proved
-    assert "fluid-milp" in found.why[0]
+    assert "pool-milp" in found.why[0]
     assert promise(decide(case), "rate_qps") > 0

@@ -47,7 +47,7 @@ def test_the_rate_of_a_budget_is_kept_under_the_arrivals_stated(arrivals: Json) 
     plan = hp.solve(*case).require()
     assert late_share(plan, case) <= 0.01
     # The fluid rate, derated by the usual fifth, is not: these are few machines with little time to wait.
-    usual = hp.solve(*case, options={"size": "planned"}).require()
+    usual = hp.solve(*case, options={"sizing": "fluid"}).require()
     assert late_share(usual, case) > 0.01
     shown = {one.quantity: one for one in plan.promises if one.model == "simulation/1"}
     assert {"rate_qps", "response_ms", "violations"} <= set(shown)
@@ -80,11 +80,11 @@ def test_the_pool_for_a_rate_keeps_it_and_says_how_far_from_the_bound_it_is() ->
 @pytest.mark.slow
 def test_counts_that_cannot_keep_a_rate_are_no_plan() -> None:
     case = small(rate_qps=60.0, instances={"base": [1, 1], "aux": [1, 1]})
-    outcome = hp.solve(*case, formulation="fluid-lp")
+    outcome = hp.solve(*case, formulation="pool-lp")
     assert outcome.exit_code == 3
     assert any("times its limit" in why for why in outcome.why)
     few = small(rate_qps=2.0, instances={"base": [1, 1], "aux": [1, 1]})
-    kept = hp.solve(*few, formulation="fluid-lp")
+    kept = hp.solve(*few, formulation="pool-lp")
     assert kept.exit_code == 0, kept.violations
     assert hp.verify(kept.require(), *few).ok
 

@@ -61,13 +61,13 @@ class Lazy(Highs):
 
 
 def decided(case: tuple[Json, Json], engine: Any, **options: Any) -> Draft | Infeasibility:
-    formulation = options.pop("formulation", "fluid-milp")
+    formulation = options.pop("formulation", "pool-milp")
     return pose(case, formulation=formulation, **options).decide(Asking([engine], Limits()))
 
 
 def test_a_limit_in_work_leaves_a_plan() -> None:
     files = hetplan.load(EXAMPLES / "profile.json", EXAMPLES / "slo.json")
-    outcome = plan_for(files, limits=Limits(work=1), options={"size": "planned"})
+    outcome = plan_for(files, limits=Limits(work=1), options={"sizing": "fluid"})
     assert (outcome.exit_code, outcome.violations) == (5, ())
     best = solve(EXAMPLES / "profile.json", EXAMPLES / "slo.json").require()
     assert 0.5 * best.claims[0].value < outcome.require().claims[0].value <= best.claims[0].value * (1 + 1e-6)
@@ -80,13 +80,13 @@ def test_the_trivial_incumbent_is_not_infeasible() -> None:
         assert found.promises[0].value > 0
 
 
-@pytest.mark.parametrize("formulation", ["fluid-milp", "fluid-lp", "eq15"])
+@pytest.mark.parametrize("formulation", ["pool-milp", "pool-lp", "kairos"])
 def test_an_engine_that_says_nothing_is_not_a_rate_of_nothing(formulation: str) -> None:
-    options: Json = {"counts": {"base": 1, "a": 1}} if formulation == "fluid-lp" else {}
+    options: Json = {"counts": {"base": 1, "a": 1}} if formulation == "pool-lp" else {}
     found = decided(g3(budget=4), Mute(), formulation=formulation, **options)
     if isinstance(found, Infeasibility):
         # Only the program over whole counts has nothing to choose by.
-        assert formulation == "fluid-milp"
+        assert formulation == "pool-milp"
         assert not found.proved
         return
     assert found.promises[0].value > 0
@@ -151,7 +151,7 @@ def small(draw: st.DrawFn) -> tuple[Json, Json]:
 @settings(max_examples=40, deadline=None)
 @given(case=small(), eps=st.sampled_from([0.0, 0.01]))
 def test_the_cheapest_cover_by_subsets_and_by_program(case: tuple[Json, Json], eps: float) -> None:
-    problem = pose(case, eps=eps)
+    problem = pose(case, allow_late=eps)
     listed = problem.cover
     answer = Highs().solve(cover_program(problem), Limits(gap=0.0))
     if listed is None:
@@ -164,7 +164,7 @@ def test_the_cheapest_cover_by_subsets_and_by_program(case: tuple[Json, Json], e
 @settings(max_examples=40, deadline=None)
 @given(case=small(), eps=st.sampled_from([0.0, 0.01]), n=st.lists(st.integers(0, 5), min_size=4, max_size=4))
 def test_flows_without_an_engine_can_be_kept(case: tuple[Json, Json], eps: float, n: list[int]) -> None:
-    problem = pose(case, eps=eps)
+    problem = pose(case, allow_late=eps)
     per_type = np.array(n[: len(problem.types)])
     lam, share = flows(problem, per_type)
     exact = Highs().solve(fluid_program_at(problem, per_type), Limits()).value or 0.0
@@ -198,7 +198,7 @@ def test_the_first_pool_is_a_point_of_the_program(case: tuple[Json, Json], rate:
 
 
 @pytest.mark.parametrize("rate", [1e-300, 1e-12, 1e-9, 1e-4, 0.01, 1.0])
-@pytest.mark.parametrize("formulation", ["fluid-milp", "eq15"])
+@pytest.mark.parametrize("formulation", ["pool-milp", "kairos"])
 def test_a_small_rate_takes_the_cheapest_pool_that_serves_at_all(rate: float, formulation: str) -> None:
     outcome = solve(*g1(rate_qps=rate), formulation=formulation)
     assert (outcome.exit_code, outcome.violations) == (0, ())
@@ -267,7 +267,7 @@ def test_numbers_of_every_size_give_a_plan_or_a_reason_and_no_noise(ms: list[flo
     case = files(latency, [1 - rare, rare], prices={"x": "0.9", "y": "0.02"}, qos_ms=100, **wish)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        outcome = plan_for(hetplan.load(*case), limits=Limits(work=2000), options={"size": "planned"})
+        outcome = plan_for(hetplan.load(*case), limits=Limits(work=2000), options={"sizing": "fluid"})
     # All are in time everywhere: only a budget below the cheaper machine leaves nothing to rent.
     poor = "budget" in wish and float(wish["budget"]) < 0.02
     assert (outcome.exit_code, outcome.violations) == (3 if poor else 0, ())
@@ -280,7 +280,7 @@ def test_numbers_of_every_size_give_a_plan_or_a_reason_and_no_noise(ms: list[flo
 def test_a_demand_of_nothing_rents_the_least(instances: Json) -> None:
     given_ = inputs(*g1(rate_qps=0, instances=instances))
     problem = PoolQuestion.from_inputs(
-        given_, PoolQuestion.formulations["fluid-milp"](), formulation="fluid-milp", tools=registry.tools_of("pool")
+        given_, PoolQuestion.formulations["pool-milp"](), formulation="pool-milp", tools=registry.tools_of("pool")
     )
     found = problem.decide(Asking(registry.solvers("milp"), Limits()))
     assert isinstance(found, Draft)
@@ -293,7 +293,7 @@ def test_a_demand_of_nothing_rents_the_least(instances: Json) -> None:
     assert sum(entry.rate_qps for entry in found.unserved) == 0
 
 
-@pytest.mark.parametrize("formulation", ["fluid-milp", "eq15", "kairos-plus"])
+@pytest.mark.parametrize("formulation", ["pool-milp", "kairos", "kairos-plus"])
 def test_idle_minutes_give_a_plan(formulation: str) -> None:
     outcome = solve(*g1(rate_qps=0), formulation=formulation)
     assert (outcome.exit_code, outcome.violations) == (0, ())

@@ -109,7 +109,7 @@ def test_a_rate_beyond_the_limits_is_still_proved_to_be(monkeypatch: pytest.Monk
 
 def test_few_classes_and_those_that_may_be_late_are_not_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = pose(case(budget=4))
-    late = pose(case(budget=4), violation_tolerance=0.01)
+    late = pose(case(budget=4), allow_late=0.01)
     for most, merges in ((60, False), (59, True), (10, True)):
         monkeypatch.setattr(question, "MOST_CLASSES", most)
         assert question.has_alike_classes(pool) is merges

@@ -109,7 +109,7 @@ def test_matching_is_given_all_it_needs() -> None:
 )
 def test_a_plan_says_when_its_pool_is_divided(counts: dict[str, int], divided: bool) -> None:
     """Above 50 instances, where each part can have one of the base; smaller plans say nothing of it."""
-    outcome = solve(*g1(budget=20), formulation="fluid-lp", options={"counts": counts, "size": "simulated"})
+    outcome = solve(*g1(budget=20), formulation="pool-lp", options={"counts": counts, "sizing": "simulation"})
     plan = outcome.require()
     assert outcome.violations == ()
     dispatch = plan.dispatch["app"]
@@ -130,7 +130,7 @@ def test_a_weight_under_which_late_pairs_look_cheap_is_reported() -> None:
     drafted = decide(case)
     assert isinstance(drafted, Draft)
     assert "W-late-cheap" in {notice.code for notice in drafted.warnings}
-    again = decide(case, penalty="lexicographic")
+    again = decide(case, matching_cost="lexicographic")
     assert isinstance(again, Draft)
     assert "W-late-cheap" not in {notice.code for notice in again.warnings}
 
@@ -142,16 +142,16 @@ def test_a_small_pool_is_warned_that_its_derate_promises_much(budget: int, warne
     assert ("W-small-pool" in {notice.code for notice in drafted.warnings}) is warned
 
 
-@pytest.mark.parametrize("formulation", ["fluid-milp", "fluid-lp"])
+@pytest.mark.parametrize("formulation", ["pool-milp", "pool-lp"])
 def test_plans_verify(formulation: str) -> None:
     case = g3(budget=3, instances={"base": [2, 2], "a": [1, 1], "b": [2, 2]})
-    outcome = solve(*case, formulation=f"kairos/{formulation}")
+    outcome = solve(*case, formulation=f"pool/{formulation}")
     assert outcome.violations == ()
     assert outcome.require().method.like == "kairos"
 
 
 def test_the_certified_claim_of_a_given_pool() -> None:
-    outcome = solve(*g3(budget=3), formulation="fluid-lp", options={"counts": {"base": 2, "a": 2}}, require_proof=True)
+    outcome = solve(*g3(budget=3), formulation="pool-lp", options={"counts": {"base": 2, "a": 2}}, require_proof=True)
     assert outcome.exit_code == 0
     (claim,) = outcome.claims
     assert (claim.about, claim.vouched) == ("fluid_rate_qps", "certified")

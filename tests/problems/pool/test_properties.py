@@ -107,7 +107,7 @@ def test_more_money_time_or_tolerance_never_lowers_the_rate(case: tuple[Json, Js
     richer = {**slo, "limits": {"cost_per_hour": f"{float(slo['limits']['cost_per_hour']) * more:.6f}"}}
     app = slo["apps"]["app"]
     slower = {**slo, "apps": {"app": {**app, "latency": {"p99_ms": 100 * more}}}}
-    for other, options in ((richer, {}), (slower, {}), (slo, {"eps": 0.01})):
+    for other, options in ((richer, {}), (slower, {}), (slo, {"allow_late": 0.01})):
         again = decide((profile, other), **options)
         assert (0.0 if isinstance(again, Infeasibility) else promise(again, "fluid_rate_qps")) >= rate * (1 - 1e-6)
 
@@ -127,7 +127,7 @@ def test_more_instances_never_lower_the_rate(case: tuple[Json, Json], n: list[in
 def test_homogeneous_pools_add_up() -> None:
     case = files({"only": [10.0, 40.0]}, [0.75, 0.25], prices={"only": 1}, qos_ms=100, budget=9)
     for u in range(1, 10):
-        drafted = decide(case, formulation="fluid-lp", counts={"only": u})
+        drafted = decide(case, formulation="pool-lp", counts={"only": u})
         assert promise(drafted, "fluid_rate_qps") == pytest.approx(u * 1000 / 17.5, rel=1e-9)
 
 
@@ -157,7 +157,7 @@ def test_two_offers_share_the_flow_by_their_instances() -> None:
 def test_the_same_form_for_the_same_question() -> None:
     case = files({"only": [10.0, 20.0]}, [0.5, 0.5], prices={"only": 1}, qos_ms=15, budget=3)
     case[1]["apps"]["app"]["latency"] = limits_at(50, case[1]["apps"]["app"]["latency"])
-    problem = pose(case, eps=0.1)
+    problem = pose(case, allow_late=0.1)
     one, other = fluid_program_at(problem, np.array([1])), fluid_programs_at(problem, np.array([[1]]))[0]
     assert one.size() == other.size()
     assert (one.matrix.toarray() == other.matrix.toarray()).all()

@@ -91,11 +91,12 @@ def test_resources_limit_configurations() -> None:
 
 
 def test_too_many_are_refused() -> None:
-    with pytest.raises(InputError, match="fluid-milp"):
+    with pytest.raises(InputError, match="pool-milp"):
         enumerate_counts([np.arange(4000)] * 2, [0, 0], 10**6)
-    with pytest.raises(InputError, match="fluid-milp"):
+    with pytest.raises(InputError, match="pool-milp"):
         decide(
-            files({"h": [1.0], "k": [1.0]}, [1.0], prices={"h": 1, "k": 1}, qos_ms=9, budget=10**5), formulation="eq15"
+            files({"h": [1.0], "k": [1.0]}, [1.0], prices={"h": 1, "k": 1}, qos_ms=9, budget=10**5),
+            formulation="kairos",
         )
 
 
@@ -171,7 +172,7 @@ def test_several_axes_are_no_size() -> None:
         table.update(axes={"batch": [10, 20], "words": [1]}, mean=[[v] for v in table["mean"]])
     slo["apps"]["app"]["mix"].update(axes=["batch", "words"], bins=[[10, 1], [20, 1]])
     with pytest.raises(InputError, match="one size of query"):
-        decide((profile, slo), formulation="eq15")
+        decide((profile, slo), formulation="kairos")
     assert promise(decide((profile, slo)), "rate_qps") > 0
 
 
@@ -267,28 +268,28 @@ def test_the_papers_choice() -> None:
 # The formulations.
 
 
-@pytest.mark.parametrize("formulation", ["eq15", "fluid-milp"])
+@pytest.mark.parametrize("formulation", ["kairos", "pool-milp"])
 @pytest.mark.parametrize(("budget", "rate"), [(1, 50.0), (3, 160.0)])
 def test_formulations_find_the_golden_pools(formulation: str, budget: int, rate: float) -> None:
     found = drafted(g3(budget=budget, instances={"base": [1, None]}), formulation=formulation, derate=1.0)
     assert promise(found, "rate_qps") <= rate * (1 + 1e-6)
-    if formulation != "eq15":
+    if formulation != "kairos":
         assert promise(found, "rate_qps") == pytest.approx(rate, rel=1e-6)
 
 
-@pytest.mark.parametrize("formulation", ["eq15", "fluid-milp"])
+@pytest.mark.parametrize("formulation", ["kairos", "pool-milp"])
 @pytest.mark.parametrize(("rate", "cost"), [(100, 2.0), (150, 2.75), (160, 3.0), (161, 3.25), (200, 3.5)])
 def test_formulations_find_the_golden_costs(formulation: str, rate: int, cost: float) -> None:
     found = drafted(g3(rate_qps=rate, instances={"base": [1, None]}), formulation=formulation, derate=1.0)
     assert promise(found, "rate_qps") >= rate * (1 - 1e-6)
     assert promise(found, "cost_per_hour") >= cost
-    if formulation != "eq15":
+    if formulation != "kairos":
         assert promise(found, "cost_per_hour") == cost
 
 
 def test_plans_verify() -> None:
     for case in (g3(budget=4), g3(rate_qps=120)):
-        outcome = hetplan.solve(*case, formulation="eq15")
+        outcome = hetplan.solve(*case, formulation="kairos")
         assert (outcome.exit_code, outcome.violations) == (0, ())
         assert outcome.require().status == "heuristic"
 
@@ -298,15 +299,15 @@ def test_without_a_base_the_program_is_named() -> None:
     case = files(
         {"base": [10.0, 40.0], "aux": [20.0, 60.0]}, [0.5, 0.5], prices={"base": 5, "aux": 1}, qos_ms=90, budget=3
     )
-    found = decide(case, formulation="eq15")
+    found = decide(case, formulation="kairos")
     assert isinstance(found, Infeasibility)
-    assert "fluid-milp" in " ".join(found.why)
+    assert "pool-milp" in " ".join(found.why)
     assert promise(decide(case), "rate_qps") > 0
 
 
 def test_a_rate_beyond_the_limits_is_explained() -> None:
     case = g3(rate_qps=500, instances={"base": [0, 1], "a": [0, 2], "b": [0, 2]})
-    found = decide(case, formulation="eq15")
+    found = decide(case, formulation="kairos")
     assert isinstance(found, Infeasibility)
     assert any(one.field.startswith("slo.limits.instances") for one in found.repairs)
 
@@ -315,7 +316,7 @@ def test_a_rate_beyond_the_limits_is_explained() -> None:
 @needs_data
 def test_the_token_trap() -> None:
     # One strong instance raises s' for all the weak ones: the estimate's best is far from what it carries.
-    found = drafted(published.kairos("rm2", budget=20), formulation="eq15")
+    found = drafted(published.kairos("rm2", budget=20), formulation="kairos")
     types = published.load("kairos_instance")["types"]
     assert counts(found) == {f"{types[0]}-od": 4, f"{types[1]}-od": 1, f"{types[2]}-od": 117}
     assert found.alternatives[0]["eq15_qps"] == pytest.approx(1225.888881, rel=1e-6)
@@ -329,4 +330,4 @@ def test_the_token_trap() -> None:
 def test_the_estimate_is_no_better_than_the_program_on_the_published_services(model: str) -> None:
     case = published.kairos(model, budget="2.5")
     best = promise(decide(case), "fluid_rate_qps")
-    assert promise(decide(case, formulation="eq15"), "fluid_rate_qps") <= best * (1 + 1e-6)
+    assert promise(decide(case, formulation="kairos"), "fluid_rate_qps") <= best * (1 + 1e-6)

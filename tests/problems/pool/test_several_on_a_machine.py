@@ -50,7 +50,7 @@ def documents(
 
 
 def planned(files: Docs, **options: Any) -> hp.Plan:
-    outcome = hp.solve(*files, options={"size": "planned", **options}, formulation="pool")
+    outcome = hp.solve(*files, options={"sizing": "fluid", **options}, formulation="pool")
     assert outcome.exit_code == 0, outcome.violations
     return outcome.require()
 

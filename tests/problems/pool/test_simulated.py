@@ -12,7 +12,6 @@ from cases.pool import CATALOG, Json, counts, decide, files, g1, g3, inputs, pos
 
 import hetplan
 from hetplan import registry
-from hetplan.dispatch.matching import Matching
 from hetplan.dispatch.queue_rules import Threshold
 from hetplan.errors import InputError
 from hetplan.planner.answer import Limits
@@ -61,15 +60,13 @@ def test_what_the_simulator_is_given() -> None:
     mix["bins"], mix["share"] = [[20], [10]], [0.25, 0.75]
     slo["apps"]["app"]["network_ms_per_hop"] = 5
     simulator = Simulator()
-    found = drafted(
-        (profile, slo), Tools(simulate=simulator), size="simulated", seeds=3, xi=0.9, penalty="lexicographic"
-    )
+    found = drafted((profile, slo), Tools(simulate=simulator), dispatch="earliest", seeds=3)
     (call,) = simulator.calls
     # Rows are types, columns classes in growing size, whatever order the file has; the network is no time to serve in.
     assert call["latency_ms"].tolist() == [[10, 40], [20, 200]]
     assert (call["counts"], call["pmf"].tolist(), call["qos_ms"]) == ((1, 1), [0.75, 0.25], 95.0)
     assert (call["seeds"], call["base"], call["sizes"]) == ((0, 1, 2), 0, [10.0, 20.0])
-    assert call["rule"] == Matching(slo_ms=95.0, weight=(1.0, 0.2), xi=0.9, penalty="lexicographic")
+    assert call["rule"] == "earliest/1"
     assert call["lp_qps"] == pytest.approx(promise(found, "fluid_rate_qps"))
     assert call["most_late"] == pytest.approx(0.01)
     assert "noise" not in call
@@ -78,11 +75,11 @@ def test_what_the_simulator_is_given() -> None:
 def test_noise_goes_along_with_its_numbers() -> None:
     profile, slo = g1(budget="1.25")
     with pytest.raises(InputError, match="std and max"):
-        decide((profile, slo), tools=Tools(simulate=Simulator()), size="simulated", noise="lognormal")
+        decide((profile, slo), tools=Tools(simulate=Simulator()), dispatch="earliest", service_times="lognormal")
     for name in ("base", "aux"):
         profile["tables"][f"t-{name}"].update(std=[1, 2], max=[50, 300])
     simulator = Simulator()
-    decide((profile, slo), tools=Tools(simulate=simulator), size="simulated", noise="lognormal")
+    decide((profile, slo), tools=Tools(simulate=simulator), dispatch="earliest", service_times="lognormal")
     assert simulator.calls[0]["noise"] == "lognormal"
     assert simulator.calls[0]["std_ms"].tolist() == [[1, 2], [1, 2]]
     assert simulator.calls[0]["max_ms"].tolist() == [[50, 300], [50, 300]]
@@ -99,7 +96,7 @@ def test_the_promise_is_below_every_seed() -> None:
 
 
 def test_a_simulated_rate_takes_the_place_of_the_derated_one() -> None:
-    found = drafted(g3(budget=4), Tools(simulate=Simulator()), size="simulated")
+    found = drafted(g3(budget=4), Tools(simulate=Simulator()), dispatch="earliest")
     rate = next(one for one in found.promises if one.quantity == "rate_qps")
     assert (rate.model, rate.seeds) == ("simulation/1", 5)
     assert rate.interval is not None
@@ -112,18 +109,18 @@ def test_a_simulated_rate_takes_the_place_of_the_derated_one() -> None:
     assert "W-small-pool" not in {notice.code for notice in found.warnings}
 
 
-@pytest.mark.parametrize("formulation", ["eq15", "fluid-lp"])
+@pytest.mark.parametrize("formulation", ["kairos", "pool-lp"])
 def test_every_formulation_can_promise_by_simulation(formulation: str) -> None:
-    options: Json = {"counts": {"base": 2}} if formulation == "fluid-lp" else {}
-    found = drafted(g3(budget=4), Tools(simulate=Simulator()), size="simulated", formulation=formulation, **options)
+    options: Json = {"counts": {"base": 2}} if formulation == "pool-lp" else {}
+    found = drafted(g3(budget=4), Tools(simulate=Simulator()), dispatch="earliest", formulation=formulation, **options)
     assert found.promises[0].model == "simulation/1"
     assert found.reported[0].value == found.promises[0].value
 
 
 def test_the_smallest_pool_for_a_rate() -> None:
     case, simulator = g3(rate_qps=100, instances={"base": [1, None]}), Simulator()
-    found = drafted(case, Tools(simulate=simulator), size="simulated")
-    problem = pose(case, tools=Tools(simulate=simulator), size="simulated")
+    found = drafted(case, Tools(simulate=simulator), dispatch="earliest")
+    problem = pose(case, tools=Tools(simulate=simulator), dispatch="earliest")
     assert found.promises[0].value >= 100
     assert found.searched
     # Brute force over everything cheaper: none carries the rate in the same simulator.
@@ -142,31 +139,31 @@ def test_the_smallest_pool_for_a_rate() -> None:
 
 @pytest.mark.slow
 def test_a_short_search_says_that_it_was() -> None:
-    found = drafted(g3(rate_qps=400), Tools(simulate=Simulator(share=0.5)), size="simulated", evaluations=5)
+    found = drafted(g3(rate_qps=400), Tools(simulate=Simulator(share=0.5)), dispatch="earliest", max_simulations=5)
     assert found.promises[0].value >= 400
     assert "W-not-all-tried" in {notice.code for notice in found.warnings}
 
 
 def test_a_rate_that_no_pool_carries_in_simulation() -> None:
     case = g3(rate_qps=100, instances={"base": [2, 2], "a": [0, 1], "b": [0, 1]})
-    found = decide(case, tools=Tools(simulate=Simulator(share=0.4)), size="simulated")
+    found = decide(case, tools=Tools(simulate=Simulator(share=0.4)), dispatch="earliest")
     assert isinstance(found, Infeasibility)
     assert not found.proved
     assert found.repairs[0].field == "slo.apps.app.rate_qps"
-    never = decide(g3(rate_qps=900, instances={"base": [1, 1]}), tools=Tools(simulate=Simulator()), size="simulated")
+    never = decide(g3(rate_qps=900, instances={"base": [1, 1]}), tools=Tools(simulate=Simulator()), dispatch="earliest")
     assert isinstance(never, Infeasibility)
     assert any(one.field == "slo.limits.instances.base[1]" for one in never.repairs)
 
 
 def test_another_formulation_that_misses_the_rate_says_so() -> None:
-    found = drafted(g3(rate_qps=100), Tools(simulate=Simulator(share=0.5)), size="simulated", formulation="eq15")
+    found = drafted(g3(rate_qps=100), Tools(simulate=Simulator(share=0.5)), dispatch="earliest", formulation="kairos")
     assert "100 qps are asked for" in found.target_missed
     assert found.repairs[0].field == "slo.apps.app.rate_qps"
 
 
 def test_nobody_to_simulate() -> None:
     with pytest.raises(InputError, match="no simulator"):
-        decide(g1(budget=3), size="simulated")
+        decide(g1(budget=3), dispatch="earliest")
     with pytest.raises(InputError, match="no simulator"):
         decide(g1(budget=3), formulation="kairos-plus")
     with pytest.raises(InputError, match="nothing was handed in"):
@@ -178,7 +175,7 @@ def test_rates_of_several_at_once_are_not_simulated_as_single_queries() -> None:
     profile["variants"]["m"]["runs"][1] = {"hardware": "aux", "rate": "r"}
     profile["tables"]["r"] = {"quantity": "requests_per_s", "axes": {"batch": [10, 20]}, "mean": [9, 0]}
     with pytest.raises(InputError, match="not of rates"):
-        decide((profile, slo), tools=Tools(simulate=Simulator()), size="simulated")
+        decide((profile, slo), tools=Tools(simulate=Simulator()), formulation="kairos-plus")
 
 
 # Searches.
@@ -254,7 +251,7 @@ def test_the_order_of_bounds_needs_few_tries() -> None:
 
 def test_a_number_of_tries_is_kept() -> None:
     simulator = Simulator()
-    found = drafted(g3(budget=4), Tools(simulate=simulator), formulation="kairos-plus", prune=False, evaluations=7)
+    found = drafted(g3(budget=4), Tools(simulate=simulator), formulation="kairos-plus", prune=False, max_simulations=7)
     assert len(simulator.calls) == 7
     assert found.reported[0].note is not None
     assert found.reported[0].note.startswith("7 of ")
@@ -300,10 +297,10 @@ def test_nothing_carries_anything() -> None:
 @pytest.mark.parametrize(
     ("formulation", "options"),
     [
-        ("fluid-milp", {"size": "simulated"}),
+        ("pool-milp", {"dispatch": "earliest"}),
         ("kairos-plus", {}),
         ("kairos-plus", {"bound": "eq15"}),
-        ("eq15", {"size": "simulated"}),
+        ("kairos", {"dispatch": "earliest"}),
     ],
 )
 @pytest.mark.parametrize("wish", [{"budget": 4}, {"rate_qps": 90}])
@@ -318,7 +315,7 @@ def test_simulated_plans_verify(formulation: str, options: Json, wish: Json) -> 
     ask = Asking([*registry.solvers("milp"), *CATALOG], Limits())
     outcome = make_plan(problem, files_, ask, method=method)
     if outcome.plan is None:
-        assert outcome.finding.target_missed or formulation == "eq15"
+        assert outcome.finding.target_missed or formulation == "kairos"
         return
     report = verify_plan(outcome.plan, files_, registry.check_of("pool"))
     assert report.violations == ()
@@ -339,7 +336,7 @@ def test_promises_by_the_real_simulator_are_kept_on_fresh_seeds() -> None:
         qos_ms=100,
         rate_qps=150,
     )
-    found = drafted(case, Tools(simulate=allowable_rate), size="simulated", evaluations=8, seeds=4)
+    found = drafted(case, Tools(simulate=allowable_rate), dispatch="earliest", max_simulations=8, seeds=4)
     have = counts(found)
     n = (have.get("base-od", 0), have.get("aux-od", 0))
     fresh = allowable_rate([[10, 40], [20, 200]], n, [0.75, 0.25], 100, seeds=(50, 51, 52))
@@ -355,7 +352,7 @@ def test_published_services_keep_their_promise_on_fresh_seeds(model: str) -> Non
     from hetplan.simulator.pool_allowable import allowable_rate
 
     case = published.kairos(model, budget="2.5")
-    found = drafted(case, Tools(simulate=allowable_rate), size="simulated", seeds=3)
+    found = drafted(case, Tools(simulate=allowable_rate), dispatch="earliest", seeds=3)
     problem = pose(case)
     have = counts(found)
     n = [have.get(f"{kind.hardware}-od", 0) for kind in problem.types]
@@ -373,7 +370,7 @@ def test_one_machine_and_four_keep_what_was_promised_of_them(model: str, budget:
     import hetplan
 
     profile, slo = published.kairos(model, budget=budget)
-    plan = hetplan.solve(profile, slo, options={"size": "simulated"}).require()
+    plan = hetplan.solve(profile, slo, options={"dispatch": "earliest"}).require()
     assert sum(worker.count for worker in plan.workers) <= 4
     promised, fluid, _ = plan.promises
     assert promised.value < 0.75 * fluid.value
@@ -392,12 +389,12 @@ def test_one_machine_and_four_keep_what_was_promised_of_them(model: str, budget:
 
 
 @pytest.mark.quick_cases(2)
-@pytest.mark.parametrize("formulation", ["fluid-milp", "kairos-plus"])
+@pytest.mark.parametrize("formulation", ["pool-milp", "kairos-plus"])
 @pytest.mark.parametrize("dispatch", ["threshold", "earliest"])
 def test_plans_of_other_rules_verify_and_promise_what_their_simulation_shows(dispatch: str, formulation: str) -> None:
     from hetplan.simulator.pool_allowable import allowable_rate
 
-    options: Json = {"dispatch": dispatch, "seeds": 2, "evaluations": 3}
+    options: Json = {"dispatch": dispatch, "seeds": 2, "max_simulations": 3}
     if formulation == "kairos-plus":
         options["prune"] = False
     outcome = hetplan.solve(*g1(budget=2), formulation=formulation, options=options)

@@ -65,7 +65,7 @@ def read(documents):
 def test_the_share_is_the_one_that_a_simulation_without_waiting_shows(table, batch, hop_ms):
     documents = files({"m": table}, limit_ms=15.0, percentile=99, rate=0.1, batch=batch, hop_ms=hop_ms)
     (late,) = late_alone(load_inputs(*documents))
-    planned = solve(documents, size="planned").plan
+    planned = solve(documents, sizing="fluid").plan
     report = hp.simulate(planned, *documents, seeds=3, seed=77, duration_s=200_000.0)
     seen = report.apps["a"].figures["violations"].value
     assert late.share == pytest.approx(seen, rel=0.1)

@@ -83,7 +83,7 @@ def default(documents, *values, **options):
 @pytest.mark.slow
 def test_the_shipped_example_keeps_its_wish_under_fresh_seeds():
     profile, slo = (str(ROOT / "examples" / "variants" / f"{name}.json") for name in ("profile", "slo"))
-    planned = hp.solve(profile, slo, options={"size": "planned"}, formulation="variants").require()
+    planned = hp.solve(profile, slo, options={"sizing": "fluid"}, formulation="variants").require()
     found = hp.solve(profile, slo)
     assert (found.exit_code, found.status) == (0, "best-of-measured")
     assert set(shown(found.plan)) == {"faces", "thumbnails", "search"}
@@ -105,7 +105,7 @@ def test_what_is_confirmed_at_once_is_handed_out_where_nothing_cheaper_is_in_tim
     assert len(tools.asked) > 1
     # 40 of a hundred times as many may be late, 90 in a second.
     assert all(how["duration_s"] == pytest.approx(4000 / 90) for _, _, how in tools.asked)
-    assert counts(found) == counts(solve(table2(90.0, 100.0), size="estimated"))
+    assert counts(found) == counts(solve(table2(90.0, 100.0), sizing="formula"))
     promises = [one for one in found.plan.promises if one.model == "simulation/1"]
     assert [(one.quantity, one.interval) for one in promises] == [
         ("response_ms", (80.0, 80.0)), ("violations", (0.0, pytest.approx(-math.log(0.025) / (6 * 3 * 4000)))),
@@ -114,7 +114,7 @@ def test_what_is_confirmed_at_once_is_handed_out_where_nothing_cheaper_is_in_tim
 
 def test_what_the_formula_asks_in_vain_is_saved_where_simulation_allows():
     found, tools = default(table2(90.0, 100.0), 80.0)
-    estimated = solve(table2(90.0, 100.0), size="estimated")
+    estimated = solve(table2(90.0, 100.0), sizing="formula")
     assert (found.exit_code, found.status) == (0, "best-of-measured")
     assert money(found, BILL) < money(estimated, BILL)
     assert found.plan.workers in [plan.workers for plan, _, _ in tools.asked]
@@ -134,7 +134,7 @@ def test_no_plan_is_optimal_where_a_cheaper_one_is_only_late_in_simulation(per_h
     (claim,) = found.require().claims
     assert (found.exit_code, found.status) == (0, status)
     small = {**documents[1], "limits": {"instances": {"small": [0, 2]}, "only_listed": True}}
-    cheaper = hp.solve(documents[0], small, options={"size": "planned"}, formulation="variants").require()
+    cheaper = hp.solve(documents[0], small, options={"sizing": "fluid"}, formulation="variants").require()
     assert cheaper.claims[0].value == pytest.approx(0.6)
     assert claim.bound <= 0.6 * (1 + 1e-6)
     played = simulate(cheaper, load_inputs(*documents), seed=101, duration_s=2000.0)
@@ -184,10 +184,10 @@ def test_what_is_late_asks_less_until_it_is_in_time():
     plans = [plan.workers for plan, _, _ in tools.asked]
     assert plans[0] != plans[1] != plans[2]
     assert found.plan.workers == plans[2]
-    estimated = solve(table2(90.0, 100.0), size="estimated")
+    estimated = solve(table2(90.0, 100.0), sizing="formula")
     assert money(found, BILL) > money(estimated, BILL)
     # Neither formula nor simulation rules a plan out: the bound is of full instances, the gap is what waiting costs.
-    (claim,), (before,) = found.plan.claims, solve(table2(90.0, 100.0), size="planned").plan.claims
+    (claim,), (before,) = found.plan.claims, solve(table2(90.0, 100.0), sizing="fluid").plan.claims
     assert (claim.scope, claim.bound) == ("relaxation", before.bound)
     assert claim.value > before.value
     profile, slo, state = table2(90.0, 100.0)
@@ -197,7 +197,7 @@ def test_what_is_late_asks_less_until_it_is_in_time():
 
 
 def test_what_is_never_in_time_is_said_and_not_promised():
-    found, tools = default(table2(90.0, 100.0), 120.0, evaluations=3)
+    found, tools = default(table2(90.0, 100.0), 120.0, max_simulations=3)
     assert found.exit_code == 3
     assert "late in simulation" in found.why[0]
     assert not shown(found.plan)
@@ -214,7 +214,7 @@ def tight():
 
 
 def test_what_the_formula_forbids_may_be_in_time():
-    assert solve(tight(), size="estimated").exit_code == 3
+    assert solve(tight(), sizing="formula").exit_code == 3
     kept, tools = default(tight(), 90.0)
     assert (kept.exit_code, len(tools.asked)) == (0, 1)
     assert shown(kept.plan)["x"].value == 100.0
@@ -257,8 +257,8 @@ def test_bursts_are_played_as_long_as_they_need():
 
 def test_the_papers_formulation_is_as_printed():
     profile, slo, state = table2(90.0, 100.0)
-    found = hp.solve(profile, slo, state, formulation="variants/infaas-paper")
-    assert found.require().method.options["size"] == "planned"
+    found = hp.solve(profile, slo, state, formulation="infaas")
+    assert found.require().method.options["sizing"] == "fluid"
     assert not shown(found.plan)
 
 
@@ -322,7 +322,7 @@ def test_servers_of_a_group_get_queries_by_the_shortest_queue():
 def test_a_limit_near_the_service_time_takes_ten_machines_and_not_hundreds():
     """With queues of their own 323 machines are needed; where the shortest queue is taken, ten, beside others too."""
     profile, wish = served_by({1: 13.4, 4: 20.7, 8: 30.5}, 240, 14.1)
-    estimated = hp.solve(profile, wish, options={"size": "estimated"}).require()
+    estimated = hp.solve(profile, wish, options={"sizing": "formula"}).require()
     assert sum(worker.count for worker in estimated.workers) > 300
     alone = hp.solve(profile, wish).require()
     assert sum(worker.count for worker in alone.workers) <= 11
@@ -403,7 +403,7 @@ def test_capacity_is_work_at_full_batches_not_busy_time(rate, machines):
     outcome = hp.solve(profile, wish)
     assert sum(worker.count for worker in outcome.require().workers) == machines
     wish["apps"]["a"]["rate_qps"] = 300
-    one_machine = hp.solve(profile, wish, options={"size": "planned"}).require()
+    one_machine = hp.solve(profile, wish, options={"sizing": "fluid"}).require()
     wish["apps"]["a"]["rate_qps"] = rate
     report = hp.simulate(one_machine, profile, wish, duration_s=100)
     codes = {code for code, _, _ in report.warnings}

@@ -5,7 +5,7 @@ from cases.variants import HOUR, LOAD_S, NEEDS, counts, machines, money, solve, 
 
 from hetplan_papers.datasets import infaas_generator
 
-EXACT = ["columns", "milp"]
+EXACT = ["variants-columns", "variants-milp"]
 GROSS, NET = "gross_cost_per_hour", "net_cost_per_hour"
 
 
@@ -54,7 +54,7 @@ def test_what_runs_counts_against_loading(formulation, slack, slo_ms, violators,
         assert [(one.app, one.rate_qps) for one in found.plan.unserved] == [("images", 10.0)]
 
 
-@pytest.mark.parametrize("formulation", ["columns", "milp"])
+@pytest.mark.parametrize("formulation", ["variants-columns", "variants-milp"])
 def test_two_applications_share_an_instance_or_not(formulation):
     documents = table2({"one": 10.0, "two": 10.0}, 50.0)
     assert money(solve(documents, formulation), GROSS) == pytest.approx(3)
@@ -64,12 +64,12 @@ def test_two_applications_share_an_instance_or_not(formulation):
 def test_the_papers_own_mode_is_additive_and_pooled_when_asked():
     documents = table2(10.0, 300.0)
     documents[1]["change"]["slack_qps"] = 1.0
-    found = solve(documents, "infaas-paper", sharing="pooled")
+    found = solve(documents, "infaas", sharing="pooled")
     assert money(found, GROSS) == pytest.approx(3)
     assert found.plan.method.like == "infaas"
 
 
-@pytest.mark.parametrize("formulation", ["columns", "milp"])
+@pytest.mark.parametrize("formulation", ["variants-columns", "variants-milp"])
 @pytest.mark.parametrize(
     ("resources", "cost", "best"),
     [

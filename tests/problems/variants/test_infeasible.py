@@ -20,7 +20,7 @@ from hetplan.problems.variants.wish import read_snapshot
 from hetplan.profiles.load import load_inputs
 
 
-@pytest.mark.parametrize("formulation", ["columns", "milp"])
+@pytest.mark.parametrize("formulation", ["variants-columns", "variants-milp"])
 def test_each_type_alone_would_cure_it(formulation):
     documents = table2(1000.0, needs=NEEDS, resources={"inf_cores": 1.0, "cpu_cores": 40.0, "gpus": 1.0})
     found = solve(documents, formulation)
@@ -101,13 +101,13 @@ def test_too_few_moves_are_named_and_raised_to_the_fewest_that_do(moves):
     slo = json.loads((folder / "slo.json").read_text())
     slo["limits"] = {"changes": moves}
     files = folder / "profile.json", folder / "state.json"
-    found = hp.solve(*files, slo, options={"size": "planned"})
+    found = hp.solve(*files, slo, options={"sizing": "fluid"})
     assert found.exit_code == 3
     assert "slo.limits.changes cannot be met" in found.why
     (repair,) = found.repairs
     assert (repair.field, repair.to) == ("slo.limits.changes", 2)
     slo["limits"]["changes"] = 2
-    assert hp.solve(*files, slo, options={"size": "planned"}).exit_code == 0
+    assert hp.solve(*files, slo, options={"sizing": "fluid"}).exit_code == 0
 
 
 def test_a_trial_of_which_nobody_hears_why_it_fails_asks_only_whether_there_is_a_plan():
@@ -119,7 +119,7 @@ def test_a_trial_of_which_nobody_hears_why_it_fails_asks_only_whether_there_is_a
         tools = Tools(trial=True, explains=explains)
         events = []
         outcome = plan_for(
-            inputs, question="variants", options={"size": "planned"}, tools=tools, try_repairs=False,
+            inputs, question="variants", options={"sizing": "fluid"}, tools=tools, try_repairs=False,
             on_event=events.append,
         )  # fmt: skip
         programs += [one.detail for one in events if one.what == "solve"]
@@ -142,7 +142,7 @@ def test_a_plan_that_no_program_made_is_held_to_all_limits_and_the_repair_is_eno
     profile, slo = sharing({"h": (2.0, {"gpu": 1})}, {"m": [("h", 50.0, {"gpu": 0.5})]}, {"m": 300.0})
 
     def made(limits):
-        v = read_snapshot(load_inputs(profile, {**slo, "limits": limits}), VariantsOptions(size="planned"))
+        v = read_snapshot(load_inputs(profile, {**slo, "limits": limits}), VariantsOptions(sizing="fluid"))
         return cheapest_plan(v, Asking(registry.solvers()))
 
     found = made(limits)

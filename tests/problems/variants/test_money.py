@@ -76,7 +76,7 @@ def test_no_counts_cost_less(first):
     seen = set()
     for seed in range(first, first + 15):
         documents, best, running = whole_machines(random.Random(seed))
-        found = solve(documents, ["columns", "milp"][seed % 2])
+        found = solve(documents, ["variants-columns", "variants-milp"][seed % 2])
         assert found.exit_code == 0, (seed, found.violations)
         assert money(found, GROSS) * HOUR == pytest.approx(best, rel=1.1e-3), seed
         assert found.claims[0].about == (GROSS if running else BILL)
@@ -122,7 +122,7 @@ def test_a_longer_horizon_never_raises_the_bill():
 def test_the_papers_objective_by_name():
     documents = slow_and_cheap()
     assert counts(solve(documents, loading="weighted")) == {"c": 2}
-    assert counts(solve(documents, "infaas-paper")) == {"c": 2}
+    assert counts(solve(documents, "infaas")) == {"c": 2}
     documents[1]["change"]["load_weight_per_s"] = 0.1
     stated = solve(documents)
     assert counts(stated) == {"c": 2}

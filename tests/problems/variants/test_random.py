@@ -9,8 +9,8 @@ GROSS = "gross_cost_per_hour"
 
 def check(seed, try_repairs=True):
     documents = random_snapshot(seed)
-    columns = solve(documents, "columns", try_repairs=try_repairs)
-    milp = solve(documents, "milp", try_repairs=False)
+    columns = solve(documents, "variants-columns", try_repairs=try_repairs)
+    milp = solve(documents, "variants-milp", try_repairs=False)
     for found in (columns, milp):
         assert found.exit_code in (0, 3), (seed, found.reason, found.violations)
         assert found.plan is not None or found.why, seed

@@ -202,7 +202,7 @@ def test_a_run_without_a_batch_may_serve_each_that_was_measured():
         },
     }  # fmt: skip
     # One by one a machine serves 200 a second, so three are needed; eight at a time 727.
-    [worker] = hp.solve(profile, wish, options={"size": "planned"}).require().workers
+    [worker] = hp.solve(profile, wish, options={"sizing": "fluid"}).require().workers
     assert (worker.count, worker.loads[0].serve.max_batch) == (1, 8)
     kinds = read_snapshot(hp.load(profile, wish), VariantsOptions()).kinds
     assert [kind.batch for kind in kinds] == [1, 4, 8]

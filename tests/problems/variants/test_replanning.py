@@ -81,21 +81,21 @@ def replanned(seed, formulation, rounds=3):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("formulation", ["columns"])
+@pytest.mark.parametrize("formulation", ["variants-columns"])
 def test_plans_over_plans_are_verified(formulation):
     for seed in range(12):
         replanned(seed, formulation)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("formulation", ["columns", "milp"])
+@pytest.mark.parametrize("formulation", ["variants-columns", "variants-milp"])
 def test_many_plans_over_plans_are_verified(formulation):
     for seed in range(12, 60):
         replanned(seed, formulation)
 
 
 @pytest.mark.parametrize("unnamed", [False, True])
-@pytest.mark.parametrize("formulation", ["columns", "milp"])
+@pytest.mark.parametrize("formulation", ["variants-columns", "variants-milp"])
 def test_idle_machines_that_must_be_there_are_there_and_paid_for(formulation, unnamed):
     documents = stocked(15.0, price="5") if unnamed else machines(
         {"m": (3, {"units": 6.0})}, {"x-v": ("m", 10.0, 10.0, 1, {"units": 3.0})}, {"x": 15.0}
@@ -128,7 +128,7 @@ def test_more_idle_machines_than_money_or_machines():
         solve(documents)
 
 
-@pytest.mark.parametrize("formulation", ["columns", "milp"])
+@pytest.mark.parametrize("formulation", ["variants-columns", "variants-milp"])
 def test_whole_machines_that_must_be_there_are_used(formulation):
     # The dear type must be there twice anyway: two instances on it cost nothing more, on the cheap one they would.
     documents = stocked(15.0)

@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 
 def solved(files: tuple[Json, Json], **more: Any) -> hp.Outcome:
-    return hp.solve(*files, options={"size": "planned", **more}, formulation="variants")
+    return hp.solve(*files, options={"sizing": "fluid", **more}, formulation="variants")
 
 
 def bill(plan: Plan) -> float:
@@ -163,7 +163,7 @@ def test_what_runs_stays_where_it_is_and_the_others_come_to_it() -> None:
         "workers": [{"id": "here", "hardware": "card", "offer": "card-od",
                      "loads": [{"id": "here.1", "variant": "m", "at": {"batch": 8}, "serve": {"max_batch": 8}}]}],
     }  # fmt: skip
-    outcome = hp.solve(*files, state, options={"size": "planned"}, formulation="variants")
+    outcome = hp.solve(*files, state, options={"sizing": "fluid"}, formulation="variants")
     assert outcome.exit_code == 0, outcome.violations
     (worker,) = outcome.require().workers
     assert worker.id == "here"

@@ -54,7 +54,14 @@ def use(plans, units, apps):
 def search(documents, in_time, state=None, **options):
     v = leave_room_to_wait(read_snapshot(load_inputs(*documents, state=state), VariantsOptions(**options)))
     ask = Asking(registry.solvers())
-    return Known(v, ask, FORMULATIONS["columns"], Tools(simulate=lambda *_, **__: None), "columns", in_time=in_time)
+    return Known(
+        v,
+        ask,
+        FORMULATIONS["variants-columns"],
+        Tools(simulate=lambda *_, **__: None),
+        "variants-columns",
+        in_time=in_time,
+    )
 
 
 def files(part=0.5, dear="3", rates=RATES, **limits):
@@ -241,13 +248,13 @@ def test_a_plan_whose_applications_share_instances_is_kept(seed):
 def test_a_cheaper_plan_within_the_moves_is_found_from_what_runs():
     """Instances that pay for themselves run, now there is less load."""
     drawn = variants(3)
-    before = hp.solve(drawn.profile, drawn.slo, options={"size": "estimated"}).require()
+    before = hp.solve(drawn.profile, drawn.slo, options={"sizing": "formula"}).require()
     drawn.slo["limits"] = {"changes": 3}
     for app in drawn.slo["apps"].values():
         app["rate_qps"] *= 0.7
     outcome = hp.solve(drawn.profile, drawn.slo, next_state(before))
     assert (outcome.exit_code, outcome.violations) == (0, ())
-    estimated = hp.solve(drawn.profile, drawn.slo, next_state(before), options={"size": "estimated"})
+    estimated = hp.solve(drawn.profile, drawn.slo, next_state(before), options={"sizing": "formula"})
     assert cost(outcome) < 0.95 * cost(estimated)
 
 

@@ -65,7 +65,7 @@ def test_more_room_more_use():
 
 def test_room_to_wait_costs_more_and_warns_of_nothing():
     documents = table2(90.0, 100.0)
-    plain, roomy = solve(documents), solve(documents, size="estimated")
+    plain, roomy = solve(documents), solve(documents, sizing="formula")
     assert roomy.exit_code == 0, roomy.violations
     assert counts(plain) == {"b": 1}
     assert counts(roomy) == {"b": 2}
@@ -91,12 +91,12 @@ def test_a_slow_variant_gives_way_to_one_that_leaves_room():
     # A takes two thirds of what is allowed: hardly anybody may come while it is at work.
     documents = table2(4.0, 300.0)
     assert counts(solve(documents)) == {"a": 1}
-    assert counts(solve(documents, size="estimated")) == {"b": 1}
+    assert counts(solve(documents, sizing="formula")) == {"b": 1}
 
 
-@pytest.mark.parametrize("formulation", ["columns", "milp"])
+@pytest.mark.parametrize("formulation", ["variants-columns", "variants-milp"])
 def test_every_way_leaves_room(formulation):
-    found = solve(table2(90.0, 100.0), formulation, size="estimated")
+    found = solve(table2(90.0, 100.0), formulation, sizing="formula")
     assert found.exit_code == 0, found.violations
     assert money(found, "gross_cost_per_hour") >= 6
 
@@ -120,7 +120,7 @@ class Shown:
 def simulated(shown):
     profile, slo, state = table2(90.0, 100.0)
     tools = Tools(simulate=shown)
-    return plan_for(hp.load(profile, slo, state), options={"size": "simulated"}, tools=tools, formulation="variants")
+    return plan_for(hp.load(profile, slo, state), options={"sizing": "simulation"}, tools=tools, formulation="variants")
 
 
 @pytest.mark.slow
@@ -139,7 +139,7 @@ def test_what_may_be_late_on_other_seeds_is_not_promised():
 
 def test_sized_by_simulation():
     documents = table2(90.0, 100.0)
-    plain, simulated = solve(documents), solve(documents, size="simulated")
+    plain, simulated = solve(documents), solve(documents, sizing="simulation")
     assert simulated.exit_code == 0, (simulated.violations, simulated.why)
     assert simulated.status == "best-of-measured"
     assert money(simulated, "gross_cost_per_hour") >= money(plain, "gross_cost_per_hour")

@@ -17,7 +17,7 @@ from hetplan.profiles.read_plan import read_plan
 from hetplan_papers.datasets.loki_by_hand import depth_3, tiny, two_pipelines
 
 Document = dict[str, Any]
-FORMULATIONS = ("config", "paper", "budget")
+FORMULATIONS = ("pipeline-milp", "loki", "loki-budget")
 RATES = (1e-9, 4e-4, 0.03)
 FILES: dict[str, Callable[[float], tuple[Document, Document]]] = {
     "tiny": lambda rate: tiny(0.2, rate),
@@ -102,11 +102,11 @@ def test_what_is_spoilt_is_named(spoil: Callable[[Document], None], code: str, f
 
 
 @pytest.mark.parametrize("rate", [1e-9, 4e-4, 0.008])
-@pytest.mark.parametrize("formulation", ["config", "paper"])
+@pytest.mark.parametrize("formulation", ["pipeline-milp", "loki"])
 def test_a_bound_by_servers_in_parts_is_one_for_what_is_asked(formulation: str, rate: float) -> None:
     """Loads that engines can see need more of a server than next to nothing does."""
     files = depth_3(rate)
-    plan = fluid(*files, formulation=formulation, options={"size": "estimated"}).require()
+    plan = fluid(*files, formulation=formulation, options={"sizing": "formula"}).require()
     assert plan.claims[1].scope == "relaxation"
     assert plan.claims[1].vouched == "certified"
     assert hp.verify(plan, *files).violations == ()
@@ -118,7 +118,7 @@ def test_bounds_at_any_price_are_proved_again(price: str) -> None:
     slo["apps"]["x"]["rate_qps"] = 4e-4
     slo["objective"] = ["max quality", "min cost"]
     profile["offers"] = {f"{gpu}-od": {"hardware": gpu, "price_per_hour": price} for gpu in profile["hardware"]}
-    plan = fluid(profile, slo, formulation="config", options={"spare": 0.1}).require()
+    plan = fluid(profile, slo, formulation="pipeline-milp", options={"spare": 0.1}).require()
     assert [(one.about, one.vouched) for one in plan.claims] == [
         ("quality", "certified"),
         ("cost_per_hour", "certified"),

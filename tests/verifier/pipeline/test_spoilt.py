@@ -197,7 +197,7 @@ def plans(seeds, ease):
     for seed in seeds:
         profile, slo = random_pipeline(seed, gpus=1 + seed % 2, tasks=5)
         slo["apps"]["x"]["rate_qps"] *= ease
-        outcome = fluid_without_repairs(profile, slo, formulation=("config", "paper", "budget")[seed % 3])
+        outcome = fluid_without_repairs(profile, slo, formulation=("pipeline-milp", "loki", "loki-budget")[seed % 3])
         if outcome.plan is None:
             assert outcome.exit_code == 3, (seed, outcome.reason)
             continue

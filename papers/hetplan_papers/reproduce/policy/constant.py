@@ -40,14 +40,14 @@ def constant(task: str, slo_ms: int, data: Path, *, quick: bool) -> list[Row]:
         at = {way: found[way][i] for way in WAYS}
         what = f"{task} {slo_ms} ms, {load} qps"
         said = ", ".join(f"{CALLED[way]} {at[way].accuracy:.4f}" for way in WAYS[1:])
-        rows.append(Row("Fig. 6", f"{what}: RAMSIS", "", at["paper"].accuracy, said=said))
-        carried = at["paper"].violation < PLOTTED
-        checks = [at_least("RAMSIS's goodput", at["paper"].goodput - 5e-4, NEVER_WORSE)] if carried else []
-        others = ", ".join(f"{CALLED[way]} {at[way].goodput:.4f}" for way in ("paper", *WAYS[2:]))
+        rows.append(Row("Fig. 6", f"{what}: RAMSIS", "", at["ramsis"].accuracy, said=said))
+        carried = at["ramsis"].violation < PLOTTED
+        checks = [at_least("RAMSIS's goodput", at["ramsis"].goodput - 5e-4, NEVER_WORSE)] if carried else []
+        others = ", ".join(f"{CALLED[way]} {at[way].goodput:.4f}" for way in ("ramsis", *WAYS[2:]))
         rows.append(Row("Fig. 6, goodput", f"{what}: hetplan", "", at["ours"].goodput, said=others, checks=checks))
-        paper = late_cell([stated[way][i] for way in ("paper", *WAYS[2:])]) if stated else ""
+        paper = late_cell([stated[way][i] for way in ("ramsis", *WAYS[2:])]) if stated else ""
         late = ", ".join(f"{CALLED[way]} {at[way].violation:.3%}" for way in WAYS[1:])
-        rows.append(Row("Table 4", f"{what}: RAMSIS", "%", 100 * at["paper"].violation, paper=paper, said=late))
+        rows.append(Row("Table 4", f"{what}: RAMSIS", "%", 100 * at["ramsis"].violation, paper=paper, said=late))
     rows += _words(task, slo_ms, found)
     if (task, slo_ms) == ("image", 150):
         found.update({way: [lab.served(way, float(load)) for load in LOADS] for way in ARTIFACTS.values()})
@@ -77,7 +77,7 @@ def _words(task: str, slo_ms: int, found: Mapping[str, Sequence[Any]]) -> list[R
     """The gains of one SLO beside what the text says of all three."""
     rows = []
     for baseline, (mean, most) in CONSTANT_WORDS[task].items():
-        for way in ("paper", "ours"):
+        for way in ("ramsis", "ours"):
             ours = gains(found[way], found[baseline])
             words = f"{task}: over the prototype's SLOs on average {mean:g}%, up to {most:g}%"
             rows.append(
@@ -104,7 +104,7 @@ def artifact_rows(
     rows = []
     for baseline, numbers in printed.items():
         way = ARTIFACTS[baseline]
-        found_here = gains(found["paper"], found[way], most)
+        found_here = gains(found["ramsis"], found[way], most)
         for name, mine, theirs in zip(("mean", "highest"), found_here, numbers, strict=True):
             check = between("artifact", theirs - NEAR, theirs + NEAR, SAME_SIMULATION)
             what = f"RAMSIS over {CALLED[way]}, {name}"

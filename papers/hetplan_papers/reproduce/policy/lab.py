@@ -39,12 +39,12 @@ __all__ = ["ARTIFACTS", "CALLED", "WAYS", "Lab", "between_models"]
 
 Floats = NDArray[np.float64]
 
-WAYS = ("paper", "ours", "jellyfish", "modelswitching")
-_OWN_QUEUES = ("paper", "ours")
+WAYS = ("ramsis", "ours", "jellyfish", "modelswitching")
+_OWN_QUEUES = ("ramsis", "ours")
 ARTIFACTS = {"jellyfish": "jellyfish of the artifact", "modelswitching": "modelswitching of the artifact"}
 """The baselines by the rules of the artifact's code, which the paper has in other words (`_roomy`, `_seldom_late`)."""
 CALLED = {
-    "paper": "RAMSIS",
+    "ramsis": "RAMSIS",
     "ours": "hetplan",
     "jellyfish": "Jellyfish+",
     "modelswitching": "ModelSwitching",
@@ -87,7 +87,7 @@ class Lab:
         """The group at a load."""
         if not self._groups:
             inputs = load(*ramsis.inputs(self.task, self.slo_ms, self.workers, load, data=self.data))
-            choice = choose(inputs, question="policy", formulation="paper", options={"simulate": False})
+            choice = choose(inputs, question="policy", formulation="ramsis", options={"sizing": "fluid"})
             (group,) = cast(Any, pose(inputs, choice)).asked.groups()
             if self.only:
                 kept = [i for i, name in enumerate(group.models.names) if name in self.only]
@@ -106,8 +106,8 @@ class Lab:
         return self._made[way, load]
 
     def _serve(self, way: str, load: float) -> SolvedPolicy:
-        how: dict[str, Any] = {"queries": self.queries, "monotone": "optimistic"}
-        if way == "paper":
+        how: dict[str, Any] = {"queries": self.queries}
+        if way == "ramsis":
             return self.bench(RamsisOptions(**how)).solve(self.group(load), [load])[0]
         if way == "ours":
             return self.bench(PolicyOptions(**how)).solve(self.group(load), [load])[0]

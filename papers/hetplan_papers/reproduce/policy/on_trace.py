@@ -48,7 +48,7 @@ def trace(task: str, slo_ms: int, data: Path, *, quick: bool) -> list[Row]:
 def _artifact(data: Path) -> list[Row]:
     """The artifact's gains with 60 to 80 workers, by its own rules."""
     labs = [Lab("image", 150.0, count, data, 50_000) for count in (60, 70, 80)]
-    ways = ("paper", "ours", *ARTIFACTS.values())
+    ways = ("ramsis", "ours", *ARTIFACTS.values())
     found = {way: [lab.as_the_artifact(way, SEEDS) for lab in labs] for way in ways}
     return artifact_rows("Fig. 5, artifact", found, ARTIFACT_TRACE, most=1.0)
 
@@ -57,30 +57,30 @@ def _of_workers(task: str, slo_ms: int, count: int, at: Mapping[str, PolicyRun],
     what = f"{task} {slo_ms} ms, {count} workers"
     shown = {**at, **({"ours": ours} if ours is not None else {})}
     said = ", ".join(f"{CALLED[way]} {shown[way].accuracy:.4f}" for way in WAYS[1:] if way in shown)
-    rows = [Row("Fig. 5", f"{what}: RAMSIS", "", at["paper"].accuracy, said=said)]
+    rows = [Row("Fig. 5", f"{what}: RAMSIS", "", at["ramsis"].accuracy, said=said)]
     if ours is not None:
-        carried = at["paper"].violation < PLOTTED
-        checks = [at_least("RAMSIS's goodput", at["paper"].goodput - 2e-3, NEVER_WORSE)] if carried else []
+        carried = at["ramsis"].violation < PLOTTED
+        checks = [at_least("RAMSIS's goodput", at["ramsis"].goodput - 2e-3, NEVER_WORSE)] if carried else []
         others = ", ".join(f"{CALLED[way]} {run.goodput:.4f}" for way, run in at.items())
         rows.append(Row("Fig. 5, goodput", f"{what}: hetplan", "", ours.goodput, said=others, checks=checks))
     stated = TRACE_LATE[task, slo_ms]
     row = TRACE_WORKERS.index(count)
     late = ", ".join(f"{CALLED[way]} {shown[way].violation:.3%}" for way in WAYS[1:] if way in shown)
-    paper = late_cell([stated[way][row] for way in ("paper", *WAYS[2:])])
-    rows.append(Row("Table 3", f"{what}: RAMSIS", "%", 100 * at["paper"].violation, paper=paper, said=late))
+    paper = late_cell([stated[way][row] for way in ("ramsis", *WAYS[2:])])
+    rows.append(Row("Table 3", f"{what}: RAMSIS", "%", 100 * at["ramsis"].violation, paper=paper, said=late))
     return rows
 
 
 def _words(task: str, slo_ms: int, workers: Sequence[int], found: Mapping[str, Sequence[PolicyRun]]) -> list[Row]:
     rows = []
     for baseline, (mean, most) in TRACE_WORDS[task].items():
-        ours = gains(found["paper"], found[baseline])
+        ours = gains(found["ramsis"], found[baseline])
         words = f"{task}: over workers and SLOs on average {mean:g}%, up to {most:g}%"
         what = f"{task} {slo_ms} ms: RAMSIS over {CALLED[baseline]}, mean"
         said = f"most {ours[1]:.2f}, the paper {most:g}"
         rows.append(Row("Sec. 7.1", what, "points", ours[0], paper=Claim(words, f"{mean:g}"), said=said))
     for baseline, (mean, most) in FEWER_WORKERS[task].items():
-        saved = _saved(workers, found["paper"], found[baseline])
+        saved = _saved(workers, found["ramsis"], found[baseline])
         words = f"{task}: the same accuracy with on average {mean:g}%, up to {most:g}% fewer workers"
         what = f"{task} {slo_ms} ms: workers saved at {CALLED[baseline]}'s accuracy, mean"
         said = f"most {max(saved, default=0.0):.1f}, the paper {most:g}"

@@ -24,7 +24,7 @@ TRACE_WORKERS = tuple(range(20, 101, 10))
 def _columns(text: str) -> dict[str, list[float]]:
     """Percent late of RAMSIS, Jellyfish+ and ModelSwitching, a line per load or number of workers."""
     rows = [[float(x) for x in line.split()] for line in text.strip().splitlines()]
-    ways = ("paper", "jellyfish", "modelswitching")
+    ways = ("ramsis", "jellyfish", "modelswitching")
     return {way: [row[k] for row in rows] for k, way in enumerate(ways) if k < len(rows[0])}
 
 

@@ -23,7 +23,7 @@ def fidelity(data: Path, *, quick: bool) -> list[Row]:
     for workers in (60,) if quick else (40, 60, 80):
         lab = Lab("image", 150.0, workers, data, 300_000)
         for load in (1200, 2000, 2800) if quick else LOADS:
-            solved = lab.served("paper", float(load))
+            solved = lab.served("ramsis", float(load))
             measures, run = solved.measures, solved.simulated
             assert measures is not None
             what = f"{workers} workers, {load} qps"
@@ -42,7 +42,7 @@ def sixty_models(data: Path, *, quick: bool) -> list[Row]:
     nine, sixty = (Lab("image", 150.0, 100, data, 200_000, count=count) for count in (0, 60))
     rows = []
     for load in (2000,) if quick else LOADS:
-        few, many = nine.served("paper", float(load)), sixty.served("paper", float(load))
+        few, many = nine.served("ramsis", float(load)), sixty.served("ramsis", float(load))
         switching = [lab.served("modelswitching", float(load)).accuracy for lab in (nine, sixty)]
         ours = nine.served("ours", float(load)).accuracy
         said = (
@@ -59,8 +59,8 @@ def three_models(data: Path, *, quick: bool) -> list[Row]:
     three, nine = (Lab("image", 150.0, 60, data, 200_000, only=only) for only in (THREE, ()))
     rows = []
     for load in (2000,) if quick else LOADS:
-        mine, fish = three.served("paper", float(load)), three.served("jellyfish", float(load))
-        all_mine, all_fish = nine.served("paper", float(load)), nine.served("jellyfish", float(load))
+        mine, fish = three.served("ramsis", float(load)), three.served("jellyfish", float(load))
+        all_mine, all_fish = nine.served("ramsis", float(load)), nine.served("jellyfish", float(load))
         carried = fish.violation < PLOTTED
         checks = [at_least("Jellyfish+ with 3", fish.goodput - 1e-3, NEVER_WORSE)] if carried else []
         said = f"Jellyfish+ {fish.goodput:.4f}; 9 models {all_mine.goodput:.4f}, Jellyfish+ {all_fish.goodput:.4f}"
@@ -84,7 +84,7 @@ def runtimes(data: Path, *, quick: bool) -> list[Row]:
         if models == 60 and (quick or batching == "variable"):
             continue
         group = Lab("image", 500.0, 60, data, 10_000, count=models if models > 9 else 0).group(2000.0)
-        form: QueueProcess = group.form(2000.0, PolicyOptions(grid=grid, simulate=False), batching=batching)
+        form: QueueProcess = group.form(2000.0, PolicyOptions(grid=grid, sizing="fluid"), batching=batching)
         seconds = _solve_s(form)
         if not rows:
             seconds = _solve_s(form)

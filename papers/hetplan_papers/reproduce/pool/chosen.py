@@ -45,14 +45,14 @@ __all__ = [
 def kairos_pick(service: Service, budget: str = BUDGET) -> tuple[Counts, float]:
     """What Kairos rents without trying anything: Eq. 15 and the similarity rule; and the estimate of it."""
     profile, slo = service.inputs(budget)
-    plan = hetplan.solve(profile, slo, formulation="eq15", options={"select": "similarity"}).require()
+    plan = hetplan.solve(profile, slo, formulation="kairos", options={"select": "similarity"}).require()
     return counts_of(plan, service), float(plan.alternatives[0]["eq15_qps"])
 
 
 @cache
 def fluid_rate(service: Service, budget: str = BUDGET) -> tuple[Counts, float]:
     """hetplan's own default: the exact fluid program over whole counts; and the fluid rate of what it rents."""
-    plan = hetplan.solve(*service.inputs(budget), formulation="fluid-milp").require()
+    plan = hetplan.solve(*service.inputs(budget), formulation="pool-milp").require()
     (rate,) = (promise.value for promise in plan.promises if promise.quantity == "fluid_rate_qps")
     return counts_of(plan, service), float(rate)
 
@@ -124,7 +124,7 @@ def spelled(counts: Counts) -> str:
 def our_ranking(service: Service) -> list[tuple[Counts, float]]:
     """All pools by Eq. 15 on the exact mix, best first, with the estimate: ties to the cheaper, then in order."""
     inputs = load(*service.inputs())
-    pool = cast("Pool", pose(inputs, choose(inputs, formulation="eq15")))
+    pool = cast("Pool", pose(inputs, choose(inputs, formulation="kairos")))
     found = configurations(pool, pool.request.budget or 0, with_base=True)
     rates = estimate_rates(eq15_numbers(pool), found.counts)
     return [(tuple(found.row(int(at)).tolist()), float(rates[at])) for at in best_rated(rates, found.cost, len(found))]

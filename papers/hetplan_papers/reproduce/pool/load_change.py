@@ -77,7 +77,12 @@ def _tried_by_others(bench: Bench, service: Service, pick: Counts) -> Iterator[R
     for rule in ("fcfs", "drs", "clkwrk"):
         trails = [
             searched(
-                Trail(bench.rates, service, rule), "bayesian", seed=seed, evaluations=FIRST, bound="eq15", prune=False
+                Trail(bench.rates, service, rule),
+                "bayesian",
+                seed=seed,
+                max_simulations=FIRST,
+                bound="eq15",
+                prune=False,
             )
             for seed in range(1 if bench.quick else 3)
         ]

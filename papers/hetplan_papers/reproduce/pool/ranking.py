@@ -78,7 +78,7 @@ def _ranks(bench: Bench, service: Service) -> Iterator[Row]:
     exact, _ = fluid_rate(service)
     yield Row(
         "13",
-        f"{service.model}: fluid-milp's pool / the best pool",
+        f"{service.model}: pool-milp's pool / the best pool",
         "x",
         bench.rates.of(service, exact).median / top,
         said=spelled(exact),
@@ -118,7 +118,7 @@ def _by_rule(bench: Bench, service: Service) -> Iterator[Row]:
         "x",
         max(estimates[counts] for counts in pools) / oracle,
         paper=UB_LOWER,
-        code=max(one["eq15"] for one in stored.values()) / max(one["oracle"] for one in stored.values()),
+        code=max(one["kairos"] for one in stored.values()) / max(one["oracle"] for one in stored.values()),
         source="sim_rm2_exp_noise.json",
         checks=[between("paper", 0.9, 1.005, WHY_LOWER)],
     )

@@ -102,7 +102,7 @@ def _gaussian(bench: Bench, service: Service) -> Iterator[Row]:
         exact, _ = fluid_rate(other)
         yield Row(
             "16a",
-            f"{service.model}: gain of fluid-milp's pool, sizes {other.label}",
+            f"{service.model}: gain of pool-milp's pool, sizes {other.label}",
             "x",
             bench.gain(other, exact),
             said=spelled(exact),

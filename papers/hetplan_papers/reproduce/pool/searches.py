@@ -62,7 +62,7 @@ def _by_rule(bench: Bench) -> Iterator[Row]:
         for rule, name in NAMES.items():
             if rule == "oracle":
                 continue
-            trail = searched(Trail(bench.rates, service, rule), "kairos-plus", bound="eq15", prune_sub=True)
+            trail = searched(Trail(bench.rates, service, rule), "kairos-plus", bound="kairos", prune_sub=True)
             share.setdefault(rule, []).append(100.0 * len(trail.tried) / total)
             kairos = rule == "kairos"
             yield Row(
@@ -164,7 +164,7 @@ def _all_tried(trails: list[Trail]) -> float:
 
 def _everything(bench: Bench, service: Service) -> Iterator[Row]:
     """The search `exhaustive`: every pool, beside the stored list of all."""
-    trail = searched(Trail(bench.rates, service), "exhaustive", bound="eq15")
+    trail = searched(Trail(bench.rates, service), "exhaustive", bound="kairos")
     stored = read(f"kairos/exhaustive_{service.model}.json", service.data)
     best = max(stored, key=lambda name: stored[name]["kairos_sim"])
     yield Row(
