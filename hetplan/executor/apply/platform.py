@@ -183,14 +183,17 @@ class Platform:
             by_labels = {
                 "app": one.told["app"], "variant": one.told["model"], "serve": {"concurrency": one.told["concurrency"]},
             }  # fmt: skip
-            told = {**(one.worker.get("load") or by_labels), "id": f"{one.name}.model"}
-            load = Load.model_validate(told)
+            told = one.worker.get("loads") or [by_labels]
+            loads = tuple(
+                Load.model_validate({**said, "id": f"{one.name}.model{number or ''}"})
+                for number, said in enumerate(told)
+            )
             said = "active" if one.ready >= one.wanted else "failed" if one.why else "loading"
-            observed[load.id] = Observed.model_validate({"status": said})
+            observed |= {load.id: Observed.model_validate({"status": said}) for load in loads}
             if one.wanted:
                 hardware, offer = one.worker.get("hardware", one.told["hardware"]), one.worker.get("offer", one.offer)
-                count = -(-one.wanted // load.instances)
-                workers.append(Worker(id=one.name, hardware=hardware, offer=offer, count=count, loads=(load,)))
+                count = -(-one.wanted // loads[0].instances)
+                workers.append(Worker(id=one.name, hardware=hardware, offer=offer, count=count, loads=loads))
         return State(workers=tuple(workers), observed=observed)
 
 

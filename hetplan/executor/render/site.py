@@ -59,6 +59,9 @@ class ModelSite(Model):
     name: Line | None = Field(default=None, description="what clients call it; by default the plan's id")
     port: Port = 8080
     health: Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9_./-]*$")] = "/health"
+    alive_s: NonNegative = Field(
+        default=60.0, description="a server whose health is not answered for so long is started again; 0: never"
+    )
     env: dict[Variable, Line] = Field(default_factory=dict)
     secret: dict[Variable, SecretRef] = Field(default_factory=dict)
     stop_s: Positive = Field(default=30.0, description="what was begun may take so long to end")
