@@ -58,6 +58,11 @@ class Platform:
         """What an apply that was cut off left behind."""
         return self._journal.unfinished()
 
+    def applied_plan(self) -> str | None:
+        """The digest of the plan that was last brought about."""
+        kept = self.cluster.kept()
+        return kept.plan if kept is not None else None
+
     def groups(self) -> list[RunningGroup]:
         """What runs now."""
         return self.cluster.groups()
@@ -178,7 +183,7 @@ class Platform:
     @staticmethod
     def state(groups: Sequence[RunningGroup]) -> State:
         """What runs, as a state file has it."""
-        workers, observed = [], {}
+        workers, observed = [], dict[str, Observed]()
         for one in groups:
             by_labels = {
                 "app": one.told["app"], "variant": one.told["model"], "serve": {"concurrency": one.told["concurrency"]},

@@ -217,9 +217,11 @@ def _servers(group: Group, site: Site, faults: list[Fault]) -> list[Json]:
         by_server.setdefault(json.dumps(bare, sort_keys=True), []).append(one)
     servers = list(by_server.values())
     if len(servers) == 1:
-        whole = {"cpu_cores": group.cpu_cores, "mem_gib": group.mem_gib}
-        first = replace(group.members[0], **whole, gpus=group.gpus, gpu_fraction=group.gpu_fraction)
-        return [container(name, first, site, faults, watched=True)]
+        whole = replace(
+            group.members[0], cpu_cores=group.cpu_cores, mem_gib=group.mem_gib, gpus=group.gpus,
+            gpu_fraction=group.gpu_fraction,
+        )  # fmt: skip
+        return [container(name, whole, site, faults, watched=True)]
     if group.gpus:
         why = f"the models of {group.name} take turns on the GPUs of a machine, which one container has"
         remedy = "Say the same image, port, command and health of all of them, of a server that holds them all."
@@ -233,12 +235,12 @@ def _servers(group: Group, site: Site, faults: list[Fault]) -> list[Json]:
     for number, (first, *others) in enumerate(servers):
         cores = [one.cpu_cores for one in (first, *others) if one.cpu_cores is not None]
         gib = [one.mem_gib for one in (first, *others) if one.mem_gib is not None]
-        asked = {"cpu_cores": sum(cores) if cores else None, "mem_gib": sum(gib) if gib else None}
-        part = replace(first, **asked, gpus=0, gpu_fraction=None)
-        one = container(dns_name(name, first.model), part, site, faults, watched=True)
+        part = replace(
+            first, cpu_cores=sum(cores) if cores else None, mem_gib=sum(gib) if gib else None, gpus=0, gpu_fraction=None
+        )
+        held = container(dns_name(name, first.model), part, site, faults, watched=True)
         # Names of ports are the pod's.
-        port = "http" if not number else f"http-{number}"
-        made.append(_with_port(one, port))
+        made.append(_with_port(held, "http" if not number else f"http-{number}"))
     return made
 
 
