@@ -49,12 +49,16 @@ def render_platform(
     """Write a plan as files of a platform."""
     if folder == "-":
         raise InputError.one(file="-o", why="a folder is needed", remedy="Add -o deploy.")
+    from hetplan.executor.render import COMMANDS
+
     made = made_for(out, files, target, site_file, given)
     for old in _write(Path(folder), made.files):
         out.warn(f"{old} is of an earlier plan, and was left there")
     names = ", ".join(made.files) if len(made.files) < 4 else f"{len(made.files)} files"
     reason = f"written to {folder}: {names}"
     out.people.line(reason)
+    if not any("/" in name for name in made.files):  # a folder for each machine goes there first
+        out.people.line(f"Next: {COMMANDS[target].format(folder=folder)}")
     out.end(Exit.OK, reason, files=sorted(made.files), verdicts=dict(made.verdicts))
 
 
