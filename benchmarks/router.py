@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -270,9 +271,10 @@ def beside(pythons: Mapping[str, str], seconds: float, rounds: int) -> None:
     All chains take their turns in each round, so that what else the machine does meets them alike.
     """
     kinds = [kind for kind in router_beside.CHAINS if pythons.get(kind, sys.executable)]
+    kinds = [kind for kind in kinds if kind != "haproxy" or shutil.which("haproxy")]
     for kind in router_beside.CHAINS:
         if kind not in kinds:
-            print(f"{kind}: left out (no Python was named that has it)", file=sys.stderr)
+            print(f"{kind}: left out (it is not installed, or no Python was named that has it)", file=sys.stderr)
     found: dict[tuple[str, int], list[router_beside.Found]] = {}
     for number in range(rounds):
         for name in (*(f"hetplan, {rule}" for rule in RULES), *kinds):
@@ -287,13 +289,13 @@ def beside(pythons: Mapping[str, str], seconds: float, rounds: int) -> None:
 
 
 RULES = "shares/1", "matching/1"
-CONNECTIONS = 1, 16, 64
+CONNECTIONS = 1, 16, 64, 256
 
 
 @contextmanager
 def hetplan_chain(name: str) -> Iterator[tuple[int, list[int]]]:
     """Our router under a rule, and a worker."""
-    with ours(1, AT_ONCE_MS, at_once=64, rule=name.removeprefix("hetplan, ")) as port:
+    with ours(1, AT_ONCE_MS, at_once=max(CONNECTIONS), rule=name.removeprefix("hetplan, ")) as port:
         yield port, serving(Path(FOLDER[0]))
 
 

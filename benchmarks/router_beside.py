@@ -2,9 +2,11 @@
 
 Each chain is two processes, one hop: who takes requests, and who answers them. All answer the same bytes to the same
 request at once. Clients ask in a closed loop over so many connections; counted are CPU microseconds per request of the
-chain (the client's are left out), the time that a request takes, and requests per second.
+chain (the client's are left out) and of who takes requests alone, the time that a request takes, and requests per
+second.
 
     hetplan      the router and a worker of a plan, whose model answers at once
+    haproxy      HAProxy in front of the server of `parsed`
     fastapi      uvicorn with FastAPI that forwards by httpx, in front of uvicorn with FastAPI
     litserve     its server and one worker
     ray          Ray Serve's proxy and one replica, with all other processes of Ray
@@ -37,8 +39,23 @@ BODY = b'{"at": {"batch": 1}}'
 REPLY = b'{"outcome": "served"}'
 REQUEST = b"POST /v1/pool HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nhetplan-reply: brief\r\n"
 REQUEST += b"content-length: %d\r\n\r\n" % len(BODY) + BODY
-CHAINS = ("fastapi", "litserve", "ray", "parsed", "streams", "bytes")
-"""Chains beside ours; the first three where an environment is named that has them."""
+CHAINS = ("haproxy", "fastapi", "litserve", "ray", "parsed", "streams", "bytes")
+"""Chains beside ours: HAProxy where it is installed, the next three where an environment is named that has them."""
+HAPROXY = """
+global
+  nbthread 1
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 60s
+  timeout server 60s
+frontend front
+  bind 127.0.0.1:{front}
+  default_backend behind
+backend behind
+  http-reuse always
+  server one 127.0.0.1:{behind}
+"""
 _MARK = "HETPLAN_BENCHMARK_CHAIN"
 
 FASTAPI_WORKER = """
@@ -209,8 +226,9 @@ asyncio.run(main())
 class Found:
     """What a chain did: CPU microseconds per request, milliseconds of a request, requests per second."""
 
-    def __init__(self, took_ms: Sequence[float], cpu_s: float, seconds: float) -> None:
+    def __init__(self, took_ms: Sequence[float], cpu_s: float, seconds: float, front_s: float) -> None:
         ordered = sorted(took_ms)
+        self.front_us = 1e6 * front_s / max(len(ordered), 1)
         self.cpu_us = 1e6 * cpu_s / max(len(ordered), 1)
         self.p50_ms = median(ordered) if ordered else float("nan")
         self.p99_ms = ordered[int(0.99 * len(ordered))] if ordered else float("nan")
@@ -238,7 +256,9 @@ class _Client(asyncio.Protocol):
         if not end or not _whole(head.lower(), body):
             return
         if not head.startswith(b"HTTP/1.1 200"):
-            raise RuntimeError(f"it answers {head[:60]!r}")
+            if not self.over.done():
+                self.over.set_exception(RuntimeError(f"it answers {head[:60]!r}"))
+            return
         self.data = b""
         now = time.perf_counter()
         self.took_ms.append(1e3 * (now - self.began))
@@ -270,9 +290,18 @@ def closed_loop(port: int, *, connections: int, seconds: float, pids: Sequence[i
         return took
 
     asyncio.run(run(0.3))
-    before, began = _cpu_s(pids), time.perf_counter()
+    fronts = [pid for pid in pids if _is_front(pid)]
+    before, before_front, began = _cpu_s(pids), _cpu_s(fronts), time.perf_counter()
     took = asyncio.run(run(seconds))
-    return Found(took, _cpu_s(pids) - before, time.perf_counter() - began)
+    return Found(took, _cpu_s(pids) - before, time.perf_counter() - began, _cpu_s(fronts) - before_front)
+
+
+def _is_front(pid: int) -> bool:
+    """Whether this process takes requests and asks another: our router, HAProxy, a proxy, a relay with two ports."""
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
+    if b"relay.py" in words:
+        return len(words) == words.index(b"relay.py") + 3
+    return any(one in word for word in words for one in (b"serving.router", b"haproxy", b"proxy:app"))
 
 
 def _cpu_s(pids: Sequence[int]) -> float:
@@ -295,8 +324,12 @@ def _words(kind: str, python: str, folder: Path, front: int, behind: int) -> lis
     if kind in ("litserve", "ray"):
         (folder / "serve.py").write_text(LITSERVE if kind == "litserve" else RAY)
         return [(front, [python, "serve.py", str(front)])]
-    (folder / "relay.py").write_text({"parsed": PARSED, "streams": STREAMS, "bytes": BYTES}[kind])
+    texts = {"parsed": PARSED, "haproxy": PARSED, "streams": STREAMS, "bytes": BYTES}
+    (folder / "relay.py").write_text(texts[kind])
     relay = [sys.executable, "relay.py"]
+    if kind == "haproxy":
+        (folder / "haproxy.cfg").write_text(HAPROXY.format(front=front, behind=behind))
+        return [(behind, [*relay, str(behind)]), (front, ["haproxy", "-db", "-f", "haproxy.cfg"])]
     return [(behind, [*relay, str(behind)]), (front, [*relay, str(front), str(behind)])]
 
 
@@ -351,8 +384,8 @@ def _wait_for(front: int, port: int) -> None:
 
 
 HEAD = (
-    "| chain | connections | CPU µs per request | least | over ours | p50 ms | p99 ms | requests per second |\n"
-    "|---|---:|---:|---:|---:|---:|---:|---:|"
+    "| chain | connections | CPU µs per request | least | over ours | of the front | p50 ms | p99 ms | per second |\n"
+    "|---|---:|---:|---:|---:|---:|---:|---:|---:|"
 )
 
 
@@ -362,8 +395,7 @@ def row(name: str, connections: int, found: Sequence[Found], ours: Sequence[Foun
     def middle(what: str, of: Sequence[Found] = found) -> float:
         return median(getattr(one, what) for one in of)
 
-    return (
-        f"| {name} | {connections} | {middle('cpu_us'):.0f} | {min(one.cpu_us for one in found):.0f} "
-        f"| {middle('cpu_us') / middle('cpu_us', ours):.2f} | {middle('p50_ms'):.2f} | {middle('p99_ms'):.2f} "
-        f"| {middle('per_s'):,.0f} |"
-    )
+    cpu = f"{middle('cpu_us'):.0f} | {min(one.cpu_us for one in found):.0f}"
+    over = middle("cpu_us") / middle("cpu_us", ours)
+    took = f"{middle('p50_ms'):.2f} | {middle('p99_ms'):.2f} | {middle('per_s'):,.0f}"
+    return f"| {name} | {connections} | {cpu} | {over:.2f} | {middle('front_us'):.0f} | {took} |"

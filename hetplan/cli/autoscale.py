@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +20,8 @@ from hetplan.cli.arguments import (
     method_from,
     option,
 )
-from hetplan.cli.given_files import KEPT_PLAN, HostsFileOption, Wait, keep_plan
+from hetplan.cli.cluster import HostsFileMaybe, SiteFile
+from hetplan.cli.given_files import KEPT_PLAN, Wait, keep_plan
 from hetplan.cli.knowing import Known, Measuring, knowing
 from hetplan.cli.output import Output
 from hetplan.cli.solve import Evaluators, JournalFile
@@ -29,6 +31,7 @@ from hetplan.profiles.given_files import sort_files
 if TYPE_CHECKING:
     from hetplan.api.planner import Planner
     from hetplan.api.watching import Applied, Ended, Happened
+    from hetplan.executor.apply.platform import Platform
     from hetplan.executor.deployment import Deployment
     from hetplan.planner.outcome import Outcome
     from hetplan.planner.schedule import Schedule
@@ -61,7 +64,8 @@ Seconds = Annotated[float | None, typer.Option("--time-limit", min=0.0, metavar=
 
 def autoscale(
     files: Files,
-    hosts: HostsFileOption = Path("hosts.toml"),
+    hosts: HostsFileMaybe = None,
+    site: SiteFile = None,
     every: Every = 5.0,
     period: Period = 60.0,
     change: Change = 0.1,
@@ -96,6 +100,8 @@ def autoscale(
 
     With --time-limit a plan may not be simulated in time. It is simulated then, and applied only if it meets the SLO.
 
+    With --site it follows a Prometheus ([watch] of site.toml), and renders and applies each plan in the cluster.
+
     Ctrl-C ends it (exit 130); the replicas keep running. With --once: exit 0 done or nothing to do, 3 infeasible,
     7 not applied.
     """
@@ -110,20 +116,29 @@ def autoscale(
             every_s=every, period_s=period, change=change, hold_s=hold, settle_s=settle, headroom=headroom,
             floor_qps=floor, com=com,
         )  # fmt: skip
+        if hosts is not None and site is not None:
+            why = "machines are named by hosts.toml, a cluster by site.toml"
+            raise InputError.one(file="--hosts", why=why, remedy="Leave one of them out.")
+        if site is not None and evaluate:
+            why = "plans are measured on hosts, and --site names a cluster"
+            raise InputError.one(file="--evaluate", why=why, remedy="Measure before: hetplan measure --hosts.")
         named = sort_files(files, "autoscale", plans=(0, 1), takes_state=False)
         if named.state is not None:
             why = "autoscale reads the state from the hosts"
             raise InputError.one(file=str(named.state), why=why, remedy="Leave the state out.")
         profiles, slo = list(named.profiles), named.slo
         measuring = Measuring(named.measured, evaluate, journal, live)
-        with knowing(out, profiles, slo, hosts, measuring) as known:
+        machines = hosts if hosts is not None else Path("hosts.toml")
+        with knowing(out, profiles, slo, machines, measuring) as known, ExitStack() as stack:
+            runs: _Deployed | _InCluster
+            if site is not None:
+                runs = _InCluster.of(out, site, known, wait)
+            else:
+                runs = stack.enter_context(_on_hosts(machines, known, wait))
             kept = _schedule(out, named.plan if named.plans else None, begins)
             planner, limits = Planner(profiles, slo), Limits(seconds=time_limit)
             make = _making(out, planner, slo, kept, {**how, "limits": limits}, known)
-            ended = _run(
-                out, hosts, make, planner, trigger, known, kept,
-                dry_run=dry_run, once=once, wait_s=wait,
-            )  # fmt: skip
+            ended = _run(out, runs, make, planner, trigger, known, kept, dry_run=dry_run, once=once)
         out.people.line(ended.reason)
         out.end(ended.code, ended.reason)
 
@@ -221,7 +236,7 @@ def _at_one_moment(
 
 def _run(
     out: Output,
-    hosts: Path,
+    runs: _Deployed | _InCluster,
     make: Callable[..., Outcome],
     planner: Planner,
     trigger: Any,
@@ -230,28 +245,33 @@ def _run(
     *,
     dry_run: bool,
     once: bool,
-    wait_s: float,
 ) -> Ended:
     from hetplan.api.planner import lead_and_limits_of, violation_of
     from hetplan.api.watching import Watching
     from hetplan.cli.long_work import interruptible
+
+    watching = Watching(
+        make,
+        runs,
+        trigger,
+        dry_run=dry_run,
+        on_event=lambda event: _show(out, event),
+        service=known,
+        schedule=schedule,
+        simulate=lambda plan, *, demand, cancel: violation_of(plan, planner.inputs(demand), cancel),
+        lead_and_limits=lambda plan: lead_and_limits_of(plan, planner.inputs()),
+    )
+    return interruptible(lambda cancel: watching.run(cancel, once=once), say=out.note)
+
+
+@contextmanager
+def _on_hosts(hosts: Path, known: Known, wait_s: float) -> Iterator[_Deployed]:
     from hetplan.executor.deployment import Deployment
     from hetplan.executor.hosts_file import read_hosts
     from hetplan.registry import target
 
     with Deployment(read_hosts(hosts), targets=target) as deployment:
-        watching = Watching(
-            make,
-            _Deployed(deployment, wait_s, known.streams),
-            trigger,
-            dry_run=dry_run,
-            on_event=lambda event: _show(out, event),
-            service=known,
-            schedule=schedule,
-            simulate=lambda plan, *, demand, cancel: violation_of(plan, planner.inputs(demand), cancel),
-            lead_and_limits=lambda plan: lead_and_limits_of(plan, planner.inputs()),
-        )
-        return interruptible(lambda cancel: watching.run(cancel, once=once), say=out.note)
+        yield _Deployed(deployment, wait_s, known.streams)
 
 
 def _show(out: Output, event: Happened) -> None:
@@ -271,10 +291,6 @@ class _Deployed:
     streams: frozenset[str] = frozenset()
     """Applications whose queries come as streams: no rate of theirs is followed."""
     _under_way: int | None = field(default=None, init=False)
-
-    @property
-    def _kept(self) -> Path:
-        return self.deployment.folder / KEPT_PLAN
 
     def arrived(self) -> Mapping[str, int]:
         from hetplan.executor.deployment import router_metrics
@@ -305,15 +321,7 @@ class _Deployed:
         return self.deployment.state() if self.deployment.observe() else None
 
     def plan(self) -> Plan | None:
-        from hetplan.errors import InputError
-        from hetplan.profiles.read_plan import read_plan
-
-        applied = self.deployment.applied_plan()
-        try:
-            plan = read_plan(self._kept) if applied is not None and self._kept.exists() else None
-        except InputError:
-            return None
-        return plan if plan is not None and plan.digest == applied else None
+        return _kept_plan(self.deployment.folder, self.deployment.applied_plan())
 
     def difference(self, plan: Plan) -> list[str]:
         return [
@@ -330,3 +338,87 @@ class _Deployed:
             return Applied(False, why=str(error))
         keep_plan(self.deployment.folder, plan)
         return Applied(True, len(done.steps))
+
+
+def _kept_plan(folder: Path, applied: str | None) -> Plan | None:
+    """The plan that was kept in a folder, where it is the one that was applied last."""
+    from hetplan.profiles.read_plan import read_plan
+
+    try:
+        plan = read_plan(folder / KEPT_PLAN) if applied is not None and (folder / KEPT_PLAN).exists() else None
+    except InputError:
+        return None
+    return plan if plan is not None and plan.digest == applied else None
+
+
+@dataclass
+class _InCluster:
+    """A cluster's deployment as the loop sees it: what arrives is asked of a Prometheus, all else of the cluster."""
+
+    out: Output
+    platform: Platform
+    inputs: Callable[[Mapping[str, float]], Any]
+    settings: Mapping[str, Any]
+    wait_s: float
+    streams: frozenset[str]
+
+    @classmethod
+    def of(cls, out: Output, file: Path, known: Known, wait_s: float) -> _InCluster:
+        """That of a site file, which has to say which Prometheus is asked."""
+        from hetplan.api.planner import Planner
+        from hetplan.cli.cluster import KUBERNETES
+        from hetplan.cli.platform_files import settings_of
+        from hetplan.executor.apply.platform import Platform
+        from hetplan.executor.render.site import read_site
+
+        site = read_site(file)
+        if site.watch.prometheus is None:
+            why = "nothing says how many queries arrive"
+            remedy = 'Add [watch] prometheus = "http://HOST:PORT", and query unless hetplan\'s router counts them.'
+            raise InputError.one(file=str(file), path="$.watch.prometheus", value="nothing", why=why, remedy=remedy)
+        planner = Planner(known.profiles, known.slo)
+        settings = settings_of(site, KUBERNETES, {})
+        return cls(out, Platform(site), planner.inputs, settings, wait_s, known.streams)
+
+    def arrived(self) -> Mapping[str, int]:
+        from hetplan.executor.prometheus import arrived_by_prometheus
+
+        watch = self.platform.site.watch
+        counted = arrived_by_prometheus(watch.prometheus or "", watch.query) if self.platform.groups() else {}
+        return {app: count for app, count in counted.items() if app not in self.streams}
+
+    def under_way(self) -> int | None:
+        return None
+
+    def state(self) -> State | None:
+        groups = self.platform.groups()
+        return self.platform.state(groups) if groups else None
+
+    def plan(self) -> Plan | None:
+        return _kept_plan(self.platform.folder, self.platform.applied_plan())
+
+    def difference(self, plan: Plan) -> list[str]:
+        found = self.platform.changes(self._rendered(plan))
+        signs = (("+", found.made), ("~", found.changed), ("-", found.gone))
+        return [f"{sign} {kind} {name}" for sign, names in signs for kind, name in names]
+
+    def apply(self, plan: Plan, cancel: threading.Event) -> Applied:
+        from hetplan.api.watching import Applied
+        from hetplan.executor.target import ApplyFailed
+
+        try:
+            done = self.platform.apply(self._rendered(plan), wait_s=self.wait_s, cancel=cancel)
+        except ApplyFailed as error:
+            return Applied(False, why=str(error))
+        keep_plan(self.platform.folder, plan)
+        return Applied(True, len(done))
+
+    def _rendered(self, plan: Plan) -> Any:
+        """The plan's files, judged at the rates that it was made for."""
+        from hetplan.cli.cluster import KUBERNETES
+        from hetplan.cli.platform_files import made_of
+        from hetplan.executor.apply.cluster import Rendered
+
+        rates = {app: most for app, (_, most) in plan.valid.rate_qps.items() if most is not None}
+        made = made_of(self.out, KUBERNETES, self.platform.site, plan, self.inputs(rates), self.settings)
+        return Rendered(str(plan.digest), made.files)

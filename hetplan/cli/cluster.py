@@ -28,6 +28,7 @@ __all__ = [
     "check_options",
     "cluster_down",
     "cluster_status",
+    "difference_to_cluster",
     "one_of",
     "show_step",
     "write_state",
@@ -46,6 +47,7 @@ def apply_to_cluster(
     out: Output, files: list[Path], site: Path, given: dict[str, Any], *, yes: bool, take_over: bool, wait: float
 ) -> None:
     """Bring a plan about (without one: go back), or show what that would change."""
+    from hetplan.cli.given_files import keep_plan
     from hetplan.cli.platform_files import made_for
     from hetplan.executor.apply.cluster import Rendered
     from hetplan.executor.render.site import read_site
@@ -69,6 +71,8 @@ def apply_to_cluster(
         return platform.apply(wanted, on_event=show, wait_s=wait, cancel=cancel)
 
     done = len(interruptible(act, say=out.note))
+    if made is not None:
+        keep_plan(platform.folder, made.plan)
     reason = f"{done} step{'' if done == 1 else 's'} done" if done else "nothing to do: what runs matches the plan"
     out.people.line(reason)
     out.end(Exit.OK, reason)
@@ -123,7 +127,25 @@ def _platform(site: Any, **how: Any) -> Platform:
     return Platform(site, **how)
 
 
+def difference_to_cluster(out: Output, plan: Path, site: Path) -> int:
+    """What applying a plan would change in a cluster; how many objects that are."""
+    from hetplan.cli.platform_files import made_for
+    from hetplan.executor.apply.cluster import Rendered
+
+    made = made_for(out, [plan], KUBERNETES, site, {})
+    return _rows(out, _platform(made.site).changes(Rendered(str(made.plan.digest), made.files)))
+
+
 def _show(out: Output, found: Changes) -> None:
+    """A difference of which nothing is done."""
+    count = _rows(out, found)
+    many = f"{count} change{'' if count == 1 else 's'}"
+    reason = f"{many}; nothing was touched (add --yes)" if count else "all is there as wanted"
+    out.people.line(reason)
+    out.end(Exit.OK, reason, changes=count)
+
+
+def _rows(out: Output, found: Changes) -> int:
     """The rows of a difference, and kubectl's own account of it."""
     rows = [
         (sign, f"{kind} {name}", text)
@@ -140,10 +162,7 @@ def _show(out: Output, found: Changes) -> None:
         out.people.table(("", "object", ""), rows)
     if found.changed:
         out.people.line(found.text.rstrip())
-    many = f"{len(rows)} change{'' if len(rows) == 1 else 's'}"
-    reason = f"{many}; nothing was touched (add --yes)" if rows else "all is there as wanted"
-    out.people.line(reason)
-    out.end(Exit.OK, reason, changes=len(rows))
+    return len(rows)
 
 
 def show_step(out: Output, event: Progress) -> None:

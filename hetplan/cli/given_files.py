@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KEPT_PLAN",
-    "HostsFileOption",
     "Wait",
     "keep_plan",
     "plan_from",
@@ -24,9 +23,6 @@ __all__ = [
     "trace_from",
 ]
 
-HostsFileOption = Annotated[
-    Path, typer.Option("--hosts", metavar="FILE", readable=False, help="Trusted file: hosts, models, time-outs.")
-]
 Wait = Annotated[
     float,
     typer.Option("--wait", metavar="SECONDS", min=0.0, help="Wait up to these seconds for another command to end."),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hetplan.cli.arguments import AsJson, PlanAndFiles, Unchecked, option
+from hetplan.cli.cluster import SiteFile, difference_to_cluster
 from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output, number
 from hetplan.cli.plan_page import VIEWS, show_plan, show_view
@@ -223,6 +224,7 @@ def diff(
         Path | None,
         typer.Option("--hosts", metavar="FILE", readable=False, help="Compare with what runs on these hosts."),
     ] = None,
+    site: SiteFile = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 8 if there are differences.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -232,15 +234,19 @@ def diff(
     name, not by position. Of more it prints a column per plan: status, cost, bound and machines.
     """
     with Output("diff", as_json=as_json) as out:
-        if (len(plans) == 1) == (hosts is None):
+        if (len(plans) > 1) + (hosts is not None) + (site is not None) != 1:
             raise InputError.one(
                 path="PLAN",
-                why="expected a second plan or --hosts",
-                remedy="Write hetplan diff old.json new.json, or add --hosts hosts.toml.",
+                why="expected a second plan, --hosts or --site",
+                remedy="Write hetplan diff old.json new.json, or add --hosts hosts.toml or --site site.toml.",
             )
-        compared = _with_plan if len(plans) == 2 else _side_by_side
-        found = _with_hosts(out, plans[0], hosts) if hosts is not None else compared(out, plans)
-        same = "what runs matches the plan" if hosts is not None else "the plans are the same"
+        if hosts is not None:
+            found = _with_hosts(out, plans[0], hosts)
+        elif site is not None:
+            found = difference_to_cluster(out, plans[0], site)
+        else:
+            found = _with_plan(out, plans) if len(plans) == 2 else _side_by_side(out, plans)
+        same = "the plans are the same" if len(plans) > 1 else "what runs matches the plan"
         reason = f"{found} difference{'' if found == 1 else 's'}" if found else same
         if not found:
             out.people.line(reason)

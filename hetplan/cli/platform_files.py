@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hetplan.profiles.plan import Plan
     from hetplan.simulator.report import Line, SimulationReport
 
-__all__ = ["Made", "made_for", "render_platform", "write_template"]
+__all__ = ["Made", "made_for", "made_of", "render_platform", "settings_of", "write_template"]
 
 MARK = b"# hetplan: "
 """How each rendered file begins."""
@@ -49,33 +49,60 @@ def render_platform(
     """Write a plan as files of a platform."""
     if folder == "-":
         raise InputError.one(file="-o", why="a folder is needed", remedy="Add -o deploy.")
+    from hetplan.executor.render import COMMANDS
+
     made = made_for(out, files, target, site_file, given)
     for old in _write(Path(folder), made.files):
         out.warn(f"{old} is of an earlier plan, and was left there")
     names = ", ".join(made.files) if len(made.files) < 4 else f"{len(made.files)} files"
     reason = f"written to {folder}: {names}"
     out.people.line(reason)
+    if not any("/" in name for name in made.files):  # a folder for each machine goes there first
+        out.people.line(f"Next: {COMMANDS[target].format(folder=folder)}")
     out.end(Exit.OK, reason, files=sorted(made.files), verdicts=dict(made.verdicts))
 
 
-def made_for(out: Output, files: list[Path], target: str, site_file: Path | None, given: dict[str, Any]) -> Made:
-    """A plan as files of a platform; refused where a limit is broken under the rule that the platform keeps."""
-    from hetplan.executor.render import EXPERIMENTAL, SETTINGS, refusals, render
-    from hetplan.executor.render.groups import groups
-    from hetplan.executor.render.names import CannotRender
-    from hetplan.executor.render.router import routed
-    from hetplan.executor.render.rules import RULES, choose
+def made_for(out: Output, files: list[Path], target: str, site_file: Path | None, given: Mapping[str, Any]) -> Made:
+    """A plan file as files of a platform, with those that it was made from."""
+    from hetplan.executor.render.site import read_site
+
+    site = read_site(site_file if site_file is not None else {})
+    settings = settings_of(site, target, given)
+    plan, inputs = _read(files, site, settings.pop("period", None))
+    return made_of(out, target, site, plan, inputs, settings)
+
+
+def settings_of(site: Site, target: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """How a plan is rendered for a target: what is given, else what site.toml says of it."""
+    from hetplan.executor.render import SETTINGS
+    from hetplan.executor.render.rules import RULES
 
     known: dict[str, tuple[str, ...]] = {"rule": RULES, "period": ()}
     known |= {name: (value,) for name, value in SETTINGS.get(target, {}).items()}
-    for name, value in given.items():
+    # Who picks the replica is said once: a rule that is given stands for a router of site.toml.
+    left = {"rule", "router"} if {"rule", "router"} & given.keys() else set()
+    said = {name: one for name, one in site.render.items() if name in known and name not in left} | dict(given)
+    for name, value in said.items():
         if name not in known:
             why, remedy = f"no setting of {target}", f"Known: {', '.join(known)}."
             raise InputError.one(file="--set", path=name, value=value, why=why, remedy=remedy)
         if known[name] and value not in known[name]:
             remedy = f"Choose one of {', '.join(known[name])}."
             raise InputError.one(file="--set", path=name, value=value, why=f"no such {name}", remedy=remedy)
-    site, plan, inputs = _read(files, site_file, given.pop("period", None))
+    return said
+
+
+def made_of(
+    out: Output, target: str, site: Site, plan: Plan, inputs: Inputs, settings: Mapping[str, Any]
+) -> Made:  # fmt: skip
+    """A plan as files of a platform; refused where a limit is broken under the rule that the platform keeps."""
+    from hetplan.executor.render import EXPERIMENTAL, refusals, render
+    from hetplan.executor.render.groups import groups
+    from hetplan.executor.render.names import CannotRender
+    from hetplan.executor.render.router import routed
+    from hetplan.executor.render.rules import choose
+
+    given = dict(settings)
     if inputs.digests.get("profile", plan.inputs.profile) != plan.inputs.profile:
         out.warn("the plan was made from another profile: times, prices and amounts are those of this one")
     rule = given.pop("rule", None)
@@ -106,12 +133,10 @@ def made_for(out: Output, files: list[Path], target: str, site_file: Path | None
     return Made(site, plan, made, verdicts)
 
 
-def _read(files: list[Path], site_file: Path | None, period: object) -> tuple[Site, Plan, Inputs]:
+def _read(files: list[Path], site: Site, period: object) -> tuple[Plan, Inputs]:
     """The plan (of one period, where one is named) with its files: those given, else those that site.toml names."""
-    from hetplan.executor.render.site import read_site
     from hetplan.profiles.plan_periods import of_period, period_of
 
-    site = read_site(site_file if site_file is not None else {})
     named = sort_files([*files, *(site.folder / name for name in site.files)], "render", plans=(1, 1))
     plan, inputs = plan_from(named.plan), named.inputs
     if period is not None:
@@ -119,7 +144,7 @@ def _read(files: list[Path], site_file: Path | None, period: object) -> tuple[Si
         workers = tuple(worker for worker in plan.workers if worker.period == one.id)
         kept = of_period(plan, one) if plan.parts is not None else plan.model_copy(update={"workers": workers})
         plan = kept.model_copy(update={"periods": (one.model_copy(update={"start_s": 0.0}),), "digest": plan.digest})
-    return site, plan, inputs
+    return plan, inputs
 
 
 def _write(folder: Path, made: Mapping[str, str]) -> list[Path]:
@@ -219,7 +244,7 @@ def _refuse(missed: list[Line], choice: Choice, target: str) -> None:
         rules = [rule for rule in taken(target, app, choice.fleet.of_app(app.name)) if rule not in (kept, OWN)]
         ways = [" or ".join(f"--set rule={rule}" for rule in rules)] if rules else []
         why = f"under {kept} the plan violates its limit"
-        ways += ["--set router=hetplan"] if target == "kubernetes" and app.rule != "queue-slack/1" else []
+        ways += ["--set router=hetplan"] if target == "kubernetes" else []
         ways += ["plan with more headroom", "hetplan apply --hosts, which runs its router"]
         remedy = f"Ways out: {'; '.join(ways)}."
         faults.append(Fault("plan", f"$.dispatch.{line.app}", str(line), why, remedy))
@@ -228,10 +253,12 @@ def _refuse(missed: list[Line], choice: Choice, target: str) -> None:
 
 def write_template(out: Output, files: list[Path], target: str, output: str, site_file: Path | None) -> None:
     """Write site.toml with every line that the target needs for this plan; what is not known is "?"."""
+    from hetplan.executor.render.site import read_site
     from hetplan.executor.render.template import template
     from hetplan.profiles.plan_file import write_atomically
 
-    site, plan, inputs = _read(files, site_file, None)
+    site = read_site(site_file if site_file is not None else {})
+    plan, inputs = _read(files, site, None)
     text = template(plan, inputs.profile, site, target)
     if output == "-":
         typer.echo(text, nl=False)

@@ -58,6 +58,11 @@ class Platform:
         """What an apply that was cut off left behind."""
         return self._journal.unfinished()
 
+    def applied_plan(self) -> str | None:
+        """The digest of the plan that was last brought about."""
+        kept = self.cluster.kept()
+        return kept.plan if kept is not None else None
+
     def groups(self) -> list[RunningGroup]:
         """What runs now."""
         return self.cluster.groups()
@@ -178,19 +183,22 @@ class Platform:
     @staticmethod
     def state(groups: Sequence[RunningGroup]) -> State:
         """What runs, as a state file has it."""
-        workers, observed = [], {}
+        workers, observed = [], dict[str, Observed]()
         for one in groups:
             by_labels = {
                 "app": one.told["app"], "variant": one.told["model"], "serve": {"concurrency": one.told["concurrency"]},
             }  # fmt: skip
-            told = {**(one.worker.get("load") or by_labels), "id": f"{one.name}.model"}
-            load = Load.model_validate(told)
+            told = one.worker.get("loads") or [by_labels]
+            loads = tuple(
+                Load.model_validate({**said, "id": f"{one.name}.model{number or ''}"})
+                for number, said in enumerate(told)
+            )
             said = "active" if one.ready >= one.wanted else "failed" if one.why else "loading"
-            observed[load.id] = Observed.model_validate({"status": said})
+            observed |= {load.id: Observed.model_validate({"status": said}) for load in loads}
             if one.wanted:
                 hardware, offer = one.worker.get("hardware", one.told["hardware"]), one.worker.get("offer", one.offer)
-                count = -(-one.wanted // load.instances)
-                workers.append(Worker(id=one.name, hardware=hardware, offer=offer, count=count, loads=(load,)))
+                count = -(-one.wanted // loads[0].instances)
+                workers.append(Worker(id=one.name, hardware=hardware, offer=offer, count=count, loads=loads))
         return State(workers=tuple(workers), observed=observed)
 
 

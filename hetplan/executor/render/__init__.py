@@ -19,7 +19,7 @@ from hetplan.executor.render.site import Site
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 
-__all__ = ["EXPERIMENTAL", "SETTINGS", "TARGETS", "read", "refusals", "render"]
+__all__ = ["COMMANDS", "EXPERIMENTAL", "SETTINGS", "TARGETS", "read", "refusals", "render"]
 
 TARGETS: Mapping[str, str] = {
     "kubernetes": "hetplan.executor.render.kubernetes",
@@ -35,6 +35,19 @@ TARGETS: Mapping[str, str] = {
 """Target -> the module that renders for it."""
 EXPERIMENTAL = frozenset(TARGETS) - {"kubernetes", "haproxy", "systemd"}
 """Targets of which no run on their platform is recorded yet."""
+COMMANDS: Mapping[str, str] = {
+    "kubernetes": "kubectl apply --server-side -f {folder}",
+    "haproxy": "haproxy -c -f {folder}/haproxy.cfg && haproxy -W -f {folder}/haproxy.cfg",
+    "systemd": "cp {folder}/* ~/.config/systemd/user/ && systemctl --user daemon-reload && "
+    "systemctl --user enable --now hetplan.target",
+    "compose": "docker compose -f {folder}/compose.yaml up -d --remove-orphans --wait",
+    "kserve": "kubectl apply --server-side -f {folder}",
+    "llm-d": "kubectl apply --server-side -f {folder}/llm-d.yaml",
+    "dynamo": "kubectl apply --server-side -f {folder}",
+    "ray-serve": "kubectl apply --server-side -f {folder}",
+    "skyserve": "for file in {folder}/*.yaml; do sky serve up -y $file; done",
+}
+"""Target -> the platform's own command that brings a folder about, where it is one machine's or the cluster's."""
 SETTINGS: Mapping[str, Mapping[str, str]] = {
     "kubernetes": {"nodes": "karpenter", "quota": "kueue", "router": "hetplan"}
 }

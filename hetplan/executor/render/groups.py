@@ -46,7 +46,7 @@ class Group:
     `concurrency` is how many queries at a time the plan counts on, `share` what part of its application's queries (at
     its step) the group gets, `weight` by what requests at its replicas are counted, where the fewest are looked for.
     `load` is the plan's own account of the first of its loads, `answer_ms` what the longest text takes on a full
-    machine.
+    machine. `turns` are the models that take turns on its machines, where there are several.
     """
 
     name: str
@@ -87,6 +87,12 @@ class Group:
     price_per_hour: float | None = None
     startup_s: float = 0.0
     load_s: float = 0.0
+    turns: tuple[Group, ...] = ()
+
+    @property
+    def members(self) -> tuple[Group, ...]:
+        """A group for each model that its replicas hold."""
+        return self.turns or (self,)
 
     @property
     def count(self) -> int:

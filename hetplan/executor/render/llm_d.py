@@ -65,7 +65,7 @@ def _pool(fleet: Fleet, site: Site, group: Group, places: Mapping[str, Nodes], f
     found = accelerator(group.hardware, site.machine(group.hardware))
     marks["inference.optimization/acceleratorName"] = found[0].upper() if found is not None else group.hardware
     if group.machines_per_worker > 1:
-        template = {"metadata": {"labels": marks}, "spec": pod(group, site, places[group.name], faults)}
+        template = {"metadata": {"labels": marks}, "spec": pod(group, site, places[group.name], faults, "model")}
         spec: Json = {
             "replicas": group.count,
             "leaderWorkerTemplate": {

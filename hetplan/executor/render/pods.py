@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
 from hetplan.errors import Fault, InputError
 from hetplan.executor.render.groups import Application, Fleet, Group
-from hetplan.executor.render.names import Json, label_value, slice_of
+from hetplan.executor.render.names import Json, dns_name, label_value, slice_of
 from hetplan.executor.render.nodes import Nodes, gpu_resource, nodes_of, same_nodes, stop_limit_s
 from hetplan.executor.render.site import FILE, ModelSite, Site
 from hetplan.executor.words import command, split_otherwise
@@ -78,7 +79,7 @@ def plan_notes(fleet: Fleet, group: Group | None = None) -> dict[str, str]:
     if group.price_per_hour is not None:
         found["hetplan.dev/price-per-hour"] = f"{group.price_per_hour * group.count / group.per_machine:.6g}"
     found |= {"hetplan.dev/model": group.model, "hetplan.dev/concurrency": str(group.concurrency)}
-    told = {"hardware": group.hardware, "offer": group.offer, "load": dict(group.load)}
+    told = {"hardware": group.hardware, "offer": group.offer, "loads": [dict(one.load) for one in group.members]}
     return found | {WORKER: json.dumps(told, sort_keys=True)}
 
 
@@ -118,7 +119,8 @@ def of_images(
     fleet: Fleet, site: Site, *, needs_uri: Container[str] = (), needs_command: bool = False
 ) -> Iterator[Fault]:
     """Models of which site.toml does not say how they are served."""
-    for model in dict.fromkeys(group.model for group in fleet.groups):
+    members = [one for group in fleet.groups for one in group.members]
+    for model in dict.fromkeys(one.model for one in members):
         known = site.model(model)
         if needs_command and not known.command:
             yield _missing(model, "command", "what starts its server", 'command = ["/opt/serve", "--port", "{port}"]')
@@ -126,7 +128,7 @@ def of_images(
             yield _missing(model, "image", "which image serves it", 'image = "registry.example/models:1.0"')
         if model in needs_uri and known.model_uri is None:
             yield _missing(model, "model_uri", "where it is loaded from", 'model_uri = "hf://ORG/NAME"')
-    for group in fleet.groups:
+    for group in members:
         given = (*site.model(group.model).command, *site.model(group.model).args)
         yield from split_otherwise(given, group.split, group.name, at=f"$.models.{group.model}.args", file=FILE)
 
@@ -164,8 +166,8 @@ def amounts(group: Group, site: Site, faults: list[Fault]) -> Json:
     return {"requests": {**cpu, **asked}, "limits": asked} if asked or cpu else {}
 
 
-def container(name: str, group: Group, site: Site, faults: list[Fault]) -> Json:
-    """The user's own image, with what the plan says of the group."""
+def container(name: str, group: Group, site: Site, faults: list[Fault], *, watched: bool = False) -> Json:
+    """The user's own image, with what the plan says of the group; one that is watched is started again when silent."""
     model = site.model(group.model)
     made: Json = {"name": name, "image": model.image or ""}
     for key, given in (("command", model.command), ("args", model.args)):
@@ -176,20 +178,79 @@ def container(name: str, group: Group, site: Site, faults: list[Fault]) -> Json:
                 faults.extend(error.faults)
     env = environment(model)
     asked = amounts(group, site, faults)
+    ready = {"httpGet": {"path": model.health, "port": "http"}, "periodSeconds": PROBE_S}
     return {
         **made,
         **({"env": env} if env else {}),
         "ports": [{"name": "http", "containerPort": model.port}],
         **({"resources": asked} if asked else {}),
-        "readinessProbe": {"httpGet": {"path": model.health, "port": "http"}, "periodSeconds": PROBE_S},
+        "readinessProbe": ready,
+        **(_ends_when_silent(ready, group, site) if watched else {}),
         "lifecycle": sleep_first(PROBE_S),
     }
 
 
-def pod(group: Group, site: Site, nodes: Nodes, faults: list[Fault], name: str = "model") -> Json:
-    """The pod of a replica, on the nodes of its machine type."""
-    more = {**pod_ends([group], site), **_pulls(site)}
-    return {**nodes.pod(), **more, "containers": [container(name, group, site, faults)]}
+def _ends_when_silent(ready: Json, group: Group, site: Site) -> Json:
+    """A server that has started, and does not answer for longer than any query takes, is started again."""
+    wanted_s = site.model(group.model).alive_s
+    if not wanted_s:
+        return {}
+    silent_s = max(wanted_s, 3.0 * max(group.p99_ms or 0.0, group.answer_ms or 0.0) / 1000.0)
+    return {
+        "startupProbe": {**ready, "failureThreshold": math.ceil(site.cluster.start_s / PROBE_S)},
+        "livenessProbe": {**ready, "failureThreshold": math.ceil(silent_s / PROBE_S), "timeoutSeconds": PROBE_S},
+    }
+
+
+def pod(group: Group, site: Site, nodes: Nodes, faults: list[Fault], name: str | None = None) -> Json:
+    """The pod of a replica, on the nodes of its machine type. Where a platform names its container, that watches it."""
+    servers = _servers(group, site, faults) if name is None else [container(name, group, site, faults)]
+    return {**nodes.pod(), **pod_ends([group], site), **_pulls(site), "containers": servers}
+
+
+def _servers(group: Group, site: Site, faults: list[Fault]) -> list[Json]:
+    """A container for each server of a pod: one, or where models take turns, as many as site.toml tells apart."""
+    name = "model"
+    by_server: dict[str, list[Group]] = {}
+    for one in group.members:
+        bare = container("", replace(one, cpu_cores=None, mem_gib=None, gpus=0, gpu_fraction=None), site, faults)
+        by_server.setdefault(json.dumps(bare, sort_keys=True), []).append(one)
+    servers = list(by_server.values())
+    if len(servers) == 1:
+        whole = replace(
+            group.members[0], cpu_cores=group.cpu_cores, mem_gib=group.mem_gib, gpus=group.gpus,
+            gpu_fraction=group.gpu_fraction,
+        )  # fmt: skip
+        return [container(name, whole, site, faults, watched=True)]
+    if group.gpus:
+        why = f"the models of {group.name} take turns on the GPUs of a machine, which one container has"
+        remedy = "Say the same image, port, command and health of all of them, of a server that holds them all."
+        faults.append(Fault(FILE, "$.models", ", ".join(one.model for one in group.members), why, remedy))
+    ports = [site.model(one.model).port for one, *_ in servers]
+    if len(set(ports)) < len(ports):
+        why = f"servers of one pod of {group.name} would listen on the same port"
+        remedy = "Write a port for each, or say the same of all models that one server holds."
+        faults.append(Fault(FILE, "$.models", ", ".join(one.model for one, *_ in servers), why, remedy))
+    made = []
+    for number, (first, *others) in enumerate(servers):
+        cores = [one.cpu_cores for one in (first, *others) if one.cpu_cores is not None]
+        gib = [one.mem_gib for one in (first, *others) if one.mem_gib is not None]
+        part = replace(
+            first, cpu_cores=sum(cores) if cores else None, mem_gib=sum(gib) if gib else None, gpus=0, gpu_fraction=None
+        )
+        held = container(dns_name(name, first.model), part, site, faults, watched=True)
+        # Names of ports are the pod's.
+        made.append(_with_port(held, "http" if not number else f"http-{number}"))
+    return made
+
+
+def _with_port(made: Json, port: str) -> Json:
+    """A container whose port, and the probes at it, have this name."""
+    probes = {
+        key: {**probe, "httpGet": {**probe["httpGet"], "port": port}}
+        for key, probe in made.items() if key.endswith("Probe")
+    }  # fmt: skip
+    return {**made, **probes, "ports": [{**made["ports"][0], "name": port}]}
 
 
 def _pulls(site: Site) -> Json:
@@ -246,6 +307,8 @@ def front(
     chosen = {"matchLabels": mine}
     if replicas > 1:
         made |= spread(chosen)
+        budget = {"maxUnavailable": 1, "selector": chosen}
+        yield thing("policy/v1", "PodDisruptionBudget", name, site, marks, notes, budget)
     template = {"metadata": {"labels": {**marks, **mine}}, "spec": made}
     spec = {"replicas": replicas, "selector": chosen, "template": template}
     yield thing("apps/v1", "Deployment", name, site, {**marks, **mine}, notes, spec)
@@ -295,7 +358,8 @@ def pod_ends(groups: Sequence[Group], site: Site, slept_s: int = PROBE_S) -> Jso
     """
 
     def stop_s(group: Group) -> float:
-        wanted, limit = site.model(group.model).stop_s + slept_s, stop_limit_s(site, spot=group.spot)
+        wanted = max(site.model(one.model).stop_s for one in group.members) + slept_s
+        limit = stop_limit_s(site, spot=group.spot)
         return wanted if limit is None else min(wanted, limit)
 
     return {"terminationGracePeriodSeconds": math.ceil(max(map(stop_s, groups)))}

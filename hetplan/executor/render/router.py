@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,8 @@ from hetplan.errors import Fault, InputError
 from hetplan.executor.background import Background
 from hetplan.executor.hosts_file import HostsFile, RouterSettings, read_hosts
 from hetplan.executor.render.groups import Fleet, Group
-from hetplan.executor.render.names import CannotRender, Json, dns_name
+from hetplan.executor.render.names import CannotRender, Json, dns_name, marked_name
+from hetplan.executor.render.nodes import allocatable
 from hetplan.executor.render.pods import PROBE_S, config, front, labels, plan_notes, pod_ends, sleep_first, volume
 from hetplan.executor.render.rules import HETPLAN
 from hetplan.executor.render.site import FILE, Site
@@ -48,7 +49,9 @@ def routed(fleet: Fleet, plan: Plan, inputs: Inputs, site: Site) -> Fleet:
     """
     if HETPLAN not in fleet.rules.values() or not all(group.loads for group in fleet.groups):
         return fleet  # a group without loads was refused before
-    faults = list(_faults(fleet, plan, inputs, site))
+    faults = list[Fault]()
+    fleet = replace(fleet, groups=tuple(_with_turns(fleet.groups, plan, inputs, site, faults)))
+    faults += _faults(fleet, plan, inputs, site)
     if faults:
         raise CannotRender.of(faults)
     single = plan.model_copy(update={"workers": tuple(_replicas(plan))})
@@ -59,19 +62,24 @@ def routed(fleet: Fleet, plan: Plan, inputs: Inputs, site: Site) -> Fleet:
     except InputError as error:
         raise CannotRender.of(_of_site(fault, single) for fault in error.faults) from None
     group_of = {load: group for group in fleet.groups for load in group.loads}
-    pairs, held = [], dict[str, dict[str, Any]]()
+    model_of = {load: one.model for group in fleet.groups for one in group.members for load in one.loads}
+    pairs, held, turns = [], dict[str, dict[str, Any]](), dict[str, Unit]()
     for unit in made.units.values():
-        (load,) = unit.loads
-        group = group_of[load.id]
-        if (called := site.model(group.model).name) is not None:
-            load = replace(load, model={**load.model, "model": called})
+        group = group_of[unit.loads[0].id]
         pairs.append((unit, Endpoint(_behind(group, site), site.router.worker_port)))
-        held.setdefault(group.name, {}).setdefault(load.id, load)
+        if group.turns:
+            turns[group.name] = unit
+        for load in unit.loads:
+            if (called := site.model(model_of[load.id]).name) is not None:
+                load = replace(load, model={**load.model, "model": called})
+            held.setdefault(group.name, {}).setdefault(load.id, load)
     table = routing_table(made.apps, pairs, RouterSettings(bind="0.0.0.0", port=site.router.port))
     workers = {}
     for group in fleet.groups:
+        one = turns.get(group.name)
         unit = Unit(
-            group.name, group.name, 0, group.hardware, _TARGET, _TARGET, queue="per-load",
+            group.name, group.name, 0, group.hardware, _TARGET, _TARGET,
+            queue="per-load" if one is None else "shared", policies=() if one is None else one.policies,
             loads=tuple(held[group.name].values()),
         )  # fmt: skip
         workers[group.name] = _written(
@@ -108,18 +116,13 @@ def _faults(fleet: Fleet, plan: Plan, inputs: Inputs, site: Site) -> Iterator[Fa
         why = "router and workers are reached by all pods of the cluster, and no token guards them"
         line = 'Add [router] token = {name = "SECRET", key = "KEY"}, or open = true'
         yield Fault(FILE, "$.router.token", "nothing", why, f"{line} if everyone there may use them.")
-    for model in dict.fromkeys(group.model for group in fleet.groups):
+    for model in dict.fromkeys(one.model for group in fleet.groups for one in group.members):
         if site.model(model).port == router.worker_port:
             why = "its server and the worker beside it would listen on the same port"
             yield Fault(FILE, f"$.models.{model}.port", str(router.worker_port), why, "Set [router] worker_port.")
     if len(plan.periods) > 1:
         why = "the router follows one table, and the plan's changes by the hour"
         yield Fault("plan", "$.periods", str(len(plan.periods)), why, "Add --set period=ID.")
-    for worker in plan.workers:
-        if worker.queue == "shared" and len(worker.loads) > 1:
-            why = "its models take turns on one machine, and pods share none"
-            way = "hetplan apply --hosts keeps them together."
-            yield Fault("plan", f"$.workers[{worker.id}].queue", worker.queue, why, way)
     for app, rule in plan.dispatch.items():
         called = set(getattr(rule, "placement", {}).values()) & set(inputs.profile.apis)
         if called:
@@ -132,9 +135,80 @@ def _faults(fleet: Fleet, plan: Plan, inputs: Inputs, site: Site) -> Iterator[Fa
                 yield Fault("plan", f"$.workers.{what}", f"{group.name}: {has:g}", why, "Plan with larger shares.")
 
 
+def _take_turns(worker: Worker) -> bool:
+    """Whether the models of a worker share its queue, and its machine in turns."""
+    return worker.queue == "shared" and len(worker.loads) > 1
+
+
+def _with_turns(
+    groups: Sequence[Group], plan: Plan, inputs: Inputs, site: Site, faults: list[Fault]
+) -> Iterator[Group]:
+    """The groups, with one in the place of those whose models take turns on the machines of a worker.
+
+    Its name holds its loads: a router that knows others never takes its pods for the ones that it knows.
+    """
+    left = {load: group for group in groups for load in group.loads}
+    taken, made = {group.name: 0 for group in groups}, []
+    for worker in filter(_take_turns, plan.workers):
+        count = worker.count + worker.standby
+        members = [replace(left[load.id], loads=(load.id,)) for load in worker.loads]
+        for one in {left[load.id].name for load in worker.loads}:
+            taken[one] += count
+        first, which = members[0], f"$.workers[{worker.id}]"
+        if any(load.instances > 1 or load.share is not None for load in worker.loads) or any(
+            one.makes_text or one.machines_per_worker > 1 for one in members
+        ):
+            why = "its models take turns on the machine, and have parts of it, or make text, too"
+            faults.append(Fault("plan", which, worker.id, why, "Use hetplan apply --hosts."))
+        apps = tuple(dict.fromkeys(app for one in members for app in one.apps))
+        app = first.app if all(one.app == first.app for one in members) else "shared"
+        name = marked_name(app, "turns", first.hardware, distinct_by=" ".join(load.id for load in worker.loads))
+        provides = inputs.profile.hardware[worker.hardware].provides
+        cores, gib = allocatable(site.machine(worker.hardware), provides, site)
+        parts = _parts(members, cores)
+        members = [replace(one, per_machine=1, cpu_cores=part) for one, part in zip(members, parts, strict=True)]
+        memory = [one.mem_gib for one in members if one.mem_gib is not None]
+        if gib is not None and sum(memory) > gib + 1e-9:
+            why = f"its models together need more mem_gib than a node offers pods ({gib:g})"
+            faults.append(Fault("plan", which, f"{sum(memory):g}", why, "Plan with larger machines."))
+        asked = [one.cpu_cores for one in members if one.cpu_cores is not None]
+        made.append(
+            replace(
+                first, name=name, app=app, apps=apps, model="+".join(one.model for one in members),
+                loads=tuple(load.id for load in worker.loads), schedule=((first.schedule[0][0], count),),
+                per_machine=1, gpus=first.machine_gpus, gpu_fraction=None, cpu_cores=sum(asked) if asked else None,
+                mem_gib=sum(memory) if memory else None, turns=tuple(members),
+                price_per_hour=_sum_of([one.price_per_hour for one in members]),
+            )
+        )  # fmt: skip
+    turning = {load.id for worker in filter(_take_turns, plan.workers) for load in worker.loads}
+    for group in groups:
+        start, count = group.schedule[0]
+        loads = tuple(load for load in group.loads if load not in turning)
+        if loads:
+            yield replace(group, loads=loads, schedule=((start, count - taken[group.name]), *group.schedule[1:]))
+    yield from made
+
+
+def _parts(members: Sequence[Group], cores: float | None) -> list[float | None]:
+    """Cores of each model's server: what they ask for, less where all of them together exceed the machine."""
+    asked = [one.cpu_cores for one in members]
+    total = sum(one for one in asked if one is not None)
+    fit = min(cores / total, 1.0) if cores is not None and total else 1.0
+    return [None if one is None else one * fit for one in asked]
+
+
+def _sum_of(prices: Sequence[float | None]) -> float | None:
+    known = [one for one in prices if one is not None]
+    return sum(known) if len(known) == len(prices) else None
+
+
 def _replicas(plan: Plan) -> Iterator[Worker]:
-    """The plan's workers with one replica each, as pods are."""
+    """The plan's workers with one replica each, as pods are; models that take turns stay together."""
     for worker in plan.workers:
+        if _take_turns(worker):
+            yield worker
+            continue
         for number, load in enumerate(worker.loads):
             name = worker.id if len(worker.loads) == 1 else f"{worker.id[:60]}.{number}"
             yield worker.model_copy(
@@ -151,8 +225,7 @@ def _hosts(plan: Plan, fleet: Fleet, site: Site) -> HostsFile:
     plays = sorted({worker.host for worker in plan.workers if worker.host is not None})
     text = {load for group in fleet.groups if group.makes_text for load in group.loads}
     models = {}
-    for worker in plan.workers:
-        (load,) = worker.loads
+    for load in (load for worker in plan.workers for load in worker.loads):
         name = _model(load)
         model = site.model(name)
         fits = {"variant": load.variant} if load.variant is not None else {"node": load.node} if load.node else {}
@@ -189,20 +262,28 @@ def _model(load: Load) -> str:
 
 
 def room_for_worker(group: Group) -> Group:
-    """What is left to the user's server of a replica's machine beside the worker."""
-    cores = None if group.cpu_cores is None else group.cpu_cores - WORKER_CORES
-    gib = None if group.mem_gib is None else group.mem_gib - WORKER_GIB
-    return replace(group, cpu_cores=cores, mem_gib=gib)
+    """What is left to the user's servers of a replica's machine beside the worker."""
+
+    def less(one: Group) -> Group:
+        parts = [
+            None if has is None or whole is None else has - takes * has / whole
+            for has, whole, takes in (
+                (one.cpu_cores, group.cpu_cores, WORKER_CORES), (one.mem_gib, group.mem_gib, WORKER_GIB)
+            )
+        ]  # fmt: skip
+        return replace(one, cpu_cores=parts[0], mem_gib=parts[1])
+
+    return replace(less(group), turns=tuple(map(less, group.turns)))
 
 
 def beside(pod: Json, fleet: Fleet, group: Group, site: Site) -> Json:
-    """The pod of a replica with the worker beside the user's server, which ends after it."""
-    server = {**pod["containers"][0], "lifecycle": sleep_first(2 * PROBE_S)}
+    """The pod of a replica with the worker beside the user's servers, which end after it."""
+    servers = [{**one, "lifecycle": sleep_first(2 * PROBE_S)} for one in pod["containers"]]
     asked = {"cpu": f"{round(1000 * WORKER_CORES)}m", "memory": f"{round(1024 * WORKER_GIB)}Mi"}
     worker = _container("worker", site, site.router.worker_port, "link")
     worker["resources"] = {"requests": asked, "limits": {"memory": "512Mi"}}
     ends = pod_ends([group], site, 2 * PROBE_S)
-    return {**pod, **ends, "containers": [server, worker], **volume(_held(fleet, group, site))}
+    return {**pod, **ends, "containers": [*servers, worker], **volume(_held(fleet, group, site))}
 
 
 def _held(fleet: Fleet, group: Group, site: Site) -> Json:
@@ -213,7 +294,7 @@ def _held(fleet: Fleet, group: Group, site: Site) -> Json:
 
 def _container(part: str, site: Site, port: int, name: str) -> Json:
     """A container of hetplan's image; the token comes from where the platform keeps it."""
-    token, made = site.router.token, dict[str, Any]()
+    token, made, alive = site.router.token, dict[str, Any](), _probe("/livez", name)
     if token is not None:
         ref = {"name": token.name, "key": token.key}
         made["env"] = [{"name": TOKEN, "valueFrom": {"secretKeyRef": ref}}]
@@ -224,6 +305,8 @@ def _container(part: str, site: Site, port: int, name: str) -> Json:
         **made,
         "ports": [{"name": name, "containerPort": port}],
         "readinessProbe": _probe("/healthz", name),
+        "livenessProbe": alive,
+        "startupProbe": {**alive, "failureThreshold": math.ceil(site.cluster.start_s / PROBE_S)},
         "lifecycle": sleep_first(PROBE_S),
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": [{"name": "config", "mountPath": MOUNTED_AT, "readOnly": True}],
@@ -241,9 +324,6 @@ def objects(fleet: Fleet, site: Site) -> Iterator[Json]:
         yield _held(fleet, group, site)
     name = dns_name(fleet.name, "router", taken=[app.dns for app in fleet.apps.values()])
     container = _container("router", site, site.router.port, "http")
-    alive = _probe("/livez", "http")
-    container["livenessProbe"] = alive
-    container["startupProbe"] = {**alive, "failureThreshold": math.ceil(site.cluster.start_s / PROBE_S)}
     by_shares = all(app.rule in _BY_SHARES for app in fleet.apps.values())
     table = (CONFIG, (fleet.router or {})[""])
     yield from front(

@@ -43,7 +43,6 @@ _ROUTERS: Mapping[str, str] = {"haproxy": "HAProxy", "llm-d": "a picker", "dynam
 _WITH = {OWN: ", with a router of yours"}
 _STEPS = frozenset({"path-shares/1", "most-accurate-first/1", "chosen-plan/1"})
 _HOLDS = "each replica holds several models, and chooses model and batch by its queue"
-_HOLDS_ALL = f"{_HOLDS}, and a pod here holds one"
 _ROUTER_WAY = "--set router=hetplan, which runs hetplan's router in the cluster"
 
 
@@ -89,20 +88,13 @@ def choose(target: str, plan: Plan, fleet: Fleet, asked: str | None = None, *, p
             raise CannotRender.of(held)
         return Choice(replace(fleet, rules=dict.fromkeys(fleet.apps, OWN)), plan)
     if asked == HETPLAN:
-        held = [
-            Fault("--set", "router", HETPLAN, _HOLDS_ALL, "Use hetplan apply --hosts.")
-            for app in fleet.apps.values()
-            if app.rule == "queue-slack/1"
-        ]
-        if held:
-            raise CannotRender.of(held)
         return Choice(replace(fleet, rules=dict.fromkeys(fleet.apps, HETPLAN)), plan)
     for app in fleet.apps.values():
         groups = fleet.of_app(app.name)
         word, reasons = _kept(target, app, groups, asked)
         if reasons:
             ways = [f"--set rule={rule}{_WITH.get(rule, '')}" for rule in taken(target, app, groups)]
-            ways = [*([_ROUTER_WAY] if target == "kubernetes" and app.rule != "queue-slack/1" else ()), *ways]
+            ways = [*([_ROUTER_WAY] if target == "kubernetes" else ()), *ways]
             faults += [_needs_router(app, why, [*ways, *further]) for why, further in reasons]
         elif word is not None:
             kept[app.name] = word

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from hetplan.errors import Fault, InputError
+from hetplan.executor.hosts_file import WatchSettings
 from hetplan.profiles.fields import Count, Id, Key, Model, Named, NonNegative, Positive, PositiveCount
 from hetplan.profiles.read_text import read_text
 from hetplan.profiles.validate import validate
@@ -59,6 +60,9 @@ class ModelSite(Model):
     name: Line | None = Field(default=None, description="what clients call it; by default the plan's id")
     port: Port = 8080
     health: Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9_./-]*$")] = "/health"
+    alive_s: NonNegative = Field(
+        default=60.0, description="a server whose health is not answered for so long is started again; 0: never"
+    )
     env: dict[Variable, Line] = Field(default_factory=dict)
     secret: dict[Variable, SecretRef] = Field(default_factory=dict)
     stop_s: Positive = Field(default=30.0, description="what was begun may take so long to end")
@@ -141,6 +145,10 @@ class Site(Model):
     note: Line | None = Field(default=None, description="a line in the head of every file")
     state_dir: Line = Field(default=".hetplan", description="beside this file: lock and journal of an apply")
     cluster: Cluster = Field(default_factory=Cluster)
+    watch: WatchSettings = Field(default_factory=WatchSettings)
+    render: dict[Key, Line] = Field(
+        default_factory=dict, description='what --set says, unless it says otherwise: router = "hetplan"'
+    )
     edge: Edge = Field(default_factory=Edge)
     router: RouterSite = Field(default_factory=RouterSite)
     models: Named[ModelSite] = Field(default_factory=dict)

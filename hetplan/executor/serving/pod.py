@@ -47,6 +47,14 @@ def look_up(name: str) -> list[str] | None:
         return None
 
 
+def lives(exchange: Exchange) -> bool:
+    """Answer `/livez`: who answers lives, ready or not."""
+    if exchange.path != "/livez":
+        return False
+    exchange.answer(200, b"{}")
+    return True
+
+
 class PodAddresses:
     """Which pod each worker of a table is.
 
@@ -114,10 +122,11 @@ class _Alike(dict[str, V]):
 
 
 class PodWorker(Worker):
-    """A worker whose loads are one model, as a group's are.
+    """A worker whose loads are one model, as a group's are, or models that take turns.
 
-    In mid-roll a router's table may be older or newer than what the pod was made for, and name its load otherwise: it
-    is served all the same. A router that takes it for a pod of another group is not: that one had its address before.
+    In mid-roll a router's table may be older or newer than what the pod was made for, and name its one load otherwise:
+    it is served all the same. A router that takes it for a pod of another group is not: that one had its address
+    before.
     """
 
     def handle(self, exchange: Exchange) -> None:
@@ -128,8 +137,15 @@ class PodWorker(Worker):
             return
         super().handle(exchange)
 
+    def look(self, exchange: Exchange) -> None:
+        """Answer how it is and what it counts, and `/livez` in any case."""
+        if not lives(exchange):
+            super().look(exchange)
+
     def _arrange(self, unit: Mapping[str, Any]) -> None:
         super()._arrange(unit)
+        if unit["queue"] == "shared":
+            return
         self.lanes, self.loads = _Alike(self.lanes), _Alike(self.loads)
 
 
@@ -153,9 +169,7 @@ class PodRouter(Router):
 
     def look(self, exchange: Exchange) -> None:
         """Answer how it is and what it counts, and `/livez` in any case."""
-        if exchange.path == "/livez":
-            exchange.answer(200, b"{}")
-        else:
+        if not lives(exchange):
             super().look(exchange)
 
     async def run(self, report: int, listener: socket.socket | None = None) -> None:

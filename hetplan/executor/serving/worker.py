@@ -1,7 +1,7 @@
 """A worker process: `python -m hetplan.executor.serving.worker CONFIG --report FD`.
 
-It holds the loads of one unit and serves them over HTTP (`POST /v1/{load}`, `GET /healthz`, `GET /metrics`) and over
-the router's link. SIGTERM lets it finish what it has; SIGHUP has it read its configuration again and change its loads
+It holds the loads of one unit and serves them over the router's link; streams, `GET /healthz` and `GET /metrics` over
+HTTP. SIGTERM lets it finish what it has; SIGHUP has it read its configuration again and change its loads
 in place.
 """
 
@@ -18,7 +18,7 @@ from functools import partial
 from math import inf
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hetplan.executor.secrets import is_loopback
 from hetplan.executor.serving.frames import (  # fmt: skip
@@ -29,7 +29,6 @@ from hetplan.executor.serving.frames import (  # fmt: skip
     PING,
     PING_FRAME,
     PROTOCOL,
-    SERVED,
     Answered,
     FrameReader,
     FrameWriter,
@@ -44,15 +43,10 @@ from hetplan.executor.serving.metrics import KIND, Page, load_metrics, wants_pro
 from hetplan.executor.serving.models import Model, Result, SleepModel, Streams
 from hetplan.executor.serving.openai_words import CHAT, COMPLETIONS, MODELS, as_error, models, read_asked
 from hetplan.executor.serving.process import PreciseTimer, ask_for_short_turns, orders, spare_the_collector
-from hetplan.executor.serving.query_body import BadQuery, packed, read_at, read_query
+from hetplan.executor.serving.query_body import BadQuery, read_query
 from hetplan.executor.serving.stations import HeldLoad, Job, Lane, Station
 
-if TYPE_CHECKING:
-    from hetplan.executor.serving.open_inference import Inference
-
 __all__ = ["Worker", "main", "model_of"]
-
-_NAMES = {SERVED: "served", FAILED: "failed"}
 
 
 class Worker:
@@ -188,14 +182,6 @@ class Worker:
         elif path in (CHAT, COMPLETIONS) or "hetplan-load" in exchange.headers:
             if exchange.allows("POST"):
                 self._stream(exchange)
-        elif path.startswith("/v1/"):
-            if exchange.allows("POST"):
-                self._query(exchange, path[4:])
-        elif path.startswith("/v2"):
-            from hetplan.executor.serving.open_inference import answer_v2
-
-            names = {name.lower(): name for name in self.lanes}
-            answer_v2(exchange, names, lambda one, name: self._query(one, names[name]), ready=not self.draining)
         else:
             self.look(exchange)
 
@@ -261,38 +247,6 @@ class Worker:
             [(labels, self.loads[name].seconds) for name, (labels, _) in named.items()],
         )  # fmt: skip
         return page.bytes()
-
-    def _query(self, exchange: Exchange | Inference, name: str) -> None:
-        place = self.lanes.get(name)
-        if place is None or self.draining:
-            why = b'{"why": "this worker is stopping"}' if self.draining else b'{"why": "no such load"}'
-            exchange.answer(503 if self.draining else 404, why)
-            return
-        body = exchange.body
-        try:
-            if body and exchange.headers.get("content-type", "application/json") != "application/json":
-                body = packed(read_at(exchange.headers.get("hetplan-at", "")), body)
-            query = read_query(body)
-        except BadQuery as error:
-            exchange.answer(400, json.dumps({"why": str(error)}).encode())
-            return
-
-        def finish(result: Result, waited_s: float, took_s: float, batch: int, load: str) -> None:
-            exchange.on_gone = None
-            served = result.outcome == SERVED
-            said = {"outcome": _NAMES.get(result.outcome, "dropped"), "load": load, "queue_ms": 1e3 * waited_s,
-                    "service_ms": 1e3 * took_s, "batch": batch}  # fmt: skip
-            if served:
-                said["outputs"] = json.loads(result.body) if result.body else None
-                if result.step_outcome:
-                    said["step_outcome"] = result.step_outcome
-            else:
-                said["why"] = result.body.decode()
-            exchange.answer(200 if served else 503, json.dumps(said).encode())
-
-        (station, lane), load, job = place, self.loads[name], Job(query, monotonic(), finish)
-        exchange.on_gone = partial(station.cancel, lane, job, load)
-        station.put(lane, job, load)
 
 
 class _Link:

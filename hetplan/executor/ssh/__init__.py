@@ -1,1 +1,1 @@
-"""The `ssh` target: a connection to another machine, and the agent there that does as the `local` target does."""
+"""The `ssh` target: `ssh` reaches another machine, whose `local` target does what is asked."""

@@ -1,20 +1,18 @@
-"""The `ssh` target: the far machine's agent does the work, this end holds one ssh connection to it.
+"""The `ssh` target: each call is one `ssh` command, and the far machine's local target does it.
 
-Plain `ssh` with strict host keys and without a prompt; every wait is bounded. The remote command is a fixed one
-(`PYTHON -m hetplan.executor.ssh.agent`), quoted word by word; what a plan says goes over the line as data. Model files
-have a place here and a place there: units are sent as the far machine knows them.
+Plain `ssh` with strict host keys and without a prompt; calls share a connection, and every wait is bounded. The remote
+command is a fixed one (`PYTHON -m hetplan.executor.ssh.far`), quoted word by word; what a plan says goes in as data.
+Model files have a place here and a place there: units are sent as the far machine knows them.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import queue
 import shlex
 import stat
 import subprocess
 import tempfile
-import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -23,13 +21,13 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from hetplan.executor.ssh.wire import endpoints_from, healths_from, line_of, own_version, seen_from
+from hetplan.executor.ssh.far import own_version
 from hetplan.executor.target import Setting, TargetFailed, UnitHealth
 from hetplan.executor.units import Endpoint, LoadSpec, Seen, Unit
 from hetplan.profiles.fields import Model, Positive
 from hetplan.profiles.validate import validate
 
-__all__ = ["FilePlaces", "LineLost", "SshLine", "SshSettings", "SshTarget", "control_folder"]
+__all__ = ["FilePlaces", "SshSettings", "SshTarget", "control_folder"]
 
 _GRACE_S = 5.0
 """How much longer than the far end's own limit its answer is waited for."""
@@ -46,7 +44,6 @@ class SshTarget:
         self._setting = setting
         here = str(setting.hosts.folder)
         self._places = FilePlaces(here, self.settings.files or here)
-        self._line: SshLine | None = None
 
     def check(self, units: Sequence[Unit]) -> list[str]:
         """The far machine's own reasons."""
@@ -55,7 +52,7 @@ class SshTarget:
 
     def observe(self) -> tuple[Seen, ...]:
         """What runs on the far machine."""
-        return tuple(self._places.seen(one) for one in seen_from(self._ask({"call": "observe"})))
+        return tuple(self._places.seen(_seen(one)) for one in self._ask({"call": "observe"}))
 
     def settle(self, *, limit_s: float) -> None:
         """What is under way there ends first."""
@@ -63,11 +60,15 @@ class SshTarget:
 
     def start(self, units: Sequence[Unit], *, limit_s: float) -> dict[str, Endpoint]:
         """Start units there."""
-        return endpoints_from(self._ask({"call": "start", **self._units(units), "limit_s": limit_s}, limit_s=limit_s))
+        return self._bring_about("start", units, limit_s)
 
     def load(self, units: Sequence[Unit], *, limit_s: float) -> dict[str, Endpoint]:
         """Change what units there hold."""
-        return endpoints_from(self._ask({"call": "load", **self._units(units), "limit_s": limit_s}, limit_s=limit_s))
+        return self._bring_about("load", units, limit_s)
+
+    def _bring_about(self, call: str, units: Sequence[Unit], limit_s: float) -> dict[str, Endpoint]:
+        asked = {"call": call, **self._units(units), "limit_s": limit_s}
+        return {name: Endpoint(**endpoint) for name, endpoint in self._ask(asked, limit_s=limit_s).items()}
 
     def stop(self, names: Sequence[str], *, drain_s: float) -> None:
         """Stop units there."""
@@ -77,7 +78,8 @@ class SshTarget:
 
     def health(self, names: Sequence[str]) -> dict[str, UnitHealth]:
         """How units there are."""
-        return healths_from(self._ask({"call": "health", "names": list(names)}))
+        said = self._ask({"call": "health", "names": list(names)})
+        return {name: UnitHealth(**health) for name, health in said.items()}
 
     def route(self, routes: Mapping[str, Any] | None, *, limit_s: float) -> None:
         """Have the router there follow these routes."""
@@ -91,36 +93,58 @@ class SshTarget:
     def down(self, *, drain_s: float) -> None:
         """Stop everything there and end the shared connection."""
         self._ask({"call": "down", "drain_s": drain_s}, limit_s=drain_s)
-        self._hang_up(shared=True)
+        self.close()
 
     def close(self) -> None:
         """Hang up; what runs there goes on."""
-        self._hang_up(shared=True)
+        with suppress(OSError, subprocess.TimeoutExpired, _Lost):
+            command = [*self._command(), "-O", "exit", "--", self._destination]
+            subprocess.run(command, capture_output=True, timeout=10.0, check=False)
 
     def _ask(self, message: Mapping[str, Any], *, limit_s: float = 0.0) -> Any:
-        limit_s += self._setting.hosts.limits.call_s + _GRACE_S
+        limit_s += self._setting.hosts.limits.call_s + self.settings.connect_s + _GRACE_S
         try:
-            reply = self._connected().call(message, limit_s=limit_s)
-        except LineLost:
-            self._hang_up(shared=True)
             try:
-                reply = self._connected().call(message, limit_s=limit_s)
-            except LineLost as lost:
-                self._hang_up(shared=True)
-                raise self._unreachable(message, lost) from None
+                reply = self._called(message, limit_s)
+            except _Broke:
+                self.close()  # the shared connection is of before; every call may be made twice
+                reply = self._called(message, limit_s)
+        except _Lost as lost:
+            self.close()
+            raise self._unreachable(message, lost) from None
         if "failed" in reply:
             raise TargetFailed(self.name, reply["failed"]["about"], reply["failed"]["why"])
         return reply["reply"]
 
-    def _connected(self) -> SshLine:
-        if self._line is None:
-            hello = {"call": "hello", "hetplan": own_version(), **self._far_setting()}
-            line = SshLine(self.settings, files=self._setting.hosts.folder, hello=hello)
-            if "failed" in line.welcome:
-                line.close(shared=False)
-                raise TargetFailed(self.name, self.settings.address, line.welcome["failed"]["why"])
-            self._line = line
-        return self._line
+    def _called(self, message: Mapping[str, Any], limit_s: float) -> Any:
+        """One ssh command with a call, and what it answers."""
+        asked = json.dumps({"hetplan": own_version(), **self._far_setting(), **message}, allow_nan=False)
+        far = shlex.join((self.settings.python, "-m", "hetplan.executor.ssh.far"))
+        try:
+            # Ctrl-C is for the command that this is part of.
+            ran = subprocess.run(
+                [*self._command(), "--", self._destination, far], input=asked.encode(), capture_output=True,
+                timeout=limit_s, check=False, start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise _Lost(f"{self.settings.ssh} cannot be run: {error.strerror}") from None
+        except subprocess.TimeoutExpired:
+            raise _Lost(f"no answer to {message['call']} within {limit_s:g} s") from None
+        said = " ".join(ran.stderr.decode(errors="replace").split()[-80:])
+        if ran.returncode == _OF_SSH:
+            raise _Broke(said or "the connection broke")
+        try:
+            return json.loads(ran.stdout)
+        except ValueError:
+            why = f"the far end did not answer in JSON: {ran.stdout[:80]!r}"
+            raise _Lost(said if ran.returncode else why) from None
+
+    @property
+    def _destination(self) -> str:
+        return f"{self.settings.user}@{self.settings.address}" if self.settings.user else self.settings.address
+
+    def _command(self) -> list[str]:
+        return [self.settings.ssh, *_options(self.settings, self._setting.hosts.folder)]
 
     def _far_setting(self) -> dict[str, Any]:
         """What the far end is to know of hosts.toml: this machine's part of it, and no other target's."""
@@ -140,19 +164,20 @@ class SshTarget:
             },
         }
 
-    def _unreachable(self, message: Mapping[str, Any], lost: LineLost) -> TargetFailed:
+    def _unreachable(self, message: Mapping[str, Any], lost: _Lost) -> TargetFailed:
         where = f"{self.settings.address} port {self.settings.port}"
         about = ", ".join(unit["name"] for unit in message.get("units", ())) or ", ".join(message.get("names", ()))
         asked = f"{message['call']} {about}".strip()
         return TargetFailed(self.name, asked, f"{where} cannot be reached: {lost.why}")
 
-    def _hang_up(self, *, shared: bool) -> None:
-        if self._line is not None:
-            self._line.close(shared=shared)
-            self._line = None
-
     def _units(self, units: Sequence[Unit]) -> dict[str, Any]:
         return {"units": [self._places.sent(unit).as_dict() for unit in units]}
+
+
+def _seen(one: Mapping[str, Any]) -> Seen:
+    endpoint = Endpoint(**one["endpoint"]) if one["endpoint"] is not None else None
+    unit = Unit.from_dict(one["unit"]) if one["unit"] is not None else None
+    return Seen(**{**one, "endpoint": endpoint, "unit": unit})
 
 
 @dataclass(frozen=True)
@@ -224,12 +249,20 @@ _LONGEST = 37
 """Bytes of a folder for sockets: `/PID-%C` and what ssh appends while it makes one take 66 of the system's 103."""
 
 
-class LineLost(Exception):
-    """The connection could not be made, or broke: `why` is what ssh said."""
+_OF_SSH = 255
+"""With which ssh ends where the failure is its own."""
+
+
+class _Lost(Exception):
+    """A call has no answer: `why` is what ssh, or the far end, said."""
 
     def __init__(self, why: str) -> None:
         self.why = why
         super().__init__(why)
+
+
+class _Broke(_Lost):
+    """The connection could not be made, or broke."""
 
 
 def control_folder() -> Path:
@@ -244,107 +277,8 @@ def control_folder() -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise LineLost(f"{folder} is not a folder of yours alone; remove it")
+        raise _Lost(f"{folder} is not a folder of yours alone; remove it")
     return folder
-
-
-class SshLine:
-    """A connection with the agent at its far end; made at once, or `LineLost` raised."""
-
-    def __init__(self, settings: SshSettings, *, files: Path, hello: Mapping[str, Any]) -> None:
-        self._settings = settings
-        self._options = _options(settings, files)
-        self._replies: queue.Queue[bytes | None] = queue.Queue()
-        self._said: list[bytes] = []
-        try:
-            self._process = subprocess.Popen(
-                [*self._command(), shlex.join((settings.python, "-m", "hetplan.executor.ssh.agent"))],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C is for the command, which closes the line itself
-            )
-        except OSError as error:
-            raise LineLost(f"{settings.ssh} cannot be run: {error.strerror}") from None
-        self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read_replies, self._read_errors)]
-        for reader in self._readers:
-            reader.start()
-        try:
-            self.welcome: Mapping[str, Any] = self.call(hello, limit_s=settings.connect_s + 20.0)
-        except BaseException:
-            self.close(shared=False)
-            raise
-
-    def call(self, message: Mapping[str, Any], *, limit_s: float) -> Any:
-        """Send one call and wait for its reply; `{"failed": ...}` is handed back as it is, under that key."""
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(line_of(message))
-            self._process.stdin.flush()
-        except (OSError, ValueError):
-            raise LineLost(self._why()) from None
-        try:
-            line = self._replies.get(timeout=limit_s)
-        except queue.Empty:
-            self.close(shared=False)
-            raise LineLost(f"no answer to {message['call']} within {limit_s:g} s") from None
-        if line is None:
-            raise LineLost(self._why())
-        try:
-            reply = json.loads(line)
-        except ValueError:
-            raise LineLost(f"the far end did not answer in JSON: {line[:80]!r}") from None
-        return reply
-
-    def close(self, *, shared: bool) -> None:
-        """Hang up; with `shared`, the connection that later calls would have shared is ended too."""
-        process = self._process
-        with suppress(OSError):
-            if process.stdin is not None:
-                process.stdin.close()
-        try:
-            process.wait(timeout=2.0)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        for reader in self._readers:
-            reader.join(timeout=2.0)
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
-        if shared:
-            end_shared([self._settings.ssh, *self._options], address=_destination(self._settings))
-
-    def _command(self) -> list[str]:
-        return [self._settings.ssh, *self._options, "--", _destination(self._settings)]
-
-    def _read_replies(self) -> None:
-        assert self._process.stdout is not None
-        with suppress(ValueError):  # closed meanwhile
-            for line in self._process.stdout:
-                self._replies.put(line)
-        self._replies.put(None)
-
-    def _read_errors(self) -> None:
-        assert self._process.stderr is not None
-        with suppress(ValueError):
-            for line in self._process.stderr:
-                self._said = [*self._said[-4:], line]
-
-    def _why(self) -> str:
-        self._readers[1].join(timeout=1.0)
-        said = b" ".join(line.strip() for line in self._said).decode(errors="replace")
-        return said or "the connection broke"
-
-
-def end_shared(command: list[str], *, address: str) -> None:
-    """End the shared connection, if there is one."""
-    with suppress(OSError, subprocess.TimeoutExpired):
-        subprocess.run([*command, "-O", "exit", "--", address], capture_output=True, timeout=10.0, check=False)
-
-
-def _destination(settings: SshSettings) -> str:
-    return f"{settings.user}@{settings.address}" if settings.user else settings.address
 
 
 def _options(settings: SshSettings, files: Path) -> list[str]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 from build import Files, app, cluster, files, machine, model, tiny
 from face import EXIT, Ran, command, solve
+
+from hetplan.executor.render import COMMANDS, TARGETS
 
 LOADED = ("--to", "haproxy", "--site")
 
@@ -65,6 +69,17 @@ def test_all_reasons_come_at_once(tmp_path: Path) -> None:
     assert ran.code == EXIT["infeasible"]
     for words in ("looks at each query", "no more addresses are left"):
         assert words in ran.err
+
+
+def test_the_platforms_own_command_comes_next(tmp_path: Path) -> None:
+    assert COMMANDS.keys() == TARGETS.keys()
+    ran = rendered(tmp_path, written(tmp_path, easy(), site_of(easy())))
+    assert ran.code == EXIT["ok"], ran
+    (line,) = (line for line in ran.out.splitlines() if line.startswith("Next: "))
+    words = line.removeprefix("Next: ").split()
+    if shutil.which("haproxy") is not None:
+        assert subprocess.run(words[: words.index("&&")], capture_output=True, timeout=60).returncode == 0
+    assert words[-1] == str(tmp_path / "made" / "haproxy.cfg")
 
 
 def test_files_of_an_earlier_plan_are_named(tmp_path: Path) -> None:

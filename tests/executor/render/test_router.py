@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -18,11 +19,14 @@ import kubernetes_validate
 import pytest
 from build import Files, cluster, tiny
 from cases.rendered import random_case, told
-from face import EXIT, command, read_objects, solve
+from face import EXIT, command, read_objects, sent_by, solve
 
+from hetplan.executor.apply.cluster import RunningGroup
+from hetplan.executor.apply.platform import Platform
 from hetplan.executor.render import read, render
 from hetplan.executor.render.groups import groups
 from hetplan.executor.render.names import CannotRender
+from hetplan.executor.render.pods import WORKER
 from hetplan.executor.render.router import routed
 from hetplan.executor.render.rules import HETPLAN, choose
 from hetplan.executor.render.site import read_site
@@ -172,9 +176,6 @@ def test_no_secret_is_in_a_file_and_every_listener_has_one(tmp_path: Path) -> No
 
 
 def test_rules_that_pods_cannot_keep_are_refused(tmp_path: Path) -> None:
-    ran = command("render", *given(tmp_path, crowd("policy", 1.0)), "--set", "router=hetplan")
-    assert ran.code == EXIT["infeasible"]
-    assert "a pod here holds one" in ran.err
     wish = crowd()
     plan, inputs = read_plan(solve(wish, "fluid").plan), load_inputs(wish.profile, wish.slo)
     labels = {name: {"pool": name} for name in wish.machine_types}
@@ -182,11 +183,147 @@ def test_rules_that_pods_cannot_keep_are_refused(tmp_path: Path) -> None:
     site = read_site(tmp_path / "open.toml")
     fleet = choose("kubernetes", plan, groups(plan, inputs, site), HETPLAN).fleet
     assert routed(fleet, plan, inputs, site).router
-    (worker, *others) = plan.workers
-    two = (worker.loads[0], worker.loads[0].model_copy(update={"id": "other"}))
-    shared = plan.model_copy(update={"workers": (worker.model_copy(update={"loads": two, "queue": "shared"}), *others)})
-    with pytest.raises(CannotRender, match="take turns on one machine"):
+    shared = in_turns(plan, instances=2)
+    fleet = choose("kubernetes", shared, groups(shared, inputs, site), HETPLAN).fleet
+    with pytest.raises(CannotRender, match="take turns on the machine, and have parts of it"):
         routed(fleet, shared, inputs, site)
+
+
+def in_turns(plan: Any, *, instances: int = 1) -> Any:
+    """The plan with a second model of the same kind in turns on its first worker's machines."""
+    (worker, *others) = plan.workers
+    first = worker.loads[0].model_copy(update={"instances": instances})
+    two = (first, first.model_copy(update={"id": "other"}))
+    return plan.model_copy(update={"workers": (worker.model_copy(update={"loads": two, "queue": "shared"}), *others)})
+
+
+# Models that take turns on a machine
+
+
+def test_models_of_a_policy_are_in_one_pod_and_the_worker_beside_them_has_the_plans_table(tmp_path: Path) -> None:
+    wish = crowd("policy", 1.0)
+    assert command("render", *given(tmp_path, wish), "--set", "router=hetplan").code == EXIT["ok"]
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    objects = objects_in(tmp_path)
+    for one in objects:
+        kubernetes_validate.validate(one, "1.34", strict=True)
+    (pod,) = (one for one in pods_of(objects) if not one["name"].endswith("router"))
+    (worker,) = plan["workers"]
+    assert pod["replicas"] == worker["count"]
+    assert [one["name"] for one in pod["spec"]["containers"]] == ["model", "hetplan-worker"], "one server holds all"
+    unit = config_of(objects, pod)["unit"]
+    assert {load["id"]: load["variant"] for load in unit["loads"]} == {
+        load["id"]: load["variant"] for load in worker["loads"]
+    }
+    ((table,),) = plan["policies"].values()
+    assert unit["policies"][0]["slo_ms"] == table["slo_ms"]
+    assert {one["address"] for one in table_of(objects)["units"]} == {f"{pod['name']}.serving.svc"}
+    (made,) = (one for one in objects if one["metadata"]["name"] == pod["name"] and one["kind"] == "Deployment")
+    (told,) = read("kubernetes", {"kubernetes.yaml": (tmp_path / "made" / "kubernetes.yaml").read_text()})
+    noted = json.loads(made["metadata"]["annotations"][WORKER])
+    state = Platform.state([RunningGroup(told, worker["count"], worker["count"], worker=noted)])
+    assert [load.variant for load in state.workers[0].loads] == [load["variant"] for load in worker["loads"]]
+
+
+def test_servers_of_one_pod_have_a_container_and_a_port_each(tmp_path: Path) -> None:
+    arguments = given(tmp_path, tiny("policy").provides({"cpu_cores": 8, "mem_gib": 32}))
+    text = (tmp_path / "site.toml").read_text()
+    for number in range(3):
+        text = text.replace(
+            f"[models.'net-{number}']\nimage = 'registry.example/serve:1'",
+            f"[models.'net-{number}']\nimage = 'registry.example/serve:{number}'\nPORT{number}",
+        )
+    assert "PORT2" in text
+
+    def rendered(*ports: int) -> Any:
+        said = text
+        for number, port in enumerate(ports):
+            said = said.replace(f"PORT{number}", f"port = {port}")
+        (tmp_path / "site.toml").write_text(said)
+        return command("render", *arguments, "--set", "router=hetplan")
+
+    ran = rendered(8080, 8081, 8081)
+    assert ran.code == EXIT["infeasible"]
+    assert "would listen on the same port" in ran.err
+    assert rendered(8080, 8081, 8082).code == EXIT["ok"]
+    objects = objects_in(tmp_path)
+    for one in objects:
+        kubernetes_validate.validate(one, "1.34", strict=True)
+    (pod,) = (one for one in pods_of(objects) if not one["name"].endswith("router"))
+    servers = [one for one in pod["spec"]["containers"] if not one["name"].startswith("hetplan-")]
+    assert {one["image"].split(":")[1]: one["ports"][0]["containerPort"] for one in servers} == {
+        "0": 8080, "1": 8081, "2": 8082
+    }  # fmt: skip
+    assert len({one["ports"][0]["name"] for one in servers}) == 3
+    assert all(one["readinessProbe"]["httpGet"]["port"] == one["ports"][0]["name"] for one in servers)
+    asked = {load["variant"]: load["model"]["url"] for load in config_of(objects, pod)["unit"]["loads"]}
+    assert asked == {f"net-{number}": f"http://127.0.0.1:{8080 + number}" for number in range(3)}
+    cores = [int(one["resources"]["requests"]["cpu"].removesuffix("m")) for one in pod["spec"]["containers"]]
+    assert sum(cores) <= 8000
+    (tmp_path / "site.toml").write_text(
+        (tmp_path / "site.toml").read_text().replace("[hardware.m0]", "[hardware.m0]\ngpus = 1")
+    )
+    ran = command("render", *arguments, "--set", "router=hetplan")
+    assert ran.code == EXIT["infeasible"]
+    assert "take turns on the GPUs of a machine, which one container has" in ran.err
+
+
+def test_gpus_go_to_one_server_of_models_that_take_turns() -> None:
+    wish = crowd()
+    plan, inputs = in_turns(read_plan(solve(wish, "fluid").plan)), load_inputs(wish.profile, wish.slo)
+    (worker, *_) = plan.workers
+    inputs.profile.hardware[worker.hardware].provides["gpu"] = 2
+    model = worker.loads[0].variant
+    said = cluster(wish, {name: {"pool": name} for name in wish.machine_types}, accelerators={worker.hardware: 2})
+    site = read_site(tomllib.loads(f'{said}\n[router]\nimage = "x"\nopen = true\n'))
+    fleet = choose("kubernetes", plan, groups(plan, inputs, site), HETPLAN).fleet
+    made = routed(fleet, plan, inputs, site)
+    files = render("kubernetes", made, site)
+    (one,) = (one for one in read("kubernetes", files) if one["model"] == f"{model}+{model}")
+    assert (one["replicas"], one["gpus"]) == (worker.count, 2)
+
+
+def test_a_policys_queries_are_served_by_the_model_that_its_table_says(tmp_path: Path) -> None:
+    wish = crowd("policy", 1.0)
+    assert command("render", *given(tmp_path, wish), "--set", "router=hetplan").code == EXIT["ok"]
+    (app,) = wish.slo["apps"]
+
+    async def talk() -> None:
+        async with running(objects_in(tmp_path), tmp_path, 5.0) as (port, pods):
+            answers = await asyncio.gather(*(ask(port, "POST", f"/v1/{app}", b'{"inputs": 1}') for _ in range(40)))
+            assert {status for status, _ in answers} == {200}, answers
+            assert sum(one.served for one in pods.servers.values()) >= 40
+            assert len({said["path"][0]["unit"] for _, said in answers}) == len(pods.servers)
+            assert {said["path"][0]["variant"] for _, said in answers} <= {"net-0", "net-1", "net-2"}
+
+    asyncio.run(talk())
+
+
+def test_two_routers_are_not_evicted_at_once_and_a_silent_server_is_started_again(tmp_path: Path) -> None:
+    wish = crowd()
+    arguments = given(tmp_path, wish)
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    (tmp_path / "plan.json").write_text(json.dumps(sent_by(plan, "at random")))
+    assert command("render", *arguments, "--set", "router=hetplan").code == EXIT["ok"]
+    objects = objects_in(tmp_path)
+    (router,) = (one for one in objects if one["kind"] == "Deployment" and one["metadata"]["name"].endswith("router"))
+    assert router["spec"]["replicas"] == 2
+    budgets = [one["spec"]["selector"] for one in objects if one["kind"] == "PodDisruptionBudget"]
+    assert router["spec"]["selector"] in budgets
+    for pod in pods_of(objects):
+        for one in pod["spec"]["containers"]:
+            assert one["livenessProbe"]["httpGet"]["port"] == one["ports"][0]["name"]
+            assert one["startupProbe"]["failureThreshold"] * one["startupProbe"]["periodSeconds"] >= 600
+            if one["name"] == "model":
+                assert one["livenessProbe"]["failureThreshold"] * one["livenessProbe"]["periodSeconds"] >= 60
+    text = (tmp_path / "site.toml").read_text()
+    (tmp_path / "site.toml").write_text(text.replace("image = 'registry", "alive_s = 0\nimage = 'registry"))
+    assert command("render", *arguments, "--set", "router=hetplan").code == EXIT["ok"]
+    models = [
+        one for pod in pods_of(objects_in(tmp_path)) for one in pod["spec"]["containers"] if one["name"] == "model"
+    ]
+    assert models
+    assert all("livenessProbe" not in one for one in models)
 
 
 # The commands of the containers, on this machine

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 SSHD = Path("/usr/sbin/sshd")
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def free_port() -> int:
@@ -40,7 +41,7 @@ class Sshd:
             "address": "127.0.0.1",
             "port": self.port,
             "user": getpass.getuser(),
-            "python": sys.executable,
+            "python": str(self.folder / "python"),
             "identity_file": str(self.folder / "id"),
             "known_hosts": str(self.folder / "known_hosts"),
             "folder": str(self.folder / "far"),
@@ -107,6 +108,10 @@ def sshd(tmp_path: Path) -> Iterator[Sshd]:
     (folder / "authorized").write_text((folder / "id.pub").read_text())
     key = (folder / "host.pub").read_text().split()
     (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {key[0]} {key[1]}\n")
+    # The far end is the code that is tried here, wherever another one is installed.
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} "$@"\n')
+    python.chmod(0o700)
     (folder / "config").write_text(
         f"ListenAddress 127.0.0.1\nPort {port}\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized\n"
         f"PidFile {folder}/pid\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin yes\n"
