@@ -242,7 +242,8 @@ def _limit_row(one: Limit, *, stated: bool) -> Row:
     is_known = bool(one.found) or one.verdict in ("not simulated", "by formula")
     bar = limit_bar(one) if one.limit is not None and is_known else None
     found = one.found or "-"
-    asked = f"limit {one.asked}" if one.limit is not None else one.asked
+    at_least = "at least " * (one.relation == ">=")
+    asked = f"of {at_least}{one.asked.lstrip('<=> ')}" if one.limit is not None else one.asked
     kind = _kind(one.verdict, stated=stated)
     return Row(f"{one.app}, {one.metric}", one.about, bar, found, asked, one.notes, one.verdict, kind)
 
@@ -295,7 +296,7 @@ def _machines(page: Html, given: Documents, level: int) -> None:
     table = _table(told, "Machines")
     if table is None:
         return
-    page.heading("What runs where", level)
+    page.heading("What runs where", level, name="machines")
     if not table.rows:
         page.text("No machines: the plan is about each query alone.", "lead")
         return
