@@ -70,3 +70,21 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
         assert 'class="mermaid"' not in page.read_text(), "the theme would fetch a script for it"
     assert "http://" not in front.replace("http://www.w3.org", "")
     assert (tmp_path / "site" / "howto" / "two-llms" / "index.html").is_file()
+
+
+def test_the_commit_of_each_measured_table_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that is new or has more rows is listed anew: python benchmarks/measured_rows.py --write FILE."""
+    monkeypatch.syspath_prepend(ROOT)
+    rows = importlib.import_module("benchmarks.measured_rows")
+    front = ROOT / "docs" / "measured" / "README.md"
+    told = [line.strip("| ").split(" | ") for line in front.read_text().partition(rows.TITLE)[2].splitlines()[6:]]
+    there = [
+        (page.name, heading, str(len(lines)))
+        for page in sorted(front.parent.glob("*.md"))
+        if page != front
+        for heading, lines in rows.tables(page)
+    ]
+    assert [(link.partition("(")[2].strip(")"), heading, count) for link, heading, count, _ in told] == there
+    for _, heading, count, commits in told:
+        assert sum(int(one) for one in re.findall(r", (\d+)\)", commits)) == int(count), heading
+        assert re.fullmatch(r"([0-9a-f]{8} \(2\d{3}-\d\d-\d\d, \d+\)(, )?)+", commits), heading
