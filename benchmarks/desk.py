@@ -2,11 +2,11 @@
 
 usage: python benchmarks/desk.py [--against CHECKOUT] [--rounds 5] [--only WORD] [--seconds 60] [--profile]
 
-Each round moves one number of the SLO file (budget, rate, limit on latency or resources) to a new place, and asks
-`/desk/look`: first for a plan soon, then for the planned one, where that takes longer. Shown are
-milliseconds: the first look; of the rounds after it the median wall and CPU time; the median CPU time after each other
-number that the page offers was moved as often (`AXES`: a limit on latency of the first application, of the second and
-of the third, a quality, a price, a stock, the most machines, and machines pinned); and the widest gap that was said.
+Each round moves one number of the SLO file (budget, rate, limit on latency or resources) to a new place, and asks for
+a quick plan, drawn for the page. Shown are milliseconds: the first plan; of the rounds after it the median wall and CPU
+time; the median CPU time after each other number was moved as often (`AXES`: a limit on latency of the first
+application, of the second and of the third, a quality, a price, a stock, the most machines, and machines pinned); and
+the widest gap that was said.
 With `--against` another checkout is measured in turns, so that the ratios hold whatever else the machine does.
 `--profile` shows where the time of one movement goes.
 """
@@ -22,11 +22,14 @@ import pstats
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from hetplan.desk.answers import Answers
+from hetplan.desk.work import Allowance, Task
+from hetplan.errors import InputError
 
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[1]
@@ -49,8 +52,8 @@ EXAMPLES = {
     "end-to-end pipeline": ("end-to-end/profile.json", "end-to-end/pipeline.slo.json"),
 }
 STEPS = (1.04, 0.97, 1.1, 0.94, 1.02, 1.07)
-STAGES = ({"stage": "soon"}, {"stage": "planned"})
-"""What a page asks, one after the other."""
+QUICK = {"quick": True, "page": True}
+"""What a page asks for first."""
 
 
 def documents(name: str) -> dict[str, Any]:
@@ -116,10 +119,10 @@ def changed(document: Json, path: list[str | int], value: Any) -> Json:
     return made
 
 
-def timed(look: Any, asked: dict[str, Any]) -> tuple[float, float, dict[str, Any]]:
+def timed(answers: Answers, asked: dict[str, Any]) -> tuple[float, float, dict[str, Any]]:
     """Milliseconds of wall and of CPU time, and what was answered."""
     begun, cpu = time.perf_counter(), time.process_time()
-    said = look(asked, threading.Event())
+    said = answers.solve({**asked, **QUICK}, Task())
     return 1000 * (time.perf_counter() - begun), 1000 * (time.process_time() - cpu), said
 
 
@@ -131,53 +134,35 @@ def _gap(said: dict[str, Any]) -> float | None:
 
 def measured(name: str, rounds: int, seconds: float) -> dict[str, Any]:
     """One example in this process."""
-    from hetplan.desk.answers import Answers
-    from hetplan.desk.work import Allowance
-    from hetplan.errors import InputError
-
     files, answers = documents(name), Answers(Allowance(seconds=seconds))
     places = [files, *({**files, "slo": moved(files["slo"], factor)} for factor in STEPS[:rounds])]
-    found = [[timed(answers.look, {**place, **stage}) for stage in STAGES] for place in places]
+    first, *plans = [timed(answers, place) for place in places]
     more: dict[str, list[Any]] = {}
     for factor in STEPS[:rounds]:
         for axis, place in others(files, factor).items():
             with suppress(InputError):  # a question that has no such limit says so
-                looks = [timed(answers.look, {**place, **stage}) for stage in STAGES]
-                more.setdefault(axis, []).append(looks)
-    made: dict[str, Any] = {"stages": []}
-    for number, stage in enumerate(STAGES):
-        first, *looks = [one[number] for one in found]
-        if number and looks[0][2].get("stage") == found[1][0][2].get("stage"):
-            continue  # it was done soon: the same was asked twice
-        made["stages"].append(
-            {
-                "stage": looks[0][2].get("stage", stage.get("stage", "planned")),
-                "first": first[0],
-                "wall": statistics.median(one[0] for one in looks),
-                "cpu": statistics.median(one[1] for one in looks),
-                "others": {axis: statistics.median(one[number][1] for one in each) for axis, each in more.items()},
-                "within": [_gap(one[2]) for one in (*looks, *(o[number] for each in more.values() for o in each))],
-                "status": sorted({one[2]["status"] for one in (first, *looks)}),
-            }
-        )
-    return made
+                plan = timed(answers, place)
+                more.setdefault(axis, []).append(plan)
+    return {
+        "first": first[0],
+        "wall": statistics.median(one[0] for one in plans),
+        "cpu": statistics.median(one[1] for one in plans),
+        "others": {axis: statistics.median(one[1] for one in each) for axis, each in more.items()},
+        "within": [_gap(one[2]) for one in (*plans, *(one for each in more.values() for one in each))],
+        "status": sorted({one[2]["status"] for one in (first, *plans)}),
+    }
 
 
 def profiled(name: str, seconds: float) -> None:
     """Where the time of one movement goes, on the terminal."""
-    from hetplan.desk.answers import Answers
-    from hetplan.desk.work import Allowance
-
     files, answers = documents(name), Answers(Allowance(seconds=seconds))
-    for stage in STAGES:
-        timed(answers.look, {**files, **stage})
-    for stage in STAGES:
-        print(f"{name}: {stage}")
-        watch = cProfile.Profile()
-        watch.enable()
-        timed(answers.look, {**files, **stage, "slo": moved(files["slo"], 1.04)})
-        watch.disable()
-        pstats.Stats(watch).sort_stats("cumulative").print_stats("hetplan|highs|json|pydantic", 45)
+    timed(answers, files)
+    print(name)
+    watch = cProfile.Profile()
+    watch.enable()
+    timed(answers, {**files, "slo": moved(files["slo"], 1.04)})
+    watch.disable()
+    pstats.Stats(watch).sort_stats("cumulative").print_stats("hetplan|highs|json|pydantic", 45)
 
 
 def asked_of(tree: Path, name: str, rounds: int, seconds: float) -> dict[str, Any]:
@@ -210,7 +195,7 @@ def main() -> None:
         print(json.dumps(measured(given.only, given.rounds, given.seconds)))
         return
     columns = "".join(f"{name:>8}" for name in ("first", "moved", "CPU", *AXES))
-    print(f"{'example':22}{'tree':8}{'stage':8}{columns}  gap, status")
+    print(f"{'example':22}{'tree':8}{columns}  gap, status")
     for name in EXAMPLES:
         if given.only not in name:
             continue
@@ -221,13 +206,12 @@ def main() -> None:
             if tree is None:
                 continue
             one = asked_of(tree.resolve(), name, given.rounds, given.seconds)
-            for stage in one["stages"]:
-                figures = "".join(f"{stage[key]:8.0f}" for key in ("first", "wall", "cpu"))
-                kinds = [stage["others"].get(key) for key in AXES]
-                figures += "".join("       -" if one is None else f"{one:8.0f}" for one in kinds)
-                gaps = [gap for gap in stage["within"] if gap is not None]
-                said = f"{100 * max(gaps):.2g}% " if gaps else ""
-                print(f"{name:22}{word:8}{stage['stage']:8}{figures}  {said}{', '.join(stage['status'])}", flush=True)
+            figures = "".join(f"{one[key]:8.0f}" for key in ("first", "wall", "cpu"))
+            kinds = [one["others"].get(key) for key in AXES]
+            figures += "".join("       -" if kind is None else f"{kind:8.0f}" for kind in kinds)
+            gaps = [gap for gap in one["within"] if gap is not None]
+            said = f"{100 * max(gaps):.2g}% " if gaps else ""
+            print(f"{name:22}{word:8}{figures}  {said}{', '.join(one['status'])}", flush=True)
 
 
 if __name__ == "__main__":

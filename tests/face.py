@@ -1111,6 +1111,22 @@ def _drawn_limits(text: str) -> Iterator[Drawn]:
             yield Drawn(html.unescape(said), sum(ends["limit"]) / 2.0, ends["bar"][1], ends["paler"][1])
 
 
+def certificate(plan: Json, wish: Files, folder: Path, claim: int) -> str:
+    """The plan's proof of its claim of this number, in exact fractions."""
+    path = folder / "plan.json"
+    path.write_text(json.dumps(plan))
+    ran = command("render", path, *wish.write(folder), "--to", "vipr", "--set", f"ask={claim}")
+    assert ran.code == EXIT["ok"], ran
+    return ran.out
+
+
+def program_as_lp(wish: Files, folder: Path) -> str:
+    """The first program that is asked for these files, without simulation."""
+    ran = command("render", *wish.write(folder), *FLUID, "--to", "lp")
+    assert ran.code == EXIT["ok"], ran
+    return ran.out
+
+
 def report(plan: Json, wish: Files, folder: Path) -> Report:
     """The page that is written of a plan."""
     path, written = folder / "plan.json", folder / "report.html"

@@ -156,7 +156,7 @@ def _unpromised(plan: Plan, inputs: Inputs) -> Iterator[Tried]:
         word, text = Shown.NOT_SIMULATED, "the plan promises none, though it is said to be sized by simulation"
         text = f"the plan promises none: {warned[0]}" if warned else text
         if own in BY_FORMULA and plan.parts is not None and at not in running:
-            word, text = Shown.NOT_PROMISED, f"it runs after failures, and is sized without simulation (size={own})"
+            word, text = Shown.NOT_PROMISED, f"it runs after failures, and is sized without simulation (sizing={own})"
         promised = {said.app for said in one.promises if said.percentile is not None}
         for name in one.routing:
             if name not in promised and response_targets(inputs.slo.apps[name]):

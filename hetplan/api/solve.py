@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Choice",
+    "certificate_of",
     "choose",
     "fluid_size",
     "options_of",
@@ -407,6 +408,13 @@ class _Again:
         except Exception as error:
             # A plan may say anything, so that anything may go wrong where its question is read by it.
             return [("method", f"the question cannot be asked as the plan says that it was: {error}")]
+
+
+def certificate_of(plan: Plan, inputs: Inputs, *, number: int = 1) -> tuple[str, str]:
+    """The plan's proof of its claim of this number as a VIPR certificate, and what it proves."""
+    from hetplan.planner.certify import certificate_text
+
+    return certificate_text(plan, _Again(plan, inputs).bounds, number)
 
 
 def _infer(inputs: Inputs) -> str:

@@ -22,7 +22,7 @@ __all__ = ["desk"]
 
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="[FILES...]", help="Profiles and SLO; the page can load others."),
+    typer.Argument(metavar="[FILES...]", help="Profiles, SLO, state, measurements; the page can load others."),
 ]
 HostName = Annotated[str, option("--host", "ADDRESS", "Address to listen on.")]
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes any free one.")]
@@ -44,8 +44,8 @@ def desk(
 ) -> None:
     """Serve the planning page and the HTTP API on this machine.
 
-    The page changes budget, limits, rates and stock, and pins machines. It shows a plan without simulation at once, and
-    then the simulated one.
+    The page changes budget, limits, demand and machines. It shows a plan without simulation at once, and then the
+    simulated one. Without files it begins with a shipped example.
 
     Programs POST to /v1/solve, /v1/verify and /v1/simulate; /v1/openapi.json describes them. The token is HETPLAN_TOKEN
     of the environment; else a new one is printed. Install it with pip install 'hetplan[desk]'.
@@ -54,7 +54,7 @@ def desk(
         if no_page and files:
             why = "files are what the page begins with"
             raise InputError.one(file=str(files[0]), why=why, remedy="Leave them out, or --no-page.")
-        begin = _documents(files)
+        begin = {} if no_page else _documents(files)
         _serve(out, (host, port), _allowance(jobs, queue, time_limit), page=not no_page, begin=begin)
 
 
@@ -74,29 +74,35 @@ def _check_installed() -> None:
         raise InputError.one(file="hetplan desk", why=why, remedy="Install the extra: pip install 'hetplan[desk]'.")
 
 
-def _documents(files: list[Path] | None) -> tuple[Any, Any] | None:
-    """The profile and the SLO as documents, checked as every command checks them."""
-    if not files:
-        return None
+def _documents(files: list[Path] | None) -> dict[str, Any]:
+    """The documents by their kind, checked as every command checks them; without files those of the pool's example."""
+    from hetplan.cli.init import shipped_examples
     from hetplan.profiles.given_files import sort_files
     from hetplan.profiles.read_json import read_json
+    from hetplan.profiles.yaml_text import is_yaml, read_yaml
 
-    named = sort_files(files, "desk")
-    if named.state is not None or named.measured is not None:
-        why = "the page begins with profiles and an SLO file"
-        raise InputError.one(file=str(named.state or named.measured), why=why, remedy="Leave it out.")
-    inputs, slo = named.inputs, read_json(named.slo, file=str(named.slo))
-    if len(named.profiles) == 1:
-        return read_json(named.profiles[0], file=str(named.profiles[0])), slo
-    merged = inputs.profile.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return {"format": inputs.profile.format, **merged}, slo
+    def read(path: Any) -> Any:
+        name = str(path)
+        return (
+            read_yaml(Path(path).read_text(encoding="utf-8-sig"), file=name)
+            if is_yaml(path)
+            else read_json(path, file=name)
+        )
+
+    named = sort_files(files or [shipped_examples() / "pool" / f"{kind}.json" for kind in ("profile", "slo")], "desk")
+    inputs, profiles = named.inputs, named.profiles
+    found = {"profile": read(profiles[0]), "slo": read(named.slo)}
+    if len(profiles) > 1:
+        merged = inputs.profile.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        found["profile"] = {"format": inputs.profile.format, **merged}
+    others = {"state": named.state, "measured": named.measured}
+    return found | {kind: read(path) for kind, path in others.items() if path is not None}
 
 
-def _serve(
-    out: Output, at: tuple[str, int], allowance: Allowance, *, page: bool, begin: tuple[Any, Any] | None
-) -> None:
+def _serve(out: Output, at: tuple[str, int], allowance: Allowance, *, page: bool, begin: dict[str, Any]) -> None:
     from hetplan import __version__
     from hetplan.desk import server
+    from hetplan.studies.report import report
 
     host, port = at
     token = os.environ.get("HETPLAN_TOKEN") or secrets.token_urlsafe(18)
@@ -115,5 +121,5 @@ def _serve(
     address = f"http://{shown}:{listening.getsockname()[1]}"
     out.people.line(f"{address}/?token={token}" if page else f"{address}/v1/openapi.json?token={token}")
     sys.stdout.flush()
-    server.serve(server.Desk(token, allowance, page, loopback, begin, __version__), listening)
+    server.serve(server.Desk(token, allowance, page, loopback, begin, __version__, report), listening)
     out.end(Exit.OK, "stopped")

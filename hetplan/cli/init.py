@@ -149,14 +149,18 @@ def _there(folder: Path) -> tuple[list[str], tuple[dict[str, Any] | None, dict[s
     raise InputError.one(file=str(folder / "slo.json"), why="an SLO to add an application to", remedy=remedy)
 
 
+def shipped_examples() -> Path:
+    """The folder of the examples: a wheel has them in the package, a checkout beside it."""
+    package = Path(__file__).resolve().parents[1]
+    return next((at for at in (package / "examples", package.parent / "examples") if at.is_dir()), package)
+
+
 def _copy(out: Output, example: str, folder: Path, *, force: bool) -> None:
     """The files of an example that is shipped, and how it is solved."""
     from hetplan.cli.beginning import next_command
     from hetplan.profiles.plan_file import write_atomically
 
-    # A wheel has the examples in the package, a checkout beside it.
-    package = Path(__file__).resolve().parents[1]
-    root = next((at for at in (package / "examples", package.parent / "examples") if at.is_dir()), package)
+    root = shipped_examples()
     known = sorted(path.parent.name for path in root.glob("*/slo.json") if (path.parent / "profile.json").exists())
     if example not in known:
         remedy = f"Known: {', '.join(known)}."

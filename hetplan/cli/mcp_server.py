@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetplan import __version__
 from hetplan.desk.answers import Answers
-from hetplan.desk.work import Allowance
+from hetplan.desk.work import Allowance, Task
 from hetplan.errors import HetplanError, InputError
 from hetplan.profiles.plain_data import finite
 from hetplan.profiles.read_json import read_json
@@ -69,7 +69,7 @@ def solve(
     """
     files = documents(profile=profile, slo=slo, state=state, measured=measured)
     more = {"question": question, "options": options or {}, "limits": {"seconds": seconds}}
-    return Answers(ALLOWANCE).solve(files | more, threading.Event())
+    return Answers(ALLOWANCE).solve(files | more, Task())
 
 
 def verify(
@@ -78,7 +78,7 @@ def verify(
     """Recompute all that a plan promises, by code that never saw how it was made, and prove its bounds again."""
     files = documents(plan=plan, profile=profile, slo=slo, state=state, measured=measured)
     with no_longer() as cancel:
-        return Answers(ALLOWANCE).verify(files, cancel)
+        return Answers(ALLOWANCE).verify(files, Task(cancel=cancel))
 
 
 def whatif(

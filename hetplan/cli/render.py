@@ -30,6 +30,7 @@ class Target(StrEnum):
     SKYSERVE = "skyserve"
     LP = "lp"
     MPS = "mps"
+    VIPR = "vipr"
 
 
 def render(
@@ -40,7 +41,10 @@ def render(
         ),
     ],
     to: Annotated[
-        Target, typer.Option("--to", help="The platform, or a format: LP is readable, every solver reads MPS.")
+        Target,
+        typer.Option(
+            "--to", help="The platform, or a format: LP is readable, every solver reads MPS, VIPR is a proof."
+        ),
     ],
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="PATH", help="Write here; for a platform, a folder.")
@@ -69,13 +73,15 @@ def render(
                 objects of the platform (experimental: no run is recorded yet)
     lp, mps     the program; --set sets options of the formulation; ask=2 is
                 the second program of a formulation that solves several
+    vipr        the plan's proof of its bound in exact fractions, for checkers
+                such as viprchk; ask=2 is its second claim
 
     If a platform does not have the plan's dispatch rule, choose another: --set
     rule=split, weighted-least or fewest-requests. The plan is simulated under
     it, and refused (exit 3) if it violates a limit. --set period=ID renders one
     period.
     """
-    is_program = to in (Target.LP, Target.MPS)
+    is_program = to in (Target.LP, Target.MPS, Target.VIPR)
     is_text = output == "-" and (is_program or site_template)
     with Output("render", as_json=as_json and not is_text, quiet=is_text) as out:
         if is_text and as_json:
@@ -109,19 +115,32 @@ def _render_program(
 ) -> None:
     from hetplan.api.solve import choose
     from hetplan.cli.program_text import program_text
-    from hetplan.profiles.plan_file import write_atomically
 
     formulation, options = asked
     number = options.pop("ask", 1)
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
         raise InputError.one(file="--set", path="ask", value=number, why="a number from 1 on", remedy="Write ask=2.")
+    if to is Target.VIPR:
+        from hetplan.api.solve import certificate_of
+        from hetplan.cli.given_files import plan_from
+
+        named = sort_files(files, "render", plans=(1, 1))
+        text, proved = certificate_of(plan_from(named.plan, warn=out.warn), named.inputs, number=number)
+        _write(out, text, output, f"proves {proved}")
+        return
     inputs = sort_files(files, "render").inputs
     choice = choose(inputs, formulation=formulation, options=options)
     text, size = program_text(inputs, choice, to=to.value, number=number, out=out)
+    _write(out, text, output, ", ".join(f"{count} {what}" for what, count in size.items()))
+
+
+def _write(out: Output, text: str, output: str, about: str) -> None:
+    from hetplan.profiles.plan_file import write_atomically
+
     if output == "-":
         typer.echo(text, nl=False)
         return
     write_atomically(Path(output), text.encode())
-    reason = f"written to {output}: {', '.join(f'{count} {what}' for what, count in size.items())}"
+    reason = f"written to {output}: {about}"
     out.people.line(reason)
     out.end(Exit.OK, reason)

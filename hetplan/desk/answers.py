@@ -5,21 +5,20 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from hetplan.api.judge import simulate, verify
-from hetplan.api.solve import choose, fluid_size, plan_for
-from hetplan.desk.work import Allowance
+from hetplan.api.solve import Choice, choose, fluid_size, plan_for
+from hetplan.desk.fields import fields_of
+from hetplan.desk.work import Allowance, Task
 from hetplan.drawing.charts import Curve, curves
 from hetplan.drawing.page import Html
 from hetplan.drawing.report import Documents, write_plan
-from hetplan.drawing.svg import short
-from hetplan.errors import Fault, InputError, Interrupted
+from hetplan.errors import Fault, InputError
 from hetplan.planner.answer import Limits
-from hetplan.planner.contract import Event, OnEvent
+from hetplan.planner.contract import Event
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.repairs import value_at
 from hetplan.planner.status import Found
@@ -37,48 +36,70 @@ __all__ = ["Answers"]
 Document = Mapping[str, Any]
 MOST_PROFILES = 8
 MOST_SEEDS = 20
-MOST_NAME = 64
-SOON_SECONDS = 1.0
-"""How long a first plan may take: so long people follow a thought without being held up (Nielsen, 1993, chapter 5)."""
-NO_ROUGHER = frozenset({"sizing", "savings"})
-"""With these options other than the confirmed plan has, what is impossible is so when it is played, too."""
-STAGES = ("soon", "planned", "confirm")
 _FILES = ("profile", "slo", "state", "measured", "plan")
 _LIMITS = ("seconds", "work", "gap", "seed")
+_AXES = {"rate_qps": "queries/s", "cost_per_hour": "money an hour", "servers": "machines"}
+"""What a curve's objective is called."""
 
 
 class Answers:
-    """The answers of one server; profiles that were asked about lately are kept parsed."""
+    """The answers of one server: a task says whether to stop, and is told what the work is at.
 
-    def __init__(self, allowance: Allowance) -> None:
+    Profiles that were asked about lately are kept parsed.
+    """
+
+    def __init__(self, allowance: Allowance, report: Callable[..., str] | None = None) -> None:
         self.allowance = allowance
+        self._report = report
         self._loaded: OrderedDict[str, Loaded[Profile]] = OrderedDict()
         self._lock = threading.Lock()
-        self._first: tuple[Document, Future[dict[str, Any]]] | None = None
-        self._doing: dict[str, str] = {}
 
     @property
-    def by_path(self) -> Mapping[str, Callable[[Document, threading.Event], dict[str, Any]]]:
+    def by_path(self) -> Mapping[str, Callable[[Document, Task], dict[str, Any]]]:
         """Which answer each path gives."""
         return {
             "/v1/solve": self.solve,
             "/v1/verify": self.verify,
             "/v1/simulate": self.simulate,
-            "/desk/look": self.look,
+            **({} if self._report is None else {"/v1/report": self.report}),
+            "/desk/fields": self.fields,
             "/desk/curve": self.curve,
         }
 
-    def solve(self, asked: Document, cancel: threading.Event) -> dict[str, Any]:
-        """A plan, or why there is none and what would give one."""
-        _known(asked, (*_FILES[:4], "question", "formulation", "options", "limits", "require_proof"))
-        outcome = self._outcome(asked, cancel)
+    def solve(self, asked: Document, task: Task) -> dict[str, Any]:
+        """A plan, or why there is none and what would give one.
+
+        `quick` leaves simulation out; `page` adds the plan as a part of a page.
+        """
+        _known(asked, (*_FILES[:4], "question", "formulation", "options", "limits", "require_proof", "quick", "page"))
+        for name in ("quick", "page"):
+            if not isinstance(asked.get(name, False), bool):
+                raise _wrong(name, asked[name], "true or false", "Leave it out.")
+        begun = time.perf_counter()
+        outcome = self._outcome(asked, task)
         body = {"exit": outcome.exit_code, "reason": outcome.reason, **outcome.as_dict()}
+        if asked.get("page"):
+            body |= {"html": self._drawn(asked, outcome), "ms": round(1000 * (time.perf_counter() - begun))}
         return _plain(body)
 
-    def verify(self, asked: Document, cancel: threading.Event) -> dict[str, Any]:
+    def _drawn(self, asked: Document, outcome: Outcome) -> str:
+        page = Html("")
+        if outcome.plan is None or outcome.summary is None:
+            page.heading(", ".join(_file(asked, "slo")["apps"]), 1)
+            is_known = outcome.found is Found.INFEASIBLE
+            page.answer(("No plan", "meets all requirements" * is_known), "bad", outcome.status.capitalize())
+            page.items(outcome.why or (outcome.reason,), "why")
+            return page.body()
+        inputs, told = self._inputs(asked), summary_text(outcome.summary, outcome.checked)
+        plan = outcome.plan.model_dump(mode="json", by_alias=True, exclude_none=True)
+        write_plan(page, Documents(plan, told, slo=_file(asked, "slo"), spot=spot_offers(inputs)), level=1)
+        page.items(outcome.violations, "bad")
+        return page.body()
+
+    def verify(self, asked: Document, task: Task) -> dict[str, Any]:
         """What a plan's own files say of it."""
         _known(asked, _FILES)
-        report = verify(_file(asked, "plan"), self._inputs(asked), cancel=cancel)
+        report = verify(_file(asked, "plan"), self._inputs(asked), cancel=task.cancel)
         return _plain(
             {
                 "ok": report.ok,
@@ -92,7 +113,7 @@ class Answers:
             }
         )
 
-    def simulate(self, asked: Document, cancel: threading.Event) -> dict[str, Any]:
+    def simulate(self, asked: Document, task: Task) -> dict[str, Any]:
         """A plan played under its demand."""
         played = ("seeds", "seed", "duration_s", "noise", "arrivals")
         how: dict[str, Any] = {name: asked[name] for name in played if name in asked}
@@ -103,97 +124,23 @@ class Answers:
                 raise _wrong(name, value, "another kind of value", f"See {name} in /v1/openapi.json.")
         if not 1 <= how.get("seeds", 1) <= MOST_SEEDS or how.get("seed", 0) < 0 or how.get("duration_s", 1) <= 0:
             raise _wrong("seeds", how.get("seeds"), f"1 to {MOST_SEEDS} seeds, and a duration above 0", "Correct it.")
-        report = simulate(_file(asked, "plan"), self._inputs(asked), cancel=cancel, **how)
+        told = partial(_hear, task)
+        report = simulate(_file(asked, "plan"), self._inputs(asked), cancel=task.cancel, on_event=told, **how)
         return _plain(report.as_dict())
 
-    def begin(self, asked: Document) -> Callable[[threading.Event], dict[str, Any]]:
-        """Work on the first look of a page, before it asks for it; who then asks the same waits for this one."""
-        waited: Future[dict[str, Any]] = Future()
-        self._first = asked, waited
+    def report(self, asked: Document, task: Task) -> dict[str, Any]:
+        """A plan as one page for people, verified and simulated for it."""
+        _known(asked, _FILES)
+        assert self._report is not None
+        told = partial(_hear, task)
+        return {"html": self._report(_file(asked, "plan"), self._inputs(asked), cancel=task.cancel, on_event=told)}
 
-        def work(cancel: threading.Event) -> dict[str, Any]:
-            try:
-                waited.set_result(found := self._looked(asked, cancel))
-            except BaseException as error:
-                waited.set_exception(error)
-                raise
-            return found
+    def fields(self, asked: Document, _: Task) -> dict[str, Any]:
+        """For the page: what of these files can be changed there."""
+        _known(asked, _FILES[:4])
+        return _plain({"fields": fields_of(self._inputs(asked), _file(asked, "slo"))})
 
-        return work
-
-    def doing(self, name: str) -> str:
-        """What the look of this name is at; "" where nothing is known of it."""
-        return self._doing.get(name, "")
-
-    def look(self, asked: Document, cancel: threading.Event) -> dict[str, Any]:
-        """For the page: the plan as pictures, at one of three stages.
-
-        `soon`: the best plan after a second with planned sizes. `planned`: the same without that limit, nothing
-        played. `confirm`: the plan that `hetplan solve` gives. Where a plan is wanted soon and all is done within that
-        time, or nothing is there by then, the answer is that of the next stage. `name` is by which `doing` is asked.
-        """
-        _known(asked, (*_FILES[:4], "stage", "name"))
-        name, wanted = asked.get("name", ""), {key: value for key, value in asked.items() if key != "name"}
-        if not isinstance(name, str) or len(name) > MOST_NAME:
-            raise _wrong("name", name, f"a text of at most {MOST_NAME} characters", "Name the look otherwise.")
-        try:
-            first = self._first
-            if first is not None and first[0] == wanted:
-                return self._waited(first[1], name, cancel)
-            return self._looked(wanted, cancel, name)
-        finally:
-            self._doing.pop(name, None)
-
-    def _waited(self, first: Future[dict[str, Any]], name: str, cancel: threading.Event) -> dict[str, Any]:
-        """The look that was begun before it was asked for; it is handed out once, and asked anew after that."""
-        while not wait([first], timeout=0.05).done:
-            if cancel.is_set():
-                raise Interrupted("the page asked for something else")
-            if name:
-                self._doing[name] = self._doing.get("", "")
-        self._first = None
-        return first.result()
-
-    def _looked(self, asked: Document, cancel: threading.Event, name: str = "") -> dict[str, Any]:
-        begun, stage = time.perf_counter(), asked.get("stage", "planned")
-        if stage not in STAGES:
-            raise _wrong("stage", stage, "there is no such stage", f"Write one of {', '.join(STAGES)}.")
-        quick = {} if stage == "confirm" else self._quick(asked)
-        wanted, heard = {**asked, "options": quick}, partial(self._heard, name)
-        limits = {"seconds": SOON_SECONDS} if stage == "soon" else {}
-        outcome = self._outcome({**wanted, "limits": limits}, cancel, heard=heard)
-        if stage == "soon" and not outcome.finding.limited:
-            stage = "planned"  # all is done, and what is impossible is explained
-        elif stage == "soon" and (outcome.plan is None or outcome.violations):
-            stage, outcome = "planned", self._outcome(wanted, cancel, heard=heard)
-        page = Html("")
-        if stage != "soon":
-            page.items(self._pins(asked, outcome, quick, cancel))
-        if outcome.plan is None:
-            page.text(f"{outcome.status}: {outcome.reason}", "bad")
-        page.items(outcome.why)
-        page.items(outcome.violations)
-        page.items(one.text for one in outcome.repairs)
-        if outcome.repairs and "sizing" in quick:
-            page.text("What would help is worked out for planned sizes: plans that are played may need more.")
-        said = outcome.as_dict()
-        if outcome.summary is not None:
-            told = summary_text(outcome.summary, outcome.checked)
-            spot = spot_offers(self._inputs(asked))
-            write_plan(page, Documents(said["plan"], told, slo=_file(asked, "slo"), spot=spot))
-        return _plain(
-            {
-                "stage": stage,
-                "final": outcome.found is Found.INFEASIBLE and quick.keys() <= NO_ROUGHER,
-                "status": outcome.status,
-                "summary": said["summary"],
-                "html": page.body(),
-                "plan": said["plan"],
-                "ms": round((time.perf_counter() - begun) * 1000, 1),
-            }
-        )
-
-    def curve(self, asked: Document, cancel: threading.Event) -> dict[str, Any]:
+    def curve(self, asked: Document, task: Task) -> dict[str, Any]:
         """For the page: the objective over one number of the SLO file, with planned sizes."""
         _known(asked, (*_FILES[:4], "path", "values", "label"))
         path, values = asked.get("path"), asked.get("values")
@@ -201,11 +148,11 @@ class Answers:
             raise _wrong("path", path, "path and values are lists", 'Write "path": ["limits", "cost_per_hour"].')
         if len(values) > self.allowance.points:
             raise _wrong("values", len(values), f"at most {self.allowance.points} points", "Send fewer.")
-        quick, found = self._quick(asked), list[Outcome | None]()
+        found = list[Outcome | None]()
         for value in values:
             changed = _with(_file(asked, "slo"), path, value)
             try:
-                found.append(self._outcome({**asked, "slo": changed, "options": quick}, cancel, repairs=False))
+                found.append(self._outcome({**asked, "slo": changed, "quick": True}, task, repairs=False))
             except InputError:
                 found.append(None)
         claims = [one.claims[0] if one is not None and one.plan is not None and one.claims else None for one in found]
@@ -215,35 +162,15 @@ class Answers:
         now = value_at(_file(asked, "slo"), path)
         limits = {"now": float(now)} if isinstance(now, int | float | str) and _is_number(now) else {}
         label = str(asked.get("label") or path[-1])
-        picture = curves([Curve(about, x, y, sense)], label=f"{about} over {label}", x=label, y=about, limits=limits)
-        return _plain({"svg": picture.svg(), "x": x, "y": y, "about": about})
+        words = _AXES.get(about, about.partition("[")[0].replace("_", " "))
+        draw = partial(
+            curves, [Curve(words, x, y, sense)], label=f"{words} over {label}", x=label, y=words, limits=limits
+        )
+        page = Html("")
+        page.chart(draw, "Planned without simulation.")
+        return _plain({"html": page.body(), "x": x, "y": y, "about": about})
 
-    def _pins(
-        self, asked: Document, outcome: Outcome, options: Mapping[str, Any], cancel: threading.Event
-    ) -> Iterator[str]:
-        """What pinned machines cost: the first claim beside that of the plan without them, both sized alike."""
-        slo = _file(asked, "slo")
-        limits = slo.get("limits") if isinstance(slo.get("limits"), dict) else {}
-        instances = limits.get("instances") if limits else None
-        pins = {name: one for name, one in instances.items() if _pinned(one)} if isinstance(instances, dict) else {}
-        if not pins or outcome.plan is None or not outcome.claims:
-            return
-        free = {name: one for name, one in (instances or {}).items() if name not in pins}
-        other = {**asked, "slo": {**slo, "limits": {**(limits or {}), "instances": free}}, "options": options}
-        try:
-            without = self._outcome(other, cancel, repairs=False)
-        except InputError:
-            return  # the question is about machines that are there: without counts it is none
-        named = ", ".join(f"{one[0]} of {name}" for name, one in pins.items())
-        if without.plan is None or not without.claims:
-            yield f"Pinned: {named}. Without pins there is no plan."
-            return
-        mine, best = outcome.claims[0], without.claims[0]
-        yield f"Pinned: {named}. {mine.about} is {short(mine.value)}; without pins it is {short(best.value)}."
-
-    def _outcome(
-        self, asked: Document, cancel: threading.Event, *, repairs: bool = True, heard: OnEvent | None = None
-    ) -> Outcome:
+    def _outcome(self, asked: Document, task: Task, *, repairs: bool = True) -> Outcome:
         options, limits = asked.get("options", {}), asked.get("limits", {})
         for name, held in (("options", options), ("limits", limits)):
             if not isinstance(held, Mapping):
@@ -257,30 +184,21 @@ class Answers:
         for name, value in choices.items():
             if not isinstance(value, str):
                 raise _wrong(name, value, "a text", "Name one that `hetplan list problems` lists.")
+        inputs = self._inputs(asked)
+        if asked.get("quick"):
+            options = {**self._quick(choose(inputs, options=options, **choices), inputs), **options}
         return plan_for(
-            self._inputs(asked),
+            inputs,
             options=dict(options),
-            limits=Limits(**{**limits, "seconds": seconds, "cancel": cancel}),
+            limits=Limits(**{**limits, "seconds": seconds, "cancel": task.cancel}),
             require_proof=bool(asked.get("require_proof")),
             try_repairs=repairs,
-            on_event=heard,
+            on_event=partial(_hear, task),
             **choices,
         )
 
-    def _heard(self, name: str, event: Event) -> None:
-        """Keep what a look is at."""
-        if event.what == "incumbent" or not event.detail:
-            return
-        words = (
-            event.detail.rpartition(" with ")[0] if event.what == "solve" else event.detail
-        )  # who solves is no matter
-        done = "" if event.done is None else f", {event.done:.0%}"
-        self._doing[name] = f"{words}{done}"
-
-    def _quick(self, asked: Document) -> dict[str, Any]:
+    def _quick(self, choice: Choice, inputs: Inputs) -> dict[str, Any]:
         """The options that leave simulation out of planning, and that plan roughly, where the question has such."""
-        inputs = self._inputs(asked)
-        choice = choose(inputs)
         return {**getattr(choice.options, "rough", {}), **fluid_size(choice, inputs)}
 
     def _inputs(self, asked: Document) -> Inputs:
@@ -306,6 +224,13 @@ class Answers:
         return _file(asked, "profile")
 
 
+def _hear(task: Task, event: Event) -> None:
+    """Keep what the work is at; which engine is at it is no matter."""
+    if event.what != "incumbent" and event.detail:
+        words = event.detail.rpartition(" with ")[0] if event.what == "solve" else event.detail
+        task.doing = words if event.done is None else f"{words}, {event.done:.0%}"
+
+
 def _file(asked: Document, name: str) -> dict[str, Any]:
     """A document of the request; a name of a file would make the server read it."""
     held = asked.get(name)
@@ -320,11 +245,6 @@ def _file(asked: Document, name: str) -> dict[str, Any]:
                 remedy = "Say the arrivals as a process, or run `hetplan` where the file is."
                 raise _wrong(f"slo.apps.{app}.rate_qps.trace", "a file", "a server reads no files", remedy)
     return held
-
-
-def _pinned(bounds: object) -> bool:
-    """Whether a limit on machines leaves one number of them."""
-    return isinstance(bounds, list) and len(bounds) == 2 and bounds[0] == bounds[1]
 
 
 def _beside(asked: Document) -> dict[str, Any]:

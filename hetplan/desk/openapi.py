@@ -65,10 +65,11 @@ def openapi(version: str = "") -> dict[str, Any]:
         "arrivals": text,
     }
     with_plan = files | {"plan": _ref("Plan")}
-    solve |= {"require_proof": {"type": "boolean"}}
+    solve |= {name: {"type": "boolean"} for name in ("require_proof", "quick", "page")}
     plan = {"oneOf": [_ref("Plan"), {"type": "null"}]}
     summary = {"type": ["object", "null"]}
     found = {"exit": {"type": "integer"}, "reason": text, "status": text, "summary": summary, "plan": plan}
+    found |= {"html": text, "ms": {"type": "integer"}}
     found |= {name: {"type": "array"} for name in ("why", "repairs", "claims", "warnings", "violations")}
     all_three = ["plan", "profile", "slo"]
     verdict: dict[str, Any] = {"ok": {"type": "boolean"}, "unchecked": {"type": "boolean"}, "reason": text}
@@ -81,12 +82,18 @@ def openapi(version: str = "") -> dict[str, Any]:
             "/v1/solve": _post("Make a plan", solve, ["profile", "slo"], found),
             "/v1/verify": _post("Verify a plan", with_plan, all_three, verdict),
             "/v1/simulate": _post("Play a plan", with_plan | played, all_three, {"ok": {"type": "boolean"}}),
+            "/v1/report": _post("Draw a plan as a page", with_plan, all_three, {"html": text}),
             "/v1/requests/{name}": {
+                "get": {
+                    "summary": "What the work of this X-Request-Id is at",
+                    "parameters": [{"name": "name", "in": "path", "required": True, "schema": text}],
+                    "responses": {"200": {"description": "it"}, "404": {"description": "none under way"}},
+                },
                 "delete": {
                     "summary": "Stop the work of the request that had this X-Request-Id",
                     "parameters": [{"name": "name", "in": "path", "required": True, "schema": text}],
                     "responses": {"202": {"description": "asked to stop"}, "404": {"description": "none under way"}},
-                }
+                },
             },
             "/v1/health": _get("Whether the server answers; needs no token"),
             "/v1/metrics": _get("Counts in Prometheus' text format"),

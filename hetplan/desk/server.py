@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -41,14 +42,16 @@ _LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]", "::1"})
 
 @dataclass(frozen=True)
 class Desk:
-    """What a server is started with; `begin` are the documents that the page opens with."""
+    """What a server is started with; `begin` are the documents that the page opens with, by their kind."""
 
     token: str
     allowance: Allowance = field(default_factory=Allowance)
     page: bool = False
     loopback: bool = True
-    begin: tuple[Any, Any] | None = None
+    begin: dict[str, Any] = field(default_factory=dict)
     version: str = ""
+    report: Callable[..., str] | None = None
+    """Who draws a plan as a page; without it no such page is handed out."""
 
 
 class _Refused(Exception):
@@ -59,7 +62,7 @@ class _Refused(Exception):
 
 def app_of(desk: Desk) -> Starlette:
     """The application, for any server that speaks ASGI."""
-    return _Room(desk, Workshop(desk.allowance), Answers(desk.allowance)).app()
+    return _Room(desk, Workshop(desk.allowance), Answers(desk.allowance, desk.report)).app()
 
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -81,18 +84,14 @@ class _Room:
             Route("/v1/metrics", self._counted(self._metrics)),
             Route("/v1/openapi.json", self._counted(self._contract)),
             Route("/v1/requests/{name}", self._counted(self._stop), methods=["DELETE"]),
+            Route("/v1/requests/{name}", self._counted(self._doing)),
         ]
         if self.desk.page:
             routes.append(Route("/", self._counted(self._page)))
-            routes.append(Route("/desk/doing/{name}", self._counted(self._doing)))
         return Starlette(routes=routes, lifespan=self._life)
 
     @asynccontextmanager
     async def _life(self, _: Starlette) -> AsyncIterator[None]:
-        if self.desk.begin is not None:
-            # What a first plan loads is loaded before the page asks for it.
-            first: dict[str, Any] = {**dict(zip(("profile", "slo"), self.desk.begin, strict=True)), "stage": "soon"}
-            self.workshop.begin("/desk/look", self.answers.begin(first))
         yield
         self.workshop.close()
 
@@ -123,7 +122,7 @@ class _Room:
             asked = await _document(request, self.desk.allowance.bytes)
             name = request.headers.get("x-request-id", "")[:64]
             try:
-                task = self.workshop.begin(path, lambda cancel: self.answers.by_path[path](asked, cancel), name=name)
+                task = self.workshop.begin(path, partial(self.answers.by_path[path], asked), name=name)
             except Busy:
                 raise _Refused(429, "too many requests wait already", headers={"Retry-After": "2"}) from None
             except ValueError as error:
@@ -149,7 +148,10 @@ class _Room:
         return JSONResponse({"stopping": name}, status_code=202)
 
     async def _doing(self, request: Request) -> Response:
-        return JSONResponse({"doing": self.answers.doing(request.path_params["name"])})
+        task = self.workshop.find(request.path_params["name"])
+        if task is None:
+            raise _Refused(404, "no work of this id is under way")
+        return JSONResponse({"doing": task.doing})
 
     async def _page(self, _: Request) -> Response:
         return _page(self.desk)

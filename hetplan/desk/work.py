@@ -1,7 +1,7 @@
 """Work that a server does for others: so many at once, so many waiting, each so long, and to be stopped at any time.
 
 >>> workshop = Workshop(Allowance(at_once=1))
->>> workshop.begin("solve", lambda cancel: 6 * 7).result()
+>>> workshop.begin("solve", lambda task: 6 * 7).result()
 42
 >>> workshop.close()
 """
@@ -38,10 +38,11 @@ class Busy(Exception):
 
 @dataclass
 class Task:
-    """One piece of work; `cancel` asks it to stop."""
+    """One piece of work; `cancel` asks it to stop, `doing` is what it says it is at."""
 
-    id: str
-    kind: str
+    id: str = ""
+    kind: str = ""
+    doing: str = ""
     cancel: threading.Event = field(default_factory=threading.Event)
     begun: float | None = None
     future: Future[Any] = field(default_factory=Future)
@@ -68,7 +69,7 @@ class Workshop:
         self.answers: Counter[tuple[str, int]] = Counter()
         self.seconds: Counter[str] = Counter()
 
-    def begin(self, kind: str, work: Callable[[threading.Event], Any], *, name: str = "") -> Task:
+    def begin(self, kind: str, work: Callable[[Task], Any], *, name: str = "") -> Task:
         """Begin, or queue; `Busy` where the queue is full, ValueError where the name is in use."""
         with self._lock:
             if len(self._tasks) >= self.allowance.at_once + self.allowance.waiting:
@@ -81,7 +82,7 @@ class Workshop:
         def run() -> Any:
             task.begun = time.monotonic()
             try:
-                return work(task.cancel)
+                return work(task)
             finally:
                 with self._lock:
                     self._tasks.pop(task.id, None)
@@ -94,10 +95,14 @@ class Workshop:
         with self._lock:
             self._tasks.pop(task.id, None)
 
+    def find(self, name: str) -> Task | None:
+        """The work of this name, as long as it is under way."""
+        with self._lock:
+            return self._tasks.get(name)
+
     def stop(self, name: str) -> bool:
         """Ask work to stop; whether there is any of that name."""
-        with self._lock:
-            task = self._tasks.get(name)
+        task = self.find(name)
         if task is None:
             return False
         task.cancel.set()

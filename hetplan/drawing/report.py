@@ -242,7 +242,8 @@ def _limit_row(one: Limit, *, stated: bool) -> Row:
     is_known = bool(one.found) or one.verdict in ("not simulated", "by formula")
     bar = limit_bar(one) if one.limit is not None and is_known else None
     found = one.found or "-"
-    asked = f"limit {one.asked}" if one.limit is not None else one.asked
+    at_least = "at least " * (one.relation == ">=")
+    asked = f"of {at_least}{one.asked.lstrip('<=> ')}" if one.limit is not None else one.asked
     kind = _kind(one.verdict, stated=stated)
     return Row(f"{one.app}, {one.metric}", one.about, bar, found, asked, one.notes, one.verdict, kind)
 
@@ -295,7 +296,7 @@ def _machines(page: Html, given: Documents, level: int) -> None:
     table = _table(told, "Machines")
     if table is None:
         return
-    page.heading("What runs where", level)
+    page.heading("What runs where", level, name="machines")
     if not table.rows:
         page.text("No machines: the plan is about each query alone.", "lead")
         return
@@ -376,7 +377,7 @@ def _percent(share: float) -> str:
 
 
 def _routes(page: Html, given: Documents, level: int) -> None:
-    rows = [] if given.plan.get("parts") else route_rows(given.plan, given.slo)
+    rows = [] if given.plan.get("parts") else route_rows(given.plan, given.slo, given.spot)
     if any(len(parts) > 1 for _, _, parts in rows):
         page.heading("Which machine answers which query", level)
         page.legend((colour, name, "") for name, colour in hardware_colours(given.plan).items())
@@ -421,6 +422,8 @@ def _tails(page: Html, given: Documents, level: int) -> None:
         late = {said: float(f"{100.0 - float(said.partition('%')[0]):.12g}") for said in limits}
         slower = Curve(name, [ms for _, ms in known], [float(f"{100.0 - at:.12g}") for at, _ in known])
         last = f"; {short(slower.y[-1])}% take longer than {short(slower.x[-1])} ms" if known else ""
+        if known:
+            page.text(f"{name}: {last.removeprefix('; ')}.", "lead")
         draw = partial(
             curves, [slower], label=f"{name}: response times{last}", x="response ms",
             y=f"{name}: % of queries that are slower", limits=limits, late=late, log=True,

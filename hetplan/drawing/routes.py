@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from hetplan.drawing.charts import bar_chart
@@ -25,8 +25,10 @@ def hardware_colours(plan: Document) -> dict[str, str]:
     return {name: colour_class(place) for place, name in enumerate(names)}
 
 
-def route_rows(plan: Document, slo: Document | None = None) -> list[RouteRow]:
+def route_rows(plan: Document, slo: Document | None = None, spot: Collection[str] | None = None) -> list[RouteRow]:
     """Of each route which queries it is about, how many those are, and the share that each group of machines answers.
+
+    Who knows which offers are `spot` reads of each group only whether it is; else its offer is named.
 
     >>> plan = {"workers": [{"id": "w1", "hardware": "t4", "count": 3, "loads": [{"id": "a", "variant": "net"}]}],
     ...         "routing": {"rank": [{"when": {"batch": 16.0}, "to": {"a": 1.0}}]}}
@@ -36,7 +38,7 @@ def route_rows(plan: Document, slo: Document | None = None) -> list[RouteRow]:
     colours, groups = hardware_colours(plan), dict[str, tuple[str, str]]()
     for worker in plan.get("workers") or ():
         for load in worker.get("loads") or ():
-            groups[str(load.get("id"))] = (_group_text(worker), colours[str(worker.get("hardware"))])
+            groups[str(load.get("id"))] = (_group_text(worker, spot), colours[str(worker.get("hardware"))])
     return [row for app, routes in (plan.get("routing") or {}).items() for row in _rows(app, routes, groups, plan, slo)]
 
 
@@ -60,7 +62,10 @@ def routes_picture(plan: Document) -> Picture:
     return bar_chart([*rows[:MOST_ROWS], *more], label="which machines answer which queries")
 
 
-def _group_text(worker: Document) -> str:
+def _group_text(worker: Document, spot: Collection[str] | None = None) -> str:
+    if spot is not None:
+        reserve = f" + {worker['standby']} standby" if worker.get("standby") else ""
+        return f"{worker.get('count', 1)} x {worker.get('hardware')}{' spot' * (worker.get('offer') in spot)}{reserve}"
     place = worker.get("offer") if worker.get("offer") not in (None, worker.get("hardware")) else worker.get("host")
     standby = f" + {worker['standby']} standby" if worker.get("standby") else ""
     return f"{worker.get('count', 1)} x {worker.get('hardware')}{standby}{f' ({place})' if place else ''}"

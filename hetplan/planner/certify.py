@@ -14,15 +14,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetplan.errors import HetplanError, Interrupted
+from hetplan.errors import HetplanError, InputError, Interrupted
 from hetplan.planner.answer import Deadline, Limits, Status, relative_gap
 from hetplan.planner.bound_verdicts import BoundVerdict, Word, compare_bound, unproved_bound
 from hetplan.planner.forms.program import Program
-from hetplan.planner.safe_bound import BoundTree, bound_of_tree, dual_bound
+from hetplan.planner.safe_bound import BoundTree, bound_of_tree
 from hetplan.planner.summary import bounds_of
 from hetplan.planner.tolerances import NO_GAP, PROOF_NUMBERS, VALUE
 from hetplan.profiles.plan_file import with_digest
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from hetplan.planner.forms.form import Form
     from hetplan.profiles.plan import Claim, Plan, Solve
 
-__all__ = ["Bounding", "Certified", "Split", "prove_again", "with_vouched_bounds"]
+__all__ = ["Bounding", "Certified", "Split", "carried_tree", "certificate_text", "prove_again", "with_vouched_bounds"]
 
 HAIR = 1e-3
 """By so much, in parts of it, a claimed bound may give way to one that is proved."""
@@ -337,6 +338,14 @@ def _shown_bound(program: Bounding, carried: Mapping[str, Any] | None, claim: Cl
 
 def _of_program(form: Program, carried: Mapping[str, Any], known: float) -> float:
     """The bound that multipliers show, or a tree of them; `known` is a value beyond which nothing need be shown."""
+    shown = bound_of_tree(form, carried_tree(form, carried), value=known)
+    if shown is None:
+        raise _NoProof("its tree is none of its program")
+    return shown
+
+
+def carried_tree(form: Program, carried: Mapping[str, Any]) -> BoundTree:
+    """The tree that a plan carries of a program; its one leaf, where it carries multipliers alone."""
     rows = _places(form.row_name(i) for i in range(form.row_lower.size))
     if "tree" not in carried:
         y = np.zeros(form.row_lower.size)
@@ -344,7 +353,7 @@ def _of_program(form: Program, carried: Mapping[str, Any], known: float) -> floa
             y[_place(rows, name)] = float(price)
         if not np.isfinite(y).all():
             raise ValueError("a multiplier is no number")
-        return dual_bound(form, y, value=known)
+        return BoundTree(np.zeros((0, 4), dtype=np.int64), y[None, :])
     tree = carried["tree"]
     if len(tree["leaves"]) > PROOF_NUMBERS:
         raise _NoProof("its tree is larger than any that a plan is given")
@@ -362,10 +371,41 @@ def _of_program(form: Program, carried: Mapping[str, Any], known: float) -> floa
         if len(numbers) != len(priced):
             raise ValueError("a leaf has a multiplier for each row")
         leaf[priced] = numbers
-    shown = bound_of_tree(form, BoundTree(splits, leaves), value=known)
-    if shown is None:
-        raise _NoProof("its tree is none of its program")
-    return shown
+    return BoundTree(splits, leaves)
+
+
+def certificate_text(plan: Plan, bounds: Bounds, number: int) -> tuple[str, str]:
+    """The proof that a plan carries of its claim of this number, as a VIPR certificate, and what it proves."""
+    from hetplan.planner.forms.write_vipr import write_vipr
+
+    if not 1 <= number <= len(plan.claims):
+        raise InputError.one(file="plan", path="$.claims", why=f"it has {len(plan.claims)}", remedy="Name another.")
+    claim = plan.claims[number - 1]
+    solve = next((one for one in plan.solves if one.id == claim.solve), None)
+    programs = [one for one in bounds(claim) or () if isinstance(one.form, Program)]
+    why = "no mixed-integer program bounds it" if not programs else "it carries no proof"
+    for program in programs if solve is not None and solve.proof and claim.bound is not None else ():
+        form, stream = program.form, StringIO()
+        assert isinstance(form, Program)
+        assert solve is not None
+        assert claim.bound is not None
+        try:
+            tree = carried_tree(form, solve.proof or {})
+            shown = program.scale * float(write_vipr(form, tree, stream, wanted=claim.bound / program.scale))
+        except (_NoProof, KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, InputError) as no:
+            why = str(no)
+            continue
+        if compare_bound(claim, shown, number).word is Word.PROVED:
+            proved = f"{claim.sense} {claim.about} {shown:.9g}"
+            return (
+                f"% proves {proved}: {program.scale!r} times its bound, offset {form.offset!r}\n{stream.getvalue()}",
+                proved,
+            )
+        why = f"in exact numbers it shows {shown:.9g}, and {claim.bound:.9g} is claimed"
+    path = f"$.claims[{number - 1}]"
+    raise InputError.one(
+        file="plan", path=path, value=claim.about, why=f"no certificate: {why}", remedy="Ask for another: --set ask=2."
+    )
 
 
 def _places(names: Iterable[str]) -> dict[str, int]:

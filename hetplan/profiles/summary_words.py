@@ -564,7 +564,8 @@ def _cautions(summary: Summary) -> Iterator[str]:
     if summary.cost_of_idle:
         yield f"{_month(summary.cost_of_idle, summary)} a month is paid for reserved machines while they are idle."
     yield from (f"{one[0].upper()}{one[1:]}." for one in summary.interruptions)
-    yield from _warning_sentences(summary)
+    for _, count, text in summary.warnings:
+        yield f"{text.removesuffix('.')}{f' ({count} times)' if count > 1 else ''}."
 
 
 def _costs(summary: Summary) -> Iterator[Bar]:

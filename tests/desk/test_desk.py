@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -14,8 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +24,9 @@ import pytest
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
-from hetplan.desk.answers import STAGES, Answers
+from hetplan.desk.answers import Answers
 from hetplan.desk.openapi import openapi
-from hetplan.desk.work import Allowance, Busy, Workshop
-from hetplan.errors import InputError, Interrupted
-from hetplan.planner.answer import Limits
+from hetplan.desk.work import Allowance, Busy, Task, Workshop
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "pool"
 PROFILE = json.loads((EXAMPLES / "profile.json").read_text())
@@ -91,8 +87,6 @@ def test_solve_verify_and_simulate_answer_as_the_library_does(server: Server) ->
     assert sum(worker["count"] for worker in found["plan"]["workers"]) == 13
     wish = build.example("pool")
     assert found["summary"] == face.record_of_solve(wish)
-    _, looked = server.ask("/desk/look", FILES)
-    assert looked["summary"] == found["summary"]
     code, verdict = server.ask("/v1/verify", {**FILES, "plan": found["plan"]})
     assert (code, verdict["ok"]) == (200, True)
     found["plan"]["workers"][0]["count"] += 1
@@ -225,87 +219,6 @@ def test_answers_are_counted(server: Server) -> None:
     assert re.search(r"^hetplan_working 0$", text, re.M)
 
 
-def test_the_page_plans_quickly_and_then_confirms(server: Server) -> None:
-    code, quick = server.ask("/desk/look", FILES)
-    assert (code, quick["stage"]) == (200, "planned")
-    assert "6 x cpu4" in quick["html"]
-    pinned = {**SLO, "limits": {**SLO["limits"], "instances": {"t4": [4, 4]}}}
-    _, other = server.ask("/desk/look", {**FILES, "slo": pinned})
-    assert "4 x t4" in other["html"]
-    assert re.search(r"Pinned: 4 of t4. rate_qps is 5[\d.]+; without pins it is 580", other["html"])
-    body = {**FILES, "path": ["limits", "cost_per_hour"], "values": ["2", "3", "4"]}
-    code, curve = server.ask("/desk/curve", body)
-    assert code == 200
-    assert curve["y"] == sorted(curve["y"])
-    assert curve["svg"].startswith("<svg ")
-    assert server.ask("/desk/curve", {**body, "path": ["limits", "nowhere", "at", "all", 3]})[0] == 422
-    assert server.ask("/desk/curve", {**body, "values": [1] * 100})[0] == 422
-
-
-def test_given_workers_are_no_pins_and_a_look_is_rough() -> None:
-    folder = EXAMPLES.parent / "policy"
-    files = {name: json.loads((folder / f"{name}.json").read_text()) for name in ("profile", "slo")}
-    looked = Answers(Allowance()).look(files, threading.Event())
-    assert (looked["status"], looked["stage"], looked["final"]) == ("optimal", "planned", False)
-    assert "Pinned" not in looked["html"]
-    assert looked["plan"]["method"]["options"]["grid"] == "fld{20}"
-
-
-@pytest.mark.parametrize(("stage", "sizing"), [("planned", "fluid"), pytest.param("confirm", "simulation", marks=slow)])
-def test_a_look_is_the_plan_that_is_solved_with_the_same_options_and_limits(stage: str, sizing: str) -> None:
-    wish, answers = build.example("pool"), Answers(Allowance())
-    looked = answers.look({"profile": wish.profile, "slo": wish.slo, "stage": stage}, threading.Event())
-    solved = face.solve(wish, sizing, limits=Limits(seconds=answers.allowance.seconds))
-    assert looked["plan"]["digest"] == digest_of(solved)
-    with pytest.raises(InputError, match="there is no such stage"):
-        answers.look({**FILES, "stage": "later"}, threading.Event())
-
-
-def test_a_plan_wanted_soon_is_the_best_that_is_solved_by_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock jumps past the limit where the search for machines begins: there is a first plan by then."""
-    files, now, answers = fleet_files(), [0.0], Answers(Allowance(seconds=9000.0))
-
-    def jump(event: Any) -> None:
-        now[0] += 1000.0 if event.detail.startswith("limits on machines") else 0.0
-
-    stated = partial(Limits, clock=lambda: now[0])
-    monkeypatch.setattr("hetplan.desk.answers.Limits", stated)
-    monkeypatch.setattr("hetplan.desk.answers.SOON_SECONDS", 50.0)  # engines go by the clock on the wall
-    monkeypatch.setattr(answers, "_heard", lambda name, event: jump(event))
-    soon = answers.look({**files, "stage": "soon"}, threading.Event())
-    assert (soon["stage"], soon["status"]) == ("soon", "not-simulated")
-    assert "NOT SIMULATED" in soon["html"]
-    assert "Bound: none is known" in soon["html"]
-    now[0] = 0.0
-    quick: Any = {"options": {"savings": False}, "limits": stated(seconds=50.0), "on_event": jump}
-    solved = face.solve(build.Files(files["profile"], files["slo"]), "fluid", **quick)
-    assert soon["plan"]["digest"] == digest_of(solved)
-    planned = face.solve(build.Files(files["profile"], files["slo"]), "fluid", options={"savings": False})
-    assert planned.value is not None
-    assert planned.value < soon["plan"]["claims"][0]["value"]
-
-
-def test_a_plan_wanted_soon_that_is_done_in_time_is_the_planned_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hetplan.desk.answers.SOON_SECONDS", 50.0)
-    soon, planned = (Answers(Allowance()).look({**FILES, "stage": one}, threading.Event()) for one in STAGES[:2])
-    assert soon["stage"] == "planned"
-    assert soon["plan"] == planned["plan"]
-
-
-@pytest.mark.slow
-def test_a_fleet_is_drawn_with_its_machines_over_time_and_its_bill() -> None:
-    folder = EXAMPLES.parent / "fleet"
-    profile, slo = (json.loads((folder / f"{name}.json").read_text()) for name in ("profile", "slo"))
-    slo["horizon"] = {"period_s": 3600, "periods": 2, "repeats": 360}
-    slo["apps"] = {"ranking": slo["apps"]["ranking"]}
-    slo["apps"]["ranking"]["rate_qps"] = {"series": [110.0, 250.0]}
-    looked = Answers(Allowance()).look({"profile": profile, "slo": slo}, threading.Event())
-    assert "Demand, machines by the way they are paid for" in looked["html"]
-    assert "machines of each application by hour" in looked["html"]
-    assert len(looked["summary"]["hours"]) == 2
-    assert "ranker on cpu16" in looked["html"]
-
-
 def test_the_contract_names_every_path_and_its_schemas_hold() -> None:
     made = openapi()
     assert {"/v1/solve", "/v1/verify", "/v1/simulate", "/v1/health", "/v1/metrics"} <= set(made["paths"])
@@ -328,119 +241,123 @@ def test_work_beyond_the_queue_is_busy() -> None:
     workshop.close()
 
 
-@pytest.mark.slow
-def test_a_browser_plans_and_shows_what_is_confirmed(server: Server) -> None:
-    browser = next((path for name in ("chromium", "google-chrome") if (path := shutil.which(name))), None)
-    if browser is None:
-        pytest.skip("no headless browser here: install chromium to look at pages")
-    address = f"{server.address}/?token={TOKEN.replace(' ', '%20')}"
-    how = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=30000", "--dump-dom"]
-    shown = subprocess.run([browser, *how, address], capture_output=True, text=True, check=True, timeout=180).stdout
-    assert re.search(r'id="mark"[^>]*class="good"[^>]*>confirmed in ', shown)
-    assert 'data-path="limits/cost_per_hour"' in shown
-    assert "6 x cpu4" in shown
-    assert shown.count("<svg ") >= 3
-    sliders = [float(at) for at in re.findall(r'data-at="([\d.]+)"', shown)]
-    assert len(sliders) >= 6
-    assert all(abs(at - 0.5) < 0.02 for at in sliders), "each begins in the middle"
-
-
-def fleet_files(**limits: Any) -> dict[str, Any]:
+def fleet_files() -> dict[str, Any]:
     """One application of the fleet's example over two hours."""
     folder = EXAMPLES.parent / "fleet"
     profile, slo = (json.loads((folder / f"{name}.json").read_text()) for name in ("profile", "slo"))
     slo["horizon"] = {"period_s": 3600, "periods": 2, "repeats": 360}
     slo["apps"] = {"ranking": slo["apps"]["ranking"]}
     slo["apps"]["ranking"]["rate_qps"] = {"series": [110.0, 250.0]}
-    slo["limits"] |= limits
     return {"profile": profile, "slo": slo}
 
 
-def test_a_page_waits_for_the_look_that_was_begun_for_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers, asked = Answers(Allowance()), {**FILES, "stage": "soon"}
-    made, looked = list[str](), answers._looked
-
-    def counted(*how: Any) -> Any:
-        made.append("a look")
-        return looked(*how)
-
-    monkeypatch.setattr(answers, "_looked", counted)
-    work = answers.begin(asked)
-    begun = threading.Thread(target=work, args=(threading.Event(),))
-    begun.start()
-    first = answers.look({**json.loads(json.dumps(asked)), "name": "mine"}, threading.Event())
-    begun.join()
-    assert (first["status"], made) == ("optimal", ["a look"])
-    other = {**asked, "slo": {**SLO, "limits": {"cost_per_hour": "2"}}}
-    assert answers.look(other, threading.Event())["plan"]["inputs"] != first["plan"]["inputs"]
-    answers.look(asked, threading.Event())
-    assert len(made) == 3, "handed out once, and of the same files alone"
+def fields(files: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The fields that the page offers, by their place."""
+    return {"/".join(one["path"]): one for one in Answers(Allowance()).fields(files, Task())["fields"]}
 
 
-def test_who_waits_for_a_look_may_leave_and_hears_of_its_faults() -> None:
-    answers = Answers(Allowance())
-    work, gone = answers.begin({**FILES, "stage": "nothing"}), threading.Event()
-    gone.set()
-    with pytest.raises(Interrupted):
-        answers.look({**FILES, "stage": "nothing"}, gone)
-    for look in (work, lambda cancel: answers.look({**FILES, "stage": "nothing"}, cancel)):
-        with pytest.raises(InputError, match="there is no such stage"):
-            look(threading.Event())
+def test_a_quick_plan_is_the_one_without_simulation_and_is_drawn_as_the_summary_says(server: Server) -> None:
+    code, quick = server.ask("/v1/solve", {**FILES, "quick": True, "page": True})
+    assert (code, quick["status"]) == (200, "optimal")
+    _, planned = server.ask("/v1/solve", PLANNED)
+    assert (quick["summary"], quick["plan"]["digest"]) == (planned["summary"], planned["plan"]["digest"])
+    assert "html" not in planned
+    assert f"${quick['summary']['cost_per_month']:,.0f}" in quick["html"]
+    for row in quick["summary"]["machines"]:
+        assert f"{row['model']} on {row['machine']}" in quick["html"]
+    assert server.ask("/v1/solve", {**FILES, "quick": "yes"})[0] == 422
 
 
-@pytest.mark.slow
-def test_a_page_is_told_what_a_look_is_at(server: Server) -> None:
-    answers, heard = Answers(Allowance()), list[str]()
-    keep = answers._heard
+def test_a_quick_plan_is_rough_where_the_question_has_such_options() -> None:
+    folder = EXAMPLES.parent / "policy"
+    files = {name: json.loads((folder / f"{name}.json").read_text()) for name in ("profile", "slo")}
+    found = Answers(Allowance()).solve({**files, "quick": True}, Task())
+    assert (found["status"], found["plan"]["method"]["options"]["grid"]) == ("optimal", "fld{20}")
+    stated = Answers(Allowance()).solve({**files, "quick": True, "options": {"grid": "fld{10}"}}, Task())
+    assert stated["plan"]["method"]["options"]["grid"] == "fld{10}", "what is asked for is not overwritten"
 
-    def listening(name: str, event: Any) -> None:
-        keep(name, event)
-        heard.append(answers.doing(name))
 
-    answers._heard = listening  # type: ignore[method-assign]
-    answers.look({**fleet_files(), "name": "mine"}, threading.Event())
-    assert "the program of p0-p1" in heard
-    assert any(one.startswith("plans of applications, ") for one in heard)
-    assert not any(" with highs" in one for one in heard)
-    assert answers.doing("mine") == "", "it is over"
-    with pytest.raises(InputError, match="at most 64 characters"):
-        answers.look({**FILES, "name": "m" * 65}, threading.Event())
-    assert server.ask("/desk/doing/mine") == (200, {"doing": ""})
-    assert server.ask("/desk/doing/mine", headers={"Authorization": None})[0] == 401
+def test_a_curve_is_drawn_over_one_number_of_the_slo(server: Server) -> None:
+    body = {**FILES, "path": ["limits", "cost_per_hour"], "values": ["2", "3", "4"]}
+    code, curve = server.ask("/desk/curve", body)
+    assert code == 200
+    assert curve["y"] == sorted(curve["y"])
+    assert curve["html"].count("<svg ") == 1 + 3, "hatches, and the curve at three widths"
+    assert server.ask("/desk/curve", {**body, "path": ["limits", "nowhere", "at", "all", 3]})[0] == 422
+    assert server.ask("/desk/curve", {**body, "values": [1] * 100})[0] == 422
 
 
 @pytest.mark.slow
-def test_what_is_impossible_is_explained_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers, asked, outcome = Answers(Allowance()), list[str](), Answers._outcome
-
-    def counted(self: Answers, *how: Any, **named: Any) -> Any:
-        asked.append("asked")
-        return outcome(self, *how, **named)
-
-    monkeypatch.setattr(Answers, "_outcome", counted)
-    monkeypatch.setattr("hetplan.desk.answers.SOON_SECONDS", 50.0)
-    files = fleet_files()
-    files["slo"]["apps"]["ranking"]["latency"]["p99_ms"] = 1
-    found = answers.look({**files, "stage": "soon"}, threading.Event())
-    assert (found["stage"], found["status"], found["plan"]) == ("planned", "infeasible", None)
-    assert len(asked) == 1
-    page = (Path(__file__).resolve().parents[2] / "hetplan" / "desk" / "desk.html").read_text()
-    assert found["final"]
-    assert "mine === turn && !said.final" in page, "it is not asked again to be confirmed"
-    slo = json.loads(json.dumps(SLO))
-    slo["apps"]["ranking"]["latency"]["p99_ms"] = 1
-    assert "plans that are played may need more" in answers.look({**FILES, "slo": slo}, threading.Event())["html"]
+def test_a_report_is_that_of_the_command(server: Server, tmp_path: Path) -> None:
+    wish = build.example("pool")
+    answer = face.solve(wish, "fluid")
+    code, found = server.ask("/v1/report", {"profile": wish.profile, "slo": wish.slo, "plan": answer.plan})
+    assert code == 200
+    face.report(dict(answer.plan or {}), wish, tmp_path)
+    assert found["html"] == (tmp_path / "report.html").read_text()
 
 
-def test_a_first_plan_that_does_not_stand_its_check_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome = Answers._outcome
+def test_an_infeasible_answer_says_why_and_its_repairs_are_edits_of_fields() -> None:
+    files = {**FILES, "slo": json.loads(json.dumps(SLO))}
+    files["slo"]["apps"]["ranking"]["latency"]["p99_ms"] = 25
+    found = Answers(Allowance()).solve({**files, "quick": True, "page": True}, Task())
+    assert (found["status"], found["plan"]) == ("infeasible", None)
+    assert "No plan <span>meets all requirements</span>" in found["html"]
+    assert 'class="chip bad"' in found["html"]
+    known = fields(files)
+    (edit,) = found["repairs"][0]["edits"]
+    field = known["/".join(edit["path"])]
+    assert edit["value"] > 25
+    assert field["label"] == "ranking, 99% within"
+    files["slo"]["apps"]["ranking"]["latency"]["p99_ms"] = edit["value"]
+    assert Answers(Allowance()).solve({**files, "quick": True}, Task())["plan"] is not None
 
-    def forged(self: Answers, asked: Any, *how: Any, **named: Any) -> Any:
-        made = outcome(self, asked, *how, **named)
-        late = replace(made, finding=replace(made.finding, limited=True), violations=("too dear",))
-        return late if asked.get("limits") else made
 
-    monkeypatch.setattr(Answers, "_outcome", forged)
-    shown = Answers(Allowance()).look({**FILES, "stage": "soon"}, threading.Event())
-    assert (shown["stage"], shown["status"]) == ("planned", "optimal")
-    assert "too dear" not in shown["html"]
+def test_fields_are_those_of_the_files() -> None:
+    pool, fleet = fields(FILES), fields(fleet_files())
+    machines = {f"limits/instances/{name}" for name in ("t4", "cpu4", "cpu16")}
+    limits = {"apps/ranking/latency/p99_ms", "apps/ranking/rate_qps", "limits/cost_per_hour", "limits/spot"}
+    assert set(pool) == machines | limits
+    assert pool["apps/ranking/rate_qps"]["unit"] == "or max"
+    assert pool["limits/instances/cpu4"]["label"] == "cpu4: $0.14, $0.06 spot, at most 4"
+    assert {"times/ranking", "limits/survive/serve", "limits/survive/zones"} <= set(fleet)
+    assert "times/ranking" not in pool
+    assert fleet["limits/survive/serve"]["scale"] == 100.0
+
+
+@pytest.mark.parametrize("of", ["pool", "fleet"])
+def test_what_a_field_writes_where_a_machine_or_a_way_to_buy_is_not_used_is_read(of: str) -> None:
+    """The page writes it into the SLO file, which still loads; a number at either end of a field does, too."""
+    files = FILES if of == "pool" else fleet_files()
+    for field in fields(files).values():
+        if field["kind"] == "times":
+            continue
+        used = field["kind"] in ("use", "machine")
+        ends = [1.0, 1e9] if field["unit"] == "/s" else [field["least"], min(field["most"], 1e6)]
+        ends = ends[:1] if field["whole"] else ends  # how many there are is the files' matter
+        for value in [field["not_used"]] if used else [end / field["scale"] for end in ends]:
+            slo = json.loads(json.dumps(files["slo"]))
+            one = slo
+            for step in field["path"][:-1]:
+                one = one.setdefault(step, {})
+            one[field["path"][-1]] = str(value) if field["as_text"] else round(value) if field["whole"] else value
+            if field["unit"] == "or max":
+                slo.pop("objective")
+            fields({**files, "slo": slo})
+
+
+def test_the_page_is_told_what_the_work_is_at(server: Server) -> None:
+    class Telling(Task):
+        heard: list[str] = []  # noqa: RUF012
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name == "doing":
+                self.heard.append(value)
+            super().__setattr__(name, value)
+
+    Answers(Allowance()).solve({**fleet_files(), "quick": True}, task := Telling())
+    assert "the program of p0-p1" in task.heard
+    assert any(one.startswith("plans of applications, ") for one in task.heard)
+    assert not any(" with highs" in one for one in task.heard)
+    assert server.ask("/v1/requests/mine")[0] == 404, "nothing of this name is under way"
+    assert server.ask("/v1/requests/mine", headers={"Authorization": None})[0] == 401

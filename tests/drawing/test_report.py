@@ -155,16 +155,14 @@ def test_each_limit_has_its_row_with_the_interval_and_the_verdict(problem: str) 
         place = next(at for at, text in enumerate(read.texts["name"]) if text == f"{row['app']}, {row['metric']}")
         value, words = read.texts["val"][place], read.texts["word"][place]
         scale = 100.0 if row.get("unit") == "share" else 1.0
-        assert number(value.partition("limit")[2]) == pytest.approx(scale * row["limit"], rel=0.01)
+        assert number(value.partition(" of ")[2]) == pytest.approx(scale * row["limit"], rel=0.01)
         assert words.startswith(row["verdict"])
         if row.get("interval"):
             low, high = (scale * end for end in row["interval"])
-            told = [number(end) for end in value.partition("limit")[0].split("..")]
+            told = [number(end) for end in value.partition(" of ")[0].split("..")]
             assert told[0] == pytest.approx(low, rel=0.01, abs=0.006)
             assert told[-1] == pytest.approx(high, rel=0.01, abs=0.006)
-            assert any(
-                label.startswith(f"{row['app']}, {row['metric']}: {value.split(' limit')[0]}") for label in drawn
-            )
+            assert any(label.startswith(f"{row['app']}, {row['metric']}: {value.split(' of ')[0]}") for label in drawn)
         for one in row.get("worst", ()):
             if not one.get("failure"):
                 assert f"worst at {one['hours']}" in words

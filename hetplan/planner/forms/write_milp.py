@@ -17,8 +17,9 @@ from hetplan.errors import InputError
 
 if TYPE_CHECKING:
     from hetplan.planner.forms.milp import Milp
+    from hetplan.planner.forms.program import Program
 
-__all__ = ["write_lp", "write_mps"]
+__all__ = ["program_names", "write_lp", "write_mps"]
 
 LONGEST = 200
 """Readers differ in what they take; 255 is the least limit in use."""
@@ -36,7 +37,7 @@ TERMS_PER_LINE = 6
 def write_mps(form: Milp, stream: TextIO) -> None:
     """Write the form as free-format MPS."""
     _can_be_written(form)
-    rows, columns = _names(form)
+    rows, columns = program_names(form)
     stream.write(f"NAME {_legal(form.name) if form.name else 'hetplan'}\n")
     stream.write(f"OBJSENSE\n    {'MAX' if form.sense == 'max' else 'MIN'}\nROWS\n N  obj\n")
     kinds = _kinds(form)
@@ -64,7 +65,7 @@ def write_mps(form: Milp, stream: TextIO) -> None:
 def write_lp(form: Milp, stream: TextIO) -> None:
     """Write the form in CPLEX's LP format."""
     _can_be_written(form)
-    rows, columns = _names(form)
+    rows, columns = program_names(form)
     stream.write(f"\\ {_legal(form.name) if form.name else 'hetplan'}\n")
     stream.write("maximize\n" if form.sense == "max" else "minimize\n")
     priced = np.flatnonzero(form.cost).tolist()
@@ -181,7 +182,7 @@ def _number(value: float) -> str:
     return text.removesuffix(".0")
 
 
-def _names(form: Milp) -> tuple[list[str], list[str]]:
+def program_names(form: Program) -> tuple[list[str], list[str]]:
     """Row and column names: legal, unique among themselves, and close to what the user called things."""
     n_rows, n_columns = form.matrix.shape
     rows = _unique([form.row_name(i) for i in range(n_rows)], "row")

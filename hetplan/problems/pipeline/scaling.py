@@ -656,7 +656,8 @@ def polish(
 ) -> tuple[list[tuple[Tree, list[Level]]], list[Places], list[list[Vector]]] | None:
     """The best shares that whole counts carry: configurations without a server are gone, the rest is linear.
 
-    Where servers are kept free, those of them that leave most room; unless others will be made of these (not `leaves_room`).
+    Where servers are kept free, those of them that leave most room, if that is asked for: not where others are made of
+    these.
     """
     used = [_without_idle(tree, n) for tree, n in zip(trees, counts, strict=True)]
     forest = forest_of(tree for tree, _ in used)
