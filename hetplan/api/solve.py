@@ -185,7 +185,9 @@ def pose(inputs: Inputs, choice: Choice, *, tools: Tools | None = None, start: P
     except InputError as error:
         if choice.inferred:
             error.add_note(f"read as the question {choice.problem.question}; name another with --question")
-        raise
+        from hetplan.planner.as_written import error_as_written
+
+        raise error_as_written(error, inputs.profile) from None
 
 
 def fluid_size(choice: Choice, inputs: Inputs) -> dict[str, str]:
@@ -255,6 +257,10 @@ def plan_for(
     if solver is not None and ask.records and not any(ask.is_of(record, solver) for record in ask.records):
         kinds = sorted({record.form.kind for record in ask.records})
         raise NoSolver(" or ".join(kinds), {solver: "it is for another kind of form, and answered nothing here"})
+    if try_repairs and (outcome.repairs or outcome.why):
+        from hetplan.planner.as_written import outcome_as_written
+
+        outcome = outcome_as_written(outcome, inputs.profile)
     if outcome.plan is None:
         # Also one that is proved to be impossible may have been explained in part only.
         return replace(outcome, finding=replace(outcome.finding, limited=ask.limited))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from hetplan.errors import Fault
-from hetplan.profiles.inputs import FileOf, Steps
+from hetplan.profiles.lowering import offer_id
+from hetplan.profiles.places import FileOf, Places, Steps
 from hetplan.profiles.profile import Profile
 
 __all__ = ["Dangling", "known_ids"]
@@ -15,20 +16,32 @@ _SECTIONS = (
 )  # fmt: skip
 
 
-def known_ids(document: Mapping[str, object]) -> dict[str, set[str]]:
-    """The ids that a profile document defines, per section, also of things that have faults of their own."""
+def known_ids(
+    document: Mapping[str, object], set_aside: Mapping[str, Collection[str]] | None = None
+) -> dict[str, set[str]]:
+    """The ids that a profile defines, per section, also of things that have faults of their own and were set aside."""
     found: dict[str, set[str]] = {}
     for section in _SECTIONS:
         held = document.get(section)
         found[section] = {str(name).lower() for name in held} if isinstance(held, Mapping) else set()
+    for machine in (set_aside or {}).get("machines", ()):
+        found["hardware"].add(machine.lower())
+        found["offers"] |= {offer_id(machine), offer_id(machine, spot=True)}
+    for model in (set_aside or {}).get("models", ()):
+        found["variants"].add(model.lower())
     return found
 
 
 class Dangling:
-    """What is wrong in one set of inputs. `known` may name more than `profile` holds (things with faults)."""
+    """What is wrong in one set of inputs. `known` may name more than `profile` holds (things with faults).
 
-    def __init__(self, profile: Profile, known: Mapping[str, set[str]], file_of: FileOf) -> None:
-        self.profile, self.known, self.file_of = profile, known, file_of
+    Places are those of what is planned with; `written` says where files have them.
+    """
+
+    def __init__(
+        self, profile: Profile, known: Mapping[str, set[str]], file_of: FileOf, written: Places | None = None
+    ) -> None:
+        self.profile, self.known, self.file_of, self.written = profile, known, file_of, written or Places()
         self.found: list[tuple[Steps, object, str | tuple[str, str]]] = []
         """Places, what is there, and the section that has no such thing; or why it is wrong, and what to do."""
         self.absent: dict[str, list[tuple[Steps, str]]] = {}
@@ -53,6 +66,6 @@ class Dangling:
             from hetplan.profiles.dangling_faults import faults_of
 
             absent = {section: places for section, places in self.absent.items() if section not in said}
-            yield from faults_of(self.found, absent, self.known, self.file_of)
+            yield from faults_of(self.found, absent, self.known, self.file_of, self.written)
         self.found.clear()
         self.absent.clear()

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hetplan.profiles.dangling import Dangling
-from hetplan.profiles.inputs import Steps
 from hetplan.profiles.json_path import closest
+from hetplan.profiles.places import Steps
 from hetplan.profiles.profile import Metric, Profile
 
 if TYPE_CHECKING:

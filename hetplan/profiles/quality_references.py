@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hetplan.profiles.dangling import Dangling
-from hetplan.profiles.inputs import Steps
 from hetplan.profiles.json_path import closest
+from hetplan.profiles.places import Steps
 from hetplan.profiles.profile import Metric, Run
 from hetplan.profiles.slo import App
 

@@ -7,7 +7,7 @@ from itertools import islice, product
 
 from hetplan.errors import InputError
 from hetplan.profiles.dangling import Dangling
-from hetplan.profiles.inputs import Steps
+from hetplan.profiles.places import Steps
 from hetplan.profiles.profile import Run
 from hetplan.profiles.tables import Statistic, Table
 

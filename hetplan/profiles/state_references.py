@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from hetplan.profiles.dangling import Dangling
-from hetplan.profiles.inputs import Steps
 from hetplan.profiles.json_path import closest
+from hetplan.profiles.places import Steps
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State
