@@ -434,6 +434,8 @@ def in_format_1_0(document: Any) -> Any:
     """
     if not isinstance(document, Mapping) or "hetplan/profile/" not in str(document.get("format")):
         return document
+    if "machines" in document or "models" in document:
+        return document
     pipelines = document.get("pipelines")
     nodes = isinstance(pipelines, Mapping) and any("nodes" in one for one in pipelines.values())
     if not nodes and not any(section in document for section in OLD_SECTIONS):

@@ -66,8 +66,8 @@ class Loaded(Generic[M]):
     warnings: Warnings = field(default_factory=list)
     places: Places = field(default_factory=Places)
     """Where what is planned with stands in the files."""
-    set_aside: Mapping[str, set[str]] = field(default_factory=dict)
-    """Names of machine types and models of files with faults, of which some are not in the document."""
+    set_aside: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Machine types and models of files with faults, of which some are not in the document."""
 
     @cached_property
     def digest(self) -> str:
@@ -278,7 +278,10 @@ def _planned(loaded: Loaded[Any], made: Any) -> Any:
 
     lowered = lower(left_without(stated, located) if located else stated)
     loaded.document, loaded.places = lowered.document, lowered.places
-    loaded.set_aside = {section: set(stated.get(section, ())) for section in ("machines", "models")} if located else {}
+    if located:
+        loaded.set_aside = {
+            section: one for section in ("machines", "models") if isinstance(one := stated.get(section), Mapping)
+        }
     loaded.faults += lowered.faults_in(loaded.file_of)
     model, located = _validated(Profile, lowered.document, loaded, "profile")
     loaded.faults += [fault for _, fault in located]

@@ -238,7 +238,8 @@ class _Lowering:
         out["tasks"], out["variants"] = {}, {}
         runs: dict[str, list[tuple[str, _Stated]]] = {}
         for name, said in models.items():
-            runs[name] = list(self._runs_of(name, said))
+            # Sorted, as a list of what a file has by name: no digest hangs on the order of keys.
+            runs[name] = sorted(self._runs_of(name, said), key=lambda one: (one[0].lower(), one[1].number))
         ids = _table_ids([(name, machine, one.number) for name, several in runs.items() for machine, one in several])
         for name, said in models.items():
             at: Steps = ("models", name)
@@ -297,9 +298,8 @@ class _Lowering:
             stated.take(shared, at)
             for other_at, other in reversed(list(self._likes(runs or {}, machine, one, inside))):
                 stated.take(other, other_at)
-            if isinstance(stated.said.get("law"), str):
-                self._resolve_law(stated, machine)
-            yield machine, stated
+            if not isinstance(stated.said.get("law"), str) or self._resolve_law(stated, machine):
+                yield machine, stated
 
     def _likes(
         self, runs: Mapping[str, Any], machine: str, one: Mapping[str, Any], at: Steps
@@ -442,8 +442,8 @@ class _Lowering:
             self._fault((*at, "law"), shared["law"], why, remedy)
         return found
 
-    def _resolve_law(self, stated: _Stated, machine: str) -> None:
-        """The numbers of a law of the catalogue in place of its name, and what follows from it."""
+    def _resolve_law(self, stated: _Stated, machine: str) -> bool:
+        """Put the numbers of a law of the catalogue in place of its name, and what follows; whether there is one."""
         from hetplan.profiles.catalogue import contradictions, engine_of, law_named, laws_on
 
         name, at = stated.said["law"], (*stated.place("law"), "law")
@@ -453,8 +453,7 @@ class _Lowering:
                 why = f"a law for GPUs of {machine}, and nothing says which these are"
                 remedy = f'Write "gpu_type": "h100" under machines.{machine}, or {name}/GPUx1 here.'
                 self._fault(at, name, why, remedy)
-                stated.said["law"] = []
-                return
+                return False
             found = laws_on(name, gpu, count)
             name = found.name if found is not None else f"{name}/{gpu}x{count}"
         try:
@@ -462,8 +461,7 @@ class _Lowering:
         except InputError as error:
             for fault in error.faults:
                 self.made.faults.append((at, fault.value, fault.why, fault.remedy))
-            stated.said["law"] = []
-            return
+            return False
         held = engine_of(known)
         for key, why, remedy in contradictions(stated.said, held, name):
             self._fault((*stated.place(key), key), stated.said[key], why, remedy)
@@ -476,17 +474,15 @@ class _Lowering:
         elif "kv_tokens" not in made:
             why = f"the room for KV: none is left beside the weights on {known.identity['gpus']} of these GPUs"
             self._fault(stated.at, "", why, "Write kv_tokens, as it was printed.")
+            return False
         stated.said = {**made, **stated.said, "law": numbers}
+        return True
 
     # -- pipelines -----------------------------------------------------------------------------------------------------
 
     def _pipelines(self, pipelines: Mapping[str, Any]) -> None:
         out = self.made.document
         out["pipelines"] = {name: self._pipeline(name, one) for name, one in pipelines.items()}
-        for made in out["pipelines"].values():
-            for node in made["nodes"].values():
-                if node.get("task") is not None:
-                    out.setdefault("tasks", {}).setdefault(node["task"], {})
 
     def _pipeline(self, name: str, said: Mapping[str, Any]) -> Json:
         written, at = self.made.written, ("pipelines", name.lower())
@@ -508,22 +504,24 @@ class _Lowering:
             written[(*at, "quality", key)] = (*whole, key)
         written[at] = whole
         written[(*at, "nodes")] = (*whole, "stages")
+        operators = any(said.get(key) for key in ("knobs", "space", "evaluator"))
         for stage, about in stages.items():
-            made["nodes"][stage] = self._stage(name, stage, about)
+            made["nodes"][stage] = self._stage(name, stage, about, is_operator=operators)
         return made
 
-    def _stage(self, pipeline: str, name: str, said: Mapping[str, Any]) -> Json:
+    def _stage(self, pipeline: str, name: str, said: Mapping[str, Any], *, is_operator: bool) -> Json:
         written = self.made.written
         at: Steps = ("pipelines", pipeline.lower(), "nodes", name.lower())
         whole: Steps = ("pipelines", pipeline, "stages", name)
         kept = ("reads", "share_law", "needs", "model")
         made: Json = {key: said[key] for key in kept if said.get(key) is not None}
-        tasks = {one.lower() for one in self.made.document.get("tasks", {})}
-        if "resource" in said and said["resource"] is not None:
+        if said.get("resource") is not None:
             made["device"] = said["resource"]
         if said.get("task") is not None:
             made["task"] = said["task"]
-        elif "task" not in said and "device" not in made and name.lower() in tasks:
+        elif "device" not in made and is_operator:
+            made["device"] = "gpu" if "gpu" in map(_kind, self.said.get("machines", {}).values()) else "cpu"
+        elif "device" not in made:
             made["task"] = name
         written[at] = whole
         written[(*at, "device")] = (*whole, "resource")

@@ -32,6 +32,9 @@ def with_measurements(document: Mapping[str, Any], folder: Path, name: str) -> d
     made = {key: one for key, one in document.items() if key != "measurements"}
     models = dict(made.get("models") or {})
     for file in files:
+        if not (folder / file).is_file():
+            remedy = f"Check its name, which counts from {folder}."
+            raise InputError.one(file=name, path="$.measurements", value=file, why="a CSV file", remedy=remedy)
         for (model, machine), run in _runs(folder / file).items():
             entry = dict(models.get(model) or {})
             runs = dict(entry.get("runs") or {})

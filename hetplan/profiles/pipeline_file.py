@@ -30,8 +30,10 @@ class Call(Model):
 class Stage(Model):
     """A stage of a pipeline: a task for which a model is chosen, or an operator with knobs on a resource."""
 
-    task: Id | None = Field(default=None, description="by default the stage's id, where models of that task are there")
-    resource: Literal["cpu", "gpu"] | None = Field(default=None, description="of an operator: what its share is of")
+    task: Id | None = Field(default=None, description="by default its id, in a pipeline without knobs and evaluator")
+    resource: Literal["cpu", "gpu"] | None = Field(
+        default=None, description="of an operator: what its share is of; by default gpu where machines have one"
+    )
     reads: tuple[Key, ...] = Field(default=(), description="knobs")
     share_law: Literal["flops", "batch"] = "flops"
     needs: dict[Key, Amount] = Field(default_factory=dict)

@@ -45,6 +45,9 @@ else:
 __all__ = ["Columns", "Machine", "ModelEntry", "ProfileFile", "Reserved", "Run", "Spot", "ZonePrices"]
 
 
+TIMES = ("mean_ms", "std_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms", "max_ms")
+
+
 class Reserved(Model):
     """The price of machines that are paid for a whole term: cheaper, and paid whether they run or not."""
 
@@ -111,17 +114,24 @@ class Machine(_Prices):
     @model_validator(mode="after")
     def _priced(self) -> Machine:
         zones = self.zones if isinstance(self.zones, dict) else {}
-        if self.price_per_hour is None:
-            for key in ("stock", "per", "reserved", "hosts"):
-                zoned = zones and all(one.price_per_hour is not None for one in zones.values())
-                if getattr(self, key) and not zoned and not (key == "per" and self.spot is not None):
-                    remedy = 'Add "price_per_hour": 0 where nothing is paid.' if key == "hosts" else ""
-                    raise wrong(f"{key} goes with a price on demand", remedy or 'Add "price_per_hour".', at=(key,))
+        for at, one, price in (
+            ((), self, [self.price_per_hour, *(zone.price_per_hour for zone in zones.values())]),
+            *((("zones", name), zone, [self.price_per_hour, zone.price_per_hour]) for name, zone in zones.items()),
+        ):
+            if all(each is None for each in price):
+                _refuse_without_price(one, at, has_spot=self.spot is not None)
         if self.hosts and self.zones:
             raise wrong("machines that are there are in one zone", "Name them under their zone.", at=("hosts",))
         if isinstance(self.zones, tuple) and len(set(self.zones)) < len(self.zones):
             raise wrong("different zones", "Name each once.", at=("zones",))
         return self
+
+
+def _refuse_without_price(said: _Prices, at: tuple[str, ...], *, has_spot: bool) -> None:
+    for key in ("stock", "per", "reserved", "hosts"):
+        if getattr(said, key) and not (key == "per" and has_spot):
+            remedy = 'Add "price_per_hour": 0 where nothing is paid.' if key == "hosts" else 'Add "price_per_hour".'
+            raise wrong(f"{key} goes with a price on demand", remedy, at=(*at, key))
 
 
 class Columns(Model):
@@ -217,6 +227,14 @@ class _Measured(Model):
     def _one_axis(self) -> _Measured:
         if self.axes is not None and self.batch is not None:
             raise wrong("axes, or batch where that is the only one", "Keep one of them.", at=("batch",))
+        speeds = [
+            next((key for key in keys if getattr(self, key) is not None), None)
+            for keys in (TIMES, ("mean_qps",), ("law",))
+        ]
+        stated = [key for key in speeds if key is not None]
+        if len(stated) > 1:
+            why = f"times, rates or a law, not both {' and '.join(stated)}"
+            raise wrong(why, "Keep what was measured.", at=(stated[1],))
         return self
 
 

@@ -225,7 +225,9 @@ class _Writing:
     # -- pipelines -----------------------------------------------------------------------------------------------------
 
     def _pipeline(self, pipeline: Mapping[str, Any]) -> Json:
-        made: Json = {"stages": {name: self._stage(name, one) for name, one in pipeline["nodes"].items()}}
+        operators = any(pipeline.get(key) for key in ("knobs", "space", "evaluator"))
+        stages = {name: self._stage(name, one, is_operator=operators) for name, one in pipeline["nodes"].items()}
+        made: Json = {"stages": stages}
         quality = pipeline.get("quality") or {}
         rest = _without(pipeline, "nodes", "quality")
         made |= {key: one for key, one in rest.items() if one not in (None, {}, [])}
@@ -233,13 +235,12 @@ class _Writing:
         made |= {key: quality[key] for key in ("weights", "paths") if quality.get(key)}
         return made
 
-    def _stage(self, name: str, node: Mapping[str, Any]) -> Json:
+    def _stage(self, name: str, node: Mapping[str, Any], *, is_operator: bool) -> Json:
         made: Json = {key: node[key] for key in ("reads", "share_law", "needs", "model") if node.get(key)}
-        tasks = {one["task"] for one in (self.given.get("variants") or {}).values()}
         if node.get("device") is not None:
             made["resource"] = node["device"]
-        elif node.get("task") != name or name not in tasks:
-            made["task"] = node.get("task")
+        if node.get("task") is not None and (is_operator or node["task"] != name):
+            made["task"] = node["task"]
         if node.get("outcomes") is not None:
             outcomes = node["outcomes"]
             made["outcomes"] = list(outcomes["measured"]) if outcomes.get("measured") else outcomes["share"]
