@@ -426,25 +426,48 @@ def planned(document: Json) -> Json:
     return deepcopy(lower(document).document)
 
 
+_renamed: dict[str, str] = {}
+"""What the prices of the last profile are called in a file, where a test called them otherwise."""
+
+
 def in_format_1_0(document: Any) -> Any:
-    """A profile of sections that are planned with, as a file has it; anything else as it is.
+    """A profile of sections that are planned with, as a file has it; an SLO and a state name its prices as it does.
 
     Many tests say hardware, offers and tables. Two prices of one machine type in no zone are put into zones, and prices
     keep no names of their own: those of a file are `MACHINE-od`, `MACHINE-spot`, `MACHINE-ZONE`.
     """
-    if not isinstance(document, Mapping) or "hetplan/profile/" not in str(document.get("format")):
+    said = str(document.get("format")) if isinstance(document, Mapping) else ""
+    if _renamed and said.startswith("hetplan/slo/"):
+        return _with_prices_renamed(document)
+    if _renamed and said.startswith("hetplan/state/"):
+        made = deepcopy(document)
+        for worker in made.get("workers", ()):
+            if isinstance(worker, dict) and worker.get("offer") in _renamed:
+                worker["offer"] = _renamed[worker["offer"]]
+        return made
+    if not said.startswith("hetplan/profile/"):
         return document
+    _renamed.clear()
     if "machines" in document or "models" in document:
         return document
     pipelines = document.get("pipelines")
     nodes = isinstance(pipelines, Mapping) and any("nodes" in one for one in pipelines.values())
     if not nodes and not any(section in document for section in OLD_SECTIONS):
         return document
-    from hetplan.profiles.written_profile import written_profile
+    from hetplan.profiles.written_profile import renamed_offers, written_profile
 
     old = {key: one for key, one in deepcopy(dict(document)).items() if key not in ("requires", "$schema")}
     _zone_twins(old.get("offers", {}))
+    _renamed.update({name: new for name, new in renamed_offers(old).items() if name != new})
     return written_profile(old)
+
+
+def _with_prices_renamed(slo: Any) -> Any:
+    limits = slo.get("limits")
+    offers = limits.get("offers") if isinstance(limits, Mapping) else None
+    if not isinstance(offers, Mapping):
+        return slo
+    return {**slo, "limits": {**limits, "offers": {_renamed.get(name, name): one for name, one in offers.items()}}}
 
 
 OLD_SECTIONS = ("hardware", "offers", "hosts", "variants", "tables", "engines", "tasks")

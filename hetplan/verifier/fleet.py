@@ -287,7 +287,8 @@ def _taken_back(fleet: Fleet) -> Iterator[Violation]:
     said = {notice.at for notice in fleet.plan.warnings if notice.code == "W-interruptions"}
     rented = {offer for had in fleet.totals.values() for offer, count in had.items() if count > 0}
     for name in sorted(rented) if fleet.inputs.slo.limits.survive.spot == "none" else ():
-        if fleet.inputs.profile.offers[name].interruptions_per_hour and f"offers.{name}" not in said:
+        at = fleet.inputs.profile.places.text(f"offers.{name}")
+        if fleet.inputs.profile.offers[name].interruptions_per_hour and at not in said:
             text = f"machines of {name} may be taken back, and no W-interruptions says so"
             yield Violation("interruptions", "warnings", text)
 

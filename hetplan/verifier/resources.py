@@ -213,7 +213,8 @@ def _taken_back(facts: Facts) -> Iterator[Violation]:
     for name in sorted(
         {worker.offer for worker in facts.plan.workers if worker.offer is not None and machines(worker)}
     ):
-        if offers[name].interruptions_per_hour and f"offers.{name}" not in said:
+        at = facts.inputs.profile.places.text(f"offers.{name}")
+        if offers[name].interruptions_per_hour and at not in said:
             text = f"machines of {name} may be taken back, and no W-interruptions says so"
             yield Violation("interruptions", "warnings", text)
 
