@@ -21,6 +21,7 @@ from hetplan.profiles.canonical import digest
 from hetplan.profiles.fields import MOST, MOST_MONEY, NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.json_path import closest, json_path
+from hetplan.profiles.lowering import offer_id
 from hetplan.profiles.mix import count_into_bins
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import LatencyTarget, Slo
@@ -192,8 +193,9 @@ def _place(name: str, head: str, below: str, files: Files) -> tuple[str, tuple[s
     if name == "budget":
         return "slo", ("limits", "cost_per_hour")
     if head in ("price", "stock"):
+        below = below if below in offers else offer_id(below)
         if below not in offers:
-            raise _unknown(name, below, "offer", offers)
+            raise _unknown(name, name.partition(":")[2], "machine type with a price", offers)
         return "profile", ("offers", below, "price_per_hour" if head == "price" else "stock")
     limit = LatencyTarget.named(head)
     if head in ("rate", "quality") or limit is not None:
