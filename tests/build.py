@@ -45,6 +45,7 @@ __all__ = [
     "policy_fleet",
     "random_files",
     "relisted",
+    "shipped",
     "shuffled",
     "tiny",
 ]
@@ -417,6 +418,12 @@ class Files:
         if of in counts:
             counts[name] = list(counts[of])
         return replace(self, profile=profile, slo=slo)
+
+
+def shipped(path: Path) -> Any:
+    """A JSON file of an example; of a profile the sections that are planned with."""
+    document = json.loads(path.read_text())
+    return planned(document) if "hetplan/profile/" in str(document.get("format")) else document
 
 
 def planned(document: Json) -> Json:
