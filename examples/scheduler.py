@@ -18,7 +18,7 @@ from typing import Any
 import hetplan as hp
 
 EVERY_S, DEADLINE_S, LENGTH_S = 5.0, 4.0, 60.0
-STOCK = {"t4-ondemand": 4, "cpu16-ondemand": 2, "cpu4-ondemand": 8, "cpu4-spot": 4}
+STOCK = {"t4": 4, "cpu16": 2, "cpu4": 8}
 POOL = Path(__file__).resolve().parent / "pool"
 
 
@@ -41,7 +41,7 @@ def files() -> tuple[dict[str, Any], dict[str, Any]]:
     """The pool's example with a limited stock, for the least cost at a rate."""
     profile, slo = (json.loads((POOL / f"{name}.json").read_text()) for name in ("profile", "slo"))
     for name, count in STOCK.items():
-        profile["offers"][name]["stock"] = count
+        profile["machines"][name]["stock"] = count
     del slo["limits"]["cost_per_hour"]
     slo["objective"], slo["apps"]["ranking"]["rate_qps"] = "min cost", rate_qps(0.0)
     return profile, slo

@@ -20,10 +20,8 @@ pools: as many machines of the base type as the budget buys.
 
 A problem as a formulation gets it, to try one by hand:
 
->>> table = {"quantity": "latency_ms", "axes": {"batch": [1, 8]}, "mean": [5, 20]}
->>> profile = {"format": "hetplan/profile/1.0", "hardware": {"gpu": {"kind": "gpu"}}, "tables": {"t": table},
-...     "offers": {"gpu-od": {"hardware": "gpu", "price_per_hour": "1"}}, "tasks": {"rank": {}},
-...     "variants": {"m": {"task": "rank", "runs": [{"hardware": "gpu", "latency": "t"}]}}}
+>>> profile = {"format": "hetplan/profile/1.0", "machines": {"gpu": {"price_per_hour": 1}},
+...     "models": {"m": {"runs": {"gpu": {"batch": [1, 8], "mean_ms": [5, 20]}}}}}
 >>> slo = {"format": "hetplan/slo/1.0", "limits": {"cost_per_hour": "2.5"}, "apps": {"rank": {
 ...     "model": "m", "latency": {"p99_ms": 50},
 ...     "rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}}}}

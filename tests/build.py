@@ -33,6 +33,7 @@ __all__ = [
     "cluster",
     "example",
     "files",
+    "in_format_1_0",
     "limits_at",
     "llm_app",
     "llm_model",
@@ -40,9 +41,11 @@ __all__ = [
     "many_applications",
     "model",
     "pipeline",
+    "planned",
     "policy_fleet",
     "random_files",
     "relisted",
+    "shipped",
     "shuffled",
     "tiny",
 ]
@@ -131,7 +134,7 @@ class Files:
 
     def price(self, machine: str, purchase: str = "on demand") -> float:
         """The price of a machine type per hour: "on demand", "spot" or "reserved"."""
-        offer = self.profile["offers"][machine + ("-spot" if purchase == "spot" else "")]
+        offer = self.profile["offers"][machine + ("-spot" if purchase == "spot" else "-od")]
         return float((offer["commit"] if purchase == "reserved" else offer)["price_per_hour"])
 
     @property
@@ -145,7 +148,7 @@ class Files:
         paths = []
         for name in ("profile", "slo"):
             path = folder / f"{name}.json"
-            path.write_text(json.dumps(getattr(self, name)))
+            path.write_text(json.dumps(in_format_1_0(getattr(self, name))))
             paths.append(str(path))
         for name in ("state", "measured"):
             document = getattr(self, name)
@@ -391,7 +394,7 @@ class Files:
         """Prices per hour for machine types that have none."""
         made = deepcopy(self)
         for name, price in prices.items():
-            made.profile.setdefault("offers", {})[name] = {"hardware": name, "price_per_hour": f"{price:.9g}"}
+            made.profile.setdefault("offers", {})[f"{name}-od"] = {"hardware": name, "price_per_hour": f"{price:.9g}"}
         return made
 
     def serving(self, apps: Mapping[str, Json]) -> Files:
@@ -407,7 +410,7 @@ class Files:
             if offer["hardware"] == of:
                 twin = deepcopy(offer) | {"hardware": name}
                 _scale_keys(twin, ("price_per_hour",), price_factor)
-                profile["offers"][f"{name}-{offer_name}"] = twin
+                profile["offers"][offer_name.replace(of, name, 1)] = twin
         for one in profile["variants"].values():
             one["runs"] += [deepcopy(run) | {"hardware": name} for run in one["runs"] if run["hardware"] == of]
         slo = deepcopy(self.slo)
@@ -415,6 +418,78 @@ class Files:
         if of in counts:
             counts[name] = list(counts[of])
         return replace(self, profile=profile, slo=slo)
+
+
+def shipped(path: Path) -> Any:
+    """A JSON file of an example; of a profile the sections that are planned with."""
+    document = json.loads(path.read_text())
+    return planned(document) if "hetplan/profile/" in str(document.get("format")) else document
+
+
+def planned(document: Json) -> Json:
+    """A profile in the sections that are planned with, of a file's document."""
+    from hetplan.profiles.lowering import lower
+
+    return deepcopy(lower(document).document)
+
+
+_renamed: dict[str, str] = {}
+"""What the prices of the last profile are called in a file, where a test called them otherwise."""
+
+
+def in_format_1_0(document: Any) -> Any:
+    """A profile of sections that are planned with, as a file has it; an SLO and a state name its prices as it does.
+
+    Many tests say hardware, offers and tables. Two prices of one machine type in no zone are put into zones, and prices
+    keep no names of their own: those of a file are `MACHINE-od`, `MACHINE-spot`, `MACHINE-ZONE`.
+    """
+    said = str(document.get("format")) if isinstance(document, Mapping) else ""
+    if _renamed and said.startswith("hetplan/slo/"):
+        return _with_prices_renamed(document)
+    if _renamed and said.startswith("hetplan/state/"):
+        made = deepcopy(document)
+        for worker in made.get("workers", ()):
+            if isinstance(worker, dict) and worker.get("offer") in _renamed:
+                worker["offer"] = _renamed[worker["offer"]]
+        return made
+    if not said.startswith("hetplan/profile/"):
+        return document
+    _renamed.clear()
+    if "machines" in document or "models" in document:
+        return document
+    pipelines = document.get("pipelines")
+    nodes = isinstance(pipelines, Mapping) and any("nodes" in one for one in pipelines.values())
+    if not nodes and not any(section in document for section in OLD_SECTIONS):
+        return document
+    from hetplan.profiles.written_profile import renamed_offers, written_profile
+
+    old = {key: one for key, one in deepcopy(dict(document)).items() if key not in ("requires", "$schema")}
+    _zone_twins(old.get("offers", {}))
+    _renamed.update({name: new for name, new in renamed_offers(old).items() if name != new})
+    return written_profile(old)
+
+
+def _with_prices_renamed(slo: Any) -> Any:
+    limits = slo.get("limits")
+    offers = limits.get("offers") if isinstance(limits, Mapping) else None
+    if not isinstance(offers, Mapping):
+        return slo
+    return {**slo, "limits": {**limits, "offers": {_renamed.get(name, name): one for name, one in offers.items()}}}
+
+
+OLD_SECTIONS = ("hardware", "offers", "hosts", "variants", "tables", "engines", "tasks")
+
+
+def _zone_twins(offers: Json) -> None:
+    ways: dict[Any, list[str]] = {}
+    for name, one in offers.items():
+        ways.setdefault(one["hardware"], []).append(name)
+    for names in ways.values():
+        keys = [(offers[name].get("zone"), offers[name].get("interruptions_per_hour") is not None) for name in names]
+        mixed = len({zone is None for zone, _ in keys}) > 1
+        if len(set(keys)) < len(keys) or mixed:
+            for name in names:
+                offers[name].setdefault("zone", name)
 
 
 # -- pieces ------------------------------------------------------------------------------------------------------------
@@ -443,7 +518,7 @@ def machine(
             offer["stock"] = stock
         if reserved is not None:
             offer["commit"] = {"term_s": 365 * 86_400, "price_per_hour": f"{reserved:.9g}"}
-        made["offers"][""] = offer
+        made["offers"]["-od"] = offer
     if spot is not None:
         made["offers"]["-spot"] = {"price_per_hour": f"{spot:.9g}", "interruptions_per_hour": 0.05}
         if spot_stock is not None:
@@ -598,6 +673,7 @@ def example(name: str) -> Files:
     documents = [json.loads((SHIPPED / path).read_text()) for path in EXAMPLES[name]]
     for document in documents:
         document.pop("$schema", None)
+    documents[0] = planned(documents[0])
     return Files(documents[0], documents[1], measured=documents[2] if len(documents) > 2 else None)
 
 

@@ -24,10 +24,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from build import in_format_1_0
 from hypothesis import HealthCheck, settings
 from once import FOLDER
 
 from hetplan.compiled import cache_folder, is_compiled
+from hetplan.profiles import load
 from hetplan.registry import KERNELS
 
 settings.register_profile(
@@ -41,6 +43,10 @@ settings.load_profile("any machine")
 # Containers often keep Python from writing bytecode. Here many processes start the same package: it is compiled once.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+_read = load.read_json
+# Many tests state profiles in the sections that are planned with; the reader is handed what a file would say.
+load.read_json = lambda source, *, file, **how: in_format_1_0(_read(source, file=file, **how))
 
 SAMPLE = "HETPLAN_SAMPLE"
 

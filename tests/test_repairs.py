@@ -24,6 +24,7 @@ from hetplan.planner.draft import Edit, Repair
 from hetplan.planner.repairs import Trials, documents, edit_documents, edits_of
 from hetplan.planner.status import Found
 from hetplan.planner.terms import Tools
+from tests.build import shipped
 
 RUNS = int(os.environ.get("HETPLAN_REPAIRS", "14"))
 """Random files per question; HETPLAN_REPAIRS=200 tries more."""
@@ -112,7 +113,7 @@ LIMITED: dict[str, dict[str, list[int]]] = {
 )
 def test_a_rate_far_beyond_all_machines_is_answered_without_a_simulation(question: str) -> None:
     folder = Path(__file__).parents[1] / "examples" / question
-    profile, slo = (json.loads((folder / f"{name}.json").read_text()) for name in ("profile", "slo"))
+    profile, slo = (shipped(folder / f"{name}.json") for name in ("profile", "slo"))
     slo["limits"] = {"instances": LIMITED[question]}
     if question == "pool":
         slo["objective"] = "min cost"

@@ -15,6 +15,7 @@ import hetplan as hp
 from hetplan import registry
 from hetplan.planner.terms import Sizing
 from hetplan.profiles.plan_file import with_digest
+from tests.build import shipped
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 SIZES = get_args(Sizing)
@@ -30,7 +31,7 @@ Json = dict[str, Any]
 
 
 def read(name: str) -> Json:
-    return json.loads((EXAMPLES / name).read_text())
+    return shipped(EXAMPLES / name)
 
 
 def files(question: str) -> tuple[Json, Json, Json | None]:

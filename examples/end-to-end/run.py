@@ -74,7 +74,7 @@ class Example:
     def _aim(self) -> None:
         """Limits and the way to the router for the machine at hand, as they were measured."""
         profile = json.loads((self.folder / "profile.json").read_text())
-        times = [one["p99"] for one in profile["tables"].values() if one["quantity"] == "latency_ms"]
+        times = [run["p99_ms"] for one in profile["models"].values() for run in one["runs"].values()]
         slowest_ms = max(ms for grid in times for ms in grid if ms is not None)
         ways_ms = median(
             cell["beside_ms"]

@@ -105,10 +105,8 @@ def solve(
     of them are measured at once. After `time_limit` seconds, or once `cancel` is set, the best plan so far is returned.
 
     >>> import hetplan as hp
-    >>> profile = {"format": "hetplan/profile/1.0", "hardware": {"gpu": {"kind": "gpu"}},
-    ...     "offers": {"gpu-od": {"hardware": "gpu", "price_per_hour": "1"}}, "tasks": {"rank": {}},
-    ...     "variants": {"m": {"task": "rank", "runs": [{"hardware": "gpu", "latency": "t"}]}},
-    ...     "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1, 8]}, "mean": [5, 20]}}}
+    >>> profile = {"format": "hetplan/profile/1.0", "machines": {"gpu": {"price_per_hour": 1}},
+    ...     "models": {"m": {"runs": {"gpu": {"batch": [1, 8], "mean_ms": [5, 20]}}}}}
     >>> slo = {"format": "hetplan/slo/1.0", "limits": {"cost_per_hour": "2.5"}, "apps": {"rank": {
     ...     "model": "m", "latency": {"p99_ms": 50},
     ...     "rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}}}}
@@ -186,7 +184,9 @@ def pose(inputs: Inputs, choice: Choice, *, tools: Tools | None = None, start: P
     except InputError as error:
         if choice.inferred:
             error.add_note(f"read as the question {choice.problem.question}; name another with --formulation")
-        raise
+        from hetplan.planner.as_written import error_as_written
+
+        raise error_as_written(error, inputs.profile) from None
 
 
 def fluid_size(choice: Choice, inputs: Inputs) -> dict[str, str]:
@@ -256,6 +256,10 @@ def plan_for(
     if solver is not None and ask.records and not any(ask.is_of(record, solver) for record in ask.records):
         kinds = sorted({record.form.kind for record in ask.records})
         raise NoSolver(" or ".join(kinds), {solver: "it is for another kind of form, and answered nothing here"})
+    if try_repairs and (outcome.repairs or outcome.why):
+        from hetplan.planner.as_written import outcome_as_written
+
+        outcome = outcome_as_written(outcome, inputs.profile)
     if outcome.plan is None:
         # Also one that is proved to be impossible may have been explained in part only.
         return replace(outcome, finding=replace(outcome.finding, limited=ask.limited))

@@ -417,7 +417,7 @@ def _latency(said: Said) -> dict[str, Any]:
 
 def _prices(said: Said, known: Profile) -> dict[str, Any] | None:
     """A profile with the machines that were given a price, to be read beside the one that is there."""
-    from hetplan.profiles.read_json import format_of
+    from hetplan.profiles.written_profile import written_profile
 
     machines = machines_of(said) | _priced(said, known.hardware if said.prices else ())[0]
     unknown = [name for name in machines if name not in known.hardware]
@@ -431,7 +431,7 @@ def _prices(said: Said, known: Profile) -> dict[str, Any] | None:
         }
         for name, one in priced.items()
     }  # fmt: skip
-    return {"format": format_of("profile"), "offers": offers} if offers else None
+    return written_profile({"offers": offers}) if offers else None
 
 
 def _runs(said: Said, known: Profile) -> dict[str, Any]:

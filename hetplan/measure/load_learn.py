@@ -28,6 +28,7 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load
+from hetplan.profiles.written_profile import written_profile
 from hetplan.serving.law import Law, OffTable, same_value
 from hetplan.serving.loads import law_of_load, run_of
 from hetplan.serving.runs import runs_on
@@ -98,7 +99,7 @@ class _Samples:
 def learn_profile(
     plan: Plan, profile: Profile, document: Mapping[str, Any], spells: Sequence[Spell], note: str
 ) -> Learned:
-    """The profile `document` (all its files as one) with what the replies to a load say; InputError where they say
+    """The profile `document` (as it is planned with) with what the replies to a load say; InputError where they say
     nothing.
     """
     found: dict[tuple[str, str, str], _Samples] = {}
@@ -207,7 +208,7 @@ def _rewritten(
         changes.append((variant, hardware, round(samples.weight), _short(samples.times)))
     source["note"] = "; ".join([note, *scaled])
     made["sources"] = {**made.get("sources", {}), name: source}
-    return Learned(made, tuple(changes))
+    return Learned(written_profile(made), tuple(changes))
 
 
 def _by_id(section: Mapping[str, Any], name: str) -> dict[str, Any]:

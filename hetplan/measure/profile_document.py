@@ -16,6 +16,7 @@ from hetplan.measure.profile_cell import Cell, CellFigures, cores_of_this_proces
 from hetplan.measure.profile_run import Measurements
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.plain_data import whole_if_it_is
+from hetplan.profiles.written_profile import written_profile
 
 __all__ = ["machine_memory_gib", "profile_document"]
 
@@ -32,7 +33,6 @@ def profile_document(wish: Wish, found: Measurements) -> dict[str, Any]:
     }
     id_of = {name: f"{name[:40]}-{digest(source)[7:15]}" for name, source in source_of.items()}
     document: dict[str, Any] = {
-        "format": "hetplan/profile/1.0",
         "sources": {id_of[name]: source for name, source in source_of.items()},
         "metrics": {name: _dump(metric) for name, metric in wish.metrics.items()},
         "hardware": {name: _hardware(wish.hardware[name]) for name in hardware},
@@ -49,7 +49,7 @@ def profile_document(wish: Wish, found: Measurements) -> dict[str, Any]:
         _add_variant(document, wish, name, found, measured, id_of)
     for name, pipeline in wish.pipelines.items():
         document["pipelines"][name] = _pipeline(pipeline, wish, measured)
-    return {section: content for section, content in document.items() if content or section == "variants"}
+    return written_profile(document)
 
 
 def _add_variant(

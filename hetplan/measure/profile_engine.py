@@ -26,6 +26,7 @@ from hetplan.measure.profile_models import MeasurementFailed
 from hetplan.planner.contract import Event
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.engine_law import FittedLaw, FittedNumbers, Iteration, nearest
+from hetplan.profiles.written_profile import written_profile
 
 __all__ = ["MeasuredLaw", "engine_document", "measure_engines"]
 
@@ -266,7 +267,7 @@ def _nearest(times: Sequence[float], at: float) -> int:
 def engine_document(wish: Wish, found: MeasuredEngines) -> dict[str, Any]:
     """The profile of all engines that were measured."""
     document: dict[str, Any] = {
-        "format": "hetplan/profile/1.2", "sources": {}, "hardware": {}, "tasks": {}, "variants": {}, "engines": {},
+        "sources": {}, "hardware": {}, "tasks": {}, "variants": {}, "engines": {},
         "extensions": {"measured": {}},
     }  # fmt: skip
     for name, mine in _measure_cells(found):
@@ -283,7 +284,7 @@ def engine_document(wish: Wish, found: MeasuredEngines) -> dict[str, Any]:
             "iterations": len(errors), "error_p90": _digits(errors[int(0.9 * (len(errors) - 1))]),
             "error_most": _digits(errors[-1]),
         }  # fmt: skip
-    return document
+    return written_profile(document)
 
 
 def _measure_cells(found: MeasuredEngines) -> Iterator[tuple[str, MeasuredLaw]]:

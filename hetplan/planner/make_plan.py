@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hetplan.errors import Interrupted
 from hetplan.planner.answer import Status, Stop, Vouched, relative_gap
+from hetplan.planner.as_written import notices_as_written
 from hetplan.planner.ask import Asking, Record
 from hetplan.planner.draft import Draft, Infeasibility, Reported
 from hetplan.planner.forms.milp import Milp
@@ -171,7 +172,10 @@ def assemble_plan(
             solves=solves,
             unserved=draft.unserved,
             alternatives=tuple(dict(one) for one in draft.alternatives),
-            warnings=(*notices, *_taken_back(inputs, draft.workers), *_idle(inputs, draft.workers), *draft.warnings),
+            warnings=notices_as_written(
+                (*notices, *_taken_back(inputs, draft.workers), *_idle(inputs, draft.workers), *draft.warnings),
+                inputs.profile,
+            ),
             extensions=dict(draft.extensions),
             **draft.sections,
         )

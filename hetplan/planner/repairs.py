@@ -33,6 +33,7 @@ from hetplan.planner.draft import TOGETHER, Edit, Repair
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.status import Found
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.json_path import write_at
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_json import read_json
 from hetplan.profiles.slo import Slo
@@ -108,18 +109,17 @@ def edit_documents(given: Documents, edits: Sequence[Edit]) -> dict[str, Any]:
     """
     found = dict(copy.deepcopy(dict(given)))
     for edit in edits:
-        at: Any = found[edit.file]
-        for step in edit.path[:-1]:
-            at = at[step] if not isinstance(at, dict) else at.setdefault(step, {})
-        at[edit.path[-1]] = _beside_trace(at, edit) if edit.path[-1] == "rate_qps" else edit.value
+        at = value_at(found[edit.file], edit.path[:-1])
+        written = _beside_trace(at, edit.value) if edit.path[-1] == "rate_qps" else edit.value
+        write_at(found[edit.file], edit.path, written)
     return found
 
 
-def _beside_trace(app: Mapping[str, Any], edit: Edit) -> Any:
+def _beside_trace(app: Mapping[str, Any], value: Any) -> Any:
     """A rate takes the place of a forecast or a series; of a trace only where that says the rates of periods."""
     stated = app.get("rate_qps")
     trace = stated.get("trace") if isinstance(stated, Mapping) else None
-    return edit.value if trace is None or "period_s" in trace else {"mean": edit.value, "trace": trace}
+    return value if trace is None or "period_s" in trace else {"mean": value, "trace": trace}
 
 
 def _mean(stated: Any) -> float:

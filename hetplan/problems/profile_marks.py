@@ -30,8 +30,9 @@ from pydantic import BaseModel
 from hetplan.problems.field_marks import QUESTIONS, fields_of, in_markdown
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.state import State
+from hetplan.profiles.tables import STATISTICS
 
-__all__ = ["MODELS", "fields_of_file", "line_of", "mark_in", "table_of"]
+__all__ = ["MODELS", "field_in_file", "fields_of_file", "line_of", "mark_in", "table_of"]
 
 MODELS: Mapping[str, type[BaseModel]] = {"profile": Profile, "state": State}
 _NAMES = {
@@ -42,7 +43,6 @@ _NAMES = {
 #   pool pipeline variants policy compound llm fleet
 _OF_PROFILE = {
     "format": "-------",
-    "requires": "-------",
     "extensions": "-------",
     "reference": "-------",
     "sources.": "-------",
@@ -52,6 +52,7 @@ _OF_PROFILE = {
     "metrics.*.unit": "-------",
     "tiers": "ppppkuo",
     "hardware.*.kind": "uukuuuo",
+    "hardware.*.gpu_type": "-------",
     "hardware.*.tier": "ppppkko",
     "hardware.*.relative_time": "uuuukuo",
     "hardware.*.startup_s": "ppkpppk",
@@ -153,15 +154,40 @@ _OF_STATE = {
     "workers.*.loads.*.serve.max_batch": "kpkkkku",
     "observed.": "uuauuuu",
 }  # fmt: skip
+_WRITTEN: Mapping[str, str | None] = {
+    "hardware": "machines", "offers.*.commit.term_s": "machines.*.reserved.term_days",
+    "offers.*.commit": "machines.*.reserved", "offers.*.zone": "machines.*.zones", "offers.*.hardware": None,
+    "offers.*.interruptions_per_hour": "machines.*.spot.interruptions_per_hour", "offers.*.currency": "currency",
+    "offers": "machines", "hosts.*.offer": "machines.*.hosts", "tasks.*.metric": None,
+    "variants.*.quality.value": "models.*.quality", "variants.*.quality.source": "models.*.quality_source",
+    "variants.*.runs.*.hardware": "models.*.runs", "variants.*.runs.*.latency": None,
+    "variants.*.runs.*.rate": "models.*.runs.*.mean_qps", "variants.*.runs.*.engine": "models.*.runs.*.law",
+    "variants.*.runs.*.saturation_qps": "models.*.runs.*.max_qps", "variants": "models", "tables.*.quantity": None,
+    **{f"tables.*.{name}": f"models.*.runs.*.{name}_ms" for name in STATISTICS},
+    "engines.*.pieces.*": "models.*.runs.*.law", "engines.*.law.form": None,
+    **{f"engines.*.law.{name}": f"models.*.runs.*.{name}" for name in ("basis", "error_mean", "fit_error", "range")},
+    "engines.*.fitted.error": None, "engines.*.fitted": "models.*.runs.*.range",
+    "engines.*.most_tokens": "models.*.runs.*.max_tokens", "engines.*.most_seqs": "models.*.runs.*.max_seqs",
+    "engines.*.reserves": "models.*.runs.*.reserves_kv", "tables": "models.*.runs", "engines": "models.*.runs",
+    "tables.*": "models.*.runs.*", "engines.*": "models.*.runs.*", "metrics.*.unit": "metrics.*.unit",
+    "pipelines.*.nodes.*.device": "pipelines.*.stages.*.resource", "pipelines.*.nodes": "pipelines.*.stages",
+    "pipelines.*.nodes.*.outcomes.source": None, "pipelines.*.quality.rule": "pipelines.*.quality",
+    "pipelines.*.nodes.*.outcomes.share": "pipelines.*.stages.*.outcomes",
+    "pipelines.*.nodes.*.outcomes.measured": None,
+    "pipelines.*.nodes.*.calls.*.tokens.in": "pipelines.*.stages.*.calls.*.tokens_in",
+    "pipelines.*.nodes.*.calls.*.tokens.out": "pipelines.*.stages.*.calls.*.tokens_out",
+    "pipelines.*.quality.weights": "pipelines.*.weights", "pipelines.*.quality.paths": "pipelines.*.paths",
+}  # fmt: skip
+"""Where a file says what is planned with, by the beginning of a field; None: it follows from others."""
 _LINES: Mapping[str, Mapping[str, str]] = {"profile": _OF_PROFILE, "state": _OF_STATE}
 
 
 @cache
 def fields_of_file(file: str) -> tuple[str, ...]:
-    """Every field of a profile or a state, "*" for ids and places in lists.
+    """Every field of a state, or of a profile as it is planned with; "*" for ids and places in lists.
 
     >>> fields_of_file("profile")[2:4], fields_of_file("state")[2:4]
-    (('sources.*.kind', 'sources.*.tool'), ('workers.*.id', 'workers.*.period'))
+    (('sources.*.tool', 'sources.*.host'), ('workers.*.id', 'workers.*.period'))
     """
     return tuple(fields_of(MODELS[file]))
 
@@ -181,6 +207,27 @@ def mark_in(file: str, question: str, field: str) -> str:
     return _NAMES[_LINES[file][line_of(file, field) or ""][QUESTIONS.index(question)]]
 
 
+def field_in_file(field: str) -> str | None:
+    """What a field of a profile that is planned with is called in a file; None where it follows from others.
+
+    >>> field_in_file("offers.*.stock"), field_in_file("tables.*.p99"), field_in_file("tables.*.quantity")
+    ('machines.*.stock', 'models.*.runs.*.p99_ms', None)
+    """
+    fitting = (one for one in _WRITTEN if field == one or field.startswith(f"{one}."))
+    longest = max(fitting, key=len, default=None)
+    if longest is None:
+        return field
+    written = _WRITTEN[longest]
+    return None if written is None else f"{written}{field.removeprefix(longest)}"
+
+
 def table_of(file: str) -> str:
     """What each question does with each field of a profile or a state, as a table in Markdown."""
-    return in_markdown(fields_of_file(file), lambda question, field: mark_in(file, question, field))
+    if file == "state":
+        return in_markdown(fields_of_file(file), lambda question, field: mark_in(file, question, field))
+    named: dict[str, str] = {}
+    for field in fields_of_file(file):
+        written = field_in_file(field)
+        if written is not None:
+            named.setdefault(written, field)
+    return in_markdown(sorted(named), lambda question, field: mark_in(file, question, named[field]))

@@ -17,10 +17,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hetplan.errors import Fault, InputError
+from hetplan.errors import InputError
 from hetplan.profiles.cards import cards, room_of
 from hetplan.profiles.engines import IterationLaw
-from hetplan.profiles.json_path import json_path, shortened
+from hetplan.profiles.json_path import shortened
 from hetplan.profiles.language_models import models
 
 __all__ = [
@@ -30,10 +30,12 @@ __all__ = [
     "REALITY",
     "REQUEST_MS",
     "Known",
+    "contradictions",
     "engine_document",
+    "engine_of",
     "known_laws",
     "law_named",
-    "with_laws",
+    "laws_on",
 ]
 
 FILE = Path(__file__).with_name("laws.csv")
@@ -156,43 +158,25 @@ def engine_document(
     return {"law": {"form": "iteration/2", **law}, "tensor": int(gpus), "precision": precision, **held, **waits}
 
 
-def _contradicted(
-    engine: Mapping[str, Any], held: Mapping[str, Any], file: str, name: str, said: str
-) -> Iterator[Fault]:
-    """Where an engine says another precision or degree than its law was measured with."""
+def laws_on(name: str, gpu: str, gpus: int) -> Known | None:
+    """The law of a short name (`catalogue/ENGINE/MODEL/PRECISION`) on so many GPUs; None where there is none.
+
+    Where layers can be split in several ways, the plain one (tp) is meant.
+
+    >>> found = laws_on("catalogue/vllm/llama-3.1-8b/bf16", "h100", 1)
+    >>> found.name if found else None
+    'catalogue/vllm/llama-3.1-8b/bf16/h100x1/tp/0.24.0'
+    """
+    engine, model, precision, *_ = (*name.removeprefix(_PREFIX).split("/"), "", "", "")
+    found = list(known_laws(engine=engine, model=model, precision=precision, gpu=gpu, gpus=str(gpus)))
+    plain = [one for one in found if one.identity["parallel"] == "tp"]
+    return newest(plain or found)
+
+
+def contradictions(stated: Mapping[str, Any], held: Mapping[str, Any], name: str) -> Iterator[tuple[str, str, str]]:
+    """Keys of a run that say another precision or degree than its law was measured with: key, why, what to do."""
     for key in ("precision", "tensor", "pipeline"):
         own = held.get(key, 1 if key == "pipeline" else None)
-        if key in engine and own is not None and engine[key] != own:
-            why, remedy = f"{said} is a law of {key} {own}", f"Write {own!r}, or leave it out; or name another law."
-            yield Fault(file, json_path(("engines", name, key)), str(engine[key]), why, remedy)
-
-
-def with_laws(document: Any, file: str) -> Any:
-    """A profile's document with the laws of the catalogue in place of their names, and what follows from them."""
-    engines = document.get("engines") if isinstance(document, Mapping) else None
-    if not isinstance(engines, Mapping):
-        return document
-    faults: list[Fault] = []
-    made: dict[str, Any] = {}
-    for name, engine in engines.items():
-        said = engine.get("law") if isinstance(engine, Mapping) else None
-        if not isinstance(said, str):
-            continue
-        path = json_path(("engines", str(name), "law"))
-        try:
-            found = law_named(said, file=file, path=path)
-        except InputError as error:
-            faults += error.faults
-            continue
-        faults += _contradicted(engine, engine_of(found), file, str(name), said)
-        made[name] = {**engine_of(found), **{key: value for key, value in engine.items() if key != "law"}}
-        if "kv_tokens" not in made[name]:
-            why = f"the room for KV: none is left beside the weights on {found.identity['gpus']} of these GPUs"
-            faults.append(
-                Fault(file, json_path(("engines", str(name))), "", why, "Write kv_tokens, as it was printed.")
-            )
-        if "kv_tokens" in engine:
-            made[name].pop("kv_error", None)
-    if faults:
-        raise InputError(faults)
-    return {**document, "engines": {**engines, **made}} if made else document
+        if key in stated and own is not None and stated[key] != own:
+            why, remedy = f"{name} is a law of {key} {own}", f"Write {own!r}, or leave it out; or name another law."
+            yield key, why, remedy

@@ -5,13 +5,13 @@ Checks that need more than one field are in `engine_faults.py`, which is read wh
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
 from hetplan.profiles.fields import Amount, Count, Id, Key, Model, PositiveAmount, PositiveCount, Real, wrong
 
-__all__ = ["Engine", "Fitted", "IterationLaw", "Piece"]
+__all__ = ["Engine", "Fitted", "IterationLaw", "LawNumbers", "LawRange", "Piece"]
 
 
 class Piece(Model):
@@ -28,7 +28,7 @@ class Piece(Model):
     pair_ms: Real = 0.0
 
 
-class _Reach(Model):
+class LawRange(Model):
     """The largest iterations among what a law was fitted to."""
 
     tokens: PositiveCount | None = None
@@ -36,20 +36,17 @@ class _Reach(Model):
     sequences: PositiveCount | None = None
 
 
-class Fitted(_Reach):
+class Fitted(LawRange):
     """What a law was fitted to: its mean relative error, and the largest iterations among what was measured."""
 
     error: Amount = 0.0
 
 
-class IterationLaw(Model):
+class LawNumbers(Model):
     """An iteration takes base + chunk (if a prompt is in it) + experts (1 - exp(-rate n)) + token max(0, n - from)
     + sequence s + kv_token v + pair q milliseconds; n, s, v and q as for pieces.
-
-    With its numbers: where they come from, and by how much they are off the engine they are of.
     """  # fmt: skip
 
-    form: Literal["iteration/2"]
     base_ms: Real = 0.0
     chunk_ms: Real = 0.0
     experts_ms: Real = Field(default=0.0, description="what reading all experts takes; 0 for a dense model")
@@ -59,11 +56,17 @@ class IterationLaw(Model):
     sequence_ms: Real = 0.0
     kv_token_ms: Real = 0.0
     pair_ms: Real = 0.0
+    source: str | None = Field(default=None, description="what it was fitted to, in words")
+
+
+class IterationLaw(LawNumbers):
+    """The numbers of a law with where they come from, and by how much they are off the engine they are of."""
+
+    form: Literal["iteration/2"]
     basis: Literal["measured", "grid", "sibling", "efficiencies", "datasheet", "other engine"] | None = None
     error_mean: Amount | None = Field(default=None, description="how far the law is from its engine, on the mean")
     fit_error: tuple[Amount, Amount] | None = Field(default=None, description="mean and worst error of the fit itself")
-    range: _Reach = Field(default_factory=_Reach)
-    source: str | None = None
+    range: LawRange = Field(default_factory=LawRange)
 
     @property
     def rows(self) -> tuple[_Row, ...]:
@@ -81,16 +84,10 @@ class IterationLaw(Model):
 _Row = tuple[float, float, float, float, float]
 
 
-def _or_a_name(schema: dict[str, Any]) -> None:
-    """Readers put a law of the catalogue in place of its name before anything else reads the document."""
-    about = "of the catalogue: catalogue/ENGINE/MODEL/PRECISION/GPUxN/PARALLEL; fills in all that is not stated"
-    schema["anyOf"].insert(1, {"type": "string", "pattern": "^catalogue/", "description": about})
-
-
 class Engine(Model):
     """How a model is served on a type of GPU: its law of iterations, or pieces of which the longest counts."""
 
-    law: IterationLaw | None = Field(default=None, json_schema_extra=_or_a_name)
+    law: IterationLaw | None = None
     pieces: tuple[Piece, ...] = ()
     overlap: Literal["measured", "assumed"] = Field(
         default="assumed", description="whether iterations with prefill beside decodes were measured"
@@ -141,7 +138,7 @@ class Engine(Model):
         return self.fitted.error if self.law is None else self.law.error_mean or 0.0
 
     @property
-    def reach(self) -> _Reach:
+    def reach(self) -> LawRange:
         """The largest iterations among what the law was fitted to."""
         return self.fitted if self.law is None else self.law.range
 

@@ -22,6 +22,7 @@ from hetplan.profiles.plain_data import whole_if_it_is
 from hetplan.profiles.read_json import format_of
 from hetplan.profiles.read_text import read_text
 from hetplan.profiles.slo import LatencyTarget
+from hetplan.profiles.written_profile import written_profile
 
 __all__ = [
     "MOST_SERVERS",
@@ -308,7 +309,6 @@ def first_files(said: Answers) -> tuple[dict[str, Any], dict[str, Any], list[str
     judged = bool(said.quality or said.steps)
     tasks = list(dict.fromkeys(said.steps.values())) or [app]
     profile = {
-        "format": format_of("profile"),
         "sources": {"own": {"kind": "measured", "note": "given to hetplan init"}},
         **({"metrics": {"quality": {"better": "higher"}}} if judged else {}),
         "hardware": {name: _hardware(one) for name, one in machines.items()},
@@ -331,7 +331,7 @@ def first_files(said: Answers) -> tuple[dict[str, Any], dict[str, Any], list[str
         slo["limits"] = limits
     if said.horizon:
         slo["horizon"] = dict(said.horizon)
-    return profile, {**slo, "apps": {app: wish}}, list(_assumed(said, machines.values()))
+    return written_profile(profile), {**slo, "apps": {app: wish}}, list(_assumed(said, machines.values()))
 
 
 def _check_qualities(said: Answers, models: Sequence[str]) -> None:
@@ -382,11 +382,11 @@ def _assumed(said: Answers, machines: Iterable[Machine]) -> Iterator[str]:
         yield "queries come by chance, independent of one another (arrivals: poisson)"
     unpriced = [one.name for one in machines if one.price is None and one.name not in said.workers]
     if unpriced:
-        yield f"no price of {', '.join(unpriced)}: add offers, else a machine without one is not rented beside others"
+        yield f"no price of {', '.join(unpriced)}: without price_per_hour a machine is not rented beside others"
     endless = [one.name for one in machines if one.stock is None]
     if endless and not said.workers:
-        steps = f"up to {MOST_SERVERS} machines of {', '.join(endless)} can be rented (stock of offers)"
-        yield steps if said.steps else "as many machines as are wanted can be rented (offers without a stock)"
+        steps = f"up to {MOST_SERVERS} machines of {', '.join(endless)} can be rented (stock)"
+        yield steps if said.steps else "as many machines as are wanted can be rented (no stock is stated)"
     if said.steps and not said.edges:
         yield "each query passes each step once, in the order of the table (pipelines.edges)"
     if said.steps and not said.quality:
@@ -402,7 +402,7 @@ def _assumed(said: Answers, machines: Iterable[Machine]) -> Iterator[str]:
     if said.workers:
         yield "the most goodput is wanted: quality of answers that are in time (objective)"
     if not any({"std", "p95", "p99"} & one.ms.keys() for one in said.timings):
-        yield "a batch always takes the time that was given (tables without std or percentiles)"
+        yield "a batch always takes the time that was given (no std_ms or percentiles are stated)"
     if all(one.batch == 1 for one in said.timings):
         yield "queries are served one at a time (no latencies of larger batches)"
     yield "an instance has its machine to itself (runs without needs)"
@@ -469,9 +469,9 @@ def comments_on(document: Mapping[str, Any], assumed: Sequence[str]) -> dict[tup
            "slo": "What is wanted: how fast, how many, for how much."}  # fmt: skip
     found: dict[tuple[str | int, ...], str] = {
         (): "\n".join([top[kind], "Assumed, because you did not say otherwise:", *(f"- {text}" for text in assumed)]),
-        ("offers",): "price_per_hour of a machine; stock: how many can be had (left out: any number)",
-        ("variants",): "what may run where; needs of a run would let machines be shared",
-        ("tables",): "mean ms that a batch takes, by its size; std, p95 and p99 may be given too",
+        ("machines",): "price_per_hour of a machine; stock: how many can be had (left out: any number)",
+        ("models",): "what may run where: mean_ms that a batch takes, by its size; std_ms, p95_ms and p99_ms may be "
+        "given too, and needs of a run would let machines be shared",
         ("objective",): "the first that is minimised or maximised; more may follow",
         ("limits",): "what may be spent, at most",
     }

@@ -16,6 +16,7 @@ from typing import Any
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.first_files import Machine, as_id, read_rows
 from hetplan.profiles.read_json import format_of
+from hetplan.profiles.written_profile import written_profile
 
 __all__ = ["Settings", "read_settings_table", "settings_files"]
 
@@ -91,7 +92,6 @@ def settings_files(
     stock = {"stock": machine.stock} if machine.stock is not None else {}
     priced = {"offers": {gpu: {"hardware": gpu, "price_per_hour": machine.price, "per": "gpu", **stock}}}
     profile: dict[str, Any] = {
-        "format": format_of("profile"),
         "reference": gpu,
         "tiers": ["cloud"],
         "metrics": {"quality": {"better": "higher"}},
@@ -121,8 +121,8 @@ def settings_files(
     if not table.counted:
         assumed.append(f"each quality is the mean of {_SAMPLES} samples (no column samples)")
     if machine.stock is None:
-        assumed.append("as many machines as are wanted can be rented (offers without a stock)")
-    return profile, slo, measured, assumed
+        assumed.append("as many machines as are wanted can be rented (no stock is stated)")
+    return written_profile(profile), slo, measured, assumed
 
 
 def _number(text: str | None) -> float | None:

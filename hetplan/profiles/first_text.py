@@ -29,7 +29,8 @@ from hetplan.profiles.language_models import (
     precision_of_text,
 )
 from hetplan.profiles.law_review import doubt_of, iteration_ms, times_the_floor
-from hetplan.profiles.read_json import format_of, read_json
+from hetplan.profiles.read_json import read_json
+from hetplan.profiles.written_profile import written_profile
 
 if TYPE_CHECKING:
     from hetplan.profiles.tables import Table
@@ -104,7 +105,6 @@ def text_profile(
         hardware: _price(one, hardware, gpus, count_gpus=count_gpus) for (hardware, _, gpus), one in sizes.items()
     }
     profile: dict[str, Any] = {
-        "format": format_of("profile"),
         "sources": {"laws": {"kind": "assumed", "tool": "hetplan init", "note": "no time was measured"}},
         "hardware": {one: {"kind": "gpu", "provides": {"gpu": gpus}} for one, _, gpus in sizes if one in used},
         "offers": {f"{one}-offer": price for one, price in prices.items() if one in used},
@@ -118,7 +118,7 @@ def text_profile(
         runs = profile["variants"].setdefault(variant, {"task": name, "runs": []})["runs"]
         runs.append({"hardware": one.hardware, "engine": one.name, **({"at": one.at} if one.at else {})})
     doubts = {one.name: doubt_of(_times_the_floor(one, held)) for one in served.values()}
-    return profile, list(_assumed_of(profile, doubts, count_gpus=count_gpus))
+    return written_profile(profile), list(_assumed_of(profile, doubts, count_gpus=count_gpus))
 
 
 def _model(text: str | None, config: Path | None) -> tuple[str, LanguageModel, tuple[str, ...], LanguageModel | None]:
@@ -253,6 +253,6 @@ def _assumed_of(profile: Mapping[str, Any], doubts: Mapping[str, str], *, count_
         source = str(law["source"]).removeprefix("catalogue/")
         yield f"{name}: {law['basis']} ({source}), +-{law['error_mean']:.0%}; {room}{'; ' * bool(doubt)}{doubt}"
     if count_gpus:
-        yield "no price was given, so plans take the fewest GPUs (offers: each costs 1)"
+        yield "no price was given, so plans take the fewest GPUs (price_per_hour: each costs 1)"
     elif any(offer["hardware"] != one for one, offer in profile["offers"].items()):
-        yield "GPUs of a kind cost the same in machines of any size (offers)"
+        yield "GPUs of a kind cost the same in machines of any size (price_per_hour)"

@@ -11,18 +11,17 @@ __all__ = ["check_limits", "check_zones"]
 
 
 def check_zones(found: Dangling) -> None:
-    """Every zone that an offer names is listed, where zones are listed at all; quotas name what hardware provides."""
+    """Quotas are of zones that machine types are in, and of what these provide."""
     profile = found.profile
-    zones = ", ".join(profile.zones)
-    for name, offer in profile.offers.items():
-        if offer.zone is not None and offer.zone not in profile.zones:
-            remedy = f"{closest(offer.zone, profile.zones)}Zones are: {zones}."
-            found.fault(("offers", name, "zone"), offer.zone, f"there is no zone {offer.zone!r}", remedy)
+    zones = sorted({offer.zone for offer in profile.offers.values() if offer.zone is not None})
+    for name in profile.zones.keys() - set(zones):
+        remedy = f"{closest(name, zones)}Zones of machine types are: {', '.join(zones) or 'none'}."
+        found.fault(("zones", name), name, f"no machine type is in zone {name!r}", remedy)
     provided = {"machines"}.union(*(hardware.provides for hardware in profile.hardware.values()))
     for name, zone in profile.zones.items():
         for resource in zone.quota.keys() - provided:
-            remedy = f"{closest(resource, provided)}Hardware provides: {', '.join(sorted(provided))}."
-            found.fault(("zones", name, "quota", resource), resource, f"no hardware provides {resource!r}", remedy)
+            remedy = f"{closest(resource, provided)}Machine types provide: {', '.join(sorted(provided))}."
+            found.fault(("zones", name, "quota", resource), resource, f"no machine type provides {resource!r}", remedy)
 
 
 def check_limits(found: Dangling, slo: Slo) -> None:
@@ -43,9 +42,13 @@ def check_limits(found: Dangling, slo: Slo) -> None:
     _check_shares(found, slo)
     zones = {offer.zone for offer in profile.offers.values() if offer.zone is not None}
     if limits.survive.zones and limits.survive.zones >= max(len(zones), 1):
-        why = f"no zone would be left: the offers name {len(zones)} and {limits.survive.zones} may be lost"
-        remedy = f"Write at most {len(zones) - 1}." if len(zones) > 1 else "Give offers in two zones or more."
+        why = f"no zone would be left: machine types are in {len(zones)} and {limits.survive.zones} may be lost"
+        remedy = f"Write at most {len(zones) - 1}." if len(zones) > 1 else "Give prices in two zones or more."
         found.fault(("limits", "survive", "zones"), limits.survive.zones, why, remedy)
+
+
+_PRICE = {"spot": "spot", "on_demand": "price_per_hour", "reserved": "reserved"}
+"""The key of a machine type that says what is bought so."""
 
 
 def _check_shares(found: Dangling, slo: Slo) -> None:
@@ -66,16 +69,12 @@ def _check_shares(found: Dangling, slo: Slo) -> None:
     elif most < 1 - 1e-9:
         why = f"spot and on demand together 1, not {most:g} at most"
         found.fault((*at, "max_share"), most, why, "Raise one of the two ceilings.")
-    sold_by = {"spot": " with interruptions_per_hour", "on_demand": "", "reserved": ' with "commit"'}
     for kind, limit in {**kinds, "reserved": limits.reserved or OfferLimit()}.items():
         if limit.min_share > 0 and (not is_sold[kind] or limit.max == 0):
             why = f"no machine may be {kind}, and a share of {limit.min_share:g} must be"
-            found.fault(
-                ("limits", kind, "min_share"),
-                limit.min_share,
-                why,
-                f"Lower the share, or give an offer{sold_by[kind]}.",
-            )
+            remedy = f"Lower the share, or give a machine type a price ({_PRICE[kind]})."
+            found.fault(("limits", kind, "min_share"), limit.min_share, why, remedy)
         if limit.min > 0 and not is_sold[kind]:
             why = f"no machine may be {kind}, and {limit.min} must be"
-            found.fault(("limits", kind, "min"), limit.min, why, f"Leave it out, or give an offer{sold_by[kind]}.")
+            remedy = f"Leave it out, or give a machine type a price ({_PRICE[kind]})."
+            found.fault(("limits", kind, "min"), limit.min, why, remedy)

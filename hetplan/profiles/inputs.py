@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,25 +12,7 @@ from hetplan.profiles.slo import Slo
 if TYPE_CHECKING:
     from hetplan.profiles.state import State
 
-__all__ = ["FileOf", "Inputs", "Origins", "Steps"]
-
-Steps = tuple[str | int, ...]
-
-FileOf = Callable[[Steps], str]
-"""From a place (steps from the top) to the name of its file."""
-
-
-@dataclass(frozen=True)
-class Origins:
-    """Which file a place of the merged document came from; the name of all files together where none is nearer."""
-
-    everything: str
-    origin: Mapping[tuple[str, ...], str] = field(default_factory=dict)
-
-    def __call__(self, steps: tuple[str | int, ...]) -> str:
-        """The file of a place, given by its steps from the top."""
-        keys = tuple(str(step).lower() if number else str(step) for number, step in enumerate(steps[:2]))
-        return self.origin.get(keys) or self.origin.get(keys[:1]) or self.everything
+__all__ = ["Inputs"]
 
 
 @dataclass(frozen=True)

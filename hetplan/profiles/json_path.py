@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["closest", "json_path", "shortened", "walk"]
+__all__ = ["closest", "json_path", "shortened", "walk", "write_at"]
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+\Z")
 _LONGEST = 60
@@ -72,6 +72,25 @@ def walk(document: Any, location: Iterable[str | int]) -> tuple[tuple[str | int,
         else:
             skipped += 1
     return tuple(steps), here, skipped
+
+
+def write_at(document: Any, path: Sequence[str | int], value: Any) -> None:
+    """Write a value at a place of a document, in place; what the path goes through is made where it is not there.
+
+    Zones that are listed become zones of which each says what differs there.
+
+    >>> said = {"machines": {"t4": {"zones": ["east", "west"]}}}
+    >>> write_at(said, ("machines", "t4", "zones", "east", "stock"), 3)
+    >>> said
+    {'machines': {'t4': {'zones': {'east': {'stock': 3}, 'west': {}}}}}
+    """
+    at: Any = document
+    for number, step in enumerate(path[:-1]):
+        below = at.setdefault(step, {}) if isinstance(at, dict) else at[step]
+        if isinstance(below, list) and isinstance(path[number + 1], str):
+            below = at[step] = {str(name): {} for name in below}
+        at = below
+    at[path[-1]] = value
 
 
 def closest(word: object, known: Iterable[str]) -> str:

@@ -53,12 +53,12 @@ def review_laws(profile: Profile) -> Iterator[Review]:
         for _, run in held.in_order:
             if run.engine is not None and run.engine not in seen:
                 seen.add(run.engine)
-                yield _engine(variant, run, profile.engines[run.engine], run.engine)
+                found = _engine(variant, run, profile.engines[run.engine], run.engine)
+                yield replace(found, place=profile.places.text(found.place))
             elif run.rate is not None and run.rate not in seen and profile.tables[run.rate].points:
                 seen.add(run.rate)
-                yield _table(profile, variant, run, run.rate)
-    for name in sorted(profile.engines.keys() - seen):
-        yield Review(f"engines.{name}", *_said(profile.engines[name]), _room(profile.engines[name]))
+                found = _table(profile, variant, run, run.rate)
+                yield replace(found, place=profile.places.text(found.place))
 
 
 def _said(engine: Engine) -> tuple[str, float | None, str]:

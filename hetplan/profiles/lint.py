@@ -53,7 +53,7 @@ def lint(inputs: Inputs, *, today: date | None = None) -> tuple[Finding, ...]:
         found += _choices(profile, name, app)
         found += _coverage(profile, name, app, runs)
         found += _reachable(profile, name, app, runs)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys((code, profile.places.text(at), text) for code, at, text in found))
 
 
 def _stale_sources(profile: Profile, today: date | None) -> Iterator[Finding]:
@@ -86,12 +86,12 @@ def _offers(profile: Profile, slo: Slo) -> Iterator[Finding]:
     for name in profile.hardware:
         if name in run_on and name not in offered and name not in priced_alone:
             why = "so it cannot be used under a budget" if money_matters else "so one machine costs 1"
-            yield ("W-no-price", f"hardware.{name}", f"no offer has a price for it, {why}")
+            yield ("W-no-price", f"hardware.{name}", f"it has no price, {why}")
         if name not in run_on and profile.variants:
-            yield ("W-unused", f"hardware.{name}", "no variant has a run on it")
+            yield ("W-unused", f"hardware.{name}", "no model has a run on it")
     for name, offer in profile.offers.items():
         if offer.hardware not in run_on and profile.variants:
-            yield ("W-unused", f"offers.{name}", f"no variant has a run on {offer.hardware}")
+            yield ("W-unused", f"offers.{name}", f"no model has a run on {offer.hardware}")
         if offer.price_per_hour == 0:
             yield ("W-free", f"offers.{name}.price_per_hour", "a price of 0: any number of these costs nothing")
 
@@ -121,15 +121,7 @@ def _rooms(profile: Profile) -> Iterator[Finding]:
 
 
 def _tables(profile: Profile) -> Iterator[Finding]:
-    used = {
-        table_id
-        for variant in profile.variants.values()
-        for run in variant.runs
-        for table_id in (run.latency, run.rate, run.bytes_out, run.slowdown)
-    }
     for name, table in profile.tables.items():
-        if name not in used:
-            yield ("W-unused", f"tables.{name}", "no run refers to it")
         yield from _falling(name, table)
         yield from _noisy(name, table)
         yield from _disordered(name, table)

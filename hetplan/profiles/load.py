@@ -21,8 +21,9 @@ from hetplan.errors import Fault, InputError
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.dangling import known_ids
 from hetplan.profiles.fields import NANO, Model
-from hetplan.profiles.inputs import FileOf, Inputs, Origins
+from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.one_order import in_one_order
+from hetplan.profiles.places import FileOf, Origins, Places
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_json import format_faults, is_newer, read_json, source_name
 from hetplan.profiles.references import References
@@ -48,6 +49,7 @@ __all__ = [
 
 
 M = TypeVar("M", bound=Model)
+N = TypeVar("N", bound=Model)
 Given = str | os.PathLike[str] | bytes | Mapping[str, Any] | Model
 Warnings = list[tuple[str, str, str]]
 
@@ -62,16 +64,22 @@ class Loaded(Generic[M]):
     document: Mapping[str, Any] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     warnings: Warnings = field(default_factory=list)
+    places: Places = field(default_factory=Places)
+    """Where what is planned with stands in the files."""
+    set_aside: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Machine types and models of files with faults, of which some are not in the document."""
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the canonical JSON of what was read."""
+        """SHA-256 of the canonical JSON of what was read: what is planned with, however a file says it."""
         return digest(self.document)
 
     @cached_property
     def suspicions(self) -> Warnings:
         """Numbers of a profile that look like another unit; every plan made from it warns of them."""
-        return list(suspicious_profile(self.in_order)) if isinstance(self.in_order, Profile) else []
+        if not isinstance(self.in_order, Profile):
+            return []
+        return [(code, self.places.text(at), text) for code, at, text in suspicious_profile(self.in_order)]
 
     @cached_property
     def in_order(self) -> M:
@@ -82,7 +90,7 @@ class Loaded(Generic[M]):
     @cached_property
     def known(self) -> dict[str, set[str]]:
         """The ids of every section, for references to them."""
-        return known_ids(self.document)
+        return known_ids(self.document, self.set_aside)
 
 
 def load_inputs(
@@ -192,10 +200,6 @@ def read_kind(sources: Given | Sequence[Given], kind: str, model_type: type[M]) 
     for name, source in zip(names, given, strict=True):
         try:
             document = _document(source, kind, name, model_type)
-            if kind == "profile" and isinstance(document, Mapping) and document.get("engines"):
-                from hetplan.profiles.catalogue import with_laws
-
-                document = with_laws(document, name)
         except InputError as error:
             loaded.faults += error.faults
             continue
@@ -203,6 +207,8 @@ def read_kind(sources: Given | Sequence[Given], kind: str, model_type: type[M]) 
             # For editors: it says nothing of the question, so it is in no digest either.
             document = {key: value for key, value in document.items() if key != "$schema"}
         faults = format_faults(document, kind, name)
+        if kind == "profile" and not faults:
+            document, faults = _with_measurements(document, source, name)
         loaded.faults += faults
         if not faults:
             documents.append((name, document))
@@ -220,15 +226,68 @@ def read_kind(sources: Given | Sequence[Given], kind: str, model_type: type[M]) 
 
         loaded.document, loaded.file_of, contradictions = merge(documents)
         loaded.faults += contradictions
-    made = _made_already(given, model_type)
-    model, located = (made, []) if made is not None else _validated(model_type, loaded, kind)
-    loaded.faults += [fault for _, fault in located]
+    if kind == "profile":
+        loaded.model = _planned(loaded, _made_already(given, model_type))
+    else:
+        made = _made_already(given, model_type)
+        model, located = (made, []) if made is not None else _validated(model_type, loaded.document, loaded, kind)
+        loaded.faults += [fault for _, fault in located]
+        loaded.model = model
     # References into a file that could not be read would all seem to dangle.
-    loaded.model = model if complete else None
+    if not complete:
+        loaded.model = None
     if isinstance(loaded.model, Profile):
         for table_id, table in loaded.model.tables.items():
-            table.named(table_id, file=loaded.name)
+            table.named(table_id, file=loaded.name, written=loaded.places(("tables", table_id)))
     return loaded
+
+
+def _with_measurements(document: Any, source: Given, name: str) -> tuple[Any, list[Fault]]:
+    """A profile with the measurements of its CSV files in the runs of its models."""
+    if document.get("measurements") is None:
+        return document, []
+    from hetplan.profiles.measurement_tables import with_measurements
+
+    folder = Path(source).parent if isinstance(source, str | os.PathLike) else Path.cwd()
+    try:
+        return with_measurements(document, folder, name), []
+    except InputError as error:
+        return document, list(error.faults)
+
+
+def _planned(loaded: Loaded[Any], made: Any) -> Any:
+    """The profile that is planned with, of a file's document; `made`, where that is one already."""
+    from hetplan.profiles.lowering import lower
+    from hetplan.profiles.profile_file import ProfileFile
+
+    stated = loaded.document
+    if made is not None:
+        loaded.document, loaded.places = made.model_dump(mode="json", by_alias=True, exclude_unset=True), made.places
+        return made
+    from hetplan.profiles.old_sections import faults_of_old_sections
+
+    old = faults_of_old_sections(stated, loaded.file_of)
+    if old:
+        loaded.faults += old
+        return None
+    valid, located = _validated(ProfileFile, stated, loaded, "profile")
+    loaded.faults += [fault for _, fault in located]
+    if valid is None:
+        return None
+    from hetplan.profiles.validation_faults import left_without
+
+    lowered = lower(left_without(stated, located) if located else stated)
+    loaded.document, loaded.places = lowered.document, lowered.places
+    if located:
+        loaded.set_aside = {
+            section: one for section in ("machines", "models") if isinstance(one := stated.get(section), Mapping)
+        }
+    loaded.faults += lowered.faults_in(loaded.file_of)
+    model, located = _validated(Profile, lowered.document, loaded, "profile")
+    loaded.faults += [fault for _, fault in located]
+    if model is not None:
+        vars(model)["places"] = loaded.places
+    return model
 
 
 def _names(sources: Sequence[Given], kind: str) -> list[str]:
@@ -243,6 +302,10 @@ def _document(source: Given, kind: str, name: str, model_type: type[Model]) -> A
     if isinstance(source, model_type):
         # Only what was set: a model that was read from a file has that file's digest.
         document: dict[str, Any] = source.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        if isinstance(source, Profile):
+            from hetplan.profiles.written_profile import written_profile
+
+            document = written_profile(document)
         # The format is a default in the model, never in a file.
         return read_json({"format": vars(source).get("format"), **document}, file=name)
     if not isinstance(source, str | os.PathLike | bytes | Mapping):
@@ -260,18 +323,24 @@ def _made_already(sources: Sequence[Given], model_type: type[M]) -> M | None:
     return None
 
 
-def _validated(model_type: type[M], loaded: Loaded[M], kind: str) -> tuple[M | None, list[Located]]:
+def _validated(
+    model_type: type[N], document: Mapping[str, Any], loaded: Loaded[Any], kind: str
+) -> tuple[N | None, list[Located]]:
     """The model and its faults; with faults, the model of what is left when the faulty things are set aside."""
     normalised: list[str] = []
     try:
-        model = model_type.model_validate(loaded.document, context={"normalised": normalised})
+        model = model_type.model_validate(document, context={"normalised": normalised})
     except ValidationError as error:
-        from hetplan.profiles.validation_faults import located_faults, without_faulty
+        from hetplan.profiles.validation_faults import left_without, located_faults
 
-        located = located_faults(error, model_type, loaded.document, loaded.file_of)
-        return without_faulty(model_type, loaded.document, located), located
+        located = located_faults(error, model_type, document, loaded.file_of, loaded.places)
+        try:
+            return model_type.model_validate(left_without(document, located)), located
+        except ValidationError:
+            return None, located
     for name in dict.fromkeys(normalised):
-        loaded.warnings.append(("W-id-case", kind, f"id {name!r} is read in lower case, {name.lower()!r}"))
+        warning = ("W-id-case", kind, f"id {name!r} is read in lower case, {name.lower()!r}")
+        loaded.warnings += [warning] if warning not in loaded.warnings else []
     return model, []
 
 
@@ -285,12 +354,12 @@ def _dangling(
     faults: list[Fault] = []
     missing: set[str] = set()
     if not profile_checked:
-        within = References(profile.model, known, profile.file_of)
+        within = References(profile.model, known, profile.file_of, profile.places)
         within.check_profile()
         missing |= within.absent.keys()
         faults += within.drain()
     if slo.model is not None:
-        from_slo = References(profile.model, known, slo.file_of)
+        from_slo = References(profile.model, known, slo.file_of, slo.places)
         from_slo.check_slo(slo.model, complete=not slo.faults)
         absent = from_slo.absent.keys() - missing
         faults += from_slo.drain(said=missing)
@@ -298,7 +367,7 @@ def _dangling(
     if state is not None and state.model is not None:
         from hetplan.profiles.state_references import check_state
 
-        from_state = References(profile.model, known, state.file_of)
+        from_state = References(profile.model, known, state.file_of, state.places)
         check_state(from_state, state.model, slo.model if not slo.faults else None, complete=not state.faults)
         faults += from_state.drain(said=missing)
     return faults

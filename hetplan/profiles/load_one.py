@@ -19,7 +19,7 @@ def read_profile(*sources: Given) -> Loaded[Profile]:
     with collector_at_rest():
         loaded = read_kind(sources, "profile", Profile)
         if loaded.model is not None:
-            references = References(loaded.model, loaded.known, loaded.file_of)
+            references = References(loaded.model, loaded.known, loaded.file_of, loaded.places)
             references.check_profile()
             loaded.faults += references.drain()
         if loaded.faults or loaded.model is None:

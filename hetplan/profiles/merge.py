@@ -2,77 +2,142 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hetplan.errors import Fault
 from hetplan.profiles.canonical import canonical_bytes
-from hetplan.profiles.inputs import FileOf, Origins
 from hetplan.profiles.json_path import json_path, shortened
+from hetplan.profiles.lowering import OF_MODEL
+from hetplan.profiles.places import FileOf, Origins, Steps
 
 __all__ = ["merge"]
 
-_BY_ID = frozenset(
-    {"sources", "metrics", "hardware", "offers", "hosts", "tasks", "variants", "tables", "engines", "apis", "pipelines"}
-)
-_JOINED = frozenset({"requires", "links"})
+_DEPTH: Mapping[str, int] = {
+    "machines": 2, "models": 2, "sources": 1, "metrics": 1, "zones": 1, "apis": 1, "pipelines": 1, "extensions": 1,
+}  # fmt: skip
+"""Sections that are joined, and how deep: of a machine type prices may be in one file, what it provides in another."""
+_RUNS = 3
+"""So deep are the runs of a model joined, as machines are measured one after the other."""
 
 
 def merge(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str, Any], FileOf, list[Fault]]:
     """One document of all, a function from a place to the file it came from, and what contradicts.
 
-    Sections by id are joined; the same id with the same content may be in several files, with different content it
-    is a fault that names both. Lists of links and features are joined, anything else must agree. The content of an id
-    is compared as canonical JSON, ids themselves in lower case.
+    Sections by id are joined, and so are machine types, models and their runs: the same key may be in several files
+    with the same content; with different content it is a fault that names both. Links are joined, anything else must
+    agree. Contents are compared as canonical JSON, ids in lower case.
     """
-    if len(documents) == 1:
-        (file, document), *_ = documents
-        return dict(document), Origins(file), []
-    joined: dict[str, Any] = {}
-    origin: dict[tuple[str, ...], str] = {}
-    faults: list[Fault] = []
+    joining = _Joining()
     for file, document in documents:
+        joining.add(_by_itself(document), file)
+    joining.faults += _link_faults(joining.joined.get("links"), documents)
+    everything = " + ".join(file for file, _ in documents)
+    return joining.joined, Origins(everything, joining.origin), joining.faults
+
+
+class _Joining:
+    def __init__(self) -> None:
+        self.joined: dict[str, Any] = {}
+        self.origin: dict[tuple[str, ...], str] = {}
+        self.faults: list[Fault] = []
+
+    def add(self, document: Mapping[str, Any], file: str) -> None:
+        """Add what one file says."""
         for section, content in document.items():
-            held = joined.get(section)
-            if section in _BY_ID | {"extensions"} and isinstance(content, Mapping) and isinstance(held, Mapping | None):
-                joined.setdefault(section, {})
-                origin.setdefault((section,), file)
-                faults += _join(joined[section], content, section, file, origin)
-            elif section in _JOINED and isinstance(content, list) and isinstance(held, list | None):
-                origin.setdefault((section,), file)
-                joined[section] = (held or []) + [item for item in content if item not in (held or [])]
+            held = self.joined.get(section)
+            if section in _DEPTH and isinstance(content, Mapping) and isinstance(held, Mapping | None):
+                self.joined.setdefault(section, {})
+                self.origin.setdefault((section,), file)
+                self._join(self.joined[section], content, (section,), file, _DEPTH[section])
+            elif section == "links" and isinstance(content, list) and isinstance(held, list | None):
+                self.origin.setdefault((section,), file)
+                self.joined[section] = (held or []) + [item for item in content if item not in (held or [])]
             elif section == "format":
                 # Each was checked by itself; the newest says what may be in the whole.
-                joined[section] = max(str(held or content), str(content), key=_minor)
-                origin.setdefault((section,), file)
-            elif section not in joined:
-                joined[section] = content
-                origin[(section,)] = file
+                self.joined[section] = max(str(held or content), str(content), key=_minor)
+                self.origin.setdefault((section,), file)
+            elif section not in self.joined:
+                self.joined[section] = content
+                self.origin[(section,)] = file
             elif not _same(held, content):
-                faults.append(_contradiction((section,), content, file, origin[(section,)]))
-    faults += _link_faults(joined.get("links"), documents)
-    everything = " + ".join(file for file, _ in documents)
+                self._contradict((section,), content, file)
 
-    return joined, Origins(everything, origin), faults
+    def _join(self, held: dict[str, Any], content: Mapping[str, Any], at: Steps, file: str, depth: int) -> None:
+        """Add what one file says of a thing to what others say."""
+        known = {name.lower(): name for name in held} if at[0] != "extensions" else {name: name for name in held}
+        for name, thing in content.items():
+            key = name.lower() if at[0] != "extensions" else name
+            steps = tuple(str(step).lower() for step in (*at, name))
+            deeper = depth - 1 or (_RUNS - 1 if at[0] == "models" and len(at) == 2 and name == "runs" else 0)
+            if key not in known:
+                # What is joined later must not change the document of a caller.
+                held[name] = _copied(thing, deeper)
+                self.origin[steps] = file
+                self._note((*at, name), thing, file, deeper)
+            elif deeper and isinstance(thing, Mapping) and isinstance(held[known[key]], dict):
+                self._join(held[known[key]], thing, (*at, name), file, deeper)
+            elif self.origin.get(steps) == file:
+                held[name] = thing  # a second spelling within one file: the model says so
+            elif not _same(held[known[key]], thing):
+                self._contradict((*at, name), thing, file)
+
+    def _note(self, at: Steps, thing: Any, file: str, depth: int) -> None:
+        """Note the file of everything that may be joined with what another file says."""
+        if depth and isinstance(thing, Mapping):
+            for name, below in thing.items():
+                self.origin[tuple(str(step).lower() for step in (*at, name))] = file
+                runs = len(at) == 2 and at[0] == "models" and name == "runs"
+                self._note((*at, name), below, file, 1 if runs else depth - 1)
+
+    def _contradict(self, steps: Steps, value: Any, file: str) -> None:
+        origin = Origins("", self.origin)(steps)
+        self.faults.append(_contradiction(steps, value, file, origin))
 
 
-def _join(
-    held: dict[str, Any], content: Mapping[str, Any], section: str, file: str, origin: dict[tuple[str, ...], str]
-) -> Iterable[Fault]:
-    """Add the things of one file to a section; yields what contradicts."""
-    known = {name.lower(): name for name in held}
-    for name, thing in content.items():
-        key = (section, name.lower())
-        if name.lower() not in known:
-            held[name] = thing
-            origin[key] = file
-        elif origin[key] == file:
-            held[name] = thing  # a second spelling within one file: the model says so
-        elif not _same(held[known[name.lower()]], thing):
-            yield _contradiction((section, name), thing, file, origin[key])
+def _copied(thing: Any, depth: int) -> Any:
+    if not depth or not isinstance(thing, Mapping):
+        return thing
+    return {name: _copied(below, 1 if name == "runs" else depth - 1) for name, below in thing.items()}
 
 
-def _contradiction(steps: tuple[str | int, ...], value: Any, file: str, other: str) -> Fault:
+def _by_itself(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A file whose runs say all themselves: what it says once holds for its own runs, not for those of other files."""
+    made = dict(document)
+    name = None
+    if isinstance(source := document.get("source"), Mapping):
+        name = source.get("name", "source")
+        made.pop("source")
+        made["sources"] = {name: {key: one for key, one in source.items() if key != "name"}}
+    models = document.get("models")
+    if isinstance(models, Mapping):
+        made["models"] = {model: _spread(said, name) for model, said in models.items()}
+    return made
+
+
+def _spread(said: Any, source: str | None) -> Any:
+    if not isinstance(said, Mapping):
+        return said
+    named = {"source": source} if source is not None else {}
+    own = {key: one for key, one in said.items() if key in OF_MODEL}
+    own |= {"quality_source": source} if source and "quality" in said and "quality_source" not in said else {}
+    shared = {**named, **{key: one for key, one in said.items() if key not in OF_MODEL}}
+    if not isinstance(said.get("runs"), Mapping):
+        return {**own, **shared} if len(shared) > len(named) else own
+
+    def whole(run: Any) -> Any:
+        return {**named, **run} if isinstance(run, Mapping) and "like" in run else (
+            {**shared, **run} if isinstance(run, Mapping) else run
+        )  # fmt: skip
+
+    runs = {
+        machine: [whole(one) for one in run] if isinstance(run, list) else whole(run)
+        for machine, run in said["runs"].items()
+    }
+    return {**own, "runs": runs}
+
+
+def _contradiction(steps: Steps, value: Any, file: str, other: str) -> Fault:
     return Fault(
         file=f"{other} and {file}",
         path=json_path(steps),

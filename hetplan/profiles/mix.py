@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hetplan.errors import Fault
-from hetplan.profiles.inputs import FileOf
+from hetplan.profiles.places import FileOf
 from hetplan.profiles.slo import Mix, Slo
 
 __all__ = ["AboveLargestBin", "count_into_bins", "count_sizes"]

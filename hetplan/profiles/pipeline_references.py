@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hetplan.profiles.dangling import Dangling
-from hetplan.profiles.inputs import Steps
 from hetplan.profiles.json_path import closest
+from hetplan.profiles.places import Steps
 from hetplan.profiles.profile import Metric, Profile
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def known_tier(found: Dangling, tier: str | None, *steps: str | int) -> None:
     """A fault unless the profile has the tier (None names none)."""
     tiers = found.profile.tiers
     if tier is not None and not tiers:
-        found.absent.setdefault("tiers", []).append((steps, tier))
+        found.absent.setdefault("tiers", []).append((steps, tier, "tiers"))
     elif tier is not None and tier not in tiers:
         listed = ", ".join(tiers)
         found.fault(steps, tier, f"there is no tier {tier!r}", f"{closest(tier, tiers)}Tiers are: {listed}.")

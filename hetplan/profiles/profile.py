@@ -1,7 +1,11 @@
-"""What was measured: hardware, offers, variants, tables (`docs/reference/files.md`). Pipelines are in another file."""
+"""What was measured, as it is planned with: hardware, offers, variants, tables. Pipelines are in another file.
+
+Files say it as `profile_file.py` has it; `lowering.py` leads from there to here.
+"""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -21,6 +25,7 @@ from hetplan.profiles.fields import (
     Sha256,
     wrong,
 )
+from hetplan.profiles.places import Places
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import MOST_AT_ONCE
 
@@ -84,6 +89,7 @@ class Hardware(Model):
     """A type of machine: what one of it provides."""
 
     kind: Key
+    gpu_type: Key | None = None
     tier: Id | None = None
     relative_time: PositiveAmount | None = Field(
         default=None, description="time here / time on the profile's reference"
@@ -191,10 +197,9 @@ class Variant(Model):
 
 
 class Profile(Model):
-    """All that was measured, under one roof; several files merge into one."""
+    """All that was measured and what machines cost, as it is planned with; files say it as `profile_file.py` has it."""
 
     format: str = "hetplan/profile/1.0"
-    requires: tuple[str, ...] = ()
     sources: Named[Source] = Field(default_factory=dict)
     metrics: Named[Metric] = Field(default_factory=dict)
     reference: Id | None = None
@@ -211,3 +216,8 @@ class Profile(Model):
     engines: Named[_Engine] = Field(default_factory=dict)
     pipelines: Named[_Pipeline] = Field(default_factory=dict)
     extensions: dict[str, Any] = Field(default_factory=dict)
+
+    @cached_property
+    def places(self) -> Places:
+        """Where its parts stand in the files; the reader fills it in, and it takes no part in comparisons."""
+        return Places()

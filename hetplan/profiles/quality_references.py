@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hetplan.profiles.dangling import Dangling
-from hetplan.profiles.inputs import Steps
 from hetplan.profiles.json_path import closest
+from hetplan.profiles.places import Steps
 from hetplan.profiles.profile import Metric, Run
 from hetplan.profiles.slo import App
 
@@ -60,8 +60,8 @@ def check_families(found: Dangling, named: Sequence[str], at: Steps) -> None:
             found.must_know("variants", family, *at, number)
         elif family not in families and known <= variants.keys():
             near = closest(family, families)
-            remedy = f"{near}Or give variants that family." if near else "Give variants that family."
-            found.fault((*at, number), family, f"no variant is of family {family!r}", remedy)
+            remedy = f"{near}Or give models that family." if near else "Give models that family."
+            found.fault((*at, number), family, f"no model is of family {family!r}", remedy)
 
 
 def check_point(found: Dangling, run: Run, at: Steps) -> None:
@@ -73,10 +73,10 @@ def check_point(found: Dangling, run: Run, at: Steps) -> None:
         if axis not in table.axes:
             listed = ", ".join(table.axes) or "none"
             remedy = f"{closest(axis, table.axes)}Its axes are: {listed}."
-            found.fault((*at, "at", axis), value, f"table {run.latency or run.rate} has no axis {axis!r}", remedy)
+            found.fault((*at, "at", axis), value, f"no axis {axis!r} was measured", remedy)
         elif table.outside == "refuse" and not table.axes[axis][0] <= value <= table.axes[axis][-1]:
-            why = f"a point of table {run.latency or run.rate}: {table.axes[axis][0]:g} to {table.axes[axis][-1]:g}"
-            found.fault((*at, "at", axis), value, why, 'Measure it, or set "outside" of the table.')
+            why = f"a point of what was measured: {table.axes[axis][0]:g} to {table.axes[axis][-1]:g}"
+            found.fault((*at, "at", axis), value, why, 'Measure it, or write "outside": "linear".')
     if run.saturation_qps is not None:
         from hetplan.profiles.saturation import check_saturation
 

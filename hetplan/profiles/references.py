@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hetplan.profiles.dangling import Dangling
-from hetplan.profiles.inputs import Steps
+from hetplan.profiles.places import Steps
 from hetplan.profiles.profile import Run, Variant
 from hetplan.profiles.slo import App, Slo
 

@@ -7,7 +7,7 @@ from itertools import islice, product
 
 from hetplan.errors import InputError
 from hetplan.profiles.dangling import Dangling
-from hetplan.profiles.inputs import Steps
+from hetplan.profiles.places import Steps
 from hetplan.profiles.profile import Run
 from hetplan.profiles.tables import Statistic, Table
 
@@ -35,10 +35,8 @@ def check_saturation(known: Dangling, run: Run, at: Steps) -> None:
     at_once = max(AT_ONCE if run.at.get("batch", 1.0) > 1 else ONE_BY_ONE, run.needs.get("cpu_cores", provided))
     most = at_once * _one_after_another(table, run)
     if stated > NOISE * most:
-        why = f"{most:.6g} at most: {at_once:g} batches at once, each as long as table {run.latency} says at this point"
-        known.fault(
-            (*at, "saturation_qps"), stated, why, "Correct it, or the table; left out, batch / latency is taken."
-        )
+        why = f"{most:.6g} at most: {at_once:g} batches at once, each as long as its times say at this point"
+        known.fault((*at, "saturation_qps"), stated, why, "Correct it, or the times; left out, batch / mean is taken.")
 
 
 def _one_after_another(table: Table, run: Run) -> float:

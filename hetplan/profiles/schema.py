@@ -20,7 +20,7 @@ __all__ = ["KINDS", "schema", "schema_of"]
 KINDS = ("profile", "slo", "state")
 
 _ABOUT = {
-    "profile": "What was measured: hardware, offers, variants, tables and pipelines. Several files merge into one.",
+    "profile": "Types of machine with their prices, models with their measurements. Several files merge into one.",
     "slo": "What is wanted: objectives, limits and, per application, latency, quality and demand.",
     "state": "What runs now, in the shape of a plan's workers, and what was observed of it.",
 }
@@ -44,11 +44,11 @@ def schema(kind: str) -> dict[str, Any]:
         raise InputError.one(
             file="schema", value=kind, why=f"one of {listed}", remedy=f"{closest(kind, KINDS)}Name one of these."
         )
-    from hetplan.profiles.profile import Profile
+    from hetplan.profiles.profile_file import ProfileFile
     from hetplan.profiles.slo import Slo
     from hetplan.profiles.state import State
 
-    models: dict[str, type[BaseModel]] = {"profile": Profile, "slo": Slo, "state": State}
+    models: dict[str, type[BaseModel]] = {"profile": ProfileFile, "slo": Slo, "state": State}
     made = schema_of(models[kind], kind=kind, version=VERSIONS[kind], about=_ABOUT[kind])
     about = "Where an editor finds this schema. It changes nothing of what is asked."
     made["properties"]["$schema"] = {"type": "string", "description": about}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from hetplan.profiles.dangling import Dangling
-from hetplan.profiles.inputs import Steps
 from hetplan.profiles.json_path import closest
+from hetplan.profiles.places import Steps
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State
@@ -52,7 +52,7 @@ def _check_host_of(found: Dangling, worker: Worker, at: Steps) -> None:
         ("hardware", "hardware", worker.hardware, hardware),
     ):
         if runs in found.known[section] and runs != stated:
-            why = f"hosts.{worker.host}.offer is {host.offer}, a machine of {hardware}, where {worker.id} runs"
+            why = f"{worker.host} is a machine of {host.offer}, of type {hardware}, where {worker.id} runs"
             remedy = f"Write {stated}, or leave it out; if {worker.host} was replaced, {worker.id} is gone."
             found.fault((*at, name), runs, why, remedy)
             return

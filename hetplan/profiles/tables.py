@@ -11,7 +11,9 @@ from pydantic import Field, model_validator
 
 from hetplan.errors import InputError
 from hetplan.profiles.fields import Amount, Fraction, Grid, Id, Key, Model, Real, wrong
+from hetplan.profiles.json_path import json_path
 from hetplan.profiles.operating_points import Limit, OperatingPoint, Verdict, grid_under
+from hetplan.profiles.places import Steps
 from hetplan.profiles.workers import MOST_AT_ONCE
 
 if TYPE_CHECKING:
@@ -98,9 +100,9 @@ class Table(Model):
         return tuple(statistic for statistic in STATISTICS if getattr(self, statistic) is not None)
 
     @cached_property
-    def _origin(self) -> tuple[str, str]:
-        """(file, id) for messages; the loader fills it in, and it takes no part in comparisons."""
-        return ("", "")
+    def _origin(self) -> tuple[str, str, Steps]:
+        """(file, id, place in it) for messages; the loader fills it in, and it takes no part in comparisons."""
+        return ("", "", ())
 
     @cached_property
     def _prepared(self) -> dict[str, Cells]:
@@ -116,15 +118,15 @@ class Table(Model):
         """The file that it is from; "" where it was made by hand."""
         return self._origin[0]
 
-    def named(self, table_id: str, *, file: str = "") -> Table:
-        """Itself, knowing its id and its file, so that its errors can say so."""
-        vars(self)["_origin"] = (file, table_id)
+    def named(self, table_id: str, *, file: str = "", written: Steps = ()) -> Table:
+        """Itself, knowing its id, its file and its place there, so that its errors can say so."""
+        vars(self)["_origin"] = (file, table_id, written or ("tables", table_id))
         return self
 
     def fault(self, why: str, remedy: str, *, value: object = "") -> InputError:
         """An error that points at this table."""
-        file, table_id = self._origin
-        path = f"$.tables.{table_id}" if table_id else f"a table of {self.quantity}"
+        file, table_id, written = self._origin
+        path = json_path(written) if table_id else f"a table of {self.quantity}"
         return InputError.one(file=file or "profile", path=path, value=value, why=why, remedy=remedy)
 
     def under(self, limits: Sequence[Limit], worst: Verdict = Verdict.UNCHECKED) -> Table:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from hetplan.errors import InputError
-from hetplan.profiles.inputs import FileOf
+from hetplan.profiles.places import FileOf
 
 __all__ = ["collector_at_rest", "validate"]
 

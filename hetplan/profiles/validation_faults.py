@@ -8,28 +8,33 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from hetplan.errors import Fault
 from hetplan.profiles.fields import Later
-from hetplan.profiles.inputs import FileOf
 from hetplan.profiles.json_path import closest, json_path, shortened, walk
+from hetplan.profiles.places import FileOf
 from hetplan.profiles.read_json import is_newer
 
-__all__ = ["Located", "located_faults", "without_faulty"]
+__all__ = ["Located", "left_without", "located_faults"]
 
 _LONG_LIST = 80
 """Letters of a list that a message still shows."""
-M = TypeVar("M", bound=BaseModel)
 Steps = tuple[str | int, ...]
 Located = tuple[Steps, Fault]
 """A fault with the steps to its place, for code that has to act on the place."""
 
 
-def located_faults(error: ValidationError, model_type: type[BaseModel], data: Any, file: str | FileOf) -> list[Located]:
-    """Every fault of a validation error, with its place."""
+def located_faults(
+    error: ValidationError,
+    model_type: type[BaseModel],
+    data: Any,
+    file: str | FileOf,
+    written: Callable[[Steps], Steps] = tuple,
+) -> list[Located]:
+    """Every fault of a validation error, with its place in the data; messages say where that was `written`."""
     newer = is_newer(data)
     faults: list[Located] = []
     for steps, is_key, details in _by_place(error.errors(include_url=False), data):
@@ -39,8 +44,9 @@ def located_faults(error: ValidationError, model_type: type[BaseModel], data: An
             shown = shortened(steps[-1])
         elif details[0]["type"] != "missing":
             shown = shortened(walk(data, steps)[1])
-        named = file if isinstance(file, str) else file(steps)
-        faults.append((steps, Fault(file=named, path=json_path(steps), value=shown, why=why, remedy=remedy)))
+        at = written(steps)
+        named = file if isinstance(file, str) else file(at)
+        faults.append((steps, Fault(file=named, path=json_path(at), value=shown, why=why, remedy=remedy)))
     return faults
 
 
@@ -349,8 +355,8 @@ def _unit_hint(steps: tuple[str | int, ...], value: object) -> str:
     return ""
 
 
-def without_faulty(model_type: type[M], document: Mapping[str, Any], located: Sequence[Located]) -> M | None:
-    """The model of what is left when the faulty things are set aside; None where that has faults too."""
+def left_without(document: Mapping[str, Any], located: Sequence[Located]) -> dict[str, Any]:
+    """The document without the things that have a fault."""
     faulty = {steps[:2] for steps, _ in located}
     left: dict[str, Any] = {}
     for section, content in document.items():
@@ -361,7 +367,4 @@ def without_faulty(model_type: type[M], document: Mapping[str, Any], located: Se
         elif isinstance(content, list):
             content = [value for number, value in enumerate(content) if (section, number) not in faulty]
         left[section] = content
-    try:
-        return model_type.model_validate(left)
-    except ValidationError:
-        return None
+    return left

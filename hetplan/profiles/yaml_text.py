@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hetplan.errors import Fault, InputError
-from hetplan.profiles.json_path import json_path, shortened_text
+from hetplan.profiles.json_path import json_path, shortened_text, write_at
 from hetplan.profiles.plain_data import MOST_LEVELS, nothing_in, plain, too_deep
 
 __all__ = ["edited_yaml", "is_yaml", "read_yaml", "with_lines", "write_yaml"]
@@ -207,10 +207,7 @@ def edited_yaml(text: str, edits: Sequence[tuple[Steps, Any]], *, file: str) -> 
     yaml = _ruamel()
     document = yaml.load(text)
     for steps, value in edits:
-        at = document
-        for step in steps[:-1]:
-            at = at.setdefault(step, {}) if isinstance(at, dict) else at[step]
-        at[steps[-1]] = value
+        write_at(document, steps, value)
     to = io.StringIO()
     yaml.dump(document, to)
     return to.getvalue()

@@ -21,6 +21,7 @@ from hetplan.profiles.canonical import digest
 from hetplan.profiles.fields import MOST, MOST_MONEY, NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.json_path import closest, json_path
+from hetplan.profiles.lowering import offer_id
 from hetplan.profiles.mix import count_into_bins
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import LatencyTarget, Slo
@@ -76,8 +77,9 @@ class Files:
                     inputs = replace(inputs, slo=_counted(validate(Slo, documents[name], file=file)))
                 else:
                     profile = validate(Profile, documents[name], file=file)
+                    vars(profile)["places"] = places = inputs.profile.places
                     for table_id, table in profile.tables.items():
-                        table.named(table_id, file=file)
+                        table.named(table_id, file=file, written=places(("tables", table_id)))
                     inputs = replace(inputs, profile=profile)
                 digests[name] = digest(documents[name])
         return replace(inputs, digests=digests)
@@ -191,8 +193,9 @@ def _place(name: str, head: str, below: str, files: Files) -> tuple[str, tuple[s
     if name == "budget":
         return "slo", ("limits", "cost_per_hour")
     if head in ("price", "stock"):
+        below = below if below in offers else offer_id(below)
         if below not in offers:
-            raise _unknown(name, below, "offer", offers)
+            raise _unknown(name, name.partition(":")[2], "machine type with a price", offers)
         return "profile", ("offers", below, "price_per_hour" if head == "price" else "stock")
     limit = LatencyTarget.named(head)
     if head in ("rate", "quality") or limit is not None:
@@ -246,10 +249,11 @@ def _by_path(name: str, files: Files) -> tuple[str, tuple[str | int, ...]]:
     if file not in files.documents:
         known = ", ".join(SHORT_NAMES)
         raise _wrong(name, "no name of something that can vary", f"Known: {known}, or slo.PATH and profile.PATH.")
-    steps = steps_of(rest, files.documents[file]) if dot else None
+    known = {"machines": files.inputs.profile.hardware, "models": files.inputs.profile.variants}
+    steps = steps_of(rest, known if file == "profile" else files.documents[file]) if dot else None
     if not steps:
         raise _wrong(name, "a path that can be read", "Write it as in messages: slo.apps.web.latency.p99_ms.")
-    return file, steps
+    return file, files.inputs.profile.places.planned(steps) if file == "profile" else steps
 
 
 def _kind(files: Files, file: str, steps: tuple[str | int, ...], now: Any) -> str:

@@ -26,7 +26,7 @@ What a plan of question ``pool`` holds, and what is checked of it
     may be left out where the profile has no offers.
     A rate from a simulation has another model; it is not recomputed here, ``fluid_rate_qps`` still is.
     Where a number was read outside a table's grid: ``extrapolated: true`` on both rates, and a warning
-    ``W-extrapolated`` at ``tables.<id>``.
+    ``W-extrapolated`` at the run in the profile.
 ``claims``
     ``rate_qps`` (max) in the unit of the promise (derated), or ``fluid_rate_qps`` (max), or ``cost_per_hour`` (min);
     a value equals the promise of the same name. Over all pools (scope ``problem``) speaks only a solve that chooses

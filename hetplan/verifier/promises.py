@@ -336,10 +336,11 @@ def check_extrapolation(facts: Facts, apps: Mapping[str, Computed]) -> list[Viol
     """A number read outside its table's grid has a warning."""
     warned = {notice.at for notice in facts.plan.warnings if notice.code == "W-extrapolated"}
     used = frozenset[str]().union(*(computed.extrapolated for computed in apps.values()))
+    places = {name: facts.inputs.profile.places.text(f"tables.{name}") for name in sorted(used)}
     return [
-        Violation("extrapolated", f"tables.{name}", f"read outside the grid of {name}, and no warning says so")
-        for name in sorted(used)
-        if f"tables.{name}" not in warned
+        Violation("extrapolated", at, f"read outside the points of {at}, and no warning says so")
+        for at in places.values()
+        if at not in warned
     ]
 
 

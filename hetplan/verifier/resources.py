@@ -229,7 +229,8 @@ def check_spot_warning(plan: Plan, inputs: Inputs, rented: Iterable[str]) -> Ite
     """Machines that may be taken back are warned of."""
     said = {warning.at for warning in plan.warnings if warning.code == "W-interruptions"}
     for name in sorted(rented):
-        if inputs.profile.offers[name].interruptions_per_hour and f"offers.{name}" not in said:
+        at = inputs.profile.places.text(f"offers.{name}")
+        if inputs.profile.offers[name].interruptions_per_hour and at not in said:
             text = f"machines of {name} may be taken back, and no W-interruptions says so"
             yield Violation("interruptions", "warnings", text)
 

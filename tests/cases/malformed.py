@@ -21,7 +21,7 @@ Path = tuple[str | int, ...]
 FREE = {"knobs", "extensions", "note", "cite", "tool", "host", "label"}
 """Below these keys anything may stand."""
 
-REFERENCES = {"hardware", "offer", "task", "metric", "source", "latency", "rate", "bytes_out", "slowdown"}
+REFERENCES = {"metric", "source", "quality_source", "like", "tier"}
 REFERENCES |= {"pipeline", "from", "to", "model", "models", "family"}
 
 NEVER_NEGATIVE = ("_ms", "_s", "_qps", "_per_hour", "_gib", "_mbps")
@@ -30,17 +30,15 @@ MODELS = (
     (),
     ("sources", "*"),
     ("metrics", "*"),
-    ("hardware", "*"),
-    ("offers", "*"),
-    ("hosts", "*"),
+    ("machines", "*"),
+    ("machines", "*", "spot"),
+    ("machines", "*", "reserved"),
+    ("machines", "*", "zones", "*"),
     ("links", "*"),
-    ("tasks", "*"),
-    ("variants", "*"),
-    ("variants", "*", "runs", "*"),
-    ("variants", "*", "quality"),
-    ("tables", "*"),
+    ("models", "*"),
+    ("models", "*", "runs", "*"),
     ("pipelines", "*"),
-    ("pipelines", "*", "nodes", "*"),
+    ("pipelines", "*", "stages", "*"),
     ("pipelines", "*", "edges", "*"),
     ("limits",),
     ("limits", "survive"),
@@ -58,15 +56,9 @@ MODELS = (
 
 REQUIRED = (
     ("format",),
-    ("hardware", "*", "kind"),
-    ("offers", "*", "hardware"),
-    ("offers", "*", "price_per_hour"),
-    ("hosts", "*", "offer"),
-    ("variants", "*", "task"),
-    ("variants", "*", "quality", "value"),
-    ("variants", "*", "runs", "*", "hardware"),
-    ("tables", "*", "quantity"),
-    ("pipelines", "*", "nodes"),
+    ("machines", "*", "spot", "price_per_hour"),
+    ("machines", "*", "reserved", "term_days"),
+    ("models", "*", "runs", "*", "batch"),
     ("pipelines", "*", "edges", "*", "to"),
     ("apps", "*", "mix", "axes"),
     ("apps", "*", "mix", "share"),
@@ -155,7 +147,7 @@ def _broken_documents(document: dict[str, Any]) -> Iterator[tuple[str, dict[str,
             yield f"text at {where}", _with(document, path, "a lot")
             if last.endswith(NEVER_NEGATIVE) or last in ("stock", "changes", "streams"):
                 yield f"negative {where}", _with(document, path, -5)
-        if isinstance(value, str) and last in REFERENCES and (path[0], last) != ("variants", "family"):
+        if isinstance(value, str) and last in REFERENCES and (path[0], last) != ("models", "family"):
             yield f"dangling {where}", _with(document, path, "no-such-thing")
             yield f"no id {where}", _with(document, path, "no id!")
     for pattern in MODELS:
@@ -222,8 +214,9 @@ def _first(holder: dict[str, Any], accept: Callable[[Any], bool] = lambda _: Tru
     return next(value for value in holder.values() if accept(value))
 
 
-def _table(document: dict[str, Any]) -> Any:
-    return _first(document["tables"], lambda table: len(table.get("axes", {})) == 1 and "mean" in table)
+def _run(document: dict[str, Any]) -> Any:
+    runs = [run for one in document["models"].values() for run in one["runs"].values()]
+    return next(run for run in runs if {"batch", "mean_ms"} <= run.keys())
 
 
 def _set(holder: Any, **values: Any) -> None:
@@ -244,10 +237,9 @@ def _app(document: dict[str, Any], *keys: str) -> Any:
     return app
 
 
-def _table_axis(document: dict[str, Any], change: Callable[[list[float]], list[float]]) -> None:
-    table = _table(document)
-    name = next(iter(table["axes"]))
-    table["axes"][name] = change(table["axes"][name])
+def _axis(document: dict[str, Any], change: Callable[[list[float]], list[float]]) -> None:
+    run = _run(document)
+    run["batch"] = change(run["batch"])
 
 
 def _app_change(*keys: str, **values: Any) -> Change:
@@ -259,24 +251,24 @@ def _mutate_first(section: str, **values: Any) -> Change:
 
 
 def _percent_quality(document: dict[str, Any]) -> None:
-    quality = _first(document["variants"], lambda variant: "quality" in variant)["quality"]
-    quality["value"] *= 100
+    quality = _first(document["models"], lambda model: "quality" in model)["quality"]
+    quality[next(iter(quality))] *= 100
 
 
 def _no_statistic(document: dict[str, Any]) -> None:
-    table = _table(document)
+    run = _run(document)
     for key in ("mean", "p50", "p90", "p95", "p99", "max"):
-        table.pop(key, None)
+        run.pop(f"{key}_ms", None)
 
 
 def _twin(document: dict[str, Any]) -> None:
-    name = next(iter(document["variants"]))
-    document["variants"][name.upper()] = document["variants"][name]
+    name = next(iter(document["models"]))
+    document["models"][name.upper()] = document["models"][name]
 
 
-def _two_currencies(document: dict[str, Any]) -> None:
-    first, second = list(document["offers"].values())[:2]
-    first["currency"], second["currency"] = "USD", "EUR"
+def _zone_without_price(document: dict[str, Any]) -> None:
+    machine = _first(document["machines"], lambda machine: "zones" in machine)
+    del machine["zones"]["a"]["price_per_hour"]
 
 
 def _pipeline(document: dict[str, Any]) -> Any:
@@ -285,50 +277,70 @@ def _pipeline(document: dict[str, Any]) -> Any:
 
 SEMANTIC: dict[str, list[tuple[str, Change]]] = {
     "profile": [
-        ("axis falls", lambda d: _table_axis(d, lambda axis: axis[::-1])),
-        ("axis point twice", lambda d: _table_axis(d, lambda axis: [axis[0]] * len(axis))),
-        ("axis too short", lambda d: _table_axis(d, lambda axis: axis[:-1])),
-        ("axis empty", lambda d: _table_axis(d, lambda _: [])),
-        ("batch 0", lambda d: _table_axis(d, lambda axis: [0, *axis[1:]])),
-        ("mean too long", lambda d: _table(d)["mean"].append(1)),
-        ("mean is a number", lambda d: _set(_table(d), mean=3.5)),
-        ("mean nested twice", lambda d: _set(_table(d), mean=[_table(d)["mean"]])),
-        ("a latency of 0", lambda d: _table(d)["mean"].__setitem__(0, 0)),
-        ("a negative latency", lambda d: _table(d)["mean"].__setitem__(0, -1)),
-        ("negative samples", lambda d: _set(_table(d), samples=-4)),
+        ("axis falls", lambda d: _axis(d, lambda axis: axis[::-1])),
+        ("axis point twice", lambda d: _axis(d, lambda axis: [axis[0]] * len(axis))),
+        ("axis too short", lambda d: _axis(d, lambda axis: axis[:-1])),
+        ("axis empty", lambda d: _axis(d, lambda _: [])),
+        ("batch 0", lambda d: _axis(d, lambda axis: [0, *axis[1:]])),
+        ("mean too long", lambda d: _run(d)["mean_ms"].append(1)),
+        ("mean is a number", lambda d: _set(_run(d), mean_ms=3.5)),
+        ("mean nested twice", lambda d: _set(_run(d), mean_ms=[_run(d)["mean_ms"]])),
+        ("a latency of 0", lambda d: _run(d)["mean_ms"].__setitem__(0, 0)),
+        ("a negative latency", lambda d: _run(d)["mean_ms"].__setitem__(0, -1)),
+        ("negative samples", lambda d: _set(_run(d), samples=-4)),
         ("no statistic", _no_statistic),
-        ("unknown quantity", lambda d: _set(_table(d), quantity="latency_s")),
-        ("unknown outside", lambda d: _set(_table(d), outside="guess")),
+        ("unknown outside", lambda d: _set(_run(d), outside="guess")),
         ("quality in percent", _percent_quality),
-        ("price with a sign", _mutate_first("offers", price_per_hour="$0.526")),
-        ("price NaN", _mutate_first("offers", price_per_hour="NaN")),
-        ("price negative", _mutate_first("offers", price_per_hour="-1")),
-        ("price beyond sense", _mutate_first("offers", price_per_hour=1e30)),
-        ("currency in words", _mutate_first("offers", currency="dollars")),
-        ("two currencies", _two_currencies),
-        ("stock in parts", _mutate_first("offers", stock=2.5)),
+        ("two qualities", lambda d: _first(d["models"])["quality"].update(other=0.5)),
+        ("price with a sign", _mutate_first("machines", price_per_hour="$0.526")),
+        ("price NaN", _mutate_first("machines", price_per_hour="NaN")),
+        ("price negative", _mutate_first("machines", price_per_hour="-1")),
+        ("price beyond sense", _mutate_first("machines", price_per_hour=1e30)),
+        ("currency in words", lambda d: d.update(currency="dollars")),
+        ("stock in parts", _mutate_first("machines", stock=2.5)),
+        ("stock without a price", lambda d: _first(d["machines"]).pop("price_per_hour")),
+        ("hosts of a zone without a price", _zone_without_price),
+        ("two prices of reserved machines", lambda d: _first(d["machines"])["reserved"].update(discount=0.4)),
+        ("hosts beside zones", _mutate_first("machines", zones=["a"])),
+        ("a host twice", _mutate_first("machines", hosts=["m1", "m1"])),
+        ("a host of two machine types", _mutate_first("machines", hosts=["m2"])),
+        ("a zone twice", lambda d: d["machines"]["g4dn-gib"].update(zones=["a", "a"])),
+        ("prices of one name", lambda d: d["machines"].update({
+            "x-a": {"price_per_hour": 1, "zones": ["b"]}, "x": {"price_per_hour": 1, "zones": ["a-b"]}})),
+        ("a quota of nothing", lambda d: d.update(zones={"a": {"quota": {"tpu": 1}}})),
         ("ids that differ in case only", _twin),
-        ("an id with a space", lambda d: _set(d["variants"], **{"my model": _first(d["variants"])})),
-        ("an empty id", lambda d: _set(d["variants"], **{"": _first(d["variants"])})),
-        ("an id too long", lambda d: _set(d["variants"], **{"v" * 64: _first(d["variants"])})),
-        ("latency and rate", lambda d: _first(d["variants"])["runs"][0].update(latency="a", rate="a")),
-        ("no speed", lambda d: [_first(d["variants"])["runs"][0].pop(key, 0) for key in ("latency", "rate")]),
-        ("a run twice", lambda d: _first(d["variants"])["runs"].append(_first(d["variants"])["runs"][0])),
-        ("a point off its axes", lambda d: _first(d["variants"])["runs"][0].update(at={"batsh": 8})),
-        ("a point off its table", lambda d: _first(d["variants"])["runs"][0].update(at={"batch": 4096})),
+        ("an id with a space", lambda d: _set(d["models"], **{"my model": _first(d["models"])})),
+        ("an empty id", lambda d: _set(d["models"], **{"": _first(d["models"])})),
+        ("an id too long", lambda d: _set(d["models"], **{"v" * 64: _first(d["models"])})),
+        ("a machine type too long", lambda d: _set(d["machines"], **{"v" * 62: {"price_per_hour": 1}})),
+        ("axes and batch", lambda d: _set(_run(d), axes={"batch": [1, 8]})),
+        ("times and a law", lambda d: _set(_run(d), law=[{"base_ms": 9}], kv_tokens=10_000)),
+        ("a law of no catalogue", lambda d: _set(_run(d), law="vllm/llama")),
+        ("a law that nobody has", lambda d: _set(_run(d), law="catalogue/vllm/llama-9/bf16")),
+        ("two metrics of a task", lambda d: d["models"].update(other={"task": "detect", "quality": {"top1": 0.5}})),
+        ("one source and several", lambda d: d.update(source={"kind": "measured"})),
+        ("a run twice", lambda d: _first(d["models"])["runs"].update(g4dn=[_run(d), _run(d)])),
+        ("like itself", lambda d: _run(d).update(like="g4dn")),
+        ("like no machine", lambda d: _run(d).update(like="no-such-thing")),
+        ("a run on no machine", lambda d: _first(d["models"])["runs"].update(nothing=_run(d))),
+        ("no CSV file", lambda d: d.update(measurements="none.csv")),
+        ("old machines", lambda d: d.update(hardware={"g4dn": {"kind": "gpu"}})),
+        ("old models", lambda d: d.update(variants={"net": {"task": "detect", "runs": []}})),
+        ("a point off its axes", lambda d: _run(d).update(at={"batsh": 8})),
+        ("a point off its table", lambda d: _run(d).update(at={"batch": 4096})),
         ("a range turned round", _mutate_first("metrics", range=[1, 0])),
         ("a date in words", _mutate_first("sources", date="last May")),
         ("an edge to nowhere", lambda d: _pipeline(d)["edges"][0].update(to="nowhere")),
         ("an edge to itself", lambda d: _pipeline(d)["edges"][0].update(to=_pipeline(d)["edges"][0]["from"])),
         ("an edge twice", lambda d: _pipeline(d)["edges"].append(_pipeline(d)["edges"][0])),
-        ("no nodes", lambda d: _pipeline(d).update(nodes={}, edges=[])),
-        ("a path of one word", lambda d: _pipeline(d).update(quality={"paths": {"detect": 0.5}})),
-        ("a path through no node", lambda d: _pipeline(d).update(quality={"paths": {"zz=yy": 0.5}})),
-        ("weights without their rule", lambda d: _pipeline(d).update(quality={"weights": {"d": 1}})),
+        ("no stages", lambda d: _pipeline(d).update(stages={}, edges=[])),
+        ("a path of one word", lambda d: _pipeline(d).update(paths={"detect": 0.5})),
+        ("a path through no stage", lambda d: _pipeline(d).update(paths={"zz=yy": 0.5})),
+        ("weights without their rule", lambda d: _pipeline(d).update(weights={"d": 1})),
         ("shares without the whole", lambda d: _pipeline(d).update(share_grid=[0.5, 0.25])),
         ("a share of 150%", lambda d: _pipeline(d).update(share_grid=[1, 1.5])),
         ("a knob without levels", lambda d: _pipeline(d).update(knobs={"resolution": []})),
-        ("a knob that nobody has", lambda d: _first(_pipeline(d)["nodes"]).update(reads=["nothing"])),
+        ("a knob that nobody has", lambda d: _first(_pipeline(d)["stages"]).update(reads=["nothing"])),
         ("a link of a tier to itself", lambda d: d["links"][0].update(between=["edge", "edge"])),
         ("a link to no tier", lambda d: d["links"][0].update(between=["edge", "moon"])),
         ("a link of three", lambda d: d["links"][0].update(between=["device", "edge", "cloud"])),

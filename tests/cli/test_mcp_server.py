@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import hetplan as hp
+from tests.build import shipped
 
 mcp = pytest.importorskip("mcp", reason="needs the extra mcp")
 
@@ -53,7 +54,7 @@ def asked(folder: Path, *calls: tuple[str, dict[str, Any]]) -> tuple[list[Any], 
 
 def test_an_agent_plans_verifies_and_asks_why(folder: Path) -> None:
     named = {"profile": "profile.json", "slo": "slo.json"}
-    sent = {name: json.loads((folder / file).read_text()) for name, file in named.items()}
+    sent = {name: shipped(folder / file) for name, file in named.items()}
     plan = hp.solve(*sent.values(), options=PLANNED).as_dict()["plan"]
     (folder / "plan.json").write_text(json.dumps({**plan, "workers": plan["workers"][1:]}))
     tools, (by_name, by_document, verified, spoilt, along, why) = asked(
@@ -78,7 +79,7 @@ def test_an_agent_plans_verifies_and_asks_why(folder: Path) -> None:
 
 
 def test_what_is_wrong_is_said_as_every_command_says_it(folder: Path) -> None:
-    slo = json.loads((folder / "slo.json").read_text())
+    slo = shipped(folder / "slo.json")
     slo["apps"]["ranking"]["latency"] = {"p99_ms": -1}
     with pytest.raises(hp.InputError) as said:
         hp.solve(folder / "profile.json", slo)

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.build import shipped
+
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "compound"
 
 SCRIPT = """
@@ -53,7 +55,7 @@ for line in sys.stdin:
 @pytest.fixture
 def asked(tmp_path: Path) -> Callable[..., list[object]]:
     """Arguments of `hetplan solve` for one query, measured by the script in one of its modes."""
-    slo = json.loads((EXAMPLE / "slo.json").read_text())
+    slo = shipped(EXAMPLE / "slo.json")
     slo["apps"] = {"gate": slo["apps"]["gate"] | {"latency": {"p50_ms": 100}}}
     (tmp_path / "slo.json").write_text(json.dumps(slo))
     (tmp_path / "measure.py").write_text(SCRIPT)
@@ -334,7 +336,7 @@ def test_measurements_of_other_knobs_are_refused(
     asked: Callable[..., list[object]], run: Callable[..., Any], tmp_path: Path
 ) -> None:
     assert run(*asked(), "--set", "max_measurements=4").code == 0
-    profile = json.loads((EXAMPLE / "profile.json").read_text())
+    profile = shipped(EXAMPLE / "profile.json")
     profile["links"][0]["bandwidth_mbps"] *= 2
     (tmp_path / "faster.json").write_text(json.dumps(profile))
     (pipeline,) = profile["pipelines"].values()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 import signal
 import subprocess
@@ -20,6 +19,7 @@ import pytest
 
 import hetplan as hp
 from hetplan.studies.points import fleet_of, fleet_text
+from tests.build import shipped
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -97,7 +97,7 @@ def points_of(file: Path) -> dict[str, list[dict[str, str]]]:
 
 def planned_by_hand(question: str, values: Sequence[str]) -> hp.Plan:
     """The plan of files into which the values of both axes were written, by its program alone."""
-    files = {name: json.loads((EXAMPLES / question / f"{name}.json").read_text()) for name in ("profile", "slo")}
+    files = {name: shipped(EXAMPLES / question / f"{name}.json") for name in ("profile", "slo")}
     for steps, value in zip(QUESTIONS[question].at, values, strict=True):
         at: Any = files
         for step in steps[:-1]:

@@ -14,6 +14,7 @@ from cases.deployments import Client
 
 import hetplan as hp
 from hetplan.executor.deployment import Deployment
+from tests.build import shipped
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -68,10 +69,10 @@ def test_an_example_is_served_as_planned(deploy: Callable[..., Deployment], ques
 def test_queries_that_wait_at_an_operator_are_served_together(
     deploy: Callable[..., Deployment], tmp_path: Path
 ) -> None:
-    profile = json.loads((EXAMPLES / "compound" / "profile.json").read_text())
+    profile = shipped(EXAMPLES / "compound" / "profile.json")
     profile["tables"] = {"grown": {"quantity": "latency_ms", "axes": {"batch": [1, 4]}, "mean": [10, 16]}}
     profile["pipelines"]["track"]["nodes"]["detect"]["batches"] = "grown"
-    slo = json.loads((EXAMPLES / "compound" / "rate-slo.json").read_text())
+    slo = shipped(EXAMPLES / "compound" / "rate-slo.json")
     slo["apps"] = {"gate": {**slo["apps"]["gate"], "rate_qps": 20, "late": "serve"}}
     files = {"profile": str(tmp_path / "profile.json"), "slo": str(tmp_path / "slo.json")}
     Path(files["profile"]).write_text(json.dumps(profile))
@@ -97,9 +98,9 @@ def test_queries_that_wait_at_an_operator_are_served_together(
 
 @pytest.mark.slow
 def test_the_router_sends_as_many_calls_as_a_fanout_says(deploy: Callable[..., Deployment], tmp_path: Path) -> None:
-    profile = json.loads((EXAMPLES / "compound" / "profile.json").read_text())
+    profile = shipped(EXAMPLES / "compound" / "profile.json")
     profile["pipelines"]["track"]["edges"][1]["fanout"] = 3
-    slo = json.loads((EXAMPLES / "compound" / "rate-slo.json").read_text())
+    slo = shipped(EXAMPLES / "compound" / "rate-slo.json")
     slo["apps"]["gate"]["rate_qps"] = 5
     slo["apps"]["gate"]["latency"] = {"p95_ms": 800}
     files = {"profile": str(tmp_path / "profile.json"), "slo": str(tmp_path / "slo.json")}

@@ -26,6 +26,7 @@ from hetplan.executor.wanted import wanted
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.workers import Load, Worker
+from tests.build import shipped
 
 ENGINE: dict[str, Any] = {"pieces": [{"base_ms": 10.0, "token_ms": 0.1}], "kv_tokens": 4000, "context_tokens": 2000}
 
@@ -389,7 +390,7 @@ def test_the_shipped_split_fleet_on_this_machine_is_as_fast_as_promised_and_simu
     deploy: Callable[..., Deployment], tmp_path: Path
 ) -> None:
     """The example, everything in it eight times slower: two cores play four machines, the router and all clients."""
-    profile, slo, slower = (*(json.loads((SHARED / f"{name}.json").read_text()) for name in ("profile", "slo")), 8.0)
+    profile, slo, slower = (*(shipped(SHARED / f"{name}.json") for name in ("profile", "slo")), 8.0)
     for engine in profile["engines"].values():
         engine["pieces"] = [{name: slower * value for name, value in piece.items()} for piece in engine["pieces"]]
     profile["links"][0]["bandwidth_mbps"] /= slower

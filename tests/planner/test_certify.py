@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from build import SHIPPED, Files, example, random_files, tiny
+from build import SHIPPED, Files, example, random_files, shipped, tiny
 from face import (
     EXIT,
     Answer,
@@ -84,7 +84,7 @@ def test_bounds_of_shipped_examples(name: str, sizing: str) -> None:
 
 def test_bounds_of_stated_candidates() -> None:
     folder = SHIPPED / "compound"
-    wish = Files(*(json.loads((folder / f"candidates-{one}.json").read_text()) for one in ("profile", "slo")))
+    wish = Files(*(shipped(folder / f"candidates-{one}.json") for one in ("profile", "slo")))
     check_bounds(wish, solve(wish, "fluid"))
 
 

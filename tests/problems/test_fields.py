@@ -24,7 +24,7 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import plan_bytes, with_digest
 from hetplan.serving.planned_system import planned_systems
 from hetplan.simulator.simulate import demands_of
-from tests.build import answered
+from tests.build import answered, shipped
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -48,7 +48,7 @@ class Files:
 
 
 def _read(name: str) -> Json:
-    return json.loads((EXAMPLES / name).read_text())
+    return shipped(EXAMPLES / name)
 
 
 @cache

@@ -11,6 +11,7 @@ from hetplan.profiles.catalogue import known_laws, law_named
 from hetplan.profiles.language_models import models
 from hetplan.profiles.law_review import DOUBTFUL, doubt_of, review_laws, times_the_floor
 from hetplan.profiles.load_one import load_profile, read_profile
+from hetplan.profiles.written_profile import written_profile
 from hetplan.serving.tokens import law_of_engine
 from tests.cases.grids import DATA, IDENTITY, grids
 
@@ -21,7 +22,7 @@ def test_every_law_is_one_that_a_profile_takes() -> None:
         f"e{k}": {"law": one.law.model_dump(mode="json"), "kv_tokens": 50_000, "most_tokens": 8192}
         for k, one in enumerate(known)
     }
-    profile = load_profile({"format": "hetplan/profile/1.2", "engines": engines})
+    profile = load_profile(profile_of(engines))
     assert len(profile.engines) == len(known) == 576
     assert len({one.identity["model"] for one in known}) == 10
     assert len({(*one.identity.values(), one.law.basis) for one in known}) == len(known), "each is there once"
@@ -34,7 +35,7 @@ def test_a_law_is_as_near_to_its_grid_as_it_says() -> None:
     assert laws.keys() == grids().keys()
     for key, law in laws.items():
         document = {"law": law.model_dump(mode="json"), "kv_tokens": 1, "most_tokens": 8192}
-        read = load_profile({"format": "hetplan/profile/1.2", "engines": {"e": document}}).engines["e"]
+        read = load_profile(profile_of({"e": document})).engines["e-h100"]
         own = law_of_engine(read)
         off = [
             abs(own.iteration_ms(one.tokens, one.kv_tokens, one.sequences, one.pairs) / one.ms - 1.0)
@@ -46,14 +47,21 @@ def test_a_law_is_as_near_to_its_grid_as_it_says() -> None:
 NAME = "catalogue/vllm/llama-3.1-8b/bf16/h100x1"
 
 
-def profile_with(**engine: object) -> dict[str, object]:
-    return {"format": "hetplan/profile/1.3", "engines": {"e": engine}}
+def profile_of(engines: dict[str, object]) -> dict[str, object]:
+    """A model of one machine type for each of these."""
+    runs = {name: {"task": name, "runs": [{"hardware": "h100", "engine": name}]} for name in engines}
+    return written_profile({"hardware": {"h100": {"kind": "gpu"}}, "variants": runs, "engines": engines})
+
+
+def profile_with(**run: object) -> dict[str, object]:
+    machine = {"gpu_type": "h100", "provides": {"gpu": 8}}
+    return {"format": "hetplan/profile/1.0", "machines": {"h100": machine}, "models": {"e": {"runs": {"h100": run}}}}
 
 
 def test_a_law_by_its_name_is_the_law_itself_in_profile_and_digest() -> None:
     named = read_profile(profile_with(law=NAME))
     assert named.model is not None
-    engine = named.model.engines["e"]
+    engine = named.model.engines["e-h100"]
     (known,) = known_laws(engine="vllm", model="llama-3.1-8b", precision="bf16", gpu="h100", gpus="1")
     assert engine.law == known.law
     assert (engine.tensor, engine.precision, engine.request_ms) == (1, "bf16", 35.0)
@@ -65,7 +73,7 @@ def test_a_law_by_its_name_is_the_law_itself_in_profile_and_digest() -> None:
 
 
 def test_what_is_stated_beside_a_name_stays() -> None:
-    engine = load_profile(profile_with(law=NAME, kv_tokens=5000, request_ms=1.0, most_seqs=8)).engines["e"]
+    engine = load_profile(profile_with(law=NAME, kv_tokens=5000, request_ms=1.0, max_seqs=8)).engines["e-h100"]
     assert (engine.kv_tokens, engine.kv_error, engine.request_ms, engine.most_seqs) == (5000, None, 1.0, 8)
 
 
@@ -90,7 +98,7 @@ def test_a_name_of_no_law_is_refused_with_the_nearest(name: str, said: str) -> N
     with pytest.raises(InputError) as caught:
         load_profile(profile_with(law=name))
     (fault,) = caught.value.faults
-    assert fault.path == "$.engines.e.law"
+    assert fault.path == "$.models.e.runs.h100.law"
     assert said in fault.remedy
 
 
@@ -120,20 +128,54 @@ def test_check_says_basis_and_error_and_how_far_a_law_is_from_the_catalogue() ->
     (known,) = known_laws(engine="vllm", model="llama-3.1-8b", precision="bf16", gpu="h100", gpus="1")
     numbers = known.law.model_dump(mode="json", exclude_defaults=True)
     slow = {k: v * 1.5 if k.endswith("_ms") else v for k, v in numbers.items()} | {"source": "ours", "error_mean": 0.1}
+    machine = {"provides": {"gpu": 1}}
+    about = {key: slow.pop(key) for key in ("basis", "error_mean", "fit_error")}
+    del slow["form"]
     profile = {
-        "format": "hetplan/profile/1.3",
-        "hardware": {name: {"kind": "gpu", "provides": {"gpu": 1}} for name in ("h100", "h100-x1")},
-        "tasks": {"chat": {}},
-        "engines": {"own": {"law": {"form": "iteration/2", **slow}, "kv_tokens": 9000}, "known": {"law": NAME}},
-        "variants": {
-            "llama-3.1-8b": {
-                "task": "chat",
-                "runs": [{"hardware": "h100", "engine": "own"}, {"hardware": "h100-x1", "engine": "known"}],
-            }
+        "format": "hetplan/profile/1.0",
+        "machines": {"h100": machine, "h100-x1": machine},
+        "models": {
+            "llama-3.1-8b": {"runs": {"h100": {"law": slow, **about, "kv_tokens": 9000}, "h100-x1": {"law": NAME}}}
         },
     }
     found = {one.place: one for one in review_laws(load_profile(profile))}
-    own, same = found["engines.own"], found["engines.known"]
+    own, same = found["models.llama-3.1-8b.runs.h100"], found["models.llama-3.1-8b.runs.h100-x1"]
     assert (own.off, own.error, own.apart) == (pytest.approx(0.5), 0.1, True)
     assert own.other.startswith(NAME)
     assert (same.off, same.basis, same.error) == (None, "grid", 0.12)
+
+
+def test_a_short_name_is_of_the_gpus_of_each_machine_type() -> None:
+    """`catalogue/ENGINE/MODEL/PRECISION` at a model: wherever a law of it holds, and KV has room."""
+    machines = {"h100": 1, "h100x4": 4, "a100x4": 4, "t4": 1}
+    profile = {
+        "format": "hetplan/profile/1.0",
+        "machines": {
+            name: {"gpu_type": name.partition("x")[0], "provides": {"gpu": gpus}, "price_per_hour": 3.67 * gpus}
+            for name, gpus in machines.items()
+        },
+        "models": {f"llama-{size}": {"law": f"catalogue/vllm/llama-3.1-{size}/bf16"} for size in ("8b", "70b")},
+    }
+    found = load_profile(profile)
+    on = {name: {run.hardware for run in one.runs} for name, one in found.variants.items()}
+    assert on == {"llama-8b": {"h100", "h100x4"}, "llama-70b": {"a100x4"}}
+    assert found.engines["llama-70b-a100x4"].tensor == 4
+    assert found.variants["llama-8b"].task == "llama-8b"
+    (known,) = known_laws(engine="vllm", model="llama-3.1-8b", precision="bf16", gpu="h100", gpus="1")
+    assert found.engines["llama-8b-h100"].law == known.law
+
+
+@pytest.mark.parametrize(
+    ("machine", "at", "remedy"),
+    [
+        ({"provides": {"gpu": 1}}, "$.models.m.law", 'Say which GPUs machines have: "gpu_type": "h100"'),
+        ({"gpu_type": "t4", "provides": {"gpu": 1}}, "$.models.m.law", "hetplan list laws"),
+    ],
+)
+def test_a_short_name_that_holds_nowhere_says_what_is_missing(machine: object, at: str, remedy: str) -> None:
+    models = {"m": {"law": "catalogue/vllm/llama-3.1-70b/bf16"}}
+    with pytest.raises(InputError) as caught:
+        load_profile({"format": "hetplan/profile/1.0", "machines": {"one": machine}, "models": models})
+    (fault,) = caught.value.faults
+    assert fault.path == at
+    assert remedy in fault.remedy

@@ -17,7 +17,7 @@ from tests.cases import texts
 def test_a_profile_with_engines_is_read() -> None:
     inputs = load_inputs(texts.profile(), texts.slo())
     assert not inputs.warnings
-    engine = inputs.profile.engines["fast"]
+    engine = inputs.profile.engines["m-big"]
     assert (engine.gpus, engine.role, engine.pieces[1].base_ms) == (1, "mixed", 8.0)
 
 
@@ -29,7 +29,7 @@ def test_nine_numbers_are_a_law_as_pieces_are() -> None:
     profile["engines"]["fast"] = {"law": {**DENSE, "error_mean": 0.1}, "kv_tokens": 200_000, "most_tokens": 4096}
     inputs = load_inputs(profile, texts.slo())
     assert not inputs.warnings
-    engine = inputs.profile.engines["fast"]
+    engine = inputs.profile.engines["m-big"]
     assert (engine.error, engine.experts) == (0.1, (0.0, 0.0))
     law = law_of_engine(engine)
     assert [law.iteration_ms(n) for n in (100, 300, 500)] == [8.0, 8.0, pytest.approx(8.0 + 0.02 * 200)]
@@ -42,45 +42,42 @@ def engine_of(profile: dict[str, Any], **changed: Any) -> None:
 FAULTS: dict[str, tuple[Callable[[dict[str, Any], dict[str, Any]], object], str, str]] = {
     "falls": (
         lambda p, s: engine_of(p, pieces=[{"base_ms": 9, "token_ms": -0.1}]),
-        "$.engines.fast.pieces[0].token_ms",
+        "$.models.m.runs.big.law[0].token_ms",
         "never falls",
     ),
     "seconds": (
         lambda p, s: engine_of(p, pieces=[{"base_ms": 0.008, "token_ms": 2e-5}]),
-        "$.engines.fast.pieces",
+        "$.models.m.runs.big.law",
         "Are these seconds",
     ),
-    "empty piece": (lambda p, s: engine_of(p, pieces=[{}, {"base_ms": 9}]), "$.engines.fast.pieces[0]", "says nothing"),
-    "two laws": (lambda p, s: engine_of(p, law=DENSE), "$.engines.fast.pieces", "one law"),
+    "empty piece": (
+        lambda p, s: engine_of(p, pieces=[{}, {"base_ms": 9}]),
+        "$.models.m.runs.big.law[0]",
+        "says nothing",
+    ),
     "a law that falls": (
         lambda p, s: engine_of(p, pieces=[], law={**DENSE, "experts_ms": -1, "experts_rate": 0.1}),
-        "$.engines.fast.law.experts_ms",
+        "$.models.m.runs.big.law.experts_ms",
         "never falls",
     ),
     "a law in seconds": (
         lambda p, s: engine_of(p, pieces=[], law={**DENSE, "base_ms": 0.008, "token_ms": 2e-5}),
-        "$.engines.fast.law",
+        "$.models.m.runs.big.law",
         "Are these seconds",
     ),
     "experts without a rate": (
         lambda p, s: engine_of(p, pieces=[], law={**DENSE, "experts_ms": 9}),
-        "$.engines.fast.law.experts_rate",
+        "$.models.m.runs.big.law.experts_rate",
         "Write both",
     ),
-    "role": (lambda p, s: engine_of(p, role="both"), "$.engines.fast.role", "mixed"),
-    "sequences": (lambda p, s: engine_of(p, most_seqs=5000), "$.engines.fast.most_seqs", "takes a token"),
-    "context": (lambda p, s: engine_of(p, context_tokens=300_000), "$.engines.fast.context_tokens", "does not fit"),
-    "no such engine": (
-        lambda p, s: p["variants"]["m"]["runs"][0].update(engine="quick"),
-        "$.variants.m.runs[0].engine",
-        "no engine 'quick'",
+    "role": (lambda p, s: engine_of(p, role="all"), "$.models.m.runs.big.role", "both"),
+    "sequences": (lambda p, s: engine_of(p, most_seqs=5000), "$.models.m.runs.big.max_seqs", "takes a token"),
+    "context": (
+        lambda p, s: engine_of(p, context_tokens=300_000),
+        "$.models.m.runs.big.context_tokens",
+        "does not fit",
     ),
-    "two speeds": (
-        lambda p, s: p["variants"]["m"]["runs"][0].update(rate="t"),
-        "$.variants.m.runs[0]",
-        "exactly one of latency, rate and engine",
-    ),
-    "no source": (lambda p, s: engine_of(p, source="nobody"), "$.engines.fast.source", "no source"),
+    "no source": (lambda p, s: engine_of(p, source="nobody"), "$.models.m.runs.big.source", "no source"),
     "no length": (
         lambda p, s: s["apps"]["chat"]["mix"].update(axes=["input_tokens", "batch"]),
         "$.apps.chat.mix",
@@ -103,7 +100,7 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any], dict[str, Any]], object], str,
         "$.apps.chat.mix.bins[0]",
         "the last token of a prompt",
     ),
-    "gpus": (lambda p, s: engine_of(p, tensor=4), "$.engines.fast.tensor", "takes 4 GPUs"),
+    "gpus": (lambda p, s: engine_of(p, tensor=4), "$.models.m.runs.big.tensor", "takes 4 GPUs"),
     "only prefill": (
         lambda p, s: [one.update(role="prefill") for one in p["engines"].values()],
         "$.engines",
@@ -143,7 +140,7 @@ def test_unusual_numbers_are_warned_of() -> None:
     profile = texts.profile()
     engine_of(profile, pieces=[{"base_ms": 0.2}], fitted={"error": 5})
     warned = {at for code, at, _ in load_inputs(profile, texts.slo()).warnings if code == "W-unit"}
-    assert {"engines.fast.pieces", "engines.fast.fitted.error"} <= warned
+    assert {"models.m.runs.big.law", "models.m.runs.big.error_mean"} <= warned
 
 
 def test_files_with_engines_ask_no_other_question_and_others_ask_no_fleet_of_text() -> None:

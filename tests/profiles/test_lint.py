@@ -68,34 +68,38 @@ def test_a_sound_pair_has_no_findings() -> None:
     [
         (lambda p, s: p["sources"]["doc"].update(date="2025-01-31"), "W-stale", "sources.doc.date", "2026-11-01"),
         (lambda p, s: p["sources"]["doc"].update(date="2026-13-40"), "W-date", "sources.doc.date", "not a date"),
-        (lambda p, s: p["offers"].pop("small-od"), "W-no-price", "hardware.small", "cannot be used under a budget"),
-        (lambda p, s: p["offers"]["big-od"].update(price_per_hour=0), "W-free", "offers.big-od.price_per_hour", "0"),
-        (lambda p, s: p["hardware"].update(idle={"kind": "gpu"}), "W-unused", "hardware.idle", "no variant"),
+        (lambda p, s: p["offers"].pop("small-od"), "W-no-price", "machines.small", "cannot be used under a budget"),
+        (lambda p, s: p["offers"]["big-od"].update(price_per_hour=0), "W-free", "machines.big.price_per_hour", "0"),
+        (lambda p, s: p["hardware"].update(idle={"kind": "gpu"}), "W-unused", "machines.idle", "no model"),
         (
             lambda p, s: p["variants"]["dlrm"]["runs"].pop(),
             "W-unused",
-            "offers.small-od",
-            "no variant has a run on small",
+            "machines.small",
+            "no model has a run on small",
         ),
         (
             lambda p, s: p["variants"]["dlrm"]["runs"][0]["needs"].update(gpu=2),
             "W-too-large",
-            "variants.dlrm.runs[0].needs.gpu",
+            "models.dlrm.runs.big.needs.gpu",
             "provides 1",
         ),
         (
             lambda p, s: p["variants"]["dlrm"]["runs"][1]["needs"].update(mem_gib=2),
             "W-no-room",
-            "variants.dlrm.runs[1].needs.mem_gib",
+            "models.dlrm.runs.small.needs.mem_gib",
             "mem_gib",
         ),
-        (lambda p, s: p["tables"].update(spare=p["tables"]["fast"]), "W-unused", "tables.spare", "no run"),
-        (lambda p, s: p["tables"]["slow"].update(mean=[20, 19]), "W-falling", "tables.slow.mean", "batch 1 and 8"),
-        (lambda p, s: p["tables"]["slow"].update(std=[1, 40]), "W-noisy", "tables.slow.std", "p99"),
+        (
+            lambda p, s: p["tables"]["slow"].update(mean=[20, 19]),
+            "W-falling",
+            "models.dlrm.runs.small.mean_ms",
+            "batch 1 and 8",
+        ),
+        (lambda p, s: p["tables"]["slow"].update(std=[1, 40]), "W-noisy", "models.dlrm.runs.small.std_ms", "p99"),
         (
             lambda p, s: p["tables"]["slow"].update(p95=[21, 170], p99=[20.5, 175]),
             "W-order",
-            "tables.slow.p99",
+            "models.dlrm.runs.small.p99_ms",
             "below p95 21",
         ),
         (
@@ -107,7 +111,7 @@ def test_a_sound_pair_has_no_findings() -> None:
         (
             lambda p, s: (p["tables"]["slow"].update(axes={"batch": [1, 4]}, outside="linear"),),
             "W-coverage",
-            "tables.slow",
+            "models.dlrm.runs.small",
             "are extrapolated",
         ),
         (
@@ -116,13 +120,18 @@ def test_a_sound_pair_has_no_findings() -> None:
             "apps.a.mix.axes",
             "co_load",
         ),
-        (lambda p, s: p["tables"]["slow"].update(mean=[20, None]), "W-coverage", "tables.slow", "not measured"),
+        (
+            lambda p, s: p["tables"]["slow"].update(mean=[20, None]),
+            "W-coverage",
+            "models.dlrm.runs.small",
+            "not measured",
+        ),
         (lambda p, s: s["apps"]["a"]["latency"].update(p99_ms=4), "W-too-slow", "apps.a.latency", "5 ms"),
         (lambda p, s: s["apps"]["a"]["latency"].update(p99_ms=3e6), "W-unit", "apps.a.latency", "seconds"),
         (
             lambda p, s: p["offers"]["small-od"].update(price_per_hour=1) or clear_needs(p),
             "W-dominated",
-            "variants.dlrm.runs[1]",
+            "models.dlrm.runs.small",
             "dlrm on big",
         ),
     ],
@@ -156,7 +165,7 @@ def test_better_quality_dominates_among_variants_of_a_task_whatever_their_order(
             profile["variants"][name] = {"task": "rank", "quality": {"value": quality}, "runs": [run]}
 
     said = [(code, at) for code, at, _ in found(change) if code == "W-dominated"]
-    assert said == [("W-dominated", "variants.worse.runs[0]")]
+    assert said == [("W-dominated", "models.worse.runs.big")]
 
 
 def test_prices_per_share_are_no_prices_of_machines() -> None:
@@ -187,7 +196,7 @@ def test_a_price_per_month_is_reported_at_ordinary_prices(price: str, currency: 
             offer["currency"] = currency
         s["limits"].update(cost_per_hour=2160, currency=currency)
 
-    (text,) = [text for at, text in warned(change).items() if at == "offers.big-od.price_per_hour"]
+    (text,) = [text for at, text in warned(change).items() if at == "machines.big.price_per_hour"]
     assert "per month" in text
 
 

@@ -26,7 +26,9 @@ PROFILE = json.loads((CASES / "every_key_profile.json").read_text())
 
 def test_the_examples_with_every_key_load(folder: Path) -> None:
     inputs = load_inputs(folder / "profile.json", folder / "slo.json")
-    assert inputs.profile.tables["l8-g4dn"].read([{"input_tokens": 2048, "output_tokens": 64}]).values.tolist() == [2.2]
+    assert inputs.profile.tables["llama-8b-g4dn"].read(
+        [{"input_tokens": 2048, "output_tokens": 64}]
+    ).values.tolist() == [2.2]
     assert money_text(inputs.profile.offers["g4dn-spot"].price_per_hour) == "0.1578"
     assert inputs.slo.apps["rank"].rate_qps == "max"
     assert inputs.files == {"profile": str(folder / "profile.json"), "slo": str(folder / "slo.json")}
@@ -52,7 +54,7 @@ def test_reformatting_keeps_the_digest_and_content_changes_it(profile: dict[str,
     before = load_inputs(profile, slo).digests
     text = json.dumps(profile, indent=7, sort_keys=True, ensure_ascii=True).replace("21,", "2.1e1,")
     assert load_inputs(text.encode(), slo).digests == before
-    profile["tables"]["rn-c5n"]["mean"][1] = 160.5
+    profile["models"]["rn50"]["runs"]["c5n"]["mean_ms"][1] = 160.5
     assert load_inputs(profile, slo).digests["profile"] != before["profile"]
     assert load_inputs(profile, slo).digests["slo"] == before["slo"]
 
@@ -91,32 +93,32 @@ def test_however_a_profile_is_split_it_merges_back(data: st.DataObject) -> None:
 
 
 def test_a_contradiction_names_both_files(folder: Path, profile: dict[str, Any]) -> None:
-    prices = {"format": profile["format"], "offers": {"G4DN-od": {**profile["offers"]["g4dn-od"], "stock": 3}}}
+    prices = {"format": profile["format"], "machines": {"G4DN": {"price_per_hour": "0.526", "stock": 3}}}
     (folder / "prices.json").write_text(json.dumps(prices))
     with pytest.raises(InputError) as caught:
         load_inputs([folder / "profile.json", folder / "prices.json"], folder / "slo.json")
     (fault,) = caught.value.faults
     assert fault.file == f"{folder / 'profile.json'} and {folder / 'prices.json'}"
-    assert fault.path == "$.offers.G4DN-od"
-    prices["offers"]["G4DN-od"]["stock"] = 20
+    assert fault.path == "$.machines.G4DN.stock"
+    prices["machines"]["G4DN"]["stock"] = 20
     (folder / "prices.json").write_text(json.dumps(prices))
     load_inputs([folder / "profile.json", folder / "prices.json"], folder / "slo.json")
 
 
 def test_a_fault_is_reported_of_the_file_that_has_it(profile: dict[str, Any], slo: dict[str, Any]) -> None:
-    prices = {"format": profile["format"], "offers": profile.pop("offers")}
-    prices["offers"]["c5n-od"]["stock"] = -1
-    profile["tables"]["yn-g4dn"]["source"] = "m9"
+    prices = {"format": profile["format"], "machines": {"c5n": {"zones": profile["machines"]["c5n"].pop("zones")}}}
+    prices["machines"]["c5n"]["zones"]["a"]["stock"] = -1
+    profile["models"]["yolo-n"]["runs"]["g4dn"]["source"] = "m9"
     with pytest.raises(InputError) as caught:
         load_inputs([profile, prices], slo)
     assert {(fault.file, fault.path) for fault in caught.value.faults} == {
-        ("profile[1]", "$.offers.c5n-od.stock"),
-        ("profile[0]", "$.tables.yn-g4dn.source"),
+        ("profile[1]", "$.machines.c5n.zones.a.stock"),
+        ("profile[0]", "$.models.yolo-n.runs.g4dn.source"),
     }
 
 
 def test_an_app_with_a_fault_is_not_said_to_be_missing() -> None:
-    app = {"models": sorted(PROFILE["variants"])[:1], "rate_qps": {"low": 0, "high": 300}}
+    app = {"models": sorted(PROFILE["models"])[:1], "rate_qps": {"low": 0, "high": 300}}
     with pytest.raises(InputError) as caught:
         load_inputs(PROFILE, {"format": "hetplan/slo/1.0", "apps": {"mine": app}})
     assert [fault.path for fault in caught.value.faults] == ["$.apps.mine.rate_qps.low"]
@@ -149,7 +151,7 @@ def test_a_newer_version_without_new_keys_is_read_with_a_warning(profile: dict[s
 
 
 def test_ids_are_read_in_lower_case_with_one_warning_each(profile: dict[str, Any], slo: dict[str, Any]) -> None:
-    profile["variants"]["RN50"] = profile["variants"].pop("rn50")
+    profile["models"]["RN50"] = profile["models"].pop("rn50")
     answered(slo["apps"]["rank"], models=["Yolo-N", "rn50"])
     inputs = load_inputs(profile, slo)
     assert "rn50" in inputs.profile.variants
@@ -158,13 +160,13 @@ def test_ids_are_read_in_lower_case_with_one_warning_each(profile: dict[str, Any
 
 
 def test_suspicious_numbers_are_warned_of(profile: dict[str, Any], slo: dict[str, Any]) -> None:
-    profile["offers"]["c5n-od"]["price_per_hour"] = "2315"
-    profile["hardware"]["g4dn"]["provides"]["gpu_mem_gib"] = 15360
-    profile["hardware"]["c5n"]["startup_s"] = 45000
+    profile["machines"]["c5n"]["zones"]["a"]["price_per_hour"] = "2315"
+    profile["machines"]["g4dn"]["provides"]["gpu_mem_gib"] = 15360
+    profile["machines"]["c5n"]["startup_s"] = 45000
     profile["links"][0]["bandwidth_mbps"] = 5e7
-    profile["variants"]["yolo-n"]["runs"][0]["load_s"] = 210000
-    profile["variants"]["yolo-n"]["runs"][0]["price_per_hour"] = 4000
-    profile["tables"]["rn-c5n"]["mean"] = [0.021, 0.09]
+    profile["models"]["yolo-n"]["runs"]["g4dn"]["load_s"] = 210000
+    profile["models"]["yolo-n"]["runs"]["g4dn"]["price_per_hour"] = 4000
+    profile["models"]["rn50"]["runs"]["c5n"]["mean_ms"] = [0.021, 0.09]
     slo["apps"]["rank"]["latency"]["p99_ms"] = 0.35
     slo["limits"]["cost_per_hour"] = 200000
     slo["horizon"]["period_s"] = 0.5
@@ -172,22 +174,22 @@ def test_suspicious_numbers_are_warned_of(profile: dict[str, Any], slo: dict[str
     warnings = load_inputs(profile, slo).warnings
     assert {code for code, _, _ in warnings} == {"W-unit"}
     assert [at for _, at, _ in warnings] == [
-        "hardware.c5n.startup_s",
-        "hardware.g4dn.provides.gpu_mem_gib",
-        "offers.c5n-od.price_per_hour",
+        "machines.c5n.startup_s",
+        "machines.g4dn.provides.gpu_mem_gib",
+        "machines.c5n.zones.a.price_per_hour",
         "links[0].bandwidth_mbps",
-        "variants.yolo-n.runs[0].load_s",
-        "variants.yolo-n.runs[0].price_per_hour",
-        "tables.rn-c5n.mean",
+        "models.yolo-n.runs.g4dn.load_s",
+        "models.yolo-n.runs.g4dn.price_per_hour",
+        "models.rn50.runs.c5n.mean_ms",
         "limits.cost_per_hour",
         "horizon.period_s",
         "apps.faces",
         "apps.rank.latency.p99_ms",
     ]
     warned = {at: text for _, at, text in warnings}
-    assert "month" in warned["offers.c5n-od.price_per_hour"]
+    assert "month" in warned["machines.c5n.zones.a.price_per_hour"]
     assert "seconds" in warned["apps.rank.latency.p99_ms"]
-    assert "MiB" in warned["hardware.g4dn.provides.gpu_mem_gib"]
+    assert "MiB" in warned["machines.g4dn.provides.gpu_mem_gib"]
 
 
 STATE = {
@@ -218,8 +220,8 @@ def test_a_state_is_read_and_checked_against_the_others(profile: dict[str, Any],
 
 
 def test_a_state_whose_load_fits_two_runs_is_refused(profile: dict[str, Any], slo: dict[str, Any]) -> None:
-    (run,) = [run for run in profile["variants"]["rn50"]["runs"] if run["hardware"] == "g4dn"]
-    profile["variants"]["rn50"]["runs"] += [{**run, "at": {"batch": 8}}]
+    runs = profile["models"]["rn50"]["runs"]
+    runs["g4dn"] = [runs["g4dn"], {**runs["g4dn"], "at": {"batch": 8}}]
     with pytest.raises(InputError) as caught:
         load_inputs(profile, slo, state=STATE)
     (fault,) = caught.value.faults
@@ -240,14 +242,14 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 def test_a_section_that_is_missing_is_one_fault(example: str) -> None:
     whole = json.loads((EXAMPLES / example / "profile.json").read_text())
     slo = EXAMPLES / example / "slo.json"
-    for section in set(whole) - {"format", "requires", "extensions", "reference", "links", "hosts"}:
+    for section in set(whole) - {"format", "source", "extensions", "reference", "links", "metrics"}:
         try:
             load_inputs({key: held for key, held in whole.items() if key != section}, slo)
         except InputError as error:
             (fault,) = error.faults
             assert section in f"{fault.why} {fault.remedy}"
         else:
-            assert section in ("offers", "variants", "tables"), "nothing names what is in it"
+            assert section == "models", "nothing names what is in it"
 
 
 @pytest.mark.parametrize(
@@ -275,16 +277,14 @@ def test_states_that_cannot_be(change: Any, path: str, profile: dict[str, Any], 
 
 
 def test_a_worker_on_a_host_runs_on_what_the_host_is_of(profile: dict[str, Any], slo: dict[str, Any]) -> None:
-    offer = profile["offers"]["g4dn-od"]
-    profile["offers"]["g4dn-spot"] = offer
-    profile["hosts"]["m1"]["offer"] = "g4dn-spot"
+    machine = profile["machines"]["g4dn"]
+    machine["spot"]["hosts"] = machine.pop("hosts")
     with pytest.raises(InputError) as caught:
         load_inputs(profile, slo, state=STATE)
     (fault,) = caught.value.faults
     assert (fault.file, fault.path) == ("state", "$.workers[0].offer")
-    assert "hosts.m1.offer is g4dn-spot" in fault.why
-    profile["hardware"]["g5"] = profile["hardware"]["g4dn"]
-    profile["offers"]["g4dn-spot"] = {**offer, "hardware": "g5"}
+    assert "m1 is a machine of g4dn-spot" in fault.why
+    profile["machines"]["g5"] = {**machine, "hosts": machine["spot"].pop("hosts")}
     state = copy.deepcopy(STATE)
     del state["workers"][0]["offer"]
     with pytest.raises(InputError) as caught:
@@ -302,7 +302,7 @@ def test_documents_are_made_plain_or_refused(profile: dict[str, Any], slo: dict[
     import numpy as np
 
     before = load_inputs(profile, slo)
-    profile["tables"]["rn-c5n"]["mean"] = (np.float64(21), np.int64(160))
+    profile["models"]["rn50"]["runs"]["c5n"]["mean_ms"] = (np.float64(21), np.int64(160))
     assert load_inputs(profile, slo).digests == before.digests
     profile["extensions"] = {"when": {1, 2}}
     with pytest.raises(InputError, match=r"\$\.extensions\.when \(found set\)"):
@@ -322,9 +322,8 @@ def test_single_files(folder: Path) -> None:
     assert load_slo(folder / "slo.json").apps["faces"].quality is not None
     with pytest.raises(InputError, match="a profile file here, not a slo file"):
         load_profile(folder / "slo.json")
-    with pytest.raises(InputError, match="there is no table"):
-        load_profile({"format": "hetplan/profile/1.0", "hardware": {"g": {"kind": "gpu"}}, "tasks": {"t": {}},
-                      "variants": {"v": {"task": "t", "runs": [{"hardware": "g", "latency": "x"}]}}})  # fmt: skip
+    with pytest.raises(InputError, match="there is no machine type"):
+        load_profile({"format": "hetplan/profile/1.0", "models": {"v": {"runs": {"g": {"mean_ms": 5}}}}})
 
 
 def test_the_price_of_importing() -> None:

@@ -64,8 +64,8 @@ def test_malformed(name: str, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "path"),
     [
-        ({"profile": {"offers": {"g4dn-od": {"stock": 2**70}}}}, "$.offers.g4dn-od.stock"),
-        ({"profile": {"tables": {"yn-g4dn": {"axes": {"batch": [1, 4, 1.6e10]}}}}}, "$.tables.yn-g4dn.axes.batch[2]"),
+        ({"profile": {"machines": {"g4dn": {"stock": 2**70}}}}, "$.machines.g4dn.stock"),
+        ({"profile": {"models": {"rn50": {"batch": [1, 1.6e10]}}}}, "$.models.rn50.batch[1]"),
         ({"state": {"count": 2 * 10**9}}, "$.workers[0].count"),
         ({"state": {"loads": [{"id": "l", "variant": "v", "instances": 2**70}]}}, "$.workers[0].loads[0].instances"),
     ],
@@ -97,35 +97,35 @@ def test_a_near_name_is_reported(folder: Path) -> None:
 
 
 def test_all_faults_of_all_files_at_once(profile: dict[str, Any], slo: dict[str, Any]) -> None:
-    profile["variants"]["rn50"]["quality"]["value"] = "good"
-    profile["variants"]["yolo-n"]["runs"][0]["latency"] = "yn-g4"
+    profile["models"]["rn50"]["quality"]["top1"] = "good"
+    profile["models"]["yolo-n"]["runs"]["g4d"] = profile["models"]["yolo-n"]["runs"].pop("g4dn")
     slo["apps"]["rank"]["latency"]["p99_ms"] = "350"
     answered(slo["apps"]["faces"], models=["rn51"])
     with pytest.raises(InputError) as caught:
         load_inputs(profile, slo)
     found = {fault.path: fault for fault in caught.value.faults}
     assert set(found) == {
-        "$.variants.rn50.quality.value",
-        "$.variants.yolo-n.runs[0].latency",
+        "$.models.rn50.quality.top1",
+        "$.models.yolo-n.runs.g4d",
         "$.apps.rank.latency.p99_ms",
         "$.apps.faces.models[0]",
     }
-    assert 'Did you mean "yn-g4dn"?' in found["$.variants.yolo-n.runs[0].latency"].remedy
+    assert 'Did you mean "g4dn"?' in found["$.models.yolo-n.runs.g4d"].remedy
     assert 'Did you mean "rn50"?' in found["$.apps.faces.models[0]"].remedy
     assert found["$.apps.rank.latency.p99_ms"].remedy == "Write 350 without quotes."
 
 
 def test_a_thing_with_a_fault_still_counts_as_there(profile: dict[str, Any], slo: dict[str, Any]) -> None:
-    profile["hardware"]["g4dn"]["startup_s"] = -1
+    profile["machines"]["g4dn"]["startup_s"] = -1
     with pytest.raises(InputError) as caught:
         load_inputs(profile, slo)
-    assert [fault.path for fault in caught.value.faults] == ["$.hardware.g4dn.startup_s"]
+    assert [fault.path for fault in caught.value.faults] == ["$.machines.g4dn.startup_s"]
 
 
 @pytest.mark.parametrize(
     ("change", "path", "hint"),
     [
-        (lambda p, s: p["variants"]["rn50"]["quality"].update(value=74.9), "$.variants.rn50.quality.value", "0.749"),
+        (lambda p, s: p["models"]["rn50"]["quality"].update(top1=74.9), "$.models.rn50.quality.top1", "0.749"),
         (lambda p, s: s["apps"]["traffic"]["quality"].update(min=80), "$.apps.traffic.quality.min", "0.8"),
         (lambda p, s: s["apps"]["faces"]["quality"].update(min=70), "$.apps.faces.quality.min", "0.7"),
         (
@@ -139,11 +139,12 @@ def test_a_thing_with_a_fault_still_counts_as_there(profile: dict[str, Any], slo
             "percent",
         ),
         (lambda p, s: s["limits"].update(changes=10.0), "$.limits.changes", "Write 10."),
-        (lambda p, s: p.update(varients={}), "$.varients", 'Did you mean "variants"?'),
+        (lambda p, s: p.update(modles={}), "$.modles", 'Did you mean "models"?'),
+        (lambda p, s: p["models"]["rn50"].update(axis={}), "$.models.rn50.axis", 'Did you mean "axes"?'),
         (
-            lambda p, s: p["tables"]["yn-g4dn"].update(axis={}),
-            "$.tables.yn-g4dn.axis",
-            'Did you mean "axes"?',
+            lambda p, s: p["machines"]["g4dn"]["spot"].update(price_per_our=1),
+            "$.machines.g4dn.spot.price_per_our",
+            'Did you mean "price_per_hour"?',
         ),
         (
             lambda p, s: s["apps"]["images"].update(violations={"max": 0.05}),
@@ -235,23 +236,23 @@ def test_a_wish_for_nothing_says_so_itself() -> None:
 
 @pytest.mark.parametrize(("near", "remedy"), [("g4d", 'Did you mean "g4dn"? Or add it'), ("tpu", "Add it under")])
 def test_a_missing_reference_reads_as_a_sentence(profile: dict[str, Any], near: str, remedy: str) -> None:
-    profile["offers"]["another"] = {"hardware": near, "price_per_hour": "1"}
+    runs = profile["models"]["rn50"]["runs"]
+    runs[near] = runs["g4dn"]
     with pytest.raises(InputError) as caught:
         load_profile(profile)
-    (found,) = [fault for fault in caught.value.faults if fault.path == "$.offers.another.hardware"]
+    (found,) = [fault for fault in caught.value.faults if fault.path == f"$.models.rn50.runs.{near}"]
     assert found.remedy.startswith(remedy)
 
 
 @pytest.mark.parametrize("number", [1e-300, 1e-16, 1e16, 1e308])
 def test_numbers_beyond_all_reason_are_reported(profile: dict[str, Any], slo: dict[str, Any], number: float) -> None:
-    profile["hardware"]["g4dn"]["startup_s"] = number
-    table = {"quantity": "latency_ms", "axes": {"batch": [1, 2]}, "mean": [1.0, number]}
-    profile["tables"]["extreme"] = table
+    profile["machines"]["g4dn"]["startup_s"] = number
+    profile["models"]["rn50"]["runs"]["c5n"] = {"mean_ms": [1.0, number]}
     with pytest.raises(InputError) as caught:
         load_profile(profile)
     assert {fault.path for fault in caught.value.faults} == {
-        "$.hardware.g4dn.startup_s",
-        "$.tables.extreme.mean[1]",
+        "$.machines.g4dn.startup_s",
+        "$.models.rn50.runs.c5n.mean_ms[1]",
     }
     assert all("Check the number" in fault.remedy for fault in caught.value.faults)
 

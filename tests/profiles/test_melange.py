@@ -62,7 +62,7 @@ def test_melange_with_buckets_and_shares_that_sum_to_two() -> None:
     document["workload_distribution"] = [[1, 0], [1, 0]]
     profile, slo = convert_document(document)
     assert slo is not None
-    assert profile["tables"]["llm-a10g"]["axes"] == {"input_tokens": [25, 100], "output_tokens": [50, 400]}
+    assert profile["models"]["llm"]["axes"] == {"input_tokens": [25, 100], "output_tokens": [50, 400]}
     demand = slo["apps"]["llm"]
     assert demand["rate_qps"] == 60
     assert demand["mix"]["bins"] == [[25, 50], [100, 50]]
@@ -87,7 +87,7 @@ def test_several_gpus_of_aibrix_as_a_list_or_by_line(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text(json.dumps([AIBRIX, second]))
     (tmp_path / "lines.jsonl").write_text(json.dumps(AIBRIX) + "\n" + json.dumps(second) + "\n")
     profile, _ = convert(tmp_path / "list.json")
-    assert list(profile["hardware"]) == ["sim-a100", "l20"]
+    assert list(profile["machines"]) == ["sim-a100", "l20"]
     assert convert(tmp_path / "lines.jsonl")[0] == profile
 
 
@@ -95,7 +95,7 @@ def test_names_that_become_one_id_stay_apart() -> None:
     document = copy.deepcopy(MELANGE)
     document["gpu_info"] = {"A 10": MELANGE["gpu_info"]["A10G"], "a-10": MELANGE["gpu_info"]["A10G"]}
     profile, _ = convert_document(document)
-    assert list(profile["hardware"]) == ["a-10", "a-10-2"]
+    assert list(profile["machines"]) == ["a-10", "a-10-2"]
 
 
 @pytest.mark.parametrize(

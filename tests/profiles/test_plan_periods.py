@@ -21,9 +21,9 @@ PROFILE: dict[str, Any] = {
     "hardware": {"gpu": {"kind": "gpu", "provides": {"gpu": 1}, "startup_s": 90}},
     "zones": {"a": {"quota": {"gpu": 8}}, "b": {"quota": {"machines": 9}}},
     "offers": {
-        "a-od": {"hardware": "gpu", "zone": "a", "price_per_hour": "1",
+        "gpu-a": {"hardware": "gpu", "zone": "a", "price_per_hour": "1",
                  "commit": {"term_s": 2_592_000, "upfront": "10", "discount": 0.4}},
-        "b-spot": {"hardware": "gpu", "zone": "b", "price_per_hour": "0.3", "interruptions_per_hour": 0.05},
+        "gpu-b-spot": {"hardware": "gpu", "zone": "b", "price_per_hour": "0.3", "interruptions_per_hour": 0.05},
     },
     "tasks": {"rank": {}},
     "variants": {"m": {"task": "rank", "runs": [{"hardware": "gpu", "latency": "t"}]}},
@@ -49,7 +49,7 @@ def _part(count: int) -> dict[str, Any]:
     load = {"id": "l", "app": "rank", "variant": "m", "at": {}}
     return {
         "question": "pool", "method": {"formulation": "pool-milp"}, "rate_qps": {"rank": rate},
-        "workers": [{"id": "w", "hardware": "gpu", "offer": "a-od", "count": count, "loads": [load]}],
+        "workers": [{"id": "w", "hardware": "gpu", "offer": "gpu-a", "count": count, "loads": [load]}],
         "routing": {"rank": [{"to": {"l": 1.0}}]},
         "promises": [{"app": "rank", "quantity": "rate_qps", "relation": ">=", "value": rate, "model": "fluid"}],
     }  # fmt: skip
@@ -68,7 +68,7 @@ def plan() -> Plan:
                      "actions": [{"id": 1, "do": "start", "worker": "w", "count": 1, "ahead_s": 90.0}]},
                 ],
                 "parts": {"rank-1": _part(1), "rank-2": _part(2)},
-                "commitments": [{"offer": "a-od", "count": 1, "term_s": 2_592_000.0, "upfront": "10",
+                "commitments": [{"offer": "gpu-a", "count": 1, "term_s": 2_592_000.0, "upfront": "10",
                                  "price_per_hour": "0.6"}],
             }
         )
@@ -89,7 +89,7 @@ def test_the_plan_of_a_period_is_an_ordinary_plan() -> None:
     assert [(worker.period, worker.count) for worker in one.workers] == [("h1", 2)]
     assert one.periods[0].start_s == 0.0
     assert one.periods[0].end_s == 43200.0
-    assert machines_of(made, "h0") == {"a-od": 1}
+    assert machines_of(made, "h0") == {"gpu-a": 1}
     assert of_part(made, "rank-2").workers[0].count == 2
     assert [period_at(made, at).id for at in (0.0, 43200.0, 86400.0 + 5)] == ["h0", "h1", "h0"]
     ordinary = one.model_copy(update={"digest": None})
@@ -107,7 +107,7 @@ def test_a_plan_without_parts_has_none_of_their_keys() -> None:
 
 def test_the_files_of_a_fleet_are_read() -> None:
     inputs = load_inputs(PROFILE, SLO)
-    commit = inputs.profile.offers["a-od"].commit
+    commit = inputs.profile.offers["gpu-a"].commit
     assert commit is not None
     assert (commit.upfront, commit.discount) == (10 * 10**9, 0.4)
     assert inputs.slo.limits.spot.max_share == 0.5
@@ -117,11 +117,11 @@ def test_the_files_of_a_fleet_are_read() -> None:
 @pytest.mark.parametrize(
     ("file", "path", "value", "said"),
     [
-        ("profile", "offers.a-od.zone", "z", "there is no zone 'z'"),
-        ("profile", "offers.a-od.commit.price_per_hour", "0.5", "exactly one of discount and price_per_hour"),
-        ("profile", "zones.a.quota.gpus", 3, "no hardware provides 'gpus'"),
+        ("profile", "zones.z", {"quota": {"gpu": 1}}, "no machine type is in zone 'z'"),
+        ("profile", "offers.gpu-a.commit.price_per_hour", "0.5", "exactly one of discount and price_per_hour"),
+        ("profile", "zones.a.quota.gpus", 3, "no machine type provides 'gpus'"),
         ("slo", "limits.survive.zones", 2, "no zone would be left"),
-        ("slo", "limits.offers", {"c-od": {"min": 1}}, "there is no offer 'c-od'"),
+        ("slo", "limits.offers", {"gpu-c": {"min": 1}}, "there is no offer 'gpu-c'"),
         ("slo", "limits.offers", {"committed": {"max": 1}}, 'Write "limits": {"reserved"'),
         ("slo", "limits.offers", {"spot": {"share": [0, 0.5]}}, r'Write "max_share": 0.5'),
         ("slo", "limits.spot.min", 9, None),
@@ -153,8 +153,8 @@ def test_floors_that_exclude_one_another_are_named() -> None:
     with pytest.raises(hp.InputError, match=r"not 1\.1 at least"):
         load_inputs(PROFILE, slo)
     profile = copy.deepcopy(PROFILE)
-    del profile["offers"]["b-spot"]["interruptions_per_hour"]
-    del profile["offers"]["a-od"]["commit"]
+    del profile["offers"]["gpu-b-spot"]["interruptions_per_hour"]
+    del profile["offers"]["gpu-a"]["commit"]
     for kind, floor in itertools.product(("spot", "reserved"), ({"min_share": 0.5}, {"min": 1})):
         slo["limits"] = {kind: floor}
         with pytest.raises(hp.InputError, match=f"no machine may be {kind}"):

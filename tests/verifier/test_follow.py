@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import hetplan as hp
 from hetplan.verifier.check import follow
 from hetplan.verifier.facts import gather
-from tests.build import answered
+from tests.build import answered, shipped
 
 POOL = Path(__file__).resolve().parents[2] / "examples" / "pool"
 
 
 def test_one_step_is_followed_as_a_pipeline_of_one_step() -> None:
-    profile, slo = (json.loads((POOL / f"{kind}.json").read_text()) for kind in ("profile", "slo"))
+    profile, slo = (shipped(POOL / f"{kind}.json") for kind in ("profile", "slo"))
     ((name, app),) = slo["apps"].items()
     variant = app["model"]
     app["network_ms_per_hop"] = 3.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,14 @@ import pytest
 
 import hetplan as hp
 from benchmarks import kept, kept_pipelines
+from tests.build import shipped
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "compound"
 
 
 def _files(question: str) -> tuple[dict[str, Any], dict[str, Any]]:
     if question == "compound":
-        profile, slo = (json.loads((EXAMPLE / name).read_text()) for name in ("profile.json", "rate-slo.json"))
+        profile, slo = (shipped(EXAMPLE / name) for name in ("profile.json", "rate-slo.json"))
         return profile, slo
     if question == "pipeline":
         return kept_pipelines.pipeline(53)

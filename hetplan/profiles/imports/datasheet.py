@@ -21,6 +21,7 @@ from hetplan.errors import InputError
 from hetplan.profiles.cards import MEMORY_SHARE
 from hetplan.profiles.imports.words import above_0, digits, ill_written, section
 from hetplan.profiles.read_json import read_json
+from hetplan.profiles.written_profile import written_profile
 
 __all__ = ["convert", "convert_sheet"]
 
@@ -37,8 +38,8 @@ def convert_sheet(sheet: Any, *, file: str = "datasheet") -> dict[str, Any]:
 
     >>> sheet = {"models": {"tiny": {"parameters": 1e9, "layers": 16, "heads": 8, "kv_heads": 4, "head_size": 64}},
     ...          "gpus": {"big": {"tflops": 100, "bandwidth_gbps": 1000, "memory_gb": 24, "price_per_hour": "1"}}}
-    >>> engine = convert_sheet(sheet)["engines"]["tiny-big"]
-    >>> engine["pieces"][1]["base_ms"], engine["kv_tokens"]
+    >>> run = convert_sheet(sheet)["models"]["tiny"]["runs"]["big"]
+    >>> run["law"][1]["base_ms"], run["kv_tokens"]
     (5.5, 1196289)
     """
     if not isinstance(sheet, Mapping):
@@ -46,7 +47,6 @@ def convert_sheet(sheet: Any, *, file: str = "datasheet") -> dict[str, Any]:
     usual = {name: above_0(sheet, name, "$", file, value) for name, value in _USUAL.items()}
     models, gpus = (section(sheet, name, file) for name in ("models", "gpus"))
     document: dict[str, Any] = {
-        "format": "hetplan/profile/1.2",
         "sources": {"sheet": {"kind": "assumed", "tool": "roofline of data sheets", "note": _said(usual)}},
         "hardware": {},
         "offers": {},
@@ -71,7 +71,7 @@ def convert_sheet(sheet: Any, *, file: str = "datasheet") -> dict[str, Any]:
             why=f"weights that fit into {usual['memory']:.0%} of some machine's memory",
             remedy='Use several GPUs as one machine ("gpus": 4; with init --machine h100x4=PRICE), or a larger one.',
         )  # fmt: skip
-    return document
+    return written_profile(document)
 
 
 def _weights(model: Mapping[str, Any], at: str, file: str) -> float:

@@ -17,7 +17,9 @@ from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.profiles.imports.words import id_of
+from hetplan.profiles.lowering import offer_id
 from hetplan.profiles.read_text import read_text
+from hetplan.profiles.written_profile import written_profile
 
 __all__ = ["convert_bill"]
 
@@ -32,7 +34,7 @@ Row = Mapping[str, str]
 
 
 def convert_bill(path: Path, *, region: str = "", only: str = "") -> dict[str, Any]:
-    """The hardware and offers of a bill: a price by the hour of each machine, region and way of buying."""
+    """The machine types of a bill: a price by the hour of each in each region, on demand and spot."""
     file = str(path)
     rows = list(enumerate(csv.DictReader(read_text(path, wanted="a bill").splitlines(), restval=""), start=2))
     wanted = [one.strip().lower() for one in only.split(",") if one.strip()]
@@ -45,7 +47,7 @@ def convert_bill(path: Path, *, region: str = "", only: str = "") -> dict[str, A
         if wanted and not any(one in name for one in wanted):
             continue
         spot = bool(_SPOT.search(row.get("ChargeDescription", ""))) or row.get("PricingCategory") == "Dynamic"
-        key, day = f"{name}{'-spot' if spot else ''}-{where}"[:60], row.get("ChargePeriodStart", "")
+        key, day = offer_id(name, spot=spot, zone=where), row.get("ChargePeriodStart", "")
         price = _price(row, line, file)
         if price is None or day < newest.get(key, ""):  # of several prices the newest
             continue
@@ -54,6 +56,7 @@ def convert_bill(path: Path, *, region: str = "", only: str = "") -> dict[str, A
         hardware[name] = {"kind": "gpu" if _GPU.match(name) else "cpu"}
         offers[key] = {
             "hardware": name, "price_per_hour": format(price.normalize(), "f"), "currency": row["BillingCurrency"],
+            "zone": where, **({"interruptions_per_hour": 0.0} if spot else {}),
         }  # fmt: skip
     if not offers:
         why = f"no hours of machines of region {region or 'any'} and {only or 'any type'} among {len(rows)} charges"
@@ -63,12 +66,12 @@ def convert_bill(path: Path, *, region: str = "", only: str = "") -> dict[str, A
     if len(currencies) > 1:
         raise InputError.one(file=file, path="BillingCurrency", value=", ".join(sorted(currencies)),
                              why="one currency", remedy="Split the bill: hetplan converts none.")  # fmt: skip
-    return {
-        "format": "hetplan/profile/1.0",
+    about = {
         "sources": {"prices": {"kind": "imported", "tool": "FOCUS bill", "note": path.name}},
         "hardware": dict(sorted(hardware.items())),
         "offers": dict(sorted(offers.items())),
     }
+    return written_profile(about)
 
 
 def _machine(row: Row) -> str | None:

@@ -36,6 +36,7 @@ from typing import Any
 from hetplan.profiles.imports.json_lines import read_json_or_lines
 from hetplan.profiles.imports.words import refuse
 from hetplan.profiles.plain_data import is_number
+from hetplan.profiles.written_profile import written_profile
 
 __all__ = ["convert", "convert_document"]
 
@@ -92,8 +93,8 @@ def _from_melange(document: Mapping[str, Any], file: str) -> tuple[dict[str, Any
         if isinstance(most, int) and not isinstance(most, bool) and most >= 0:
             limits[hardware] = [0, most]
     if "workload_distribution" not in document:
-        return profile, None
-    return profile, _wish(document, axes, limits, file)
+        return written_profile(profile), None
+    return written_profile(profile), _wish(document, axes, limits, file)
 
 
 def _wish(
@@ -148,7 +149,7 @@ def _from_aibrix(entries: list[Mapping[str, Any]], file: str) -> dict[str, Any]:
         _add(
             profile, name, cost, {"input_tokens": inputs, "output_tokens": outputs}, by_input, _given(entry, path, file)
         )
-    return profile
+    return written_profile(profile)
 
 
 def _given(entry: Mapping[str, Any], path: str, file: str) -> dict[str, float]:
@@ -168,7 +169,6 @@ def _given(entry: Mapping[str, Any], path: str, file: str) -> dict[str, float]:
 
 def _empty(tool: str) -> dict[str, Any]:
     return {
-        "format": "hetplan/profile/1.0",
         "sources": {"import": {"kind": "imported", "tool": tool}},
         "hardware": {},
         "offers": {},

@@ -31,6 +31,7 @@ from hetplan.profiles.json_path import shortened_text
 from hetplan.profiles.plain_data import whole_if_it_is
 from hetplan.profiles.read_text import read_text
 from hetplan.profiles.saturation import AT_ONCE, ONE_BY_ONE
+from hetplan.profiles.written_profile import written_profile
 
 __all__ = ["convert", "convert_text"]
 
@@ -74,9 +75,8 @@ def _analyzed(text: str, file: str) -> dict[str, Any]:
         remedy = "Give metrics-model-inference.csv; the file of GPUs has no times."
         raise InputError.one(file=file, path="line 1", value=", ".join(header)[:80], why=why, remedy=remedy)
     profile: dict[str, Any] = {
-        "format": "hetplan/profile/1.0",
         "sources": {"import": {"kind": "imported", "tool": "Model Analyzer", "note": "p99 alone, no means"}},
-        "hardware": {"server": {"kind": "server", "provides": {}}},
+        "hardware": {"server": {"kind": "server"}},
         "tasks": {}, "variants": {}, "tables": {},
     }  # fmt: skip
     groups: dict[tuple[str, str], list[tuple[int, Mapping[str, str]]]] = {}
@@ -110,7 +110,7 @@ def _analyzed(text: str, file: str) -> dict[str, Any]:
         run = {"hardware": "server", "latency": f"{name}-server", "at": {"batch": whole_if_it_is(best)},
                "saturation_qps": min(most[best], allowed)}  # fmt: skip
         profile["variants"][name] = {"task": task, "runs": [run]}
-    return profile
+    return written_profile(profile)
 
 
 def convert_text(text: str, *, file: str, variant: str = "model", hardware: str = "") -> dict[str, Any]:
@@ -121,7 +121,8 @@ def convert_text(text: str, *, file: str, variant: str = "model", hardware: str 
     ... 4,110,250,100,35000,52000
     ... '''
     >>> profile = convert_text(text, file="perf.csv")
-    >>> profile["tables"]["model-server"]["p99"], profile["variants"]["model"]["runs"][0]["saturation_qps"]
+    >>> run = profile["models"]["model"]["runs"]["server"]
+    >>> run["p99_ms"], run["max_qps"]
     ([21.018], 110.0)
     """
     rows = list(csv.DictReader(text.splitlines(), restkey="", restval=""))
@@ -151,14 +152,14 @@ def convert_text(text: str, *, file: str, variant: str = "model", hardware: str 
         "at": {"batch": whole_if_it_is(best)},
         "saturation_qps": highest_qps[best],
     }
-    return {
-        "format": "hetplan/profile/1.0",
-        "sources": {"import": {"kind": "imported", "tool": "perf_analyzer"}},
-        "hardware": {machine: {"kind": "server", "provides": {}}},
-        "tasks": {name: {}},
-        "variants": {name: {"task": name, "runs": [run]}},
-        "tables": {f"{name}-{machine}": table},
-    }
+    return written_profile(
+        {
+            "sources": {"import": {"kind": "imported", "tool": "perf_analyzer"}},
+            "hardware": {machine: {"kind": "server"}},
+            "variants": {name: {"task": name, "runs": [run]}},
+            "tables": {f"{name}-{machine}": table},
+        }
+    )
 
 
 def _table(

@@ -26,6 +26,7 @@ from hetplan.errors import InputError
 from hetplan.profiles.cards import room_for, stated_rooms
 from hetplan.profiles.imports.words import digits, id_of
 from hetplan.profiles.read_text import read_text
+from hetplan.profiles.written_profile import written_profile
 
 __all__ = ["convert", "fitted"]
 
@@ -107,7 +108,6 @@ def _row(values: tuple[float, ...], *, seconds: bool) -> _Row:
 
 def _profile(groups: dict[tuple[str, str, int], list[_Row]], file: str, rooms: Mapping[str, int]) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "format": "hetplan/profile/1.2",
         "sources": {"import": {"kind": "imported", "tool": "SageServe"}},
         "hardware": {},
         "tasks": {},
@@ -125,7 +125,7 @@ def _profile(groups: dict[tuple[str, str, int], list[_Row]], file: str, rooms: M
         document["tasks"].setdefault(model, {})
         runs = document["variants"].setdefault(model, {"task": model, "runs": []})["runs"]
         runs.append({"hardware": hardware, "engine": name})
-    return document
+    return written_profile(document)
 
 
 def fitted(rows: Sequence[_Row], *, file: str = "sageserve") -> dict[str, Any]:

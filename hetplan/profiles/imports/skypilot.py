@@ -4,8 +4,8 @@ The columns read are ``InstanceType``, ``AcceleratorName``, ``AcceleratorCount``
 ``Price``, ``SpotPrice``, ``Region`` and, where a cloud has it, ``AvailabilityZone``, in any order. A catalogue has
 thousands of rows, so `convert` takes filters: a region, names of accelerators or of instance types (or their parts).
 
-An on-demand price is the same in all zones of a region, so it is one offer; a spot price is an offer per zone. Nothing
-is known of stock or of interruptions, and nothing is written of them. Price files merge with profiles:
+Each availability zone (where a cloud has none, each region) has its own prices. Nothing is known of stock or of
+interruptions, and nothing is written of them. Price files merge with profiles:
 ``hetplan solve measured.json prices.json slo.json``.
 """
 
@@ -22,7 +22,9 @@ from typing import Any
 
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.imports.words import id_of
+from hetplan.profiles.lowering import offer_id
 from hetplan.profiles.read_text import read_text
+from hetplan.profiles.written_profile import written_profile
 
 __all__ = ["cheapest", "convert", "is_catalogue"]
 
@@ -50,23 +52,22 @@ def convert(
     faults = [fault for line, row in rows for fault in _wrong(row, file, line)]
     if faults:
         raise InputError(faults)
-    regions = {row["Region"] for _, row in rows}
     hardware, offers = {}, {}
     for _, row in rows:
         name = id_of(row["InstanceType"], "machine")
         hardware[name] = _hardware(row)
-        where = "" if len(regions) == 1 else f"-{id_of(row['Region'], 'region')}"
         zone = id_of(row.get("AvailabilityZone") or row["Region"], "machine")
         if row["Price"]:
-            offers[f"{name}{where}"] = _offer(name, row["Price"])
+            offers[offer_id(name, zone=zone)] = {**_offer(name, row["Price"]), "zone": zone}
         if spot and row.get("SpotPrice"):
-            offers[f"{name}-spot-{zone}"] = {**_offer(name, row["SpotPrice"]), "zone": zone}
-    return {
-        "format": "hetplan/profile/1.0",
+            price = {**_offer(name, row["SpotPrice"]), "zone": zone, "interruptions_per_hour": 0.0}
+            offers[offer_id(name, spot=True, zone=zone)] = price
+    about = {
         "sources": {"prices": {"kind": "imported", "tool": "SkyPilot catalogue", "note": f"{Path(file).name}"}},
         "hardware": dict(sorted(hardware.items())),
         "offers": dict(sorted(offers.items())),
-    }, None
+    }
+    return written_profile(about), None
 
 
 def _some(names: Iterable[str]) -> str:

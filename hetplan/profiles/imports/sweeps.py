@@ -21,7 +21,7 @@ from hetplan.profiles.imports.runs import Run, check_run
 from hetplan.profiles.imports.sweep_law import MODELLED, fit_sweep
 from hetplan.profiles.imports.sweep_readers import runs_of_file
 from hetplan.profiles.imports.words import count_of, digits, id_of, refuse
-from hetplan.profiles.read_json import format_of
+from hetplan.profiles.written_profile import written_profile
 
 __all__ = ["convert", "convert_laws", "read_runs"]
 
@@ -106,7 +106,7 @@ def convert(
         profile["tasks"].setdefault(variant, {})
         runs_of = profile["variants"].setdefault(variant, {"task": variant, "runs": []})["runs"]
         runs_of.append({"hardware": machine, "rate": name, "needs": {"gpu": count}})
-    return profile, None
+    return written_profile(profile), None
 
 
 def _size(run: Run) -> tuple[int, int]:
@@ -125,7 +125,6 @@ def _empty(runs: Sequence[Run]) -> dict[str, Any]:
     more = f" and {len(notes) - 3} more" if len(notes) > 3 else ""
     note = {"note": "; ".join(notes[:3]) + more} if notes else {}
     return {
-        "format": format_of("profile"),
         "sources": {"import": {"kind": "imported", "tool": tools, **note}},
         "hardware": {}, "offers": {}, "tasks": {}, "variants": {}, "tables": {},
     }  # fmt: skip
@@ -186,7 +185,7 @@ def convert_laws(
     if faults:
         note = f"{len(faults)} of {len(groups)} sweeps say too little, or what no law fits: {faults[0].why}"
         profile["sources"]["import"]["note"] = "; ".join(filter(None, (profile["sources"]["import"].get("note"), note)))
-    return profile, None
+    return written_profile(profile), None
 
 
 def card_many(name: str) -> int:

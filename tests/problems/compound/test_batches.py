@@ -17,6 +17,7 @@ from hetplan.profiles.load import load_inputs
 from hetplan.profiles.workers import Serve
 from hetplan.serving.planned_system import planned_systems
 from hetplan.verifier.batch_waits import busy_and_waits
+from tests.build import shipped
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
 MEASURED = EXAMPLE / "measured.json"
@@ -25,7 +26,7 @@ GROWN = {"quantity": "latency_ms", "mean": [10, 13, 31]}
 
 
 def profile(*, batches: bool = True, **more: Any) -> dict[str, Any]:
-    found = json.loads((EXAMPLE / "profile.json").read_text())
+    found = shipped(EXAMPLE / "profile.json")
     found["tables"] = {"grown": {**GROWN, "axes": {"batch": [1, 2, 8]}, **more}}
     for name in ("detect", "track") if batches else ():
         found["pipelines"]["track"]["nodes"][name]["batches"] = "grown"
@@ -33,7 +34,7 @@ def profile(*, batches: bool = True, **more: Any) -> dict[str, Any]:
 
 
 def wish(rate: float, percentile: float = 95, max_ms: float = 400, **demand: Any) -> dict[str, Any]:
-    slo = json.loads((EXAMPLE / "rate-slo.json").read_text())
+    slo = shipped(EXAMPLE / "rate-slo.json")
     latency = {f"p{percentile:g}_ms": max_ms}
     app = {**slo["apps"]["gate"], "latency": latency, "rate_qps": None, **(demand or {"rate_qps": rate})}
     return {**slo, "apps": {"gate": app}}

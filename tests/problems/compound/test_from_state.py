@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,13 @@ import pytest
 
 import hetplan as hp
 from hetplan.planner.next_state import next_state
+from tests.build import shipped
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
 
 
 def document(name: str) -> dict[str, Any]:
-    return json.loads((EXAMPLE / name).read_text())
+    return shipped(EXAMPLE / name)
 
 
 def solved(slo: dict[str, Any], state: Any = None) -> hp.Plan:

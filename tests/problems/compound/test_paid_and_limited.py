@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,14 @@ import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.measure.evaluator_profiler import measuring
 from hetplan_papers.datasets.circinus_generator import draw
+from tests.build import shipped
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
 SHARED = {"v100": [0, 1], "a100": [0, 1]}
 
 
 def document(name: str) -> dict[str, Any]:
-    return json.loads((EXAMPLE / name).read_text())
+    return shipped(EXAMPLE / name)
 
 
 def solved(profile: dict[str, Any], **slo: object) -> hp.Outcome:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -20,6 +19,7 @@ from hetplan.planner.front import unbeaten
 from hetplan.problems.compound import stations
 from hetplan.problems.compound.stations import PlacedStations, QueuedBox, Stations, undominated_sizes
 from hetplan_papers.datasets.circinus_generator import draw
+from tests.build import shipped
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
 FORMULA = {"sizing": "formula"}
@@ -32,7 +32,7 @@ def files(
 ) -> Files:
     """Two operators, two tiers, two shares, and a knob: the larger pictures are seen better, and take longer."""
     random = np.random.default_rng(seed)
-    profile = json.loads((EXAMPLE / "profile.json").read_text())
+    profile = shipped(EXAMPLE / "profile.json")
     profile["tiers"], profile["hardware"] = ["edge", "cloud"], {k: profile["hardware"][k] for k in ("v100", "a100")}
     profile["offers"].pop("phone-own")
     profile["links"] = profile["links"][1:]

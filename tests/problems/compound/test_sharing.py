@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -24,6 +23,7 @@ from hetplan.problems.compound.wish import MeasuredPlan, read_tiers
 from hetplan.problems.faults import Faults
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import SHARED
+from tests.build import shipped
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
 FORMULA = {"sizing": "formula"}
@@ -32,9 +32,7 @@ Files = tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
 
 def files(rates: dict[str, float], *, shared: bool = True, max_ms: float = 400) -> Files:
     """Applications like the example's gate, whose detectors are of one model, and whose trackers are of one."""
-    profile, slo, measured = (
-        json.loads((EXAMPLE / name).read_text()) for name in ("profile.json", "rate-slo.json", "measured.json")
-    )
+    profile, slo, measured = (shipped(EXAMPLE / name) for name in ("profile.json", "rate-slo.json", "measured.json"))
     for name in ("detect", "track") if shared else ():
         profile["pipelines"]["track"]["nodes"][name]["model"] = f"yolo-{name}"
     gate, known = slo["apps"]["gate"], measured["apps"]["gate"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from hetplan.errors import InputError
 from hetplan.measure.evaluator_profiler import measuring
 from hetplan.profiles.read_plan import read_plan
 from hetplan_papers.datasets.circinus_generator import draw
+from tests.build import shipped
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
 SHARES = (1, 0.75, 0.5, 0.25, 0.125)
@@ -21,7 +21,7 @@ TIERS = {"device": 0.0, "edge": 2.48, "cloud": 3.67}
 
 
 def wish(objective: list, apps: tuple[str, ...] = ("gate",), **limits) -> dict:
-    slo = json.loads((EXAMPLE / "slo.json").read_text())
+    slo = shipped(EXAMPLE / "slo.json")
     return {**slo, "objective": objective, "limits": limits, "apps": {app: slo["apps"][app] for app in apps}}
 
 
@@ -31,8 +31,8 @@ def solved(slo: dict):
 
 def all_plans(app: str) -> list[tuple[float, float, float]]:
     """(quality, cost, latency in ms) of every measured setting, placement and share that keeps the limits."""
-    slo = json.loads((EXAMPLE / "slo.json").read_text())["apps"][app]
-    measured = json.loads((EXAMPLE / "measured.json").read_text())["apps"][app]
+    slo = shipped(EXAMPLE / "slo.json")["apps"][app]
+    measured = shipped(EXAMPLE / "measured.json")["apps"][app]
     time = {"device": slo["device"]["relative_time"], "edge": 2.2, "cloud": 1.0}
     first = slo["device"].get("links", [{"bandwidth_mbps": 50, "latency_ms": 8}])[0]
     links = [(first["bandwidth_mbps"], first["latency_ms"]), (400, 15)]
@@ -108,7 +108,7 @@ def test_of_several_applications_no_point_is_beaten_and_the_ends_are_the_best_of
 
 
 def test_whole_machines_count_against_the_budget_and_too_little_says_how_much_is_missing():
-    profile = json.loads((EXAMPLE / "profile.json").read_text())
+    profile = shipped(EXAMPLE / "profile.json")
     for offer in ("v100-share", "a100-share"):
         del profile["offers"][offer]["per"]
     measured = EXAMPLE / "measured.json"
@@ -130,7 +130,7 @@ def test_nothing_needs_to_be_asked_of_what_is_sought():
     del slo["apps"]["gate"]["quality"], slo["apps"]["gate"]["latency"]
     outcome = solved(slo)
     assert outcome.exit_code == 0, outcome.violations
-    measured = json.loads((EXAMPLE / "measured.json").read_text())["apps"]["gate"]
+    measured = shipped(EXAMPLE / "measured.json")["apps"]["gate"]
     assert outcome.front.points[0][0]["quality"] == pytest.approx(max(entry["mean"] for entry in measured))
     bare = wish(["min latency"])
     del bare["apps"]["gate"]["quality"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,14 +23,15 @@ from hetplan.problems.fleet.ways import ESTIMATED, parts_of, table_of
 from hetplan.problems.fleet.wish import read_wish
 from hetplan.profiles.load import load_inputs
 from hetplan.testing.part_checks import checks, fewest_machines
+from tests.build import shipped
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 Json = dict[str, Any]
 
 
 def _files(question: str) -> tuple[Json, Json, str, float]:
-    profile = json.loads((EXAMPLES / "fleet" / "profile.json").read_text())
-    slo = json.loads((EXAMPLES / "fleet" / "slo.json").read_text())
+    profile = shipped(EXAMPLES / "fleet" / "profile.json")
+    slo = shipped(EXAMPLES / "fleet" / "slo.json")
     slo["limits"], slo["horizon"] = {}, {}
     for offer in profile["offers"].values():
         offer.pop("commit", None)
@@ -42,8 +42,8 @@ def _files(question: str) -> tuple[Json, Json, str, float]:
         app["rate_qps"] = rate
         slo["apps"] = {names[question]: app}
         return profile, slo, names[question], rate
-    profile = json.loads((EXAMPLES / question / "profile.json").read_text())
-    own = json.loads((EXAMPLES / question / "slo.json").read_text())
+    profile = shipped(EXAMPLES / question / "profile.json")
+    own = shipped(EXAMPLES / question / "slo.json")
     (name,) = own["apps"]
     app, rate = own["apps"][name], 150.0
     app |= {"question": question, "rate_qps": rate}

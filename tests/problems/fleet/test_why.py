@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from hetplan.planner.outcome import Outcome
 from hetplan.planner.repairs import documents, edit_documents
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_periods import machines_of
+from tests.build import shipped
 from tests.problems.fleet.test_fleet import PROFILE, Json, app, solved, wish
 
 PIPELINE = Path(__file__).resolve().parents[3] / "examples" / "pipeline"
@@ -181,7 +181,7 @@ def test_shares_that_leave_no_machines_are_named_and_repaired(bought: Json, fiel
 
 
 def test_a_pipeline_of_which_the_most_is_wanted_needs_offers() -> None:
-    profile, slo = (json.loads((PIPELINE / name).read_text()) for name in ("profile.json", "slo.json"))
+    profile, slo = (shipped(PIPELINE / name) for name in ("profile.json", "slo.json"))
     slo["apps"]["cameras"]["rate_qps"] = "max"
     with pytest.raises(hp.InputError, match=r'Write a number\. Or give the profile "offers"'):
         hp.solve(profile, slo, formulation="pipeline")

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 import hetplan as hp
+from tests.build import shipped
 
 EXAMPLES = Path(__file__).parents[3] / "examples/pipeline"
 Docs = tuple[dict[str, Any], dict[str, Any]]
 
 
 def social(provides: float, detect: float, caption: float, rate: float = 40.0) -> Docs:
-    profile = json.loads((EXAMPLES / "social-profile.json").read_text())
-    slo = json.loads((EXAMPLES / "social-slo.json").read_text())
+    profile = shipped(EXAMPLES / "social-profile.json")
+    slo = shipped(EXAMPLES / "social-slo.json")
     slo["apps"]["posts"]["rate_qps"] = rate
     for hardware in profile["hardware"].values():
         hardware["provides"] = {"gpu": provides}

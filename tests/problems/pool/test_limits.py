@@ -248,7 +248,7 @@ def test_a_demand_beyond_reason_is_bad_input_in_a_loop_too() -> None:
 def test_absurd_times_are_bad_input(ms: float) -> None:
     with pytest.raises(hetplan.InputError) as caught:
         solve(*files({"only": [ms]}, [1.0], prices={"only": 1}, qos_ms=100, budget=2))
-    assert "tables.t-only" in caught.value.faults[0].path
+    assert "models.m.runs.only" in caught.value.faults[0].path
     assert caught.value.faults[0].remedy
 
 

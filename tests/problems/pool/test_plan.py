@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -14,13 +13,14 @@ from hetplan.profiles.plan import MatchingDispatch, SharesDispatch
 from hetplan.profiles.plan_file import plan_bytes, plan_dict
 from hetplan.profiles.read_plan import read_plan
 from hetplan.simulator.pool import Conditions
+from tests.build import shipped
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "pool"
 
 
 def example(name: str) -> tuple[dict[str, object], dict[str, object]]:
     prefix = f"{name}-" if name else ""
-    return tuple(json.loads((EXAMPLES / f"{prefix}{kind}.json").read_text()) for kind in ("profile", "slo"))  # type: ignore[return-value]
+    return tuple(shipped(EXAMPLES / f"{prefix}{kind}.json") for kind in ("profile", "slo"))  # type: ignore[return-value]
 
 
 def test_the_example_rents_a_mixed_pool_that_beats_every_single_type() -> None:
@@ -48,13 +48,16 @@ def test_the_language_model_example_by_hand() -> None:
     assert plan.claims[0].value == 5.0
     assert isinstance(plan.dispatch["chat"], SharesDispatch)
     loads = {worker.loads[0].id: worker.hardware for worker in plan.workers}
-    shares = {
-        tuple(route.when.values()): {loads[load]: share for load, share in route.to.items()}
-        for route in plan.routing["chat"]
-    }
-    assert shares[128, 64] == {"l4": 1.0}
-    assert shares[128, 512] == {"l4": pytest.approx(0.25), "a100": pytest.approx(0.75)}
-    assert shares[2048, 64] == shares[2048, 512] == {"a100": 1.0}
+    rates = {"l4": (4.0, 0.5, 1.0, 0.1), "a100": (16.0, 4.0, 8.0, 2.0)}
+    classes = {(128, 64): (0, 4.0), (128, 512): (1, 2.0), (2048, 64): (2, 1.0), (2048, 512): (3, 1.0)}
+    filled = dict.fromkeys(rates, 0.0)
+    for route in plan.routing["chat"]:
+        place, qps = classes[tuple(route.when.values())]
+        assert sum(route.to.values()) == pytest.approx(1.0)
+        for load, share in route.to.items():
+            filled[loads[load]] += share * qps / rates[loads[load]][place]
+    assert filled["l4"] <= 2.0 + 1e-6
+    assert filled["a100"] <= 1.0 + 1e-6
 
 
 @pytest.mark.parametrize(("only", "count", "cost"), [("l4", 16, 11.2), ("a100", 2, 7.2)])

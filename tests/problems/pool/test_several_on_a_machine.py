@@ -63,8 +63,8 @@ def test_all_cards_of_a_node_serve_and_the_bound_is_proved() -> None:
     files = documents({"gpu": 1})
     plan = planned(files)
     assert [(w.hardware, w.count, len(w.loads), w.queue) for w in plan.workers] == [
-        ("node", 2, 8, "per-load"),
         ("card", 3, 1, "shared"),
+        ("node", 2, 8, "per-load"),
     ]
     # 16 cards at 19 ms a query and 3 at 23.4 ms.
     assert value(plan, "fluid_rate_qps") == pytest.approx(16 / 0.019 + 3 / 0.0234, rel=0.01)
@@ -72,8 +72,8 @@ def test_all_cards_of_a_node_serve_and_the_bound_is_proved() -> None:
     assert [claim.vouched for claim in plan.claims] == ["certified"] * 2
     report = hp.verify(plan, *files)
     assert not report.violations
-    fluid = sum(route.to[load] for route in plan.routing["a"] for load in route.to if load.startswith("w1."))
-    assert fluid == pytest.approx(sum(8 * route.to.get("w1.h", 0.0) for route in plan.routing["a"]))
+    fluid = sum(route.to[load] for route in plan.routing["a"] for load in route.to if load.startswith("w2."))
+    assert fluid == pytest.approx(sum(8 * route.to.get("w2.h", 0.0) for route in plan.routing["a"]))
 
 
 @pytest.mark.parametrize(
@@ -118,14 +118,14 @@ def test_a_rate_is_kept_by_simulation_on_one_node_and_not_on_eight() -> None:
 def test_forged_machines_are_found(forge: str, code: str) -> None:
     files = documents({"gpu": 1})
     plan = json.loads(planned(files).model_dump_json(exclude_none=True, by_alias=True))
-    worker = plan["workers"][0]
+    worker = next(one for one in plan["workers"] if one["hardware"] == "node")
     if forge == "queue":
         worker["queue"] = "shared"
     elif forge == "unknown":
         # Of a machine that does not say what it has nobody knows that it has room for a second.
         del files[0]["hardware"]["node"]["provides"]
     elif forge == "more":
-        worker["loads"].append({**worker["loads"][0], "id": "w1.i"})
+        worker["loads"].append({**worker["loads"][0], "id": "w2.i"})
     else:
         worker["loads"][3]["serve"] = {"max_batch": 4}
     report = hp.verify(hp.Plan.model_validate(plan), *files)

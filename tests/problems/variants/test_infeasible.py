@@ -80,7 +80,7 @@ def test_one_more_machine_is_the_cure():
     found = solve(documents)
     assert found.exit_code == 3
     assert "20 of 30 queries/s" in found.why[0]
-    assert found.repairs[0].field == "profile.hosts (under m)"
+    assert found.repairs[0].field == "profile.machines.m.hosts"
     assert found.repairs[0].amount == 1
 
 

@@ -30,35 +30,34 @@ def write(folder: Path, text: str) -> Path:
     return file
 
 
-def test_on_demand_once_and_spot_by_zone(tmp_path: Path) -> None:
+def test_prices_on_demand_and_spot_by_zone(tmp_path: Path) -> None:
     profile, slo = convert(write(tmp_path, AWS), region="us-east-1", only="T4")
     assert slo is None
-    assert {name: offer["price_per_hour"] for name, offer in profile["offers"].items()} == {
-        "g4dn.12xlarge": "3.912",
-        "g4dn.xlarge": "0.526",
-        "g4dn.xlarge-spot-use1-az1": "0.2104",
-        "g4dn.xlarge-spot-use1-az2": "0.19",
+    assert profile["machines"]["g4dn.xlarge"]["zones"] == {
+        "use1-az1": {"price_per_hour": 0.526, "spot": {"price_per_hour": 0.2104}},
+        "use1-az2": {"price_per_hour": 0.526, "spot": {"price_per_hour": 0.19}},
     }
-    assert profile["offers"]["g4dn.xlarge-spot-use1-az2"]["zone"] == "use1-az2"
-    assert profile["hardware"]["g4dn.12xlarge"]["provides"] == {
+    assert profile["machines"]["g4dn.12xlarge"]["price_per_hour"] == 3.912
+    assert profile["machines"]["g4dn.12xlarge"]["provides"] == {
         "gpu": 4, "gpu_mem_gib": 64, "cpu_cores": 48, "mem_gib": 192
     }  # fmt: skip
     load_profile(profile)
 
 
-def test_regions_are_offers_of_one_hardware(tmp_path: Path) -> None:
+def test_zones_of_all_regions_are_of_one_machine_type(tmp_path: Path) -> None:
     profile, _ = convert(write(tmp_path, AWS), only="g4dn.xlarge", spot=False)
-    assert list(profile["hardware"]) == ["g4dn.xlarge"]
-    assert {name: offer["price_per_hour"] for name, offer in profile["offers"].items()} == {
-        "g4dn.xlarge-eu-west-1": "0.615",
-        "g4dn.xlarge-us-east-1": "0.526",
-    }
+    assert list(profile["machines"]) == ["g4dn.xlarge"]
+    zones = profile["machines"]["g4dn.xlarge"]["zones"]
+    assert {name: one["price_per_hour"] for name, one in zones.items()} == {
+        "euw1-az1": 0.615, "use1-az1": 0.526, "use1-az2": 0.526
+    }  # fmt: skip
 
 
 def test_columns_in_any_order_and_a_cloud_without_zones(tmp_path: Path) -> None:
     profile, _ = convert(write(tmp_path, ORDERED_OTHERWISE))
-    assert profile["offers"]["gpu-h100-sxm_1gpu-spot-eu-north1"]["price_per_hour"] == "1.25"
-    assert "gpu_mem_gib" not in profile["hardware"]["gpu-h100-sxm_1gpu"]["provides"]
+    machine = profile["machines"]["gpu-h100-sxm_1gpu"]
+    assert (machine["zones"], machine["spot"]) == (["eu-north1"], {"price_per_hour": 1.25})
+    assert "gpu_mem_gib" not in machine["provides"]
 
 
 @pytest.mark.slow
@@ -115,5 +114,5 @@ def test_real_extracts(file: Path | None) -> None:
     if file is None:
         pytest.skip("the extracts of real catalogues are not here")
     profile, _ = convert(file)
-    assert profile["offers"]
+    assert profile["machines"]
     load_profile(profile)

@@ -13,6 +13,7 @@ import pytest
 
 from hetplan.errors import InputError
 from hetplan.profiles.cards import cards
+from hetplan.profiles.engines import Engine
 from hetplan.profiles.imports.kinds import kind_of
 from hetplan.profiles.imports.runs import Run
 from hetplan.profiles.imports.sweep_law import fit_runs, fit_sweep, least_prices
@@ -22,6 +23,7 @@ from hetplan.profiles.language_models import models
 from hetplan.profiles.load_one import load_profile
 from hetplan.serving.tokens import Group, Requests, TokenFleet, TokenLaw, law_of_engine
 from hetplan.simulator.tokens import Coming, play
+from tests.build import planned
 from tests.cases.grids import DATA as LAWS
 from tests.cases.grids import read
 
@@ -75,7 +77,7 @@ def test_a_grid_keeps_every_run(tmp_path: Path) -> None:
         return {**RESULT, **sizes, **more, "mean_e2el_ms": whole}
 
     document, _ = convert(report(tmp_path / "all.jsonl", at(128, 64, 4), at(128, 512, 4), at(128, 64, 8)))
-    table = document["tables"]["llama-3.1-8b-a100-rate"]
+    table = planned(document)["tables"]["llama-3.1-8b-a100"]
     assert table["axes"] == {"input_tokens": [128], "output_tokens": [64, 512]}
     assert [one["given"]["concurrency"] for one in table["points"]] == [4.0, 8.0, 4.0]
     assert table["mean"][0][0] == max(one["rate_qps"] for one in table["points"])
@@ -117,8 +119,8 @@ def test_what_is_missing_or_cannot_be_true_is_refused(change: dict[str, Any], sa
 )
 def test_a_run_that_was_not_steady_keeps_no_limit(change: dict[str, Any], said: str, tmp_path: Path) -> None:
     document, _ = convert(report(tmp_path / "r.json", {**RESULT, **change}))
-    assert said in document["sources"]["import"]["note"]
-    ((point,),) = (table["points"] for table in document["tables"].values())
+    assert said in document["source"]["note"]
+    ((point,),) = (table["points"] for table in planned(document)["tables"].values())
     assert not any("p99" in name for name in point["given"])
     assert point["rate_qps"] == 8.31
 
@@ -230,13 +232,13 @@ def test_spoilt_files_are_refused_or_say_the_same(seed: int, tmp_path: Path) -> 
     names = ["vllm-bench/mock_c8.json", "aiperf/profile_export_aiperf_c8.json", glm]
     for name in names:
         text = (DATA / name).read_text()
-        sound = convert(DATA / name)[0]["tables"]
+        sound = planned(convert(DATA / name)[0])["tables"]
         for _ in range(25):
             spoilt = spoil(json.loads(text), drawn)
             path = tmp_path / Path(name).name
             path.write_text(spoilt if isinstance(spoilt, str) else json.dumps(spoilt))
             try:
-                made = convert(path)[0]["tables"]
+                made = planned(convert(path)[0])["tables"]
             except InputError:
                 continue
             for table, whole in zip(made.values(), sound.values(), strict=True):
@@ -290,7 +292,7 @@ def test_a_law_of_experts_is_found_again_from_open_loops() -> None:
     assert seen_most["tokens"] == 2048
     assert engine["law"]["fit_error"][0] < 0.05
     document = {**engine, "kv_tokens": 400_000, "most_tokens": 8192}
-    found = law_of_engine(load_profile({"format": "hetplan/profile/1.3", "engines": {"e": document}}).engines["e"])
+    found = law_of_engine(Engine.model_validate(document))
     for prompt, answer, rate in ((512, 200, 4.0), (1500, 100, 8.0)):
         true, own = played(TRUE, rate, prompt, answer), played(found, rate, prompt, answer)
         assert own["tpot"] == pytest.approx(true["tpot"], rel=0.1)
@@ -308,10 +310,10 @@ def test_tables_of_aiconfigurator_are_modelled_and_say_so(tmp_path: Path) -> Non
     path.write_text("\n".join(lines))
     assert kind_of(path) == "rates"
     document, _ = convert_laws(path)
-    assert "nothing was measured" in document["sources"]["import"]["note"]
-    ((name, engine),) = document["engines"].items()
-    assert (name, engine["tensor"], engine["law"]["basis"]) == ("qwen3-32b-h200-x2-vllm-0.24.0", 2, "grid")
-    assert engine["law"]["error_mean"] == pytest.approx(0.185)
+    assert "nothing was measured" in document["source"]["note"]
+    ((name, run),) = document["models"]["qwen3-32b"]["runs"].items()
+    assert (name, run["tensor"], run["basis"]) == ("h200-x2", 2, "grid")
+    assert run["error_mean"] == pytest.approx(0.185)
 
 
 def test_too_few_runs_are_no_law() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
+from tests.build import shipped
 
 
 class Service(NamedTuple):
@@ -30,7 +31,7 @@ def published() -> Callable[..., Service]:
         pytest.skip("the published Kairos data are not at hand (set HETPLAN_DATA)")
 
     def load(name: str) -> dict[str, Any]:
-        return dict(json.loads((folder / f"{name}.json").read_text()))
+        return dict(shipped(folder / f"{name}.json"))
 
     latency, instance, pmf = load("kairos_latency"), load("kairos_instance"), load("batch_size_pmf")["kairos"]
 
