@@ -28,7 +28,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from hetplan.planner.tolerances import FEASIBILITY, VALUE
+from hetplan.planner.tolerances import FEASIBILITY, SLIP, VALUE
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Edge, Pipeline
 from hetplan.profiles.plan import Plan
@@ -48,7 +48,6 @@ from hetplan.verifier.slices import parts_of_one
 __all__ = ["apart", "check", "check_joins", "places_on"]
 
 
-ON_LIMIT = 1e-9
 PATIENCE = 1.5
 """Requests are late at a step after so much of what its path has room for, where no option says otherwise."""
 
@@ -176,7 +175,7 @@ def _two_fit(facts: Facts, hardware: str) -> bool:
                 needs[tuple(sorted(run.needs.items()))] += tasks[variant.task]
     return any(
         all(
-            amount <= profile.hardware[hardware].provides.get(name, 0.0) * (1.0 + ON_LIMIT)
+            amount <= profile.hardware[hardware].provides.get(name, 0.0) * (1.0 + SLIP)
             for name, amount in (Counter(dict(one)) + Counter(dict(other))).items()
         )
         for one, many in needs.items()
@@ -248,14 +247,17 @@ class _Reached:
         services = {name: service_of(facts, seat, classes_of(wish)) for name, seat in mine.items()}
         load_qps, slow = dict[str, float](), list[Violation]()
         limit_ms = min((limit for limit, _ in response_targets(wish)), default=math.inf)
+        divisor = slo_divisor(facts.plan)
         for period in facts.plan.periods:
             flow = follow(facts, app, period.id)
             load_qps |= {
                 name: rate * busy / services[name].seconds[0] for name, busy in flow.work.items() if name in services
             }
-            share, last = flow.late_share(limit_ms)
-            if share > 0.0:
-                text = f"a share of {share:.6g} up to step {last} is longer than the {limit_ms:g} ms of every path"
+            for path, ms in flow.slow[limit_ms].items():
+                room = (limit_ms - wish.network_ms_once - len(path) * wish.network_ms_per_hop) / divisor
+                steps = (facts.seats[load].load for load in path)
+                way = ", ".join(f"{load.node}={load.variant}" for load in steps)
+                text = f"the path {way} takes {ms:.6g} ms, {room:.6g} ms are left for execution"
                 slow.append(Violation("slow-path", f"routing.{app}", text))
         return cls({name: one.latency_ms[0] for name, one in services.items()}, load_qps, tuple(slow))
 
