@@ -37,7 +37,7 @@ from hetplan.profiles.workers import Serve, Worker
 from hetplan.verifier.actions import moved_instances
 from hetplan.verifier.application_checks import check_demand
 from hetplan.verifier.check import follow
-from hetplan.verifier.demand import classes_of, response_targets
+from hetplan.verifier.demand import classes_of, strictest_limit_ms
 from hetplan.verifier.facts import Facts, Seat, gather, option, slo_divisor
 from hetplan.verifier.flow import why_not_followed
 from hetplan.verifier.report import Violation
@@ -246,7 +246,7 @@ class _Reached:
         mine = {name: seat for name, seat in facts.seats.items() if seat.load.app == app}
         services = {name: service_of(facts, seat, classes_of(wish)) for name, seat in mine.items()}
         load_qps, slow = dict[str, float](), list[Violation]()
-        limit_ms = min((limit for limit, _ in response_targets(wish)), default=math.inf)
+        limit_ms = strictest_limit_ms(wish)
         divisor = slo_divisor(facts.plan)
         for period in facts.plan.periods:
             flow = follow(facts, app, period.id)
@@ -361,7 +361,7 @@ def check_joins(facts: Facts, app: str) -> Iterator[Violation]:
             quality += share * value * pipeline.quality.weights.get(node, 1.0)
         starts = [ended[edge.from_] for edge in before] or [(0.0, 0)]
         ended[node] = (max(ms for ms, _ in starts) + longest, max(hops for _, hops in starts) + 1)
-    limit = min((ms for ms, _ in response_targets(wish)), default=math.inf)
+    limit = strictest_limit_ms(wish)
     for node, (ms, hops) in ended.items():
         room = (limit - wish.network_ms_once - hops * wish.network_ms_per_hop) / slo_divisor(facts.plan)
         if ms > room * (1.0 + 1e-9):

@@ -37,12 +37,13 @@ from hetplan.profiles.plan_dispatch_rules import QueueSlackDispatch
 from hetplan.profiles.plan_policy import PolicyTable
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Serve
+from hetplan.verifier.demand import strictest_limit_ms
 from hetplan.verifier.policy_chain import NewHeads
 from hetplan.verifier.policy_figures import ON_GRID, QUANTILES, Choices, figures_of, has_one_queue, in_turn, latencies_s
 from hetplan.verifier.promises import plain_name
 from hetplan.verifier.report import Violation
 
-__all__ = ["check", "claimed_tables", "strictest_ms"]
+__all__ = ["check", "claimed_tables"]
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -107,9 +108,6 @@ def _check_dispatch(plan: Plan, app_id: str, app: App) -> Iterator[Violation]:
     if not isinstance(rule, QueueSlackDispatch):
         yield Violation("dispatch", at, "a policy is looked up by queue-slack/1")
         return
-    if rule.late != app.late and (rule.late, app.late) != ("serve", None):
-        text = f"late queries: {rule.late or 'nothing is said'}, the wish says {app.late or 'nothing'}"
-        yield Violation("dispatch", at, text)
     may: tuple[str, ...] = (app.balancing,) if app.balancing else ("round_robin", "shortest_queue")
     if has_one_queue(plan, app_id):
         may = ("shared_fifo",)
@@ -119,13 +117,8 @@ def _check_dispatch(plan: Plan, app_id: str, app: App) -> Iterator[Violation]:
         yield Violation("dispatch", at, "rates are estimated over another time than is planned with")
 
 
-def strictest_ms(app: App) -> float:
-    """The least limit on the response time."""
-    return min(target.max_ms for target in app.targets if target.of == "response")
-
-
 def _slo_ms(app: App) -> float:
-    return strictest_ms(app) - app.network_ms_per_hop
+    return strictest_limit_ms(app) - app.network_ms_per_hop
 
 
 def _check_loads(
