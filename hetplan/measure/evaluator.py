@@ -193,6 +193,7 @@ def _not_below_0(value: float) -> float:
 
 
 MOST_ROUNDS = 1000
+"""An answer that says more rounds of an operator is taken for a mistake."""
 
 
 def _rounds(value: Any, ran: Mapping[str, float]) -> dict[str, int]:
@@ -223,7 +224,9 @@ def _per_operator(value: Any, name: str, operators: Sequence[str], *, needed: bo
 
 
 LAST_LINES = 3
+"""Of what a process wrote to standard error, so many lines are shown."""
 SETTLE_S = 1.0
+"""How long is waited for what a process wrote before it ended."""
 LONGEST_LINE = 1_000_000
 MOST_UNASKED = 1000
 """Who writes longer lines, or so many that nobody asked for, is not listened to any more."""

@@ -38,7 +38,9 @@ from hetplan.profiles.profile import Metric
 __all__ = ["Drifted", "InService", "read_live"]
 
 N_MIN = 50
+"""Scores that a plan is judged by, at least, where there are so many."""
 BATCH = 1000
+"""Lines of one application that are taken in together."""
 
 
 @dataclass(frozen=True)

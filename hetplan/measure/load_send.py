@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 __all__ = ["Connection", "Marks", "Reply", "Sent", "Target", "new_event_loop", "send_load"]
 
 MOST_CONNECTIONS = 4000
+"""Connections that are open at once, at most."""
 _SPARE = 8
+"""Idle connections that are kept, so that a request does not wait for a handshake."""
 _TICK_S = 0.1
 
 

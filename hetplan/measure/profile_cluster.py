@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["lanes_of", "measure_on_cluster"]
 
 LOOK_S = 0.2
+"""How often the nodes are asked what is new."""
 PATIENCE_S = 60.0
+"""A node that takes longer to answer is given up."""
 
 
 @dataclass

@@ -45,7 +45,6 @@ __all__ = [
     "critical",
     "false_stops",
     "read_features",
-    "stratified_variance",
     "stratify",
 ]
 
@@ -277,19 +276,6 @@ def false_stops(rule: Rule, mean: float, *, runs: int, seed: int = 0) -> tuple[f
         wrong += seen.latest.decided and (at_target or rule.passes(seen.latest.mean) != rule.passes(mean))
         sizes.append(seen.latest.n)
     return wrong / runs, float(np.median(sizes))
-
-
-def stratified_variance(weights: Vector, means: Vector, variances: Vector, *, stratified: bool) -> float:
-    """n times the variance of the mean of n samples, drawn from the strata in turn or at random (Theorem 1).
-
-    >>> p, m = np.array([0.5, 0.5]), np.array([0.6, 0.9])
-    >>> round(stratified_variance(p, m, m * (1 - m), stratified=True), 4)
-    0.165
-    >>> round(stratified_variance(p, m, m * (1 - m), stratified=False), 4)
-    0.1875
-    """
-    within = float(weights @ variances)
-    return within if stratified else within + float(weights @ (means - weights @ means) ** 2)
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class Runs:
         return {"took_ms": took_ms, **asdict(self._subject.read(raw))}
 
 
-def _subject(content: Mapping[str, Any]) -> Subject:
+def _read_subject(content: Mapping[str, Any]) -> Subject:
     kind = CommandModel if content["variant"]["command"] is not None else CallableModel
     variant = MeasuredVariant.model_validate_json(json.dumps(content["variant"]))
     hardware = MeasuredHardware.model_validate_json(json.dumps(content["hardware"]))
@@ -61,7 +61,7 @@ def main() -> None:
     """Answer lines until there are no more."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
         os.dup2(2, 1)
-        subject = _subject(json.loads(sys.argv[1]))
+        subject = _read_subject(json.loads(sys.argv[1]))
         try:
             subject.load()
             runs = Runs(subject)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from hetplan.errors import InputError
 from hetplan.planner.contract import Tools
 from hetplan.planner.forms.milp import Builder
+from hetplan.planner.tolerances import SLIP
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
@@ -51,8 +52,6 @@ Solve = Callable[..., Any]
 AtCapacities = Callable[..., Callable[[Sequence[float]], tuple[float, NDArray[np.float64], NDArray[np.float64]]]]
 """`hetplan.solvers.capacities.at_capacities`, handed in."""
 
-SAME = 1e-9
-MOST = 10_000
 MOST_LETTERS = 50
 """So long are names of workers at most, before numbers are added."""
 
@@ -284,7 +283,7 @@ class Cone(Part):
         """Machines that alone keep every row that they are in."""
         weights = self.weights()
         alone = np.divide(rate, weights, out=np.zeros_like(weights), where=weights > 0)
-        return tuple(np.ceil(alone.max(axis=0) * (1.0 + SAME)).tolist())
+        return tuple(np.ceil(alone.max(axis=0) * (1.0 + SLIP)).tolist())
 
     def know(self, machines: Iterable[Sequence[float]]) -> None:
         """Make rows of what these machines carry, and of no others."""
@@ -298,11 +297,11 @@ class Cone(Part):
 
     def carries(self, machines: Sequence[float], rate: float) -> bool:
         """Whether the program says so."""
-        return self.carried(machines) >= rate * (1.0 - SAME)
+        return self.carried(machines) >= rate * (1.0 - SLIP)
 
     def has_room(self, machines: Sequence[float], rate: float) -> bool:
         """Whether the formula for queries that wait says so too."""
-        return self.room_of(machines) >= rate * (1.0 - SAME)
+        return self.room_of(machines) >= rate * (1.0 - SLIP)
 
     def room_of(self, machines: Sequence[float]) -> float:
         """The most that they carry by that formula."""
@@ -434,7 +433,7 @@ class Table(Part):
 
 
 def _without_rounding(prices: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.where(prices > SAME * prices.max(initial=0.0), prices, 0.0)
+    return np.where(prices > SLIP * prices.max(initial=0.0), prices, 0.0)
 
 
 def _is_below(one: Sequence[int], other: Sequence[int]) -> bool:

@@ -404,7 +404,7 @@ class Trials:
         for repair, edits in _ways(repairs, given):
             if _asks_nothing(edits):
                 continue
-            if not edits or not self._may():
+            if not edits or not self._may_go_on():
                 untried.append(replace(repair, text=repair.text + UNTRIED))
                 continue
             done = self._nudge(repair, edits, given)
@@ -456,7 +456,7 @@ class Trials:
                     does = replace(does, fails={**does.fails, **{_place(edit): edit.value for edit in middle}})
         return does
 
-    def _may(self) -> bool:
+    def _may_go_on(self) -> bool:
         return self.count < MOST_TRIALS and self.left()
 
     def _nudge(self, repair: Repair, edits: tuple[Edit, ...], given: Documents) -> _Does | None:
@@ -472,7 +472,7 @@ class Trials:
         stated = tuple(replace(edit, value=value_at(given[edit.file], edit.path)) for edit in edits)
         guessed = repair.text.endswith(ABOUT)
         last = self.count + (MOST_ABOUT if guessed else MOST_TRIALS)
-        while tried and self._may() and self.count < last:
+        while tried and self._may_go_on() and self.count < last:
             more = self._try_edits(tried, given)
             if more is None:
                 fails = {
@@ -538,7 +538,7 @@ class Trials:
         ways: list[tuple[Edit, ...]] = []
         before: set[str] = set()
         for _ in range(len(edits) + MOST_JOINED):
-            if not self._may():
+            if not self._may_go_on():
                 return None
             joined = _merge_edits(edits)
             more = self._try_edits(joined, given)
@@ -564,7 +564,7 @@ class Trials:
         kept = list(edits)
         for one in edits:
             rest = [other for other in kept if other is not one]
-            if len(rest) > 0 and self._may() and self._try_edits(_merge_edits(rest), given) is None:
+            if len(rest) > 0 and self._may_go_on() and self._try_edits(_merge_edits(rest), given) is None:
                 kept = rest
         return kept
 

@@ -32,6 +32,7 @@ from hetplan.serving.system import Route as PlayedRoute
 __all__ = ["with_calls", "with_limits"]
 
 MOST_AT_ONCE = 10_000
+"""Calls of one operator that are simulated side by side, at most."""
 
 
 def with_calls(

@@ -20,6 +20,7 @@ from hetplan.planner.answer import Answer, Limits, Status, Stop, left_of, relati
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.columns import Columns, Listed, Priced, near_columns
 from hetplan.planner.forms.milp import Builder
+from hetplan.planner.tolerances import SLIP
 from hetplan.solvers.columns_tree import CLOSED, search
 from hetplan.solvers.engine import OneByOne
 from hetplan.solvers.highs import Highs
@@ -295,8 +296,8 @@ class Cuts:
 
 Integers = NDArray[np.int64]
 
-SLIP = 1e-9
 MOST_STEPS = 4000
+"""Exchanges in one choice, at most."""
 
 
 def cheap_columns(form: Columns, pairs: Pairs, exact: list[Vector], prices: Vector, *, keep: int) -> Listed:

@@ -140,11 +140,6 @@ class LightProcess(Process):
         half = self.half[:, at].astype(float)
         return mean, self.scale**2 * (prior + TREND * along @ along.T - half.T @ half)
 
-    def refactorised(self) -> tuple[Vector, Vector]:
-        """The posterior with everything computed anew at the present width, noise and scale."""
-        self._rebuild()
-        return self.posterior()
-
     def _refit(self) -> None:
         values = np.array(self.values)
         self.centre = float(values.mean())

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from hetplan.planner.answer import Limits
 from hetplan.planner.forms.packing import Choice, Packing, sums_of
-from hetplan.planner.tolerances import FEASIBILITY
+from hetplan.planner.tolerances import FEASIBILITY, SLIP
 from hetplan.solvers.packing import Floor, best_prices, choose_by
 
 __all__ = ["at_least_cost", "by_moves", "in_fewer_machines", "machine_orders"]
@@ -172,7 +172,7 @@ def _move_groups(form: Packing, floor: Floor, groups: NDArray[np.int64], score: 
 MOST_PLACED = 12_000
 """Groups put somewhere in all: about a second of work."""
 ROUNDS = 10
-SLIP = 1e-9
+"""Tries to get all groups into given machines: after each, those that found no place come first."""
 
 
 def in_fewer_machines(form: Packing, known: Choice | None, bound: float) -> Choice | None:
@@ -291,6 +291,7 @@ MANY = 1_500
 FACTORS = (1.0, 0.5, 0.7, 1.4, 2.0, 4.0)
 MOST_REPAIRS = 5_000
 MOST_MOVES = 2_000
+"""Changes of single groups, at most: to make a choice fit, and to save something."""
 PAIRED = 300
 """Changes that are tried in pairs."""
 MOST_PAIRS = 60

@@ -39,11 +39,15 @@ from hetplan.studies.points import Asked, Task, edits_that_hold, fleet_of, machi
 __all__ = ["Box", "InBox", "Margin", "Robustness", "robust_for"]
 
 TOO_DEAR = 0.05
+"""Machines are too dear where they cost this part more than the best plan, or bring so much less."""
 FARTHEST = 4.0
 """Factors are looked for up to this, and down to its inverse."""
 NEAR = 0.005
+"""A factor is looked for until it is known to this."""
 MOST_CORNERS = 64
+"""Of a box with more corners, each a plan for each fleet tried, only the worst is held."""
 MOST_GROWN = 20
+"""So often a fleet gets what a corner needs on top, before it is given up."""
 MOST_CONFIRMED = 4
 """So many fleets are looked at in full: the program's, one that grew from it, and the two of `solve`."""
 

@@ -81,6 +81,7 @@ MARGINS = (
 """(quantile of the forecast's errors, times): ready for the worst rise that was seen, or for more or less than most."""
 SHARES = tuple(round(1.3 - 0.05 * step, 2) for step in range(14))
 TYPES_TRIED = 3
+"""Machine types that are tried as the only one, those of the least price for the work first."""
 
 
 @dataclass(frozen=True)

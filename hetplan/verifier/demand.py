@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hetplan.profiles.operating_points import Limit, limits_of
 from hetplan.profiles.slo import App, Mix
 
-__all__ = ["Classes", "classes_of", "least_wanted", "response_targets"]
+__all__ = ["Classes", "classes_of", "least_wanted", "response_targets", "strictest_limit_ms"]
 
 
 def _key(values: Sequence[float]) -> tuple[float, ...]:
@@ -71,6 +72,11 @@ def response_targets(app: App) -> tuple[tuple[float, float], ...]:
     """Limits on the response time (ms), the highest percentile last, each with the share of queries that it leaves."""
     targets = sorted((target.percentile, target.max_ms) for target in app.targets if target.of == "response")
     return tuple((max_ms, 1.0 - percentile / 100.0) for percentile, max_ms in targets)
+
+
+def strictest_limit_ms(app: App) -> float:
+    """The least limit on the response time; infinite without any."""
+    return min((limit_ms for limit_ms, _ in response_targets(app)), default=math.inf)
 
 
 def least_wanted(app: App) -> float | None:

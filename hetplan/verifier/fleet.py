@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
 
-from hetplan.profiles.fields import NANO
+from hetplan.planner.tolerances import FEASIBILITY
+from hetplan.profiles.fields import HOURS_A_MONTH, NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Period, Plan, Valid
 from hetplan.profiles.plan_parts import Part
@@ -42,8 +43,6 @@ CHECKS = {name: f"hetplan.verifier.{name}" for name in ("llm", "pool", "pipeline
 
 CHECKED = "inputs references parts demand resources cost failures promises actions fleet"
 """What is checked of every fleet, in order."""
-SLIP = 1e-6
-MONTH_HOURS = 730.0
 Owned = tuple[tuple[str, ...], str]
 """Who has a machine, in order, and of which offer it is."""
 
@@ -169,7 +168,7 @@ def _check_served(fleet: Fleet, at: str, names: tuple[str, ...], number: int, ke
             times[app] += 1
     for app, rates in fleet.rates.items():
         wanted = rates[number] * keep
-        if given[app] < wanted * (1.0 - SLIP):
+        if given[app] < wanted * (1.0 - FEASIBILITY):
             yield Violation("demand", at, f"{app} gets {given[app]:g} qps, and asks for {wanted:g}")
         if times[app] > 1:
             yield Violation("demand", at, f"{times[app]} parts serve {app}")
@@ -184,10 +183,10 @@ def _check_machines(fleet: Fleet) -> Iterator[Violation]:
         for worker, _ in fleet.machines(period.parts or ()):
             used[worker.offer or ""] += worker.count + worker.standby
         for offer in used.keys() | had.keys():
-            if used[offer] > had[offer] + SLIP:
+            if used[offer] > had[offer] + FEASIBILITY:
                 yield Violation("machines", at, f"{used[offer]} of {offer} run, and {had[offer]:g} are paid for")
             stock = profile.offers[offer].stock
-            if stock is not None and max(had[offer], used[offer]) > stock + SLIP:
+            if stock is not None and max(had[offer], used[offer]) > stock + FEASIBILITY:
                 yield Violation("stock", at, f"{had[offer]:g} of {offer}, and {stock} are there")
         by_hardware: Counter[str] = Counter()
         for offer, count in had.items():
@@ -211,10 +210,10 @@ def _check_quotas(fleet: Fleet, at: str, had: Mapping[str, float]) -> Iterator[V
 
     for zone, held in profile.zones.items():
         for resource, quota in held.quota.items():
-            if taken(resource, zone) > quota * (1 + SLIP) + SLIP:
+            if taken(resource, zone) > quota * (1 + FEASIBILITY) + FEASIBILITY:
                 yield Violation("quota", at, f"{taken(resource, zone):g} {resource} in {zone}, and {quota:g} may be")
     for resource, total in fleet.inputs.slo.limits.provides.items():
-        if taken(resource, None) > total * (1 + SLIP) + SLIP:
+        if taken(resource, None) > total * (1 + FEASIBILITY) + FEASIBILITY:
             yield Violation("resources", at, f"{taken(resource, None):g} {resource}, and {total:g} may be")
 
 
@@ -225,11 +224,11 @@ def _check_purchases(fleet: Fleet, at: str, had: Mapping[str, float]) -> Iterato
     counts = {"spot": spot, "on_demand": total - spot, "reserved": float(sum(fleet.ahead.values()))}
     for name, limit in fleet.inputs.slo.limits.purchases.items():
         count = counts.get(name, had.get(name, 0.0))
-        if count < limit.min - SLIP or (limit.max is not None and count > limit.max + SLIP):
+        if count < limit.min - FEASIBILITY or (limit.max is not None and count > limit.max + FEASIBILITY):
             yield Violation("offers", at, f"{count:g} of {name}, not {limit.min} to {limit.max}")
         if limit.of_all and total:
             low, high = limit.min_share, limit.max_share
-            if not low - SLIP <= count / total <= high + SLIP:
+            if not low - FEASIBILITY <= count / total <= high + FEASIBILITY:
                 yield Violation(
                     "offers", at, f"{count / total:.3g} of all machines are {name}, not {low:g} to {high:g}"
                 )
@@ -255,14 +254,14 @@ def _check_money(fleet: Fleet) -> Iterator[Violation]:
                 f"the bill says {said:.9g} per hour, the machines cost {upkeep + by_hour + starting / fleet.hours:.9g}"
             )
             yield Violation("cost", f"periods.{period.id}", text)
-        if limits.cost_per_hour is not None and upkeep + by_hour > limits.cost_per_hour / NANO * (1 + SLIP):
+        if limits.cost_per_hour is not None and upkeep + by_hour > limits.cost_per_hour / NANO * (1 + FEASIBILITY):
             text = f"{upkeep + by_hour:.9g} per hour is above the budget of {limits.cost_per_hour / NANO:g}"
             yield Violation("budget", f"periods.{period.id}", text)
         total += (upkeep + by_hour) * fleet.hours + starting
     hours = fleet.hours * len(plan.periods)
     mean, repeats = total / hours, fleet.inputs.slo.horizon.repeats
     stated = {
-        "cost_per_hour": mean, "cost_per_day": 24 * mean, "cost_per_month": MONTH_HOURS * mean,
+        "cost_per_hour": mean, "cost_per_day": 24 * mean, "cost_per_month": HOURS_A_MONTH * mean,
         "total": total * repeats, "hours": hours, "repeats": repeats,
     }  # fmt: skip
     for field, value in stated.items():
@@ -364,7 +363,7 @@ def _check_bill_sums(fleet: Fleet) -> Iterator[Violation]:
         alike = one.term_s == commit.term_s and one.upfront == commit.upfront
         if not alike or not is_same(one.price_per_hour / NANO, per_hour):
             yield Violation("commitment", f"commitments.{one.offer}", "not at the terms of the offer")
-        if commit.term_s > horizon.period_s * horizon.periods * horizon.repeats * (1 + SLIP):
+        if commit.term_s > horizon.period_s * horizon.periods * horizon.repeats * (1 + FEASIBILITY):
             yield Violation("commitment", f"commitments.{one.offer}", "its term is longer than the horizon")
 
 
@@ -494,7 +493,7 @@ def _too_far(
     silent = {app: (0.0, None) for app, rate in served.items() if rate > 0.0}
     for app, (_, high) in {**silent, **valid.rate_qps}.items():
         most = most_of.get(app, 0.0)
-        if high is None or high > most * (1.0 + SLIP):
+        if high is None or high > most * (1.0 + FEASIBILITY):
             yield app, most, "any rate" if high is None else f"{high:.9g}"
 
 

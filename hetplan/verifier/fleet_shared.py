@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from hetplan.planner.tolerances import FEASIBILITY
+from hetplan.planner.tolerances import FEASIBILITY, SLIP
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Worker
@@ -22,8 +22,6 @@ from hetplan.verifier.slices import parts_of_one
 
 __all__ = ["named_twice", "shared_machines"]
 
-HAIR = 1e-9
-"""Rounding of how often something fits."""
 Held = Sequence[tuple[str, Worker]]
 """Workers of one id, and the part of each."""
 
@@ -113,7 +111,7 @@ def _instances(fleet: Fleet, name: str, app: str) -> dict[str, tuple[Mapping[str
             needs = {**run.needs, "gpu": float(engine.tensor * engine.pipeline)}
             there = {"gpu": 1.0, **(provides or run.needs)}
             taken = [there.get(resource, 0.0) / amount for resource, amount in needs.items() if amount > 0.0]
-            kinds.append((run.hardware, (needs, int(min(taken) + HAIR))))
+            kinds.append((run.hardware, (needs, int(min(taken) + SLIP))))
         elif all(need <= provides.get(resource, 0.0) for resource, need in run.needs.items()) or not provides:
             kinds.append((run.hardware, (run.needs, instances_on(Facts(fleet.plan, fleet.inputs), run))))
     times = Counter(hardware for hardware, (_, room) in kinds if room)

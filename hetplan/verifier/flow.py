@@ -25,11 +25,12 @@ class Flow:
 
     `work` is instances kept busy per load. `late` holds, per latency limit (ms) and per way to an end, the share of
     queries that end there over the limit. `quality` is the mean quality (NaN where no query ends). `worst_ms` is the
-    longest path. `faults` cut some path short.
+    longest path. `slow` holds, per limit, the ms of each path of loads that is over it. `faults` cut some path short.
     """
 
     work: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     late: dict[float, dict[Steps, float]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(float)))
+    slow: dict[float, dict[tuple[str, ...], float]] = field(default_factory=lambda: defaultdict(dict))
     quality: float = math.nan
     worst_ms: float = 0.0
     extrapolated: set[str] = field(default_factory=set)

@@ -28,7 +28,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from hetplan.planner.tolerances import FEASIBILITY, VALUE
+from hetplan.planner.tolerances import FEASIBILITY, SLIP, VALUE
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Edge, Pipeline
 from hetplan.profiles.plan import Plan
@@ -37,7 +37,7 @@ from hetplan.profiles.workers import Serve, Worker
 from hetplan.verifier.actions import moved_instances
 from hetplan.verifier.application_checks import check_demand
 from hetplan.verifier.check import follow
-from hetplan.verifier.demand import classes_of, response_targets
+from hetplan.verifier.demand import classes_of, strictest_limit_ms
 from hetplan.verifier.facts import Facts, Seat, gather, option, slo_divisor
 from hetplan.verifier.flow import why_not_followed
 from hetplan.verifier.report import Violation
@@ -48,7 +48,6 @@ from hetplan.verifier.slices import parts_of_one
 __all__ = ["apart", "check", "check_joins", "places_on"]
 
 
-ON_LIMIT = 1e-9
 PATIENCE = 1.5
 """Requests are late at a step after so much of what its path has room for, where no option says otherwise."""
 
@@ -176,7 +175,7 @@ def _two_fit(facts: Facts, hardware: str) -> bool:
                 needs[tuple(sorted(run.needs.items()))] += tasks[variant.task]
     return any(
         all(
-            amount <= profile.hardware[hardware].provides.get(name, 0.0) * (1.0 + ON_LIMIT)
+            amount <= profile.hardware[hardware].provides.get(name, 0.0) * (1.0 + SLIP)
             for name, amount in (Counter(dict(one)) + Counter(dict(other))).items()
         )
         for one, many in needs.items()
@@ -246,15 +245,18 @@ class _Reached:
         mine = {name: seat for name, seat in facts.seats.items() if seat.load.app == app}
         services = {name: service_of(facts, seat, classes_of(wish)) for name, seat in mine.items()}
         load_qps, slow = dict[str, float](), list[Violation]()
-        limit_ms = min((limit for limit, _ in response_targets(wish)), default=math.inf)
+        limit_ms = strictest_limit_ms(wish)
+        divisor = slo_divisor(facts.plan)
         for period in facts.plan.periods:
             flow = follow(facts, app, period.id)
             load_qps |= {
                 name: rate * busy / services[name].seconds[0] for name, busy in flow.work.items() if name in services
             }
-            share, last = flow.late_share(limit_ms)
-            if share > 0.0:
-                text = f"a share of {share:.6g} up to step {last} is longer than the {limit_ms:g} ms of every path"
+            for path, ms in flow.slow[limit_ms].items():
+                room = (limit_ms - wish.network_ms_once - len(path) * wish.network_ms_per_hop) / divisor
+                steps = (facts.seats[load].load for load in path)
+                way = ", ".join(f"{load.node}={load.variant}" for load in steps)
+                text = f"the path {way} takes {ms:.6g} ms, {room:.6g} ms are left for execution"
                 slow.append(Violation("slow-path", f"routing.{app}", text))
         return cls({name: one.latency_ms[0] for name, one in services.items()}, load_qps, tuple(slow))
 
@@ -358,7 +360,7 @@ def check_joins(facts: Facts, app: str) -> Iterator[Violation]:
             quality += share * value * pipeline.quality.weights.get(node, 1.0)
         starts = [ended[edge.from_] for edge in before] or [(0.0, 0)]
         ended[node] = (max(ms for ms, _ in starts) + longest, max(hops for _, hops in starts) + 1)
-    limit = min((ms for ms, _ in response_targets(wish)), default=math.inf)
+    limit = strictest_limit_ms(wish)
     for node, (ms, hops) in ended.items():
         room = (limit - wish.network_ms_once - hops * wish.network_ms_per_hop) / slo_divisor(facts.plan)
         if ms > room * (1.0 + 1e-9):

@@ -37,19 +37,18 @@ from hetplan.profiles.plan_dispatch_rules import QueueSlackDispatch
 from hetplan.profiles.plan_policy import PolicyTable
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Serve
+from hetplan.verifier.demand import strictest_limit_ms
 from hetplan.verifier.policy_chain import NewHeads
 from hetplan.verifier.policy_figures import ON_GRID, QUANTILES, Choices, figures_of, has_one_queue, in_turn, latencies_s
 from hetplan.verifier.promises import plain_name
 from hetplan.verifier.report import Violation
 
-__all__ = ["check", "claimed_tables", "strictest_ms"]
+__all__ = ["check", "claimed_tables"]
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
-
-_SAME = 1e-6
 
 
 def check(plan: Plan, inputs: Inputs) -> list[Violation]:
@@ -109,9 +108,6 @@ def _check_dispatch(plan: Plan, app_id: str, app: App) -> Iterator[Violation]:
     if not isinstance(rule, QueueSlackDispatch):
         yield Violation("dispatch", at, "a policy is looked up by queue-slack/1")
         return
-    if rule.late != app.late and (rule.late, app.late) != ("serve", None):
-        text = f"late queries: {rule.late or 'nothing is said'}, the wish says {app.late or 'nothing'}"
-        yield Violation("dispatch", at, text)
     may: tuple[str, ...] = (app.balancing,) if app.balancing else ("round_robin", "shortest_queue")
     if has_one_queue(plan, app_id):
         may = ("shared_fifo",)
@@ -121,13 +117,8 @@ def _check_dispatch(plan: Plan, app_id: str, app: App) -> Iterator[Violation]:
         yield Violation("dispatch", at, "rates are estimated over another time than is planned with")
 
 
-def strictest_ms(app: App) -> float:
-    """The least limit on the response time."""
-    return min(target.max_ms for target in app.targets if target.of == "response")
-
-
 def _slo_ms(app: App) -> float:
-    return strictest_ms(app) - app.network_ms_per_hop
+    return strictest_limit_ms(app) - app.network_ms_per_hop
 
 
 def _check_loads(
@@ -139,13 +130,13 @@ def _check_loads(
     for table in tables:
         tops[table.workers] = max(tops.get(table.workers, 0.0), table.rate_qps)
     wanted = _highest_load(app, inputs, app_id)
-    if wanted is not None and not math.isclose(sum(tops.values()), wanted, rel_tol=_SAME):
+    if wanted is not None and not math.isclose(sum(tops.values()), wanted, rel_tol=VALUE):
         yield Violation("policy-load", at, f"tables for {sum(tops.values()):.6g} qps in all, wanted are {wanted:.6g}")
     if len({(table.workers, table.rate_qps) for table in tables}) < len(tables):
         yield Violation("policy-load", at, "two tables of one group for one load")
     yield from _check_shares(plan, app_id, tops)
     high = plan.valid.rate_qps.get(app_id, (0.0, None))[1]  # whoever runs a plan takes silence for any rate
-    if wanted is not None and (high is None or high > wanted * (1 + _SAME)):
+    if wanted is not None and (high is None or high > wanted * (1 + VALUE)):
         text = f"holds up to {high if high is not None else 'any rate'}, tables reach {wanted:.6g}"
         yield Violation("valid", f"valid.rate_qps.{app_id}", text)
 
@@ -166,7 +157,7 @@ def _check_shares(plan: Plan, app_id: str, tops: Mapping[str, float]) -> Iterato
         goes = {name: worker.count / machines for name, worker in own.items()}
     for name in sorted(own.keys() | goes.keys()):
         share, wanted = goes.get(name, 0.0), tops.get(name, 0.0) / total
-        if not math.isclose(share, wanted, rel_tol=_SAME, abs_tol=_SAME):
+        if not math.isclose(share, wanted, rel_tol=VALUE, abs_tol=VALUE):
             text = f"{share:.6g} of the queries reach {name}, its tables are for {wanted:.6g} of them"
             yield Violation("policy-load", f"policies.{app_id}", text)
     if not plan.routing.get(app_id) and len({worker.hardware for worker in own.values()}) > 1:
@@ -232,7 +223,7 @@ def _check_overload(plan: Plan, inputs: Inputs, app_id: str, table: PolicyTable,
     rates = workers * np.arange(1, latency.shape[1] + 1) / latency[0]
     # Whoever is beyond the table is served in batches of N + 1, which are not counted on.
     least, most = float(rates[:-1].max()), float(rates.max())
-    certain = abs(over - _OVERLOADED) > _SAME and not least * (1 - _SAME) <= rate_qps <= most * (1 + _SAME)
+    certain = abs(over - _OVERLOADED) > VALUE and not least * (1 - VALUE) <= rate_qps <= most * (1 + VALUE)
     if certain and table.overload != (over > _OVERLOADED or rate_qps > most):
         text = f"overload {table.overload}: {rate_qps:.6g} qps come, at most {most:.6g} are worked off"
         yield Violation("policy", f"policies.{app_id}", f"{text}, and {over:.3g} of decisions are beyond the table")
@@ -258,7 +249,7 @@ def _check_choices(app: App, table: PolicyTable, latency_s: Floats, at: str) -> 
 
 
 def _differ(one: float, other: float) -> bool:
-    return not math.isclose(one, other, rel_tol=0.0, abs_tol=_SAME)
+    return not math.isclose(one, other, rel_tol=0.0, abs_tol=VALUE)
 
 
 def _check_expected(plan: Plan, table: PolicyTable, figures: dict[str, float], at: str) -> Iterator[Violation]:
@@ -266,13 +257,13 @@ def _check_expected(plan: Plan, table: PolicyTable, figures: dict[str, float], a
         yield Violation("policy-expected", at, "no expectation is stated")
         return
     stated = table.expected.model_dump()
-    known = figures if figures["violation_by_query"] < 1.0 - _SAME else _without_accuracy(figures)
+    known = figures if figures["violation_by_query"] < 1.0 - VALUE else _without_accuracy(figures)
     for name, value in known.items():
         if name in stated and _differ(stated[name], value):
             yield Violation("policy-expected", at, f"{name} {stated[name]:.9g}, recomputed it is {value:.9g}")
     for name, level in QUANTILES.items():
         below, upto = known.get(f"{name}<", 0.0), known.get(f"{name}<=", 1.0)
-        if not below - _SAME <= level <= upto + _SAME:
+        if not below - VALUE <= level <= upto + VALUE:
             text = f"{name} {stated[name]:.9g}: a share of {below:.6g} is below it, of {upto:.6g} no higher"
             yield Violation("policy-expected", at, text)
     options = plan.method.options
@@ -301,7 +292,7 @@ def _check_promises(plan: Plan, app_id: str, tops: Sequence[tuple[float, dict[st
         "violations": mean["violation_by_query"],
         "utilisation": mean["utilisation"],
     }
-    if timely > _SAME:
+    if timely > VALUE:
         own["quality"] = mean["goodput"] / timely
     for number, promise in enumerate(plan.promises):
         if promise.app == app_id and promise.model.startswith("stationary") and promise.quantity in own:
@@ -324,11 +315,11 @@ def _check_targets(plan: Plan, app_id: str, app: App, tables: Sequence[PolicyTab
         exact = [table.simulated["accuracy"]] if table.simulated and "accuracy" in table.simulated else []
         late = late or ([expected.violation_by_query] if expected is not None else [])
         exact = exact or ([expected.accuracy_by_query] if expected is not None else [])
-        if not is_warned and (not late or late[0] > allowed + _SAME):
+        if not is_warned and (not late or late[0] > allowed + VALUE):
             yield Violation("policy-target", at, f"violation rate {late[:1]}, the percentile allows {allowed:g}")
         if (
             app.quality is not None
             and app.quality.min is not None
-            and (not exact or exact[0] < app.quality.min - _SAME)
+            and (not exact or exact[0] < app.quality.min - VALUE)
         ):
             yield Violation("policy-target", at, f"accuracy {exact[:1]}, wanted is {app.quality.min:g}")

@@ -33,10 +33,13 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
 
 _CLOSE = 1e-9
+"""An average is known when the worth of all states lies this close together, as a part of it."""
 _MOST = 6000
+"""Steps, at most; what is not known by then is enclosed less closely."""
 _AT_ONCE = 1_000_000
 """Numbers of one array, of actions that are looked at together."""
 _NOTHING = 1e-16
+"""Chances below rounding are left out."""
 _KEPT = 16_000_000
 """Numbers that are kept of actions that other tables take too: 128 MB."""
 

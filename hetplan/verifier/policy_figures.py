@@ -105,11 +105,13 @@ def _line(points: list[tuple[int, float]]) -> tuple[float, float]:
 
 
 ON_GRID = 1e-9
+"""Times nearer than this part of the SLO are one: files round them."""
 OWN_QUEUES = ("policy-mdp", "ramsis")
 """Formulations whose tables are of a worker's own queue; a rule of another package may keep one queue for all."""
 QUANTILES = {"accuracy_p1": 0.01, "accuracy_p50": 0.5, "queue_p50": 0.5, "queue_p99": 0.99}
 """What of an expectation is no average: the least value that such a share does not exceed."""
 _MOST_STAGES = 2000
+"""Arrivals of more stages are not recomputed: the arrays grow with them."""
 _EVEN_ENOUGH = 200
 """Arrivals more regular than so many stages may be planned as so many."""
 _BESIDE = 1e-6

@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 
-from hetplan.planner.tolerances import FEASIBILITY
+from hetplan.planner.tolerances import FEASIBILITY, SLIP
 from hetplan.profiles.fields import NANO, money_text
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
@@ -113,7 +113,6 @@ _COMPUTE = ("cpu_cores", "gpu")
 
 _MOST_ON_ONE = 64
 """No more instances are ever planned on one machine."""
-_HAIR = 1e-9
 
 
 def instances_on(facts: Facts, run: Run, *, times: float = 1.0) -> int:
@@ -125,7 +124,7 @@ def instances_on(facts: Facts, run: Run, *, times: float = 1.0) -> int:
         return 1
     if "gpu" not in wanted and provides.get("gpu"):
         return 1
-    return int(max(1, min(_MOST_ON_ONE, *(provides[name] / need + _HAIR for name, need in wanted.items()))))
+    return int(max(1, min(_MOST_ON_ONE, *(provides[name] / need + SLIP for name, need in wanted.items()))))
 
 
 def _taken_resources(facts: Facts, worker: Worker) -> dict[str, float]:

@@ -43,7 +43,7 @@ from hetplan.profiles.profile import Profile, Run, Variant
 from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.actions import Scene, has_room
-from hetplan.verifier.demand import classes_of, response_targets
+from hetplan.verifier.demand import classes_of, strictest_limit_ms
 from hetplan.verifier.facts import Seat, gather, run_of
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import read_table, service_of
@@ -104,7 +104,7 @@ class Reading:
             app = self.inputs.slo.apps[name]
             classes = classes_of(app)
             service = service_of(self.facts, Seat(worker, load, run), classes)
-            limit = min((ms for ms, _ in response_targets(app)), default=float("inf")) - app.network_ms_per_hop
+            limit = strictest_limit_ms(app) - app.network_ms_per_hop
             comes = [k for k, share in enumerate(classes.share) if share > 0]
             # Written so that a time that was not measured (NaN) is none in time.
             in_time = all(service.latency_ms[k] <= limit * (1 + FEASIBILITY) for k in comes)
@@ -392,7 +392,7 @@ def _check_slowdown(reading: Reading) -> Iterator[Violation]:
             if not any(held.load.id in route.to for route in routes):
                 continue
             wanted = reading.inputs.slo.apps[app]
-            limit = min((ms for ms, _ in response_targets(wanted)), default=float("inf")) - wanted.network_ms_per_hop
+            limit = strictest_limit_ms(wanted) - wanted.network_ms_per_hop
             if factor * worst_ms(reading, held, app) > limit * (1 + FEASIBILITY):
                 yield Violation(
                     "variants-slowdown", at, f"{factor:g} times slower beside {beside:g} others: over {limit:g} ms"

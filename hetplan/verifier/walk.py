@@ -159,6 +159,7 @@ class _Walk:
         for limit_ms, _ in self.targets:
             if queries.ms * self.divisor + network_ms > limit_ms * (1.0 + FEASIBILITY):
                 flow.late[limit_ms][queries.steps] += queries.odds
+                flow.slow[limit_ms][queries.path] = queries.ms
         key = (queries.path, queries.steps)
         if key not in self.qualities:
             self.qualities[key] = path_quality(self.facts, self.pipeline, queries.path, queries.outcomes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hetplan.measure.sampling import Rule, Seen, alike, false_stops, stratified_variance, stratify
+from hetplan.measure.sampling import Rule, Seen, alike, false_stops, stratify
 
 FOUR_OF_FIVE = np.tile([1.0, 1.0, 1.0, 1.0, 0.0], 40)
 
@@ -14,12 +14,6 @@ def seen(rule: Rule, scores: np.ndarray) -> Seen:
     found = Seen(rule, np.ones(1))
     found.add(np.zeros(scores.size, dtype=np.int64), scores)
     return found
-
-
-def test_strata_save_the_variance_between_them():
-    p, m = np.array([0.5, 0.5]), np.array([0.6, 0.9])
-    assert stratified_variance(p, m, m * (1 - m), stratified=False) == pytest.approx(0.1875)
-    assert stratified_variance(p, m, m * (1 - m), stratified=True) == pytest.approx(0.165)
 
 
 @pytest.mark.parametrize(("n", "stops"), [(100, False), (110, False), (115, True)])

@@ -382,7 +382,7 @@ COMPOUND_FAULTS: dict[str, tuple[str, Any]] = {
         "hetplan.problems.compound.wish.Tier.machine_price", property(lambda tier: tier.price),
     ),
     "solver: another target": (
-        "hetplan.planner.request.strictest",
+        "hetplan.planner.request.strictest_target",
         lambda app: max(demand.response_targets(app), key=lambda target: target.max_ms),
     ),
     "verifier: offers by the unit are paid once": (

@@ -142,11 +142,6 @@ SPOILT: dict[str, tuple[str, Callable[[Plan], Plan], list[str]]] = {
         lambda plan: plan.model_copy(update={"dispatch": {}}),
         ["dispatch @ dispatch.a"],
     ),
-    "dropped, where they are to be served": (
-        "late are served",
-        lambda plan: with_state_of(plan, late="drop"),
-        ["dispatch @ dispatch.a"],
-    ),
     "another balancer": (
         "late are served",
         lambda plan: with_state_of(plan, balancing="shared_fifo"),
@@ -281,6 +276,14 @@ def test_what_is_spoilt_is_caught_and_named(words: str) -> None:
     # What follows from one wrong expectation, of the gain and of promises, is not what this is about.
     follows = {f"policy-gain @ {TABLE}", *(f"promise @ promises[{n}]" for n in range(9))}
     assert set(named(spoil(plan), inputs)) - follows == set(expected)
+
+
+def test_late_queries_dropped_where_they_are_to_be_served_are_seen_by_the_generic_check() -> None:
+    plan, inputs = planned("late are served")
+    found = {
+        f"{one.code} @ {one.at}" for one in verify_plan(with_state_of(plan, late="drop"), inputs, check).violations
+    }
+    assert "dispatch @ dispatch.a" in found
 
 
 def test_a_table_of_nobody_or_of_batches_beyond_it_is_a_violation_and_no_fault_of_the_verifier() -> None:

@@ -167,13 +167,13 @@ def settings_of(levels: Mapping[str, Sequence[Any]], stated: KnobSpace | None) -
         return Space(sizes)
     place = {name: n for n, name in enumerate(levels)}
 
-    def condition(named: Mapping[str, Sequence[Any]]) -> Condition:
+    def read_condition(named: Mapping[str, Sequence[Any]]) -> Condition:
         return tuple((place[k], frozenset(list(levels[k]).index(level) for level in v)) for k, v in named.items())
 
     return Space(
         sizes,
-        {place[knob]: condition(others) for knob, others in stated.matters.items()},
-        tuple(Rule(condition(rule.if_), condition(rule.then)) for rule in stated.rules),
+        {place[knob]: read_condition(others) for knob, others in stated.matters.items()},
+        tuple(Rule(read_condition(rule.if_), read_condition(rule.then)) for rule in stated.rules),
         tuple(tuple((place[name], tuple(map(float, levels[name]))) for name in chain) for chain in stated.rising),
     )
 

@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from cases.explicit_process import best_value, explicit
+from cases.explicit_process import best_value, explicit, reference_row
 from cases.policy import g1, g2, g3, plays, rows, solve
 
 from hetplan.planner.forms.queue_process import Criterion, PerWhat, QueueProcess
 from hetplan.planner.forms.queue_process_arrivals import phase_weights, poisson
-from hetplan.planner.forms.queue_process_partial import reference_row
 
 A, B = [0, 0, 0], [0, 0, 1]
 

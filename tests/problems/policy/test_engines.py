@@ -94,17 +94,6 @@ def test_a_form_that_forgets_still_knows_its_size() -> None:
     assert "actions" not in vars(form), "nothing was listed again"
 
 
-def test_rows_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Incomplete beta functions and compiled recursions give the same rows."""
-    form = random_process(6, queue=5, stages=4, batching=Batching.VARIABLE)
-    compiled = form.partial_moves
-    monkeypatch.setattr("hetplan.compiled.is_compiled", lambda: False)
-    plain = partial_moves(form)
-    assert (plain.action == compiled.action).all()
-    assert np.abs(plain.moves - compiled.moves).max() < 1e-12
-    assert plain.moves.sum(axis=1) == pytest.approx(1.0, abs=1e-12)
-
-
 def test_rows_in_several_blocks_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     form = random_process(6, queue=5, stages=4, batching=Batching.VARIABLE)
     whole = form.partial_moves.moves

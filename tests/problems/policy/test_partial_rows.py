@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from cases.explicit_process import reference_row
 
 from hetplan.planner.forms.queue_process import Batching, Late, QueueProcess
-from hetplan.planner.forms.queue_process_partial import reference_row
 from hetplan.planner.forms.queue_process_partial_kernels import compiled_rows
 from hetplan.verifier.policy_chain import Chain, Step
 

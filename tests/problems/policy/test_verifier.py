@@ -159,7 +159,6 @@ SPOILT: dict[str, tuple[Callable[[Plan], Plan], str]] = {
     ),
     "another group": (lambda p: with_table(p, workers="w9"), "unknown-reference"),
     "another number of workers": (lambda p: workers(p, count=5), "policy-expected"),
-    "late queries dropped": (lambda p: dispatch(p, late="drop"), "dispatch"),
     "another balancer": (lambda p: dispatch(p, balancing="shortest_queue"), "dispatch"),
     "no dispatch": (lambda p: p.model_copy(update={"dispatch": {}}), "dispatch"),
     "a better promise": (lambda p: promise(p, "goodput", value=0.99), "promise"),
