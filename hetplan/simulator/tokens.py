@@ -60,8 +60,9 @@ class Played:
     gap_ms: Floats | None
     lost: Integers
     machine: Integers
-    waiting: Floats
-    """Requests waiting at each machine, on the mean over time."""
+    waited_ms: Floats
+    """Of each request, before its prefill began."""
+    longest_gap_ms: Floats
     served: int
     end_ms: float
     busy: Floats
@@ -74,8 +75,28 @@ class Played:
     """How long the fleet takes to fill: what comes in that time does not count, as far as it is half of the play."""
     whole: bool = False
     """Whether all requests count."""
-    queued_until_ms: float = 0.0
-    """Until when a request waited for others."""
+
+    @cached_property
+    def waiting(self) -> Floats:
+        """Requests waiting at each machine, on the mean over time.
+
+        By Little's law: what requests of each machine waited before their prefill began, over the time.
+        """
+        came = self.machine >= 0
+        weights = np.nan_to_num(np.maximum(self.waited_ms[came], 0.0), posinf=0.0)
+        return np.bincount(self.machine[came], weights, minlength=len(self.busy)) / max(self.end_ms or 1.0, 1e-9)
+
+    @cached_property
+    def queued_until_ms(self) -> float:
+        """Until when a request waited for others, before its prefill began or between two tokens.
+
+        The longest gap of an answer is a wait as far as it is longer than is usual. When it was is not known, but not
+        before the prefill. Who was never served waited to the end.
+        """
+        begun_ms, gap_ms = self.arrival_ms + self.waited_ms, self.longest_gap_ms
+        if np.isnan(begun_ms).any():
+            return self.end_ms
+        return float((begun_ms + np.maximum(gap_ms - np.median(gap_ms), 0.0)).max()) if len(begun_ms) else 0.0
 
     def of(self, what: str) -> Floats:
         """The times that a limit is about: `ttft`, `tpot` or `response`."""
@@ -326,7 +347,6 @@ def played_of(world: World, coming: Coming, alone: Floats, *, whole: bool = Fals
         gap_ms=times[:, k.GAP] if world.want_gaps else None,
         lost=asked[:, k.LOST],
         machine=asked[:, k.MACHINE],
-        waiting=_waiting(own, waited, len(kind), end_ms or 1.0),
         served=served,
         end_ms=end_ms,
         busy=world.clock[:, k.BUSY],
@@ -336,26 +356,9 @@ def played_of(world: World, coming: Coming, alone: Floats, *, whole: bool = Fals
         course=world.course,
         settles_ms=coming.settles_s * 1000.0,
         whole=whole,
-        queued_until_ms=_queued_until_ms(arrival_ms + waited, times[:, k.GAP], end_ms),
+        waited_ms=waited,
+        longest_gap_ms=times[:, k.GAP],
     )
-
-
-def _waiting(own: Integers, waited: Floats, machines: int, end_ms: float) -> Floats:
-    """By Little's law: what requests of each machine waited before their prefill began, over the time."""
-    came = own >= 0
-    weights = np.nan_to_num(np.maximum(waited[came], 0.0), posinf=0.0)
-    return np.bincount(own[came], weights=weights, minlength=machines) / max(end_ms, 1e-9)
-
-
-def _queued_until_ms(begun_ms: Floats, gap_ms: Floats, end_ms: float) -> float:
-    """Until when a request waited for others, before its prefill began or between two tokens.
-
-    The longest gap of an answer is a wait as far as it is longer than is usual. When it was is not known, but not
-    before the prefill. Who was never served waited to the end.
-    """
-    if np.isnan(begun_ms).any():
-        return end_ms
-    return float((begun_ms + np.maximum(gap_ms - np.median(gap_ms), 0.0)).max()) if len(begun_ms) else 0.0
 
 
 def _laws(groups: Sequence[Group]) -> tuple[Floats, Floats, Integers]:

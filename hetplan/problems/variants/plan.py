@@ -60,7 +60,8 @@ def draft_plan(
     counters: Mapping[str, Mapping[str, int]] | None = None,
 ) -> Draft:
     """The plan of counts that have their places."""
-    steps, in_time = order_actions(v, placed), {pair: rate for pair, rate in flows.items() if not v.pair(*pair).late}
+    steps = None if v.only_played else order_actions(v, placed)
+    in_time = {pair: rate for pair, rate in flows.items() if not v.pair(*pair).late}
     missing = dict(sorted({**_served_late(v, flows), **(unserved or {})}.items()))
     idle = [b for b, one in enumerate(v.asked) if one.load_qps == 0 and b not in missing]
     missing |= dict.fromkeys(idle, (0.0, "it has no load: nothing runs for it"))
@@ -74,17 +75,11 @@ def draft_plan(
         workers=tuple(placed.workers),
         routing=routing,
         dispatch={name: SharesDispatch(late=v.wanted.apps[name].late, balancing="shortest_queue") for name in routing},
-        actions=tuple(steps.actions),
+        actions=tuple(steps.actions) if steps else (),
         promises=tuple(_promises(v, x, in_time, served, placed)),
         reported=tuple(_add_value(v, x, placed, claim) for claim in reported),
         unserved=tuple(Unserved(app=v.asked[b].id, rate_qps=r, why=why) for b, (r, why) in missing.items()),
-        warnings=(
-            *v.notices,
-            *_warn_of_totals(v),
-            *_warn_of_prices(v, placed),
-            *_warn_of_queues(v, x, flows),
-            *steps.notices,
-        ),
+        warnings=(*_warnings(v, x, flows, placed), *steps.notices) if steps else (),
         extensions={**({COUNTERS: counters} if counters else {}), **({USED: used} if used else {})},
         valid=Valid(rate_qps={v.asked[b].id: (0.0, rate) for b, rate in served.items() if v.asked[b].id in routing}),
     )
@@ -160,6 +155,13 @@ def steady_nanos(v: Snapshot, placed: Placed) -> int:
             if kinds[load.id].part is None
         )
     )
+
+
+def _warnings(v: Snapshot, x: Integers, flows: Flows, placed: Placed) -> Iterator[Notice]:
+    yield from v.notices
+    yield from _warn_of_totals(v)
+    yield from _warn_of_prices(v, placed)
+    yield from _warn_of_queues(v, x, flows)
 
 
 def _warn_of_prices(v: Snapshot, placed: Placed) -> Iterator[Notice]:

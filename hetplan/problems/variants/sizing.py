@@ -257,7 +257,7 @@ class Sizing:
                     rooms[b] *= more_room(by, turns[b])
                     turns[b] += 1
                 serves = tuple(pair.at_use(pair.busy / rooms[pair.app]) for pair in roomy.serves)
-                made = self.solve(replace(roomy, serves=serves, explains=False), self.ask.untested(gap=ROUGH))
+                made = self.solve(roomy.asked_for(serves=serves, explains=False), self.ask.untested(gap=ROUGH))
                 if isinstance(made, Infeasibility) or (made.workers, made.routing) != (before.workers, before.routing):
                     break
             else:
@@ -415,6 +415,7 @@ class Sizing:
         """The plan of these machines; of `apps` alone, where no machine is slower for what else it holds."""
         if apps is None and one in self.made:
             return self.made[one]
+        only_played = apps is not None
         if apps is None or any(kind.slowdown for kind in self.v.kinds):
             apps = tuple(b for mine in self.plans.stations(one) for b in mine)
         serving = dict[tuple[int, int], Serves]()
@@ -423,7 +424,7 @@ class Sizing:
         asked = tuple(
             each if b in apps else replace(each, load_qps=0.0, need_qps=0.0) for b, each in enumerate(self.v.asked)
         )
-        v = replace(self.v, asked=asked, serves=tuple(serving.values()))
+        v = self.v.asked_for(asked=asked, serves=tuple(serving.values()), only_played=only_played)
         number = {self._name(item): i for i, item in enumerate(v.items)}
         place = {i: number.get(self._name(item), -1) for i, item in enumerate(self.plans.v.items)}
         units = self.plans.of_station(one, apps)
@@ -437,7 +438,7 @@ class Sizing:
             made = plan_fillings(v, self.ask.untested(), x, fillings, cast(Draft, self.first))
             if made is not None:
                 return made
-            v = replace(v, serves=tuple(replace(pair, qps=CARRIES * pair.qps, busy=1.0) for pair in v.serves))
+            v = v.asked_for(serves=tuple(replace(pair, qps=CARRIES * pair.qps, busy=1.0) for pair in v.serves))
         return None
 
     def _name(self, item: Item) -> tuple[int, int | None]:

@@ -77,6 +77,8 @@ class UnitPlans:
     _served: dict[Unit, frozenset[int]] = field(default_factory=dict)
     _prices: dict[Unit, float] = field(default_factory=dict)
     _joined: dict[frozenset[int], tuple[Apps, ...]] = field(default_factory=dict)
+    _full_of: dict[frozenset[int], list[tuple[Unit, float]]] = field(default_factory=dict)
+    _counted: dict[Unit, bool] = field(default_factory=dict)
 
     # --- a plan -------------------------------------------------------------------------------------------------------
 
@@ -86,7 +88,8 @@ class UnitPlans:
         for worker in made.workers:
             held = Counter[int]()
             for load in worker.loads:
-                i = next((i for i in range(len(self.v.items)) if self._is_load_of(i, worker, load)), None)
+                some = self._items_of_variant.get(load.variant, ())
+                i = next((i for i in some if self._is_load_of(i, worker, load)), None)
                 if i is not None:
                     held[i] += load.instances
             holds = tuple(sorted(held.items()))
@@ -99,6 +102,13 @@ class UnitPlans:
                 for i, n in holds:
                     found[t, ((i, 1),)] += n * worker.count
         return tuple(sorted(found.items()))
+
+    @cached_property
+    def _items_of_variant(self) -> Mapping[str | None, list[int]]:
+        found: dict[str | None, list[int]] = {}
+        for i in range(len(self.v.items)):
+            found.setdefault(self.v.kind(i).variant, []).append(i)
+        return found
 
     def _is_load_of(self, i: int, worker: Worker, load: Load) -> bool:
         """Whether a load is of an item."""
@@ -268,16 +278,15 @@ class UnitPlans:
 
     def _replacements(self, gone: Counter[Unit]) -> Iterator[_Change]:
         """One or two others that serve nobody else, and cost less, in the place of these units."""
-        price, apps = self._price_of_all(gone), self._served_by(gone)
-        for unit, cost in self._full_units.items():
-            if all(self._serving[i] & apps for i, _ in unit[1]):
-                yield from (self._change(gone, Counter({unit: n})) for n in (1, 2) if n * cost < price)
+        price = self._price_of_all(gone)
+        for unit, cost in self._full_units_of(self._served_by(gone)):
+            yield from (self._change(gone, Counter({unit: n})) for n in (1, 2) if n * cost < price)
 
     def _uniform_replacements(self, gone: Counter[Unit]) -> Iterator[_Change]:
         """These units replaced by others, all alike, for less."""
-        price, apps = self._price_of_all(gone), self._served_by(gone)
-        for unit, cost in self._full_units.items() if gone else ():
-            if cost > 0 and all(self._serving[i] & apps for i, _ in unit[1]):
+        price = self._price_of_all(gone)
+        for unit, cost in self._full_units_of(self._served_by(gone)) if gone else ():
+            if cost > 0:
                 n = 1
                 while n * cost < price:
                     yield self._change(gone, Counter({unit: n}))
@@ -349,6 +358,13 @@ class UnitPlans:
                             found.append((t, ((i, n), (j, more))))
         return {unit: self._price(unit) for unit in found}
 
+    def _full_units_of(self, apps: frozenset[int]) -> list[tuple[Unit, float]]:
+        """Those all of whose items serve one of these applications."""
+        if apps not in self._full_of:
+            some = self._full_units.items()
+            self._full_of[apps] = [one for one in some if all(self._serving[i] & apps for i, _ in one[0][1])]
+        return self._full_of[apps]
+
     def _price_of_all(self, units: Mapping[Unit, int]) -> float:
         return sum(self._price(unit) * n for unit, n in units.items())
 
@@ -402,5 +418,7 @@ class UnitPlans:
         """The machines of each type that are paid whole."""
         found = Counter[int]()
         for (t, holds), n in units:
-            found[t] += n if self._is_machine(t, holds) or holds[0][0] in self.v.whole.get(t, ()) else 0
+            if (t, holds) not in self._counted:
+                self._counted[t, holds] = self._is_machine(t, holds) or holds[0][0] in self.v.whole.get(t, ())
+            found[t] += n if self._counted[t, holds] else 0
         return found

@@ -175,6 +175,10 @@ class Item:
     serves: tuple[Serves, ...]
 
 
+_OF_STATE = ("running", "slots_at", "slots_of_kind", "group_of_kind", "N")
+"""What is read off the state and the kinds alone."""
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """One snapshot to plan, in the letters of `program`."""
@@ -193,6 +197,8 @@ class Snapshot:
     """Whether it is looked for what would help, where there is no plan: a dozen programs more."""
     explains: bool = True
     """Whether anybody hears why there is no plan."""
+    only_played: bool = False
+    """Whether plans are only simulated: without the steps to them, and without warnings."""
     known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What was read off the program of this snapshot, for those who ask again."""
 
@@ -210,7 +216,13 @@ class Snapshot:
 
     def at_saturation(self) -> Snapshot:
         """The same, each instance asked for all that it can serve."""
-        return replace(self, serves=tuple(pair.at_use(1.0) for pair in self.serves))
+        return self.asked_for(serves=tuple(pair.at_use(1.0) for pair in self.serves))
+
+    def asked_for(self, **changes: Any) -> Snapshot:
+        """The same machines and state, other things asked of them: what is known of what runs stays known."""
+        made = replace(self, **changes)
+        made.__dict__.update({name: getattr(self, name) for name in _OF_STATE})
+        return made
 
     @cached_property
     def weighs_loading(self) -> bool:
