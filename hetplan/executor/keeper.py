@@ -27,7 +27,7 @@ from hetplan.executor.hosts_file import Machines
 from hetplan.executor.kept_process import KeptProcess, Note, StartFailed, end_all, notes
 from hetplan.executor.secrets import mark_of, token_in_environment
 from hetplan.executor.serving.http_server import BACKLOG
-from hetplan.executor.shares import LocalMeans, held, leave_cgroup
+from hetplan.executor.shares import LocalMeans, held
 from hetplan.executor.units import Unit
 
 __all__ = ["SOCKET", "Keeper", "Slot", "Slots", "main", "socket_path"]
@@ -142,7 +142,7 @@ class Keeper:
     def adopt(self) -> None:
         """Go on with what an earlier keeper left; processes of the folder that no note names are ended."""
         for note in notes(self.folder):
-            kept = KeptProcess.adopted(note, self.folder, self.means)
+            kept = KeptProcess.adopted(note, self.folder)
             if kept.is_router:
                 self.router, kept.spares = kept, True
                 kept.listener = _taken_over(note)
@@ -251,7 +251,7 @@ class Keeper:
         environment = {**host.environment, **share.environment, **slot.environment}
         kept = KeptProcess(
             unit.name, "hetplan.executor.serving.worker", config, self.folder, environment=environment,
-            quota=share.cpu_quota, means=self.means, more={"host": host.model_dump(mode="json"), **_gpus_noted(slot)},
+            more={"host": host.model_dump(mode="json"), **_gpus_noted(slot)},
         )  # fmt: skip
         self.kept[unit.name], self.units[unit.name] = kept, unit
         try:
@@ -284,7 +284,6 @@ class Keeper:
         self.kept.pop(name, None)
         self.units.pop(name, None)
         self.slots.give_back(name)
-        leave_cgroup(self.means, name)
 
     async def _health(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
         names = [name for name in asked["names"] if name in self.kept]
@@ -420,15 +419,13 @@ class socket_path:
 
 
 def main(arguments: list[str]) -> None:
-    """The process: FOLDER CGROUP MPS_PIPE GPU_LIST [wait]; it may wait until no other keeper of the folder runs."""
+    """The process: FOLDER MPS_PIPE GPU_LIST [wait]; it may wait until no other keeper of the folder runs."""
     folder = Path(arguments[0])
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    means = LocalMeans(
-        Path(arguments[1]) if arguments[1] else None, Path(arguments[2]), Path(arguments[3]) if arguments[3] else None
-    )
+    means = LocalMeans(Path(arguments[1]), Path(arguments[2]) if arguments[2] else None)
     lock = os.open(folder / "keeper.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | (0 if arguments[4:] == ["wait"] else fcntl.LOCK_NB))
+        fcntl.flock(lock, fcntl.LOCK_EX | (0 if arguments[3:] == ["wait"] else fcntl.LOCK_NB))
     except BlockingIOError:
         return
     asyncio.run(Keeper(folder, means).run())

@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hetplan.executor.shares import LocalMeans, enter_cgroup
-
 __all__ = ["MARK", "Adopted", "KeptProcess", "Note", "StartFailed", "end_all", "marked", "notes", "python_path"]
 
 _LOOK_EVERY_S, _PROBE_EVERY_S, _PROBE_LIMIT_S, _MOST_MISSED = 0.5, 2.0, 2.0, 3
@@ -51,7 +49,6 @@ class Note:
     probe: int
     limit_s: float
     environment: Mapping[str, str]
-    quota: float | None
     more: Mapping[str, Any]
 
     @property
@@ -131,7 +128,7 @@ class KeptProcess:
 
     def __init__(
         self, name: str, module: str, config: Mapping[str, Any], folder: Path, *,
-        environment: Mapping[str, str] | None = None, quota: float | None = None, means: LocalMeans | None = None,
+        environment: Mapping[str, str] | None = None,
         more: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         self.name, self.module, self.config, self.folder = name, module, dict(config), folder
@@ -139,18 +136,18 @@ class KeptProcess:
         self.listener: socket.socket | None = None
         self.spares = False
         self.more = dict(more or {})
-        self._environment, self._quota, self._means = dict(environment or {}), quota, means
+        self._environment = dict(environment or {})
         self._limit_s, self._noted = 0.0, True
         self._process: asyncio.subprocess.Process | Adopted | None = None
         self._spare: tuple[asyncio.subprocess.Process, int] | None = None
         self._watcher: asyncio.Task[None] | None = None
 
     @classmethod
-    def adopted(cls, note: Note, folder: Path, means: LocalMeans) -> KeptProcess:
+    def adopted(cls, note: Note, folder: Path) -> KeptProcess:
         """The process of a note, watched from now on; one that has ended is started again."""
         kept = cls(
-            note.name, note.module, note.config(folder), folder, environment=note.environment, quota=note.quota,
-            means=means, more=note.more,
+            note.name, note.module, note.config(folder), folder, environment=note.environment,
+            more=note.more,
         )  # fmt: skip
         kept.port, kept.probe, kept._limit_s = note.port, note.probe, note.limit_s
         kept.status, kept.why = "failing", "it ended while no keeper was there"
@@ -286,7 +283,7 @@ class KeptProcess:
         pid = self._process.pid
         note = Note(
             self.name, self.module, pid, _began(pid) or 0, self.port, self.probe, self._limit_s, self._environment,
-            self._quota, self.more,
+            self.more,
         )  # fmt: skip
         content = json.dumps(vars(note)).encode()
         content = content.ljust(-len(content) // _BLOCK * -_BLOCK)
@@ -358,8 +355,6 @@ class KeptProcess:
     async def _spawn(self, limit_s: float) -> None:
         process, reads = await self._next(self._write())
         self._process = process
-        if self._quota is not None and self._means is not None:
-            enter_cgroup(self._means, self.name, self._quota, process.pid)
         said: Mapping[str, Any] = {}
         try:
             said = await asyncio.wait_for(_report(reads), limit_s)

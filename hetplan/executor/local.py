@@ -1,7 +1,7 @@
 """Target "local": workers and router as processes of this machine, kept by a keeper (`keeper.py`).
 
-Settings: `cgroup`, a cgroup v2 folder in which CPU quotas may be set; `mps_pipe`, the folder of CUDA MPS' daemon;
-`gpu_list`, a recorded list of this machine's GPUs instead of nvidia-smi's.
+Settings: `mps_pipe`, the folder of CUDA MPS' daemon; `gpu_list`, a recorded list of this machine's GPUs instead of
+nvidia-smi's.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ class _HungUp(TargetFailed):
 class LocalSettings(Model):
     """The settings of a local target."""
 
-    cgroup: str | None = None
     mps_pipe: str = "/tmp/nvidia-mps"
     gpu_list: str | None = None
 
@@ -61,7 +60,7 @@ class Local:
         self.folder = setting.folder.resolve()
         settings = validate(LocalSettings, dict(setting.settings), file=f"hosts.toml, targets.{setting.name}.settings")
         self.means = LocalMeans(
-            Path(settings.cgroup) if settings.cgroup else None, Path(settings.mps_pipe),
+            Path(settings.mps_pipe),
             self.hosts.path(settings.gpu_list) if settings.gpu_list else None,
         )  # fmt: skip
         self._connection: socket.socket | None = None
@@ -244,7 +243,7 @@ class Local:
     def keeper_command(self, *more: str) -> list[str]:
         """What starts the keeper of this target."""
         means = self.means
-        settings = [str(means.cgroup or ""), str(means.mps_pipe), str(means.gpu_list or "")]
+        settings = [str(means.mps_pipe), str(means.gpu_list or "")]
         return [sys.executable, "-m", "hetplan.executor.keeper", str(self.folder), *settings, *more]
 
     def _new_keeper(self) -> subprocess.Popen[bytes]:

@@ -1,13 +1,12 @@
-"""Holding a unit to its share of a machine: own cores, a CPU quota, a part of a GPU. Or the reason why nothing can.
+"""Holding a unit to its share of a machine: own cores, a part of a GPU. Or the reason why nothing here can.
 
-A share is enforced by what the plan names (`enforce`): "cgroup" by a cgroup v2 folder that hosts.toml gives, or by own
-cores where the share is a whole number of them; "mps" by CUDA MPS' percentage of threads and its limit of memory; "mig"
-by slices that are large enough. `enforcement = "none"` of a host lifts all of this, for emulation.
+A share is enforced by what the plan names (`enforce`): "cgroup" by own cores where the share is a whole number of them
+(parts of a core are for systemd and containers to hold); "mps" by CUDA MPS' percentage of threads and its limit of
+memory; "mig" by slices that are large enough. `enforcement = "none"` of a host lifts all of this, for emulation.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,29 +16,15 @@ from hetplan.executor.gpus import GpuList, assign, devices_of, read_gpus, want_o
 from hetplan.executor.hosts_file import Machines
 from hetplan.executor.units import LoadSpec, Unit
 
-__all__ = ["Held", "LocalMeans", "enter_cgroup", "gpu_refusals", "held", "leave_cgroup", "refusals"]
-
-_PERIOD_US = 100_000
+__all__ = ["Held", "LocalMeans", "gpu_refusals", "held", "refusals"]
 
 
 @dataclass(frozen=True)
 class LocalMeans:
     """What this machine has to enforce shares with."""
 
-    cgroup: Path | None = None
     mps_pipe: Path = Path("/tmp/nvidia-mps")
     gpu_list: Path | None = None
-
-    @property
-    def has_cgroup(self) -> bool:
-        """Whether the folder is a cgroup v2 in which CPU quotas may be set."""
-        if self.cgroup is None:
-            return False
-        try:
-            controllers = (self.cgroup / "cgroup.controllers").read_text().split()
-        except OSError:
-            return False
-        return "cpu" in controllers and os.access(self.cgroup, os.W_OK)
 
     @property
     def has_mps(self) -> bool:
@@ -58,7 +43,6 @@ class Held:
 
     cores: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
-    cpu_quota: float | None = None
 
 
 def refusals(unit: Unit, host: Machines, means: LocalMeans) -> list[str]:
@@ -75,12 +59,12 @@ def refusals(unit: Unit, host: Machines, means: LocalMeans) -> list[str]:
         )
     for load in asked:
         said = f"{load.id} wants {_described(load)} enforced by {load.enforce}"
-        if load.enforce == "cgroup" and load.share_cpu_cores is not None and not means.has_cgroup:
+        if load.enforce == "cgroup" and load.share_cpu_cores is not None:
             amount = load.instances * load.share_cpu_cores
             if not (amount == int(amount) >= 1 and host.cores):
                 found.append(
-                    f"{said}: there is no cgroup v2 folder to set a quota in. Give settings.cgroup of the target one "
-                    f"that may be written to, plan whole cores and list `cores`, {lift}"
+                    f"{said}: a process is held to whole cores alone here. Plan whole cores and list `cores`, "
+                    f"render for systemd, compose or kubernetes, which hold parts, {lift}"
                 )
         elif load.enforce in ("mps", "mig"):
             why = _no_gpu_share(unit, load, host, means)
@@ -143,7 +127,6 @@ def held(unit: Unit, host: Machines, means: LocalMeans) -> Held:
     """
     cores = host.cores_per_worker or 0
     environment: dict[str, str] = {}
-    quota = None
     if host.enforcement == "none":
         return Held(cores)
     for load in unit.loads:
@@ -152,30 +135,8 @@ def held(unit: Unit, host: Machines, means: LocalMeans) -> Held:
             environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(percentage)
             environment["CUDA_MPS_PIPE_DIRECTORY"] = str(means.mps_pipe)
         if load.enforce == "cgroup" and load.share_cpu_cores is not None:
-            amount = load.instances * load.share_cpu_cores
-            if means.has_cgroup:
-                quota = amount
-            else:
-                cores = int(amount)
-    return Held(cores, environment, quota)
-
-
-def enter_cgroup(means: LocalMeans, name: str, quota: float, pid: int) -> None:
-    """Put a process under a quota of so many cores."""
-    assert means.cgroup is not None
-    folder = means.cgroup / f"hetplan-{name}"
-    folder.mkdir(exist_ok=True)
-    (folder / "cpu.max").write_text(f"{max(int(quota * _PERIOD_US), 1000)} {_PERIOD_US}\n")
-    (folder / "cgroup.procs").write_text(f"{pid}\n")
-
-
-def leave_cgroup(means: LocalMeans, name: str) -> None:
-    """Remove a unit's folder; one that still holds a process stays."""
-    if means.cgroup is not None:
-        try:
-            (means.cgroup / f"hetplan-{name}").rmdir()
-        except OSError:
-            return
+            cores = int(load.instances * load.share_cpu_cores)
+    return Held(cores, environment)
 
 
 def _described(load: LoadSpec) -> str:

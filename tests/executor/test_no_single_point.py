@@ -241,7 +241,7 @@ def test_units_for_systemd_say_all_that_a_keeper_needs(applied: Deployment, tmp_
     text = unit_text(applied.hosts, target)
     assert unit_name(applied.hosts, "here") == "hetplan-hetplan-here.service"
     fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("Env"))
-    assert fields["ExecStart"].split()[-4:] == ['""', '"/tmp/nvidia-mps"', '""', '"wait"']
+    assert fields["ExecStart"].split()[-3:] == ['"/tmp/nvidia-mps"', '""', '"wait"']
     assert fields["KillMode"] == "process"
     assert fields["KillSignal"] == "SIGINT"
     assert f'Environment="HETPLAN_DEPLOYMENT={folder_of(applied)}"' in text

@@ -14,7 +14,7 @@ from hetplan.executor.deployment import Deployment
 from hetplan.executor.hosts_file import Machines
 from hetplan.executor.keeper import Slots
 from hetplan.executor.kept_process import StartFailed, marked
-from hetplan.executor.shares import LocalMeans, enter_cgroup, held, refusals
+from hetplan.executor.shares import LocalMeans, held, refusals
 from hetplan.executor.units import LoadSpec, Unit
 
 
@@ -33,7 +33,7 @@ MIG = LoadSpec("w1.a", share_gpu=0.25, enforce="mig")
 
 @pytest.mark.parametrize(
     ("load", "why"),
-    [(CPU, "no cgroup v2 folder"), (GPU, "no MPS control daemon"), (MIG, "lists no MIG- devices")],
+    [(CPU, "whole cores alone"), (GPU, "no MPS control daemon"), (MIG, "lists no MIG- devices")],
 )
 def test_what_nothing_enforces_is_refused_unless_the_host_says_so(load: LoadSpec, why: str) -> None:
     means = LocalMeans(mps_pipe=Path("/nowhere"))
@@ -43,7 +43,7 @@ def test_what_nothing_enforces_is_refused_unless_the_host_says_so(load: LoadSpec
     assert refusals(unit(load), host(enforcement="none"), means) == []
 
 
-def test_whole_cores_need_no_cgroup() -> None:
+def test_whole_cores_are_a_process_own() -> None:
     whole = LoadSpec("w1.a", share_cpu_cores=2.0, enforce="cgroup")
     assert refusals(unit(whole), host(cores=(0, 1)), LocalMeans()) == []
     assert held(unit(whole), host(cores=(0, 1)), LocalMeans()).cores == 2
@@ -52,16 +52,6 @@ def test_whole_cores_need_no_cgroup() -> None:
 def test_two_shares_in_one_process_are_not_distinguished() -> None:
     reasons = refusals(unit(GPU, LoadSpec("w1.b")), host(), LocalMeans())
     assert "one process cannot be held to it" in reasons[0]
-
-
-def test_a_quota_is_written_as_the_kernel_wants_it(tmp_path: Path) -> None:
-    (tmp_path / "cgroup.controllers").write_text("cpuset cpu memory\n")
-    means = LocalMeans(cgroup=tmp_path)
-    share = held(unit(CPU), host(), means)
-    assert share.cpu_quota == 0.5
-    enter_cgroup(means, "u", 0.5, 4711)
-    assert (tmp_path / "hetplan-u" / "cpu.max").read_text() == "50000 100000\n"
-    assert (tmp_path / "hetplan-u" / "cgroup.procs").read_text() == "4711\n"
 
 
 def test_cores_run_out() -> None:

@@ -154,7 +154,7 @@ class SshTarget:
             "name": self.name,
             "deployment": hosts.name,
             "folder": self.settings.folder,
-            "settings": self.settings.model_dump(include={"cgroup", "mps_pipe", "gpu_list"}, exclude_none=True),
+            "settings": self.settings.model_dump(include={"mps_pipe", "gpu_list"}, exclude_none=True),
             "hosts": {
                 **whole,
                 "security": {"token_file": self.settings.token_file, "open": hosts.security.open},
@@ -237,7 +237,6 @@ class SshSettings(Model):
     files: str | None = Field(
         default=None, pattern="^/", description="the folder there that holds what lies beside hosts.toml here"
     )
-    cgroup: str | None = Field(default=None, pattern="^/", description="of the far machine, as for a local target")
     mps_pipe: str | None = Field(default=None, pattern="^/", description="of the far machine, as for a local target")
     gpu_list: str | None = Field(default=None, pattern="^/", description="of the far machine, as for a local target")
     token_file: str | None = Field(default=None, pattern="^/", description="of the far machine: the deployment's token")
