@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
-
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from hetplan.planner.contract import Options, Size
-from hetplan.profiles.fields import wrong
 
 __all__ = ["LlmOptions"]
 
@@ -20,9 +17,6 @@ class LlmOptions(Options):
         description="how queueing is taken into account; planned: by `rate_headroom`; estimated: by a formula for "
         "bursts, without simulation; simulated, auto: the cheapest machines that meet the SLO when every token is "
         "simulated",
-    )
-    rule: Literal["least-work/1", "round-robin/1"] = Field(
-        default="least-work/1", description="dispatch rule: the replica with the least work, or each in turn"
     )
     rate_headroom: float = Field(default=0.2, ge=0, le=10, description="headroom above the stated rate (size planned)")
     law_error: bool = Field(default=True, description="plan with laws that are slower by their stated error")
@@ -37,13 +31,3 @@ class LlmOptions(Options):
     largest: int | None = Field(
         default=None, ge=1, description="most machines of one type; left out: several times what the rate keeps busy"
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _turns_by_simulation(cls, given: Any) -> Any:
-        """The program's rate is one of the least work; what turns carry on unlike machines is known by simulation."""
-        others = isinstance(given, dict) and given.get("rule", "least-work/1") != "least-work/1"
-        if others and given.get("size", "auto") not in ("auto", "simulated"):
-            why = "the program sizes the least-work rule only; every other rule is sized by simulation"
-            raise wrong(why, 'Set it to "simulated", or leave it out.', at=("size",))
-        return given

@@ -65,10 +65,16 @@ class LlmQuestion:
             with_trials,
         )
         from hetplan.problems.llm.plan import draft_plan
-        from hetplan.problems.llm.sizing import judge_of, size_fleet
+        from hetplan.problems.llm.sizing import capped, judge_of, size_fleet
 
         wish, options = self.wish, self.wish.options
         played = options.size in ("auto", "simulated")
+        if not played and wish.rule != "least-work/1":
+            raise InputError.one(
+                file="options", path="size", value=options.size,
+                why=f"the program sizes hetplan's router; what {wish.app.stated.dispatch} carries is simulated",
+                remedy='Set it to "simulated", or leave dispatch out.',
+            )  # fmt: skip
         if played and not {"play_tokens", "draw_tokens"} <= set(self.tools.extra):
             raise InputError.one(
                 file="options", path="size", value=options.size, why="no simulator of tokens was handed in",
@@ -92,7 +98,7 @@ class LlmQuestion:
         found, tried = size_fleet(judge, ask, least, any_will_do=self.tools.trial)
         if found is None:
             return explain_none_in_time(wish, judge, ask, least, tried)
-        return draft_plan(wish, found, bounds, tried=tried)
+        return draft_plan(wish, found if self.tools.trial else capped(judge, ask, found), bounds, tried=tried)
 
     def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding]:
         """The programs that bound a claim of such a plan: the least cost of any schedule."""
@@ -135,4 +141,4 @@ class LlmQuestion:
             return explain(form, ask)
         found = planned_fleet(with_room, point, slower)
         size = "estimated" if wish.options.size == "estimated" else "planned"
-        return replace(draft_plan(wish, found, bounds, room=room), chosen={"size": size, "rule": "least-work/1"})
+        return replace(draft_plan(wish, found, bounds, room=room), chosen={"size": size})
