@@ -32,6 +32,7 @@ def _unit(unit: Unit, at: Endpoint) -> dict[str, Any]:
                 "max_batch": load.max_batch, "quality": load.quality, "expected": load.expected,
                 "outcomes": list(load.outcomes), "retry": bool(load.model.get("retry", True)),
                 **({"streams": True, "instances": load.instances, "tokens": load.tokens} if load.streams else {}),
+                **({} if load.cap is None else {"cap": load.cap}),
             }
             for load in unit.loads
         ],

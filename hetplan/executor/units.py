@@ -51,6 +51,8 @@ class LoadSpec:
     quality: float | None = None
     outcomes: Mapping[str, float] = field(default_factory=dict)
     tokens: Law | None = None
+    cap: int | None = None
+    """The most requests for text that an instance is sent at a time."""
 
     @property
     def streams(self) -> bool:

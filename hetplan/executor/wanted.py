@@ -21,7 +21,7 @@ from hetplan.executor.units import LoadSpec, Seen, Unit, named
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_policy import PolicyTable
 from hetplan.profiles.workers import Load, Worker
-from hetplan.serving.tokens import law_of_engine
+from hetplan.serving.tokens import cap_of, law_of_engine
 
 __all__ = ["Wanted", "wanted"]
 
@@ -287,12 +287,14 @@ class _Placing:
 
 def _load(plan: Plan, known: Background, hosts: HostsFile, worker: Worker, load: Load, faults: list[Fault]) -> LoadSpec:
     law, model, memory, tokens, split = None, {}, None, None, None
+    cap: int | None = None
     try:
         engine = known.engine(plan, load, worker.hardware)
         if engine is not None:
             most, serve = law_of_engine(engine), load.serve
             chosen = (serve.most_tokens or most.most_tokens, serve.most_seqs or most.most_seqs)
-            tokens = most.limited(*chosen).as_dict()
+            limited = most.limited(*chosen)
+            tokens, cap = limited.as_dict(), cap_of(serve, limited)
             split = known.split(engine, load, worker.hardware)
         law = known.law(plan, load, worker.hardware)
         memory = known.gpu_mem_gib(load, worker.hardware)
@@ -314,7 +316,7 @@ def _load(plan: Plan, known: Background, hosts: HostsFile, worker: Worker, load:
         share_cpu_cores=share.cpu_cores if share else None,
         gpu_mem_gib=memory, enforce=share.enforce if share else "none",
         model=model, expected=law, quality=known.quality(load), outcomes=dict(load.outcomes or {}),
-        tokens=tokens,
+        tokens=tokens, cap=cap,
     )  # fmt: skip
 
 

@@ -67,7 +67,7 @@ def words_of(load: Load, hardware: str, engine: Engine | None = None, split: Spl
         "variant": load.variant, "model": load.variant, "node": load.node, "app": load.app, "hardware": hardware,
         "knobs": load.knobs, "max_batch": serve.max_batch, "tensor": split.tensor, "data": split.data,
         "expert": split.expert, "parallel": split.parallel, "pipeline": split.pipeline,
-        "concurrency": serve.most_seqs or serve.concurrency * (serve.max_batch if engine is None else 1),
+        "concurrency": serve.sent * (serve.max_batch if serve.most_seqs is None and engine is None else 1),
     }  # fmt: skip
     if engine is not None:
         found |= {

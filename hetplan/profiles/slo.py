@@ -455,6 +455,9 @@ def answered_by(model: str) -> dict[str, object]:
     return {**dict.fromkeys(ANSWERERS), "model": model}
 
 
+_Balancer = Literal["round-robin", "shortest-queue", "random", "fewest-requests", "weighted-least", "split-then-fewest"]
+
+
 class App(Model):
     """One application: what it runs, how fast, how good, how much."""
 
@@ -469,8 +472,9 @@ class App(Model):
     attainment: Fraction | None = Field(default=None, description="least share of requests within all limits at once")
     weight: Amount | None = None
     late: Annotated[str, AfterValidator(_late)] | None = None
-    dispatch: Literal["round-robin", "shortest-queue", "random"] | None = Field(
-        default=None, description="the load balancer that is there; else hetplan chooses"
+    dispatch: _Balancer | None = Field(
+        default=None,
+        description="the load balancer that is there; else hetplan chooses (weighted-least: HAProxy's leastconn)",
     )
     network_ms_per_hop: Amount = 0.0
     network_ms_once: Amount = Field(
@@ -561,8 +565,9 @@ class App(Model):
 
     @property
     def balancing(self) -> Literal["round_robin", "shortest_queue", "random"] | None:
-        """The load balancer that is there, as dispatch rules of plans name it."""
-        return None if self.dispatch is None else cast(Any, self.dispatch.replace("-", "_"))
+        """The load balancer that is there, as dispatch rules of plans name it: of whole queries, not of text."""
+        known = ("round-robin", "shortest-queue", "random")
+        return cast(Any, self.dispatch.replace("-", "_")) if self.dispatch in known else None
 
     @property
     def targets(self) -> tuple[LatencyTarget, ...]:

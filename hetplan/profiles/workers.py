@@ -29,13 +29,22 @@ AtOnce = Annotated[int, Strict(), Field(ge=1, le=MOST_AT_ONCE)]
 
 
 class Serve(Model):
-    """How a load serves: batches up to this size, waiting this long for more, this many at once."""
+    """How a load serves: batches up to this size, waiting this long for more, this many at once.
+
+    Where text is made, its front sends it so many requests at a time, and refuses more. An engine that itself runs no
+    more than these (`most_seqs`) has no such cap: it queues what else comes.
+    """
 
     max_batch: AtOnce = 1
     max_wait_ms: Annotated[NonNegative, Field(le=LONGEST_WAIT_MS)] = 0.0
     concurrency: AtOnce = 1
     most_tokens: PositiveCount | None = Field(default=None, description="tokens of an iteration, where text is made")
     most_seqs: PositiveCount | None = Field(default=None, description="sequences at once, where text is made")
+
+    @property
+    def sent(self) -> int:
+        """How many it is sent at a time: as many as an engine runs, where nothing is said of its front."""
+        return self.concurrency if self.concurrency > 1 or self.most_seqs is None else self.most_seqs
 
 
 class Share(Model):

@@ -18,6 +18,7 @@ from hetplan.errors import InputError
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.operating_points import Limit
 from hetplan.profiles.slo import Arrivals, LatencyTarget, Mix
+from hetplan.profiles.workers import Serve
 from hetplan.serving.loads import run_of, worker_price
 from hetplan.serving.needs import load_s_of
 
@@ -41,6 +42,7 @@ __all__ = [
     "TokenFleet",
     "TokenLaw",
     "Work",
+    "cap_of",
     "demand_of",
     "fleet_of_plan",
     "instances_on",
@@ -399,7 +401,7 @@ class Group:
 
     `limit` is what of the target an emptiest prefill may take for a request to be sent here (`least-work/1`); `share`
     is what part of the requests each of them gets (`shares/1`); by `weight` the requests there are counted
-    (`weighted-least/1`).
+    (`weighted-least/1`). Of more than `cap` requests at a time none comes here.
     """
 
     law: TokenLaw
@@ -408,6 +410,7 @@ class Group:
     share: float = 1.0
     id: str = ""
     weight: float | None = None
+    cap: int | None = None
 
 
 @dataclass(frozen=True)
@@ -524,12 +527,26 @@ def fleet_of_plan(plan: Plan, inputs: Inputs, app: str) -> TokenFleet:
             count = worker.count * load.instances
             limit = getattr(rule, "limit", {}).get(load.id, 1.0)
             weight = rule.weight.get(load.id, 1.0) if rule is not None and rule.rule == "weighted-least/1" else None
-            groups.append(Group(law, count, limit, shares.get(load.id, 0.0) / count, load.id, weight))
+            cap = cap_of(serve, law)
+            groups.append(Group(law, count, limit, shares.get(load.id, 0.0) / count, load.id, weight, cap))
     output = getattr(rule, "output_tokens", 1.0)
     target = getattr(rule, "ttft_ms", None)
-    name = rule.rule if rule is not None else "round-robin/1"
+    name: str = rule.rule if rule is not None else "round-robin/1"
+    if getattr(rule, "balancing", None) == "shortest_queue":
+        name = "split-then-fewest/1"
     link = link_ms_per_token(plan, profile, app)
     return TokenFleet(tuple(groups), output, target or math.inf, name, link)
+
+
+def cap_of(serve: Serve, law: TokenLaw) -> int | None:
+    """The most requests at a time of an instance, where fewer are stated than its engine runs; else it queues them.
+
+    >>> law = TokenLaw(np.array([[9.0, 0, 0, 0, 0]]), 1000, most_seqs=32)
+    >>> cap_of(Serve(concurrency=20), law), cap_of(Serve(concurrency=32), law)
+    (20, None)
+    """
+    # What comes to decode was prefilled already: it is refused no more.
+    return serve.concurrency if 1 < serve.concurrency < law.most_seqs and law.role != "decode" else None
 
 
 def link_ms_per_token(plan: Plan, profile: Profile, app: str | None) -> float:

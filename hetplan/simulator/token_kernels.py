@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.compiled import bare_kernel, part
-from hetplan.dispatch.token_kernels import by_shares, least_work, next_in_turn
+from hetplan.dispatch.token_kernels import by_shares, least_work, next_in_turn, split_then_fewest
 
 __all__ = ["Rules", "World", "hand_on", "lose", "play"]
 
@@ -34,10 +34,10 @@ INPUT, OUTPUT, CACHED, MADE, NEXT, BEFORE, AFTER, C_BEFORE, C_AFTER, ENDS, JOINE
 ARRIVED, FIRST, DONE, LAST, GAP = range(5)
 # Machines: their queue, what runs, the prompt that is half done, those that are done with this iteration, their stack.
 (KIND, HEAD, TAIL, WAITING, NEWEST, DECODES, READ, HELD, PROMPT, TODO, READY, TICK, RAN, ROUNDS, MOST, LOW, HIGH,
- TOKENS, LASTREADY) = range(19)  # fmt: skip
+ TOKENS, LASTREADY, UNDER_WAY) = range(20)  # fmt: skip
 UNTIL, TICKED, BUSY, LINK, IDLE = range(5)
-# Types.
-ROOM, CHUNK, SEQS, PREFILL_FIRST, RESERVES, ROLE = range(6)
+# Types. Who finds every machine with as many requests as its CAP is refused.
+ROOM, CHUNK, SEQS, PREFILL_FIRST, RESERVES, ROLE, CAP = range(7)
 MIXED, PREFILL, DECODE = range(3)
 EXPERTS, RATE, PROMPT_MS, REQUEST = range(4)
 # How far a play is: requests served and come, the size of the heap, iterations, the machine of the last request.
@@ -324,6 +324,7 @@ def finish(world: World, j: int, r: int, now: float) -> None:
     world.asked[r, MADE] = world.asked[r, OUTPUT]
     stop_running(world.asked, world.state, j, r)
     world.work[j] -= world.later[world.asked[r, SIZE], world.state[j, KIND]]
+    world.state[j, UNDER_WAY] -= 1
 
 
 @part
@@ -385,6 +386,7 @@ def end_prompts(world: World, heap_size: int, j: int, now: float) -> tuple[int, 
             times[r, FIRST] = times[r, LAST] = clock[j, LINK]
             state[j, HELD] -= kept
             world.work[j] -= world.later[asked[r, SIZE], kind]
+            world.state[j, UNDER_WAY] -= 1
             stop_running(asked, state, j, r)
             heap_size = push(world.handed, world.heap, heap_size, r, clock[j, LINK])
         else:
@@ -442,6 +444,7 @@ def enqueue(world: World, j: int, r: int) -> None:
     """To the end of a machine's queue, with the work that it is."""
     asked, state = world.asked, world.state
     asked[r, MACHINE] = j
+    world.state[j, UNDER_WAY] += 1
     append(world, j, r)
     if asked[r, MADE] == 0:
         world.work[j] += world.sooner[asked[r, SIZE], state[j, KIND]]
@@ -451,16 +454,20 @@ def enqueue(world: World, j: int, r: int) -> None:
 @part
 def machine_for(world: World, rules: Rules, r: int, turn: int, over_link: bool) -> int:
     """The machine that a request goes to, `turn` being where the last one went; -1 where none takes it."""
-    takes, size = rules.takes[1 if over_link else 0], world.asked[r, SIZE]
+    takes, size, kind = rules.takes[1 if over_link else 0], world.asked[r, SIZE], rules.kind
+    # Columns, and no arrays of their own: a world of two more arrays is passed around half as fast.
+    there, cap = world.state[:, UNDER_WAY], world.room[:, CAP]
     if rules.rule == 0 or over_link:
         for own in range(rules.new_ms.shape[0]):
             rules.new_ms[own] = (
                 world.later[size, own] if over_link else world.sooner[size, own] + world.later[size, own]
             )
-        return least_work(world.work, rules.kind, takes, rules.alone[size], rules.limit_ms, rules.new_ms)
+        return least_work(world.work, kind, takes, there, cap, rules.alone[size], rules.limit_ms, rules.new_ms)
     if rules.rule == 1:
-        return next_in_turn(turn, rules.kind, takes)
-    return by_shares(rules.drawn[r], rules.kind, takes, rules.share)
+        return next_in_turn(turn, kind, takes, there, cap)
+    if rules.rule == 2:
+        return by_shares(rules.drawn[r], kind, takes, there, cap, rules.share)
+    return split_then_fewest(rules.drawn[r], kind, kind, takes, there, cap, rules.share)
 
 
 @part
@@ -528,6 +535,7 @@ def hand_on(world: World, rules: Rules, j: int, now: float) -> None:
         if to >= 0:
             kind = state[j, KIND]
             world.work[j] -= world.sooner[asked[r, SIZE], kind] + world.later[asked[r, SIZE], kind]
+            world.state[j, UNDER_WAY] -= 1
             take(world, rules, r, False, now)
         else:
             append(world, j, r)
@@ -551,6 +559,7 @@ def lose(world: World, rules: Rules, j: int, now: float) -> None:
         state[j, column] = -1
     world.calendar[j] = -1
     world.work[j] = 0.0
+    world.state[j, UNDER_WAY] = 0
     clock[j, UNTIL] = np.inf
     clock[j, IDLE] = now
     for first, following in ((oldest, AFTER), (waiting, NEXT)):

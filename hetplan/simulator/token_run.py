@@ -80,7 +80,7 @@ class TokenRun:
     now_ms: float = 0.0
     _todo: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list, repr=False)
     _machines: list[_Machine] = field(default_factory=list, repr=False)
-    _kinds: dict[tuple[str, int, float, float], int] = field(default_factory=dict, repr=False)
+    _kinds: dict[tuple[object, ...], int] = field(default_factory=dict, repr=False)
     _groups: list[Group] = field(default_factory=list, repr=False)
     """By kind; the first is the shut one's, which takes nothing."""
     _asked: int = 0
@@ -108,7 +108,8 @@ class TokenRun:
         from hetplan.simulator import token_kernels as k
 
         progress = self._world.progress
-        return int(progress[k.COMING] - progress[k.SERVED])
+        refused = np.count_nonzero(self._world.asked[: progress[k.COMING], k.MACHINE] < 0)
+        return int(progress[k.COMING] - progress[k.SERVED] - refused)
 
     @property
     def come(self) -> int:
@@ -329,7 +330,7 @@ class TokenRun:
     def _kind(self, crew: TextCrew, place: int) -> int:
         """The number of a kind: a law, and how requests reach it."""
         group = crew.groups[place]
-        key = (crew.id, place, group.limit, group.share)
+        key = (crew.id, place, group.limit, group.share, group.weight, group.cap)
         if key not in self._kinds:
             self._groups.append(group)
             self._kinds[key] = len(self._groups) - 1

@@ -41,8 +41,9 @@ __all__ = [
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-RULES = {"least-work/1": 0, "round-robin/1": 1, "shares/1": 2, "weighted-least/1": 0}
+RULES = {"least-work/1": 0, "round-robin/1": 1, "shares/1": 2, "split-then-fewest/1": 3, "weighted-least/1": 0}
 """The rules of text, and the kernel's number of each: by weight, all requests are work of the same length."""
+_DRAWN = ("shares/1", "split-then-fewest/1")
 _NEVER = 2**62
 MOST_OUTPUT, MOST_STEPS = 1e6, 1e8
 """Tokens of one output that are played, and these times machines: each machine has a calendar so long."""
@@ -278,7 +279,7 @@ def rows_of(kind: Integers, coming: Coming, *, gaps: bool) -> dict[str, Any]:
         )  # fmt: skip
     ring = int(longest) + 3
     rings = ring if gaps else 1
-    state, clock = np.zeros((machines, 19), dtype=np.int64), np.zeros((machines, 5))
+    state, clock = np.zeros((machines, 20), dtype=np.int64), np.zeros((machines, 5))
     state[:, k.KIND], clock[:, k.UNTIL] = kind, np.inf
     state[:, [k.HEAD, k.TAIL, k.NEWEST, k.PROMPT, k.READY, k.LASTREADY]] = -1
     return {
@@ -320,7 +321,7 @@ def rules_of(fleet: TokenFleet, groups: Sequence[Group], kind: Integers, coming:
         np.stack([coming.columns(group.law)[0] for group in groups], axis=1),
         np.array([group.limit * fleet.ttft_ms if group.weight is None else np.inf for group in groups]),
         np.zeros(len(groups)),
-        np.random.Generator(np.random.PCG64(seed)).random(count) if fleet.rule == "shares/1" else np.zeros(count),
+        np.random.Generator(np.random.PCG64(seed)).random(count) if fleet.rule in _DRAWN else np.zeros(count),
         np.array([group.share for group in groups], dtype=np.float64),
     )  # fmt: skip
 
@@ -366,8 +367,17 @@ def _laws(groups: Sequence[Group]) -> tuple[Floats, Floats, Integers]:
     pieces = max(len(group.law.pieces) for group in groups)
     law = np.stack([group.law.pieces[np.minimum(np.arange(pieces), len(group.law.pieces) - 1)] for group in groups])
     room = [
-        (one.kv_tokens, one.most_tokens, one.most_seqs, one.prefill_first, one.reserves, _ROLES[one.role])
-        for one in (group.law for group in groups)
+        (
+            one.kv_tokens,
+            one.most_tokens,
+            one.most_seqs,
+            one.prefill_first,
+            one.reserves,
+            _ROLES[one.role],
+            _NEVER if group.cap is None else group.cap,
+        )
+        for group in groups
+        for one in (group.law,)
     ]
     laws = [group.law for group in groups]
     # Who comes over a link waited where the prompt was computed.

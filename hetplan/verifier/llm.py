@@ -16,7 +16,7 @@ from hetplan.profiles.engines import Engine
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.operating_points import limits_of
 from hetplan.profiles.plan import Plan, SharesDispatch
-from hetplan.profiles.plan_dispatch_rules import LeastWorkDispatch, RoundRobinDispatch
+from hetplan.profiles.plan_dispatch_rules import LeastWorkDispatch, RoundRobinDispatch, WeightedLeastDispatch
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.application_checks import check_demand
@@ -54,6 +54,11 @@ class Seated:
     def seqs(self) -> int:
         """The most sequences at once."""
         return self.load.serve.most_seqs or self.engine.most_seqs
+
+    @property
+    def capped(self) -> bool:
+        """Whether its front sends it fewer requests at a time than it runs."""
+        return self.load.serve.concurrency < self.seqs and self.engine.role != "decode"
 
     @property
     def rows(self) -> list[tuple[float, ...]]:
@@ -163,8 +168,9 @@ def _batches(seat: Seated) -> Iterator[Violation]:
         elif mine > most:
             yield Violation("llm-batch", f"{seat.at}.serve.{what}", f"{mine}, and the engine has {most} at most")
     serve = seat.load.serve
-    if (serve.max_batch, serve.concurrency, serve.max_wait_ms) != (seat.seqs, seat.seqs, 0.0):
-        text = f"an engine runs its {seat.seqs} sequences at once, and none waits for others"
+    at_once = 1 < serve.concurrency <= seat.seqs or serve.concurrency == seat.seqs
+    if (serve.max_batch, at_once, serve.max_wait_ms) != (seat.seqs, True, 0.0):
+        text = f"an engine runs its {seat.seqs} sequences at once or is sent fewer, and none waits for others"
         yield Violation("llm-batch", f"{seat.at}.serve", text)
     if seat.seqs > seat.chunk:
         text = f"{seat.seqs} sequences each take a token of batches of {seat.chunk}"
@@ -182,7 +188,7 @@ def _quality(inputs: Inputs, app: App, seat: Seated) -> Iterator[Violation]:
 
 def _rule(plan: Plan, name: str, app: App, seats: Sequence[Seated]) -> Iterator[Violation]:
     rule, at = plan.dispatch.get(name), f"dispatch.{name}"
-    if not isinstance(rule, LeastWorkDispatch | RoundRobinDispatch | SharesDispatch):
+    if not isinstance(rule, LeastWorkDispatch | RoundRobinDispatch | SharesDispatch | WeightedLeastDispatch):
         said = rule.rule if rule is not None else "no rule"
         yield Violation("llm-rule", at, f"{said} sends no requests to machines that make text")
         return
@@ -196,9 +202,14 @@ def _rule(plan: Plan, name: str, app: App, seats: Sequence[Seated]) -> Iterator[
         yield Violation(
             "llm-routing", f"routing.{name}", "one route to every load of the fleet, with shares that sum to 1"
         )
+    for field in ("limit", "weight"):
+        if stranger := sorted(getattr(rule, field, {}).keys() - ids):
+            yield Violation("llm-rule", f"{at}.{field}", f"no load has the id {stranger[0]}")
+    if not _is_of(rule, app.dispatch):
+        yield Violation("llm-rule", at, f"{rule.rule}, and the load balancer that is there is {app.dispatch}")
+    if app.late == "serve" and any(seat.capped for seat in seats):
+        yield Violation("llm-rule", at, "late requests are served, and a replica that has its most refuses them")
     if isinstance(rule, LeastWorkDispatch):
-        if set(rule.limit) - ids:
-            yield Violation("llm-rule", f"{at}.limit", f"no load has the id {sorted(set(rule.limit) - ids)[0]}")
         sizes, weights = sizes_of(app)
         mean = math.fsum(size[1] * weight for size, weight in zip(sizes, weights, strict=True)) / math.fsum(weights)
         if not math.isclose(rule.output_tokens, mean, rel_tol=1e-6):
@@ -207,6 +218,16 @@ def _rule(plan: Plan, name: str, app: App, seats: Sequence[Seated]) -> Iterator[
         limits = [one.max_ms for one in limits_of(app) if one.of == "ttft"]
         if limits and (rule.ttft_ms is None or not math.isclose(rule.ttft_ms, min(limits), rel_tol=1e-9)):
             yield Violation("llm-rule", f"{at}.ttft_ms", f"the limit is {min(limits):g} ms, the network taken off")
+
+
+def _is_of(rule: Any, dispatch: str | None) -> bool:
+    """Whether a rule is that of the load balancer that is there; hetplan's router keeps each of them."""
+    if dispatch in ("fewest-requests", "shortest-queue"):
+        return isinstance(rule, WeightedLeastDispatch) and len(set(rule.weight.values())) < 2
+    if dispatch in ("random", "split-then-fewest"):
+        inside = "shortest_queue" if dispatch == "split-then-fewest" else None
+        return isinstance(rule, SharesDispatch) and rule.balancing == inside
+    return dispatch is None or rule.rule == f"{dispatch}/1"
 
 
 def _promises(plan: Plan, name: str, app: App) -> Iterator[Violation]:

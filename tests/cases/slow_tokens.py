@@ -37,6 +37,7 @@ class Machine:
     prefill_first: bool = False
     reserves: bool = False
     limit: float = 1.0
+    cap: float = INFINITE
     waiting: list[Sequence] = field(default_factory=list)
     running: list[Sequence] = field(default_factory=list)
     until: float = INFINITE
@@ -135,7 +136,8 @@ def play(
 ) -> None:
     """Serve them all; every sequence keeps the time of each of its tokens.
 
-    With `weights` a request goes where (requests there + 1) / weight is least.
+    With `weights` a request goes where (requests there + 1) / weight is least. Where all have as many as their cap, it
+    is refused.
     """
     coming, turn = list(requests), -1
     while True:
@@ -153,14 +155,17 @@ def play(
                     total += machine.slope(steps, steps * (one.input + expected / 2), steps, 0)
                 return total
 
+            there = [r.machine for r in requests if r.machine >= 0 and r.made < r.output]
+            able = [n for n, machine in enumerate(machines) if there.count(n) < machine.cap]
+            if not able:
+                continue
             if weights is not None:
-                there = [r.machine for r in requests if r.machine >= 0 and r.made < r.output]
-                at = min(range(len(machines)), key=lambda n: (there.count(n) + 1) / weights[n])
+                at = min(able, key=lambda n: (there.count(n) + 1) / weights[n])
             elif in_turn:
-                turn = at = (turn + 1) % len(machines)
+                turn = at = next(n for k in range(1, len(machines) + 1) if (n := (turn + k) % len(machines)) in able)
             else:
-                open_to = [n for n, m in enumerate(machines) if m.alone(new) <= m.limit * ttft_ms]
-                at = min(open_to or range(len(machines)), key=work)
+                open_to = [n for n in able if machines[n].alone(new) <= machines[n].limit * ttft_ms]
+                at = min(open_to or able, key=work)
             new.machine = at
             machines[at].waiting.append(new)
             if machines[at].until == INFINITE:

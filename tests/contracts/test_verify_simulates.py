@@ -303,8 +303,10 @@ def test_requests_for_text_are_sent_as_they_were_planned(rule: str, sizing: str)
 
 
 def test_turns_over_machines_that_make_text_are_not_planned_without_simulation() -> None:
+    wish = random_files("llm", 1)
+    in_turn = {name: {**app, "dispatch": "round-robin"} for name, app in wish.slo["apps"].items()}
     with pytest.raises(Refused, match="simulated"):
-        solve(random_files("llm", 1), "fluid", options={"rule": "round-robin/1"})
+        solve(replace(wish, slo={**wish.slo, "apps": in_turn}), "fluid")
 
 
 def halves(problem: str) -> Files:

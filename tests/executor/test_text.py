@@ -47,9 +47,9 @@ def write_profile(folder: Path, **engine: Any) -> str:
     return str(folder / "profile.json")
 
 
-def make_text_plan(**counts: int) -> Plan:
-    """So many machines of each hardware."""
-    serve = {"max_batch": 8, "concurrency": 8, "most_tokens": 512, "most_seqs": 8}
+def make_text_plan(at_once: int = 8, **counts: int) -> Plan:
+    """So many machines of each hardware, each with so many requests at a time."""
+    serve = {"max_batch": 8, "concurrency": at_once, "most_tokens": 512, "most_seqs": 8}
     workers = [
         Worker(
             id=f"w-{hardware}", hardware=hardware, count=count, queue="per-load",
@@ -146,6 +146,24 @@ def test_more_prompts_than_can_begin_in_time_are_refused_at_once(
     assert 35 <= len(answered) <= 75, len(answered)
     assert max(answered) < 4.0
     assert {(status, again) for status, _, again in said if status != 200} == {(503, "2")}
+
+
+def test_more_requests_than_a_replica_may_have_are_refused_at_once(
+    served: Callable[..., tuple[Deployment, str]],
+) -> None:
+    """Three streams are open, so the next is refused; when one has ended, another is taken."""
+    _, endpoint = served(make_text_plan(at_once=3, gpu=1))
+    asked = {"prompt": "one two three", "max_tokens": 40, "stream": True}
+    under_way = [ask(endpoint, asked) for _ in range(3)]
+    assert [answer.status for answer in under_way] == [200] * 3
+    refused = ask(endpoint, asked)
+    assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+    assert "all it may take" in json.load(refused)["error"]["message"]
+    for answer in under_way:
+        events(answer)
+    again = ask(endpoint, asked)
+    assert again.status == 200
+    events(again)
 
 
 def test_what_cannot_be_asked_is_answered_as_clients_of_openai_read_it(endpoint: str) -> None:

@@ -37,7 +37,9 @@ def begun(first: TextSystem, requests: Coming, app: str = "chat") -> TokenRun:
     return TokenRun(app, first, requests, 0, 20_000.0)
 
 
-@pytest.mark.parametrize("rule", ["least-work/1", "round-robin/1", "shares/1", "weighted-least/1"])
+@pytest.mark.parametrize(
+    "rule", ["least-work/1", "round-robin/1", "shares/1", "split-then-fewest/1", "weighted-least/1"]
+)
 def test_a_run_that_is_looked_at_is_the_play_that_is_not(rule: str) -> None:
     requests, first = coming(), system(2, law_of(most_seqs=6, most_tokens=64), rule, share=0.5)
     run = begun(first, requests)
@@ -69,6 +71,17 @@ def test_nothing_is_lost_and_nothing_counted_twice(seed: int) -> None:
     assert played.served == run.come == len(requests.arrival_ms)
     assert np.isfinite(played.response_ms).all()
     assert played.lost.sum() > 0, "else no sequence gave way"
+
+
+def test_who_is_refused_is_not_under_way() -> None:
+    law = law_of(600, most_seqs=8, most_tokens=64)
+    run = begun(system(1, law, cap=4), coming(1500))
+    for now in range(0, 20_000, 250):
+        run.until(float(now))
+        assert run.held() == run.under_way <= 4
+    played = run.finish()
+    assert 0 < played.served < run.come == 1500
+    assert played.queued_until_ms < np.inf
 
 
 def test_who_is_asked_for_serves_after_its_start_and_not_before() -> None:

@@ -80,6 +80,7 @@ def compared(machines: list[slow_tokens.Machine], sizes: np.ndarray, arrival: np
                    reserves=one.reserves),
             1,
             limit=one.limit, weight=weights[number] if weights is not None else None,
+            cap=None if one.cap == np.inf else int(one.cap),
         )
         for number, one in enumerate(machines)
     )  # fmt: skip
@@ -151,14 +152,21 @@ def test_it_agrees_with_a_simulation_written_apart(seed: int) -> None:
     sizes[:, 2] = np.minimum(sizes[:, 2], sizes[:, 0] - 1)
     arrival = np.sort(rng.random(count) * rng.choice([3000.0, 12_000.0]))
     weights = [float(2 ** rng.integers(0, 3)) for _ in machines] if seed % 4 == 1 else None
+    if seed % 2:
+        for machine in machines:
+            machine.cap = int(rng.integers(2, 30))
     slow, fast = compared(machines, sizes, arrival, ttft_ms=40.0, in_turn=bool(seed % 3 == 0), weights=weights)
-    assert fast.served == count
     assert fast.machine.tolist() == [one.machine for one in slow]
+    taken = np.array([one.machine >= 0 for one in slow])
+    assert fast.served == taken.sum() == (count if not seed % 2 else fast.served)
+    assert np.isnan(fast.response_ms[~taken]).all()
     assert fast.lost.tolist() == [one.lost for one in slow]
-    assert fast.ttft_ms == pytest.approx(np.array([one.stamps[0] - one.arrived for one in slow]))
-    assert fast.response_ms == pytest.approx(np.array([one.stamps[-1] - one.arrived for one in slow]))
-    gaps = [max(np.diff(one.stamps), default=0.0) for one in slow]
-    assert fast.gap_ms == pytest.approx(np.array(gaps), abs=1e-9)
+    kept = [one for one in slow if one.machine >= 0]
+    assert fast.ttft_ms[taken] == pytest.approx(np.array([one.stamps[0] - one.arrived for one in kept]))
+    assert fast.response_ms[taken] == pytest.approx(np.array([one.stamps[-1] - one.arrived for one in kept]))
+    gaps = [max(np.diff(one.stamps), default=0.0) for one in kept]
+    assert fast.gap_ms is not None
+    assert fast.gap_ms[taken] == pytest.approx(np.array(gaps), abs=1e-9)
     assert int(fast.rounds.sum()) == sum(one.rounds for one in machines)
 
 
@@ -169,6 +177,18 @@ def test_the_fewest_requests_by_weight_are_shared_out_as_a_load_balancer_does() 
     found = played(fleet, np.arange(40, dtype=np.float64), Requests.of([(10, 500)] * 40))
     assert np.bincount(found.machine).tolist() == [4, 36]
     assert found.machine[0] == 1
+
+
+def test_a_split_is_kept_whatever_there_is_to_do_and_the_fewest_of_a_group_get_the_next() -> None:
+    """Weights of a gateway look at nothing: what their group may not take is refused, though others are idle."""
+    law, count = law_of([(10.0, 0.0, 0.0, 0.0, 0.0)], most_seqs=256), 4000
+    groups = (Group(law, 2, share=0.375, cap=3), Group(law, 1, share=0.25))
+    fleet = TokenFleet(groups, 500.0, rule="split-then-fewest/1")
+    found = played(fleet, np.arange(count) * 1e-3, Requests.of([(10, 500)] * count))
+    assert np.bincount(found.machine[found.machine >= 0]).tolist()[:2] == [3, 3]
+    assert (found.machine == 2).mean() == pytest.approx(0.25, abs=0.02)
+    assert (found.machine < 0).mean() == pytest.approx(0.75, abs=0.02)
+    assert found.served == (found.machine >= 0).sum()
 
 
 def test_some_of_these_cases_lose_sequences_for_want_of_room() -> None:

@@ -115,6 +115,11 @@ class Group:
         return self.max_seqs is not None
 
     @property
+    def capped(self) -> bool:
+        """Whether it is sent fewer requests at a time than its engine runs: more of them are refused."""
+        return self.makes_text and self.role == "whole" and 1 < self.concurrency < (self.max_seqs or 0)
+
+    @property
     def qps(self) -> float | None:
         """What one replica answers at most: of text by its law, else by its table."""
         if self.rate_qps is not None:
@@ -301,6 +306,7 @@ class _Reading:
             max_batch=load.serve.max_batch, max_wait_ms=load.serve.max_wait_ms,
             max_tokens=words.get("max_tokens"), max_seqs=words.get("max_seqs"),
             load=load.model_dump(mode="json", exclude_defaults=True, exclude={"id"}), share=led,
+            weight=min((told.get(load.id, 1.0) for told in _weights(plan, apps)), default=1.0),
             startup_s=hardware.startup_s, load_s=run.load_s if run is not None else 0.0,
             price_per_hour=_money(price, load.instances, seats) if price is not None else None,
         )  # fmt: skip
@@ -387,6 +393,11 @@ class _Reading:
 def _money(nanos: int, instances: int, seats: int) -> float:
     """The part of a machine's price that the instances of one load pay."""
     return float(Decimal(nanos) * instances / seats / NANO)
+
+
+def _weights(plan: Plan, apps: Iterable[str]) -> list[Mapping[str, float]]:
+    """By load, by what requests at its replicas are counted, as far as the rules of these applications say it."""
+    return [getattr(plan.dispatch.get(app), "weight", {}) for app in apps]
 
 
 def _identity(group: Group) -> str:

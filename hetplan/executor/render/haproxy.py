@@ -147,6 +147,8 @@ def _backend(
     lines = [f"backend {name}", f"  balance {balance}", "  http-reuse always"]
     health = haproxy_word(site.model(groups[0].model).health, f"$.models.{groups[0].model}.health")
     lines += [f"  option httpchk GET {health}", f"  http-error status 503 {busy}"]
+    if all(group.capped for group in groups):
+        wait, most = LEAST_WAIT_MS, 1  # who finds every server with all it may take is refused at once
     if wait is not None:
         lines.append(f"  timeout queue {wait}ms")
         lines.append(f"  http-request return status 503 {busy} if {{ queue({name}) ge {most} }}")

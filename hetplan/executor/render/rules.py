@@ -179,6 +179,8 @@ def _kept(
     front = FRONTS[target]
     if target == "kubernetes" and asked in ("weighted-least", "fewest-requests"):
         front = "haproxy"  # a Deployment of it stands before the pods
+    if app.rule == "weighted-least/1" and front == "haproxy" and asked in (None, "weighted-least"):
+        return None, []  # with the plan's own weights
     if app.rule in _STEPS or app.steps > 1:
         return None, [("its queries go through several steps", ())]
     if app.rule == "queue-slack/1":

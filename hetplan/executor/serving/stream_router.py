@@ -109,6 +109,10 @@ class StreamRouter:
             app.tally.by_outcome["lost"] += 1
             exchange.answer(503, as_error("too many requests are under way", kind="server_error"), fields=_RETRY)
             return
+        if streaming.full(variant):
+            app.tally.by_outcome["shed"] += 1
+            exchange.answer(503, as_error("every replica has all it may take", kind="server_error"), fields=_RETRY)
+            return
         if streaming.hopeless(asked, variant):
             app.tally.by_outcome["shed"] += 1
             said = as_error("too many prompts are before it to begin in time", kind="server_error")

@@ -79,14 +79,12 @@ def _app(request: Request, name: str, app: Application) -> Iterator[Obstacle]:
         if stated is not None:
             text = f"a fleet is sized for one rate, not for {field.removeprefix('rate_qps.')}"
             yield Obstacle(text, f"{at}.{field}", "Take it out.")
-    for field, value in (("dispatch", app.balancing), ("device", app.device)):
-        if value is not None:
-            text = f"{field} is nothing that fleets of text are planned with"
-            yield Obstacle(
-                text, f"{at}.{field}", 'Take it out; "attainment" states a share of requests within all limits.'
-            )
+    if app.device is not None:
+        text = "device is nothing that fleets of text are planned with"
+        yield Obstacle(text, f"{at}.device", 'Take it out; "attainment" states a share of requests within all limits.')
     if app.late not in (None, "serve"):
-        yield Obstacle("late requests are served, never dropped", f"{at}.late", 'Write "serve", or leave it out.')
+        text = "requests are refused as they come, or served however late, never dropped later"
+        yield Obstacle(text, f"{at}.late", 'Write "serve", or leave it out.')
     if app.ceiling is not None:
         yield Obstacle("an LLM meets a least quality, not a highest one", f"{at}.quality.max", 'Write "min".')
     if not app.latency:

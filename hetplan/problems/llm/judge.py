@@ -119,6 +119,12 @@ class Judge:
         self.played += 1
         return self.play(fleet, self.requests_of(demand, self.seed, min(FEW, self.wish.options.requests)))
 
+    def minute(self, times: float, seconds: float, most: int) -> Any:
+        """The requests of so long a time at so many times the rate, steady, or so many of them at most."""
+        demand = replace(self.wish.demand, arrivals=Arrivals())
+        count = min(math.ceil(times * seconds * demand.rate_qps), max(most, self.wish.options.requests))
+        return self.draw(demand, seed=self.seed, count=count).at_rate(times)
+
     def excess(self, run: Any) -> float:
         """How far a play is from keeping every limit: the worst of late requests over those that may be; 1 is kept."""
         worst = 0.0

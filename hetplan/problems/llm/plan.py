@@ -18,8 +18,10 @@ from hetplan.problems.llm.wish import Kind, Wish
 from hetplan.profiles.engines import IterationLaw
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Action, Notice, Promise, Route, Valid
-from hetplan.profiles.plan_dispatch_rules import LeastWorkDispatch, RoundRobinDispatch
+from hetplan.profiles.plan_dispatch_rules import LeastWorkDispatch, RoundRobinDispatch, WeightedLeastDispatch
+from hetplan.profiles.plan_sections import Dispatch, SharesDispatch
 from hetplan.profiles.workers import Serve, Worker
+from hetplan.serving.tokens import TokenLaw
 
 __all__ = ["draft_plan"]
 
@@ -42,21 +44,12 @@ def draft_plan(
 
     `room` is what a fleet that was not played is asked for beside the rate.
     """
-    workers = _workers(wish, found)
-    per_kind = list(found.shares) or [
-        float(n * kind.instances) for n, kind in zip(found.counts, wish.kinds, strict=True)
-    ]
+    workers, told = _workers(wish, found), found.steering.weights or (1.0,) * len(wish.kinds)
+    per_kind = list(found.shares)
+    if not per_kind or wish.rule in ("shares/1", "split-then-fewest/1"):
+        per_kind = [n * kind.instances * one for n, kind, one in zip(found.counts, wish.kinds, told, strict=True)]
     cost = found.cost_nanos / NANO
     to = _routing(wish, found, workers, per_kind)
-    rule = (
-        LeastWorkDispatch(
-            ttft_ms=wish.limit_ms("ttft") if math.isfinite(wish.limit_ms("ttft")) else None,
-            limit=dict.fromkeys((load.id for worker in workers for load in worker.loads), found.theta),
-            output_tokens=wish.demand.output_tokens,
-        )
-        if wish.options.rule == "least-work/1" or found.shown is None
-        else RoundRobinDispatch()
-    )
     request, actions = wish.request, tuple[Action, ...]()
     if request.has_state:  # the way from what runs
         offers, limits = wish.inputs.profile.offers, request.instances
@@ -64,7 +57,7 @@ def draft_plan(
     return Draft(
         workers=workers,
         routing={wish.app.id: (Route(to=to),)},
-        dispatch={wish.app.id: rule},
+        dispatch={wish.app.id: _rule(wish, found, workers)},
         actions=actions,
         promises=(
             Promise(app=wish.app.id, quantity="rate_qps", relation=">=", value=wish.rate_qps, model="fluid"),
@@ -85,10 +78,38 @@ def draft_plan(
     )
 
 
+def _rule(wish: Wish, found: SizedFleet, workers: Sequence[Worker]) -> Dispatch:
+    """What the load balancer is told."""
+    loads = [(worker.loads[0].id, _place_of(wish, worker)) for worker in workers]
+    weights, late = found.steering.weights, wish.app.late
+    if wish.rule == "round-robin/1":
+        return RoundRobinDispatch(late=late)
+    if wish.rule == "weighted-least/1":
+        told = {load: weights[place] for load, place in loads} if weights else {}
+        return WeightedLeastDispatch(late=late, weight=told)
+    if wish.rule != "least-work/1":
+        return SharesDispatch(late=late, balancing="shortest_queue" if wish.rule == "split-then-fewest/1" else None)
+    ttft_ms = wish.limit_ms("ttft")
+    return LeastWorkDispatch(
+        late=late,
+        ttft_ms=ttft_ms if math.isfinite(ttft_ms) else None,
+        limit={load: found.steering.limit for load, _ in loads},
+        output_tokens=wish.demand.output_tokens,
+    )
+
+
+def _place_of(wish: Wish, worker: Worker) -> int:
+    """Of which type a worker is."""
+    load = worker.loads[0]
+    mine = (worker.hardware, load.variant, load.at)
+    return next(n for n, kind in enumerate(wish.kinds) if (kind.hardware, kind.variant, kind.choice.at) == mine)
+
+
 def _workers(wish: Wish, found: SizedFleet) -> tuple[Worker, ...]:
     """The machines under each offer; what runs already as it is wanted keeps its names: nothing is done to it."""
     workers, used = list[Worker](), dict[str, int]()
-    for kind, count, law in zip(wish.kinds, found.counts, found.laws, strict=True):
+    caps = found.steering.caps or (None,) * len(wish.kinds)
+    for kind, count, law, cap in zip(wish.kinds, found.counts, found.laws, caps, strict=True):
         supply, before = wish.supply(kind), used.get(kind.hardware, 0)
         used[kind.hardware] = before + count
         if not count:
@@ -98,13 +119,14 @@ def _workers(wish: Wish, found: SizedFleet) -> tuple[Worker, ...]:
         for offer, machines in supply.taken(before + count):
             number = machines - taken.get(offer.id, 0)
             if number:
-                workers.append(_worker(wish, kind, offer.id, number, law.most_tokens, law.most_seqs, len(workers)))
+                workers.append(_worker(wish, kind, offer.id, number, law, cap or law.most_seqs, len(workers)))
     names = Names(wish.request.running)
     return tuple(names.named(worker) if wish.request.running else worker for worker in workers)
 
 
-def _worker(wish: Wish, kind: Kind, offer: str | None, count: int, tokens: int, seqs: int, number: int) -> Worker:
-    serve = Serve(max_batch=seqs, concurrency=seqs, most_tokens=tokens, most_seqs=seqs)
+def _worker(wish: Wish, kind: Kind, offer: str | None, count: int, law: TokenLaw, at_once: int, number: int) -> Worker:
+    tokens, seqs = law.most_tokens, law.most_seqs
+    serve = Serve(max_batch=seqs, concurrency=min(at_once, seqs), most_tokens=tokens, most_seqs=seqs)
     name = f"{kind.variant}-{offer or kind.hardware}"[:55]
     load = kind.choice.load(id=f"{name}-{number}", app=wish.app.id, instances=kind.instances, serve=serve)
     return Worker(
@@ -202,13 +224,13 @@ def _basis_of_law(wish: Wish, kind: Kind, law: IterationLaw) -> str:
 
 def _note(tried: SearchRecord | None) -> str:
     if tried is None:
-        return "bound of rows (1) to (4) and (6), which hold for every schedule with these laws"
+        return "bound of rows (1) to (4) and (6), which hold for every schedule with these laws that serves all"
     rest = "" if tried.complete else "; not every cheaper fleet was checked"
     if tried.parts > 1:
         rest = f", for one of {tried.parts} parts alike{rest}"
     return (
-        f"bound of rows (1) to (4) and (6), which hold for every schedule; of {tried.listed} fleets between it and "
-        f"this price {tried.excluded} are excluded by the rows, {tried.simulated} were simulated{rest}"
+        f"bound of rows (1) to (4) and (6), which hold for every schedule that serves all; of {tried.listed} fleets "
+        f"between it and this price {tried.excluded} are excluded by the rows, {tried.simulated} were simulated{rest}"
     )
 
 

@@ -64,10 +64,16 @@ class LlmQuestion:
             with_trials,
         )
         from hetplan.problems.llm.plan import draft_plan
-        from hetplan.problems.llm.sizing import judge_of, size_fleet
+        from hetplan.problems.llm.sizing import capped, judge_of, size_fleet
 
         wish, options = self.wish, self.wish.options
         played = options.sizing == "simulation"
+        if not played and wish.rule != "least-work/1":
+            raise InputError.one(
+                file="options", path="sizing", value=options.sizing,
+                why=f"the program sizes hetplan's router; what {wish.app.stated.dispatch} carries is simulated",
+                remedy='Set it to "simulation", or leave dispatch out.',
+            )  # fmt: skip
         if played and not {"play_tokens", "draw_tokens"} <= set(self.tools.extra):
             raise InputError.one(
                 file="options", path="sizing", value=options.sizing, why="no simulator of tokens was handed in",
@@ -91,7 +97,7 @@ class LlmQuestion:
         found, tried = size_fleet(judge, ask, least, any_will_do=self.tools.trial)
         if found is None:
             return explain_none_in_time(wish, judge, ask, least, tried)
-        return draft_plan(wish, found, bounds, tried=tried)
+        return draft_plan(wish, found if self.tools.trial else capped(judge, ask, found), bounds, tried=tried)
 
     def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding]:
         """The programs that bound a claim of such a plan: the least cost of any schedule."""
@@ -134,4 +140,4 @@ class LlmQuestion:
             return explain(form, ask)
         found = planned_fleet(with_room, point, slower)
         sizing = "formula" if wish.options.sizing == "formula" else "fluid"
-        return replace(draft_plan(wish, found, bounds, room=room), chosen={"sizing": sizing, "rule": "least-work/1"})
+        return replace(draft_plan(wish, found, bounds, room=room), chosen={"sizing": sizing})

@@ -1,7 +1,7 @@
 """The cheapest fleet that keeps every limit in simulation: `planner.sizing_search` over machines of each type.
 
-How a fleet runs is chosen in each look (`_best_way`): which chunk each type has, and the router's limit. Which chunks
-and how many sequences are best of a type alone is found first (`_laws_to_try`).
+How a fleet runs is chosen in each look (`_best_way`): which chunk each type has, and what the load balancer is told
+(`balancing`). Which chunks and how many sequences are best of a type alone is found first (`_laws_to_try`).
 
 - **Up** come the program's fleets for more and more of the rate, then for shorter limits, where queues take the rest.
   Where money or stock leave no more room, all fleets come that can be had, those that carry most first.
@@ -43,6 +43,7 @@ from hetplan.planner.sizing_search import (
     more_room,
     neighbours,
 )
+from hetplan.problems.llm.balancing import THETAS, Steering, fleet_of, steered_otherwise, steerings_to_try, with_caps
 from hetplan.problems.llm.judge import CONFIRMED, PLAYED, Judge, Shown
 from hetplan.problems.llm.program import Program, Rows, program
 from hetplan.problems.llm.wish import Kind, Wish
@@ -55,7 +56,7 @@ __all__ = [
     "Fleets",
     "SearchRecord",
     "SizedFleet",
-    "fleet_of",
+    "capped",
     "judge_of",
     "machines_taken",
     "planned_fleet",
@@ -65,7 +66,6 @@ __all__ = [
 
 CHUNKS = (256, 512, 1024, 2048, 4096, 8192)
 SEQUENCES = (16, 32, 64, 128, 256, 512)
-THETAS = (1.0, 0.5, 0.25)
 PARTS = (1.0, 0.6, 0.35, 0.2)
 """So much of each limit but that per token may be taken by a request that waits for nothing."""
 HOPELESS = 4.0
@@ -98,23 +98,26 @@ MOST_THERE_MS, SUREST = 60_000.0, 0.9999
 """Where limits say less, a request is taken to be there for so long; percentiles beyond are taken as this one."""
 
 Integers = NDArray[np.int64]
-Way = tuple[tuple[int, ...], float]
-"""Which law each type has, and the router's limit."""
+Way = tuple[tuple[int, ...], Steering]
+"""Which law each type has, and what the load balancer is told."""
 
 
 @dataclass(frozen=True)
 class SizedFleet:
-    """A fleet: machines of each type, the law of each with its chunk and sequences, and the router's limit.
+    """A fleet: machines of each type, the law of each with its chunk and sequences, and what its balancer is told.
 
-    `shares`: what part of the requests each type got.
+    `shares`: what part of the requests each type got; `played`: the machines that were simulated, of which there are
+    `times` as many.
     """
 
     counts: Counts
     laws: tuple[TokenLaw, ...]
-    theta: float
+    steering: Steering
     cost_nanos: int
     shown: Shown | None = None
     shares: tuple[float, ...] = ()
+    played: Counts = ()
+    times: float = 1.0
 
 
 @dataclass
@@ -173,17 +176,6 @@ def judge_of(wish: Wish, tools: Tools, seed: int, may_go_on: Callable[[], bool] 
     return Judge(wish, tools.extra["play_tokens"], tools.extra["draw_tokens"], seed, tools.repairs, may_go_on)
 
 
-def fleet_of(wish: Wish, counts: Sequence[int], laws: Sequence[TokenLaw], theta: float) -> TokenFleet:
-    """What the simulator plays and the router acts by."""
-    groups = [
-        Group(law, int(count) * kind.instances, theta, 1.0, kind.name)
-        for kind, count, law in zip(wish.kinds, counts, laws, strict=True)
-        if count
-    ]
-    link = wish.link_ms_per_token
-    return TokenFleet(tuple(groups), wish.demand.output_tokens, wish.limit_ms("ttft"), wish.options.rule, link)
-
-
 def size_fleet(
     judge: Judge, ask: Ask, bound: float, *, any_will_do: bool = False
 ) -> tuple[SizedFleet | None, SearchRecord]:
@@ -203,12 +195,26 @@ def size_fleet(
     ask.note(Event("simulate", f"{played} of {parts} fleets alike, together"))
     fleets = Fleets(
         judge.for_wish(wish.with_rate(wish.rate_qps * played / parts)), ask, [[law] for law in found.laws],
-        thetas=[found.theta], times=parts / played,
+        steering=found.steering, times=parts / played,
         starts=[counts_of(math.ceil(n * played * factor) for n in found.counts) for factor in LARGER],
     )  # fmt: skip
     made = Search(fleets).cheapest(any_will_do=any_will_do)
     tried.unconfirmed += fleets.refused
     return made, tried
+
+
+def capped(judge: Judge, ask: Ask, found: SizedFleet) -> SizedFleet:
+    """The fleet with caps, if fresh draws show that it keeps every limit with them, too."""
+    if found.times > 1.0:
+        judge = judge.for_wish(judge.wish.with_rate(judge.wish.rate_qps / found.times))
+    ask.note(Event("simulate", "caps: twice the rate for a minute"))
+    steering = with_caps(judge, found.played, found.laws, found.steering, lambda: ask.remaining > 0)
+    if steering == found.steering or ask.remaining <= 0:
+        return found
+    shown = judge.confirm_fleet(fleet_of(judge.wish, found.played, found.laws, steering))
+    if not shown.kept:
+        return found
+    return replace(found, steering=steering, shown=shown, shares=tuple(judge.shares(found.played)))
 
 
 def _parts_of(wish: Wish) -> int:
@@ -280,7 +286,8 @@ class Fleets(Together):
     ask: Ask
     best: Sequence[Sequence[TokenLaw]]
     bound_nanos: int = 0
-    thetas: Sequence[float] = THETAS
+    steering: Steering | None = None
+    """What the balancer is told, where that is known."""
     starts: Sequence[Counts] = ()
     times: float = 1.0
     ways: dict[Counts, tuple[float, SizedFleet] | None] = field(default_factory=dict)
@@ -393,7 +400,7 @@ class Fleets(Together):
 
     def look(self, counts: Counts, stations: Collection[Hashable]) -> Mapping[Hashable, float]:
         """How late the best way to run it is on a few draws, over what may be."""
-        self.ways[counts] = found = _best_way(self.judge, counts, self.best, self.thetas)
+        self.ways[counts] = found = _best_way(self.judge, counts, self.best, self.steering)
         late = found[0] if found else math.inf
         if late > LATE:
             self.late.add(counts)
@@ -405,10 +412,13 @@ class Fleets(Together):
         found = self.ways[counts]
         if found is not None and self.ask.remaining > 0:
             _, way = found
-            shown = self.judge.confirm_fleet(fleet_of(self.wish, counts, way.laws, way.theta))
+            shown = self.judge.confirm_fleet(fleet_of(self.wish, counts, way.laws, way.steering))
             if shown.kept:
                 bought, shares = self.machines_bought(counts), tuple(self.judge.shares(counts))
-                return replace(way, counts=bought, cost_nanos=_price_of(self.wish, bought), shown=shown, shares=shares)
+                return replace(
+                    way, counts=bought, cost_nanos=_price_of(self.wish, bought), shown=shown, shares=shares,
+                    played=counts, times=self.times,
+                )  # fmt: skip
         self.refused += 1
         return Refused(self.stations(counts))
 
@@ -430,19 +440,19 @@ def _carries(wish: Wish, counts: Sequence[int], laws: Sequence[TokenLaw]) -> boo
 
 
 def _best_way(
-    judge: Judge, counts: Counts, best: Sequence[Sequence[TokenLaw]], several: Sequence[float]
+    judge: Judge, counts: Counts, best: Sequence[Sequence[TokenLaw]], steering: Steering | None
 ) -> tuple[float, SizedFleet] | None:
     """The best way to run a fleet, and how late it is on the mean of draws; None where all are hopeless.
 
-    First the router's limits with each type's own best chunk, on few requests. Unless all are hopeless, on many: one
-    type's chunk after the other, and the router's limit, are changed, and what is better is kept, until nothing is.
-    The best of these are compared on more draws, as the best of many on a few was lucky there.
+    First what its balancer may be told, with each type's own best chunk, on few requests. Unless all are hopeless, on
+    many: one type's chunk after the other, and what the balancer is told, are changed, and what is better is kept,
+    until nothing is. The best of these are compared on more draws, as the best of many on a few was lucky there.
 
     One draw favours one way by luck, so all are compared on the same several. No draw takes away from what the others
     add up to: a way is given up as soon as its first draws exceed the sum of the best so far.
     """
     wish = judge.wish
-    thetas = several if math.isfinite(wish.limit_ms("ttft")) and sum(1 for n in counts if n) > 1 else several[:1]
+    several = [steering] if steering else steerings_to_try(wish, counts, [mine[0] for mine in best])
     found = dict[Way, list[float]]()
 
     def laws_of(places: tuple[int, ...]) -> tuple[TokenLaw, ...]:
@@ -457,9 +467,9 @@ def _best_way(
         return sum(shown) if sum(shown) < least else math.inf
 
     now = tuple(0 for _ in counts)
-    rough = [judge.excess(judge.play_briefly(fleet_of(wish, counts, laws_of(now), one))) for one in thetas[-1:]]
-    if rough[0] <= 3.0 * HOPELESS:
-        rough += [judge.excess(judge.play_briefly(fleet_of(wish, counts, laws_of(now), one))) for one in thetas[:-1]]
+    rough = [judge.excess(judge.play_briefly(fleet_of(wish, counts, laws_of(now), one))) for one in several[-1:]]
+    if rough[0] <= 3.0 * HOPELESS or wish.rule != "least-work/1":
+        rough += [judge.excess(judge.play_briefly(fleet_of(wish, counts, laws_of(now), one))) for one in several[:-1]]
     if min(rough) > HOPELESS:
         return None
     # From one chunk for all, too: what is best alone need not be best together.
@@ -467,9 +477,9 @@ def _best_way(
     for size in CHUNKS:
         alike = [next((k for k, law in enumerate(mine) if law.most_tokens == size), 0) for mine in best]
         starts.append(tuple(place if count else 0 for place, count in zip(alike, counts, strict=True)))
-    way, least = (now, thetas[0]), DRAWS * HOPELESS
+    way, least = (now, several[0]), DRAWS * HOPELESS
     for start in dict.fromkeys(starts):
-        for one in thetas:
+        for one in several:
             if (excess := tries((start, one), least)) < least:
                 way, least = (start, one), excess
     if least == DRAWS * HOPELESS:
@@ -482,7 +492,7 @@ def _best_way(
                 other = ((*way[0][:number], place, *way[0][number + 1 :]), way[1])
                 if (excess := tries(other, least)) < least:
                     way, least, better = other, excess, True
-        for one in thetas:
+        for one in () if steering else steered_otherwise(wish, counts, way[1]):
             if (excess := tries((way[0], one), least)) < least:
                 way, least, better = (way[0], one), excess, True
     # Ways that act alike show the same on every draw: of each, one is enough.
@@ -524,7 +534,7 @@ def planned_fleet(wish: Wish, point: NDArray[np.float64], laws: Sequence[TokenLa
     counts = [int(n) for n in np.rint(point[: len(wish.kinds)])]
     tried = ([law.limited(_chunk(wish, law, longer), law.most_seqs) for law in laws] for longer in range(len(CHUNKS)))
     chosen = tuple(next((one for one in tried if _carries(wish, counts, one)), laws))
-    return SizedFleet(tuple(counts), chosen, THETAS[1], _price_of(wish, counts))
+    return SizedFleet(tuple(counts), chosen, Steering(THETAS[1]), _price_of(wish, counts))
 
 
 def room_at_once(wish: Wish) -> float:

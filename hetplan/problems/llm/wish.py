@@ -45,6 +45,13 @@ REFUSED = {
 }  # fmt: skip
 """Fields of the SLO that this question does not keep, besides those in `fits`: why, and what to write instead."""
 
+RULES = {
+    None: "least-work/1", "round-robin": "round-robin/1", "random": "shares/1", "shortest-queue": "weighted-least/1",
+    "fewest-requests": "weighted-least/1", "weighted-least": "weighted-least/1",
+    "split-then-fewest": "split-then-fewest/1",
+}  # fmt: skip
+"""Load balancers by their word, and the rule of each. By weights that are all alike, the fewest requests count."""
+
 Floats = NDArray[np.float64]
 
 
@@ -90,6 +97,16 @@ class Wish:
     demand: TokenDemand
     limits: tuple[Limit, ...]
     link_ms_per_token: float = 0.0
+
+    @property
+    def rule(self) -> str:
+        """The dispatch rule, as the simulator names it: that of the load balancer that is there, else the router's."""
+        return RULES[self.app.stated.dispatch]
+
+    @property
+    def may_refuse(self) -> bool:
+        """Whether a request may be refused where all replicas have as many as they may."""
+        return self.app.late is None
 
     @property
     def goodput(self) -> float | None:

@@ -30,7 +30,7 @@ from hetplan.profiles.language_models import LanguageModel, model_of_text, model
 __all__ = ["SweepLaw", "fit_runs", "fit_sweep", "least_prices"]
 
 Floats = NDArray[np.float64]
-MODELLED = "aiconfigurator"
+MODELLED = "aiconfigurator or aisimulate"
 ALONE = 1.1
 """At most so many requests at a time: they came one after the other."""
 UNSEEN_ERROR = 0.065

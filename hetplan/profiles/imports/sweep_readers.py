@@ -487,7 +487,7 @@ _COLUMNS: Mapping[str, set[str]] = {
     "input": _IN, "output": _OUT, "tpot": _TPOT, "ttft": _TTFT, "concurrency": _AT_ONCE,
     "rate": {"seq/s", "request_throughput", "requests_per_s", "rate_qps"}, "model": {"model", "model_id", "model_path"},
     "hardware": {"system", "gpu", "hardware"}, "gpus": {"num_total_gpus", "gpus", "tensor", "tp"},
-    "engine": {"backend", "engine"}, "version": {"version"}, "precision": {"precision"},
+    "engine": {"backend", "engine"}, "version": {"version"}, "precision": {"precision", "gemm"},
     "expert": {"expert", "moe_ep"}, "data": {"data", "dp"},
 }  # fmt: skip
 _STATED = re.compile(r"(mean|median|max|p[0-9]+)_(ttft|tpot|itl|e2el)_ms")
@@ -516,6 +516,9 @@ def _table(text: str, file: str) -> Iterator[Run]:
     if any(places[name] is None for name in ("input", "output", "tpot")):
         why = "a column of tokens in (isl), of tokens out (osl), and of the time per token (tpot, ms)"
         refuse(file, "line 1", ", ".join(header)[:80], why, "Name the columns so.")
+    if any(name.startswith("(p)") for name in header):
+        why = "runs of one engine: these are pairs of one that prefills and one that decodes"
+        refuse(file, "line 1", "(p)", why, "Give the table of aggregated serving.")
     if len(rows) < 2:
         refuse(file, "line 2", "", "at least one run", "Give a table that is not empty.")
     for number, cells in enumerate(rows[1:], start=2):
@@ -547,11 +550,12 @@ def _row(cells: Sequence[str], header: Sequence[str], places: Mapping[str, int |
             key = f"{_WORDS.get(said[2], said[2])}_{statistic_name(said[1])}_ms"
             times[key] = _above({name: _float(cell)}, name, at, file)
     gpus = max(int(number("gpus")), 1) if text("gpus") else 1
-    precision = text("precision").lower()
+    words = text("precision").lower()  # fp8_block, nvfp4: kinds of one precision
+    precision = next((one for one in ("fp8", "fp4", "bf16") if one in words), words)
     model = text("model") or "model"
     named = model if not precision or precision in model.lower() else f"{model}-{precision}"
     split = [f"{way}{text(what)}" for way, what in (("ep", "expert"), ("dp", "data")) if text(what) not in ("", "1")]
-    tool = "aiconfigurator" if "tokens/s/gpu" in header else "table of runs"
+    tool = "aiconfigurator or aisimulate" if "tokens/s/gpu" in header else "table of runs"
     return Run(
         at, tool, named, text("hardware").removesuffix("_sxm"), gpus, prompt, answer,
         rate, times, at_once, engine=id_of(text("engine"), "engine") if text("engine") else "",

@@ -121,7 +121,7 @@ def _empty(runs: Sequence[Run]) -> dict[str, Any]:
     tools = ", ".join(dict.fromkeys(run.tool for run in runs))
     notes = [f"{run.place}: {run.unsteady}, so its times refute limits and keep none" for run in runs if run.unsteady]
     if any(run.tool == MODELLED for run in runs):
-        notes.insert(0, f"{MODELLED} adds up kernels: nothing was measured on an engine")
+        notes.insert(0, f"{MODELLED}: it adds up kernels: nothing was measured on an engine")
     more = f" and {len(notes) - 3} more" if len(notes) > 3 else ""
     note = {"note": "; ".join(notes[:3]) + more} if notes else {}
     return {

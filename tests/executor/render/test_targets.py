@@ -15,6 +15,7 @@ import pytest
 from build import EXAMPLES, example
 from cases.rendered import GPUS, random_case, told
 from face import read_objects, solved_example
+from hetplan.profiles.plan_dispatch_further import WeightedLeastDispatch
 
 from hetplan.errors import InputError
 from hetplan.executor.render import TARGETS, read, render
@@ -180,13 +181,37 @@ def test_haproxy_takes_its_configuration(rule: str, tmp_path: Path) -> None:
         try:
             fleet = choose("haproxy", plan, groups(plan, inputs, site), rule).fleet
         except CannotRender:
-            continue  # unlike replicas of several queries at a time are only simulated under fixed shares
+            continue  # unlike replicas of several queries at a time keep fixed shares alone
         said += 1
         path = tmp_path / "haproxy.cfg"
         path.write_text(render("haproxy", fleet, site)["haproxy.cfg"])
         ran = subprocess.run(["haproxy", "-c", "-f", path], capture_output=True, text=True, timeout=60)
         assert ran.returncode == 0, ran.stderr
     assert said > 2
+
+
+def test_haproxy_keeps_the_weights_and_the_caps_of_a_plan() -> None:
+    """Who finds every server with all it may take is refused at once, not after a wait."""
+    plan, inputs, written = random_case(3, text=True, machines={"l4": 1, "h100": 1})
+    loads = {load.id: n for n, load in enumerate(load for worker in plan.workers for load in worker.loads)}
+
+    def sent(load: Any) -> Any:
+        serve = {"max_batch": 64, "most_seqs": 64, "concurrency": 10 + loads[load.id]}
+        return load.model_copy(update={"serve": load.serve.model_copy(update=serve)})
+
+    workers = tuple(one.model_copy(update={"loads": tuple(map(sent, one.loads))}) for one in plan.workers)
+    rule = WeightedLeastDispatch(weight={load: 1.0 / (1 + n) for load, n in loads.items()})
+    plan = plan.model_copy(update={"workers": workers, "dispatch": dict.fromkeys(plan.dispatch, rule)})
+    site = read_site(written)
+    choice = choose("haproxy", plan, groups(plan, inputs, site))
+    text = render("haproxy", choice.fleet, site)["haproxy.cfg"]
+    assert choice.changed == ()
+    assert {f"maxconn {10 + n}" for n in loads.values()} <= {
+        line[line.rfind("maxconn") :] for line in text.splitlines()
+    }
+    assert len({line.split(" weight ")[1].split()[0] for line in text.splitlines() if " weight " in line}) > 1
+    assert text.count("timeout queue 1ms") == text.count("\nbackend ")
+    assert text.count("ge 1 }") == text.count("\nbackend ")
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")

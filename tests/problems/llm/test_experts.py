@@ -10,9 +10,10 @@ import pytest
 
 import hetplan as hp
 from hetplan.planner.contract import Tools
+from hetplan.problems.llm.balancing import Steering, fleet_of
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.problems.llm.program import Rows, program
-from hetplan.problems.llm.sizing import fleet_of, judge_of
+from hetplan.problems.llm.sizing import judge_of
 from hetplan.problems.llm.wish import Wish, read_wish
 from hetplan.profiles.load import load_inputs
 from hetplan.serving.tokens import law_of_engine
@@ -99,7 +100,7 @@ def test_the_bound_is_never_above_the_cheapest_of_all_counts(tpot_ms: float) -> 
         for chunk, theta in itertools.product((256, 512, 2048), (1.0, 0.5))
         if judge.excess(
             judge.play_once(
-                fleet_of(wish, (big, little), [law.limited(chunk, 256) for law in wish.laws], theta), seed=0
+                fleet_of(wish, (big, little), [law.limited(chunk, 256) for law in wish.laws], Steering(theta)), seed=0
             )
         )
         <= 1.0

@@ -21,15 +21,17 @@ from hetplan.planner.contract import Tools
 from hetplan.planner.sizing import CONFIRMING_SEEDS, LOOKS
 from hetplan.planner.sizing_search import LATE
 from hetplan.problems.llm import sizing
+from hetplan.problems.llm.balancing import Steering, fleet_of
 from hetplan.problems.llm.judge import CONFIRMED, Judge
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.problems.llm.program import Rows, program
-from hetplan.problems.llm.sizing import Fleets, SizedFleet, fleet_of, judge_of
+from hetplan.problems.llm.sizing import Fleets, SizedFleet, judge_of
 from hetplan.problems.llm.wish import Wish, read_wish
 from hetplan.profiles.load import load_inputs
+from hetplan.profiles.operating_points import limits_of
 from hetplan.registry import Engines
-from hetplan.serving.tokens import Group, Requests, TokenFleet, TokenLaw
-from hetplan.simulator.tokens import Coming, draw, play
+from hetplan.serving.tokens import Group, Requests, TokenFleet, TokenLaw, demand_of, fleet_of_plan
+from hetplan.simulator.tokens import Coming, draw, drawn_at, play
 from tests.cases import texts
 
 QUICK = {"requests": 1500}
@@ -85,8 +87,8 @@ def test_the_fleet_is_the_cheapest_of_all_counts() -> None:
             continue
         for theta, big, small in itertools.product((1.0, 0.5, 0.25), (512, 1024, 2048), (256, 512)):
             laws = [wish.laws[0].limited(big, 128), wish.laws[1].limited(small, 64)]
-            if judge.excess(judge.play_briefly(fleet_of(wish, counts, laws, theta))) <= 1.0:
-                kept += [counts] if judge.confirm_fleet(fleet_of(wish, counts, laws, theta)).kept else []
+            if judge.excess(judge.play_briefly(fleet_of(wish, counts, laws, Steering(theta)))) <= 1.0:
+                kept += [counts] if judge.confirm_fleet(fleet_of(wish, counts, laws, Steering(theta))).kept else []
     assert not kept
     assert outcome.plan.claims[0].bound <= cost
 
@@ -98,7 +100,7 @@ def test_a_fleet_that_has_not_filled_yet_confirms_nothing() -> None:
     wish = wish_of(texts.profile(), slo, requests=200)
     judge = judge_of(wish, Tools(extra={"play_tokens": play, "draw_tokens": draw}), 0)
     laws = [one.limited(512, 32) for one in wish.laws]
-    too_few, enough = (fleet_of(wish, (count, 0), laws, 1.0) for count in (10, 12))
+    too_few, enough = (fleet_of(wish, (count, 0), laws, Steering()) for count in (10, 12))
     assert judge.excess(judge.play_briefly(too_few)) == 0.0
     assert judge.excess(judge.play_once(too_few, seed=0)) > 2.0
     assert not judge.confirm_fleet(too_few).kept
@@ -114,7 +116,7 @@ def test_a_percentile_is_that_of_the_requests_of_all_runs(machines: int) -> None
     demand["mix"].update(bins=[[200, 1], [1000, 120]], share=[0.5, 0.5])
     wish = wish_of(texts.profile(), slo, requests=600)
     judge = judge_of(wish, Tools(extra={"play_tokens": play, "draw_tokens": draw}), 0)
-    fleet = fleet_of(wish, (0, machines), wish.laws, 1.0)
+    fleet = fleet_of(wish, (0, machines), wish.laws, Steering())
     shown = judge.confirm_fleet(fleet)
     first = CONFIRMING_SEEDS + LOOKS[-1]
     runs = [judge.play_once(fleet, seed=first + number, times=CONFIRMED) for number in range(shown.seeds)]
@@ -143,17 +145,67 @@ def test_a_day_is_played_whole(period_s: float) -> None:
     slo["apps"]["chat"]["arrivals"] = {"process": "diurnal", "peak": 2.0, "period_s": period_s}
     wish = wish_of(texts.profile(), slo)
     judge = judge_of(wish, Tools(extra={"play_tokens": play, "draw_tokens": draw}), 0)
-    runs = [judge.play_once(fleet_of(wish, counts, wish.laws, 1.0), seed=0) for counts in ((0, 3), (0, 4))]
+    runs = [judge.play_once(fleet_of(wish, counts, wish.laws, Steering()), seed=0) for counts in ((0, 3), (0, 4))]
     assert len(runs[0].arrival_ms) == pytest.approx(30_000, rel=0.1)
     assert judge.late_share(runs[0], wish.limits[0]) == pytest.approx(0.88, abs=0.05)
     assert judge.late_share(runs[1], wish.limits[0]) < 0.15
+
+
+def of_a_minute(outcome: Any, profile: dict[str, Any], slo: dict[str, Any], times: float) -> float:
+    """The share of requests that are in time in a minute of so many times the rate, after a minute of the rate."""
+    inputs = load_inputs(profile, slo)
+    app, fleet = inputs.slo.apps["chat"], fleet_of_plan(outcome.plan, inputs, "chat")
+    rate, random = app.stated_qps or 0.0, np.random.default_rng(5)
+    before = np.sort(random.random(int(60.0 * rate))) * 60.0
+    minute = 60.0 + np.sort(random.random(int(60.0 * times * rate))) * 60.0
+    demand = demand_of(app.mix, app.arrivals, rate)
+    run = play(fleet, drawn_at(demand, np.concatenate([before, minute]), seed=6))
+    return float(run.within(limits_of(app))[len(before) :].mean())
+
+
+def test_caps_keep_most_of_what_a_fleet_can_serve_in_a_doubled_minute() -> None:
+    """Without them hardly a request is in time. At the rate itself they cost next to nothing."""
+    profile, slo = texts.profile(), texts.slo(30.0)
+    capped, open_to_all = solved(profile, slo), solved(profile, texts.slo(30.0, late="serve"))
+    assert cost_of(capped) == cost_of(open_to_all)
+    serves = [[worker.loads[0].serve for worker in one.plan.workers] for one in (capped, open_to_all)]
+    assert all(1 < serve.concurrency < serve.most_seqs for serve in serves[0])
+    assert all(serve.concurrency == serve.most_seqs for serve in serves[1])
+    usual = [of_a_minute(one, profile, slo, 1.0) for one in (capped, open_to_all)]
+    doubled = [of_a_minute(one, profile, slo, 2.0) for one in (capped, open_to_all)]
+    assert usual[0] > usual[1] - 0.03
+    assert doubled[0] > doubled[1] + 0.2
+    assert doubled[0] > 0.35
+    spoilt = capped.plan.model_dump(mode="json")
+    spoilt["workers"][0]["loads"][0]["serve"]["concurrency"] = 10_000
+    assert "llm-batch" in {one.code for one in hp.verify(spoilt, profile, slo).violations}
+    assert "llm-rule" in {one.code for one in hp.verify(capped.plan, profile, texts.slo(30.0, late="serve")).violations}
+
+
+@pytest.mark.parametrize(
+    ("balancer", "rule"),
+    [
+        ("fewest-requests", "weighted-least/1"), ("weighted-least", "weighted-least/1"),
+        ("split-then-fewest", "shares/1"), ("random", "shares/1"), ("round-robin", "round-robin/1"),
+    ],
+)  # fmt: skip
+def test_a_balancer_that_is_there_is_sized_for(balancer: str, rule: str) -> None:
+    """Its fleet keeps what is wished in simulation, and is none that hetplan's router would make cheaper."""
+    profile, slo = texts.profile(), texts.slo(20.0, dispatch=balancer)
+    outcome = solved(profile, slo)
+    assert cost_of(outcome) >= cost_of(solved(profile, texts.slo(20.0)))
+    assert outcome.plan.dispatch["chat"].rule == rule
+    lines = hp.simulate(outcome.plan, profile, slo, seed=9).lines
+    assert {line.verdict for line in lines} <= {"met", "reported"}, lines
+    another = texts.slo(20.0, dispatch="random" if balancer == "round-robin" else "round-robin")
+    assert "llm-rule" in {one.code for one in hp.verify(outcome.plan, profile, another).violations}
 
 
 def test_one_unlucky_draw_rules_out_no_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fleet that keeps every limit on fresh draws is taken though another draw has more late requests than may be."""
     wish = wish_of(texts.profile(), texts.slo(10.0), requests=600)
     judge = judge_of(wish, Tools(extra={"play_tokens": play, "draw_tokens": draw}), 0)
-    unlucky = judge.play_once(fleet_of(wish, (2, 2), wish.laws, 1.0), seed=1).arrival_ms
+    unlucky = judge.play_once(fleet_of(wish, (2, 2), wish.laws, Steering()), seed=1).arrival_ms
     plain = Judge.excess
     monkeypatch.setattr(Judge, "excess", lambda self, run: 1.5 if run.arrival_ms is unlucky else plain(self, run))
     fleets = Fleets(judge, Asking([]), [[kind.law] for kind in wish.kinds])
@@ -275,7 +327,7 @@ def test_rows_bound_what_simulation_serves() -> None:
         most = rows.capacity_of(counts).rate_qps
         assert most <= rows.capacity_of((9, 9)).prices @ np.array(counts) * (1 + 1e-9)
         over = wish.with_rate(1.1 * most)
-        run = play(fleet_of(over, counts, wish.laws, 1.0), draw(over.demand, seed=1, count=6000))
+        run = play(fleet_of(over, counts, wish.laws, Steering()), draw(over.demand, seed=1, count=6000))
         served = run.served / run.end_ms * 1000.0
         assert served < 1.02 * most
     del judge

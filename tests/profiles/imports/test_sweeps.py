@@ -299,21 +299,43 @@ def test_a_law_of_experts_is_found_again_from_open_loops() -> None:
         assert own["ttft"] == pytest.approx(true["ttft"], rel=0.15)
 
 
-def test_tables_of_aiconfigurator_are_modelled_and_say_so(tmp_path: Path) -> None:
-    lines = [
-        "model,isl,osl,concurrency,ttft,tpot,seq/s,tokens/s/gpu,num_total_gpus,tp,moe_ep,dp,backend,version,system"
-    ]
+AGGREGATED = (
+    "model,isl,osl,prefix,concurrency,request_rate,bs,global_bs,ttft,tpot,request_latency,encoder_latency,"
+    "encoder_memory,seq/s,seq/s/gpu,tokens/s,tokens/s/gpu,tokens/s/user,num_total_gpus,tp,pp,dp,moe_tp,moe_ep,cp,"
+    "parallel,gemm,kvcache,fmha,moe,comm,memory,backend,version,system,power_w"
+)
+"""The columns of aggregated serving, as aiconfigurator writes them and aisimulate after it."""
+
+
+def modelled(gemm: str) -> list[str]:
+    rows = []
     for i, n, first, token in ((1024, 4, 60, 8.0), (1024, 32, 150, 12.0), (4096, 8, 260, 14.0), (4096, 16, 400, 21.0)):
         rate = 1e3 * n / (first + 255 * token)
-        lines.append(f"Qwen/Qwen3-32B,{i},256,{n},{first},{token},{rate},9,2,2,1,1,vllm,0.24.0,h200_sxm")
+        said = {"model": "Qwen/Qwen3-32B", "isl": i, "osl": 256, "concurrency": n, "ttft": first, "tpot": token}
+        said |= {"seq/s": rate, "tokens/s/gpu": 9, "num_total_gpus": 2, "tp": 2, "dp": 1, "moe_ep": 1, "gemm": gemm}
+        said |= {"kvcache": "fp8", "backend": "vllm", "version": "0.24.0", "system": "h200_sxm"}
+        rows.append(",".join(str(said.get(name, "")) for name in AGGREGATED.split(",")))
+    return rows
+
+
+def test_tables_of_aiconfigurator_and_aisimulate_are_modelled_and_say_so(tmp_path: Path) -> None:
     path = tmp_path / "pareto.csv"
-    path.write_text("\n".join(lines))
+    path.write_text("\n".join([AGGREGATED, *modelled("bf16")]))
     assert kind_of(path) == "rates"
     document, _ = convert_laws(path)
     assert "nothing was measured" in document["source"]["note"]
     ((name, run),) = document["models"]["qwen3-32b"]["runs"].items()
     assert (name, run["tensor"], run["basis"]) == ("h200-x2", 2, "grid")
     assert run["error_mean"] == pytest.approx(0.185)
+
+
+def test_modelled_runs_of_two_precisions_are_two_laws_and_pairs_of_engines_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "pareto.csv"
+    path.write_text("\n".join([AGGREGATED, *modelled("bf16"), *modelled("fp8_block")]))
+    assert len(convert_laws(path)[0]["models"]) == 2
+    path.write_text("\n".join([AGGREGATED + ",(p)workers", *(f"{row},2" for row in modelled("bf16"))]))
+    with pytest.raises(InputError, match="one that prefills and one that decodes"):
+        convert_laws(path)
 
 
 def test_too_few_runs_are_no_law() -> None:
