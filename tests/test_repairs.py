@@ -36,9 +36,9 @@ RUNS = int(os.environ.get("HETPLAN_REPAIRS", "14"))
     # A pool that is played may be late by its queues whatever one number is changed to: some files get no repair.
     [
         *((question, None, 0.8) for question in QUESTIONS if question not in ("pool", "policy")),
-        ("pool", "planned", 0.8),
+        ("pool", "fluid", 0.8),
         pytest.param("pool", None, 0.6, marks=pytest.mark.longest),
-        ("policy", "planned", 0.8),
+        ("policy", "fluid", 0.8),
         pytest.param("policy", None, 0.8, marks=pytest.mark.longest),
     ],
 )

@@ -3,7 +3,7 @@
 >>> import hetplan as hp
 >>> program = hp.formulate("examples/pool/profile.json", "examples/pool/slo.json")
 >>> program
-pool/fluid-milp
+pool-milp
   variables: 17 (4 whole): lam (1), x (12), n (4)
   rows: 14: served (5), capacity (3), stock (2), budget (1), somebody (3)
   objective: max 115.42 lam[rate]
@@ -100,7 +100,7 @@ class Program:
         size, aim = self.milp.size(), self.objectives[0]
         terms = [f"{value:.6g} {name}" for name, value in islice(aim.terms.items(), MAX_SHOWN)]
         return "\n".join([
-            f"{self.choice.problem.question}/{self.choice.formulation}",
+            self.choice.formulation,
             f"  variables: {size['columns']} ({size['whole']} whole): {_block_sizes(self.milp.columns)}",
             f"  rows: {size['rows']}: {_block_sizes(self.milp.rows)}",
             f"  objective: {aim.sense} {_shortened(terms, len(aim.terms), ' + ')}",
@@ -210,8 +210,8 @@ def formulate(
     choice = choose(inputs, formulation=formulation, options=options)
     fluid = fluid_size(choice, inputs)
     if fluid:
-        named = f"{choice.problem.question}/{choice.formulation}"
-        choice = choose(inputs, formulation=named, options={**(options or {}), **fluid})
+        asked = {"question": choice.problem.question, "formulation": choice.formulation}
+        choice = choose(inputs, **asked, options={**(options or {}), **fluid})
     form = _program_of(pose(inputs, choice, tools=registry.tools_of(choice.problem.question)))
     if form is None:
         raise InputError.one(

@@ -147,13 +147,13 @@ def _usable(facts: Facts) -> list[str]:
 
 
 def _steps_are_alone(facts: Facts) -> bool:
-    """Whether steps have servers of their own however they fit: branches meet, or moves count."""
+    """Whether steps have servers of their own however they fit: branches meet, moves count, offers have parts."""
     slo = facts.inputs.slo
     meet = any(
         count > 1 for one in _pipelines_of_apps(facts) for count in Counter(edge.to for edge in one.edges).values()
     )
     moves = slo.limits.changes is not None or "min changes" in slo.objective
-    return meet or moves
+    return meet or moves or facts.plan.method.options.get("offers") == "evenly"
 
 
 def _pipelines_of_apps(facts: Facts) -> list[Pipeline]:

@@ -140,7 +140,7 @@ def chain() -> Json:
         },
         plan={
             "question": "pipeline",
-            "method": {"formulation": "pipeline-milp"},
+            "method": {"formulation": "pipeline-milp", "options": {"statistic": "mean"}},
             "workers": [
                 worker("w1", "g", None, 1, load("w1.a", "x", "a1", node="a")),
                 worker("w2", "g", None, 1, load("w2.a", "x", "a2", node="a")),
@@ -201,7 +201,7 @@ def streams() -> Json:
         },
         plan={
             "question": "compound",
-            "method": {"formulation": "by-hand"},
+            "method": {"formulation": "by-hand", "options": {"statistic": "mean"}},
             "workers": [
                 worker("w2", "cloud", "gpu-h", 1, load("w2.d", "cam", None, node="d", share={"gpu": 0.25})),
             ],

@@ -87,9 +87,6 @@ POOL: list[Change] = [
     ("judged by something else", {"plan/method/options/statistic": "__class__"},
      "option @ method.options.statistic; unmeasured @ workers.w1.loads.w1.a; "
      "unmeasured @ workers.w2.loads.w2.a"),
-    ("capacity by something else", {"plan/method/options/quantile": "p13"},
-     "option @ method.options.quantile; unmeasured @ workers.w1.loads.w1.a; "
-     "unmeasured @ workers.w2.loads.w2.a; dispatch @ dispatch.rank"),
     ("judged by p99", {"plan/method/options/statistic": "p99"}, ""),
     ("judged by p99, too slow there", {"plan/method/options/statistic": "p99",
      "slo/apps/rank/latency/p99_ms": 43, "plan/dispatch/rank/slo_ms": 43}, "latency @ routing.rank"),

@@ -177,7 +177,7 @@ PIPELINE: list[Change] = [
     ("a slower network", {"slo/apps/cars/network_ms_per_hop": 15, "plan/promises/1/value": 66},
      "latency @ routing.cars"),
     ("a network just fast enough", {"slo/apps/cars/network_ms_per_hop": 14, "plan/promises/1/value": 64}, ""),
-    ("judged by the mean", {"plan/method/options/quantile": "mean", "plan/promises/1/value": 44},
+    ("judged by the mean", {"plan/method/options/statistic": "mean", "plan/promises/1/value": 44},
      "capacity @ workers.w3; capacity @ workers.w5; promise @ promises[0]"),
     ("no headroom", {"plan/method/options/headroom": 0, "plan/promises/0/value": 200}, ""),
     ("more headroom", {"plan/method/options/headroom": 0.11}, "capacity @ workers.w5; promise @ promises[0]"),

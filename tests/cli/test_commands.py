@@ -73,7 +73,6 @@ def test_options(run: Callable[..., Any]) -> None:
     ran = run("list", "options", "pool")
     assert ran.code == 0
     assert "derate" in ran.out
-    assert run("list", "options", "kairos").out == ran.out, "the paper's name is an alias"
     said = [line["option"] for line in run("list", "options", "pool", "--json").lines if "option" in line]
     assert all(option["meaning"] for option in said)
 

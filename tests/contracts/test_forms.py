@@ -126,10 +126,10 @@ def scarce() -> Files:
 
 
 HOMES = {
-    "milp": Home(one_model, "milp", cheapest_that_carries, heuristics=("cp-sat-scaled",)),
-    "columns": Home(one_model, "columns", cheapest_that_carries),
+    "milp": Home(one_model, "variants-milp", cheapest_that_carries, heuristics=("cp-sat-scaled",)),
+    "columns": Home(one_model, "variants-columns", cheapest_that_carries),
     "queue-process": Home(one_server, "policy-mdp", in_time_alone, rough=0.005),  # slack is looked at in steps
-    "priced": Home(two_stages, "budget", best_of_stages, heuristics=("priced-columns",)),
+    "priced": Home(two_stages, "loki-budget", best_of_stages, heuristics=("priced-columns",)),
     "catalog": Home(most_rate, "kairos-plus"),
     "packing": Home(scarce, "compound", heuristics=("dual", "greedy", "fcfs"), by_option="packing"),
 }
@@ -153,7 +153,8 @@ def planned(form: str, engine: str) -> Answer:
     norm, stops = NORMS.get(engine), engine == "greedy-stop"
     said = {home.by_option: engine.partition("-")[0] if norm or stops else engine}
     said |= ({"norm": norm} if norm else {}) | ({"exhausted": "stop"} if stops else {})
-    return solve(home.wish(), "fluid", formulation=home.formulation, options=said)
+    formulation = "circinus" if norm or stops else home.formulation  # which alone has these
+    return solve(home.wish(), "fluid", formulation=formulation, options=said)
 
 
 def best_of_all(form: str, engine: str) -> float:

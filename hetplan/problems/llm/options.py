@@ -19,6 +19,9 @@ class LlmOptions(Options):
     )
     rate_headroom: float = Field(default=0.2, ge=0, le=10, description="headroom above the stated rate (sizing fluid)")
     law_error: bool = Field(default=True, description="plan with laws that are slower by their stated error")
+    mean_tpot: bool = Field(
+        default=True, description="the mean time per token meets its limit on every machine type (sizing fluid)"
+    )
     sacrifice: bool = Field(
         default=False, description="route classes also to types that answer them late, as far as percentiles allow"
     )

@@ -130,7 +130,7 @@ class LlmQuestion:
         room = room_at_once(wish) if wish.options.sizing == "formula" else wish.options.rate_headroom
         slower = wish.slower(1.5)
         with_room = wish.with_rate(wish.rate_qps * (1.0 + room))
-        what = program(with_room, mean_tpot=True, sacrifice=wish.options.sacrifice, laws=slower)
+        what = program(with_room, mean_tpot=wish.options.mean_tpot, sacrifice=wish.options.sacrifice, laws=slower)
         form = what.build()
         answer = ask(form, gap=1e-6, about="least cost with headroom")
         point = answer.point

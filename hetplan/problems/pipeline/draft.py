@@ -16,6 +16,7 @@ import numpy as np
 
 from hetplan.dispatch.pipelines import FRONTEND, Filled, Host, most_accurate_first
 from hetplan.planner.draft import Draft, Reported
+from hetplan.planner.request import PLENTY
 from hetplan.planner.transition import Names, transition
 from hetplan.problems.pipeline.pipelines import Pipelines
 from hetplan.problems.pipeline.scaling import Solution, best_of, quality_of
@@ -142,6 +143,7 @@ def _worker_groups(problem: Pipelines, found: Solution) -> tuple[list[Worker], l
     fleet, names = problem.wish.fleet, Names(problem.request.running, alike=_place)
     kinds = fleet.request.machines
     left = {(g, offer.id): fleet.places[g] * offer.stock for g, kind in enumerate(kinds) for offer in kind.offers}
+    by_offer = _spread_loads(problem, found, left) if problem.options.offers == "evenly" else Counter[Seat]()
     wanted: list[Worker] = []
     groups: list[dict[tuple[int, int], list[tuple[str, float]]]] = []
     on_shared: dict[tuple[int, str | None], dict[tuple[int, int, int], int]] = {}
@@ -153,6 +155,8 @@ def _worker_groups(problem: Pipelines, found: Solution) -> tuple[list[Worker], l
                 own[t, c] = []
                 for offer in kinds[g].offers:
                     taken = min(need, left[g, offer.id] // int(task.places[c]))
+                    if by_offer:
+                        taken = by_offer[(tree.app, t, c), offer.id]
                     if taken <= 0:
                         continue
                     left[g, offer.id] -= taken * int(task.places[c])
@@ -229,6 +233,24 @@ def _fill_shared_servers(problem: Pipelines, found: Solution) -> Solution:
             counts[which][at] += 1
             free -= int(taken[which][at])
     return replace(found, counts=counts)
+
+
+def _spread_loads(problem: Pipelines, found: Solution, room: Mapping[tuple[int, str | None], int]) -> Counter[Seat]:
+    """How many servers of each configuration are of each offer, where these are shared out evenly."""
+    if any(count >= PLENTY for count in room.values()):
+        return Counter()  # an offer without a stock has no part of all
+    had = Counter[tuple[object, str | None]]()
+    for worker in problem.request.running:
+        had[_place(worker.model_copy(update={"offer": None})), worker.offer] += worker.count
+    needs = list[Need]()
+    for (tree, _), counts in zip(found.forest, found.counts, strict=True):
+        seats = [(t, c) for t, task in enumerate(tree.tasks) for c in range(task.size)]
+        for (t, c), count in zip(seats, counts, strict=True):
+            g = int(tree.tasks[t].hardware[c])
+            load = _load(problem, tree, t, c)
+            alike = Worker(id="any", hardware=problem.wish.fleet.hardware[g], loads=(load,))
+            needs.append(Need((tree.app, t, c), g, _place(alike), int(count)))
+    return spread_over_offers(needs, room, had)
 
 
 def _load(problem: Pipelines, tree: Tree, t: int, c: int) -> Load:

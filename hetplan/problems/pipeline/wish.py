@@ -112,12 +112,13 @@ def read_wish(inputs: Inputs, options: PipelineOptions) -> Wish:
 def _may_share(request: Request, options: PipelineOptions) -> bool:
     """Whether steps may share servers.
 
-    Not where branches meet again, nor where moves count: what a server holds changes with any of its steps.
+    Not where branches meet again, nor where each offer gets its part of a step, nor where moves count: what a server
+    holds changes with any of its steps.
     """
     edges = [[edge.to for edge in one.edges] for one in filter(None, map(request.pipeline, request.apps))]
     joined = any(len(set(to)) < len(to) for to in edges)
     moves = request.changes is not None or "changes" in request.goals
-    return options.machines == "shared" and not joined and not moves
+    return options.machines == "shared" and options.offers == "in-turn" and not joined and not moves
 
 
 def _goals(fleet: Fleet, faults: Faults) -> tuple[Goal, ...]:
@@ -591,6 +592,11 @@ class PipelineOptions(TableOptions):
         default="path-shares",
         description="path-shares: shares depend on the path so far; node: on the stage alone, if that keeps the plan; "
         "most-accurate-first: the paper's Algorithm 1; if a plan does not allow it, path-shares",
+    )
+    offers: Literal["in-turn", "evenly"] = Field(
+        default="in-turn",
+        description="machines of several offers of a type; in-turn: each stage takes the cheapest first; evenly: in "
+        "proportion to stock, so that every stage has some in each zone",
     )
     machines: Literal["shared", "whole"] = Field(default="whole", description=MACHINES)
 

@@ -46,8 +46,8 @@ def _files(load_s: float, rate: float = 60.0, zones: str = "ab", name_ms: float 
     return profile, slo
 
 
-def _plan(files: tuple[Json, Json], size: str = "planned") -> Plan:
-    return hp.solve(*files, options={"size": size, "savings": False}, formulation="fleet").require()
+def _plan(files: tuple[Json, Json], sizing: str = "fluid") -> Plan:
+    return hp.solve(*files, options={"sizing": sizing, "savings": False}, formulation="fleet").require()
 
 
 def _loads_s(plan: Plan, files: tuple[Json, Json]) -> float:
@@ -100,7 +100,7 @@ def test_where_it_cannot_be_a_warning_says_how_long_they_load() -> None:
 @pytest.mark.longest
 def test_where_parts_are_played_there_are_more_machines_instead() -> None:
     files = _files(40.0, rate=95.0, zones="abc", name_ms=30.0)
-    plan = _plan(files, "auto")
+    plan = _plan(files, "simulation")
     assert _loads_s(plan, files) == 0.0
     assert hp.verify(plan, *files).ok
 

@@ -78,7 +78,7 @@ def pose(files, **options):
 
 def test_a_statistic_that_was_named_must_be_measured():
     text = fail(lambda p, s: p["tables"]["a1-g"].pop("p50"), options={"statistic": "p50"})
-    assert "quantile asks for p50" in text
+    assert "statistic asks for p50" in text
 
 
 def test_a_statistic_that_was_not_named_is_answered_by_the_next():
