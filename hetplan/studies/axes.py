@@ -171,11 +171,13 @@ def axis_of(text: str, files: Files) -> Axis:
     if head in FACTORS:
         of: dict[str, tuple[str, Mapping[str, Any]]] = {
             "demand": ("application", files.inputs.slo.apps),
-            "latency": ("hardware", files.inputs.profile.hardware),
-            "prices": ("offer", files.inputs.profile.offers),
+            "latency": ("machine type", files.inputs.profile.hardware),
+            "prices": ("price", files.inputs.profile.offers),
         }
         what, known = of[head]
-        if below and below not in known:
+        if below and below not in known and offer_id(below) in known:
+            name = f"{head}:{offer_id(below)}"
+        elif below and below not in known:
             raise _unknown(name, below, what, known)
         return Axis(name, None, 1.0, _values(said, 1.0, "factor", text), "factor", "times")
     file, steps = _place(name, head, below, files)
@@ -227,7 +229,7 @@ def _limit_meant(name: str, head: str, app: str, named: LatencyTarget, targets: 
 def own_prices(profile: Profile, hardware: str) -> dict[str, int | None]:
     """What each run on this hardware costs by itself, by its place in the file; None: it pays what an offer says."""
     return {
-        f"profile.variants.{name}.runs[{place}].price_per_hour": run.price_per_hour
+        f"profile.{profile.places.text(f'variants.{name}.runs[{place}].price_per_hour')}": run.price_per_hour
         for name, variant in profile.variants.items()
         for place, run in enumerate(variant.runs)
         if run.hardware == hardware
@@ -239,7 +241,7 @@ def _refuse_unpaid(name: str, offer: str, profile: Profile) -> None:
     sold = profile.offers.get(offer)
     own = own_prices(profile, sold.hardware) if sold is not None else {}
     if sold is not None and own and None not in own.values():
-        why = f"every run on {sold.hardware} has its own price, which is paid instead of the offer's"
+        why = f"every run on {sold.hardware} has its own price, which is paid instead of the machine's"
         raise _wrong(name, why, f"Vary prices:{offer}=0.5:2, a factor on what is paid, or {next(iter(own))}.")
 
 

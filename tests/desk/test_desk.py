@@ -31,11 +31,10 @@ from hetplan.desk.openapi import openapi
 from hetplan.desk.work import Allowance, Busy, Workshop
 from hetplan.errors import InputError, Interrupted
 from hetplan.planner.answer import Limits
-from tests.build import shipped
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "pool"
-PROFILE = shipped(EXAMPLES / "profile.json")
-SLO = shipped(EXAMPLES / "slo.json")
+PROFILE = json.loads((EXAMPLES / "profile.json").read_text())
+SLO = json.loads((EXAMPLES / "slo.json").read_text())
 FILES = {"profile": PROFILE, "slo": SLO}
 PLANNED = {**FILES, "options": {"size": "planned"}}
 TOKEN = "a token of the tests"
@@ -245,7 +244,7 @@ def test_the_page_plans_quickly_and_then_confirms(server: Server) -> None:
 
 def test_given_workers_are_no_pins_and_a_look_is_rough() -> None:
     folder = EXAMPLES.parent / "policy"
-    files = {name: shipped(folder / f"{name}.json") for name in ("profile", "slo")}
+    files = {name: json.loads((folder / f"{name}.json").read_text()) for name in ("profile", "slo")}
     looked = Answers(Allowance()).look(files, threading.Event())
     assert (looked["status"], looked["stage"], looked["final"]) == ("optimal", "planned", False)
     assert "Pinned" not in looked["html"]
@@ -296,7 +295,7 @@ def test_a_plan_wanted_soon_that_is_done_in_time_is_the_planned_one(monkeypatch:
 @pytest.mark.slow
 def test_a_fleet_is_drawn_with_its_machines_over_time_and_its_bill() -> None:
     folder = EXAMPLES.parent / "fleet"
-    profile, slo = (shipped(folder / f"{name}.json") for name in ("profile", "slo"))
+    profile, slo = (json.loads((folder / f"{name}.json").read_text()) for name in ("profile", "slo"))
     slo["horizon"] = {"period_s": 3600, "periods": 2, "repeats": 360}
     slo["apps"] = {"ranking": slo["apps"]["ranking"]}
     slo["apps"]["ranking"]["rate_qps"] = {"series": [110.0, 250.0]}
@@ -349,7 +348,7 @@ def test_a_browser_plans_and_shows_what_is_confirmed(server: Server) -> None:
 def fleet_files(**limits: Any) -> dict[str, Any]:
     """One application of the fleet's example over two hours."""
     folder = EXAMPLES.parent / "fleet"
-    profile, slo = (shipped(folder / f"{name}.json") for name in ("profile", "slo"))
+    profile, slo = (json.loads((folder / f"{name}.json").read_text()) for name in ("profile", "slo"))
     slo["horizon"] = {"period_s": 3600, "periods": 2, "repeats": 360}
     slo["apps"] = {"ranking": slo["apps"]["ranking"]}
     slo["apps"]["ranking"]["rate_qps"] = {"series": [110.0, 250.0]}

@@ -36,7 +36,7 @@ def test_the_second_best_fleet_is_that_of_all_fleets(small: Files) -> None:
     small[1]["apps"]["web"]["rate_qps"] = 120
     plan = made(*small)
     found = hp.explain(plan, *small)
-    prices = {"small-od": 1.0, "big-od": 2.5, "slow-od": 0.9}
+    prices = {"small-od": 1.0, "big-spot": 2.5, "slow-od": 0.9}
     own = {name: found.fleet.get(name, 0) for name in prices}
     bills = sorted(
         (sum(prices[name] * count for name, count in counts.items()), tuple(counts.items()))
@@ -130,13 +130,13 @@ def test_plans_are_compared_by_cost_promise_risk_and_moves(small: Files) -> None
     inputs = hp.load(*small)
     compared = compare_plans({"today": today, "no big ones": other}, inputs)
     rows = {what: (*counts, 0) for what, _, counts in compared.machines}
-    assert rows["big-od"][1] == 0
+    assert rows["big-spot"][1] == 0
     before, after, _ = rows["small-od"]
     assert f"start {after - before} x small-od (m)" in compared.moves[0]
-    assert f"stop {rows['big-od'][0]} x big-od (m)" in compared.moves[0]
+    assert f"stop {rows['big-spot'][0]} x big-spot (m)" in compared.moves[0]
     figures = {one.label: one for one in compared.figures}
     assert figures["cost per hour"].values[1] == pytest.approx(after * 1.0 + rows["slow-od"][1] * 0.9)
-    assert figures["machines that may be taken back"].values == (rows["big-od"][0], 0.0)
+    assert figures["machines that may be taken back"].values == (rows["big-spot"][0], 0.0)
     assert any(text.startswith("machines that may be taken back: 0 in place of") for text in compared.better[1])
     assert any("profiles" in note for note in compared.notes)
     assert all(len(row) == len(columns) for _, columns, rows in compared.tables() for row in rows)

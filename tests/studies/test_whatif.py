@@ -206,7 +206,7 @@ def _counted(work: Any, calls: list[Any]) -> Any:
         ("price:smal-od=1:2", 'Did you mean "small-od"'),
         ("p95=1:2", "no limit of that percentile"),
         ("speed=1:2", "no name of something"),
-        ("latency:tiny=1:2", "no hardware"),
+        ("latency:tiny=1:2", "no machine type"),
         ("stock:small-od=1:nan", "no number"),
         ("rate=1:2:1", "at least 2"),
         ("rate=0:2:3:log", "above 0"),
@@ -225,8 +225,8 @@ def test_a_value_that_the_files_do_not_take_is_named() -> None:
 def test_factors_change_all_that_they_name() -> None:
     files = Files.of(load_inputs(PROFILE, SLO))
     slower = axis_of("latency:big=2", files).written(files.documents, 2.0)["profile"]["tables"]
-    assert slower["b"]["mean"] == [8, 28]
-    assert slower["s"]["mean"] == [10, 40]
+    assert slower["m-big"]["mean"] == [8, 28]
+    assert slower["m-small"]["mean"] == [10, 40]
     assert axis_of("demand=2", files).written(files.documents, 2.0)["slo"]["apps"]["web"]["rate_qps"] == 600
     dearer = axis_of("prices=1.5", files).written(files.documents, 1.5)["profile"]["offers"]
     assert sorted(offer["price_per_hour"] for offer in dearer.values()) == ["1.5", "3.75"]
@@ -244,17 +244,17 @@ def test_a_factor_on_prices_is_on_what_is_paid_and_an_offer_that_nobody_pays_is_
     own = hp.whatif(OWN, SLO, vary=["prices:small-od=0.5,1,2"], confirm=False)
     assert [point["value"] for point in own.points] == [point["value"] for point in same.points]
     assert len({point["value"] for point in own.points}) > 1
-    for name in ("price:small-od=0.5,1", "profile.offers.small-od.price_per_hour=0.5,1"):
-        with pytest.raises(InputError, match=r"its own price.*prices:small-od=0.5:2.*runs\[0\].price_per_hour"):
+    for name in ("price:small-od=0.5,1", "profile.machines.small.price_per_hour=0.5,1"):
+        with pytest.raises(InputError, match=r"its own price.*prices:small-od=0.5:2.*runs\.small\.price_per_hour"):
             hp.whatif(OWN, SLO, vary=[name], confirm=False)
-    by_path = hp.whatif(OWN, SLO, vary=["profile.variants.m.runs[0].price_per_hour=0.5,1,2"], confirm=False)
+    by_path = hp.whatif(OWN, SLO, vary=["profile.models.m.runs.small.price_per_hour=0.5,1,2"], confirm=False)
     assert [point["value"] for point in by_path.points] == [point["value"] for point in own.points]
     one: dict[str, Any] = copy.deepcopy(OWN)
     del one["variants"]["m"]["runs"][0]["price_per_hour"]
     assert (
         len({point["value"] for point in hp.whatif(one, SLO, vary=["price:small-od=0.5,2"], confirm=False).points}) > 1
     )
-    with pytest.raises(InputError, match=r"variants\.m\.runs\[[01]\].*its own price"):
+    with pytest.raises(InputError, match=r"models\.m\.runs\.(big|small).*its own price"):
         robust_for(hp.load(OWN, SLO))
 
 

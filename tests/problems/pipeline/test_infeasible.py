@@ -174,7 +174,7 @@ def priced(rate: float, *, stock: int, budget: str | None = None) -> tuple[dict,
 
 def test_a_stock_that_is_short_is_raised():
     outcome = fluid(*priced(100, stock=4))
-    assert repair(outcome, "g-od.stock").to == 5
+    assert repair(outcome, "machines.g.stock").to == 5
     assert repair(outcome, "instances") is None, "there may be nine already"
 
 
