@@ -21,7 +21,6 @@ from hetplan.profiles.canonical import digest
 from hetplan.profiles.fields import MOST, MOST_MONEY, NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.json_path import closest, json_path
-from hetplan.profiles.lowering import offer_id
 from hetplan.profiles.mix import count_into_bins
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import LatencyTarget, Slo
@@ -175,9 +174,7 @@ def axis_of(text: str, files: Files) -> Axis:
             "prices": ("price", files.inputs.profile.offers),
         }
         what, known = of[head]
-        if below and below not in known and offer_id(below) in known:
-            name = f"{head}:{offer_id(below)}"
-        elif below and below not in known:
+        if below and below not in known:
             raise _unknown(name, below, what, known)
         return Axis(name, None, 1.0, _values(said, 1.0, "factor", text), "factor", "times")
     file, steps = _place(name, head, below, files)
@@ -195,9 +192,8 @@ def _place(name: str, head: str, below: str, files: Files) -> tuple[str, tuple[s
     if name == "budget":
         return "slo", ("limits", "cost_per_hour")
     if head in ("price", "stock"):
-        below = below if below in offers else offer_id(below)
         if below not in offers:
-            raise _unknown(name, name.partition(":")[2], "machine type with a price", offers)
+            raise _unknown(name, below, "price", offers)
         return "profile", ("offers", below, "price_per_hour" if head == "price" else "stock")
     limit = LatencyTarget.named(head)
     if head in ("rate", "quality") or limit is not None:
@@ -251,8 +247,8 @@ def _by_path(name: str, files: Files) -> tuple[str, tuple[str | int, ...]]:
     if file not in files.documents:
         known = ", ".join(SHORT_NAMES)
         raise _wrong(name, "no name of something that can vary", f"Known: {known}, or slo.PATH and profile.PATH.")
-    known = {"machines": files.inputs.profile.hardware, "models": files.inputs.profile.variants}
-    steps = steps_of(rest, known if file == "profile" else files.documents[file]) if dot else None
+    there = {"machines": files.inputs.profile.hardware, "models": files.inputs.profile.variants}
+    steps = steps_of(rest, there if file == "profile" else files.documents[file]) if dot else None
     if not steps:
         raise _wrong(name, "a path that can be read", "Write it as in messages: slo.apps.web.latency.p99_ms.")
     return file, files.inputs.profile.places.planned(steps) if file == "profile" else steps

@@ -28,7 +28,7 @@ PROFILE: dict[str, Any] = {
     "hardware": {"gpu": {"kind": "gpu", "startup_s": 40}},
     "zones": {"a": {}, "b": {}},
     "offers": {
-        "a-od": {"hardware": "gpu", "zone": "a", "price_per_hour": "1"},
+        "a": {"hardware": "gpu", "zone": "a", "price_per_hour": "1"},
         "b-spot": {"hardware": "gpu", "zone": "b", "price_per_hour": "0.3", "interruptions_per_hour": 2},
     },
     "tasks": {"rank": {}},
@@ -52,7 +52,7 @@ SLO: dict[str, Any] = {
 
 
 def part(rate: float, a: int, b: int) -> dict[str, Any]:
-    counts = {"a-od": a, "b-spot": b}
+    counts = {"a": a, "b-spot": b}
     workers = [
         {"id": f"w-{offer}", "hardware": "gpu", "offer": offer, "count": count,
          "loads": [{"id": f"l-{offer}", "app": "rank", "variant": "m", "at": {}}]}
@@ -156,7 +156,7 @@ def test_a_machine_that_goes_over_to_another_batch_loads_nothing() -> None:
     (first, spot), serve = apart["workers"], {"max_batch": 1, "max_wait_ms": 1.0, "concurrency": 1}
     load = {**first["loads"][0], "id": "l-other", "serve": serve}
     apart["workers"] = [first, {**first, "id": "w-other", "loads": [load]}, spot]
-    apart["routing"]["rank"][0]["to"] = {"l-a-od": 0.3, "l-other": 0.3, "l-b-spot": 0.4}
+    apart["routing"]["rank"][0]["to"] = {"l-a": 0.3, "l-other": 0.3, "l-b-spot": 0.4}
     held["parts"] = {"apart": apart, "left": part(150.0, 2, 0)}
     for one in held["parts"].values():
         one |= {"question": "variants", "dispatch": {"rank": {"rule": "shares/1"}}}
@@ -204,7 +204,7 @@ def test_spot_machines_that_come_back_within_an_hour_serve_again() -> None:
 
 def test_with_a_state_machines_that_do_not_run_yet_come_late() -> None:
     """Nothing runs: for 40 s nobody is answered. What runs already, under any name, serves at once."""
-    worker = {"id": "old", "hardware": "gpu", "offer": "a-od", "count": 1,
+    worker = {"id": "old", "hardware": "gpu", "offer": "a", "count": 1,
               "loads": [{"id": "o", "app": "rank", "variant": "m", "at": {}}]}  # fmt: skip
     shares = []
     for workers in ([], [worker]):

@@ -31,7 +31,7 @@ def tiered() -> dict:
         },
         "offers": {
             "phone-own": {"hardware": "phone", "price_per_hour": "0"},
-            "a100-od": {"hardware": "a100", "price_per_hour": "3.67"},
+            "a100": {"hardware": "a100", "price_per_hour": "3.67"},
         },
     }
 

@@ -52,7 +52,7 @@ def test_candidates_share_a_machine_of_several_gpus() -> None:
         "format": "hetplan/profile/1.0",
         "tiers": ["cloud"],
         "hardware": {"rig": {"kind": "gpu", "tier": "cloud", "provides": {"gpu": 4}}},
-        "offers": {"rig-od": {"hardware": "rig", "price_per_hour": "3"}},
+        "offers": {"rig": {"hardware": "rig", "price_per_hour": "3"}},
     }
     apps = {f"cam-{n}": {"candidates": [{"demand": {"cloud": 1.5}}]} for n in range(3)}
     limits = {"instances": {"rig": [0, 1]}}

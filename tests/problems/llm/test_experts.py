@@ -81,7 +81,7 @@ def test_the_bound_is_never_above_the_best_single_batch() -> None:
 def test_the_bound_is_never_above_the_cheapest_of_all_counts(tpot_ms: float) -> None:
     profile = texts.experts(texts.QWEN, 60_000)
     small = {**texts.QWEN, "base_ms": 5.0, "experts_ms": 16.0, "kv_token_ms": 5e-5, "token_ms": 0.03}
-    profile["hardware"]["small"], profile["offers"]["small-od"] = (
+    profile["hardware"]["small"], profile["offers"]["small"] = (
         {"kind": "gpu"},
         {"hardware": "small", "price_per_hour": "1.5"},
     )
