@@ -421,7 +421,7 @@ class Files:
 
 
 def shipped(path: Path) -> Any:
-    """A JSON file of an example; of a profile the sections that are planned with."""
+    """A JSON file, of an example or made by a command; of a profile the sections that are planned with."""
     document = json.loads(path.read_text())
     return planned(document) if "hetplan/profile/" in str(document.get("format")) else document
 

@@ -23,7 +23,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from build import Files, example, in_format_1_0, planned
+from build import Files, example, in_format_1_0, planned, shipped
 from once import once
 
 from hetplan.profiles.json_path import write_at
@@ -678,7 +678,7 @@ def checked(wish: Files) -> set[str]:
 def _begun(ran: Ran, folder: Path) -> Begun:
     def written(name: str) -> Json:
         path = folder / name
-        return json.loads(path.read_text()) if ran.code == 0 and path.exists() else {}
+        return shipped(path) if ran.code == 0 and path.exists() else {}
 
     lines = ran.out.splitlines()
     advised = [line.removeprefix("Next: hetplan ") for line in lines if line.startswith("Next: hetplan ")]

@@ -43,10 +43,11 @@ def faults_of_old_sections(document: Mapping[str, Any], file_of: FileOf) -> list
 def _remedy(document: Mapping[str, Any], section: str) -> str:
     from hetplan.profiles.written_profile import written_profile
 
-    example: Json = {
+    examples: dict[str, Json] = {
         "machines": {"t4": {"provides": {"gpu": 1}, "price_per_hour": 0.526}},
         "models": {"net": {"batch": [1, 8], "runs": {"t4": {"mean_ms": [6, 24]}}}},
-    }[section]
+    }
+    example = examples[section]
     found: Json
     try:
         found = written_profile(document).get(section) or example
