@@ -1,6 +1,6 @@
 """What is varied: a name or a JSON path of profile or SLO, and the values that it takes.
 
-``budget=1:5`` goes from 1 to 5; ``price:t4-ondemand=x0.5:x2`` from half of what the file says to twice that;
+``budget=1:5`` goes from 1 to 5; ``price:t4=x0.5:x2`` from half of what the file says to twice that;
 ``stock:a10g=0,4,8`` takes three values. Every value is written into a copy of the files, which is read and checked as
 files are.
 """

@@ -515,7 +515,7 @@ def test_prefill_and_decoding_apart_pay_where_parts_add_up_and_tokens_are_urgent
     ("spoil", "path"),
     [
         (lambda p: p.pop("links"), "$.links"),
-        (lambda p: p["engines"]["prefill"].pop("kv_bytes_per_token"), "$.engines.prefill.kv_bytes_per_token"),
+        (lambda p: p["engines"]["prefill"].pop("kv_bytes_per_token"), "$.models.m.runs.prefill.kv_bytes_per_token"),
         (lambda p: p["variants"].update(n={"task": "chat", "runs": p["variants"]["m"]["runs"][1:]}), "$.engines"),
     ],
     ids=["no link", "no size", "another model's"],
