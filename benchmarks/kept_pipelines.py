@@ -164,7 +164,7 @@ def nodes(seed: int) -> tuple[Json, Json]:
     cards = chance.choice([2, 4, 8])
     for name in profile["hardware"]:
         profile["hardware"][name]["provides"] = {"gpu": cards}
-        profile.setdefault("offers", {})[f"{name}-od"] = {
+        profile.setdefault("offers", {})[f"{name}"] = {
             "hardware": name, "price_per_hour": str(cards * chance.choice([1, 2]))
         }  # fmt: skip
         most = slo["limits"]["instances"].get(name, [0, 0])[1]

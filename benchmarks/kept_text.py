@@ -76,7 +76,7 @@ def case(seed: int) -> Case:
         made = llm.engine(scale * peak, rng.uniform(0.7, 1.1) * bandwidth, memory)
         profile["engines"][name] = made
         dollars = round(float(price) * rng.uniform(0.6, 1.3), 3)
-        profile["offers"][f"{name}-od"]["price_per_hour"] = f"{dollars:g}"
+        profile["offers"][f"{name}"]["price_per_hour"] = f"{dollars:g}"
         pieces = tuple(tuple(piece.get(field, 0.0) for field in FIELDS) for piece in made["pieces"])
         cards.append(Card(name, dollars, pieces, made["kv_tokens"]))  # type: ignore[arg-type]
     sizes = list(itertools.product((64, 150, 400, 800, 1500, 2500, 4000), (2, 20, 60, 150, 300, 500)))

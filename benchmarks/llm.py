@@ -56,7 +56,7 @@ def profile(only: Sequence[str] = tuple(GPUS)) -> dict[str, Any]:
     return {
         "format": "hetplan/profile/1.2",
         "hardware": {gpu: {"kind": "gpu", "provides": {"gpu": 1}} for gpu in only},
-        "offers": {f"{gpu}-od": {"hardware": gpu, "price_per_hour": GPUS[gpu][3]} for gpu in only},
+        "offers": {f"{gpu}": {"hardware": gpu, "price_per_hour": GPUS[gpu][3]} for gpu in only},
         "tasks": {"chat": {}},
         "variants": {"llama-8b": {"task": "chat", "runs": [{"hardware": gpu, "engine": gpu} for gpu in only]}},
         "engines": {gpu: engine(*GPUS[gpu][:3]) for gpu in only},

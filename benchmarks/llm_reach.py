@@ -188,7 +188,7 @@ def program() -> Iterator[str]:
         for degree in (2, 4):
             name = f"{gpu}-x{degree}"
             known["hardware"][name] = {"kind": "gpu", "provides": {"gpu": degree}}
-            known["offers"][f"{name}-od"] = {"hardware": name, "price_per_hour": f"{degree * float(price):g}"}
+            known["offers"][f"{name}"] = {"hardware": name, "price_per_hour": f"{degree * float(price):g}"}
             engine = llm.engine(0.9 * degree * peak, 0.9 * degree * bandwidth, degree * memory)
             known["engines"][name] = {**engine, "tensor": degree}
             known["variants"]["llama-8b"]["runs"].append({"hardware": name, "engine": name})

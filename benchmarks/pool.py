@@ -85,7 +85,7 @@ def pose(model: str, budget: str) -> PoolQuestion:
     sizes, share, latency, qos_ms = service(model)
     profile = {
         "hardware": {name: {"kind": "machine"} for name in latency},
-        "offers": {f"{name}-od": {"hardware": name, "price_per_hour": PRICES[name]} for name in latency},
+        "offers": {f"{name}": {"hardware": name, "price_per_hour": PRICES[name]} for name in latency},
         "tasks": {"rank": {}},
         "variants": {"m": {"task": "rank", "runs": [{"hardware": name, "latency": name} for name in latency]}},
         "tables": {

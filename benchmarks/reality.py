@@ -216,7 +216,7 @@ class Workplace:
         (self.folder / "measure.toml").write_text("\n".join(lines))
         self.hetplan("profile", "measure.toml", "-o", "onnx.json", "--fresh", "--force")
         profile: dict[str, Any] = json.loads((self.folder / "onnx.json").read_text())
-        return profile | {"offers": {"cpu-1-od": {"hardware": "cpu-1", "price_per_hour": "0.04"}}}
+        return profile | {"offers": {"cpu-1": {"hardware": "cpu-1", "price_per_hour": "0.04"}}}
 
     def _write(self, name: str, reported: dict[str, Any]) -> None:
         (self.folder / name).write_text(json.dumps(reported))

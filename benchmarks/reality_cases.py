@@ -62,7 +62,7 @@ def document(
         "format": "hetplan/profile/1.0",
         "metrics": {"right": {"kind": "bernoulli"}},
         "hardware": {name: {"kind": "cpu"} for name in price},
-        "offers": {f"{name}-od": {"hardware": name, "price_per_hour": cost} for name, cost in price.items()},
+        "offers": {f"{name}": {"hardware": name, "price_per_hour": cost} for name, cost in price.items()},
         "tasks": {name: {"metric": "right"} for name in dict.fromkeys(task.values())},
         "variants": {
             variant: {

@@ -48,9 +48,7 @@ def documents(side: int, types: int) -> tuple[dict[str, Any], dict[str, Any]]:
     profile = {
         "format": "hetplan/profile/1.0",
         "hardware": {name: {"kind": "gpu"} for name in names},
-        "offers": {
-            f"{name}-od": {"hardware": name, "price_per_hour": f"{1 + 0.1 * t}"} for t, name in enumerate(names)
-        },
+        "offers": {f"{name}": {"hardware": name, "price_per_hour": f"{1 + 0.1 * t}"} for t, name in enumerate(names)},
         "tasks": {"rank": {}},
         "variants": {"m": {"task": "rank", "runs": [{"hardware": name, "latency": f"t-{name}"} for name in names]}},
         "tables": {
@@ -96,7 +94,7 @@ def split(profile: dict[str, Any], slo: dict[str, Any]) -> tuple[Plan, Inputs]:
             {
                 "id": f"w{t}",
                 "hardware": name,
-                "offer": f"{name}-od",
+                "offer": f"{name}",
                 "loads": [{"id": f"w{t}.a", "app": "rank", "variant": "m", "at": {}}],
             }
             for t, name in enumerate(names)

@@ -134,7 +134,7 @@ class Files:
 
     def price(self, machine: str, purchase: str = "on demand") -> float:
         """The price of a machine type per hour: "on demand", "spot" or "reserved"."""
-        offer = self.profile["offers"][machine + ("-spot" if purchase == "spot" else "-od")]
+        offer = self.profile["offers"][machine + ("-spot" if purchase == "spot" else "")]
         return float((offer["commit"] if purchase == "reserved" else offer)["price_per_hour"])
 
     @property
@@ -394,7 +394,7 @@ class Files:
         """Prices per hour for machine types that have none."""
         made = deepcopy(self)
         for name, price in prices.items():
-            made.profile.setdefault("offers", {})[f"{name}-od"] = {"hardware": name, "price_per_hour": f"{price:.9g}"}
+            made.profile.setdefault("offers", {})[f"{name}"] = {"hardware": name, "price_per_hour": f"{price:.9g}"}
         return made
 
     def serving(self, apps: Mapping[str, Json]) -> Files:
@@ -421,7 +421,7 @@ class Files:
 
 
 def shipped(path: Path) -> Any:
-    """A JSON file of an example; of a profile the sections that are planned with."""
+    """A JSON file, of an example or made by a command; of a profile the sections that are planned with."""
     document = json.loads(path.read_text())
     return planned(document) if "hetplan/profile/" in str(document.get("format")) else document
 
@@ -464,9 +464,25 @@ def in_format_1_0(document: Any) -> Any:
     from hetplan.profiles.written_profile import renamed_offers, written_profile
 
     old = {key: one for key, one in deepcopy(dict(document)).items() if key not in ("requires", "$schema")}
+    spoilt = _set_aside_spoilt(old)
     _zone_twins(old.get("offers", {}))
     _renamed.update({name: new for name, new in renamed_offers(old).items() if name != new})
-    return written_profile(old)
+    made = written_profile(old)
+    for section, name, one in spoilt:
+        made.setdefault(section, {})[name] = one
+    return {**made, **{name: one for name, one in old.items() if name not in (*OLD_SECTIONS, *KNOWN_SECTIONS)}}
+
+
+def _set_aside_spoilt(old: Json) -> list[tuple[str, str, Any]]:
+    """What is no object where a section has objects, and the section of a file where it would be."""
+    found = []
+    for section in OLD_SECTIONS:
+        things = old.get(section)
+        for name in [name for name, one in (things or {}).items() if not isinstance(one, Mapping)]:
+            found.append(
+                ("models" if section in ("variants", "tables", "engines") else "machines", name, things.pop(name))
+            )
+    return found
 
 
 def _with_prices_renamed(slo: Any) -> Any:
@@ -477,6 +493,9 @@ def _with_prices_renamed(slo: Any) -> Any:
     return {**slo, "limits": {**limits, "offers": {_renamed.get(name, name): one for name, one in offers.items()}}}
 
 
+KNOWN_SECTIONS = (
+    "format", "sources", "metrics", "reference", "tiers", "zones", "links", "apis", "pipelines", "extensions"
+)  # fmt: skip
 OLD_SECTIONS = ("hardware", "offers", "hosts", "variants", "tables", "engines", "tasks")
 
 
@@ -518,7 +537,7 @@ def machine(
             offer["stock"] = stock
         if reserved is not None:
             offer["commit"] = {"term_s": 365 * 86_400, "price_per_hour": f"{reserved:.9g}"}
-        made["offers"]["-od"] = offer
+        made["offers"][""] = offer
     if spot is not None:
         made["offers"]["-spot"] = {"price_per_hour": f"{spot:.9g}", "interruptions_per_hour": 0.05}
         if spot_stock is not None:

@@ -23,8 +23,10 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from build import Files, example
+from build import Files, example, in_format_1_0, planned, shipped
 from once import once
+
+from hetplan.profiles.json_path import write_at
 
 __all__ = [
     "ALL",
@@ -270,13 +272,10 @@ def _less(stated: Any, to: Any) -> Any:
 
 
 def _edited(wish: Files, edits: Sequence[tuple[str, Sequence[Any], Any]]) -> Files:
-    documents = {"profile": deepcopy(wish.profile), "slo": deepcopy(wish.slo)}
+    documents = {"profile": in_format_1_0(wish.profile), "slo": deepcopy(wish.slo)}
     for file, path, value in edits:
-        at: Any = documents[file]
-        for step in path[:-1]:
-            at = at.setdefault(step, {}) if isinstance(at, dict) else at[step]
-        at[path[-1]] = value
-    return replace(wish, **documents)
+        write_at(documents[file], path, value)
+    return replace(wish, profile=planned(documents["profile"]), slo=documents["slo"])
 
 
 @dataclass(frozen=True)
@@ -679,7 +678,7 @@ def checked(wish: Files) -> set[str]:
 def _begun(ran: Ran, folder: Path) -> Begun:
     def written(name: str) -> Json:
         path = folder / name
-        return json.loads(path.read_text()) if ran.code == 0 and path.exists() else {}
+        return shipped(path) if ran.code == 0 and path.exists() else {}
 
     lines = ran.out.splitlines()
     advised = [line.removeprefix("Next: hetplan ") for line in lines if line.startswith("Next: hetplan ")]

@@ -24,7 +24,7 @@ from hetplan.planner.draft import Edit, Repair
 from hetplan.planner.repairs import Trials, documents, edit_documents, edits_of
 from hetplan.planner.status import Found
 from hetplan.planner.terms import Tools
-from tests.build import shipped
+from tests.build import in_format_1_0, shipped
 
 RUNS = int(os.environ.get("HETPLAN_REPAIRS", "14"))
 """Random files per question; HETPLAN_REPAIRS=200 tries more."""
@@ -131,7 +131,7 @@ def test_a_rate_far_beyond_all_machines_is_answered_without_a_simulation(questio
     assert outcome.repairs
     for repair in outcome.repairs:
         assert repair.text.endswith("(its queues were not played)")
-        changed = edit_documents(documents(hp.load(profile, slo), {}), repair.edits)
+        changed = edit_documents({"profile": in_format_1_0(profile), "slo": slo}, repair.edits)
         assert hp.solve(changed["profile"], changed["slo"], options={"sizing": "formula"}).exit_code == 0
 
 
@@ -208,10 +208,10 @@ def test_stock_that_is_not_there_is_named() -> None:
 
     profile, slo = files({"a": [20.0]}, [1.0], prices={"a": 1}, qos_ms=30.0, rate_qps=10.0, stock={"a": 0})
     (repair,) = hp.solve(profile, slo, options={"sizing": "fluid"}).repairs
-    assert repair.edits == (Edit("profile", ("offers", "a-od", "stock"), 1),)
+    assert repair.edits == (Edit("profile", ("offers", "a", "stock"), 1),)
     # Played with its queues, one machine is late; a rate of 0 is no repair.
     (repair,) = hp.solve(profile, slo).repairs
-    assert repair.edits == (Edit("profile", ("offers", "a-od", "stock"), 2),)
+    assert repair.edits == (Edit("profile", ("offers", "a", "stock"), 2),)
 
 
 @pytest.mark.slow

@@ -183,7 +183,7 @@ def import_file(
                 file=str(files[1]), why=f"one file at a time of the kind {kind}", remedy="Take it out."
             )
         profile, slo, *beside = convert(given, **_filters(kind, convert, settings))
-        found = _read_back(file, profile) if profile is not None and profile.get("variants") else None
+        found = _read_back(file, profile) if profile is not None and profile.get("models") else None
         ending = "yaml" if as_yaml else "json"
         made = {f"profile.{ending}": profile, f"slo.{ending}": slo, **(beside[0] if beside else {})}
         targets = [(folder / name, data) for name, data in made.items() if data is not None]

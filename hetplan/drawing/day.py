@@ -49,10 +49,10 @@ def hours_of(plan: Document, spot: Collection[str] = ()) -> list[Hour]:
 
     Reserved machines are used before others of their offer.
 
-    >>> worker = {"id": "w", "hardware": "t4", "offer": "t4-od", "count": 3}
+    >>> worker = {"id": "w", "hardware": "t4", "offer": "t4", "count": 3}
     >>> period = {"id": "p0", "start_s": 0, "end_s": 3600, "parts": ["a"]}
     >>> plan = {"periods": [period], "parts": {"a": {"workers": [worker]}}}
-    >>> plan |= {"commitments": [{"offer": "t4-od", "count": 2}]}
+    >>> plan |= {"commitments": [{"offer": "t4", "count": 2}]}
     >>> hours_of(plan)[0].machines
     {('t4', 'ahead'): 2, ('t4', 'demand'): 1}
     """

@@ -201,7 +201,9 @@ def _rewritten(
             if "saturation_qps" in entry["runs"][number]:
                 entry["runs"][number]["saturation_qps"] = _short(float(run.saturation_qps or 0.0) / samples.times)
             if unseen:
-                scaled.append(f"{unseen} cells of {new} are those of {run.latency} times {samples.times:.3g}")
+                scaled.append(
+                    f"{unseen} points of {variant} on {hardware} are the former ones times {samples.times:.3g}"
+                )
         if len(samples.scores) >= LEAST_SAMPLES:
             value = _short(sum(samples.scores) / len(samples.scores))
             entry["quality"] = {**(entry.get("quality") or {}), "value": value, "source": name}

@@ -83,11 +83,11 @@ def offer_id(machine: str, *, spot: bool = False, zone: str | None = None) -> st
     """What a price of a machine type is called in plans, and in `limits.offers`.
 
     >>> offer_id("t4"), offer_id("t4", spot=True), offer_id("t4", zone="east"), offer_id("t4", spot=True, zone="east")
-    ('t4-od', 't4-spot', 't4-east', 't4-east-spot')
+    ('t4', 't4-spot', 't4-east', 't4-east-spot')
     """
     if zone is not None:
         return f"{machine}-{zone}-spot".lower() if spot else f"{machine}-{zone}".lower()
-    return f"{machine}-{'spot' if spot else 'od'}".lower()
+    return f"{machine}-spot".lower() if spot else machine.lower()
 
 
 def lower(document: Mapping[str, Any]) -> Lowered:
@@ -97,7 +97,7 @@ def lower(document: Mapping[str, Any]) -> Lowered:
     ...         "models": {"net": {"batch": [1, 8], "runs": {"t4": {"mean_ms": [6, 24]}}}}}
     >>> found = lower(said).document
     >>> list(found["offers"]), found["variants"]["net"]["runs"], found["tables"]["net-t4"]["mean"]
-    (['t4-od', 't4-spot'], [{'hardware': 't4', 'latency': 'net-t4'}], [6, 24])
+    (['t4', 't4-spot'], [{'hardware': 't4', 'latency': 'net-t4'}], [6, 24])
     """
     return _Lowering(document).result()
 
@@ -249,21 +249,21 @@ class _Lowering:
             written.setdefault(("tasks", task.lower()), (*at, "task"))
             written["variants", name.lower()] = at
             if said.get("quality") is not None:
-                made["quality"] = self._quality(said, task, at)
+                made["quality"] = self._quality(said, task, name)
             made["runs"] = [
                 self._run(name, machine, one, number, ids[name, machine, one.number])
                 for number, (machine, one) in enumerate(runs[name])
             ]
             out["variants"][name] = made
 
-    def _quality(self, said: Mapping[str, Any], task: str, at: Steps) -> Json:
-        quality, metric = said["quality"], None
+    def _quality(self, said: Mapping[str, Any], task: str, model: str) -> Json:
+        quality, metric, at = said["quality"], None, ("models", model)
         if isinstance(quality, Mapping):
             ((metric, quality),) = quality.items()
-            self.made.written["variants", at[1].lower(), "quality", "value"] = (*at, "quality", metric)
+            self.made.written["variants", model.lower(), "quality", "value"] = (*at, "quality", metric)
         else:
-            self.made.written["variants", at[1].lower(), "quality", "value"] = (*at, "quality")
-        self.made.written["variants", at[1].lower(), "quality", "source"] = (*at, "quality_source")
+            self.made.written["variants", model.lower(), "quality", "value"] = (*at, "quality")
+        self.made.written["variants", model.lower(), "quality", "source"] = (*at, "quality_source")
         about = self.made.document["tasks"][task]
         if about.setdefault("metric", metric) != metric:
             why = f"one metric for all models of task {task}, which is {about['metric'] or 'not named'} elsewhere"
@@ -418,7 +418,8 @@ class _Lowering:
 
     def _gpus_of(self, machine: str, said: Mapping[str, Any]) -> tuple[str | None, int]:
         """The type of GPU of a machine type, and how many of them one replica takes."""
-        about = next((one for key, one in self.said.get("machines", {}).items() if key.lower() == machine.lower()), {})
+        machines: Mapping[str, Json] = self.said.get("machines", {})
+        about: Json = next((one for key, one in machines.items() if key.lower() == machine.lower()), {})
         provided = about.get("provides", {}).get("gpu", 1)
         count = said.get("tensor", 0) * said.get("pipeline", 1) or int(provided) or 1
         return about.get("gpu_type"), count
@@ -540,9 +541,9 @@ class _Lowering:
                     written[(*at, "calls", number, "tokens", key)] = inside
         if said.get("batches") is not None:
             made["batches"] = _short(f"{pipeline}-{name}-batches".lower())
-            inside = _Stated(0, (*whole, "batches"))
-            inside.take(said["batches"], inside.at)
-            self._table(made["batches"], "latency_ms", said["batches"], inside, {one: one for one in STATISTICS})
+            stated = _Stated(0, (*whole, "batches"))
+            stated.take(said["batches"], stated.at)
+            self._table(made["batches"], "latency_ms", said["batches"], stated, {one: one for one in STATISTICS})
         return made
 
 

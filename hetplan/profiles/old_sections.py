@@ -21,6 +21,7 @@ _NOW: Mapping[str, tuple[str, str]] = {
     "engines": ("models", "laws of language models are said at runs of a model"),
     "tasks": ("models", "a task is said at its models, with their quality as {metric: number}"),
 }
+Json = dict[str, Any]
 _LONGEST = 240
 """Letters of the new form that a message shows."""
 
@@ -42,10 +43,12 @@ def faults_of_old_sections(document: Mapping[str, Any], file_of: FileOf) -> list
 def _remedy(document: Mapping[str, Any], section: str) -> str:
     from hetplan.profiles.written_profile import written_profile
 
-    example = {
+    examples: dict[str, Json] = {
         "machines": {"t4": {"provides": {"gpu": 1}, "price_per_hour": 0.526}},
         "models": {"net": {"batch": [1, 8], "runs": {"t4": {"mean_ms": [6, 24]}}}},
-    }[section]
+    }
+    example = examples[section]
+    found: Json
     try:
         found = written_profile(document).get(section) or example
     except (AttributeError, KeyError, TypeError, ValueError):

@@ -55,8 +55,8 @@ class Places:
     def planned(self, steps: Steps) -> Steps:
         """The place of what is planned with that stands at a place in the file.
 
-        >>> Places({("offers", "t4-od", "stock"): ("machines", "t4", "stock")}).planned(("machines", "t4", "stock"))
-        ('offers', 't4-od', 'stock')
+        >>> Places({("offers", "t4", "stock"): ("machines", "t4", "stock")}).planned(("machines", "t4", "stock"))
+        ('offers', 't4', 'stock')
         """
         for length in range(len(steps), 0, -1):
             found = [old for old, new in self.written.items() if new == steps[:length]]

@@ -37,7 +37,7 @@ def written_profile(lowered: Mapping[str, Any]) -> Json:
     """The file, as plain data in the order in which a person reads it.
 
     >>> lowered = {"hardware": {"t4": {"kind": "gpu", "provides": {"gpu": 1}}},
-    ...            "offers": {"t4-od": {"hardware": "t4", "price_per_hour": "0.526"}}}
+    ...            "offers": {"t4": {"hardware": "t4", "price_per_hour": "0.526"}}}
     >>> written_profile(lowered)["machines"]
     {'t4': {'provides': {'gpu': 1}, 'price_per_hour': 0.526}}
     """

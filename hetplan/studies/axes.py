@@ -1,6 +1,6 @@
 """What is varied: a name or a JSON path of profile or SLO, and the values that it takes.
 
-``budget=1:5`` goes from 1 to 5; ``price:t4-ondemand=x0.5:x2`` from half of what the file says to twice that;
+``budget=1:5`` goes from 1 to 5; ``price:t4=x0.5:x2`` from half of what the file says to twice that;
 ``stock:a10g=0,4,8`` takes three values. Every value is written into a copy of the files, which is read and checked as
 files are.
 """
@@ -21,7 +21,6 @@ from hetplan.profiles.canonical import digest
 from hetplan.profiles.fields import MOST, MOST_MONEY, NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.json_path import closest, json_path
-from hetplan.profiles.lowering import offer_id
 from hetplan.profiles.mix import count_into_bins
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import LatencyTarget, Slo
@@ -171,8 +170,8 @@ def axis_of(text: str, files: Files) -> Axis:
     if head in FACTORS:
         of: dict[str, tuple[str, Mapping[str, Any]]] = {
             "demand": ("application", files.inputs.slo.apps),
-            "latency": ("hardware", files.inputs.profile.hardware),
-            "prices": ("offer", files.inputs.profile.offers),
+            "latency": ("machine type", files.inputs.profile.hardware),
+            "prices": ("price", files.inputs.profile.offers),
         }
         what, known = of[head]
         if below and below not in known:
@@ -193,9 +192,8 @@ def _place(name: str, head: str, below: str, files: Files) -> tuple[str, tuple[s
     if name == "budget":
         return "slo", ("limits", "cost_per_hour")
     if head in ("price", "stock"):
-        below = below if below in offers else offer_id(below)
         if below not in offers:
-            raise _unknown(name, name.partition(":")[2], "machine type with a price", offers)
+            raise _unknown(name, below, "price", offers)
         return "profile", ("offers", below, "price_per_hour" if head == "price" else "stock")
     limit = LatencyTarget.named(head)
     if head in ("rate", "quality") or limit is not None:
@@ -227,7 +225,7 @@ def _limit_meant(name: str, head: str, app: str, named: LatencyTarget, targets: 
 def own_prices(profile: Profile, hardware: str) -> dict[str, int | None]:
     """What each run on this hardware costs by itself, by its place in the file; None: it pays what an offer says."""
     return {
-        f"profile.variants.{name}.runs[{place}].price_per_hour": run.price_per_hour
+        f"profile.{profile.places.text(f'variants.{name}.runs[{place}].price_per_hour')}": run.price_per_hour
         for name, variant in profile.variants.items()
         for place, run in enumerate(variant.runs)
         if run.hardware == hardware
@@ -239,7 +237,7 @@ def _refuse_unpaid(name: str, offer: str, profile: Profile) -> None:
     sold = profile.offers.get(offer)
     own = own_prices(profile, sold.hardware) if sold is not None else {}
     if sold is not None and own and None not in own.values():
-        why = f"every run on {sold.hardware} has its own price, which is paid instead of the offer's"
+        why = f"every run on {sold.hardware} has its own price, which is paid instead of the machine's"
         raise _wrong(name, why, f"Vary prices:{offer}=0.5:2, a factor on what is paid, or {next(iter(own))}.")
 
 
@@ -249,8 +247,8 @@ def _by_path(name: str, files: Files) -> tuple[str, tuple[str | int, ...]]:
     if file not in files.documents:
         known = ", ".join(SHORT_NAMES)
         raise _wrong(name, "no name of something that can vary", f"Known: {known}, or slo.PATH and profile.PATH.")
-    known = {"machines": files.inputs.profile.hardware, "models": files.inputs.profile.variants}
-    steps = steps_of(rest, known if file == "profile" else files.documents[file]) if dot else None
+    there = {"machines": files.inputs.profile.hardware, "models": files.inputs.profile.variants}
+    steps = steps_of(rest, there if file == "profile" else files.documents[file]) if dot else None
     if not steps:
         raise _wrong(name, "a path that can be read", "Write it as in messages: slo.apps.web.latency.p99_ms.")
     return file, files.inputs.profile.places.planned(steps) if file == "profile" else steps

@@ -140,7 +140,7 @@ def explain(
     >>> files = "examples/pool/llm-profile.json", "examples/pool/llm-slo.json"
     >>> found = hp.explain(hp.solve(*files).require(), *files)
     >>> [(one.without_one_of, round(one.worse_by, 2)) for one in found.others]
-    [('l4-ondemand', 0.1), ('a100-ondemand', 6.9)]
+    [('l4', 0.1), ('a100', 6.9)]
     """
     named = sort_files((plan, *files), "explain", plans=(1, 1), in_python=True)
     spread = Spread(jobs, on_event=on_event, cancel=cancel, seconds=time_limit)

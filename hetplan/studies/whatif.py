@@ -219,7 +219,7 @@ def whatif(
     ([0.6, 0.66], 'rate_qps')
     >>> found = hp.whatif("examples/pool/llm-profile.json", "examples/pool/llm-slo.json", robust={"demand": 0.2})
     >>> found.box.fleet, round(found.box.price, 3), found.margins[0].what
-    ({'a100-ondemand': 2, 'l4-ondemand': 1}, 0.113, 'demand')
+    ({'a100': 2, 'l4': 1}, 0.113, 'demand')
     """
     if (vary is None) == (robust is None):
         raise InputError.one(path="vary", why="either vary or robust", remedy='Write vary="budget=1:5".')

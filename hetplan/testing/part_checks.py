@@ -1,6 +1,6 @@
 """What a question must keep that can be a part of a fleet (`hetplan.planner.bridge`).
 
-    for name, check in checks(part, rate=100.0, ask=ask, offers={"gpu-od": 3}):
+    for name, check in checks(part, rate=100.0, ask=ask, offers={"gpu": 3}):
         check()
 
 `part` is the part, `offers` are machines that carry the rate, as settling takes them.

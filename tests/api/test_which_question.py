@@ -20,7 +20,7 @@ from hetplan.errors import Fault
 from hetplan.planner.request import read_request
 from hetplan.problems.ladder import LADDER, is_ruled_out
 from hetplan.registry import entry_points
-from tests.build import answered, shipped
+from tests.build import answered
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SHIPPED = {
@@ -53,7 +53,7 @@ Place = tuple[str | int, ...]
 
 
 def files(example: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    profile, slo = (shipped(EXAMPLES / f"{example}{kind}.json") for kind in ("profile", "slo"))
+    profile, slo = (json.loads((EXAMPLES / f"{example}{kind}.json").read_text()) for kind in ("profile", "slo"))
     return profile, slo
 
 

@@ -12,8 +12,8 @@ def pool() -> Json:
         profile={
             "hardware": {"base": {"kind": "gpu"}, "aux": {"kind": "cpu"}, "spare": {"kind": "cpu"}},
             "offers": {
-                "base-od": {"hardware": "base", "price_per_hour": "1", "stock": 1},
-                "aux-od": {"hardware": "aux", "price_per_hour": "0.5", "stock": 3},
+                "base": {"hardware": "base", "price_per_hour": "1", "stock": 1},
+                "aux": {"hardware": "aux", "price_per_hour": "0.5", "stock": 3},
                 "aux-eu": {"hardware": "aux", "price_per_hour": "0.5", "currency": "EUR"},
             },
             "tasks": {"rank": {}},
@@ -49,8 +49,8 @@ def pool() -> Json:
             "method": {"formulation": "pool-milp", "options": {"derate": 0.8, "xi": 0.98, "statistic": "mean"}},
             "status": "optimal",
             "workers": [
-                worker("w1", "base", "base-od", 1, load("w1.a", "rank", "m")),
-                worker("w2", "aux", "aux-od", 1, load("w2.a", "rank", "m")),
+                worker("w1", "base", "base", 1, load("w1.a", "rank", "m")),
+                worker("w2", "aux", "aux", 1, load("w2.a", "rank", "m")),
             ],
             "routing": {
                 "rank": [

@@ -47,7 +47,7 @@ def files(
         "format": "hetplan/profile/1.0",
         "hardware": {name: {"kind": "machine"} for name in latency_ms},
         "offers": {
-            f"{name}-od": {"hardware": name, "price_per_hour": str(prices[name]), "stock": (stock or {}).get(name)}
+            f"{name}": {"hardware": name, "price_per_hour": str(prices[name]), "stock": (stock or {}).get(name)}
             for name in latency_ms
         },
         "tasks": {"rank": {}},

@@ -140,7 +140,7 @@ def sharing(
         "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1, 8]}, "mean": [2, 8]}},
         "hardware": {name: {"kind": "gpu", "provides": provides} for name, (_, provides) in hardware.items()},
         "offers": {
-            f"{name}-od": {"hardware": name, "price_per_hour": str(price), **offer}
+            f"{name}": {"hardware": name, "price_per_hour": str(price), **offer}
             for name, (price, _) in hardware.items()
         },
         "variants": {

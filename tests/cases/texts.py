@@ -15,8 +15,8 @@ PROFILE: dict[str, Any] = {
     "sources": {"made-up": {"kind": "assumed"}},
     "hardware": {"big": {"kind": "gpu"}, "small": {"kind": "gpu"}},
     "offers": {
-        "big-od": {"hardware": "big", "price_per_hour": "4"},
-        "small-od": {"hardware": "small", "price_per_hour": "1"},
+        "big": {"hardware": "big", "price_per_hour": "4"},
+        "small": {"hardware": "small", "price_per_hour": "1"},
     },
     "tasks": {"chat": {}},
     "variants": {
@@ -65,7 +65,7 @@ def experts(law: dict[str, Any], kv_tokens: int, gpus: int = 1) -> dict[str, Any
     engine = {"law": copy.deepcopy(law), "request_ms": 35, "kv_tokens": kv_tokens, "tensor": gpus, "source": "made-up"}
     return {
         **made, "hardware": {"h200": {"kind": "gpu", "provides": {"gpu": gpus}}},
-        "offers": {"h200-od": {"hardware": "h200", "price_per_hour": f"{4 * gpus}"}},
+        "offers": {"h200": {"hardware": "h200", "price_per_hour": f"{4 * gpus}"}},
         "variants": {"m": {"task": "chat", "runs": [{"hardware": "h200", "engine": "moe"}]}},
         "engines": {"moe": engine},
     }  # fmt: skip

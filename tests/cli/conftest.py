@@ -22,9 +22,9 @@ PROFILE: dict[str, Any] = {
     "sources": {"hand": {"kind": "assumed", "note": "worked out by hand"}},
     "hardware": {"base": {"kind": "gpu"}, "a": {"kind": "cpu"}, "b": {"kind": "cpu"}},
     "offers": {
-        "base-od": {"hardware": "base", "price_per_hour": "1"},
-        "a-od": {"hardware": "a", "price_per_hour": "0.5"},
-        "b-od": {"hardware": "b", "price_per_hour": "0.25"},
+        "base": {"hardware": "base", "price_per_hour": "1"},
+        "a": {"hardware": "a", "price_per_hour": "0.5"},
+        "b": {"hardware": "b", "price_per_hour": "0.25"},
     },
     "tasks": {"rank": {}},
     "variants": {

@@ -23,7 +23,7 @@ from hetplan.planner.status import Exit
 PROFILE: dict[str, Any] = {
     "format": "hetplan/profile/1.0",
     "hardware": {"cpu": {"kind": "cpu"}},
-    "offers": {"cpu-od": {"hardware": "cpu", "price_per_hour": "1", "stock": 24}},
+    "offers": {"cpu": {"hardware": "cpu", "price_per_hour": "1", "stock": 24}},
     "tasks": {"rank": {}},
     "variants": {"m": {"task": "rank", "quality": {"value": 0.9}, "runs": [{"hardware": "cpu", "latency": "t"}]}},
     "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [50], "p50": [50]}},

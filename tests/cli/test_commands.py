@@ -406,7 +406,15 @@ def test_laws_are_listed_by_words(run: Callable[..., Any]) -> None:
 def test_a_profile_alone_is_checked_for_what_its_laws_rest_on(run: Callable[..., Any], tmp_path: Path) -> None:
     law = "catalogue/vllm/llama-3.1-8b/bf16/h100x1"
     path = tmp_path / "profile.json"
-    path.write_text(json.dumps({"format": "hetplan/profile/1.3", "engines": {"e": {"law": law}}}))
+    path.write_text(
+        json.dumps(
+            {
+                "format": "hetplan/profile/1.0",
+                "machines": {"h100": {}},
+                "models": {"e": {"runs": {"h100": {"law": law}}}},
+            }
+        )
+    )
     ran = run("check", path)
     assert ran.code == 0
-    assert all(word in ran.out for word in ("engines.e", "grid", "12.0%", "+-8%", "aiconfigurator"))
+    assert all(word in ran.out for word in ("models.e.runs.h100", "grid", "12.0%", "+-8%", "aiconfigurator"))

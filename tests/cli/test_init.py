@@ -84,8 +84,8 @@ def test_a_table_names_models_qualities_and_prices(run: Callable[..., Any], tmp_
     )
     assert ran.code == 0, ran.err
     profile = json.loads((tmp_path / "profile.json").read_text())
-    assert profile["tables"]["large-t4"]["p99"] == [11, 55]
-    assert profile["offers"]["t4"]["price_per_hour"] == "0.526"
+    assert profile["models"]["large"]["runs"]["t4"]["p99_ms"] == [11, 55]
+    assert profile["machines"]["t4"]["price_per_hour"] == 0.526
     slo = json.loads((tmp_path / "slo.json").read_text())
     assert slo["apps"]["app"]["latency"] == {"p95_ms": 80}
     plan = hp.solve(tmp_path / "profile.json", tmp_path / "slo.json").require()
@@ -104,7 +104,7 @@ def test_editors_find_the_schemas_beside_the_files(run: Callable[..., Any], tmp_
         document = json.loads(given) if kind == "json" else read_yaml(given, file="given")
         jsonschema.validate(document, found)
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate({**document, "ofers": {}}, found)
+            jsonschema.validate({**document, "modles": {}}, found)
 
 
 def test_the_reference_to_a_schema_is_for_editors_and_changes_no_question(
@@ -199,7 +199,7 @@ def test_semicolons_and_a_second_statistic(run: Callable[..., Any], tmp_path: Pa
     ran = run("init", "--model", "m", "--latencies", str(table), "--rate", "4", "--slo", "p99=80", "-o", str(tmp_path))
     assert ran.code == 0, ran.err
     profile = json.loads((tmp_path / "profile.json").read_text())
-    assert profile["tables"]["m-t4-16-gb"]["std"] == [0.2, 0.3]
+    assert profile["models"]["m"]["runs"]["t4-16-gb"]["std_ms"] == [0.2, 0.3]
     assert "always takes the time" not in ran.out
 
 

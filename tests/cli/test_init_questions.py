@@ -13,6 +13,7 @@ import pytest
 import hetplan as hp
 from hetplan.profiles.language_models import model_of_config
 from hetplan.profiles.read_plan import read_plan
+from tests.build import planned
 
 STEPS = """step,model,hardware,batch,p50_ms,p95_ms,accuracy
 detect,det-s,t4,1,7.1,8.0,0.71
@@ -94,11 +95,11 @@ def test_steps_become_a_chain_or_what_the_edges_say(run: Callable[..., Any], min
     begun(run, mine, "--latencies steps.csv --machine t4=0.526:6 --rate 100 --slo p99=250", "chain")
     profile = json.loads((mine / "chain" / "profile.json").read_text())
     assert profile["pipelines"]["app"]["edges"] == [{"from": "detect", "to": "car", "fanout": 1}]
-    assert profile["offers"]["t4"]["stock"] == 6
+    assert profile["machines"]["t4"]["stock"] == 6
     begun(run, mine, "--latencies steps.csv --machine t4=0.526 --edge detect:car=1.6 --rate 100 --slo p99=250", "tree")
     profile = json.loads((mine / "tree" / "profile.json").read_text())
     assert profile["pipelines"]["app"]["edges"][0]["fanout"] == 1.6
-    assert profile["offers"]["t4"]["stock"] == 20
+    assert profile["machines"]["t4"]["stock"] == 20
 
 
 @pytest.mark.slow
@@ -150,17 +151,16 @@ def test_a_profile_that_is_there_gets_a_wish(run: Callable[..., Any], mine: Path
 def test_prices_come_from_a_list_or_a_catalogue(run: Callable[..., Any], mine: Path) -> None:
     base = "--model m --ms t4:1=5 --rate 40 --slo p99=100"
     begun(run, mine, f"{base} --prices prices.csv", "list")
-    offer = json.loads((mine / "list" / "profile.json").read_text())["offers"]["t4"]
-    assert (offer["price_per_hour"], offer["stock"]) == ("0.526", 8)
+    machine = json.loads((mine / "list" / "profile.json").read_text())["machines"]["t4"]
+    assert (machine["price_per_hour"], machine["stock"]) == (0.526, 8)
     for region, price in (("east", "0.5"), ("", "0.3")):
         _, ran = begun(run, mine, f"{base} --prices vms.csv --region '{region}'", f"of-{region}")
         assert f": {price} an hour" in ran.out
-        assert (
-            json.loads((mine / f"of-{region}" / "profile.json").read_text())["offers"]["t4"]["price_per_hour"] == price
-        )
+        machine = json.loads((mine / f"of-{region}" / "profile.json").read_text())["machines"]["t4"]
+        assert machine["price_per_hour"] == float(price)
     several = "--model m --ms t4x4:1=5 --rate 40 --slo p99=100 --prices vms.csv"
     begun(run, mine, several, "four")
-    assert json.loads((mine / "four" / "profile.json").read_text())["offers"]["t4x4"]["price_per_hour"] == "1.6"
+    assert json.loads((mine / "four" / "profile.json").read_text())["machines"]["t4x4"]["price_per_hour"] == 1.6
 
 
 def test_the_size_of_a_model_is_that_of_its_config(mine: Path) -> None:
@@ -181,8 +181,8 @@ def test_names_become_a_plan_that_verifies_and_keeps_its_limits(
 ) -> None:
     command, ran = begun(run, mine, f"--model {model} --machine {gpu}=3.50 {NAMES}")
     profile = json.loads((mine / "out" / "profile.json").read_text())
-    for name, engine in profile["engines"].items():
-        assert f"{name}: {engine['law']['basis']} (" in ran.out, "every law says its basis"
+    for engine in planned(profile)["engines"].values():
+        assert f": {engine['law']['basis']} (" in ran.out, "every law says its basis"
         assert f"+-{engine['law']['error_mean']:.0%}; KV {engine['kv_tokens']:,} tokens +-" in ran.out
     solved = run(*command)
     assert solved.code == 0, solved.err + solved.out
@@ -197,24 +197,25 @@ def test_names_become_a_plan_that_verifies_and_keeps_its_limits(
 def test_degrees_precisions_and_ways_to_split_are_offered(run: Callable[..., Any], mine: Path) -> None:
     begun(run, mine, f"--model qwen3-235b --machine h200=3.50 {NAMES}")
     profile = json.loads((mine / "out" / "profile.json").read_text())
-    assert set(profile["hardware"]) == {"h200x2", "h200x4", "h200x8"}, "one does not hold the weights"
-    assert {name: one["price_per_hour"] for name, one in profile["offers"].items()} == {
-        "h200x2-offer": "7", "h200x4-offer": "14", "h200x8-offer": "28",
-    }  # fmt: skip
-    assert set(profile["variants"]) == {"qwen3-235b-a22b-bf16", "qwen3-235b-a22b-fp8"}
-    ways = [one.get("at", {}) for one in profile["variants"]["qwen3-235b-a22b-fp8"]["runs"]]
+    assert set(profile["machines"]) == {"h200x2", "h200x4", "h200x8"}, "one does not hold the weights"
+    prices = {"h200x2": 7, "h200x4": 14, "h200x8": 28}
+    assert {name: one["price_per_hour"] for name, one in profile["machines"].items()} == prices
+    assert set(profile["models"]) == {"qwen3-235b-a22b-bf16", "qwen3-235b-a22b-fp8"}
+    ways = [one.get("at", {}) for one in planned(profile)["variants"]["qwen3-235b-a22b-fp8"]["runs"]]
     assert {"tensor": 4} in ways
     assert {"tensor": 4, "expert": 4} in ways
     assert {"tensor": 8, "expert": 8, "data": 8} in ways
     begun(run, mine, f"--model qwen3-235b-fp8 --machine h200x8=28 {NAMES}", "nodes")
     nodes = json.loads((mine / "nodes" / "profile.json").read_text())
-    assert {name: one["price_per_hour"] for name, one in nodes["offers"].items()} == {"h200x8-offer": "28"}
-    assert {engine["tensor"] for engine in nodes["engines"].values()} == {2, 4, 8}, "several instances on a node"
-    assert {engine["precision"] for engine in nodes["engines"].values()} == {"fp8"}
+    assert {name: one["price_per_hour"] for name, one in nodes["machines"].items()} == {"h200x8": 28}
+    assert {engine["tensor"] for engine in planned(nodes)["engines"].values()} == {2, 4, 8}, (
+        "several instances on a node"
+    )
+    assert {engine["precision"] for engine in planned(nodes)["engines"].values()} == {"fp8"}
     for order in ("--machine h200x8=16 --machine h200=3.50", "--machine h200=3.50 --machine h200x8=16"):
         begun(run, mine, f"--model qwen3-235b-fp8 {order} {NAMES}", order[10:16])
-        named = json.loads((mine / order[10:16] / "profile.json").read_text())["offers"]
-        assert named["h200x8-offer"]["price_per_hour"] == "16", "what is named has its own price"
+        named = json.loads((mine / order[10:16] / "profile.json").read_text())["machines"]
+        assert named["h200x8"]["price_per_hour"] == 16, "what is named has its own price"
 
 
 @pytest.mark.parametrize(
@@ -229,7 +230,7 @@ def test_degrees_precisions_and_ways_to_split_are_offered(run: Callable[..., Any
 def test_a_law_says_what_it_rests_on(words: str, basis: str, run: Callable[..., Any], mine: Path) -> None:
     begun(run, mine, f"{words} --rate 5 --slo ttft_p95=1000,tpot_p95=60")
     profile = json.loads((mine / "out" / "profile.json").read_text())
-    first = min(profile["engines"].values(), key=lambda one: (one["tensor"], one["precision"]))
+    first = min(planned(profile)["engines"].values(), key=lambda one: (one["tensor"], one["precision"]))
     assert first["law"]["basis"] == basis
     own = {"grid": 0.12, "sibling": 0.245, "datasheet": 0.32, "efficiencies": first["law"]["error_mean"]}
     assert first["law"]["error_mean"] == pytest.approx(own[basis])

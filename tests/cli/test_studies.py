@@ -53,8 +53,8 @@ QUESTIONS = {
     "pool": Varied("budget=2.8:3:2", "p99:ranking=55,60",
                    (("slo", "limits", "cost_per_hour"), ("slo", "apps", "ranking", "latency", "p99_ms"))),
     "variants": Varied.of_app("faces", "rate=170:190:2", "quality=0.7,0.74"),
-    "llm": Varied("price:a10g-od=0.8:1.4:2", "rate:assistant=20,25",
-                  (("profile", "offers", "a10g-od", "price_per_hour"), RATE)),
+    "llm": Varied("price:a10g=0.8:1.4:2", "rate:assistant=20,25",
+                  (("profile", "offers", "a10g", "price_per_hour"), RATE)),
     "compound": Varied.of_app("gate", "p50=220:240:2", "quality=0.7,0.72", more=(str(MEASURED),)),
     "pipeline": Varied.of_app("cameras", "p99=270:290:2", "quality=0.8"),
     "policy": Varied.of_app("images", "p99=100,200", "rate=100", changes=False),
@@ -71,7 +71,7 @@ def test_whatif_writes_a_table_a_csv_and_a_picture(run: Callable[..., Any], file
               "--csv", table, "--svg", picture)  # fmt: skip
     assert ran.code == 0, ran.err
     assert "max rate_qps along budget (now 3)" in ran.out
-    assert "2 a-od, 2 base-od" in ran.out
+    assert "2 a, 2 base" in ran.out
     assert len(table.read_text().splitlines()) > 4
     assert picture.read_text().startswith("<svg ")
 
@@ -81,7 +81,7 @@ def test_whatif_for_machines_is_json_and_a_csv_goes_to_standard_output(run: Call
     ran = run("whatif", files.profile, files.slo, "--vary", "budget=2.9,3", "--json", "--no-confirm")
     last = ran.lines[-1]
     assert last["exit"]["code"] == 0
-    assert last["points"][-1]["fleet"] == {"a-od": 2, "base-od": 2}
+    assert last["points"][-1]["fleet"] == {"a": 2, "base": 2}
     alone = run("whatif", files.profile, files.slo, "--vary", "budget=2.9,3", "--csv", "-", "--no-confirm")
     assert alone.out.startswith("budget,by,about,status,value")
 
@@ -161,14 +161,14 @@ def test_explain_says_why_and_without_files_what_the_plan_says(run: Callable[...
     ran = run("explain", files.plan, files.profile, files.slo)
     assert ran.code == 0, ran.err
     assert "Why these" in ran.out
-    assert "b-od" in ran.out.split("Why not others")[1]
+    assert "b" in ran.out.split("Why not others")[1]
     assert "budget" in ran.out.split("What binds")[1]
     alone = run("explain", files.plan)
     assert "$2,190 a month" in alone.out
     assert run("explain", files.plan, files.profile).code == 2
     assert run("explain", files.plan, files.profile, files.slo, "--json").lines[-1]["fleet"] == {
-        "a-od": 2,
-        "base-od": 2,
+        "a": 2,
+        "base": 2,
     }
 
 

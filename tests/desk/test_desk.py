@@ -27,11 +27,10 @@ pytest.importorskip("uvicorn")
 from hetplan.desk.answers import Answers
 from hetplan.desk.openapi import openapi
 from hetplan.desk.work import Allowance, Busy, Task, Workshop
-from tests.build import shipped
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "pool"
-PROFILE = shipped(EXAMPLES / "profile.json")
-SLO = shipped(EXAMPLES / "slo.json")
+PROFILE = json.loads((EXAMPLES / "profile.json").read_text())
+SLO = json.loads((EXAMPLES / "slo.json").read_text())
 FILES = {"profile": PROFILE, "slo": SLO}
 PLANNED = {**FILES, "options": {"sizing": "fluid"}}
 TOKEN = "a token of the tests"
@@ -245,7 +244,7 @@ def test_work_beyond_the_queue_is_busy() -> None:
 def fleet_files() -> dict[str, Any]:
     """One application of the fleet's example over two hours."""
     folder = EXAMPLES.parent / "fleet"
-    profile, slo = (shipped(folder / f"{name}.json") for name in ("profile", "slo"))
+    profile, slo = (json.loads((folder / f"{name}.json").read_text()) for name in ("profile", "slo"))
     slo["horizon"] = {"period_s": 3600, "periods": 2, "repeats": 360}
     slo["apps"] = {"ranking": slo["apps"]["ranking"]}
     slo["apps"]["ranking"]["rate_qps"] = {"series": [110.0, 250.0]}

@@ -15,7 +15,7 @@ from hetplan.profiles.load_one import load_profile
 PROFILE: dict[str, Any] = {
     "format": "hetplan/profile/1.0",
     "hardware": {"m": {"kind": "cpu"}},
-    "offers": {"m-od": {"hardware": "m", "price_per_hour": "1"}},
+    "offers": {"m": {"hardware": "m", "price_per_hour": "1"}},
     "tasks": {"rank": {}},
     "variants": {"v": {"task": "rank", "runs": [{"hardware": "m", "latency": "v-m"}]}},
     "tables": {"v-m": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [16], "std": [2]}},

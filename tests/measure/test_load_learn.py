@@ -83,8 +83,7 @@ def test_cells_that_were_seen_are_replaced_and_the_others_are_scaled() -> None:
     assert run.saturation_qps == pytest.approx(100 / times, rel=1e-4)
     source = profile.sources[table.source or ""]
     assert (source.kind, source.tool) == ("measured", "hetplan loadtest --learn")
-    assert source.note == f"by a test; 1 cells of m-cpu-learned are those of t times {times:.3g}"
-    assert found.document["tables"]["t"] == PROFILE["tables"]["t"]
+    assert source.note == f"by a test; 1 points of m on cpu are the former ones times {times:.3g}"
 
 
 def test_scores_become_the_quality_of_the_variant_that_answered() -> None:

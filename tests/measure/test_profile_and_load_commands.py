@@ -135,7 +135,7 @@ def test_an_interrupted_run_writes_what_it_found(folder: Path) -> None:
 PROFILE: dict[str, Any] = {
     "format": "hetplan/profile/1.0",
     "hardware": {"m": {"kind": "cpu"}},
-    "offers": {"m-od": {"hardware": "m", "price_per_hour": "1"}},
+    "offers": {"m": {"hardware": "m", "price_per_hour": "1"}},
     "tasks": {"rank": {}},
     "metrics": {"right": {}},
     "variants": {"v": {"task": "rank", "quality": {"value": 0.8}, "runs": [{"hardware": "m", "latency": "v-m"}]}},

@@ -46,7 +46,7 @@ def _small(question: str) -> Files:
         runs = profile["variants"]["llama-8b"]["runs"]
         del runs[2], runs[0]
         for name in ("l4", "a100"):
-            del profile["offers"][f"{name}-od"], profile["hardware"][name], profile["engines"][f"llama-8b-{name}"]
+            del profile["offers"][f"{name}"], profile["hardware"][name], profile["engines"][f"llama-8b-{name}"]
     return files
 
 
@@ -238,7 +238,7 @@ def _in_two_roles(files: Files) -> None:
     files.profile.update(_read("llm-disaggregated/profile.json"))
     files.slo.clear()
     files.slo.update(_read("llm-disaggregated/slo.json"))
-    for section, names in (("hardware", ("h100",)), ("offers", ("h100-od",)), ("engines", ("mixed",))):
+    for section, names in (("hardware", ("h100",)), ("offers", ("h100",)), ("engines", ("mixed",))):
         for name in names:
             del files.profile[section][name]
     del files.profile["variants"]["llama-8b"]["runs"][0]

@@ -150,6 +150,6 @@ def test_a_wish_that_names_no_currency_is_in_that_of_the_offers(question: str) -
 
 def test_offers_in_two_currencies_are_refused() -> None:
     files = files_of("llm")
-    files.profile["offers"]["a100-od"]["currency"] = "EUR"
+    files.profile["offers"]["a100"]["currency"] = "EUR"
     with pytest.raises(hp.InputError, match=r"offers\.\S+\.currency.*one currency for all offers"):
         solved(files)

@@ -18,8 +18,8 @@ PROFILE: dict[str, Any] = {
         "small": {"kind": "cpu", "provides": {"cpu_cores": 8}},
     },
     "offers": {
-        "big-od": {"hardware": "big", "price_per_hour": "1"},
-        "small-od": {"hardware": "small", "price_per_hour": "0.3"},
+        "big": {"hardware": "big", "price_per_hour": "1"},
+        "small": {"hardware": "small", "price_per_hour": "0.3"},
     },
     "tasks": {"rank": {}},
     "variants": {
@@ -68,8 +68,8 @@ def test_a_sound_pair_has_no_findings() -> None:
     [
         (lambda p, s: p["sources"]["doc"].update(date="2025-01-31"), "W-stale", "sources.doc.date", "2026-11-01"),
         (lambda p, s: p["sources"]["doc"].update(date="2026-13-40"), "W-date", "sources.doc.date", "not a date"),
-        (lambda p, s: p["offers"].pop("small-od"), "W-no-price", "machines.small", "cannot be used under a budget"),
-        (lambda p, s: p["offers"]["big-od"].update(price_per_hour=0), "W-free", "machines.big.price_per_hour", "0"),
+        (lambda p, s: p["offers"].pop("small"), "W-no-price", "machines.small", "cannot be used under a budget"),
+        (lambda p, s: p["offers"]["big"].update(price_per_hour=0), "W-free", "machines.big.price_per_hour", "0"),
         (lambda p, s: p["hardware"].update(idle={"kind": "gpu"}), "W-unused", "machines.idle", "no model"),
         (
             lambda p, s: p["variants"]["dlrm"]["runs"].pop(),
@@ -129,7 +129,7 @@ def test_a_sound_pair_has_no_findings() -> None:
         (lambda p, s: s["apps"]["a"]["latency"].update(p99_ms=4), "W-too-slow", "apps.a.latency", "5 ms"),
         (lambda p, s: s["apps"]["a"]["latency"].update(p99_ms=3e6), "W-unit", "apps.a.latency", "seconds"),
         (
-            lambda p, s: p["offers"]["small-od"].update(price_per_hour=1) or clear_needs(p),
+            lambda p, s: p["offers"]["small"].update(price_per_hour=1) or clear_needs(p),
             "W-dominated",
             "models.dlrm.runs.small",
             "dlrm on big",
@@ -191,7 +191,7 @@ def warned(change: Any) -> dict[str, str]:
 )
 def test_a_price_per_month_is_reported_at_ordinary_prices(price: str, currency: str) -> None:
     def change(p: Any, s: Any) -> None:
-        p["offers"]["big-od"]["price_per_hour"] = price
+        p["offers"]["big"]["price_per_hour"] = price
         for offer in p["offers"].values():
             offer["currency"] = currency
         s["limits"].update(cost_per_hour=2160, currency=currency)
@@ -203,10 +203,10 @@ def test_a_price_per_month_is_reported_at_ordinary_prices(price: str, currency: 
 @pytest.mark.parametrize(("price", "currency"), [("98.32", "USD"), ("29", "USD"), ("4500", "JPY")])
 def test_ordinary_prices_are_not_suspected(price: str, currency: str) -> None:
     def change(p: Any, s: Any) -> None:
-        p["offers"]["big-od"]["price_per_hour"] = price
-        p["offers"]["small-od"]["price_per_hour"] = "1" if float(price) > 50 else "0.3"
+        p["offers"]["big"]["price_per_hour"] = price
+        p["offers"]["small"]["price_per_hour"] = "1" if float(price) > 50 else "0.3"
         if currency == "JPY":
-            p["offers"]["small-od"]["price_per_hour"] = "90"
+            p["offers"]["small"]["price_per_hour"] = "90"
         for offer in p["offers"].values():
             offer["currency"] = currency
         s["limits"].update(currency=currency)
@@ -216,6 +216,6 @@ def test_ordinary_prices_are_not_suspected(price: str, currency: str) -> None:
 
 def test_a_price_per_core_is_no_outlier_beside_prices_of_machines() -> None:
     def change(p: Any, s: Any) -> None:
-        p["offers"]["small-od"].update(price_per_hour="0.005", per="cpu_cores")
+        p["offers"]["small"].update(price_per_hour="0.005", per="cpu_cores")
 
     assert not warned(change)

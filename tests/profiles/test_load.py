@@ -198,7 +198,7 @@ STATE = {
         {
             "id": "w1",
             "hardware": "g4dn",
-            "offer": "g4dn-od",
+            "offer": "g4dn",
             "host": "m1",
             "loads": [{"id": "w1.a", "app": "faces", "variant": "rn50", "instances": 2}],
         }

@@ -46,7 +46,7 @@ def test_melange(tmp_path: Path) -> None:
         [{"input_tokens": 1, "output_tokens": 2}, {"input_tokens": 2, "output_tokens": 1}]
     )
     assert rates.values.tolist() == [2, 50]
-    assert money_text(inputs.profile.offers["a100-80gb-od"].price_per_hour) == "3.67"
+    assert money_text(inputs.profile.offers["a100-80gb"].price_per_hour) == "3.67"
     demand = inputs.slo.apps["llm"]
     assert demand.rate_qps == 30
     assert demand.mix is not None

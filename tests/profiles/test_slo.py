@@ -210,7 +210,7 @@ def test_a_question_answers_in_the_form_that_files_have(
     profile = {
         "format": "hetplan/profile/1.0",
         "hardware": {"t4": {"kind": "gpu"}},
-        "offers": {"t4-od": {"hardware": "t4", "price_per_hour": "1"}},
+        "offers": {"t4": {"hardware": "t4", "price_per_hour": "1"}},
         "tasks": {"t": {}},
         "variants": {
             "m": {"task": "t", "runs": [{"hardware": "t4", "latency" if table is TIMES else "rate": "table"}]}

@@ -24,7 +24,7 @@ def profile(variants: Json, tables: Json, **more: Any) -> Json:
     return {
         "format": "hetplan/profile/1.0",
         "hardware": {"gpu": {"kind": "gpu"}},
-        "offers": {"gpu-od": {"hardware": "gpu", "price_per_hour": "1", "stock": 20}},
+        "offers": {"gpu": {"hardware": "gpu", "price_per_hour": "1", "stock": 20}},
         "tasks": {"rank": {}, "name": {}},
         "variants": variants,
         "tables": {name: {"quantity": "latency_ms", **table} for name, table in tables.items()},

@@ -28,8 +28,8 @@ PROFILE: dict[str, Any] = {
     "hardware": {"gpu": {"kind": "gpu", "startup_s": 40}},
     "zones": {"a": {}, "b": {}},
     "offers": {
-        "a-od": {"hardware": "gpu", "zone": "a", "price_per_hour": "1"},
-        "b-spot": {"hardware": "gpu", "zone": "b", "price_per_hour": "0.3", "interruptions_per_hour": 2},
+        "gpu-a": {"hardware": "gpu", "zone": "a", "price_per_hour": "1"},
+        "gpu-b-spot": {"hardware": "gpu", "zone": "b", "price_per_hour": "0.3", "interruptions_per_hour": 2},
     },
     "tasks": {"rank": {}},
     "variants": {"m": {"task": "rank", "runs": [{"hardware": "gpu", "latency": "t"}]}},
@@ -52,7 +52,7 @@ SLO: dict[str, Any] = {
 
 
 def part(rate: float, a: int, b: int) -> dict[str, Any]:
-    counts = {"a-od": a, "b-spot": b}
+    counts = {"gpu-a": a, "gpu-b-spot": b}
     workers = [
         {"id": f"w-{offer}", "hardware": "gpu", "offer": offer, "count": count,
          "loads": [{"id": f"l-{offer}", "app": "rank", "variant": "m", "at": {}}]}
@@ -156,7 +156,7 @@ def test_a_machine_that_goes_over_to_another_batch_loads_nothing() -> None:
     (first, spot), serve = apart["workers"], {"max_batch": 1, "max_wait_ms": 1.0, "concurrency": 1}
     load = {**first["loads"][0], "id": "l-other", "serve": serve}
     apart["workers"] = [first, {**first, "id": "w-other", "loads": [load]}, spot]
-    apart["routing"]["rank"][0]["to"] = {"l-a-od": 0.3, "l-other": 0.3, "l-b-spot": 0.4}
+    apart["routing"]["rank"][0]["to"] = {"l-gpu-a": 0.3, "l-other": 0.3, "l-gpu-b-spot": 0.4}
     held["parts"] = {"apart": apart, "left": part(150.0, 2, 0)}
     for one in held["parts"].values():
         one |= {"question": "variants", "dispatch": {"rank": {"rule": "shares/1"}}}
@@ -176,7 +176,7 @@ def test_spot_machines_come_and_go_as_recorded(tmp_path: Path) -> None:
     assert record == SpotRecord(1800.0, (16, 16, 16, 16, 0, 0, 16, 16))
     counts = ((1, 1), (1, 1), (3, 1), (1, 1))
     there = play_day(*day(counts), HOW)
-    gone = play_day(*day(counts), HowPlayed(seeds=2, queries=4e4, situations=(), spot={"b-spot": record}))
+    gone = play_day(*day(counts), HowPlayed(seeds=2, queries=4e4, situations=(), spot={"gpu-b-spot": record}))
     assert gone.taken == 1
     assert gone.hours[2].in_time["rank"].value < there.hours[2].in_time["rank"].value - 0.02
     assert gone.hours[0].in_time["rank"].value == pytest.approx(there.hours[0].in_time["rank"].value, abs=0.02)
@@ -196,7 +196,7 @@ def test_spot_machines_that_come_back_within_an_hour_serve_again() -> None:
     """Gone for a third of the busy hour, and for all of it: three machines of four cannot carry it."""
     counts = ((1, 1), (1, 1), (3, 1), (1, 1))
     late = [
-        1.0 - play_day(*day(counts), replace(HOW, spot={"b-spot": record})).hours[2].in_time["rank"].value
+        1.0 - play_day(*day(counts), replace(HOW, spot={"gpu-b-spot": record})).hours[2].in_time["rank"].value
         for record in (SpotRecord(1200.0, (1,) * 6 + gone + (1,) * 3) for gone in ((0, 1, 1), (0, 0, 0)))
     ]
     assert late[0] < 0.7 * late[1]
@@ -204,7 +204,7 @@ def test_spot_machines_that_come_back_within_an_hour_serve_again() -> None:
 
 def test_with_a_state_machines_that_do_not_run_yet_come_late() -> None:
     """Nothing runs: for 40 s nobody is answered. What runs already, under any name, serves at once."""
-    worker = {"id": "old", "hardware": "gpu", "offer": "a-od", "count": 1,
+    worker = {"id": "old", "hardware": "gpu", "offer": "gpu-a", "count": 1,
               "loads": [{"id": "o", "app": "rank", "variant": "m", "at": {}}]}  # fmt: skip
     shares = []
     for workers in ([], [worker]):
@@ -298,8 +298,8 @@ def test_the_command_plays_a_day(tmp_path: Path) -> None:
         (("--fail", "a@x"), "number"),
         (("--fail", "zone b lost@9"), "0 to 3"),
         (("--fail", "zone b lost@4"), "0 to 3"),
-        (("--spot", "b-spot=rate"), "--spot rate"),
-        (("--spot", "rate", "--spot", "b-spot=x.json"), "--spot rate alone"),
+        (("--spot", "gpu-b-spot=rate"), "--spot rate"),
+        (("--spot", "rate", "--spot", "gpu-b-spot=x.json"), "--spot rate alone"),
     ):
         refused = CliRunner().invoke(build_app(), [*files, *more])
         assert refused.exit_code == 2

@@ -11,9 +11,9 @@ PROFILE: dict[str, Any] = {
     "format": "hetplan/profile/1.0",
     "hardware": {"small": {"kind": "gpu"}, "big": {"kind": "gpu"}, "slow": {"kind": "cpu"}},
     "offers": {
-        "small-od": {"hardware": "small", "price_per_hour": "1", "stock": 9},
-        "big-od": {"hardware": "big", "price_per_hour": "2.5", "interruptions_per_hour": 0.1},
-        "slow-od": {"hardware": "slow", "price_per_hour": "0.9"},
+        "small": {"hardware": "small", "price_per_hour": "1", "stock": 9},
+        "big": {"hardware": "big", "price_per_hour": "2.5", "interruptions_per_hour": 0.1},
+        "slow": {"hardware": "slow", "price_per_hour": "0.9"},
     },
     "tasks": {"rank": {}},
     "variants": {

@@ -27,7 +27,7 @@ def made(profile: dict[str, Any], slo: dict[str, Any]) -> hp.Plan:
 def feasible(files: Files, counts: dict[str, int]) -> bool:
     """Whether these machines and no others carry the demand."""
     profile, slo = files
-    fixed = {name.removesuffix("-od"): [count, count] for name, count in counts.items()}
+    fixed = {name.removesuffix(""): [count, count] for name, count in counts.items()}
     return hp.solve(profile, {**slo, "limits": {"instances": fixed}}, options=PLANNED).plan is not None
 
 
@@ -36,7 +36,7 @@ def test_the_second_best_fleet_is_that_of_all_fleets(small: Files) -> None:
     small[1]["apps"]["web"]["rate_qps"] = 120
     plan = made(*small)
     found = hp.explain(plan, *small)
-    prices = {"small-od": 1.0, "big-od": 2.5, "slow-od": 0.9}
+    prices = {"small": 1.0, "big-spot": 2.5, "slow": 0.9}
     own = {name: found.fleet.get(name, 0) for name in prices}
     bills = sorted(
         (sum(prices[name] * count for name, count in counts.items()), tuple(counts.items()))
@@ -55,19 +55,19 @@ def test_the_second_best_fleet_is_that_of_all_fleets(small: Files) -> None:
 def test_what_is_left_out_comes_in_at_the_price_and_speed_that_are_said(small: Files) -> None:
     profile, slo = small
     found = hp.explain(made(*small), *small)
-    (absent,) = [one for one in found.absent if one.offer == "slow-od"]
+    (absent,) = [one for one in found.absent if one.offer == "slow"]
     assert absent.worse_by is not None
     assert absent.worse_by > 0
     assert absent.enters_at_price is not None
     for price, comes in ((absent.enters_at_price - 2e-5 * 0.9, True), (absent.enters_at_price + 2e-5 * 0.9, False)):
-        profile["offers"]["slow-od"]["price_per_hour"] = f"{price:.9f}"
+        profile["offers"]["slow"]["price_per_hour"] = f"{price:.9f}"
         fleet = {worker.offer for worker in made(profile, slo).workers}
-        assert ("slow-od" in fleet) is comes
-    profile["offers"]["slow-od"]["price_per_hour"] = "0.9"
+        assert ("slow" in fleet) is comes
+    profile["offers"]["slow"]["price_per_hour"] = "0.9"
     assert absent.enters_at_times is not None
     for part, comes in ((absent.enters_at_times, True), (absent.enters_at_times * 1.001, False)):
         profile["tables"]["slow"]["mean"] = [20 * part, 45 * part]
-        assert ("slow-od" in {worker.offer for worker in made(profile, slo).workers}) is comes
+        assert ("slow" in {worker.offer for worker in made(profile, slo).workers}) is comes
 
 
 @pytest.mark.slow
@@ -75,17 +75,17 @@ def test_the_price_that_is_said_of_the_example_is_where_its_fleet_changes() -> N
     files = EXAMPLES / "pool" / "profile.json", EXAMPLES / "pool" / "slo.json"
     found = hp.explain(hp.solve(*files, options=PLANNED).require(), *files)
     entering = {one.offer: one.enters_at_price for one in found.absent}
-    price = entering["cpu16-ondemand"]
+    price = entering["cpu16"]
     assert price is not None
     profile, slo = (json.loads(file.read_text()) for file in files)
     for part, comes in ((0.999, True), (1.001, False)):
-        profile["offers"]["cpu16-ondemand"]["price_per_hour"] = f"{price * part:.9f}"
-        assert ("cpu16-ondemand" in {worker.offer for worker in made(profile, slo).workers}) is comes
+        profile["offers"]["cpu16"]["price_per_hour"] = f"{price * part:.9f}"
+        assert ("cpu16" in {worker.offer for worker in made(profile, slo).workers}) is comes
 
 
 def test_what_one_more_of_a_limit_brings(small: Files) -> None:
     profile, slo = small
-    profile["offers"]["small-od"]["stock"] = 1
+    profile["offers"]["small"]["stock"] = 1
     slo["limits"] = {"instances": {"big": [4, None]}}
     found = hp.explain(made(profile, slo), profile, slo)
     slo["limits"] = {"instances": {"big": [3, None]}}
@@ -117,26 +117,26 @@ def test_what_the_time_does_not_allow_is_named_and_a_longer_time_goes_on(small: 
     assert all(set(one.not_asked) == {"one", "price", "times"} for one in none.absent)
     (note,) = [note for note in none.notes if "--time-limit" in note]
     assert "one fewer of" in note
-    assert "what would bring in slow-od" in note
+    assert "what would bring in slow" in note
     assert explain_for(plan, hp.load(*small), spread=Spread(seconds=600, journal=journal)) == hp.explain(plan, *small)
 
 
 def test_plans_are_compared_by_cost_promise_risk_and_moves(small: Files) -> None:
     profile, slo = small
     today = made(profile, slo)
-    profile["offers"]["big-od"]["price_per_hour"] = "9"
-    profile["offers"]["small-od"]["stock"] = None
+    profile["offers"]["big"]["price_per_hour"] = "9"
+    profile["offers"]["small"]["stock"] = None
     other = made(profile, slo)
     inputs = hp.load(*small)
     compared = compare_plans({"today": today, "no big ones": other}, inputs)
     rows = {what: (*counts, 0) for what, _, counts in compared.machines}
-    assert rows["big-od"][1] == 0
-    before, after, _ = rows["small-od"]
-    assert f"start {after - before} x small-od (m)" in compared.moves[0]
-    assert f"stop {rows['big-od'][0]} x big-od (m)" in compared.moves[0]
+    assert rows["big-spot"][1] == 0
+    before, after, _ = rows["small"]
+    assert f"start {after - before} x small (m)" in compared.moves[0]
+    assert f"stop {rows['big-spot'][0]} x big-spot (m)" in compared.moves[0]
     figures = {one.label: one for one in compared.figures}
-    assert figures["cost per hour"].values[1] == pytest.approx(after * 1.0 + rows["slow-od"][1] * 0.9)
-    assert figures["machines that may be taken back"].values == (rows["big-od"][0], 0.0)
+    assert figures["cost per hour"].values[1] == pytest.approx(after * 1.0 + rows["slow"][1] * 0.9)
+    assert figures["machines that may be taken back"].values == (rows["big-spot"][0], 0.0)
     assert any(text.startswith("machines that may be taken back: 0 in place of") for text in compared.better[1])
     assert any("profiles" in note for note in compared.notes)
     assert all(len(row) == len(columns) for _, columns, rows in compared.tables() for row in rows)
@@ -189,13 +189,13 @@ def test_of_a_fleet_prices_are_halved_only_where_that_is_asked_for(small: Files)
     profile, slo = small
     web = {**slo["apps"]["web"], "question": "pool"}
     slo = {"format": "hetplan/slo/1.2", "horizon": {"period_s": 3600, "periods": 2}, "apps": {"web": web}}
-    profile["offers"]["slow-od"]["price_per_hour"] = "3"
+    profile["offers"]["slow"]["price_per_hour"] = "3"
     plan = hp.solve(profile, slo, formulation="fleet").require()
     seen: list[str] = []
     found = hp.explain(plan, profile, slo, on_event=lambda event: seen.append(event.detail))
     assert {one.without_one_of for one in found.others} == set(found.fleet)
     assert {one.limit for one in found.bounds} >= {"web: rate"}
-    assert [(one.offer, one.looked_for) for one in found.absent] == [("slow-od", False)]
+    assert [(one.offer, one.looked_for) for one in found.absent] == [("slow", False)]
     assert found.absent[0].worse_by is not None
     assert any("--thorough" in note for note in found.notes)
     whole = [one for one in seen if not one.startswith("1 of 1 ")]

@@ -24,8 +24,8 @@ START_S, LOAD_S = 20.0, 10.0
 PROFILE: dict[str, Any] = {
     "format": "hetplan/profile/1.3",
     "hardware": {"gpu": {"kind": "gpu", "startup_s": START_S}, "big": {"kind": "gpu", "startup_s": START_S}},
-    "offers": {"gpu-od": {"hardware": "gpu", "price_per_hour": "1", "stock": 30},
-               "big-od": {"hardware": "big", "price_per_hour": "3", "stock": 30}},
+    "offers": {"gpu": {"hardware": "gpu", "price_per_hour": "1", "stock": 30},
+               "big": {"hardware": "big", "price_per_hour": "3", "stock": 30}},
     "tasks": {"chat": {}, "rank": {}},
     "variants": {
         "talker": {"task": "chat", "runs": [{"hardware": "gpu", "engine": "slow", "load_s": LOAD_S},
@@ -99,7 +99,7 @@ def test_a_step_gets_its_machines_after_start_and_loading_and_not_before() -> No
 def test_each_plan_that_is_played_is_verified_and_costs_the_least_of_all_counts() -> None:
     """Over one type, a fleet is a count: the plan has the fewest machines whose program carries the rate."""
     profile = copy.deepcopy(PROFILE)
-    del profile["offers"]["big-od"]
+    del profile["offers"]["big"]
     inputs = load_inputs(profile, wish([8.0, 40.0]))
     recipes = Recipes(planned(8.0), inputs)
     counts = [machines(recipes.system_for({"chat": rate})) for rate in (8.0, 16.0, 40.0)]
@@ -114,7 +114,7 @@ def test_each_plan_that_is_played_is_verified_and_costs_the_least_of_all_counts(
         broken = {one.code for one in hp.verify(plan, profile, asked).violations}
         assert broken <= {"input-hash"}, "but for the files, which are made of rates on the way"
         fewer = copy.deepcopy(profile)
-        fewer["offers"]["gpu-od"]["stock"] = count - 1
+        fewer["offers"]["gpu"]["stock"] = count - 1
         if count > 1:
             assert hp.solve(fewer, asked, options={"sizing": "fluid"}).plan is None, "one less is not enough"
 
@@ -129,7 +129,7 @@ def test_baselines_are_one_type_each_and_the_scaled_one_follows() -> None:
     plan = planned(8.0)
     found = text_beside(plan, inputs, seeds=1)
     peak, cheap, scaled = (found[name] for name in ("static-peak", "cheapest-type", "autoscaled"))
-    assert [next(iter(one.groups)).split(" ")[0] for one in (peak, cheap)] == ["big-od", "gpu-od"]
+    assert [next(iter(one.groups)).split(" ")[0] for one in (peak, cheap)] == ["big", "gpu"]
     assert all(len(one.groups) == 1 for one in found.values())
     assert peak.cost_per_hour is not None
     assert scaled.cost_per_hour is not None
@@ -142,8 +142,8 @@ def test_baselines_are_one_type_each_and_the_scaled_one_follows() -> None:
 @pytest.mark.slow
 def test_where_stock_ends_the_last_plan_stays_and_it_is_said() -> None:
     profile = copy.deepcopy(PROFILE)
-    del profile["offers"]["big-od"]
-    profile["offers"]["gpu-od"]["stock"] = 2
+    del profile["offers"]["big"]
+    profile["offers"]["gpu"]["stock"] = 2
     report = play_replanned(planned(8.0), load_inputs(profile, wish([8.0, 60.0])), every_s=10.0, seeds=1)
     assert {code for code, *_ in report.warnings} >= {"W-no-plan", "W-unstable"}
     assert report.timeline.workers.max() <= 2.0

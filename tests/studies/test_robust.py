@@ -69,7 +69,7 @@ def test_machines_for_a_box_hold_in_every_corner_and_cost_no_more_than_needed(sm
     assert all(least_cost(small, corner, found.box.fleet) is not None for corner in corners)
     costs = [least_cost(small, corner) or 0.0 for corner in corners]
     assert found.box.bound == pytest.approx(max(costs))
-    prices = {"small-od": 1.0, "big-od": 2.5, "slow-od": 0.9}
+    prices = {"small": 1.0, "big-spot": 2.5, "slow": 0.9}
     for counts in product(range(10), range(6), range(4)):  # no fleet is cheaper that holds everywhere
         fleet = dict(zip(prices, counts, strict=True))
         bill = sum(prices[name] * count for name, count in fleet.items())
@@ -124,7 +124,7 @@ def test_without_errors_it_says_what_solve_says(small: Files) -> None:
 def test_errors_of_prices_choose_machines_by_their_worst_bill(small: Files) -> None:
     found = asked(small, box=Box(prices=0.5, gamma=1), numbers=())
     assert found.box is not None
-    prices = {"small-od": 1.0, "big-od": 2.5, "slow-od": 0.9}
+    prices = {"small": 1.0, "big-spot": 2.5, "slow": 0.9}
     bills = [prices[name] * count for name, count in found.box.fleet.items()]
     assert found.box.bill_at_worst == pytest.approx(sum(bills) + 0.5 * max(bills))
     assert found.box.nominal_bill_at_worst is not None
@@ -168,6 +168,6 @@ def test_what_cannot_be_asked_is_named(small: Files) -> None:
         asked((profile, {**slo, "limits": {"instances": {"small": [0, 1], "big": [0, 0], "slow": [0, 0]}}}))
     with pytest.raises(InputError, match="of a fleet"):
         asked((profile, {**slo, "limits": {"cost_per_hour": "1"}}))
-    profile["hosts"] = {"h1": {"offer": "small-od"}}
+    profile["hosts"] = {"h1": {"offer": "small"}}
     with pytest.raises(InputError, match=r"\$\.hosts"):
         asked(small)

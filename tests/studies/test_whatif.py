@@ -31,8 +31,8 @@ PROFILE = {
     "format": "hetplan/profile/1.0",
     "hardware": {"small": {"kind": "gpu"}, "big": {"kind": "gpu"}},
     "offers": {
-        "small-od": {"hardware": "small", "price_per_hour": "1", "stock": 9},
-        "big-od": {"hardware": "big", "price_per_hour": "2.5"},
+        "small": {"hardware": "small", "price_per_hour": "1", "stock": 9},
+        "big": {"hardware": "big", "price_per_hour": "2.5"},
     },
     "tasks": {"rank": {}},
     "variants": {
@@ -71,7 +71,7 @@ def least_cost(**changes: Any) -> float:
 
 
 def test_along_a_price_every_best_fleet_is_found_and_each_place_is_exact() -> None:
-    answer = found("price:small-od=0.1:3:3")
+    answer = found("price:small=0.1:3:3")
     assert len(answer.breakpoints) >= 2
     assert all(one.exact for one in answer.breakpoints)
     edges = [0.1, *(one.low for one in answer.breakpoints), 3.0]
@@ -80,8 +80,8 @@ def test_along_a_price_every_best_fleet_is_found_and_each_place_is_exact() -> No
         assert fleet is not None
         for part in (0.02, 0.5, 0.98):  # between two places the fleet said to be best costs what the best one costs
             price = low + part * (high - low)
-            bill = fleet.get("small-od", 0) * price + fleet.get("big-od", 0) * 2.5
-            assert least_cost(name="price:small-od", value=round(price, 9)) == pytest.approx(bill, rel=1e-7)
+            bill = fleet.get("small", 0) * price + fleet.get("big", 0) * 2.5
+            assert least_cost(name="price:small", value=round(price, 9)) == pytest.approx(bill, rel=1e-7)
     assert "every fleet" in answer.notes[-1]
 
 
@@ -100,13 +100,13 @@ def test_along_a_rate_the_bill_steps_where_it_is_said_to() -> None:
 
 def test_machines_come_one_by_one_and_a_range_may_begin_without_a_plan() -> None:
     slo = {**SLO, "limits": {"instances": {"big": [0, 0]}}}
-    answer = hp.whatif(PROFILE, slo, vary="stock:small-od=0:16:2", confirm=False)
+    answer = hp.whatif(PROFILE, slo, vary="stock:small=0:16:2", confirm=False)
     assert [(one.low, one.high) for one in answer.breakpoints] == [
         (answer.breakpoints[0].low, answer.breakpoints[0].low + 1)
     ]
     assert answer.segments[0].fleet is None
     assert answer.segments[0].why
-    assert answer.segments[1].fleet == {"small-od": int(answer.breakpoints[0].high)}
+    assert answer.segments[1].fleet == {"small": int(answer.breakpoints[0].high)}
 
 
 def test_a_plan_is_kept_while_more_room_brings_nothing() -> None:
@@ -119,9 +119,9 @@ def test_a_plan_is_kept_while_more_room_brings_nothing() -> None:
 
 
 def test_two_axes_are_a_line_for_each_value_of_the_second() -> None:
-    answer = found("price:small-od=0.5:1:2", "rate=100,300")
+    answer = found("price:small=0.5:1:2", "rate=100,300")
     assert {one.beside for one in answer.segments} == {100.0, 300.0}
-    assert found("price:small-od=0.5:1:2").points == tuple(
+    assert found("price:small=0.5:1:2").points == tuple(
         {**point, "values": point["values"][:1], "slopes": point["slopes"][:1]}
         for point in answer.points
         if point["values"][1] == 300.0
@@ -129,15 +129,15 @@ def test_two_axes_are_a_line_for_each_value_of_the_second() -> None:
 
 
 def test_ends_and_changes_are_made_in_full() -> None:
-    answer = hp.whatif(PROFILE, SLO, vary="price:small-od=0.5:1:2", options={"sizing": "formula"})
+    answer = hp.whatif(PROFILE, SLO, vary="price:small=0.5:1:2", options={"sizing": "formula"})
     assert next(point["values"][0] for point in answer.confirmed) == 0.5
     assert {one.low for one in answer.breakpoints} < {point["values"][0] for point in answer.confirmed}
     assert all(point["sized"] for point in answer.confirmed)
-    assert hp.whatif(PROFILE, SLO, vary="price:small-od=0.5:1:2", options={"sizing": "fluid"}).confirmed == ()
+    assert hp.whatif(PROFILE, SLO, vary="price:small=0.5:1:2", options={"sizing": "fluid"}).confirmed == ()
 
 
 def test_what_is_written_can_be_read() -> None:
-    answer = found("price:small-od=0.5:1:2", "rate=100,300")
+    answer = found("price:small=0.5:1:2", "rate=100,300")
     rows = list(csv.DictReader(io.StringIO(answer.csv())))
     assert len(rows) == len(answer.points)
     assert float(rows[0]["value"]) == answer.points[0]["value"]
@@ -159,13 +159,13 @@ def test_results_are_in_the_order_of_tasks_whoever_is_first() -> None:
 def test_work_is_the_same_wherever_it_is_done(on: str | None) -> None:
     if on is not None:
         pytest.importorskip("ray")
-    alone = found("price:small-od=0.5:1:2")
-    assert found("price:small-od=0.5:1:2", spread=Spread(jobs=2, on=on)).as_dict() == alone.as_dict()
+    alone = found("price:small=0.5:1:2")
+    assert found("price:small=0.5:1:2", spread=Spread(jobs=2, on=on)).as_dict() == alone.as_dict()
 
 
 def test_work_goes_on_after_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inputs, journal = load_inputs(PROFILE, SLO), tmp_path / "study.jsonl"
-    whole = whatif_for(inputs, "stock:small-od=0:8:2", confirm=False)
+    whole = whatif_for(inputs, "stock:small=0:8:2", confirm=False)
     cancel, seen = threading.Event(), []
 
     def listen(event: hp.Event) -> None:
@@ -175,18 +175,16 @@ def test_work_goes_on_after_it_was_stopped(tmp_path: Path, monkeypatch: pytest.M
 
     spread = Spread(journal=journal, on_event=listen, cancel=cancel)
     with pytest.raises(Interrupted, match="journal"):
-        whatif_for(inputs, "stock:small-od=0:8:2", confirm=False, spread=spread)
+        whatif_for(inputs, "stock:small=0:8:2", confirm=False, spread=spread)
     assert "left" in seen[0]
     journal.write_bytes(journal.read_bytes() + b'{"task": "half a li')  # killed while writing
     again: list[Any] = []
     monkeypatch.setattr(room, "solved", _counted(room.solved, again))
-    resumed = whatif_for(inputs, "stock:small-od=0:8:2", confirm=False, spread=Spread(journal=journal))
+    resumed = whatif_for(inputs, "stock:small=0:8:2", confirm=False, spread=Spread(journal=journal))
     assert resumed.as_dict() == whole.as_dict()
     assert len(again) == len(whole.points) - 2
     with pytest.raises(InputError, match="another study"):
-        whatif_for(
-            inputs, "stock:small-od=0:8:2", confirm=False, spread=Spread(journal=journal), options={"derate": 0.7}
-        )
+        whatif_for(inputs, "stock:small=0:8:2", confirm=False, spread=Spread(journal=journal), options={"derate": 0.7})
 
 
 def _counted(work: Any, calls: list[Any]) -> Any:
@@ -203,11 +201,11 @@ def _counted(work: Any, calls: list[Any]) -> Any:
         ("budget", "NAME=RANGE"),
         ("budget=3:1", "lower to a higher"),
         ("budget=x2", "no number there"),
-        ("price:smal-od=1:2", 'Did you mean "small-od"'),
+        ("price:smal=1:2", 'Did you mean "small"'),
         ("p95=1:2", "no limit of that percentile"),
         ("speed=1:2", "no name of something"),
-        ("latency:tiny=1:2", "no hardware"),
-        ("stock:small-od=1:nan", "no number"),
+        ("latency:tiny=1:2", "no machine type"),
+        ("stock:small=1:nan", "no number"),
         ("rate=1:2:1", "at least 2"),
         ("rate=0:2:3:log", "above 0"),
     ],
@@ -225,44 +223,42 @@ def test_a_value_that_the_files_do_not_take_is_named() -> None:
 def test_factors_change_all_that_they_name() -> None:
     files = Files.of(load_inputs(PROFILE, SLO))
     slower = axis_of("latency:big=2", files).written(files.documents, 2.0)["profile"]["tables"]
-    assert slower["b"]["mean"] == [8, 28]
-    assert slower["s"]["mean"] == [10, 40]
+    assert slower["m-big"]["mean"] == [8, 28]
+    assert slower["m-small"]["mean"] == [10, 40]
     assert axis_of("demand=2", files).written(files.documents, 2.0)["slo"]["apps"]["web"]["rate_qps"] == 600
     dearer = axis_of("prices=1.5", files).written(files.documents, 1.5)["profile"]["offers"]
     assert sorted(offer["price_per_hour"] for offer in dearer.values()) == ["1.5", "3.75"]
 
 
 PLENTY: dict[str, Any] = copy.deepcopy(PROFILE)
-del PLENTY["offers"]["small-od"]["stock"]
+del PLENTY["offers"]["small"]["stock"]
 OWN: dict[str, Any] = copy.deepcopy(PLENTY)
 for _place, _price in enumerate(("1", "2.5")):
     OWN["variants"]["m"]["runs"][_place]["price_per_hour"] = _price
 
 
 def test_a_factor_on_prices_is_on_what_is_paid_and_an_offer_that_nobody_pays_is_refused() -> None:
-    same = hp.whatif(PLENTY, SLO, vary=["prices:small-od=0.5,1,2"], confirm=False)
-    own = hp.whatif(OWN, SLO, vary=["prices:small-od=0.5,1,2"], confirm=False)
+    same = hp.whatif(PLENTY, SLO, vary=["prices:small=0.5,1,2"], confirm=False)
+    own = hp.whatif(OWN, SLO, vary=["prices:small=0.5,1,2"], confirm=False)
     assert [point["value"] for point in own.points] == [point["value"] for point in same.points]
     assert len({point["value"] for point in own.points}) > 1
-    for name in ("price:small-od=0.5,1", "profile.offers.small-od.price_per_hour=0.5,1"):
-        with pytest.raises(InputError, match=r"its own price.*prices:small-od=0.5:2.*runs\[0\].price_per_hour"):
+    for name in ("price:small=0.5,1", "profile.machines.small.price_per_hour=0.5,1"):
+        with pytest.raises(InputError, match=r"its own price.*prices:small=0.5:2.*runs\.small\.price_per_hour"):
             hp.whatif(OWN, SLO, vary=[name], confirm=False)
-    by_path = hp.whatif(OWN, SLO, vary=["profile.variants.m.runs[0].price_per_hour=0.5,1,2"], confirm=False)
+    by_path = hp.whatif(OWN, SLO, vary=["profile.models.m.runs.small.price_per_hour=0.5,1,2"], confirm=False)
     assert [point["value"] for point in by_path.points] == [point["value"] for point in own.points]
     one: dict[str, Any] = copy.deepcopy(OWN)
     del one["variants"]["m"]["runs"][0]["price_per_hour"]
-    assert (
-        len({point["value"] for point in hp.whatif(one, SLO, vary=["price:small-od=0.5,2"], confirm=False).points}) > 1
-    )
-    with pytest.raises(InputError, match=r"variants\.m\.runs\[[01]\].*its own price"):
+    assert len({point["value"] for point in hp.whatif(one, SLO, vary=["price:small=0.5,2"], confirm=False).points}) > 1
+    with pytest.raises(InputError, match=r"models\.m\.runs\.(big|small).*its own price"):
         robust_for(hp.load(OWN, SLO))
 
 
 def test_a_factor_on_prices_is_on_what_is_paid_ahead_too() -> None:
     profile: dict[str, Any] = copy.deepcopy(PROFILE)
-    profile["offers"]["big-od"]["commit"] = {"term_s": 3600, "upfront": "2", "price_per_hour": "1.5"}
+    profile["offers"]["big"]["commit"] = {"term_s": 3600, "upfront": "2", "price_per_hour": "1.5"}
     files = Files.of(load_inputs(profile, SLO))
-    dearer = axis_of("prices=2", files).written(files.documents, 2.0)["profile"]["offers"]["big-od"]
+    dearer = axis_of("prices=2", files).written(files.documents, 2.0)["profile"]["offers"]["big"]
     assert (dearer["price_per_hour"], dearer["commit"]["upfront"], dearer["commit"]["price_per_hour"]) == (
         "5",
         "4",
@@ -332,7 +328,7 @@ def test_of_a_fleet_only_the_values_named_are_tried_and_robustness_is_refused() 
     web: Any = SLO["apps"]["web"]  # type: ignore[index]
     app = {**web, "question": "pool", "rate_qps": 60}
     slo = {"format": "hetplan/slo/1.2", "horizon": {"period_s": 3600, "periods": 2}, "apps": {"web": app}}
-    found = hp.whatif(PROFILE, slo, vary="price:big-od=1:5:3", formulation="fleet")
+    found = hp.whatif(PROFILE, slo, vary="price:big=1:5:3", formulation="fleet")
     assert [point["values"] for point in found.points] == [[1.0], [3.0], [5.0]]
     costs = [point["value"] for point in found.points]
     assert costs == sorted(costs)

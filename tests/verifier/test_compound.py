@@ -21,8 +21,8 @@ def packed() -> Json:
                 "loose": {"kind": "gpu"},
             },
             "offers": {
-                "mini-od": {"hardware": "mini", "price_per_hour": "1", "stock": 4},
-                "a100-od": {"hardware": "a100", "price_per_hour": "3"},
+                "mini": {"hardware": "mini", "price_per_hour": "1", "stock": 4},
+                "a100": {"hardware": "a100", "price_per_hour": "3"},
             },
         },
         slo={

@@ -26,7 +26,7 @@ def candidates() -> tuple[Any, Any]:
         "format": "hetplan/profile/1.0",
         "tiers": ["cloud"],
         "hardware": {"a100": {"kind": "gpu", "tier": "cloud"}},
-        "offers": {"a100-od": {"hardware": "a100", "price_per_hour": "3"}},
+        "offers": {"a100": {"hardware": "a100", "price_per_hour": "3"}},
     }
     apps = {
         "p": {"candidates": [{"demand": {"cloud": 0.6, "net": 1}, "price_per_hour": "1"}]},

@@ -25,11 +25,11 @@ def priced() -> Json:
                 "k": {"kind": "cpu"},
             },
             "offers": {
-                "g-od": {"hardware": "g", "price_per_hour": "4", "per": "gpu"},
-                "h-od": {"hardware": "h", "price_per_hour": "5"},
+                "g": {"hardware": "g", "price_per_hour": "4", "per": "gpu"},
+                "h": {"hardware": "h", "price_per_hour": "5"},
                 "h-cheap": {"hardware": "h", "price_per_hour": "3"},
             },
-            "hosts": {"g1": {"offer": "g-od"}, "g2": {"offer": "g-od"}, "g3": {"offer": "g-od"}},
+            "hosts": {"g1": {"offer": "g"}, "g2": {"offer": "g"}, "g3": {"offer": "g"}},
             "tasks": {"t": {}},
             "variants": {
                 "v": {
@@ -44,17 +44,17 @@ def priced() -> Json:
         slo={"change": {"load_weight_per_s": 0.01}, "apps": {"x": {"rate_qps": 0, "task": "t"}}},
         state={
             "format": "hetplan/state/1.0",
-            "workers": [worker("wa", "g", "g-od", 1, load("v1", None, "v", instances=2), host="g1")],
+            "workers": [worker("wa", "g", "g", 1, load("v1", None, "v", instances=2), host="g1")],
         },
         plan={
             "question": "variants",
             "method": {"formulation": "variants-milp", "options": {}},
             "workers": [
-                worker("wa", "g", "g-od", 1, load("v1", None, "v", instances=3), host="g1"),
-                worker("wb", "g", "g-od", 1, load("w1", None, "w"), host="g2"),
-                worker("wc", "h", "h-od", 2, load("v2", None, "v")),
+                worker("wa", "g", "g", 1, load("v1", None, "v", instances=3), host="g1"),
+                worker("wb", "g", "g", 1, load("w1", None, "w"), host="g2"),
+                worker("wc", "h", "h", 2, load("v2", None, "v")),
                 worker("wd", "k", None, 1, load("u1", None, "u")),
-                worker("we", "g", "g-od", 1),
+                worker("we", "g", "g", 1),
             ],
             "actions": [
                 {"id": 1, "do": "replicate", "load": "v1", "count": 1},
@@ -74,7 +74,7 @@ def costs(gross: float, net: float, **edits: object) -> Json:
     return {"plan/promises/0/value": gross, "plan/promises/1/value": net, **edits}
 
 
-OFFER, NOW = "profile/offers/g-od", "state/workers/0"
+OFFER, NOW = "profile/offers/g", "state/workers/0"
 NOTHING_RUNS = {"state/workers": [], "plan/actions/0/count": DROP}
 NAMELESS = "variants-host @ workers.wa"
 
@@ -90,13 +90,13 @@ RIGHT = [
      **{"state/workers/1": worker("wz", "h", "h-cheap", 1, load("z", None, "v")),
      "profile/offers/h-cheap/price_per_hour": "5"})),
     ("the same on the same hardware and offer counts", costs(36.56 - 3.6, 32.56 - 5 - 3.6, **{"state/workers/1":
-     worker("wz", "h", "h-od", 1, load("z", None, "v"))})),
+     worker("wz", "h", "h", 1, load("z", None, "v"))})),
     ("without names a variant counts wherever it runs at one price and time to load", costs(49 + 3.6 + 0.64,
-     49 + 3.6 + 0.64 - 4 * 5, **{"state/workers": [worker("wz", "h", "h-od", 4, load("z", None, "v"))],
-     "profile/offers/h-od/price_per_hour": "5", "profile/offers/g-od/price_per_hour": "10",
+     49 + 3.6 + 0.64 - 4 * 5, **{"state/workers": [worker("wz", "h", "h", 4, load("z", None, "v"))],
+     "profile/offers/h/price_per_hour": "5", "profile/offers/g/price_per_hour": "10",
      "profile/variants/v/runs/0/load_s": 72, "plan/actions/0/count": DROP})),
     ("at another price it counts for itself", costs(28 + 3 * 0.72 + 0.64, 28 + 3 * 0.72 + 0.64 - 4 * 5,
-     **{"state/workers": [worker("wz", "h", "h-od", 4, load("z", None, "v"))], "plan/actions/0/count": DROP})),
+     **{"state/workers": [worker("wz", "h", "h", 4, load("z", None, "v"))], "plan/actions/0/count": DROP})),
     ("on hosts the offer is known", costs(36.56, 32.56, **{f"{NOW}/offer": None})),
     ("on hosts the offer is known, in the plan", costs(36.56, 32.56, **{"plan/workers/0/offer": None})),
     ("on hosts the offer is known, though another is before it", costs(36.56, 32.56, **{"plan/workers/0/offer": None,
@@ -115,7 +115,7 @@ RIGHT = [
     ("idle machines of no offer are free where there are offers", costs(28.56, 24.56, **{"plan/workers/4":
      worker("we", "k", None, 3)})),
     ("three idle machines", costs(52.56, 48.56, **{"plan/workers/4/count": 3})),
-    ("an idle machine of an offer for the whole", costs(33.56, 29.56, **{"plan/workers/4": worker("we", "h", "h-od",
+    ("an idle machine of an offer for the whole", costs(33.56, 29.56, **{"plan/workers/4": worker("we", "h", "h",
      1)})),
     ("without offers a machine costs 1, idle or not", costs(10 + 0.36 + 2 * 0.72 + 0.54 + 0.1,
      10 + 0.36 + 2 * 0.72 + 0.54 + 0.1 - 2, **{"profile/offers": {}, "profile/hosts": {},

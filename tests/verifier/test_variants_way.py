@@ -25,8 +25,8 @@ def moving() -> Json:
                 "m": {"kind": "gpu", "provides": {"units": 6}},
                 "s": {"kind": "cpu", "provides": {"cores": 2}},
             },
-            "offers": {"m-od": {"hardware": "m", "price_per_hour": "0"}},
-            "hosts": {"m1": {"offer": "m-od"}, "m2": {"offer": "m-od"}},
+            "offers": {"m": {"hardware": "m", "price_per_hour": "0"}},
+            "hosts": {"m1": {"offer": "m"}, "m2": {"offer": "m"}},
             "tasks": {"t": {}},
             "variants": {
                 "old": variant("m", "f", 10, units=4),
@@ -46,7 +46,7 @@ def moving() -> Json:
         state={
             "format": "hetplan/state/1.0",
             "workers": [
-                worker("wa", "m", "m-od", 1, load("a", None, "old"), host="m1"),
+                worker("wa", "m", "m", 1, load("a", None, "old"), host="m1"),
                 worker("wg", "s", None, 3, load("g", "y", "tiny")),
             ],
         },
@@ -54,7 +54,7 @@ def moving() -> Json:
             "question": "variants",
             "method": {"formulation": "variants-milp", "options": {}},
             "workers": [
-                worker("wb", "m", "m-od", 1, load("b", None, "new"), host="m2"),
+                worker("wb", "m", "m", 1, load("b", None, "new"), host="m2"),
                 worker("wg", "s", None, 2, load("g", "y", "tiny")),
             ],
             "actions": actions(
@@ -82,7 +82,7 @@ def way(*steps: Json, **edits: object) -> Json:
 
 START, UP, DOWN = {"do": "start", "worker": "wb"}, {"do": "upgrade", "load": "b"}, {"do": "unload", "load": "a"}
 STOP, FEWER = {"do": "stop", "worker": "wa"}, {"do": "stop", "worker": "wg", "count": 1}
-IN_PLACE = {"plan/workers/0": worker("wa", "m", "m-od", 1, load("b", None, "new"), host="m1")}
+IN_PLACE = {"plan/workers/0": worker("wa", "m", "m", 1, load("b", None, "new"), host="m1")}
 """`new` on the machine where `old` was; as a rule there is no room for both."""
 ASIDE = {"do": "move", "load": "a"}
 SWAP = {"plan/warnings": [{"code": "W-swap", "at": "actions.1", "text": "no room"}]}
@@ -180,15 +180,15 @@ WAYS = [
     ("one after the other on one machine, which has room for both", {**IN_PLACE, **SWAP, **way(DOWN, UP, FEWER),
      "profile/hardware/m/provides/units": 8}, "variants-served @ actions.1"),
     ("one after the other, where one machine is in stock", {**way(DOWN, STOP, START, UP, FEWER), "slo/limits": {},
-     "profile/offers/m-od/stock": 1}, ""),
+     "profile/offers/m/stock": 1}, ""),
     ("one after the other, where two are in stock", {**way(DOWN, STOP, START, UP, FEWER), "slo/limits": {}, **SWAP,
-     "profile/offers/m-od/stock": 2}, "variants-served @ actions.1; variants-served @ actions.2"),
+     "profile/offers/m/stock": 2}, "variants-served @ actions.1; variants-served @ actions.2"),
     ("aside on one machine", {**IN_PLACE, **way(ASIDE, UP, DOWN, FEWER)}, ""),
-    ("another variant under the same name", {"plan/workers/0": worker("wa", "m", "m-od", 1, load("a", None, "new"),
+    ("another variant under the same name", {"plan/workers/0": worker("wa", "m", "m", 1, load("a", None, "new"),
      host="m1"), **way({"do": "upgrade", "load": "a"}, FEWER)}, ""),
-    ("another variant under the same name, by a count", {"plan/workers/0": worker("wa", "m", "m-od", 1,
+    ("another variant under the same name, by a count", {"plan/workers/0": worker("wa", "m", "m", 1,
      load("a", None, "new"), host="m1"), **way({"do": "upgrade", "load": "a", "count": 1}, FEWER)}, ""),
-    ("another variant under the same name, not loaded", {"plan/workers/0": worker("wa", "m", "m-od", 1,
+    ("another variant under the same name, not loaded", {"plan/workers/0": worker("wa", "m", "m", 1,
      load("a", None, "new"), host="m1"), **way(FEWER)}, ""),
     ("a machine without a name is as good as named", {**ALONE, "slo/apps/y/rate_qps": 5,
      **way(START, UP, DOWN, STOP, {"do": "replicate", "load": "h"}),
@@ -207,14 +207,14 @@ WAYS = [
      "profile/hardware/m/provides/units": 8, "slo/limits": {}}, ""),
     ("what goes on serves another from now on", {"slo/apps/y/family": ["f", "g"],
      "slo/apps/x/rate_qps": 0, "slo/limits": {}, "state/workers/0/loads/0/app": "x",
-     "plan/workers/0/loads/0/app": "x", "plan/workers/1": worker("wa", "m", "m-od", 1, load("a", "y", "old"),
+     "plan/workers/0/loads/0/app": "x", "plan/workers/1": worker("wa", "m", "m", 1, load("a", "y", "old"),
      host="m1"), **way({"do": "stop", "worker": "wg"}, START, UP)}, ""),
     ("no room at all", {"slo/limits/capacity/disk": 0, "profile/variants/new/runs/0/needs/disk": 0.5,
      "profile/hardware/m/provides/disk": 1}, "variants-room @ actions.2"),
     ("no room at all on a machine", {"profile/hardware/m/provides/disk": 0,
      "profile/variants/new/runs/0/needs/disk": 0.5}, "variants-room @ actions.2"),
     ("what goes on as another variant serves as before", {"slo/apps/y/rate_qps": 0,
-     "plan/workers/0": worker("wa", "m", "m-od", 1, load("a", "y", "new"), host="m1"), "slo/apps/x/rate_qps": 0,
+     "plan/workers/0": worker("wa", "m", "m", 1, load("a", "y", "new"), host="m1"), "slo/apps/x/rate_qps": 0,
      **way({"do": "upgrade", "load": "a"}, FEWER)}, ""),
 ]
 # fmt: on

@@ -191,7 +191,7 @@ def _add(
     if hardware in profile["hardware"]:
         hardware = f"{hardware}-{len(profile['hardware']) + 1}"
     profile["hardware"][hardware] = {"kind": "gpu", "provides": {"gpu": 1}}
-    profile["offers"][f"{hardware}-od"] = {"hardware": hardware, "price_per_hour": f"{cost:.12g}"}
+    profile["offers"][f"{hardware}"] = {"hardware": hardware, "price_per_hour": f"{cost:.12g}"}
     table: dict[str, Any] = {"quantity": "requests_per_s", "axes": dict(axes), "mean": rates, "source": "import"}
     if given:
         table["given"] = dict(given)

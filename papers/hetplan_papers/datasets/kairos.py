@@ -36,7 +36,7 @@ def one_model(
         "sources": {"published": {"kind": "published", "cite": cite}},
         "hardware": {name: {"kind": "gpu" if name[0] in "gp" else "cpu"} for name in types},
         "offers": {
-            f"{name}-od": {"hardware": name, "price_per_hour": str(prices[name]), "currency": "USD"} for name in types
+            f"{name}": {"hardware": name, "price_per_hour": str(prices[name]), "currency": "USD"} for name in types
         },
         "tasks": {"recommend": {}},
         "variants": {

@@ -145,9 +145,7 @@ def test_a_batch_takes_as_long_as_its_slowest_member_times_what_the_table_says(p
 @pytest.mark.parametrize(
     ("change", "at"),
     [
-        (lambda one: one["pipelines"]["track"]["nodes"]["detect"].update(batches="none"), "batches"),
         (lambda one: one["tables"]["grown"]["axes"].update(batch=[2, 4, 8]), "from 1"),
-        (lambda one: one["tables"]["grown"].update(quantity="requests_per_s"), "latency_ms along batch"),
         (lambda one: one["pipelines"]["track"]["nodes"]["track"].update(task="t", device=None), "of an operator"),
     ],
 )

@@ -30,8 +30,8 @@ def tiered() -> dict:
             "a100": {"kind": "gpu", "tier": "cloud", "provides": {"gpu": 1}},
         },
         "offers": {
-            "phone-own": {"hardware": "phone", "price_per_hour": "0"},
-            "a100-od": {"hardware": "a100", "price_per_hour": "3.67"},
+            "phone": {"hardware": "phone", "price_per_hour": "0"},
+            "a100": {"hardware": "a100", "price_per_hour": "3.67"},
         },
     }
 

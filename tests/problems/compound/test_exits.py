@@ -175,10 +175,10 @@ def test_an_answer_that_no_query_gives_is_asked_for_again_and_set_aside() -> Non
         hp.solve(PROFILE, slo(), evaluate=measuring(broken), options=OPTIONS)
 
 
-def test_shares_of_outcomes_are_stated_or_measured() -> None:
+def test_shares_of_outcomes_sum_to_one() -> None:
     profile = json.loads(json.dumps(PROFILE))
-    profile["pipelines"]["ask"]["nodes"]["small"]["outcomes"]["share"] = {"sure": 0.5, "unsure": 0.5}
-    with pytest.raises(InputError, match="stated shares, or measured"):
+    profile["pipelines"]["ask"]["nodes"]["small"]["outcomes"] = {"share": {"sure": 0.5, "unsure": 0.6}}
+    with pytest.raises(InputError, match=r"stages\.small\.outcomes.*sum to 1\.1"):
         hp.solve(profile, slo())
 
 

@@ -569,8 +569,8 @@ def _batched() -> dict[str, Any]:
         (on_machines(0.0), r"edges\[0\].fanout"),
         (on_machines(65.0), "65 calls of write"),
         (_joined(), "branches meet at end"),
-        (_with_node(outcomes={"measured": ["yes", "no"]}), r"nodes.write.outcomes"),
-        (_batched(), r"nodes.write.batches"),
+        (_with_node(outcomes={"measured": ["yes", "no"]}), r"stages.write.outcomes"),
+        (_batched(), r"stages.write.batches"),
     ],
 )
 def test_what_cannot_be_counted_is_refused_by_name(document: dict[str, Any], named: str) -> None:

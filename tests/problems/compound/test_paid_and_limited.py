@@ -36,12 +36,12 @@ def paid(how: str) -> dict[str, Any]:
     profile = copy.deepcopy(document("profile.json"))
     offers = profile["offers"]
     if how == "whole":
-        for name in ("v100-share", "a100-share"):
+        for name in ("v100", "a100"):
             del offers[name]["per"]
     elif how == "device":
-        offers["phone-own"]["price_per_hour"] = "2"
+        offers["phone"]["price_per_hour"] = "2"
     elif how == "device by share":
-        offers["phone-own"] |= {"price_per_hour": "2", "per": "gpu"}
+        offers["phone"] |= {"price_per_hour": "2", "per": "gpu"}
     elif how == "nothing offered":
         profile["offers"] = {}
     return profile
@@ -52,7 +52,7 @@ def test_candidates_share_a_machine_of_several_gpus() -> None:
         "format": "hetplan/profile/1.0",
         "tiers": ["cloud"],
         "hardware": {"rig": {"kind": "gpu", "tier": "cloud", "provides": {"gpu": 4}}},
-        "offers": {"rig-od": {"hardware": "rig", "price_per_hour": "3"}},
+        "offers": {"rig": {"hardware": "rig", "price_per_hour": "3"}},
     }
     apps = {f"cam-{n}": {"candidates": [{"demand": {"cloud": 1.5}}]} for n in range(3)}
     limits = {"instances": {"rig": [0, 1]}}
@@ -69,7 +69,7 @@ def test_devices_of_which_there_is_a_stock_are_no_more_than_that(level: str) -> 
         "format": "hetplan/profile/1.0",
         "tiers": ["device", "cloud"],
         "hardware": {"phone": {"kind": "gpu", "tier": "device"}, "rig": {"kind": "gpu", "tier": "cloud"}},
-        "offers": {"phone-own": {"hardware": "phone", "price_per_hour": "0", "stock": 2}},
+        "offers": {"phone": {"hardware": "phone", "price_per_hour": "0", "stock": 2}},
     }
     apps = {f"cam-{n}": {"candidates": [{"demand": {"device": 1}}]} for n in range(3)}
     outcome = hp.solve(profile, {"format": "hetplan/slo/1.0", "apps": apps}, options={"level": level})
@@ -94,7 +94,7 @@ def test_offers_by_the_share_and_by_the_machine_are_compared_by_what_a_machine_c
         profile["offers"]["a100-core"] = {"hardware": "a100", "price_per_hour": each, "per": "cpu_cores"}
         outcome = solved(profile, objective=["min cost"])
         assert outcome.plan is not None, name
-        assert {worker.offer for worker in outcome.plan.workers if worker.hardware == "a100"} <= {"a100-share"}
+        assert {worker.offer for worker in outcome.plan.workers if worker.hardware == "a100"} <= {"a100"}
 
 
 def test_without_any_offer_a_machine_costs_1() -> None:
@@ -107,7 +107,7 @@ def test_candidates_on_shares_of_a_gpu_promise_no_price_that_they_do_not_state()
     profile = {
         "format": "hetplan/profile/1.0", "tiers": ["cloud"],
         "hardware": {"a100": {"kind": "gpu", "tier": "cloud", "provides": {"gpu": 1}}},
-        "offers": {"a100-share": {"hardware": "a100", "price_per_hour": "2", "per": "gpu"}},
+        "offers": {"a100": {"hardware": "a100", "price_per_hour": "2", "per": "gpu"}},
     }  # fmt: skip
     apps = {"q": {"candidates": [{"demand": {"cloud": 0.75}}, {"demand": {"cloud": 0.5}}]}}
     outcome = hp.solve(profile, {"format": "hetplan/slo/1.0", "apps": apps})
@@ -163,7 +163,7 @@ def test_totals_count_what_operators_need(kind: str, total: float) -> None:
 
 def test_plans_on_tiers_without_machines_take_the_place_of_no_others() -> None:
     profile = document("profile.json")
-    profile["offers"]["a100-share"]["price_per_hour"] = "20"
+    profile["offers"]["a100"]["price_per_hour"] = "20"
     slo = {**document("slo.json"), "limits": {"instances": {"v100": [0, 0], "a100": [0, 8]}}}
     outcome = hp.solve(profile, slo, EXAMPLE / "measured.json", options={"alternatives": 1})
     assert promised(outcome, "served") == len(slo["apps"])

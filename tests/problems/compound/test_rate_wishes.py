@@ -34,7 +34,7 @@ def files(
     random = np.random.default_rng(seed)
     profile = shipped(EXAMPLE / "profile.json")
     profile["tiers"], profile["hardware"] = ["edge", "cloud"], {k: profile["hardware"][k] for k in ("v100", "a100")}
-    profile["offers"].pop("phone-own")
+    profile["offers"].pop("phone")
     profile["links"] = profile["links"][1:]
     profile["pipelines"]["track"] = {
         "nodes": {"detect": {"device": "gpu", "reads": ["size"]}, "track": {"device": "gpu"}},

@@ -13,6 +13,7 @@ from cases.compound import form_of
 import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.problems.compound.stations import PlacedStations, QueuedBox, Stations, cheapest_sizes
+from tests.build import shipped
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
 PROFILE, MEASURED = EXAMPLE / "profile.json", EXAMPLE / "measured.json"
@@ -42,9 +43,9 @@ def solve(slo: dict, **how) -> hp.Outcome:
 
 def a_form(random: np.random.Generator, *, batches: bool) -> QueuedBox:
     """Two operators, on two tiers, at two shares, of which a few samples were measured; the first serves batches."""
-    profile = json.loads(PROFILE.read_text())
+    profile = shipped(PROFILE)
     profile["tiers"], profile["hardware"] = ["edge", "cloud"], {k: profile["hardware"][k] for k in ("v100", "a100")}
-    profile["offers"].pop("phone-own")
+    profile["offers"].pop("phone")
     profile["links"] = profile["links"][1:]
     took = {n: (random.uniform(0.01, 0.06) * random.lognormal(0, 0.4, 30)).tolist() for n in ("detect", "track")}
     profile["pipelines"]["track"] = {
@@ -158,13 +159,13 @@ def test_an_explanation_is_what_planning_anew_says():
     slo = rated(20)
     plan = solve(slo, options=FORMULA).require()
     said = hp.explain(plan, PROFILE, slo, MEASURED)
-    (fewer,) = [one for one in said.others if one.without_one_of == "a100-share"]
+    (fewer,) = [one for one in said.others if one.without_one_of == "a100"]
     limited = {**slo, "limits": {"instances": {"a100": [0, 1]}}}
     assert fewer.worse_by == pytest.approx(cost(solve(limited, options=FORMULA).require()) - cost(plan))
     program, prices = said.notes
-    assert program.startswith("without a formula 2 a100-share would do"), "nothing waits there"
+    assert program.startswith("without a formula 2 a100 would do"), "nothing waits there"
     assert "without a formula" in prices
-    assert [(one.offer, one.why) for one in said.absent] == [("phone-own", "")]
+    assert [(one.offer, one.why) for one in said.absent] == [("phone", "")]
 
 
 @pytest.mark.slow

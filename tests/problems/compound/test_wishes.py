@@ -109,7 +109,7 @@ def test_of_several_applications_no_point_is_beaten_and_the_ends_are_the_best_of
 
 def test_whole_machines_count_against_the_budget_and_too_little_says_how_much_is_missing():
     profile = shipped(EXAMPLE / "profile.json")
-    for offer in ("v100-share", "a100-share"):
+    for offer in ("v100", "a100"):
         del profile["offers"][offer]["per"]
     measured = EXAMPLE / "measured.json"
     slo = wish(["max quality"], ("gate", "dock"), cost_per_hour="6.5")

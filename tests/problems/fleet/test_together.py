@@ -180,7 +180,7 @@ def _pipelines(rates: Sequence[float]) -> Files:
         "format": "hetplan/profile/1.3",
         "tasks": {step: {} for step in steps},
         "hardware": {"node": {"kind": "gpu", "provides": {"gpu": 4}}},
-        "offers": {"node-od": {"hardware": "node", "price_per_hour": "8"}},
+        "offers": {"node": {"hardware": "node", "price_per_hour": "8"}},
         "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1, 4]}, "mean": [8, 16]}},
         "variants": {
             step: {"task": step, "quality": {"value": 0.9},
@@ -223,7 +223,7 @@ def test_a_bound_counts_those_who_may_share_as_free_where_nobody_does() -> None:
     """Nodes can be shared, and no fewer of these carry both: other hardware, shared, might cost less."""
     files = _pipelines([100.0, 300.0])
     files[0]["hardware"]["one"] = {"kind": "gpu", "provides": {"gpu": 1}}
-    files[0]["offers"]["one-od"] = {"hardware": "one", "price_per_hour": "3"}
+    files[0]["offers"]["one"] = {"hardware": "one", "price_per_hour": "3"}
     for variant in files[0]["variants"].values():
         variant["runs"].append({**variant["runs"][0], "hardware": "one"})
     files[1]["limits"]["instances"]["one"] = [0, 9]

@@ -223,7 +223,7 @@ def test_of_fleets_too_many_to_be_listed_those_nearby_are_looked_at(monkeypatch:
     assert exact <= cost_of(outcome) <= 1.15 * exact
     assert outcome.plan.extensions["llm"]["search"]["complete"] is False
     assert "not every cheaper fleet was checked" in outcome.plan.model_dump_json()
-    profile["offers"]["big-od"]["stock"], profile["offers"]["small-od"]["stock"] = 0, 30
+    profile["offers"]["big"]["stock"], profile["offers"]["small"]["stock"] = 0, 30
     scarce = solved(profile, slo)
     assert {worker.hardware for worker in scarce.plan.workers} == {"small"} if scarce.plan is not None else scarce.why
 
@@ -313,7 +313,7 @@ def test_fleets_whose_bound_is_nothing_are_found(
     rate: float, price: str, stock: int | None, fleet: dict[str, int]
 ) -> None:
     profile = texts.profile()
-    profile["offers"]["big-od"].update({"price_per_hour": price} | ({} if stock is None else {"stock": stock}))
+    profile["offers"]["big"].update({"price_per_hour": price} | ({} if stock is None else {"stock": stock}))
     outcome = solved(profile, texts.slo(rate), requests=800)
     assert {worker.hardware: worker.count for worker in outcome.require().workers} == fleet
 
@@ -335,7 +335,7 @@ def test_rows_bound_what_simulation_serves() -> None:
 
 def merged(profile: dict[str, Any]) -> dict[str, Any]:
     profile["hardware"]["big2"] = {"kind": "gpu"}
-    profile["offers"]["big2-od"] = {"hardware": "big2", "price_per_hour": "4"}
+    profile["offers"]["big2"] = {"hardware": "big2", "price_per_hour": "4"}
     profile["variants"]["m"]["runs"].append({"hardware": "big2", "engine": "fast"})
     return profile
 
@@ -413,7 +413,7 @@ def test_two_gpus_of_a_node_make_one_instance() -> None:
     profile = texts.profile()
     profile["hardware"]["big"]["provides"] = {"gpu": 8}
     profile["engines"]["fast"]["tensor"] = 2
-    profile["offers"]["big-od"]["price_per_hour"] = "1.5"
+    profile["offers"]["big"]["price_per_hour"] = "1.5"
     plan = solved(profile, texts.slo(60.0)).plan
     big = [worker for worker in plan.workers if worker.hardware == "big"]
     assert [load.instances for worker in big for load in worker.loads] == [4]
@@ -496,8 +496,8 @@ def test_too_little_money_or_stock_has_a_repair_that_does(what: str) -> None:
     if what == "budget":
         slo["limits"] = {"cost_per_hour": str(free - 1.5)}
     else:
-        profile["offers"]["big-od"]["stock"] = 1
-        profile["offers"]["small-od"]["stock"] = 0
+        profile["offers"]["big"]["stock"] = 1
+        profile["offers"]["small"]["stock"] = 0
     outcome = solved(profile, slo)
     assert outcome.plan is None
     repairs = {one.field: one for one in outcome.repairs}
@@ -568,7 +568,7 @@ def test_prefill_and_decoding_apart_pay_where_parts_add_up_and_tokens_are_urgent
     ("spoil", "path"),
     [
         (lambda p: p.pop("links"), "$.links"),
-        (lambda p: p["engines"]["prefill"].pop("kv_bytes_per_token"), "$.engines.prefill.kv_bytes_per_token"),
+        (lambda p: p["engines"]["prefill"].pop("kv_bytes_per_token"), "$.models.m.runs.prefill.kv_bytes_per_token"),
         (lambda p: p["variants"].update(n={"task": "chat", "runs": p["variants"]["m"]["runs"][1:]}), "$.engines"),
     ],
     ids=["no link", "no size", "another model's"],

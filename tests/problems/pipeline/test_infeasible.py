@@ -156,7 +156,7 @@ def test_what_bounds_few_configurations_bounds_no_others(monkeypatch):
 
 def test_money_that_does_not_reach():
     profile, slo = loki_by_hand.tiny(0.2, 100)
-    profile["offers"] = {"g-od": {"hardware": "g", "price_per_hour": "2"}}
+    profile["offers"] = {"g": {"hardware": "g", "price_per_hour": "2"}}
     slo["limits"]["cost_per_hour"] = "9"
     slo["objective"] = ["max quality", "min cost"]
     outcome = fluid(profile, slo)
@@ -166,7 +166,7 @@ def test_money_that_does_not_reach():
 def priced(rate: float, *, stock: int, budget: str | None = None) -> tuple[dict, dict]:
     """The tiny chain, which takes five servers at 100 qps, with a stock of servers at 2 an hour."""
     profile, slo = loki_by_hand.tiny(0.2, rate, servers=9)
-    profile["offers"] = {"g-od": {"hardware": "g", "price_per_hour": "2", "stock": stock}}
+    profile["offers"] = {"g": {"hardware": "g", "price_per_hour": "2", "stock": stock}}
     if budget is not None:
         slo["limits"]["cost_per_hour"] = budget
     return profile, slo
@@ -174,7 +174,7 @@ def priced(rate: float, *, stock: int, budget: str | None = None) -> tuple[dict,
 
 def test_a_stock_that_is_short_is_raised():
     outcome = fluid(*priced(100, stock=4))
-    assert repair(outcome, "g-od.stock").to == 5
+    assert repair(outcome, "machines.g.stock").to == 5
     assert repair(outcome, "instances") is None, "there may be nine already"
 
 
@@ -292,7 +292,7 @@ def test_levels_that_fail_prove_nothing_but_what_beats_every_batch_does(monkeypa
 def test_money_at_latency_levels(by_levels):
     """More servers are no repair where the money for the cheapest does not reach."""
     profile, slo = loki_by_hand.tiny(0.2, 100)
-    profile["offers"] = {"g-od": {"hardware": "g", "price_per_hour": "2"}}
+    profile["offers"] = {"g": {"hardware": "g", "price_per_hour": "2"}}
     slo["limits"]["cost_per_hour"] = "9"
     slo["objective"] = ["max quality", "min cost"]
     outcome = fluid(profile, slo)

@@ -152,8 +152,8 @@ def test_offers_are_taken_cheapest_first():
     }
     outcome = fluid(profile, slo)
     assert outcome.reason == "verified", outcome.violations
-    rented = {offer: sum(w.count for w in outcome.plan.workers if w.offer == offer) for offer in ("dear", "cheap")}
-    assert rented == {"dear": 3, "cheap": 2}
+    rented = {offer: sum(w.count for w in outcome.plan.workers if w.offer == offer) for offer in ("g-dear", "g-cheap")}
+    assert rented == {"g-dear": 3, "g-cheap": 2}
     assert accuracy(outcome) == 1.0
     assert next(claim.value for claim in outcome.plan.claims if claim.about == "cost_per_hour") == pytest.approx(11)
 

@@ -49,7 +49,7 @@ CASES = {
     "most rate": (lambda p, s: s["apps"]["x"].update(rate_qps="max"), "planned for a rate"),
     "wrong goal": (lambda p, s: s.update(objective=["max rate"]), "planned for quality"),
     "cost without prices": (lambda p, s: s.update(objective=["min cost"]), "price"),
-    "unknown variant in a factor": (lambda p, s: edges(p)[0].update(fanout={"zz": 1.0}), "no variant 'zz'"),
+    "unknown variant in a factor": (lambda p, s: edges(p)[0].update(fanout={"zz": 1.0}), "no model 'zz'"),
     "missing paths": (
         lambda p, s: p["pipelines"]["p"].update(quality={"rule": "table", "paths": {"a=a1/b=b1": 1.0}}),
         "a=a2/b=b2",

@@ -20,7 +20,7 @@ def documents(*, per: str | None = None, needs: dict[str, float] | None = None, 
         "metrics": {"relative": {"better": "higher", "range": [0, 1]}},
         "tasks": {"see": {"metric": "relative"}, "name": {"metric": "relative"}},
         "hardware": {"node": {"kind": "gpu", "provides": {"gpu": 4, "gpu_mem_gib": 96}}},
-        "offers": {"node-od": sold},
+        "offers": {"node": sold},
         "tables": {
             "t-see": {"quantity": "latency_ms", "axes": {"batch": [1, 4]}, "mean": [10, 20]},
             "t-name": {"quantity": "latency_ms", "axes": {"batch": [1, 4]}, "mean": [8, 16]},

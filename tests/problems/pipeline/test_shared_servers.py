@@ -33,7 +33,7 @@ def documents(
         "format": "hetplan/profile/1.3",
         "tasks": {step: {} for step in MS},
         "hardware": {"node": {"kind": "gpu", "provides": {"gpu": cards, "gpu_mem_gib": 24 * cards}}},
-        "offers": {"node-od": {"hardware": "node", "price_per_hour": "8", "currency": "USD"}},
+        "offers": {"node": {"hardware": "node", "price_per_hour": "8", "currency": "USD"}},
         "tables": {
             f"t-{step}": {"quantity": "latency_ms", "axes": {"batch": [1, 4]}, "mean": [ms / 2, ms]}
             for step, ms in MS.items()
@@ -127,7 +127,7 @@ def test_nodes_of_cards_are_as_good_as_so_many_cards(seed: int) -> None:
         profile["variants"][f"{step}-s"] = {"task": step, "quality": {"value": 0.97}, "runs": [run]}
     alone_profile, alone_slo = copy.deepcopy(profile), copy.deepcopy(slo)
     alone_profile["hardware"]["node"]["provides"] = {"gpu": 1, "gpu_mem_gib": 24}
-    alone_profile["offers"]["node-od"]["price_per_hour"] = "2"
+    alone_profile["offers"]["node"]["price_per_hour"] = "2"
     alone_slo["limits"]["instances"]["node"] = [0, 8]
     nodes, cards = solved((profile, slo), sizing="fluid"), solved((alone_profile, alone_slo), sizing="fluid")
     quality = [next(one.value for one in plan.promises if one.quantity == "quality") for plan in (nodes, cards)]
@@ -164,7 +164,7 @@ def _needing(profile: Any, cards: int) -> Any:
             "a node",
         ),
         (lambda profile: profile["variants"].update(large=_needing(profile, 16)), "who needs more than there is"),
-        (lambda profile: profile["offers"]["node-od"].update(per="gpu"), "what is sold by the slice"),
+        (lambda profile: profile["offers"]["node"].update(per="gpu"), "what is sold by the slice"),
     ],
 )
 def test_nothing_is_shared_with(change: Any, why: str) -> None:
@@ -219,7 +219,7 @@ def test_what_must_run_is_had_within_the_stock_of_each_offer(least: int, cost: f
 def test_hardware_that_must_run_and_is_of_no_use_fills_nothing_else() -> None:
     files = documents(rate=100.0)
     files[0]["hardware"]["one"] = {"kind": "gpu", "provides": {"gpu": 4}}
-    files[0]["offers"]["one-od"] = {"hardware": "one", "price_per_hour": "0.9", "currency": "USD"}
+    files[0]["offers"]["one"] = {"hardware": "one", "price_per_hour": "0.9", "currency": "USD"}
     for step in MS:
         runs = files[0]["variants"][f"{step}-m"]["runs"]
         runs.append({**runs[0], "hardware": "one"})
@@ -290,7 +290,7 @@ def test_a_bound_is_proved_again_where_of_one_hardware_there_is_no_end() -> None
     """Few cheap cards, and nodes without a stock: only the cards are scarce."""
     profile, slo = documents(cards=6, nodes=None, rate=900.0)
     profile["hardware"]["one"] = {"kind": "gpu", "provides": {"gpu": 1, "gpu_mem_gib": 24}}
-    profile["offers"]["one-od"] = {"hardware": "one", "price_per_hour": "1", "currency": "USD", "stock": 2}
+    profile["offers"]["one"] = {"hardware": "one", "price_per_hour": "1", "currency": "USD", "stock": 2}
     for step in MS:
         run = {"hardware": "one", "needs": {"gpu": 1}, "latency": f"t-{step}"}
         profile["variants"][f"{step}-m"]["runs"].append(run)
@@ -327,6 +327,6 @@ def test_those_beside_whom_it_is_compared_fill_their_nodes_too() -> None:
     plan, inputs = solved(files, sizing="fluid"), hp.load(*files)
     (kinds,) = {tuple(kind.instances for kind in found) for found in kinds_of(plan, inputs).values()}
     assert kinds == (8,)
-    files[0]["offers"]["node-od"]["per"] = "gpu"
+    files[0]["offers"]["node"]["per"] = "gpu"
     sold = kinds_of(solved(files, sizing="fluid"), hp.load(*files))
     assert {kind.instances for found in sold.values() for kind in found} == {1}, "a slice holds one"

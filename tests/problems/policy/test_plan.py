@@ -411,7 +411,7 @@ def test_an_offer_by_the_unit_is_compared_by_its_whole_machine() -> None:
         "by-gib": {"hardware": "cpu", "price_per_hour": "0.1", "per": "mem_gib"},
         "whole": {"hardware": "cpu", "price_per_hour": "1"},
     }
-    assert planned(profile, slo, sizing="fluid").workers[0].offer == "whole"
+    assert planned(profile, slo, sizing="fluid").workers[0].offer == "cpu-whole"
     profile["offers"]["whole"]["price_per_hour"] = "1.7"
     assert planned(profile, slo, sizing="fluid").workers[0].offer == "by-gib"
 

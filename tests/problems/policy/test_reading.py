@@ -104,7 +104,7 @@ def test_the_verifier_reads_the_same_latencies() -> None:
         policy = load_inputs(profile, slo).profile
         run = policy.variants["fast"].runs[0]
         monotone = ("safe", "optimistic")[seed % 2]
-        theirs = batch_latencies_ms(policy.tables["t-fast"], run, statistic="p95", queue_max=9, monotone=monotone)
+        theirs = batch_latencies_ms(policy.tables["fast-cpu"], run, statistic="p95", queue_max=9, monotone=monotone)
         mine, _ = repair(np.array(batches, float), np.array(table["p95"]), queue_max=9, monotone=monotone)
         assert theirs == pytest.approx(mine.tolist(), rel=1e-9)
 
@@ -400,10 +400,10 @@ def test_a_table_of_means_alone_is_planned_with_and_said() -> None:
     profile["tables"]["t-fast"] = {**{k: v for k, v in table.items() if k != "p95"}, "mean": table["p95"]}
     (models,) = pose(profile, slo).asked.models.values()
     assert models.latency_s[0, 0] == pytest.approx(0.006)
-    assert [notice.at for notice in models.notices if notice.code == "W-statistic"] == ["tables.t-fast"]
+    assert [notice.at for notice in models.notices if notice.code == "W-statistic"] == ["tables.fast-cpu"]
     held = load_inputs(profile, slo)
     run = held.profile.variants["fast"].runs[0]
-    means = held.profile.tables["t-fast"]
+    means = held.profile.tables["fast-cpu"]
     theirs = batch_latencies_ms(means, run, statistic=nearest_statistic(means, "p95"), queue_max=32, monotone="safe")
     assert theirs == pytest.approx((1000 * models.latency_s[0]).tolist(), rel=1e-9)
 

@@ -44,9 +44,9 @@ def test_most_rate_for_a_budget(engine: str, budget: int, rate: float) -> None:
     assert promise(drafted, "rate_qps") == pytest.approx(rate, rel=1e-6)
     assert promise(drafted, "cost_per_hour") <= budget
     if budget == 1:
-        assert counts(drafted) == {"base-od": 1}
+        assert counts(drafted) == {"base": 1}
     if budget == 3:
-        assert counts(drafted) == {"base-od": 2, "a-od": 2}
+        assert counts(drafted) == {"base": 2, "a": 2}
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -134,7 +134,7 @@ def test_a_stock_that_is_too_small_is_named() -> None:
         derate=1.0,
     )
     # 100 qps at 25 ms are 2.5 instances.
-    assert repair(found, "profile.offers.base-od.stock").to == 3
+    assert repair(found, "profile.offers.base.stock").to == 3
     assert repair(found, "slo.apps.app.rate_qps").to == pytest.approx(80.0)
 
 

@@ -155,7 +155,7 @@ def test_machines_that_no_higher_rate_asks_for_are_added_where_queues_need_them(
     """
     latency = {"fast": [7.0, 77.0], "slow": [17.0, 219.0]}
     case = files(latency, [0.9, 0.1], prices={"fast": "1.2", "slow": "1.1"}, qos_ms=100, rate_qps=480.0)
-    case[0]["offers"]["fast-od"]["stock"] = 4
+    case[0]["offers"]["fast"]["stock"] = 4
     case[1]["apps"]["app"]["latency"] = limits_at(95, case[1]["apps"]["app"]["latency"])
     outcome = hp.solve(*case)
     assert outcome.exit_code == 0, outcome.why
@@ -206,7 +206,7 @@ def test_the_formula_leaves_more_room_to_few_machines_and_to_tight_deadlines() -
 def busy(qos_ms: float) -> tuple[Json, Json]:
     """For three machines, 85% busy."""
     case = files({"g": [10.0, 24.0]}, [0.5, 0.5], prices={"g": 1}, qos_ms=qos_ms, rate_qps=150.0)
-    case[0]["offers"]["g-od"]["stock"] = 3
+    case[0]["offers"]["g"]["stock"] = 3
     return case
 
 

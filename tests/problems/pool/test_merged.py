@@ -91,7 +91,7 @@ def test_the_rate_of_the_counts_is_that_of_every_class_by_itself(monkeypatch: py
     found = drafted(decide(case(budget=4)))
     pool = pose(case(budget=4))
     have = counts(found)
-    per_type = np.array([have.get(f"{kind.hardware}-od", 0) for kind in pool.types])
+    per_type = np.array([have.get(f"{kind.hardware}", 0) for kind in pool.types])
     from hetplan.solvers.highs import Highs
 
     answer = Highs().solve(fluid_program_at(pool, per_type), Limits())

@@ -93,8 +93,8 @@ def test_neither_order_nor_currency_nor_offers_matter(case: tuple[Json, Json], s
     }
     scaled = {**slo, "limits": {"cost_per_hour": str(float(slo["limits"]["cost_per_hour"]) * 8)}}
     assert promise(decide(({**profile, "offers": dearer}, scaled)), "fluid_rate_qps") == pytest.approx(rate, rel=1e-6)
-    first = profile["offers"]["h0-od"]
-    halved = {**profile["offers"], "h0-od": {**first, "stock": 1}, "h0-more": {**first, "stock": None}}
+    first = profile["offers"]["h0"]
+    halved = {**profile["offers"], "h0": {**first, "stock": 1}, "h0-more": {**first, "stock": None}}
     assert promise(decide(({**profile, "offers": halved}, slo)), "fluid_rate_qps") == pytest.approx(rate, rel=1e-6)
 
 
@@ -149,7 +149,7 @@ def test_two_offers_share_the_flow_by_their_instances() -> None:
     case = files({"only": [10.0]}, [1.0], prices={"only": 1}, qos_ms=100, budget=3, stock={"only": 1})
     case[0]["offers"]["only-spot"] = {"hardware": "only", "price_per_hour": "0.5", "stock": 3}
     drafted = decide(case)
-    assert counts(drafted) == {"only-od": 1, "only-spot": 3}
+    assert counts(drafted) == {"only": 1, "only-spot": 3}
     assert isinstance(drafted, Draft)
     assert drafted.routing["app"][0].to == {"w1.a": pytest.approx(0.75), "w2.a": pytest.approx(0.25)}
 

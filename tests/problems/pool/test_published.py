@@ -49,7 +49,7 @@ def test_ribbon_services_cost_least(model: str) -> None:
     drafted = decide(published.ribbon(model), derate=1.0)
     assert promise(drafted, "cost_per_hour") == pytest.approx(cost, rel=1e-9)
     types = published.load("ribbon_qos_lookup")["configs"][model]["ins_types"]
-    assert counts(drafted) == {f"{name}-od": n for name, n in zip(types, pool, strict=True) if n}
+    assert counts(drafted) == {f"{name}": n for name, n in zip(types, pool, strict=True) if n}
 
 
 @pytest.mark.parametrize("model", published.KAIROS)

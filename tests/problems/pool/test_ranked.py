@@ -318,7 +318,7 @@ def test_the_token_trap() -> None:
     # One strong instance raises s' for all the weak ones: the estimate's best is far from what it carries.
     found = drafted(published.kairos("rm2", budget=20), formulation="kairos")
     types = published.load("kairos_instance")["types"]
-    assert counts(found) == {f"{types[0]}-od": 4, f"{types[1]}-od": 1, f"{types[2]}-od": 117}
+    assert counts(found) == {f"{types[0]}": 4, f"{types[1]}": 1, f"{types[2]}": 117}
     assert found.alternatives[0]["eq15_qps"] == pytest.approx(1225.888881, rel=1e-6)
     assert promise(found, "fluid_rate_qps") == pytest.approx(1091.273814, rel=1e-6)
     assert "W-overestimates" in {notice.code for notice in found.warnings}

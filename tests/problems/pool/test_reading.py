@@ -45,22 +45,22 @@ BAD: dict[str, tuple[Change, str, str]] = {
         "has no run on it",
     ),
     "demanded beyond stock": (
-        lambda p, s: (p["offers"]["base-od"].update(stock=2), s["limits"].update(instances={"base": [3, None]})),
+        lambda p, s: (p["offers"]["base"].update(stock=2), s["limits"].update(instances={"base": [3, None]})),
         "$.limits.instances.base[0]",
         "in stock",
     ),
     "demanded without an offer": (
-        lambda p, s: (p["offers"].pop("aux-od"), s["limits"].update(instances={"aux": [1, None]})),
+        lambda p, s: (p["offers"].pop("aux"), s["limits"].update(instances={"aux": [1, None]})),
         "$.limits.instances.aux[0]",
         "it has no offer",
     ),
     "free without limit": (
-        lambda p, s: p["offers"]["aux-od"].update(price_per_hour="0"),
+        lambda p, s: p["offers"]["aux"].update(price_per_hour="0"),
         "$.limits.instances.aux",
         "costs nothing",
     ),
     "price per resource": (
-        lambda p, s: p["offers"]["aux-od"].update(per="gpu"),
+        lambda p, s: p["offers"]["aux"].update(per="gpu"),
         "$.hardware.aux.provides",
         "paid per unit of gpu",
     ),
@@ -139,7 +139,7 @@ def test_options_that_do_not_fit_the_files(options: Json, name: str, why: str) -
 )
 def test_counts_of_fluid_lp_must_fit(given: dict[str, int] | None, why: str) -> None:
     case = g1(budget=5)
-    case[0]["offers"]["base-od"]["stock"] = 2
+    case[0]["offers"]["base"]["stock"] = 2
     with pytest.raises(InputError, match=why):
         decide(case, formulation="pool-lp", counts=given)
 
@@ -175,7 +175,7 @@ def test_without_any_offer_an_instance_costs_one() -> None:
 def test_a_price_per_resource_is_for_the_whole_machine() -> None:
     profile, slo = g1(budget=5)
     profile["hardware"]["base"]["provides"] = {"gpu_mem_gib": 16}
-    profile["offers"]["base-od"].update(price_per_hour="0.0331", per="gpu_mem_gib")
+    profile["offers"]["base"].update(price_per_hour="0.0331", per="gpu_mem_gib")
     assert promise(decide((profile, slo), formulation="pool-lp", counts={"base": 2}), "cost_per_hour") == 1.0592
 
 
@@ -190,13 +190,13 @@ def test_hardware_that_is_too_small_is_left_out() -> None:
 
 def test_stock_and_resources_limit_the_pool() -> None:
     profile, slo = g3(budget=100)
-    profile["offers"]["base-od"]["stock"] = 2
+    profile["offers"]["base"]["stock"] = 2
     for name, cores in (("base", 4), ("a", 2), ("b", 1)):
         profile["hardware"][name]["provides"] = {"cpu_cores": cores}
     slo["limits"]["provides"] = {"cpu_cores": 12}
     # Two bases and two a: 160 (golden case 4 at a budget of 3), all twelve cores.
     drafted = decide((profile, slo), derate=1.0)
-    assert counts(drafted) == {"base-od": 2, "a-od": 2}
+    assert counts(drafted) == {"base": 2, "a": 2}
     assert promise(drafted, "rate_qps") == pytest.approx(160.0, rel=1e-6)
 
 
@@ -218,7 +218,7 @@ def test_bins_that_never_come_play_no_part() -> None:
 
 def test_one_bin_and_one_type() -> None:
     drafted = decide(files({"only": [20.0]}, [1.0], prices={"only": "0.5"}, qos_ms=20, budget="1.6"), derate=1.0)
-    assert counts(drafted) == {"only-od": 3}
+    assert counts(drafted) == {"only": 3}
     assert promise(drafted, "rate_qps") == pytest.approx(150.0)
 
 

@@ -22,8 +22,8 @@ def documents(
             "card": {"kind": "gpu", "provides": {"gpu": 1}},
         },
         "offers": {
-            "node-od": {"hardware": "node", "price_per_hour": "20", "currency": "USD"},
-            "card-od": {"hardware": "card", "price_per_hour": "3", "currency": "USD"},
+            "node": {"hardware": "node", "price_per_hour": "20", "currency": "USD"},
+            "card": {"hardware": "card", "price_per_hour": "3", "currency": "USD"},
         },
         "tables": {
             "fast": {"quantity": "latency_ms", "axes": {"batch": [1, 8]}, "mean": [10, 40]},

@@ -266,7 +266,7 @@ def test_measurements_in_place_of_simulation() -> None:
 
     found = drafted(g1(budget=3), Tools(evaluate=measured), formulation="kairos-plus", evaluator="evaluate")
     # As the measurement has it, every base is worth ten.
-    assert counts(found) == {"base-od": 3}
+    assert counts(found) == {"base": 3}
     assert (found.promises[0].model, found.promises[0].value) == ("measured", 30.0)
     # A measurement above what the plan's own shares carry is not promised.
     found = drafted(g1(budget=3), Tools(evaluate=lambda point: 999.0), formulation="kairos-plus", evaluator="evaluate")
@@ -338,7 +338,7 @@ def test_promises_by_the_real_simulator_are_kept_on_fresh_seeds() -> None:
     )
     found = drafted(case, Tools(simulate=allowable_rate), dispatch="earliest", max_simulations=8, seeds=4)
     have = counts(found)
-    n = (have.get("base-od", 0), have.get("aux-od", 0))
+    n = (have.get("base", 0), have.get("aux", 0))
     fresh = allowable_rate([[10, 40], [20, 200]], n, [0.75, 0.25], 100, seeds=(50, 51, 52))
     assert found.promises[0].value >= 150
     assert fresh.median >= 150
@@ -355,7 +355,7 @@ def test_published_services_keep_their_promise_on_fresh_seeds(model: str) -> Non
     found = drafted(case, Tools(simulate=allowable_rate), dispatch="earliest", seeds=3)
     problem = pose(case)
     have = counts(found)
-    n = [have.get(f"{kind.hardware}-od", 0) for kind in problem.types]
+    n = [have.get(f"{kind.hardware}", 0) for kind in problem.types]
     lam = promise(found, "fluid_rate_qps")
     fresh = allowable_rate(problem.L.T, n, problem.p, problem.qos, lp_qps=lam, seeds=(90, 91, 92))
     assert fresh.min >= found.promises[0].value

@@ -156,8 +156,8 @@ def one_or_two(per_hour):
         "sources": {"b": {"kind": "assumed"}},
         "hardware": {name: {"kind": "cpu", "provides": {"mem_gib": 16}} for name in times},
         "offers": {
-            "large-od": {"hardware": "large", "price_per_hour": per_hour},
-            "small-od": {"hardware": "small", "price_per_hour": "0.3"},
+            "large": {"hardware": "large", "price_per_hour": per_hour},
+            "small": {"hardware": "small", "price_per_hour": "0.3"},
         },
         "tasks": {"find": {}},
         "variants": {

@@ -116,7 +116,7 @@ def _least_bill(files: tuple[Json, Json]) -> float:
                 run["needs"] for (_, run), n in zip(runs, counts, strict=True) if run["hardware"] == hardware
                 for _ in range(n)
             ]  # fmt: skip
-            cost += _bins(mine, about["provides"]) * float(profile["offers"][f"{hardware}-od"]["price_per_hour"])
+            cost += _bins(mine, about["provides"]) * float(profile["offers"][f"{hardware}"]["price_per_hour"])
         best = min(best, cost)
     return best
 
@@ -160,7 +160,7 @@ def test_what_runs_stays_where_it_is_and_the_others_come_to_it() -> None:
     files = sharing(HALF, {n: [("card", 500.0, {"gpu": 0.5})] for n in "mn"}, {"m": 100, "n": 100})
     state = {
         "format": "hetplan/state/1.1",
-        "workers": [{"id": "here", "hardware": "card", "offer": "card-od",
+        "workers": [{"id": "here", "hardware": "card", "offer": "card",
                      "loads": [{"id": "here.1", "variant": "m", "at": {"batch": 8}, "serve": {"max_batch": 8}}]}],
     }  # fmt: skip
     outcome = hp.solve(*files, state, options={"sizing": "fluid"}, formulation="variants")
@@ -238,7 +238,7 @@ def test_a_large_stock_is_not_gone_through_machine_by_machine(shares: bool, monk
         files = sharing(
             {"card": (0.5, {"gpu": 1})}, {n: [("card", 90.0, {"gpu": 0.6})] for n in "mn"}, {"m": 800, "n": 500}
         )
-        files[0]["offers"]["card-od"]["stock"] = stock
+        files[0]["offers"]["card"]["stock"] = stock
         with monkeypatch.context() as patched:
             patched.setattr(placement, "_Bin", counted)
             plans.append(solved(files, machines="shared" if shares else "whole").require())
