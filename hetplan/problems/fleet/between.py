@@ -26,13 +26,12 @@ from hetplan.errors import InputError
 from hetplan.planner.bridge import Cone, Part, Table
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Infeasibility, Reported
-from hetplan.problems.fleet.asks import of_one_variant
 from hetplan.problems.fleet.menus import Choice, Menus, surviving
 from hetplan.problems.fleet.program import cheapest_of_one, hourly_cost, moves_of
 from hetplan.problems.fleet.search import Fleet, Search
 from hetplan.problems.fleet.ways import Bound, Found, settled_by
 from hetplan.problems.fleet.why import explained
-from hetplan.problems.fleet.wish import HUGE, Application, Wish
+from hetplan.problems.fleet.wish import HUGE, Application, Wish, of_one_variant
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.slo_sections import QualityTarget
 

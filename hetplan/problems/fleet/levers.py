@@ -20,9 +20,8 @@ from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.draft import Infeasibility
 from hetplan.planner.make_plan import assembled
 from hetplan.planner.status import PlanStatus
-from hetplan.problems.fleet.ahead import held_ahead
+from hetplan.problems.fleet.after_failure import held_ahead, with_slow_pipelines
 from hetplan.problems.fleet.draft import drafted
-from hetplan.problems.fleet.going_on import with_slow_pipelines
 from hetplan.problems.fleet.menus import Menus, left_of
 from hetplan.problems.fleet.room import Answers, with_room
 from hetplan.problems.fleet.search import Fleet, is_over

@@ -25,10 +25,8 @@ from hetplan.planner.bridge import Cone, Part
 from hetplan.planner.contract import Ask
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.program import lose
-from hetplan.problems.fleet.listed import Lists
 from hetplan.problems.fleet.wish import Application, Situation, Wish
-from hetplan.problems.fleet.zoned import Zoned
-from hetplan.problems.fleet.zones import Counts, Floats
+from hetplan.problems.fleet.zones import Counts, Floats, Lists, Zoned
 
 __all__ = ["Choice", "Menus", "add_part", "left_of", "on_grid", "surviving", "worth"]
 

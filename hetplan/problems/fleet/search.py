@@ -22,9 +22,9 @@ from hetplan.planner.contract import Ask, Event
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.machine_limits import MachineLimit, machine_limits
 from hetplan.planner.program import Rented, rent_by_period
-from hetplan.problems.fleet.alike import grouped, groups_of, zone_classes, zone_orders
 from hetplan.problems.fleet.menus import Choice, Menus, on_grid
 from hetplan.problems.fleet.wish import HUGE, Application, Wish
+from hetplan.problems.fleet.zones import zone_classes, zone_orders
 
 __all__ = ["FEW", "REFINED", "Fleet", "Relaxed", "Search", "add_machines", "is_over"]
 
@@ -77,6 +77,29 @@ def add_machines(
         np.where(barred, 0, stock).astype(float),
     )
     return rent_by_period(m, wish.offers, limits, {p: wish.length(p) for p in periods}, most=ends, whole=whole)
+
+
+def groups_of(wish: Wish, most: int) -> list[list[int]]:
+    """Periods in at most so many groups of nearly the same rates; those of exactly the same are always together.
+
+    In the order of the first period of each.
+    """
+    rates = np.array([[app.rates[p] for app in wish.apps] for p in range(wish.periods)])
+    scaled = rates / np.maximum(rates.max(axis=0), 1e-12)
+    centres = [int(np.argmax(scaled.sum(axis=1)))]
+    away = np.abs(scaled - scaled[centres[0]]).max(axis=1)
+    while len(centres) < most and away.max() > 0:
+        centres.append(int(np.argmax(away)))
+        away = np.minimum(away, np.abs(scaled - scaled[centres[-1]]).max(axis=1))
+    nearest = [int(np.argmin([np.abs(one - scaled[centre]).max() for centre in centres])) for one in scaled]
+    groups = [[p for p, centre in enumerate(nearest) if centre == number] for number in range(len(centres))]
+    return sorted(groups)
+
+
+def grouped(wish: Wish, groups: Sequence[Sequence[int]]) -> Wish:
+    """A wish whose periods are these groups, each at the highest rates in it, for as long as all of them."""
+    apps = tuple(replace(app, rates=tuple(max(app.rates[p] for p in group) for group in groups)) for app in wish.apps)
+    return replace(wish, apps=apps, spans=tuple(sum(wish.length(p) for p in group) for group in groups))
 
 
 @dataclass(frozen=True)

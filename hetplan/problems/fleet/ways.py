@@ -17,11 +17,10 @@ from hetplan.planner.choices import Choice
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Infeasibility, Repair, Reported
 from hetplan.planner.forms.form import certify
-from hetplan.problems.fleet.descent import Descent
 from hetplan.problems.fleet.menus import left_of, surviving
 from hetplan.problems.fleet.program import Planned, planned
 from hetplan.problems.fleet.search import FEW, REFINED, Fleet, Relaxed, Search, is_over
-from hetplan.problems.fleet.whole import FEW_PAIRS, best_fleet, cost_of, polished, refined
+from hetplan.problems.fleet.whole import FEW_PAIRS, Descent, best_fleet, cost_of, polished, refined
 from hetplan.problems.fleet.wish import PLAYED, Application, Wish
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.plan_parts import Part as PlanPart
@@ -35,7 +34,6 @@ __all__ = [
     "Found",
     "Together",
     "beyond",
-    "foreseen",
     "has_formula",
     "is_quick",
     "is_small",
