@@ -37,7 +37,6 @@ from hetplan.errors import Interrupted
 from hetplan.planner.bridge import Cone, Part, Table
 from hetplan.planner.certify import Bounding, Split
 from hetplan.planner.contract import Ask, Tools
-from hetplan.planner.safe_bound import dual_bound
 from hetplan.planner.tolerances import SLIP
 from hetplan.problems.fleet.program import form_of
 from hetplan.problems.fleet.search import MISSING, Search, is_over
@@ -233,19 +232,11 @@ class _Priced:
     def shown(self, prices: Sequence[Any], ask: Asking) -> float:
         """What no fleet costs less than per hour, by these prices."""
         self._check_kept()
-        search = self._search(ask)
-        bare, wish = search.bare, self.wish
-        duals = np.zeros(len(bare.form.row_lower))
+        wish, search = self.wish, self._search(cast("Asking", _Proving(ask)))
+        duals = np.zeros(len(search.bare.row_lower))
         for p, hourly in enumerate(self._hourly(prices, search)):
-            duals[search.rows_of(bare, p)] = hourly * wish.length(p)
-        wanted = [
-            (app, wish.rate(app, p), np.minimum(duals[bare.cover[p]] / wish.length(p), MISSING))
-            for app, p in search.pairs
-            if app.rates[p] > 0
-        ]
-        lengths = [wish.length(p) for app, p in search.pairs if app.rates[p] > 0]
-        served = [value for value, _ in search.menus.price(cast("Ask", _Proving(ask)), wanted)]
-        total = dual_bound(bare.form, duals) + float(np.dot(served, lengths))
+            duals[search.rows_of(p)] = hourly * wish.length(p)
+        total, _ = search.worth(duals)
         if not math.isfinite(total):
             raise ValueError("its prices bound nothing")
         return max(total, 0.0) / (wish.hours * wish.periods) * (1.0 - SLIP)  # nothing costs less than none

@@ -15,9 +15,9 @@ from hetplan.planner.draft import Draft, Reported, Scope
 from hetplan.problems.fleet.after_failure import SOON_S, loaded_anew_s
 from hetplan.problems.fleet.bounds import PRICES, ROWS, missing, sized_by_formula
 from hetplan.problems.fleet.menus import left_of
+from hetplan.problems.fleet.search import starts_of
 from hetplan.problems.fleet.sharing import used_in
 from hetplan.problems.fleet.ways import Bound, Found
-from hetplan.problems.fleet.whole import cost_of, starts_of
 from hetplan.problems.fleet.wish import Situation, Wish, owners
 from hetplan.profiles.fields import HOURS_A_MONTH, money_text
 from hetplan.profiles.plan import Action, Notice, Period, Promise, Valid
@@ -106,7 +106,7 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
                 failures=failures or None,
             )
         )
-    mean = cost_of(wish, found.fleet) / (wish.hours * wish.periods)
+    mean = found.cost_per_hour
     promises.append(Promise(quantity="cost_per_hour", relation="=", value=mean, model="no-queueing"))
     bound = min(found.shown.value / (wish.hours * wish.periods), mean)
     note = _about_the_bound(found)
@@ -382,9 +382,8 @@ def _lines(found: Found) -> Iterator[BillLine]:
 
 def billed(found: Found, levers: tuple[Lever, ...]) -> Bill:
     """The bill of a fleet."""
-    wish, fleet = found.wish, found.fleet
-    hours = wish.hours * wish.periods
-    mean = cost_of(wish, fleet) / hours
+    wish, hours = found.wish, found.wish.hours * found.wish.periods
+    mean = found.cost_per_hour
     lines = tuple(_lines(found))
     weight = 1.0 / wish.periods
     apps = {app.name: sum(line.cost_per_hour for line in lines if line.app == app.name) * weight for app in wish.apps}

@@ -100,12 +100,10 @@ class FleetQuestion:
             is_small,
             part_of,
             parts_of,
-            roomier,
-            searched,
+            planner_of,
             settled_anew,
             with_margins,
         )
-        from hetplan.problems.fleet.whole import cost_of
         from hetplan.problems.fleet.why import by_its_own
 
         between = is_between(self.wish)
@@ -122,16 +120,15 @@ class FleetQuestion:
         def answer(wish: Wish, last: Found | None) -> tuple[Found, Mapping[str, Part]] | Infeasibility:
             if between:
                 return answered(wish, lambda files, app: part_of(files, app, self.tools), ask)
-            near = roomier(last, wish, ask) if last is not None else None
-            found = near or searched(wish, parts, ask, settle=is_small(wish))
-            if isinstance(found, Infeasibility):
-                return found
+            planned = planner_of(parts, ask)(wish, last)
+            if isinstance(planned, Infeasibility):
+                return planned
+            found = planned[0]
             settled = found if found.parts or is_over(ask) else settled_anew(found, parts)
             if settled is not None and settled.parts:
                 made = without_bound(as_drafted(settled))  # at once: it may ask for plans of parts
-                cost = cost_of(wish, settled.fleet) / (wish.hours * wish.periods)
-                ask.keep(lambda: made, rank=(1,), value=cost)
-            return found, parts
+                ask.keep(lambda: made, rank=(1,), value=settled.cost_per_hour)
+            return planned
 
         answers: Answers = {}
         best = with_room(asked, answer, lambda: unplayed or is_over(ask), answers=answers)

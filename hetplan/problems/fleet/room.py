@@ -35,6 +35,7 @@ from hetplan.planner.bridge import Cone, Part, Settled, Table
 from hetplan.planner.draft import Infeasibility, Repair
 from hetplan.problems.fleet.after_failure import going_on, is_slow
 from hetplan.problems.fleet.menus import left_of, surviving
+from hetplan.problems.fleet.search import cost_of
 from hetplan.problems.fleet.ways import (
     AUTO,
     MORE,
@@ -47,7 +48,6 @@ from hetplan.problems.fleet.ways import (
     is_small,
     settled_anew,
 )
-from hetplan.problems.fleet.whole import cost_of
 from hetplan.problems.fleet.wish import HUGE, PLAYED, Application, Situation, Wish
 from hetplan.problems.fleet.zones import Counts
 from hetplan.problems.repairs import change
@@ -177,13 +177,10 @@ def _beside_own(
 ) -> tuple[Found, Mapping[str, Part]]:
     """The same, or a fleet with machines that the questions of its parts find, where that is kept for less."""
     wish = found.wish
-    mine = [app for app in wish.apps if app.question in ASKED and app.name not in wish.slices]
-    careful = {app.name: _careful(wish, app, parts[app.name], answers) for app in mine}
     given_room = {name for name, _ in wish.given_room}  # text without any has the machines that cost least
-    asked = {n: part for n, part in careful.items() if part and (not _is_text(part) or n in given_room)}
-    if not asked or wish.goal != "cost" or not is_small(wish):
-        return found, parts
-    late = {(one.careful.app, one.rate) for one in _short(found, parts, answers)}
+    careful = _who_may_find(wish, parts, answers)
+    asked = {name: part for name, part in careful.items() if not _is_text(part) or name in given_room}
+    late = {(one.careful.app, one.rate) for one in _short(found, parts, answers)} if asked else set()
     known = seen(wish, dearest(found, asked, late), asked)
     rooms = {key: own for key, own in wish.rooms.items() if key not in known}
     other = answered(replace(wish, rooms=rooms, seen=known), found) if known else None
@@ -205,11 +202,7 @@ def with_own_machines(
     Formulas are careful: on fewer machines queries may be in time all the same. So what formulas call infeasible is
     asked of those who play what they plan. The fleet has no bound: machines that nobody was asked about may be enough.
     """
-    mine = [app for app in wish.apps if app.question in ASKED and app.name not in wish.slices and app.name in parts]
-    careful = {app.name: _careful(wish, app, parts[app.name], answers) for app in mine}
-    asked = {name: part for name, part in careful.items() if part is not None and not _is_text(part)}
-    if not asked or wish.goal != "cost" or not is_small(wish):
-        return said
+    asked = {n: part for n, part in _who_may_find(wish, parts, answers).items() if not _is_text(part)}
     known = seen(wish, rates_of(wish, asked), asked)
     best = answered(replace(wish, seen=known), None) if known else said
     if isinstance(best, Infeasibility):
@@ -218,6 +211,14 @@ def with_own_machines(
     if any(_short(found, own, answers)) or (settled := settled_anew(found, _settling(wish, own, answers))) is None:
         return said
     return _as_played(replace(_with_warnings(settled, own, answers, None), shown=Bound()), own, answers)
+
+
+def _who_may_find(wish: Wish, parts: Mapping[str, Part], answers: Answers) -> dict[str, Cone | Table]:
+    """Of a small fleet at least cost, those who find machines by playing, and who those are that are asked so."""
+    may = wish.goal == "cost" and is_small(wish)
+    mine = [app for app in wish.apps if may and app.question in ASKED and app.name not in wish.slices]
+    careful = {app.name: _careful(wish, app, parts[app.name], answers) for app in mine if app.name in parts}
+    return {name: part for name, part in careful.items() if part is not None}
 
 
 def _is_text(part: Part) -> bool:

@@ -53,11 +53,10 @@ from hetplan.planner.request import read_request
 from hetplan.problems.fleet.after_failure import SOON_S, filled, loaded_anew_s
 from hetplan.problems.fleet.menus import left_of
 from hetplan.problems.fleet.room import with_room
-from hetplan.problems.fleet.search import Fleet, is_over
-from hetplan.problems.fleet.ways import BESIDE, Found, Together, is_small, needs_on, part_of, roomier, searched
-from hetplan.problems.fleet.whole import cost_of
+from hetplan.problems.fleet.search import Fleet, cost_of, is_over
+from hetplan.problems.fleet.ways import BESIDE, Found, Together, is_small, needs_on, part_of, planner_of, searched
 from hetplan.problems.fleet.wish import Application, Situation, Wish
-from hetplan.problems.fleet.zones import Counts
+from hetplan.problems.fleet.zones import Counts, to_whole
 from hetplan.problems.places import fit_together, on_servers, places_for
 from hetplan.problems.simulated import Played
 from hetplan.profiles.fields import NANO
@@ -215,13 +214,10 @@ def or_apart(
     if isinstance(first, Infeasibility) or (bounding_less(first, parts) if otherwise else first).shown.value >= cost:
         return best
 
-    def answer(other: Wish, last: Found | None) -> Answered | Infeasibility:
-        more = roomier(last, other, ask) if last is not None else None
-        known = more or (first if other is wish else None)
-        found = known or searched(other, parts, ask, settle=is_small(other))
-        return found if isinstance(found, Infeasibility) else (found, parts)
+    def plan(other: Wish, last: Found | None) -> Answered | Infeasibility:
+        return (first, parts) if other is wish and last is None else planner_of(parts, ask)(other, last)
 
-    apart = with_room(wish, answer, lambda: is_over(ask))
+    apart = with_room(wish, plan, lambda: is_over(ask))
     if isinstance(apart, Infeasibility) or costs(apart) >= cost:
         return best
     found, own = apart
@@ -770,12 +766,8 @@ def _bought(wish: Wish, found: Found) -> Fleet:
             ways.append(np.array(cheapest, dtype=float))
     limits = list(machine_limits(wish.request, wish.offers, commits=True))
     fleets = [
-        Fleet(_whole(ahead), found.fleet.choices, tuple(_whole(np.maximum(one - ahead, 0.0)) for one in used))
+        Fleet(to_whole(ahead), found.fleet.choices, tuple(to_whole(np.maximum(one - ahead, 0.0)) for one in used))
         for ahead in ways
         if all(keeps(limits, np.maximum(one, ahead), ahead) for one in used)
     ]
     return min(fleets, key=lambda fleet: cost_of(wish, fleet), default=found.fleet)
-
-
-def _whole(counts: Sequence[float] | np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> tuple[int, ...]:
-    return tuple(int(n) for n in counts)

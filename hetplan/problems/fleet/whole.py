@@ -21,19 +21,17 @@ from hetplan.planner.contract import Event
 from hetplan.planner.machine_limits import keeps
 from hetplan.problems.fleet.menus import Choice
 from hetplan.problems.fleet.program import planned
-from hetplan.problems.fleet.search import Fleet, Relaxed, Search, is_over
+from hetplan.problems.fleet.search import Fleet, Relaxed, Search, cost_of, is_over
 from hetplan.problems.fleet.wish import Wish
-from hetplan.problems.fleet.zones import zone_orders
+from hetplan.problems.fleet.zones import to_whole, zone_orders
 
 __all__ = [
     "FEW_PAIRS",
     "Descent",
     "best_fleet",
-    "cost_of",
     "keeps_limits",
     "polished",
     "refined",
-    "starts_of",
     "whole_up",
 ]
 
@@ -87,7 +85,7 @@ class Descent:
 
     def counted(self, name: str, machines: Floats) -> tuple[int, ...]:
         """Machines as an application counts them: those who share, in slices."""
-        return tuple(int(n) for n in np.rint(machines * np.array(self.search.wish.each(name))))
+        return to_whole(machines * np.array(self.search.wish.each(name)))
 
     def rent(self, machines: Floats) -> Floats:
         """What is rented where machines are taken beyond those committed: whole ones, whoever shares them."""
@@ -202,33 +200,6 @@ MORE = 1.5
 """Up to so many times the programs that set prices, choices are made a second time."""
 
 
-def cost_of(wish: Wish, fleet: Fleet) -> float:
-    """What a fleet costs over the horizon: committed, rented, and while machines start."""
-    committed = np.array(fleet.committed, dtype=float)
-    pay = np.where(committed > 0, np.where(np.isfinite(wish.committed), wish.committed, 0.0), 0.0)
-    total = float(pay @ committed) * wish.hours * wish.periods
-    for rented in fleet.rented:
-        total += float(wish.prices @ np.array(rented, dtype=float)) * wish.hours
-    return total + float(sum(wish.prices @ started for started in starts_of(wish, fleet)))
-
-
-def starts_of(wish: Wish, fleet: Fleet) -> list[Floats]:
-    """Hours that machines are paid while they start, before each period, per offer; the first follows the last.
-
-    With a state the first period follows what runs, the first time it comes: all machines that do not run yet start
-    then, those that are paid for ahead too.
-    """
-    if wish.periods == 1:
-        return [np.zeros(len(wish.offers))]
-    hours = np.array([offer.start_hours for offer in wish.offers])
-    rented = [np.array(one, dtype=float) for one in fleet.rented]
-    found = [hours * np.maximum(rented[p] - rented[p - 1], 0.0) for p in range(wish.periods)]
-    if wish.stated:
-        new = np.maximum(rented[0] + np.array(fleet.committed) - wish.all_running, 0.0)
-        found[0] = wish.again * found[0] + (1.0 - wish.again) * hours * new
-    return found
-
-
 def best_fleet(search: Search, each: Search, like: Search, relaxed: Relaxed) -> Fleet | None:
     """The cheapest whole fleet found: by descent, then by the program, where that is not near the bound.
 
@@ -242,7 +213,7 @@ def best_fleet(search: Search, each: Search, like: Search, relaxed: Relaxed) -> 
         found = [one for one in (*found, still) if one is not None and _moves_of(wish, one) <= wish.request.changes]
     best = min(found, key=lambda one: cost_of(wish, one), default=None)
     for committed in _tries_of(search, relaxed) if best is None else ():
-        best = best or _hour_by_hour(search, _rounded(committed))
+        best = best or _hour_by_hour(search, to_whole(committed))
     return refined(search, best)
 
 
@@ -389,9 +360,5 @@ def _tight(wish: Wish, fleet: Fleet) -> Fleet:
             continue
         taken = sum((fleet.choices[app.name, p].array for app in wish.apps), np.zeros(len(wish.offers)))
         needed = whole_up(np.maximum(taken - np.array(fleet.committed), 0.0))
-        rented.append(_rounded(np.minimum(needed, np.array(counts, dtype=float))))
+        rented.append(to_whole(np.minimum(needed, np.array(counts, dtype=float))))
     return Fleet(fleet.committed, fleet.choices, tuple(rented))
-
-
-def _rounded(counts: Floats) -> tuple[int, ...]:
-    return tuple(int(n) for n in np.rint(counts))

@@ -144,7 +144,7 @@ class Wish:
     slices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """The applications that share, and of how many of their slices, each for one instance, such a machine is."""
     spans: tuple[float, ...] = ()
-    """How many hours each period is, where periods are groups of like ones (`search.grouped`); empty: all are `hours`."""
+    """How many hours each period is, where they are groups of like ones (`search.grouped`); empty: all are `hours`."""
 
     @cached_property
     def request(self) -> Request:

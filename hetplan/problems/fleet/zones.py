@@ -59,6 +59,7 @@ __all__ = [
     "Places",
     "Zoned",
     "mosts",
+    "to_whole",
     "zone_classes",
     "zone_orders",
     "zoned",
@@ -67,6 +68,11 @@ __all__ = [
 Index = NDArray[np.int64]
 MOST_ZONES = 4
 """Of more zones that are alike, only turns are tried, not every order."""
+
+
+def to_whole(counts: Sequence[float] | Floats) -> Counts:
+    """Counts of machines that are whole but for rounding."""
+    return tuple(int(n) for n in np.rint(counts))
 
 
 def _zones(wish: Wish) -> list[list[Index]]:
@@ -119,6 +125,7 @@ def zone_classes(wish: Wish) -> Index:
 
 Floats = NDArray[np.float64]
 Counts = tuple[int, ...]
+"""Whole machines, of each hardware or offer."""
 
 
 @dataclass(frozen=True)
