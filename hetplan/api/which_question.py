@@ -45,7 +45,7 @@ def further(inputs: Inputs) -> str:
 
 def _between(inputs: Inputs) -> bool:
     """Whether files that no question's own program answers are a fleet of one period."""
-    from hetplan.problems.fleet.asks import between
+    from hetplan.problems.fleet.wish import between
 
     return not any(between(inputs))
 

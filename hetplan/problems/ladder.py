@@ -23,7 +23,18 @@ from hetplan.planner.terms import Obstacle
 if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs
 
-__all__ = ["LADDER", "compound", "fleet", "is_ruled_out", "llm", "pipeline", "policy", "pool", "variants"]
+__all__ = [
+    "LADDER",
+    "compound",
+    "fleet",
+    "is_ruled_out",
+    "llm",
+    "of_no_fleet",
+    "pipeline",
+    "policy",
+    "pool",
+    "variants",
+]
 
 
 def llm(inputs: Inputs) -> tuple[Obstacle, ...]:
@@ -73,12 +84,22 @@ def fleet(inputs: Inputs) -> tuple[Obstacle, ...]:
     over_time = request.horizon.periods > 1 or request.shares or request.survive != type(request.survive)()
     named = (app.question is not None or app.series is not None for app in request.apps.values())
     if over_time or any(named):
-        from hetplan.problems.fleet.fits import obstacles
-
-        return tuple(obstacles(request))
+        return tuple(of_no_fleet(request))
     text = "there is one period and nothing that may fail, so each application is a question for itself"
     one = Obstacle(text, "$.horizon.periods", "Name a question.", essential=True, ambiguous=True)
     return (one,) * len(LADDER)  # any other question is nearer
+
+
+def of_no_fleet(request: Request) -> Iterator[Obstacle]:
+    """Applications that can be no part of a fleet."""
+    for name, app in request.apps.items():
+        pipeline = request.pipeline(name)
+        device = pipeline is not None and any(node.device for node in pipeline.nodes.values())
+        said = {"candidates": app.candidates, "streams": app.streams is not None, "pipeline": device}
+        for field in [one for one, stated in said.items() if stated][:1]:
+            text = f"{name} asks for compound plans, which are no part of a fleet"
+            remedy = "Take it out, or name another problem with --formulation."
+            yield Obstacle(text, f"$.apps.{name}.{field}", remedy, essential=True)
 
 
 LADDER: dict[str, Callable[[Inputs], tuple[Obstacle, ...]]] = {

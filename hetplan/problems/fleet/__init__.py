@@ -29,15 +29,15 @@ most `limits.changes`.
 
 A machine serves one application, and keeps it when others fail. Where all instances of an application take the same
 part of a machine, it may be shared, with applications of other questions too: x_aop then counts slices, of which a
-machine is `Wish.each` (`slices`). Applications of `variants`, or of pipelines, whose instances take unlike parts, or of
-which machines may fail, may share some afterwards (`together`). Who might share a machine, and is planned in neither
-way, counts as free in the bound (`together.who_may_share`).
+machine is `Wish.each`. Applications of `variants`, or of pipelines, whose instances take unlike parts, or of which
+machines may fail, may share some afterwards. Who might share a machine, and is planned in neither way, counts as free
+in the bound (`sharing.who_may_share`).
 
-The files, in the order in which they are used: `asks` (who plans what), `question` (the door), `wish` (reading),
-`alike` (zones and periods that are alike), `menus` (the rows of an application, and its cheapest machines), `program`
-(the one program of all periods: a small fleet is that, one period alone, and hours of a large one), `listed` (cheapest
-machines from lists, where zones are alike), `zoned` (and by a quicker program, where lists are too long), `search`
-(prices, menus and the bound of large fleets), `descent` and `whole` (their whole machines), `ways` (the conversation),
-`slices` and `together` (machines that are shared), `bill`, `draft` (the plan), `why` (no plan, and what would give
-one). Other wishes of one period than the cost: `between`.
+The files, in the order in which they are used: `question` (the door), `wish` (reading, and who plans what), `menus`
+(the rows of an application, and its cheapest machines), `zones` (these found quicker, where zones are alike), `program`
+(the one program of all periods: a small fleet is that, one period alone, and hours of a large one), `search` (prices,
+menus and the bound of large fleets), `whole` (their whole machines), `ways` (the conversation), `first` (a plan, soon),
+`room` (for queries that wait), `sharing` (machines that are shared), `after_failure` (what machines hold, so that
+nothing loads for long), `draft` (the plan and its bill), `bounds` (what no fleet costs less than), `levers` (what each
+way to buy saves), `why` (no plan, and what would give one). Other wishes of one period than the cost: `between`.
 """

@@ -26,13 +26,12 @@ from hetplan.errors import InputError
 from hetplan.planner.bridge import Cone, Part, Table
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Infeasibility, Reported
-from hetplan.problems.fleet.asks import of_one_variant
 from hetplan.problems.fleet.menus import Choice, Menus, surviving
-from hetplan.problems.fleet.program import cheapest_of_one, hourly_cost, moves_of
+from hetplan.problems.fleet.program import cheapest_of_one, moves_of
 from hetplan.problems.fleet.search import Fleet, Search
 from hetplan.problems.fleet.ways import Bound, Found, settled_by
 from hetplan.problems.fleet.why import explained
-from hetplan.problems.fleet.wish import HUGE, Application, Wish
+from hetplan.problems.fleet.wish import HUGE, Application, Wish, of_one_variant
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.slo_sections import QualityTarget
 
@@ -282,7 +281,7 @@ def _least_cost(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasib
         found, why = _found(search)
         least = min(least, found.shown.value if found is not None else bounds[choice] if why else float("inf"))
         if found is not None:
-            cost = _hourly(found) * between.wish.length(0)
+            cost = found.cost_per_hour * between.wish.length(0)
             if best is None or cost < best[0] - 1e-9:
                 best = cost, found, search
     if best is None:
@@ -298,18 +297,14 @@ def _fewest_moves(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeas
         found, _ = _found(search)
         if found is not None:
             moves = moves_of(search.wish, found.fleet.choices)
-            if best is None or (moves, _hourly(found)) < best[:2]:
-                best = float(moves), _hourly(found), found, search
+            if best is None or (moves, found.cost_per_hour) < best[:2]:
+                best = float(moves), found.cost_per_hour, found, search
     if best is None:
         return explained(_begun(between.search(between.choices[0])))
     fewest, _, found, search = best
     note = "machines that an application gets new, beside those that run: by the program of one period"
     goal = Reported("changes", "min", "problem", value=fewest, bound=fewest, vouched="claimed", note=note)
     return replace(found, goal=goal, shown=Bound()), search.menus.parts
-
-
-def _hourly(found: Found) -> float:
-    return hourly_cost(found.wish, found.fleet)
 
 
 def _begun(search: Search) -> Search:
@@ -338,7 +333,7 @@ def _best_quality(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeas
                 never.append(choice)
             continue
         bound = max(bound, between.below(choice))
-        cost = _hourly(found)
+        cost = found.cost_per_hour
         if best is None or cost < best[0] - 1e-9:
             best, reached = (cost, found, search), quality
     if best is None:

@@ -1,4 +1,7 @@
-"""A fleet as a plan with periods: parts, commitments, what changes between periods, promises, the bill."""
+"""A fleet as a plan with periods: parts, commitments, what changes between periods, promises, the bill.
+
+The bill says what it costs per hour, day and month, per application and offer.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,21 @@ from typing import Any
 
 from hetplan.planner.bridge import Part
 from hetplan.planner.draft import Draft, Reported, Scope
-from hetplan.problems.fleet.ahead import SOON_S, loaded_anew_s
-from hetplan.problems.fleet.bill import billed
-from hetplan.problems.fleet.bounded import missing, sized_by_formula
+from hetplan.problems.fleet.after_failure import SOON_S, loaded_anew_s
+from hetplan.problems.fleet.bounds import PRICES, ROWS, missing, sized_by_formula
 from hetplan.problems.fleet.menus import left_of
+from hetplan.problems.fleet.search import starts_of
+from hetplan.problems.fleet.sharing import used_in
 from hetplan.problems.fleet.ways import Bound, Found
-from hetplan.problems.fleet.whole import cost_of
 from hetplan.problems.fleet.wish import Situation, Wish, owners
-from hetplan.profiles.fields import money_text
+from hetplan.profiles.fields import HOURS_A_MONTH, money_text
 from hetplan.profiles.plan import Action, Notice, Period, Promise, Valid
 from hetplan.profiles.plan_file import PERIODS
-from hetplan.profiles.plan_parts import Commitment, Lever
+from hetplan.profiles.plan_parts import SHARED, SHARED_TOO, Bill, BillLine, Commitment, Lever
 from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.profiles.plan_periods import machines_with_users
 
-__all__ = ["drafted"]
-
-PRICES, ROWS = "hetplan.prices", "hetplan.rows"
-"""Where a plan carries the prices that show its bound, among its extensions."""
+__all__ = ["billed", "drafted"]
 
 FULL = "of plans in which a single machine that is lost counts as full of each of them"
 """What a bound is of, where machines are shared and single ones may be lost."""
@@ -106,7 +106,7 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
                 failures=failures or None,
             )
         )
-    mean = cost_of(wish, found.fleet) / (wish.hours * wish.periods)
+    mean = found.cost_per_hour
     promises.append(Promise(quantity="cost_per_hour", relation="=", value=mean, model="no-queueing"))
     bound = min(found.shown.value / (wish.hours * wish.periods), mean)
     note = _about_the_bound(found)
@@ -348,3 +348,70 @@ def _of_fleet(notice: Notice, part: PlanPart) -> Notice:
     name = _whose(part)
     text = f"{name} is sized without simulation, so no percentile is promised: run hetplan simulate"
     return notice.model_copy(update={"text": text})
+
+
+DIGITS = 6
+"""Parts of machines are added up to so many digits, so that whole machines stay whole."""
+
+
+def _lines(found: Found) -> Iterator[BillLine]:
+    wish, fleet = found.wish, found.fleet
+    starts = starts_of(wish, fleet)
+    for p in range(wish.periods):
+        taken = used_in(found, p)
+        for place, offer in enumerate(wish.offers):
+            used = {name: counts[place] for name, counts in taken.items()}
+            total, ahead = round(sum(used.values()), DIGITS), fleet.committed[place]
+            rented = fleet.rented[p][place]
+            starting = float(starts[p][place]) * offer.price / wish.hours
+            for app, count in used.items():
+                if count:
+                    own = min(ahead, total) * count / total
+                    by_hour = (total - min(ahead, total)) * count / total
+                    part = starting * (by_hour / (total - ahead)) if total > ahead else 0.0
+                    cost = own * (offer.committed or 0.0) + by_hour * offer.price + part
+                    yield BillLine(period=f"p{p}", offer=offer.name, app=app, committed=own, rented=by_hour,
+                                   cost_per_hour=cost, starts_per_hour=part)  # fmt: skip
+            idle, spare = max(ahead - total, 0), max(rented - max(total - ahead, 0), 0)
+            left = starting if total <= ahead else 0.0
+            if idle or spare or left:
+                cost = idle * (offer.committed or 0.0) + spare * offer.price + left
+                yield BillLine(period=f"p{p}", offer=offer.name, committed=float(idle), rented=float(spare),
+                               cost_per_hour=cost, starts_per_hour=left)  # fmt: skip
+
+
+def billed(found: Found, levers: tuple[Lever, ...]) -> Bill:
+    """The bill of a fleet."""
+    wish, hours = found.wish, found.wish.hours * found.wish.periods
+    mean = found.cost_per_hour
+    lines = tuple(_lines(found))
+    weight = 1.0 / wish.periods
+    apps = {app.name: sum(line.cost_per_hour for line in lines if line.app == app.name) * weight for app in wish.apps}
+    offers = {
+        offer.name: sum(line.cost_per_hour for line in lines if line.offer == offer.name) * weight
+        for offer in wish.offers
+    }
+    repeats = wish.request.horizon.repeats
+    return Bill(
+        currency=wish.request.currency,
+        hours=hours,
+        repeats=repeats,
+        cost_per_hour=mean,
+        cost_per_day=24.0 * mean,
+        cost_per_month=HOURS_A_MONTH * mean,
+        total=mean * hours * repeats,
+        apps=apps,
+        offers={name: cost for name, cost in offers.items() if cost},
+        idle_per_hour=sum(line.cost_per_hour for line in lines if line.app is None) * weight,
+        starts_per_hour=sum(line.starts_per_hour for line in lines) * weight,
+        lines=lines,
+        levers=levers,
+        shared=SHARED_TOO if _is_shared(found) else SHARED,
+    )
+
+
+def _is_shared(found: Found) -> bool:
+    """Whether several applications have a part together, or machines."""
+    several = any(len(part.rate_qps) > 1 for part in found.parts.values())
+    each = ([one.part for one in together] for together in found.together.values())
+    return several or any(len(whose) > 1 for parts in each for _, whose in machines_with_users(parts))

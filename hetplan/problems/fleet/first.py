@@ -21,12 +21,11 @@ from numpy.typing import NDArray
 from hetplan.planner.bridge import Table
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Draft, without_bound
-from hetplan.problems.fleet.descent import keeps_limits
 from hetplan.problems.fleet.draft import drafted
 from hetplan.problems.fleet.menus import Choice, left_of
-from hetplan.problems.fleet.search import Fleet, Search
+from hetplan.problems.fleet.search import Fleet, Search, cost_per_hour
 from hetplan.problems.fleet.ways import Found, table_of
-from hetplan.problems.fleet.whole import cost_of
+from hetplan.problems.fleet.whole import keeps_limits
 from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.profiles.plan_parts import Part as PlanPart
 
@@ -58,7 +57,7 @@ def keep_first(wish: Wish, tools: Tools, ask: Ask) -> None:
         fleet = _fleet(wish, machines, ahead)
         if keeps_limits(search, fleet.committed, fleet.rented[:1]):
             made = partial(_as_draft, wish, fleet, settled, parts)
-            ask.keep(made, rank=(0,), value=cost_of(wish, fleet) / (wish.hours * wish.periods))
+            ask.keep(made, rank=(0,), value=cost_per_hour(wish, fleet))
             return
 
 

@@ -20,14 +20,12 @@ from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.draft import Infeasibility
 from hetplan.planner.make_plan import assemble_plan
 from hetplan.planner.status import PlanStatus
-from hetplan.problems.fleet.ahead import held_ahead
+from hetplan.problems.fleet.after_failure import held_ahead, with_slow_pipelines
 from hetplan.problems.fleet.draft import drafted
-from hetplan.problems.fleet.going_on import with_slow_pipelines
 from hetplan.problems.fleet.menus import Menus, left_of
 from hetplan.problems.fleet.room import Answers, with_room
 from hetplan.problems.fleet.search import Fleet, is_over
-from hetplan.problems.fleet.ways import Found, is_small, roomier, searched
-from hetplan.problems.fleet.whole import cost_of
+from hetplan.problems.fleet.ways import Found, is_small, planner_of
 from hetplan.problems.fleet.wish import Wish
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_parts import Lever
@@ -54,14 +52,9 @@ class Buying:
 
     def planned(self, wish: Wish) -> Planned | None:
         """The cheapest fleet of this wish that is found with room for all, as far as there is one."""
-
-        def answer(other: Wish, last: Found | None) -> Planned | Infeasibility:
-            more = roomier(last, other, self.ask) if last is not None else None
-            found = more or searched(other, self.parts, self.ask, settle=is_small(other))
-            return found if isinstance(found, Infeasibility) else (found, self.parts)
-
         is_played = is_small(wish) or wish.options.savings == "played"
-        made = with_room(wish, answer, lambda: not is_played or is_over(self.ask), answers=self.answers, nearer=False)
+        plan = planner_of(self.parts, self.ask)
+        made = with_room(wish, plan, lambda: not is_played or is_over(self.ask), answers=self.answers, nearer=False)
         return None if isinstance(made, Infeasibility) else made
 
     def way(self, name: str, about: str, made: Planned | None) -> Way:
@@ -75,7 +68,9 @@ class Buying:
         plan = assemble_plan(draft, inputs, how, PlanStatus.HEURISTIC, (), (), ())
         report = self.tools.extra["verified"](plan, inputs, proofs=False)
         is_right = not report.violations
-        lever = Lever(name=name, about=about, cost_per_hour=_cost(found), verified=is_right, kept=_is_kept(found))
+        lever = Lever(
+            name=name, about=about, cost_per_hour=found.cost_per_hour, verified=is_right, kept=_is_kept(found)
+        )
         return lever, plan
 
     def _in_every_period(self, found: Found, parts: Mapping[str, Part]) -> Found:
@@ -129,7 +124,9 @@ def _each(best: Planned, plan: Found, by: Buying) -> list[Way]:
         levers.append(_no_dearer(by.way(last or "apart", "no machine is shared by applications", apart), levers))
         last = "shared"
     kept, name = _is_kept(plan), last or "this plan"
-    levers.append((Lever(name=name, about="this plan", cost_per_hour=_cost(plan), verified=True, kept=kept), None))
+    levers.append(
+        (Lever(name=name, about="this plan", cost_per_hour=plan.cost_per_hour, verified=True, kept=kept), None)
+    )
     return levers
 
 
@@ -164,11 +161,6 @@ def _one_type(wish: Wish, by: Buying) -> dict[str, str]:
             if choice is not None and cost < best:
                 best, found[app.name] = cost, hardware
     return found
-
-
-def _cost(found: Found) -> float:
-    """What a fleet costs per hour."""
-    return cost_of(found.wish, found.fleet) / (found.wish.hours * found.wish.periods)
 
 
 def _is_kept(found: Found) -> bool | None:

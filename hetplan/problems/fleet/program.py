@@ -23,10 +23,11 @@ from hetplan.planner.answer import Answer, Status
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.program import Expression, Rented, limit_moves, pay_starts, weighted
 from hetplan.problems.fleet.menus import Choice, add_part
-from hetplan.problems.fleet.search import Fleet, Search, add_machines
+from hetplan.problems.fleet.search import Fleet, Search, add_machines, cost_per_hour
 from hetplan.problems.fleet.wish import Wish
+from hetplan.problems.fleet.zones import to_whole
 
-__all__ = ["Planned", "cheapest_of_one", "form_of", "hourly_cost", "moves_of", "planned"]
+__all__ = ["Planned", "cheapest_of_one", "form_of", "moves_of", "planned"]
 
 Columns = NDArray[np.int64]
 MOVE = 1e5
@@ -71,12 +72,12 @@ def planned(search: Search, periods: Iterable[int] | None = None, *, gap: float 
             return Planned(written.form, Answer(Status.NO_ANSWER), None)
         if answer.status is Status.INFEASIBLE or answer.point is None:
             return Planned(written.form, answer, None)
-        taken = {key: _whole(answer.point[mine]) for key, mine in written.apps.items()}
+        taken = {key: to_whole(answer.point[mine]) for key, mine in written.apps.items()}
         held = [search.menus.holds(app, wish.rate(app, p), taken[app.name, p]) for p in wanted for app in wish.apps]
         if all(held):  # each is asked, so that each says what its rows lacked
             choices = {key: Choice(machines, wish.each(key[0])) for key, machines in taken.items()}
-            hourly = tuple(_whole(answer.point[written.machines.hourly[p]]) for p in wanted)
-            ahead = _whole(answer.point[written.machines.committed])
+            hourly = tuple(to_whole(answer.point[written.machines.hourly[p]]) for p in wanted)
+            ahead = to_whole(answer.point[written.machines.committed])
             return Planned(written.form, answer, Fleet(ahead, choices, hourly))
 
 
@@ -91,7 +92,7 @@ def cheapest_of_one(search: Search) -> Planned:
     found = planned(search, still=goal == "changes")
     if goal != "cost, then changes" or found.fleet is None:
         return found
-    again = planned(search, still=True, most=hourly_cost(search.wish, found.fleet) + SAME)
+    again = planned(search, still=True, most=cost_per_hour(search.wish, found.fleet) + SAME)
     return found if again.fleet is None else replace(found, fleet=again.fleet)
 
 
@@ -100,12 +101,6 @@ def moves_of(wish: Wish, choices: Mapping[tuple[str, int], Choice]) -> int:
     return round(
         sum(float(np.maximum(choice.array - wish.runs(name), 0.0).sum()) for (name, _), choice in choices.items())
     )
-
-
-def hourly_cost(wish: Wish, fleet: Fleet) -> float:
-    """What the first period costs per hour."""
-    ahead = sum(n * (o.committed or 0.0) for n, o in zip(fleet.committed, wish.offers, strict=True) if n)
-    return ahead + sum(n * o.price for n, o in zip(fleet.rented[0], wish.offers, strict=True))
 
 
 def _written(
@@ -183,7 +178,3 @@ def _join(
             there = weighted([(Expression(machines.hourly[0]), 1.0), (Expression(machines.committed), 1.0)])
             pay(there, both, wish.all_running, share=1.0 - wish.again, about="at first")
         follow(" at first", 0, None, np.concatenate([wish.runs(app.name) for app in wish.apps]))
-
-
-def _whole(counts: NDArray[np.float64]) -> tuple[int, ...]:
-    return tuple(int(n) for n in np.rint(counts))

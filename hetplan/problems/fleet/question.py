@@ -11,13 +11,13 @@ from hetplan.errors import Interrupted
 from hetplan.planner.contract import Ask, Obstacle, Options, Tools
 from hetplan.problems import ladder
 from hetplan.problems.faults import Faults
-from hetplan.problems.fleet.options import FleetOptions
+from hetplan.problems.fleet.wish import FleetOptions
 
 if TYPE_CHECKING:
     from hetplan.planner.bridge import Part
     from hetplan.planner.certify import Bounding
     from hetplan.planner.draft import Draft, Infeasibility
-    from hetplan.problems.fleet.slices import Play
+    from hetplan.problems.fleet.sharing import Play
     from hetplan.problems.fleet.ways import Found
     from hetplan.problems.fleet.wish import Wish
     from hetplan.problems.simulated import Played
@@ -62,42 +62,47 @@ class FleetQuestion:
 
     def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding]:
         """What bounds a claim of such a plan."""
-        from hetplan.problems.fleet.bounding import bounding
+        from hetplan.problems.fleet.bounds import bounding
 
         return bounding(self.wish, self.tools, claim, plan)
 
     def lost_too_much(self, plan: Plan) -> Iterator[tuple[str, str]]:
         """Where single machines that are shared may be lost, and what is left carries too little, and why."""
-        from hetplan.problems.fleet.bounding import lost_too_much
+        from hetplan.problems.fleet.bounds import lost_too_much
 
         return lost_too_much(self.wish, self.tools, plan)
 
     def decide(self, ask: Ask) -> Draft | Infeasibility:
         """Prices and menus, then whole machines, then each part by its own question; pools get room to wait."""
         from hetplan.planner.draft import Infeasibility, without_bound
-        from hetplan.problems.fleet.ahead import held_ahead
+        from hetplan.problems.fleet.after_failure import held_ahead, with_slow_pipelines
         from hetplan.problems.fleet.between import answered, is_between
-        from hetplan.problems.fleet.bounded import bounded
+        from hetplan.problems.fleet.bounds import bounded
         from hetplan.problems.fleet.draft import drafted
         from hetplan.problems.fleet.first import keep_first
-        from hetplan.problems.fleet.going_on import with_slow_pipelines
         from hetplan.problems.fleet.levers import Buying, levers_of
         from hetplan.problems.fleet.room import Answers, with_own_machines, with_room
         from hetplan.problems.fleet.search import is_over
-        from hetplan.problems.fleet.slices import ALONE, in_slices, is_unseen, on_machines, or_apart, with_fewer_slices
-        from hetplan.problems.fleet.together import bounding_less, with_sharing
+        from hetplan.problems.fleet.sharing import (
+            ALONE,
+            bounding_less,
+            in_slices,
+            is_unseen,
+            on_machines,
+            or_apart,
+            with_fewer_slices,
+            with_sharing,
+        )
         from hetplan.problems.fleet.ways import (
             BESIDE,
             is_quick,
             is_small,
             part_of,
             parts_of,
-            roomier,
-            searched,
+            planner_of,
             settled_anew,
             with_margins,
         )
-        from hetplan.problems.fleet.whole import cost_of
         from hetplan.problems.fleet.why import by_its_own
 
         between = is_between(self.wish)
@@ -114,16 +119,15 @@ class FleetQuestion:
         def answer(wish: Wish, last: Found | None) -> tuple[Found, Mapping[str, Part]] | Infeasibility:
             if between:
                 return answered(wish, lambda files, app: part_of(files, app, self.tools), ask)
-            near = roomier(last, wish, ask) if last is not None else None
-            found = near or searched(wish, parts, ask, settle=is_small(wish))
-            if isinstance(found, Infeasibility):
-                return found
+            planned = planner_of(parts, ask)(wish, last)
+            if isinstance(planned, Infeasibility):
+                return planned
+            found = planned[0]
             settled = found if found.parts or is_over(ask) else settled_anew(found, parts)
             if settled is not None and settled.parts:
                 made = without_bound(as_drafted(settled))  # at once: it may ask for plans of parts
-                cost = cost_of(wish, settled.fleet) / (wish.hours * wish.periods)
-                ask.keep(lambda: made, rank=(1,), value=cost)
-            return found, parts
+                ask.keep(lambda: made, rank=(1,), value=settled.cost_per_hour)
+            return planned
 
         answers: Answers = {}
         best = with_room(asked, answer, lambda: unplayed or is_over(ask), answers=answers)

@@ -5,22 +5,37 @@ pools are played too, in each period where they have least room by it, and varia
 failure. Who is short gets more room, and the fleet is planned again. Of text, which may be kept by one machine of one
 hardware and by no number of another, it is looked how many of each hardware are enough. Where there are no machines
 for more, or it has taken long enough, the wish is not kept, or a warning names who is short.
-"""
+
+**Pools that are played.** Of machines and rates it is looked whether too many are late, by few queries first. Where a
+pool has least room by its formula, in each period, its machines are looked at in simulation. Machines that have
+as many of each hardware as others that kept a rate, or more, keep it too; those that have no more than others that were
+short are short. A look ends with the first queries where these are clear. Once no look says that a pool is short, the
+question itself plays its plan with seeds and queries that chose nothing (`confirmed`): on the machines of each period,
+but for those that have no fewer than others on which a rate as high was confirmed. So all that is called kept was
+confirmed, or has more machines for no higher a rate.
+
+**What was seen to be enough** is what a part's own question finds, beside what a fleet has (`Seen`). Rows of text with
+margins, whole machines that are worth less, and the formulas of variants and pipelines leave out machines on which they
+keep their limits all the same. Their own questions find them, by simulation. Where those cost less, the fleet is
+searched again: who was asked may have what was seen to be enough, and nothing else."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
 
 from hetplan.errors import Interrupted
 from hetplan.planner.bridge import Cone, Part, Settled, Table
 from hetplan.planner.draft import Infeasibility, Repair
-from hetplan.problems.fleet.going_on import going_on, is_slow
+from hetplan.problems.fleet.after_failure import going_on, is_slow
 from hetplan.problems.fleet.menus import left_of, surviving
-from hetplan.problems.fleet.pool_room import confirmed, helping, looks_kept, of_pool, tightest
-from hetplan.problems.fleet.seen import seen, seen_on_stock
+from hetplan.problems.fleet.search import cost_of
 from hetplan.problems.fleet.ways import (
     AUTO,
     MORE,
@@ -33,14 +48,24 @@ from hetplan.problems.fleet.ways import (
     is_small,
     settled_anew,
 )
-from hetplan.problems.fleet.whole import cost_of
-from hetplan.problems.fleet.wish import PLAYED, Application, Situation, Wish
+from hetplan.problems.fleet.wish import HUGE, PLAYED, Application, Situation, Wish
 from hetplan.problems.fleet.zones import Counts
 from hetplan.problems.repairs import change
 from hetplan.problems.simulated import where_late
 from hetplan.profiles.plan import Notice
 
-__all__ = ["Answers", "with_own_machines", "with_room"]
+__all__ = [
+    "Answers",
+    "Seen",
+    "confirmed",
+    "helping",
+    "looks_kept",
+    "of_pool",
+    "seen",
+    "tightest",
+    "with_own_machines",
+    "with_room",
+]
 
 Answer = tuple[Found, Mapping[str, Part]] | Infeasibility
 Answers = dict[tuple[str, str], dict[tuple[float, tuple[tuple[str, int], ...]], Settled]]
@@ -152,14 +177,11 @@ def _beside_own(
 ) -> tuple[Found, Mapping[str, Part]]:
     """The same, or a fleet with machines that the questions of its parts find, where that is kept for less."""
     wish = found.wish
-    mine = [app for app in wish.apps if app.question in ASKED and app.name not in wish.slices]
-    careful = {app.name: _careful(wish, app, parts[app.name], answers) for app in mine}
     given_room = {name for name, _ in wish.given_room}  # text without any has the machines that cost least
-    asked = {n: part for n, part in careful.items() if part and (not _is_text(part) or n in given_room)}
-    if not asked or wish.goal != "cost" or not is_small(wish):
-        return found, parts
-    late = {(one.careful.app, one.rate) for one in _short(found, parts, answers)}
-    known = seen(found, asked, late)
+    careful = _who_may_find(wish, parts, answers)
+    asked = {name: part for name, part in careful.items() if not _is_text(part) or name in given_room}
+    late = {(one.careful.app, one.rate) for one in _short(found, parts, answers)} if asked else set()
+    known = seen(wish, dearest(found, asked, late), asked)
     rooms = {key: own for key, own in wish.rooms.items() if key not in known}
     other = answered(replace(wish, rooms=rooms, seen=known), found) if known else None
     if other is None or isinstance(other, Infeasibility) or any(_short(*other, answers)):
@@ -180,12 +202,8 @@ def with_own_machines(
     Formulas are careful: on fewer machines queries may be in time all the same. So what formulas call infeasible is
     asked of those who play what they plan. The fleet has no bound: machines that nobody was asked about may be enough.
     """
-    mine = [app for app in wish.apps if app.question in ASKED and app.name not in wish.slices and app.name in parts]
-    careful = {app.name: _careful(wish, app, parts[app.name], answers) for app in mine}
-    asked = {name: part for name, part in careful.items() if part is not None and not _is_text(part)}
-    if not asked or wish.goal != "cost" or not is_small(wish):
-        return said
-    known = seen_on_stock(wish, asked)
+    asked = {n: part for n, part in _who_may_find(wish, parts, answers).items() if not _is_text(part)}
+    known = seen(wish, rates_of(wish, asked), asked)
     best = answered(replace(wish, seen=known), None) if known else said
     if isinstance(best, Infeasibility):
         return said
@@ -193,6 +211,14 @@ def with_own_machines(
     if any(_short(found, own, answers)) or (settled := settled_anew(found, _settling(wish, own, answers))) is None:
         return said
     return _as_played(replace(_with_warnings(settled, own, answers, None), shown=Bound()), own, answers)
+
+
+def _who_may_find(wish: Wish, parts: Mapping[str, Part], answers: Answers) -> dict[str, Cone | Table]:
+    """Of a small fleet at least cost, those who find machines by playing, and who those are that are asked so."""
+    may = wish.goal == "cost" and is_small(wish)
+    mine = [app for app in wish.apps if may and app.question in ASKED and app.name not in wish.slices]
+    careful = {app.name: _careful(wish, app, parts[app.name], answers) for app in mine if app.name in parts}
+    return {name: part for name, part in careful.items() if part is not None}
 
 
 def _is_text(part: Part) -> bool:
@@ -483,3 +509,181 @@ def _app(found: Found, name: str) -> Application:
 def _key(name: str, p: int, found: Found) -> tuple[str, float | None]:
     """What room is kept by: the rate; for the application of which the most is wanted, any rate."""
     return name, None if name == found.wish.most else _app(found, name).rates[p]
+
+
+SURE = 0.7
+"""Of what may be late: what a look shows no more of is confirmed nearly always."""
+FEW_MORE = 1.03
+"""So much more: a formula is near, and a few machines are the next that there are."""
+
+
+def tightest(wish: Wish, pool: Cone, machines: Sequence[int]) -> Situation | None:
+    """Where a pool has least room by its formula, of the situations in which it has to keep something."""
+    least = dict[Situation, float]()
+    for one in (one for one in wish.situations if one.keep > 0):
+        left = surviving(wish, pool, machines, one)
+        if any(left):
+            least[one] = pool.room_of(left) / one.keep
+    return min(least, key=lambda one: least[one], default=None)
+
+
+def looks_kept(pool: Cone, left: tuple[int, ...], rate: float) -> bool:
+    """Whether a few queries, or what was seen of others, show no more late on these machines than may be."""
+    known = pool.looks.known(left, rate)
+    if known is None:
+        known = pool.late is None or pool.late(left, rate) < 1.0
+        pool.looks.add(left, rate, is_kept=known)
+    return known
+
+
+def confirmed(pool: Cone, left: tuple[int, ...], offers: Mapping[str, int], rate: float) -> bool:
+    """Whether the question itself keeps the rate on these machines, or was seen to do so on no more of them."""
+    known = pool.confirmed.known(left, rate)
+    if known is None:
+        known = pool.settle(offers, rate).part is not None
+        pool.confirmed.add(left, rate, is_kept=known)
+        if not known:
+            pool.looks.refuted(left, rate)
+    return known
+
+
+def helping(pool: Cone, left: tuple[int, ...], rate: float) -> set[str]:
+    """The hardware of which one machine more is enough for a pool, of several; clearly so, where a look was refuted."""
+    found, is_refuted = set[str](), pool.confirmed.known(left, rate) is False
+    for hardware in pool.hardware if len(pool.hardware) > 1 else ():
+        more = tuple(n + (hardware == other) for other, n in zip(pool.hardware, left, strict=True))
+        if pool.late is not None and is_refuted:
+            helps = pool.late(more, rate) <= SURE
+        else:
+            helps = looks_kept(pool, more, rate)
+        if helps:
+            found.add(hardware)
+    return found
+
+
+def of_pool(
+    wish: Wish, pool: Cone, left: tuple[int, ...], most: float, planned: float, helps: Set[str]
+) -> Mapping[str, float]:
+    """How many machines of each hardware are worth one, of a pool of which these are too few for `most`.
+
+    Those are worth less of which one more does not help, where one more of another does; else all.
+    """
+    rooms = dict.fromkeys(pool.hardware, 1.0) | dict(wish.rooms.get((pool.app, planned), {}))
+    less = [hardware for hardware in pool.hardware if hardware not in helps]
+    if not helps or pool.carried([n if h not in less else 0 for h, n in zip(pool.hardware, left, strict=True)]) >= most:
+        less = list(rooms)
+    while pool.carried([n / rooms[h] for h, n in zip(pool.hardware, left, strict=True)]) >= most:
+        rooms |= {hardware: FEW_MORE * rooms[hardware] for hardware in less}
+    return rooms
+
+
+MOST_ASKED: Mapping[str, int] = {"llm": 6, "variants": 6, "pipeline": 2}
+"""So often each question is asked, for the rates that cost most: a pipeline's takes longest."""
+CHEAPER = 1e-3
+"""By so much it has to cost less."""
+
+Machines = tuple[int, ...]
+"""So many of each hardware, or of each offer."""
+
+
+@dataclass
+class Seen(Table):
+    """Machines that are enough, by rate: those of `least`, and more of them."""
+
+    def minimal(self, rate: float) -> list[tuple[int, ...]]:
+        """What is known."""
+        return self.least.get(rate, [])
+
+    def carries(self, machines: Sequence[float], rate: float) -> bool:
+        """Whether something that is known is among them."""
+        return rate <= 0 or any(
+            all(a <= b for a, b in zip(one, machines, strict=True)) for one in self.least.get(rate, ())
+        )
+
+
+def seen(
+    wish: Wish, asked: Iterable[tuple[Application, float, Machines | None]], parts: Mapping[str, Cone | Table]
+) -> dict[tuple[str, float], Seen]:
+    """Of parts, by application and rate: what they have, if it is in time, and the machines that `parts` find in stock.
+
+    Only who has cheaper ones is named; of whom nothing is known to be in time, who finds some for every failure.
+    """
+    known, left = dict[tuple[str, float], Seen](), dict(MOST_ASKED)
+    for app, rate, machines in asked:
+        part, least = parts[app.name], dict[float, list[Machines]]()
+        for one in (one for one in wish.situations if one.keep > 0):
+            has = [surviving(wish, part, machines, one)] if machines is not None else []
+            least.setdefault(rate * one.keep, []).extend(has)
+        is_cheaper, left[app.question] = False, left[app.question] - len(least)
+        for wanted in least if left[app.question] >= 0 else ():
+            own = _fewest(wish, part, wanted)
+            if own is not None:
+                dearer = (_price(wish, part, has) for has in least[wanted])
+                is_cheaper |= _price(wish, part, own) < (1.0 - CHEAPER) * min(dearer, default=inf)
+                least |= {other: [*those, own] for other, those in least.items() if other <= wanted}
+        if is_cheaper and all(least.values()):
+            known[app.name, rate] = _of(part, least)
+    return known
+
+
+def rates_of(wish: Wish, parts: Mapping[str, Cone | Table]) -> Iterator[tuple[Application, float, None]]:
+    """Each application and rate, of which nothing is known."""
+    for app in (app for app in wish.apps if app.name in parts):
+        for rate in dict.fromkeys(wish.rate(app, p) for p in range(wish.periods) if app.rates[p] > 0):
+            yield app, rate, None
+
+
+def _of(part: Cone | Table, least: dict[float, list[Machines]]) -> Seen:
+    return Seen(
+        part.app,
+        part.question,
+        part.hardware,
+        part.inputs,
+        part.options,
+        part.solve,
+        part.settled,
+        otherwise=part.otherwise,
+        least=least,
+    )
+
+
+def dearest(
+    found: Found, parts: Mapping[str, Cone | Table], late: Set[tuple[str, float]]
+) -> list[tuple[Application, float, Machines | None]]:
+    """Applications and rates with what they have, unless it is `late`; those first that cost most over the day.
+
+    Of text only what has room.
+    """
+    wish, cost = found.wish, dict[tuple[str, float], float]()
+    has = dict[tuple[str, float], tuple[Application, Machines]]()
+    for app in (app for app in wish.apps if app.name in parts):
+        for p in range(wish.periods):
+            key = app.name, wish.rate(app, p)
+            is_text = isinstance(parts[app.name], Cone) and app.question == "llm"
+            if key in wish.given_room or (not is_text and app.rates[p] > 0):
+                machines = found.fleet.choices[app.name, p].machines
+                cost[key] = cost.get(key, 0.0) + float(np.array(machines) @ wish.prices)
+                has.setdefault(key, (app, machines))
+    return [
+        (has[key][0], key[1], None if key in late else has[key][1]) for key in sorted(cost, key=lambda key: -cost[key])
+    ]
+
+
+def _fewest(wish: Wish, part: Cone | Table, rate: float) -> Machines | None:
+    """The machines that its own question takes for a rate."""
+    stock = {one.name: min(one.stock, HUGE) for one in wish.offers if one.machine in part.hardware}
+    plan = part.fewest(stock, rate)
+    if plan is None:
+        return None
+    counts = Counter[str]()
+    for worker in plan.workers:
+        counts[worker.hardware] += worker.count
+    return tuple(counts[hardware] for hardware in part.hardware)
+
+
+def _price(wish: Wish, part: Cone | Table, machines: Machines) -> float:
+    """What they cost per hour where each is cheapest."""
+    return sum(
+        count * min(float(wish.prices[n]) for n in wish.on(hardware))
+        for hardware, count in zip(part.hardware, machines, strict=True)
+    )

@@ -22,11 +22,24 @@ from hetplan.planner.contract import Ask, Event
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.machine_limits import MachineLimit, machine_limits
 from hetplan.planner.program import Rented, rent_by_period
-from hetplan.problems.fleet.alike import grouped, groups_of, zone_classes, zone_orders
+from hetplan.planner.safe_bound import dual_bound
 from hetplan.problems.fleet.menus import Choice, Menus, on_grid
 from hetplan.problems.fleet.wish import HUGE, Application, Wish
+from hetplan.problems.fleet.zones import zone_classes, zone_orders
 
-__all__ = ["FEW", "MOST_PROGRAMS", "REFINED", "Fleet", "Relaxed", "Search", "add_machines", "is_over"]
+__all__ = [
+    "FEW",
+    "MOST_PROGRAMS",
+    "REFINED",
+    "Fleet",
+    "Relaxed",
+    "Search",
+    "add_machines",
+    "cost_of",
+    "cost_per_hour",
+    "is_over",
+    "starts_of",
+]
 
 Floats = NDArray[np.float64]
 
@@ -81,6 +94,29 @@ def add_machines(
     return rent_by_period(m, wish.offers, limits, {p: wish.length(p) for p in periods}, most=ends, whole=whole)
 
 
+def groups_of(wish: Wish, most: int) -> list[list[int]]:
+    """Periods in at most so many groups of nearly the same rates; those of exactly the same are always together.
+
+    In the order of the first period of each.
+    """
+    rates = np.array([[app.rates[p] for app in wish.apps] for p in range(wish.periods)])
+    scaled = rates / np.maximum(rates.max(axis=0), 1e-12)
+    centres = [int(np.argmax(scaled.sum(axis=1)))]
+    away = np.abs(scaled - scaled[centres[0]]).max(axis=1)
+    while len(centres) < most and away.max() > 0:
+        centres.append(int(np.argmax(away)))
+        away = np.minimum(away, np.abs(scaled - scaled[centres[-1]]).max(axis=1))
+    nearest = [int(np.argmin([np.abs(one - scaled[centre]).max() for centre in centres])) for one in scaled]
+    groups = [[p for p, centre in enumerate(nearest) if centre == number] for number in range(len(centres))]
+    return sorted(groups)
+
+
+def grouped(wish: Wish, groups: Sequence[Sequence[int]]) -> Wish:
+    """A wish whose periods are these groups, each at the highest rates in it, for as long as all of them."""
+    apps = tuple(replace(app, rates=tuple(max(app.rates[p] for p in group) for group in groups)) for app in wish.apps)
+    return replace(wish, apps=apps, spans=tuple(sum(wish.length(p) for p in group) for group in groups))
+
+
 @dataclass(frozen=True)
 class Fleet:
     """What is committed, and per period what each application gets, and what is rented."""
@@ -88,6 +124,38 @@ class Fleet:
     committed: tuple[int, ...]
     choices: Mapping[tuple[str, int], Choice]
     rented: tuple[tuple[int, ...], ...]
+
+
+def cost_of(wish: Wish, fleet: Fleet) -> float:
+    """What a fleet costs over the horizon: committed, rented, and while machines start."""
+    committed = np.array(fleet.committed, dtype=float)
+    pay = np.where(committed > 0, np.where(np.isfinite(wish.committed), wish.committed, 0.0), 0.0)
+    total = float(pay @ committed) * wish.hours * wish.periods
+    for rented in fleet.rented:
+        total += float(wish.prices @ np.array(rented, dtype=float)) * wish.hours
+    return total + float(sum(wish.prices @ started for started in starts_of(wish, fleet)))
+
+
+def starts_of(wish: Wish, fleet: Fleet) -> list[Floats]:
+    """Hours that machines are paid while they start, before each period, per offer; the first follows the last.
+
+    With a state the first period follows what runs, the first time it comes: all machines that do not run yet start
+    then, those that are paid for ahead too.
+    """
+    if wish.periods == 1:
+        return [np.zeros(len(wish.offers))]
+    hours = np.array([offer.start_hours for offer in wish.offers])
+    rented = [np.array(one, dtype=float) for one in fleet.rented]
+    found = [hours * np.maximum(rented[p] - rented[p - 1], 0.0) for p in range(wish.periods)]
+    if wish.stated:
+        new = np.maximum(rented[0] + np.array(fleet.committed) - wish.all_running, 0.0)
+        found[0] = wish.again * found[0] + (1.0 - wish.again) * hours * new
+    return found
+
+
+def cost_per_hour(wish: Wish, fleet: Fleet) -> float:
+    """The same per hour."""
+    return cost_of(wish, fleet) / (wish.hours * wish.periods)
 
 
 @dataclass(frozen=True)
@@ -98,9 +166,6 @@ class Relaxed:
     missing: float
     duals: Floats
     committed: Floats
-    form: Milp
-    cover: Mapping[int, NDArray[np.int64]]
-    bought: int
 
 
 @dataclass
@@ -207,7 +272,7 @@ class Search:
         sums = np.bincount(self.classes, weights=values)
         return np.asarray((sums / np.bincount(self.classes))[self.classes], dtype=float)
 
-    def evened_rows(self, form: Milp, duals: Floats) -> Floats:
+    def evened_rows(self, duals: Floats) -> Floats:
         """Prices of rows, each the mean over zones that are alike, and of the sign that their rows allow."""
         count, limits = len(self.wish.offers), self.limit_classes
         found = duals.copy()
@@ -217,16 +282,14 @@ class Search:
             if len(limits):
                 sums = np.bincount(limits, weights=duals[middle:last])
                 found[middle:last] = (sums / np.maximum(np.bincount(limits), 1))[limits]
-        found = np.where((found > 0) & ~np.isfinite(form.row_lower[: len(duals)]), 0.0, found)
-        return np.where((found < 0) & ~np.isfinite(form.row_upper[: len(duals)]), 0.0, found)
+        found = np.where((found > 0) & ~np.isfinite(self.bare.row_lower), 0.0, found)
+        return np.where((found < 0) & ~np.isfinite(self.bare.row_upper), 0.0, found)
 
     def relaxed(self) -> Relaxed:
         """The cheapest mixture of the choices known, machines in parts allowed."""
         wish, m = self.wish, Builder("min", name="fleet, relaxed")
         machines = add_machines(m, wish, self.limits, range(wish.periods), whole=False)
         cover = machines.cover
-        bought = int(machines.hourly[wish.periods - 1][-1]) + 1
-        priced = int(cover[wish.periods - 1][-1]) + 1 + len(self.limits)
         pairs = self.pairs
         each = m.rows("each", str, size=len(pairs), lower=1.0, upper=1.0)
         cost = [MISSING * wish.length(p) for _, p in pairs]
@@ -245,10 +308,11 @@ class Search:
         if answer.point is None or answer.row_duals is None:
             raise SolverFailed(answer.engine, f"the relaxed fleet has no answer: {answer.status}")
         return Relaxed(
-            value=float(answer.value or 0.0), missing=float(answer.point[missing].sum()),
-            duals=self.evened_rows(form, answer.row_duals[:priced]),
-            committed=answer.point[machines.committed], form=form, cover=cover, bought=bought,
-        )  # fmt: skip
+            value=float(answer.value or 0.0),
+            missing=float(answer.point[missing].sum()),
+            duals=self.evened_rows(answer.row_duals[: len(self.bare.row_lower)]),
+            committed=answer.point[machines.committed],
+        )
 
     def cheap(self, app: Application, p: int) -> list[Choice]:
         """The choices of a mixture: those of the rate; where prices came from elsewhere, the cheapest by them."""
@@ -260,20 +324,22 @@ class Search:
 
     def hourly(self) -> Floats:
         """Prices per hour of each period and offer, those of the best bound."""
-        bare, prices = self.bare, np.zeros((self.wish.periods, len(self.wish.offers)))
-        duals = self.best if self.best is not None else self.centre(bare)
-        for p in range(self.wish.periods):
-            prices[p] = np.maximum(duals[bare.cover[p]], 0.0) / self.wish.length(p)
-        return prices
+        duals = self.best if self.best is not None else self.centre()
+        return np.array([self._hourly_of(duals, p) for p in range(self.wish.periods)])
+
+    def _hourly_of(self, duals: Floats, p: int) -> Floats:
+        """Prices per hour of machines in a period, by these prices of rows."""
+        machines = duals[self.rows_of(p)[: len(self.wish.offers)]]
+        return np.asarray(np.maximum(machines, 0.0) / self.wish.length(p), dtype=float)
 
     def said(self, groups: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
         """The prices of the best bound as a plan carries them, by groups of periods: of machines, and of limits."""
         if self.best is None:
             return []
-        offers, bare, listed = [offer.name for offer in self.wish.offers], self.bare, list[dict[str, Any]]()
+        offers, listed = [offer.name for offer in self.wish.offers], list[dict[str, Any]]()
         names = [*offers, *(f"{limit.name}[{limit.label}]" for limit in self.limits)]
         for number, periods in enumerate(groups):
-            hourly = self.best[self.rows_of(bare, number)] / self.wish.length(number)
+            hourly = self.best[self.rows_of(number)] / self.wish.length(number)
             prices = dict(zip(names, (float(price) for price in hourly), strict=True))
             listed.append(
                 {
@@ -284,21 +350,17 @@ class Search:
             )
         return listed
 
-    def worth(self, found: Relaxed, duals: Floats) -> tuple[float, bool]:
-        """What no fleet costs less than, by these prices of rows; whether they showed a choice that was not known."""
+    def worth(self, duals: Floats) -> tuple[float, bool]:
+        """What no fleet costs less than, by these prices of rows; whether they showed a choice that was not known.
+
+        It is what each application costs at least at the prices of machines, and the safe bound of the rest.
+        """
         wish, before = self.wish, self.known
-        wanted = [
-            (app, wish.rate(app, p), np.minimum(np.maximum(duals[found.cover[p]] / wish.length(p), 0.0), MISSING))
-            for app, p in self.pairs
-        ]
+        hourly = [np.minimum(self._hourly_of(duals, p), MISSING) for p in range(wish.periods)]
+        wanted = [(app, wish.rate(app, p), hourly[p]) for app, p in self.pairs]
         cheapest = self.menus.price(self.ask, wanted)
-        rows = found.form.matrix[: len(duals)]
-        reduced = found.form.cost[: found.bought] - (rows.T @ duals)[: found.bought]
-        undercut = np.where(reduced < 0, reduced * np.minimum(found.form.upper[: found.bought], 1e6), 0.0)
-        ends = np.where(duals > 0, found.form.row_lower[: len(duals)], found.form.row_upper[: len(duals)])
-        limits = float(np.sum(duals[duals != 0] * ends[duals != 0]))
         served = sum(value * wish.length(p) for (value, _), (_, p) in zip(cheapest, self.pairs, strict=True))
-        return served + limits + float(undercut.sum()), self.known > before
+        return served + dual_bound(self.bare, duals), self.known > before
 
     def served(self) -> dict[str, float]:
         """How much of the best bound each application is: its cheapest machines at the prices of that bound."""
@@ -318,11 +380,11 @@ class Search:
         """How many choices there are in all menus."""
         return sum(len(one) for one in self.menus.found.values())
 
-    def centre(self, found: Relaxed) -> Floats:
+    def centre(self) -> Floats:
         """The prices at which machines are sold, as prices of rows."""
-        centre = np.zeros_like(found.duals)
+        centre = np.zeros(len(self.bare.row_lower))
         for p in range(self.wish.periods):
-            centre[found.cover[p]] = self.lowest() * self.wish.length(p)
+            centre[self.rows_of(p)[: len(self.wish.offers)]] = self.lowest() * self.wish.length(p)
         return centre
 
     def converge(self, gap: float, rounds: int) -> Relaxed:
@@ -343,12 +405,12 @@ class Search:
             if self.last is not None and is_over(self.ask):
                 return self.last
             self.last = found = self.relaxed()
-            centre = self.centre(found)
+            centre = self.centre()
             best = centre if best is None else best
             fresh = False
             for mixed in (MIXED, 0.0):
                 duals = (1 - CENTRE) * (mixed * best + (1 - mixed) * found.duals) + CENTRE * centre
-                bound, fresh = self.worth(found, duals)
+                bound, fresh = self.worth(duals)
                 if bound > self.bound or self.best is None:
                     self.bound, best = max(bound, self.bound), duals
                     self.best = best
@@ -366,29 +428,25 @@ class Search:
         """The bound, and choices of every period, at the prices that were found for groups of them."""
         if other is self or other.best is None:
             return
-        found, grouped_rows = self.bare, other.bare
-        duals = np.zeros_like(found.duals)
+        duals = np.zeros(len(self.bare.row_lower))
         for group, periods in enumerate(groups):
             for p in periods:
                 share = self.wish.length(p) / other.wish.length(group)
-                duals[self.rows_of(found, p)] = share * other.best[other.rows_of(grouped_rows, group)]
-        bound, _ = self.worth(found, duals)
+                duals[self.rows_of(p)] = share * other.best[other.rows_of(group)]
+        bound, _ = self.worth(duals)
         self.rounds, self.lifted = other.rounds, True
         if bound > self.bound or self.best is None:
             self.bound, self.best = max(self.bound, bound), duals
         self.ask.note(Event("fleet", detail="all periods", bound=self.hourly_bound))
 
     @cached_property
-    def bare(self) -> Relaxed:
-        """The rows of the relaxed fleet without any choice."""
-        wish, m = self.wish, Builder("min", name="fleet, rows")
-        machines = add_machines(m, wish, self.limits, range(wish.periods), whole=False)
-        form = m.build()
-        bought = int(machines.hourly[wish.periods - 1][-1]) + 1
-        none = np.zeros(len(form.row_lower))
-        return Relaxed(0.0, 0.0, none, np.zeros(len(wish.offers)), form, machines.cover, bought)
+    def bare(self) -> Milp:
+        """The relaxed fleet without any choice: of each period the rows of its machines, then those of its limits."""
+        m = Builder("min", name="fleet, rows")
+        add_machines(m, self.wish, self.limits, range(self.wish.periods), whole=False)
+        return m.build()
 
-    def rows_of(self, found: Relaxed, period: int) -> NDArray[np.int64]:
+    def rows_of(self, period: int) -> NDArray[np.int64]:
         """Rows of a period: its machines, then its limits."""
-        first = int(found.cover[period][0])
-        return np.arange(first, first + len(self.wish.offers) + len(self.limits), dtype=np.int64)
+        count = len(self.wish.offers) + len(self.limits)
+        return np.arange(period * count, (period + 1) * count, dtype=np.int64)

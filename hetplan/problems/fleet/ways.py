@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -17,11 +17,20 @@ from hetplan.planner.choices import Choice
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Infeasibility, Repair, Reported
 from hetplan.planner.forms.form import certify
-from hetplan.problems.fleet.descent import Descent
 from hetplan.problems.fleet.menus import left_of, surviving
 from hetplan.problems.fleet.program import Planned, planned
-from hetplan.problems.fleet.search import FEW, MOST_PROGRAMS, REFINED, Fleet, Relaxed, Search, is_over
-from hetplan.problems.fleet.whole import FEW_PAIRS, best_fleet, cost_of, polished, refined
+from hetplan.problems.fleet.search import (
+    FEW,
+    MOST_PROGRAMS,
+    REFINED,
+    Fleet,
+    Relaxed,
+    Search,
+    cost_of,
+    cost_per_hour,
+    is_over,
+)
+from hetplan.problems.fleet.whole import FEW_PAIRS, Descent, best_fleet, polished, refined
 from hetplan.problems.fleet.wish import PLAYED, Application, Wish
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.plan_parts import Part as PlanPart
@@ -33,17 +42,17 @@ __all__ = [
     "SIZED",
     "Bound",
     "Found",
+    "Planner",
     "Together",
     "beyond",
-    "foreseen",
     "has_formula",
     "is_quick",
     "is_small",
     "needs_on",
     "part_of",
     "parts_of",
+    "planner_of",
     "priced",
-    "roomier",
     "searched",
     "settled_anew",
     "settled_by",
@@ -169,6 +178,15 @@ class Found:
     """The search over all rates that gave the bound: its prices, and the choices known."""
     unsettled: Search | None = field(default=None, repr=False, compare=False)
     """The search that found machines for which parts are still to be settled."""
+
+    @property
+    def cost_per_hour(self) -> float:
+        """What its machines cost per hour."""
+        return cost_per_hour(self.wish, self.fleet)
+
+
+Planner = Callable[[Wish, Found | None], tuple[Found, Mapping[str, Part]] | Infeasibility]
+"""Plans a fleet for a wish; it is handed the fleet before it, if any."""
 
 
 def parts_of(wish: Wish, tools: Tools) -> dict[str, Part]:
@@ -448,11 +466,22 @@ def roomier(before: Found, wish: Wish, ask: Ask) -> Found | None:
     search = Search(wish, ask, old.menus.roomier(wish), limits=old.limits)
     each = search.over(search.same)
     each.best, each.bound = old.best, old.bound
-    each.worth(each.bare, old.best)
+    each.worth(old.best)
     changed = [(app, p) for app, p in search.pairs if _is_changed(before.wish, wish, app, p)]
     few = not wish.places and len(changed) <= FEW_CHANGED * len(search.pairs)
     fleet = (_mended(search, each, before.fleet, changed) if few else None) or _cheapest(search, each, before.fleet)
     return replace(before, wish=wish, fleet=fleet, search=each, unsettled=search) if fleet is not None else None
+
+
+def planner_of(parts: Mapping[str, Part], ask: Ask) -> Planner:
+    """Who plans a fleet for a wish, from the one before it where there is one."""
+
+    def plan(wish: Wish, last: Found | None) -> tuple[Found, Mapping[str, Part]] | Infeasibility:
+        near = roomier(last, wish, ask) if last is not None else None
+        found = near or searched(wish, parts, ask, settle=is_small(wish))
+        return found if isinstance(found, Infeasibility) else (found, parts)
+
+    return plan
 
 
 def _is_changed(before: Wish, wish: Wish, app: Application, p: int) -> bool:

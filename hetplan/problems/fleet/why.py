@@ -17,10 +17,10 @@ from hetplan.planner.elastic import explain, knobs
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.machine_limits import Floor, MachineLimit, floors_of, machine_limits
 from hetplan.planner.request import PLENTY
-from hetplan.problems.fleet.descent import whole_up
 from hetplan.problems.fleet.menus import Choice, Menus
 from hetplan.problems.fleet.program import planned
 from hetplan.problems.fleet.search import Search
+from hetplan.problems.fleet.whole import whole_up
 from hetplan.problems.fleet.wish import Application, Wish, situations_of
 from hetplan.profiles.slo import Survive
 

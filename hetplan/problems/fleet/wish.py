@@ -1,26 +1,32 @@
-"""What an SLO and a profile say about a fleet: applications with their questions, offers, failures, limits."""
+"""What an SLO and a profile say about a fleet: applications with their questions, offers, failures, limits.
+
+Also which question plans each application, and whether files that no other question answers are a fleet of one period.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from hetplan.errors import Fault
 from hetplan.planner.bridge import Cone, Part
-from hetplan.planner.contract import Obstacle
+from hetplan.planner.contract import Obstacle, Options, Sizing
 from hetplan.planner.request import Offer, Request, read_request
 from hetplan.problems.faults import CAPACITY, Faults, refuse_not_provided
-from hetplan.problems.fleet.asks import PARTS, hindrance, question_of
-from hetplan.problems.fleet.options import FleetOptions
+from hetplan.problems.ladder import LADDER, of_no_fleet
 from hetplan.problems.metrics import higher_is_better
+from hetplan.profiles.fields import Id, Key
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan_periods import inputs_of_part
+from hetplan.profiles.slo import answered_by
 
 if TYPE_CHECKING:
     from hetplan.profiles.slo import Horizon, Survive
@@ -33,10 +39,15 @@ __all__ = [
     "PLAYED",
     "REFUSED",
     "Application",
+    "FleetOptions",
     "Owned",
     "Situation",
     "Wish",
+    "between",
+    "hindrance",
+    "of_one_variant",
     "owners",
+    "question_of",
     "read_wish",
     "situations_of",
 ]
@@ -135,7 +146,7 @@ class Wish:
     slices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """The applications that share, and of how many of their slices, each for one instance, such a machine is."""
     spans: tuple[float, ...] = ()
-    """How many hours each period is, where periods are groups of like ones (`alike`); empty: all are `hours`."""
+    """How many hours each period is, where they are groups of like ones (`search.grouped`); empty: all are `hours`."""
 
     @cached_property
     def request(self) -> Request:
@@ -442,3 +453,90 @@ def situations_of(survive: Survive, offers: Sequence[Offer]) -> Iterator[Situati
         for hardware in dict.fromkeys(offer.machine for offer in offers):
             name = f"{survive.machines} {hardware} lost"
             yield Situation(name, survive.serve, hardware=hardware, count=survive.machines)
+
+
+PARTS = ("llm", "pool", "pipeline", "variants", "policy")
+"""Questions that can be parts of a fleet."""
+BETWEEN = {"rate", "quality", "cost", "changes"}
+"""What a fleet of one period can be planned for."""
+
+
+def between(inputs: Inputs) -> Iterator[Obstacle]:
+    """What keeps files of one period, which no question's own program answers, from being a fleet."""
+    request = read_request(inputs)
+    yield from of_no_fleet(request)
+    if not inputs.profile.offers:
+        yield Obstacle("no offers: a fleet says what to buy", "$.offers", "Add offers with their prices.")
+    if not request.apps or not BETWEEN.issuperset(request.goals):
+        yield Obstacle("a fleet is planned for cost, rate, quality or changes", "$.objective", 'Write "min cost".')
+    for name, app in request.apps.items():
+        if app.rate_qps is None and not app.wants_most:
+            yield Obstacle(f"{name} states no rate", f"$.apps.{name}.rate_qps", 'Write "rate_qps".')
+        elif isinstance(found := question_of(inputs, name, 1.0), Obstacle):
+            yield found
+
+
+def question_of(inputs: Inputs, name: str, rate: float) -> str | Obstacle:
+    """The most specific question that the application's own files ask; one variant may be chosen for a pool."""
+    own = _own(inputs, name, rate)
+    found = {question: LADDER[question](own) for question in PARTS if question != "policy"}
+    for question, why in found.items():
+        if not why:
+            return question
+    if _is_pool_of_one(own, name):
+        return "pool"
+    nearest = min(found, key=lambda one: (sum(o.essential for o in found[one]), len(found[one])))
+    first = found[nearest][0]
+    return replace(first, why=f"{name} fits no question. The nearest is {nearest}, but {first.why}")
+
+
+def hindrance(inputs: Inputs, name: str, question: str, rate: float) -> Obstacle | None:
+    """What keeps an application's own files from asking the question that is stated; a policy's are made for it."""
+    own = _own(inputs, name, rate)
+    why = LADDER[question](own) if question != "policy" else ()
+    return why[0] if why and not (question == "pool" and _is_pool_of_one(own, name)) else None
+
+
+def _own(inputs: Inputs, name: str, rate: float) -> Inputs:
+    return inputs_of_part(inputs, {name: rate}).with_slo(objective=())
+
+
+def _is_pool_of_one(own: Inputs, name: str) -> bool:
+    """Whether it is a pool of whichever of its variants is chosen."""
+    app = read_request(own).apps[name]
+    names = app.variants if app.pipeline is None and not app.candidates else ()
+    return len(names) > 1 and not any(LADDER["pool"](of_one_variant(own, name, one)) for one in names)
+
+
+def of_one_variant(inputs: Inputs, name: str, variant: str) -> Inputs:
+    """The same files, where the application runs this variant alone; its floor is kept by who chose it."""
+    return inputs.with_app(name, **answered_by(variant), quality=None)
+
+
+class FleetOptions(Options):
+    """Options of a fleet: several applications, periods or offers."""
+
+    rough: ClassVar[Mapping[str, object]] = {"savings": False}
+    """What plans faster, while a person moves a limit."""
+
+    sizing: Sizing = Field(
+        default="simulation",
+        description="how waiting is taken into account; fluid: by the programs of the applications' problems; "
+        "formula: by queueing formulas; simulation: the same, then pools, variants, pipelines and LLMs are simulated",
+    )
+    headroom: float = Field(
+        default=0.0, ge=0, le=10, description="headroom above the stated rate, for every application"
+    )
+    parts: dict[Id, dict[Key, Any]] = Field(
+        default_factory=dict, description="options of the problem of each application, by application"
+    )
+    gap: float = Field(default=0.003, ge=0, le=1, description="gap at which the search for whole machines ends")
+    share_machines: bool = Field(
+        default=True,
+        description="whether applications may share a machine if their replicas fit on it",
+    )
+    savings: Literal["played"] | bool = Field(
+        default=True,
+        description="compute what each purchase option saves; played: simulate each, which true does only up to 72 "
+        "applications times periods",
+    )

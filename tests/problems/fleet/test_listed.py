@@ -14,12 +14,10 @@ from hetplan import registry
 from hetplan.planner.ask import Asking
 from hetplan.planner.bridge import Cone
 from hetplan.problems.faults import Faults
-from hetplan.problems.fleet.listed import LONGEST
 from hetplan.problems.fleet.menus import LOOK, STEP, Menus
-from hetplan.problems.fleet.options import FleetOptions
 from hetplan.problems.fleet.ways import parts_of
-from hetplan.problems.fleet.wish import Wish, read_wish
-from hetplan.problems.fleet.zones import Places
+from hetplan.problems.fleet.wish import FleetOptions, Wish, read_wish
+from hetplan.problems.fleet.zones import LONGEST, Places
 
 
 def files(rng: random.Random, *, alike: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -151,7 +149,7 @@ def test_the_program_of_zones_that_are_alike_says_what_that_of_all_offers_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where lists are too long, or more room is needed: with tight stock, without spot, after every failure."""
-    monkeypatch.setattr("hetplan.problems.fleet.listed.LONGEST", 0)
+    monkeypatch.setattr("hetplan.problems.fleet.zones.LONGEST", 0)
     without = zoned_only = 0
     for seed in range(25):
         rng = random.Random(f"zoned {seed}")

@@ -9,7 +9,7 @@ import pytest
 
 import hetplan as hp
 from hetplan.planner.request import read_request
-from hetplan.problems.fleet.ahead import loaded_anew_s
+from hetplan.problems.fleet.after_failure import loaded_anew_s
 from hetplan.problems.pipeline.draft import Need, spread_over_offers
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
@@ -80,7 +80,7 @@ def test_that_is_kept_where_it_is_played_and_broken_without(monkeypatch: pytest.
     kept = play_day(_plan(files), load_inputs(*files), how)
     assert not kept.broken
     assert min(one.at_first["look"].value for one in kept.failures) > 0.9, "in the minute of the failure, too"
-    monkeypatch.setattr("hetplan.problems.fleet.going_on.is_slow", lambda part: False)
+    monkeypatch.setattr("hetplan.problems.fleet.after_failure.is_slow", lambda part: False)
     before = _plan(files)
     assert _loads_s(before, files) == 200.0
     assert play_day(before, load_inputs(*files), how).broken

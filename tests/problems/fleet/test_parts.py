@@ -17,10 +17,9 @@ from hetplan.api.solve import plan_for
 from hetplan.planner.ask import Asking
 from hetplan.planner.bridge import Cone, Settled, Table
 from hetplan.problems.faults import Faults
-from hetplan.problems.fleet.options import FleetOptions
 from hetplan.problems.fleet.room import _has_room
 from hetplan.problems.fleet.ways import ESTIMATED, parts_of, table_of
-from hetplan.problems.fleet.wish import read_wish
+from hetplan.problems.fleet.wish import FleetOptions, read_wish
 from hetplan.profiles.load import load_inputs
 from hetplan.testing.part_checks import checks, fewest_machines
 from tests.build import shipped

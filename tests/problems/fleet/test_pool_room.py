@@ -14,10 +14,9 @@ import hetplan as hp
 from hetplan.api.solve import plan_for
 from hetplan.planner.bridge import Cone, Looks, Settled
 from hetplan.problems.faults import Faults
-from hetplan.problems.fleet import pool_room, room
-from hetplan.problems.fleet.descent import Descent
-from hetplan.problems.fleet.options import FleetOptions
-from hetplan.problems.fleet.wish import read_wish
+from hetplan.problems.fleet import room
+from hetplan.problems.fleet.whole import Descent
+from hetplan.problems.fleet.wish import FleetOptions, read_wish
 from hetplan.problems.pool import sizing
 from hetplan.problems.pool.part import cone, is_open
 from hetplan.problems.simulated import Played
@@ -67,7 +66,7 @@ def test_what_is_confirmed_was_settled_on_these_machines_or_on_fewer_at_a_higher
 
     pool: Any = SimpleNamespace(settle=settle, looks=Looks(), confirmed=Looks())
     said = [
-        pool_room.confirmed(pool, (n,), {"a": n}, rate)
+        room.confirmed(pool, (n,), {"a": n}, rate)
         for n, rate in [(3, 30.0), (3, 29.0), (4, 30.0), (4, 31.0), (3, 31.0), (2, 40.0)]
     ]
     assert said == [True, True, True, True, False, False]
@@ -122,9 +121,9 @@ def test_who_is_not_sure_to_help_does_not_where_a_look_was_refuted() -> None:
     pool: Any = SimpleNamespace(
         hardware=("a", "b"), late=lambda machines, _rate: late[machines], looks=Looks(), confirmed=Looks()
     )
-    assert pool_room.helping(pool, (1, 1), 10.0) == {"a", "b"}
+    assert room.helping(pool, (1, 1), 10.0) == {"a", "b"}
     pool.confirmed.add((1, 1), 10.0, is_kept=False)
-    assert pool_room.helping(pool, (1, 1), 10.0) == {"a"}
+    assert room.helping(pool, (1, 1), 10.0) == {"a"}
 
 
 def test_parts_that_were_settled_or_played_are_not_asked_again() -> None:

@@ -15,8 +15,7 @@ from hetplan.planner.bound_verdicts import Word
 from hetplan.planner.repairs import edit_documents
 from hetplan.problems.faults import Faults
 from hetplan.problems.fleet import between, room, ways
-from hetplan.problems.fleet.options import FleetOptions
-from hetplan.problems.fleet.wish import read_wish
+from hetplan.problems.fleet.wish import FleetOptions, read_wish
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_periods import of_period

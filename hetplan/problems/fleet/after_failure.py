@@ -1,8 +1,13 @@
-"""Pipelines whose models load slowly: machines that go on with what they hold, whatever fails.
+"""What machines hold, so that a failure is survived without loading for long.
 
-After a failure a question plans what is left of its machines anew, and may give them other models. Where these take
-longer than `SOON_S` to load, what is promised is not carried until then. So it is looked for what machines hold such
-that nothing has to be loaded: the letters are
+**Machines for failures only** have loaded ahead what they serve after the failure. Of the question `variants` such
+machines have no loads. They get copies of those that a failure gives machines of their offer, and no queries: what is
+promised of the others stays as it is.
+
+**Pipelines whose models load slowly** go on with what their machines hold, whatever fails. After a failure a question
+plans what is left of its machines anew, and may give them other models. Where these take longer than `SOON_S` to load,
+what is promised is not carried until then. So it is looked for what machines hold such that nothing has to be loaded:
+the letters are
 
 =====  ========================================================================================
 h, o   hardware, and its offers; N_o machines of each are there
@@ -28,14 +33,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hetplan.planner.bridge import Part
-from hetplan.planner.request import read_request
-from hetplan.problems.fleet.ahead import SOON_S, loaded_anew_s
+from hetplan.planner.request import Request, read_request
 from hetplan.problems.fleet.menus import left_of
+from hetplan.problems.fleet.ways import Found
 from hetplan.problems.fleet.wish import Situation, Wish
 from hetplan.problems.fleet.zones import Counts
 from hetplan.problems.pipeline.draft import divide_by_room
@@ -45,11 +50,94 @@ from hetplan.profiles.workers import Load, Worker
 if TYPE_CHECKING:
     from hetplan.problems.fleet.ways import Found
 
-__all__ = ["GoingOn", "going_on", "is_slow", "with_slow_pipelines"]
+__all__ = ["SOON_S", "GoingOn", "filled", "going_on", "held_ahead", "is_slow", "loaded_anew_s", "with_slow_pipelines"]
 
-Content = tuple[str, str, int]
+SOON_S = 10.0
+"""After a failure a machine loads something else only where that takes no longer."""
+
+Content = tuple[str, tuple[tuple[str | None, str | None, int], ...]]
+"""An offer, and what a machine of it holds: application, variant and instances of each load."""
+
+
+def held_ahead(found: Found, parts: Mapping[str, Part]) -> Found:
+    """The same fleet, its idle machines with loads that they only serve after a failure; those shared have them."""
+    wish, own = found.wish, dict(found.parts)
+    for app, p in ((app, p) for app in wish.apps for p in range(wish.periods)):
+        part = own.get((app.name, p))
+        if part is not None and len(part.rate_qps) == 1 and not all(worker.loads for worker in part.workers):
+            machines = found.fleet.choices[app.name, p].machines
+            after = (
+                parts[app.name].settle(left, wish.rate(app, p) * situation.keep).part
+                for situation in wish.situations[1:]
+                if (left := left_of(wish, parts[app.name], machines, situation))
+            )
+            own[app.name, p] = filled(part, [one for one in after if one is not None])
+    return replace(found, parts=own)
+
+
+def filled(part: PlanPart, after: Sequence[PlanPart]) -> PlanPart:
+    """A part whose machines without loads hold what failures give them, the most wanted first."""
+    if part.question != "variants":
+        return part
+    had, wanted, samples = _holding(part.workers), Counter[Content](), dict[Content, Worker]()
+    for one in after:
+        for key, count in (_holding(one.workers) - had).items():
+            wanted[key] = max(wanted[key], count)
+        samples |= {_content(worker): worker for worker in one.workers}
+    names, workers = {worker.id for worker in part.workers}, list[Worker]()
+    for worker in part.workers:
+        workers += [worker] if worker.loads else _copies(worker, wanted, samples, names)
+    return part.model_copy(update={"workers": tuple(workers)})
+
+
+def loaded_anew_s(request: Request, part: PlanPart, after: PlanPart) -> float:
+    """The longest that a machine loads after a failure, because it held something else."""
+    new = _holding(after.workers) - _holding(part.workers)
+    others = [worker for worker in after.workers if _content(worker) in new]
+    hardware = {worker.hardware for worker in others}
+    runs = request.choices(variants={load.variant or "" for worker in others for load in worker.loads})
+    return max((one.load_s for one in runs if one.hardware in hardware), default=0.0)
+
+
+def _copies(
+    worker: Worker, wanted: Counter[Content], samples: Mapping[Content, Worker], names: set[str]
+) -> Iterator[Worker]:
+    """Idle machines with the loads wanted of their offer, as far as these go; the rest stays idle."""
+    left, name, number = worker.count, worker.id, 1
+    for key in [key for key, _ in wanted.most_common() if samples[key].offer == worker.offer]:
+        count = min(left, wanted[key])
+        if count:
+            wanted[key] -= count
+            left -= count
+            alike = enumerate(samples[key].loads, start=1)
+            loads = tuple(load.model_copy(update={"id": f"{name}.{place}"}) for place, load in alike)
+            yield worker.model_copy(update={"id": name, "count": count, "queue": samples[key].queue, "loads": loads})
+            while name in names:
+                number += 1
+                name = f"{worker.id}-{number}"
+            names.add(name)
+    if left:
+        yield worker.model_copy(update={"id": name, "count": left})
+
+
+def _holding(workers: Iterable[Worker]) -> Counter[Content]:
+    found = Counter[Content]()
+    for worker in workers:
+        if worker.loads:
+            found[_content(worker)] += worker.count
+    return found
+
+
+def _content(worker: Worker) -> Content:
+    def said(load: Load) -> tuple[str | None, str | None, int]:
+        return load.app, load.variant, load.instances
+
+    return worker.offer or "", tuple(sorted((said(load) for load in worker.loads), key=repr))
+
+
+Held = tuple[str, str, int]
 """Hardware, model and instances of it: what a machine holds."""
-Needs = Mapping[Situation, Counter[Content]]
+Needs = Mapping[Situation, Counter[Held]]
 PATIENCE = 200
 """So often at most a machine is given another content."""
 
@@ -102,16 +190,16 @@ def _as_planned(wish: Wish, part: Part, machines: Counts, rate: float) -> GoingO
 
 def _dealt_out(wish: Wish, part: Part, machines: Counts, rate: float) -> GoingOn | None:
     """Machines that hold what the fewest servers need in each case, asked of the question."""
-    fewest, samples = dict[Situation, Counter[Content]](), dict[Content, Load]()
+    fewest, samples = dict[Situation, Counter[Held]](), dict[Held, Load]()
     for situation in (one for one in wish.situations if one.keep > 0):
         plan = part.fewest(left_of(wish, part, machines, situation), rate * situation.keep)
         if plan is None or any(len(worker.loads) != 1 for worker in plan.workers):
             return None  # what steps share is not dealt out
-        fewest[situation] = Counter[Content]()
+        fewest[situation] = Counter[Held]()
         for worker in plan.workers:
-            fewest[situation][_content(worker)] += worker.count
-            samples[_content(worker)] = worker.loads[0]
-    tried = list[Counter[tuple[Content, str]]]()
+            fewest[situation][_held(worker)] += worker.count
+            samples[_held(worker)] = worker.loads[0]
+    tried = list[Counter[tuple[Held, str]]]()
     for needs in (fewest, *(_like(fewest, one) for one in fewest)):
         held = _deal(wish, part, machines, needs)
         if held is None or held in tried:
@@ -163,16 +251,16 @@ def _surviving(now: PlanPart, left: Mapping[str, int]) -> list[Worker]:
     return found
 
 
-def _content(worker: Worker) -> Content:
+def _held(worker: Worker) -> Held:
     load = worker.loads[0]
     return worker.hardware, load.variant or "", load.instances
 
 
-def _deal(wish: Wish, part: Part, machines: Counts, needs: Needs) -> Counter[tuple[Content, str]] | None:
+def _deal(wish: Wish, part: Part, machines: Counts, needs: Needs) -> Counter[tuple[Held, str]] | None:
     """What the machines of each offer hold, so that nobody misses anything; None where that is not found."""
     offers = {one.name: (one.machine, count) for one, count in zip(wish.offers, machines, strict=True) if count}
     offers = {name: one for name, one in offers.items() if one[0] in part.hardware}
-    held = Counter[tuple[Content, str]]()
+    held = Counter[tuple[Held, str]]()
     for hardware in dict.fromkeys(one for one, _ in offers.values()):
         contents = sorted({c for needed in needs.values() for c in needed if c[0] == hardware})
         own = {name: count for name, (h, count) in offers.items() if h == hardware}
@@ -197,10 +285,10 @@ def _deal(wish: Wish, part: Part, machines: Counts, needs: Needs) -> Counter[tup
 
 
 def _others(
-    held: Counter[tuple[Content, str]],
+    held: Counter[tuple[Held, str]],
     offers: Mapping[str, tuple[str, int]],
     needs: Needs,
-) -> list[Counter[tuple[Content, str]]]:
+) -> list[Counter[tuple[Held, str]]]:
     """The same with one machine that holds something else."""
     contents = sorted({content for needed in needs.values() for content in needed})
     found = []
@@ -214,7 +302,7 @@ def _others(
     return found
 
 
-def _missing(held: Counter[tuple[Content, str]], needs: Needs) -> int:
+def _missing(held: Counter[tuple[Held, str]], needs: Needs) -> int:
     """How many machines are missing, over all that may happen."""
     total = 0
     for situation, needed in needs.items():

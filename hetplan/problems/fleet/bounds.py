@@ -1,7 +1,12 @@
-r"""What no fleet costs less than, by what a plan carries: the one program's own proof, or prices put to small programs.
+"""What no fleet costs less than: the bound of a plan, and how it is proved again from what the plan carries.
 
-Of a small fleet (`ways.is_one_program`) that is the program of all periods, written again with the rows that the plan
-names by the machines of which they are. Of others it carries prices.
+**Whose room is left out.** While machines are looked for, these have the room that a formula asks for (or their own
+questions, by simulation). It is careful: on fewer machines they may be in time all the same. So a bound of all fleets
+asks less of them: each limit is held against service times alone, and a path may use all of it. Where late queries are
+dropped, machines answer no more than percentiles ask for.
+
+**What shows it.** Of a small fleet (`ways.is_one_program`) that is the program of all periods, written again with the
+rows that the plan names by the machines of which they are. Of others it carries prices.
 
 Machines of an offer are paid for ahead (R) or rented in a period (N). For any prices pi >= 0 of a machine in a period,
 and any prices of the limits, a fleet costs no less than
@@ -20,26 +25,26 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from hetplan.planner.bridge import Cone
+from hetplan.errors import Interrupted
+from hetplan.planner.bridge import Cone, Part, Table
 from hetplan.planner.certify import Bounding, Split
-from hetplan.planner.contract import Tools
-from hetplan.planner.safe_bound import dual_bound
+from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.tolerances import SLIP
-from hetplan.problems.fleet.bounded import missing
-from hetplan.problems.fleet.draft import PRICES, ROWS
 from hetplan.problems.fleet.program import form_of
-from hetplan.problems.fleet.search import MISSING, Search
-from hetplan.problems.fleet.slices import in_slices
-from hetplan.problems.fleet.together import who_may_share
-from hetplan.problems.fleet.ways import part_of, priced
+from hetplan.problems.fleet.search import MISSING, Search, is_over
+from hetplan.problems.fleet.sharing import in_slices, who_may_share
+from hetplan.problems.fleet.ways import SAYS_SIZE, Found, part_of, priced, searched
 from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.profiles.plan_periods import machines_with_users
+from hetplan.profiles.validate import validate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,9 +58,97 @@ if TYPE_CHECKING:
     from hetplan.profiles.plan_parts import Part as PlanPart
     from hetplan.profiles.workers import Worker
 
-__all__ = ["bounding", "lost_too_much"]
+__all__ = ["PRICES", "ROWS", "bounded", "bounding", "lost_too_much", "missing", "part_answered", "sized_by_formula"]
 
-MOST = 2_000
+PRICES, ROWS = "hetplan.prices", "hetplan.rows"
+"""Where a plan carries the prices that show its bound, among its extensions."""
+Answered = tuple[Found, Mapping[str, Part]]
+BARE: Mapping[str, Mapping[str, Any]] = {
+    "variants": {"sizing": "fluid"},
+    "pipeline": {"sizing": "fluid", "slo_divisor": 1.0},
+}
+MAY_DROP = ("pool", *BARE)
+MOST = 10_000
+"""So many machines of each hardware are more than anybody needs."""
+NEXT_TO_NONE = 1e-6
+"""An application of which next to nothing must be answered is asked for this part of its rate."""
+
+
+def sized_by_formula(wish: Wish) -> tuple[str, ...]:
+    """Applications for which more machines are looked for than their program asks for."""
+    return tuple(name for name, question in _played(wish).items() if question in BARE)
+
+
+def missing(wish: Wish) -> tuple[str, ...]:
+    """Applications whose plans are played and may drop late queries, or send some where they are late on purpose."""
+    apps, found = wish.request.apps, list[str]()
+    for name, question in _played(wish).items():
+        drops = question in MAY_DROP and apps[name].least_answered < 1.0
+        if drops or (question in BARE and apps[name].least_in_time < 1.0):
+            found.append(name)
+    return tuple(found)
+
+
+def _played(wish: Wish) -> dict[str, str]:
+    """The questions of applications that are sized by more than their programs."""
+    if wish.options.sizing == "fluid":
+        return {}
+    said = {name for name, own in wish.options.parts.items() if own.keys() & SAYS_SIZE}
+    return {app.name: app.question for app in wish.apps if app.name not in said}
+
+
+def bounded(best: Answered, wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Answered:
+    """The fleet with a bound of all fleets: that of `wish`, in which nobody was given room yet, and who may be, drops.
+
+    Without parts, or time, there is none: then the bound is one of fleets that have the room that a formula asks for,
+    and those who drop are free.
+    """
+    mine, drop = sized_by_formula(wish), missing(wish)
+    found = replace(best[0], formula=mine)
+    free = replace(found, shown=found.shown.without(drop))
+    if (mine or drop) and parts and not is_over(ask):
+        bare = {name: _bare(part) if name in mine else part for name, part in parts.items()}
+        bare |= {name: _dropping(wish, part) for name, part in bare.items() if name in drop}
+        with suppress(Interrupted):
+            least = searched(wish, bare, ask, settle=False, foresee=False)
+            if isinstance(least, Found) and not is_over(ask):
+                free = replace(found, shown=least.shown, formula=())
+    return free, best[1]
+
+
+def _bare(part: Part) -> Part:
+    """The same by service times alone."""
+    if isinstance(part, Cone):
+        return part.bare or part
+    return part.asked_anew(options={**part.options, **BARE[part.question]}) if isinstance(part, Table) else part
+
+
+def _dropping(wish: Wish, part: Part) -> Part:
+    """The same, as few answered as may be."""
+    if isinstance(part, Cone):
+        return part.dropping or part
+    if not isinstance(part, Table):
+        return part
+    least = {name: part_answered(wish, part) * one for name, one in (part.members or {part.app: 1.0}).items()}
+    return part.asked_anew(members=least)
+
+
+def part_answered(wish: Wish, part: Table) -> float:
+    """Of what machines do where every query is in time, what they do at least where late ones need none."""
+    if part.app not in missing(wish):
+        return 1.0
+    files = part.files(1.0, dict.fromkeys(part.hardware, (0, MOST)), None)
+    if part.question != "pipeline":
+        return NEXT_TO_NONE
+    room = "hetplan.problems.pipeline"
+    says = import_module(f"{room}.wish")
+    options = validate(says.ConfigOptions, {**part.options, **BARE["pipeline"]}, file="options")
+    (tree,) = import_module(f"{room}.wish").read_wish(files, options).trees
+    part_of = import_module(f"{room}.bounds").part_answered
+    return max(float(part_of(wish.request.apps[part.app], tree)), NEXT_TO_NONE)
+
+
+MOST_PROVED = 2_000
 """So many programs are proved of a plan at most: the hours of a week of ten applications, most in a few ms."""
 KEPT = 1e-6
 """A plan's machines carry what they are for but for so much of it: digits of a file."""
@@ -139,19 +232,11 @@ class _Priced:
     def shown(self, prices: Sequence[Any], ask: Asking) -> float:
         """What no fleet costs less than per hour, by these prices."""
         self._check_kept()
-        search = self._search(ask)
-        bare, wish = search.bare, self.wish
-        duals = np.zeros(len(bare.form.row_lower))
+        wish, search = self.wish, self._search(cast("Asking", _Proving(ask)))
+        duals = np.zeros(len(search.bare.row_lower))
         for p, hourly in enumerate(self._hourly(prices, search)):
-            duals[search.rows_of(bare, p)] = hourly * wish.length(p)
-        wanted = [
-            (app, wish.rate(app, p), np.minimum(duals[bare.cover[p]] / wish.length(p), MISSING))
-            for app, p in search.pairs
-            if app.rates[p] > 0
-        ]
-        lengths = [wish.length(p) for app, p in search.pairs if app.rates[p] > 0]
-        served = [value for value, _ in search.menus.price(cast("Ask", _Proving(ask)), wanted)]
-        total = dual_bound(bare.form, duals) + float(np.dot(served, lengths))
+            duals[search.rows_of(p)] = hourly * wish.length(p)
+        total, _ = search.worth(duals)
         if not math.isfinite(total):
             raise ValueError("its prices bound nothing")
         return max(total, 0.0) / (wish.hours * wish.periods) * (1.0 - SLIP)  # nothing costs less than none
@@ -287,7 +372,7 @@ class _Proving:
     """Asks one program after the other, and believes only what is proved of each."""
 
     ask: Asking
-    left: int = MOST
+    left: int = MOST_PROVED
 
     def all(self, forms: Sequence[Any], *, gap: float, about: str) -> list[Answer[Any]]:
         """The answers, each with the bound that is proved; where none is, what costs nothing bounds it."""
@@ -295,7 +380,7 @@ class _Proving:
         for form in forms:
             self.left -= 1
             if self.left < 0:
-                raise ValueError(f"more than {MOST} programs of single applications would have to be proved")
+                raise ValueError(f"more than {MOST_PROVED} programs of single applications would have to be proved")
             answer = self.ask(form, gap=gap, about=about)
             known = self.ask.record_of(answer)
             bound = known[1].certified_bound if known is not None else None
