@@ -23,7 +23,12 @@ def searched(app: str, seed: int, *, steps: int, early: bool) -> tuple[float, fl
     """GPU-seconds, samples, the price of the plan (infinite without one), and whether it truly complies."""
     query, journal = draw(app, seed), Journal()
     measure = measuring(query, journal=journal)
-    outcome = hp.solve(query.profile(), query.slo(), evaluate=measure, options={"steps": steps, "early": early})
+    outcome = hp.solve(
+        hp.Profile.model_validate(query.profile()),
+        query.slo(),
+        evaluate=measure,
+        options={"steps": steps, "early": early},
+    )
     plans = journal.document()["apps"]["query"]
     spent, samples = (sum(plan.get(key, 0.0) for plan in plans) for key in ("gpu_s", "samples"))
     if outcome.plan is None:

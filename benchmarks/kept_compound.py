@@ -230,7 +230,7 @@ def _near(one: Case, plan: Plan | None) -> Iterator[Plan]:
         for app in slo["apps"].values():
             app["latency"]["p99_ms"] *= longer
             app["rate_qps"] *= more
-        found = hp.solve(one.profile, slo, one.measured, options={"size": "estimated"})
+        found = hp.solve(hp.Profile.model_validate(one.profile), slo, one.measured, options={"size": "estimated"})
         if found.plan is not None and found.exit_code == 0:
             made.append(found.plan)
     yield from sorted(made, key=_cost)

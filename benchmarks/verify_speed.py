@@ -48,9 +48,7 @@ def documents(side: int, types: int) -> tuple[dict[str, Any], dict[str, Any]]:
     profile = {
         "format": "hetplan/profile/1.0",
         "hardware": {name: {"kind": "gpu"} for name in names},
-        "offers": {
-            f"{name}": {"hardware": name, "price_per_hour": f"{1 + 0.1 * t}"} for t, name in enumerate(names)
-        },
+        "offers": {f"{name}": {"hardware": name, "price_per_hour": f"{1 + 0.1 * t}"} for t, name in enumerate(names)},
         "tasks": {"rank": {}},
         "variants": {"m": {"task": "rank", "runs": [{"hardware": name, "latency": f"t-{name}"} for name in names]}},
         "tables": {
