@@ -258,7 +258,7 @@ def pools_near(instance: Instance, plan: Plan | None) -> Iterator[Plan]:
                 if sum(float(price[k]["price_per_hour"]) * (other[k] - counts[k]) for k in kinds) >= 0:
                     continue
                 found = hp.solve(
-                    instance.profile,
+                    hp.Profile.model_validate(instance.profile),
                     instance.slo,
                     options={"counts": {k: n for k, n in other.items() if n}, "size": "planned", "derate": 1.0},
                     formulation="pool/fluid-lp",

@@ -53,9 +53,9 @@ class Case:
     drawn: str
 
     @property
-    def files(self) -> tuple[Json, Json]:
+    def files(self) -> tuple[hp.Profile, Json]:
         """The two files of a solve."""
-        return self.profile, self.slo
+        return hp.Profile.model_validate(self.profile), self.slo
 
 
 def case(seed: int) -> Case:

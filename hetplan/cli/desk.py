@@ -80,6 +80,7 @@ def _documents(files: list[Path] | None) -> tuple[Any, Any] | None:
         return None
     from hetplan.profiles.given_files import sort_files
     from hetplan.profiles.read_json import read_json
+    from hetplan.profiles.written_profile import written_profile
 
     named = sort_files(files, "desk")
     if named.state is not None or named.measured is not None:
@@ -89,7 +90,7 @@ def _documents(files: list[Path] | None) -> tuple[Any, Any] | None:
     if len(named.profiles) == 1:
         return read_json(named.profiles[0], file=str(named.profiles[0])), slo
     merged = inputs.profile.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return {"format": inputs.profile.format, **merged}, slo
+    return written_profile(merged), slo
 
 
 def _serve(

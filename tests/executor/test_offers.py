@@ -48,7 +48,8 @@ def plan(**counts: int) -> Plan:
 def hosts(folder: Path, kind: str = "local", settings: Mapping[str, Any] | None = None, **said: Any) -> HostsFile:
     profile = folder / "profile.json"
     document = {
-        "format": "hetplan/profile/1.3", "hardware": {name: {"kind": "gpu", "provides": {"gpu": 1}} for name in ("gpu", "free")},
+        "format": "hetplan/profile/1.0",
+        "hardware": {name: {"kind": "gpu", "provides": {"gpu": 1}} for name in ("gpu", "free")},
         "offers": OFFERS, "tasks": {"t": {}},
         "variants": {"m": {"task": "t", "runs": [{"hardware": name, "latency": "l"} for name in ("gpu", "free")]}},
         "tables": {"l": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [10]}},
