@@ -65,7 +65,9 @@ def measured(question: str, instance: Instance) -> Gaps | None:
 
 def _solved(question: str, instance: Instance) -> tuple[Plan | None, float]:
     begun = time.process_time()
-    outcome = hp.solve(instance.profile, instance.slo, options=dict(instance.options), formulation=question)
+    outcome = hp.solve(
+        hp.Profile.model_validate(instance.profile), instance.slo, options=dict(instance.options), formulation=question
+    )
     return (outcome.plan if outcome.exit_code == 0 else None), time.process_time() - begun
 
 

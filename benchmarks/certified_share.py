@@ -81,15 +81,16 @@ def measured(seed: int, gap: float) -> Measured:
     types, classes = int(rng.integers(4, 11)), int(rng.integers(8, 51))
     machines = float(np.round(10.0 ** rng.uniform(1.0, 3.0)))
     profile, slo = random_pool(seed, types=types, classes=classes, machines=machines, rate=bool(seed % 2))
-    proving, outcome = cpu_s(lambda: hp.solve(profile, slo))
+    known = hp.Profile.model_validate(profile)
+    proving, outcome = cpu_s(lambda: hp.solve(known, slo))
     prove = MilpEngine.prove
     MilpEngine.prove = as_it_is  # type: ignore[method-assign,assignment]
     try:
-        plain, _ = cpu_s(lambda: hp.solve(profile, slo))
+        plain, _ = cpu_s(lambda: hp.solve(known, slo))
     finally:
         MilpEngine.prove = prove  # type: ignore[method-assign]
     claim = outcome.require().claims[0]
-    again = hp.verify(outcome.require(), profile, slo).claims[0].word is Word.PROVED
+    again = hp.verify(outcome.require(), known, slo).claims[0].word is Word.PROVED
     own = 1.0 if claim.gap is None else claim.gap
     words = f"seed {seed}: {types} types, {classes} classes, {machines:g} machines, {'rate' if seed % 2 else 'budget'}"
     return Measured(words, claim.vouched == "certified" and own <= gap, own, plain, max(0.0, proving - plain), again)
@@ -185,12 +186,12 @@ def shared(drawn: Drawn, seconds: float, seed: int, most: int = 10**9) -> Share:
     found = Share()
     while found.solve_s + found.verify_s < seconds and most > 0:
         how, (profile, slo, *state) = drawn.hows[seed % len(drawn.hows)], drawn.files(seed)
-        took, outcome = cpu_s(lambda: plan_for(hp.load(profile, slo, *state), **how))  # noqa: B023
+        took, outcome = cpu_s(lambda: plan_for(hp.load(hp.Profile.model_validate(profile), slo, *state), **how))  # noqa: B023
         found.solve_s, seed, most = found.solve_s + took, seed + 1, most - 1
         if outcome.plan is None:
             continue
         plan = read_plan(plan_dict(outcome.plan))
-        took, report = cpu_s(lambda: hp.verify(plan, profile, slo, *state))  # noqa: B023
+        took, report = cpu_s(lambda: hp.verify(plan, hp.Profile.model_validate(profile), slo, *state))  # noqa: B023
         bounded = [claim for claim in plan.claims if claim.bound is not None]
         found.plans, found.verify_s, found.bounds = found.plans + 1, found.verify_s + took, found.bounds + len(bounded)
         found.certified += sum(claim.vouched == "certified" for claim in bounded)

@@ -24,7 +24,10 @@ def searched(app: str, seed: int, *, steps: int, early: bool) -> tuple[float, fl
     query, journal = draw(app, seed), Journal()
     measure = measuring(query, journal=journal)
     outcome = hp.solve(
-        query.profile(), query.slo(), evaluate=measure, options={"max_measurements": steps, "early_stop": early}
+        hp.Profile.model_validate(query.profile()),
+        query.slo(),
+        evaluate=measure,
+        options={"max_measurements": steps, "early_stop": early},
     )
     plans = journal.document()["apps"]["query"]
     spent, samples = (sum(plan.get(key, 0.0) for plan in plans) for key in ("gpu_s", "samples"))

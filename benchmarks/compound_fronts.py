@@ -28,6 +28,7 @@ from hetplan.problems.compound.stations import QueuedBox, cheapest_sizes
 from hetplan.problems.compound.wish import read_tiers
 from hetplan.problems.faults import Faults
 from hetplan.profiles.load import load_inputs
+from hetplan.profiles.profile import Profile
 from hetplan_papers.datasets.circinus_generator import GRID, PRICE, SyntheticQuery, draw
 
 
@@ -49,7 +50,7 @@ def least_costs(query: SyntheticQuery) -> np.ndarray:
 
 def least_costs_at(query: SyntheticQuery, slo: dict[str, Any]) -> np.ndarray:
     """Per configuration the least price of the replicas that carry a rate within the limit, by the formula."""
-    inputs = load_inputs(query.profile(), slo)
+    inputs = load_inputs(Profile.model_validate(query.profile()), slo)
     request = read_request(inputs)
     faults = Faults.of(inputs)
     (sought,) = read_pipeline_queries(inputs, request, read_tiers(inputs.profile, request, faults), faults)
@@ -77,7 +78,7 @@ def one(app: str, seed: int, steps: int, rate: float | None) -> tuple[float, boo
         slo["apps"]["query"]["rate_qps"] = rate
     measure, how = measuring(query), {} if rate is None else {"sizing": "formula"}
     outcome = hp.solve(
-        query.profile(),
+        Profile.model_validate(query.profile()),
         slo,
         evaluate=measure,
         options={"max_measurements": steps, "front_points": 200, **how},

@@ -86,18 +86,18 @@ def others(files: Json, factor: float) -> dict[str, Json]:
     """Other movements, where the files have such numbers, by the names of `AXES`."""
     found, profile, slo = dict[str, Json](), files["profile"], files["slo"]
     up = 1 if factor > 1 else -1
-    offer = next(iter(profile.get("offers", {})), None)
-    if offer is not None and "price_per_hour" in profile["offers"][offer]:
-        price = f"{float(profile['offers'][offer]['price_per_hour']) * factor:.6g}"
-        found["price"] = {**files, "profile": changed(profile, ["offers", offer, "price_per_hour"], price)}
-    stocked = next((name for name, one in profile.get("offers", {}).items() if one.get("stock")), None)
-    if stocked is not None:
-        there = profile["offers"][stocked]["stock"]
-        found["stock"] = {**files, "profile": changed(profile, ["offers", stocked, "stock"], max(there + up, 0))}
-    if (hardware := next(iter(profile.get("hardware", {})), None)) is not None:
+    machines = profile.get("machines", {})
+    if (machine := next(iter(machines), None)) is not None:
+        if "price_per_hour" in machines[machine]:
+            price = float(f"{machines[machine]['price_per_hour'] * factor:.6g}")
+            found["price"] = {**files, "profile": changed(profile, ["machines", machine, "price_per_hour"], price)}
         most, pinned = [0, round(500 * factor)], [8 + up, 8 + up]
-        found["most"] = {**files, "slo": changed(slo, ["limits", "instances", hardware], most)}
-        found["pin"] = {**files, "slo": changed(slo, ["limits", "instances", hardware], pinned)}
+        found["most"] = {**files, "slo": changed(slo, ["limits", "instances", machine], most)}
+        found["pin"] = {**files, "slo": changed(slo, ["limits", "instances", machine], pinned)}
+    stocked = next((name for name, one in machines.items() if one.get("stock")), None)
+    if stocked is not None:
+        there = machines[stocked]["stock"]
+        found["stock"] = {**files, "profile": changed(profile, ["machines", stocked, "stock"], max(there + up, 0))}
     for name, app in zip(("limit", "second", "third"), slo["apps"], strict=False):
         if latency := slo["apps"][app].get("latency"):
             key, limit_ms = next(iter(latency.items()))

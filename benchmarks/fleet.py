@@ -100,7 +100,7 @@ def main() -> None:
     options = {
         "savings": False, "gap": given.gap, "sizing": given.sizing, "share_machines": not given.apart,
     }  # fmt: skip
-    outcome = hp.solve(profile, slo, options=options, on_event=seen)
+    outcome = hp.solve(hp.Profile.model_validate(profile), slo, options=options, on_event=seen)
     said: dict[str, Any] = {**vars(given), "cpu_s": round(time.process_time() - began, 1), "status": outcome.status}
     if outcome.plan is not None:
         claim = outcome.plan.claims[0]

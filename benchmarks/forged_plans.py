@@ -254,7 +254,7 @@ def tried_at_random(
     while time.process_time() < until and found.plans < most:
         where, how, (profile, slo, *state) = f"seed {seed}", drawn.hows[seed % len(drawn.hows)], drawn.files(seed)
         seed += 1
-        inputs = hp.load(profile, slo, *state)
+        inputs = hp.load(hp.Profile.model_validate(profile), slo, *state)
         plan = plan_for(inputs, **how).plan
         if plan is None:
             continue

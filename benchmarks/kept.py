@@ -65,11 +65,19 @@ class Question:
 
 def is_kept(instance: Instance, plan: Plan, *, noise: str = "table", seed: int = UNSEEN) -> bool:
     """Whether runs on queries that nobody planned with have no more late than may be."""
-    inputs = hp.load(instance.profile, instance.slo)
+    inputs = hp.load(hp.Profile.model_validate(instance.profile), instance.slo)
     rates = [_rate(plan, name, app) for name, app in inputs.slo.apps.items()]
     cycles = [sum(app.arrivals.stay_s or ()) for app in inputs.slo.apps.values()]
     length_s = min(max(QUERIES / min(rates), 40.0 * max(cycles)), 300_000 / sum(rates))
-    report = hp.simulate(plan, instance.profile, instance.slo, seeds=SEEDS, seed=seed, duration_s=length_s, noise=noise)
+    report = hp.simulate(
+        plan,
+        hp.Profile.model_validate(instance.profile),
+        instance.slo,
+        seeds=SEEDS,
+        seed=seed,
+        duration_s=length_s,
+        noise=noise,
+    )
     for name, app in inputs.slo.apps.items():
         shown = report.apps[name]
         if shown.figures["violations"].value > late_share(app):
@@ -129,7 +137,12 @@ def judge(question: str, instance: Instance, *, search: bool = True, beside: boo
 
 def _solved(question: str, instance: Instance, **options: Any) -> hp.Outcome:
     options = {**instance.options, **options}
-    return hp.solve(instance.profile, instance.slo, options=options, formulation=question.partition("-")[0])
+    return hp.solve(
+        hp.Profile.model_validate(instance.profile),
+        instance.slo,
+        options=options,
+        formulation=question.partition("-")[0],
+    )
 
 
 def _demand(rng: random.Random, rate_qps: float) -> Json:
@@ -244,7 +257,7 @@ def pools_near(instance: Instance, plan: Plan | None) -> Iterator[Plan]:
                 if sum(float(price[k]["price_per_hour"]) * (other[k] - counts[k]) for k in kinds) >= 0:
                     continue
                 found = hp.solve(
-                    instance.profile,
+                    hp.Profile.model_validate(instance.profile),
                     instance.slo,
                     options={"counts": {k: n for k, n in other.items() if n}, "sizing": "fluid", "derate": 1.0},
                     formulation="pool-lp",
@@ -361,7 +374,9 @@ def variants_near(instance: Instance, plan: Plan | None) -> Iterator[Plan]:
         slo = deepcopy(instance.slo)
         for name, factor in scale.items():
             slo["apps"][name]["rate_qps"] *= factor
-        outcome = hp.solve(instance.profile, slo, options={"sizing": "fluid"}, formulation="variants")
+        outcome = hp.solve(
+            hp.Profile.model_validate(instance.profile), slo, options={"sizing": "fluid"}, formulation="variants"
+        )
         return outcome.plan
 
     for factor in (1.0, 1.15, 1.3, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0):

@@ -53,9 +53,9 @@ class Case:
     drawn: str
 
     @property
-    def files(self) -> tuple[Json, Json]:
+    def files(self) -> tuple[hp.Profile, Json]:
         """The two files of a solve."""
-        return self.profile, self.slo
+        return hp.Profile.model_validate(self.profile), self.slo
 
 
 def case(seed: int) -> Case:
@@ -230,7 +230,7 @@ def _near(one: Case, plan: Plan | None) -> Iterator[Plan]:
         for app in slo["apps"].values():
             app["latency"]["p99_ms"] *= longer
             app["rate_qps"] *= more
-        found = hp.solve(one.profile, slo, one.measured, options={"sizing": "formula"})
+        found = hp.solve(hp.Profile.model_validate(one.profile), slo, one.measured, options={"sizing": "formula"})
         if found.plan is not None and found.exit_code == 0:
             made.append(found.plan)
     yield from sorted(made, key=_cost)

@@ -145,7 +145,8 @@ def judged(seed: int, load_s: float = 0.0, *, text: bool = False) -> dict[str, A
     """Plan a fleet with the defaults, and play it on fresh seeds."""
     profile, slo = text_files(seed) if text else files(seed, load_s)
     began = time.process_time()
-    outcome = hp.solve(profile, slo, options={"savings": False})
+    known = hp.Profile.model_validate(profile)
+    outcome = hp.solve(known, slo, options={"savings": False})
     said: dict[str, Any] = {
         "seed": seed, "questions": [app["question"] for app in slo["apps"].values()],
         "survive": slo["limits"]["survive"], "status": outcome.status,
@@ -153,8 +154,8 @@ def judged(seed: int, load_s: float = 0.0, *, text: bool = False) -> dict[str, A
     }  # fmt: skip
     if outcome.plan is None or outcome.exit_code != 0:
         return said | {"code": outcome.exit_code, "why": outcome.reason}
-    report = play_day(outcome.plan, hp.load(profile, slo), HowPlayed(seeds=3, seed=UNSEEN, queries=4e5))
-    verified = hp.verify(outcome.plan, profile, slo)
+    report = play_day(outcome.plan, hp.load(known, slo), HowPlayed(seeds=3, seed=UNSEEN, queries=4e5))
+    verified = hp.verify(outcome.plan, known, slo)
     cost = outcome.plan.claims[0].value
     return said | {"cost": round(cost or 0.0, 3), "verified": verified.ok, "broken": report.broken}
 

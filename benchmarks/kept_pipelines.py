@@ -226,9 +226,14 @@ def length_s(files: tuple[Json, Json], queries: int = QUERIES) -> float:
     return float(min(max(queries / app["rate_qps"], 40.0 * cycle), 5 * queries / app["rate_qps"]))
 
 
+def known(files: tuple[Json, Json]) -> tuple[hp.Profile, Json]:
+    """The files as they are handed over."""
+    return hp.Profile.model_validate(files[0]), files[1]
+
+
 def lost_by(plan: Any, files: tuple[Json, Json], *, seed: int = FRESH, seeds: int = 5) -> float:
     """The share that is late, dropped or lost, over all these seeds together."""
-    report = hp.simulate(plan, *files, seeds=seeds, seed=seed, duration_s=length_s(files))
+    report = hp.simulate(plan, *known(files), seeds=seeds, seed=seed, duration_s=length_s(files))
     return float(report.apps["x"].figures["violations"].value)
 
 
@@ -249,12 +254,12 @@ def judged(
     (key,) = files[1]["apps"]["x"]["latency"]
     allowed = 1.0 - float(key.removeprefix("p").removesuffix("_ms")) / 100.0 + 1e-12
     begun = time.process_time()
-    outcome = hp.solve(*files)
+    outcome = hp.solve(*known(files))
     seconds = time.process_time() - begun
-    planned = hp.solve(*files, options={"sizing": "fluid"})
+    planned = hp.solve(*known(files), options={"sizing": "fluid"})
     found: list[tuple[float, int]] = []
     for options in neighbours:
-        near = plan_for(hp.load(*files), options={"sizing": "fluid", **options}, limits=Limits(work=2_000))
+        near = plan_for(hp.load(*known(files)), options={"sizing": "fluid", **options}, limits=Limits(work=2_000))
         if near.plan is not None and near.exit_code == 0 and lost_by(near.plan, files, seeds=2) <= allowed:
             found.append(worth(near.plan))
     best = max(found, default=None)

@@ -106,13 +106,13 @@ def case(seed: int) -> Case:
 def judged(one: Case, *, search: bool = True) -> Judged:
     """Solve a case with the default and judge the plan."""
     began = time.process_time()
-    outcome = hp.solve(one.profile, one.slo, options={"law_error": False})
+    outcome = hp.solve(hp.Profile.model_validate(one.profile), one.slo, options={"law_error": False})
     seconds = time.process_time() - began
     plan = outcome.plan if outcome.exit_code == 0 else None
     found = _cheapest(one, llm.cost(outcome) if plan is not None else None) if search else None
     if plan is None:
         return Judged(one.name, outcome.exit_code, float("nan"), "-", None, None, found, seconds)
-    report = hp.simulate(plan, one.profile, one.slo, seeds=SEEDS, seed=UNSEEN)
+    report = hp.simulate(plan, hp.Profile.model_validate(one.profile), one.slo, seeds=SEEDS, seed=UNSEEN)
     by_judge = one.judge.verdict(_setting(one, plan)).kept if one.judge is not None else None
     worst = "; ".join(str(line) for line in report.lines if line.verdict is Verdict.BROKEN)
     return Judged(

@@ -117,7 +117,7 @@ class Search:
 
     @cached_property
     def inputs(self) -> Inputs:
-        return hp.load(self.instance.profile, self.instance.slo)
+        return hp.load(hp.Profile.model_validate(self.instance.profile), self.instance.slo)
 
     @cached_property
     def price(self) -> dict[str, float]:
@@ -380,14 +380,16 @@ class Judged:
 def judged(seed: int, plays: int = 100) -> Judged:
     """Solve one instance, play what comes of it, and search near by."""
     instance = whole(seed)
-    planned = hp.solve(instance.profile, instance.slo, options={"sizing": "fluid"}, formulation="variants").require()
+    planned = hp.solve(
+        hp.Profile.model_validate(instance.profile), instance.slo, options={"sizing": "fluid"}, formulation="variants"
+    ).require()
     begun = time.process_time()
-    outcome = hp.solve(instance.profile, instance.slo, formulation="variants")
+    outcome = hp.solve(hp.Profile.model_validate(instance.profile), instance.slo, formulation="variants")
     seconds = time.process_time() - begun
     plan = outcome.plan if outcome.exit_code == 0 else None
     best = Search(instance, planned, plays).cheapest(plan) if plays else None
     kept = None if plan is None else is_kept(instance, plan)
-    ok = None if plan is None else hp.verify(plan, instance.profile, instance.slo).ok
+    ok = None if plan is None else hp.verify(plan, hp.Profile.model_validate(instance.profile), instance.slo).ok
     return Judged(
         instance.name, is_kept(instance, planned), outcome.exit_code, kept, ok,
         sum(worker.count for worker in (plan or planned).workers), None if plan is None else cost_of(plan),

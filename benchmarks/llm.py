@@ -20,6 +20,7 @@ import numpy as np
 
 from hetplan.api.solve import plan_for
 from hetplan.profiles.load import load_inputs
+from hetplan.profiles.profile import Profile
 from hetplan.serving.tokens import Group, Requests, TokenFleet, TokenLaw
 from hetplan.simulator.tokens import Coming, play
 
@@ -83,7 +84,7 @@ def slo(
 
 def planned(known: dict[str, Any], wish: dict[str, Any]) -> tuple[Any, float]:
     """The outcome, and the processor time that it took."""
-    inputs, began = load_inputs(known, wish), time.process_time()
+    inputs, began = load_inputs(Profile.model_validate(known), wish), time.process_time()
     outcome = plan_for(inputs, options={"law_error": False})
     return outcome, time.process_time() - began
 

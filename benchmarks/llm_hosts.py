@@ -53,12 +53,10 @@ ENGINE = {"kv_tokens": 20000, "context_tokens": 4096, "most_tokens": 512, "most_
 def profile_of(law: str) -> dict[str, Any]:
     """One model on one type of machine, whose engine has this law."""
     return {
-        "format": "hetplan/profile/1.2",
-        "hardware": {"gpu": {"kind": "gpu", "provides": {"gpu": 1}}},
-        "tasks": {"chat": {}},
-        "variants": {"talker": {"task": "chat", "runs": [{"hardware": "gpu", "engine": "e"}]}},
-        "engines": {"e": {"pieces": LAWS[law], **ENGINE}},
-    }  # fmt: skip
+        "format": "hetplan/profile/1.0",
+        "machines": {"gpu": {"provides": {"gpu": 1}}},
+        "models": {"talker": {"task": "chat", "runs": {"gpu": {"law": {"pieces": LAWS[law], **ENGINE}}}}},
+    }
 
 
 def slo_of(law: str, mix: str, load: float) -> dict[str, Any]:

@@ -182,6 +182,7 @@ def program() -> Iterator[str]:
     """Twelve types (four GPUs at three degrees) and 60 classes: the sized bound and the program with headroom."""
     from hetplan.api.solve import plan_for
     from hetplan.profiles.load import load_inputs
+    from hetplan.profiles.profile import Profile
 
     known = llm.profile()
     for gpu, (peak, bandwidth, memory, price) in llm.GPUS.items():
@@ -197,8 +198,8 @@ def program() -> Iterator[str]:
     wish["apps"]["chat"]["mix"] = {
         "axes": ["input_tokens", "output_tokens"], "bins": bins, "share": [1 / len(bins)] * len(bins)
     }  # fmt: skip
-    inputs = load_inputs(known, wish)
-    yield "| types | classes | CPU s, the whole answer with sizing=fluid | status |"
+    inputs = load_inputs(Profile.model_validate(known), wish)
+    yield "| types | classes | CPU s, the whole answer with size=planned | status |"
     yield "|---|---|---|---|"
     for _ in range(2):
         began = time.process_time()

@@ -51,7 +51,8 @@ def classifier(rate_qps: float) -> tuple[dict[str, Any], dict[str, Any]]:
 def case(rate_qps: float, question: str) -> tuple[Any, Any]:
     """The shipped pool, or the classifier, asked for the least cost at a rate, and its files."""
     if question == "variants":
-        files = classifier(rate_qps)
+        profile, slo = classifier(rate_qps)
+        files = hp.Profile.model_validate(profile), slo
         return hp.solve(*files, formulation="variants").require(), load_inputs(*files)
     slo = json.loads((POOL / "slo.json").read_text())
     slo |= {"objective": ["min cost"], "limits": {"currency": "USD"}}

@@ -37,8 +37,8 @@ PAIRS = ((100, 50), (200, 60), (300, 60), (300, 80), (400, 80), (400, 120), (500
 
 def timed(files: tuple[Json, Json], **how: Any) -> tuple[float, Any]:
     """Seconds of processor time, and the outcome."""
-    began = time.process_time()
-    outcome = hp.solve(*files, options=PLANNED, **how)
+    began, profile = time.process_time(), hp.Profile.model_validate(files[0])
+    outcome = hp.solve(profile, *files[1:], options=PLANNED, **how)
     return time.process_time() - began, outcome
 
 
@@ -130,7 +130,8 @@ def growth() -> list[Json]:
 
 def building() -> list[Json]:
     """How long it takes to write the exact program of the traffic chain."""
-    inputs = load_inputs(*loki.traffic_chain(600))
+    profile, slo = loki.traffic_chain(600)
+    inputs = load_inputs(hp.Profile.model_validate(profile), slo)
     problem = pose(inputs, choose(inputs, question="pipeline", formulation="pipeline-milp"))
     runs, form = [], None
     for _ in range(21):

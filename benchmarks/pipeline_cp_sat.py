@@ -27,6 +27,7 @@ from hetplan.planner.forms.milp import Milp
 from hetplan.problems.pipeline.programs import levels_form
 from hetplan.problems.pipeline.tree import all_levels, prefixes, thin_out, variant_tree
 from hetplan.profiles.load import load_inputs
+from hetplan.profiles.profile import Profile
 from hetplan.solvers.highs import Highs
 from hetplan_papers.datasets import loki
 from hetplan_papers.datasets.sources import present
@@ -40,7 +41,8 @@ SERVERS = 20
 
 def budget_form(demand: float) -> Milp:
     """Levels and servers of the traffic chain, both whole."""
-    inputs = load_inputs(*loki.traffic_chain(demand, servers=SERVERS))
+    profile, slo = loki.traffic_chain(demand, servers=SERVERS)
+    inputs = load_inputs(Profile.model_validate(profile), slo)
     problem = pose(inputs, choose(inputs, question="pipeline", formulation="loki-budget"))
     forest = [(tree, prefixes(tree)) for tree in map(variant_tree, problem.served)]
     levels = [[thin_out(values, 8) for values in all_levels(tree)] for tree in problem.served]

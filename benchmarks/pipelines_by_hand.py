@@ -182,7 +182,7 @@ def _with(hand: Hand, changed: Mapping[int, Seat]) -> Hand:
 def dealt_by_hand(files: tuple[Json, Json], *, length_s: float, most: int = 400, seed: int = 77_001) -> Dealt | None:
     """The hand that loses fewest queries, by climbing from the best of the deals; None where nothing can be dealt."""
     case = _Case(files)
-    inputs, plays = hp.load(*files), 0
+    inputs, plays = hp.load(hp.Profile.model_validate(files[0]), files[1]), 0
     seen: dict[Hand, float] = {}
 
     def lost(hand: Hand) -> float:

@@ -213,7 +213,8 @@ def searches() -> list[Row]:
     rows = []
     for model in kairos.MODELS:
         for bound in ("lp", "eq15"):
-            files, options = kairos.inputs(model, data=DATA.parent), {"bound": bound}
+            profile, slo = kairos.inputs(model, data=DATA.parent)
+            files, options = (Profile.model_validate(profile), slo), {"bound": bound}
             plan = hetplan.solve(*files, formulation="kairos-plus", options=options).require()
             spent = cpu_ms(
                 lambda files=files, options=options: hetplan.solve(*files, formulation="kairos-plus", options=options),

@@ -41,6 +41,8 @@ from benchmarks.reality_cells import ORDER, REAL, REPEATS, Cell, RealCell, headi
 from benchmarks.reality_replay import Replay
 from benchmarks.stalls import StallWatch
 from hetplan.executor.kept_process import marked
+from hetplan.profiles.load_one import load_profile
+from hetplan.profiles.written_profile import written_profile
 
 RUNS = 8
 HOSTS = ("--hosts", "hosts.toml")
@@ -87,7 +89,7 @@ class Workplace:
     def cells_of(self, case: Case, hop_ms: float) -> Iterator[Cell]:
         """Plan, apply, load at every rate, tear down."""
         apps = {name: {**app, "network_ms_per_hop": hop_ms} for name, app in case.slo["apps"].items()}
-        self._write("profile.json", case.profile)
+        self._write("profile.json", written_profile(case.profile))
         self._write("slo.json", {**case.slo, "apps": apps})
         self._write_hosts(case)
         self.hetplan("solve", "profile.json", "slo.json", *case.solve, "-o", "plan.json")
@@ -122,7 +124,7 @@ class Workplace:
 
     def real_cells_of(self, case: Case, plant: str = "") -> Iterator[Cell]:
         """As `cells_of`, for models that compute: sent and simulated by `reality_replay`."""
-        self._write("profile.json", case.profile)
+        self._write("profile.json", written_profile(case.profile))
         self._write("slo.json", case.slo)
         self._write_hosts(case)
         self.hetplan("solve", "profile.json", "slo.json", *case.solve, "-o", "plan.json")
@@ -192,8 +194,7 @@ class Workplace:
         words += ["--duration", f"{self.seconds:g}", "--seed", "1", "--simulations", "1", "--learn", "through.json"]
         command = [str(Path(sys.executable).with_name("hetplan")), *words, "--json"]
         self.last_line(command, allow=(0, 6, 9), cores=case.other_cores)
-        learned: dict[str, Any] = json.loads((self.folder / "through.json").read_text())
-        return learned
+        return self._planned("through.json")
 
     def onnx_profile(
         self, names: Sequence[str] = ONNX, *, through: str = "nothing", busy: float | None = None
@@ -215,8 +216,11 @@ class Workplace:
             lines += [f"[variants.{name}]", 'task = "see"', f'onnx = "{name}.onnx"', 'quality = "labelled.npz"']
         (self.folder / "measure.toml").write_text("\n".join(lines))
         self.hetplan("profile", "measure.toml", "-o", "onnx.json", "--fresh", "--force")
-        profile: dict[str, Any] = json.loads((self.folder / "onnx.json").read_text())
-        return profile | {"offers": {"cpu-1": {"hardware": "cpu-1", "price_per_hour": "0.04"}}}
+        return self._planned("onnx.json") | {"offers": {"cpu-1": {"hardware": "cpu-1", "price_per_hour": "0.04"}}}
+
+    def _planned(self, name: str) -> dict[str, Any]:
+        """The profile in this file, as it is planned with."""
+        return load_profile(self.folder / name).model_dump(mode="json", by_alias=True, exclude_unset=True)
 
     def _write(self, name: str, reported: dict[str, Any]) -> None:
         (self.folder / name).write_text(json.dumps(reported))

@@ -202,11 +202,9 @@ def plan_of(folder: Path, *, streams: bool) -> tuple[Plan, dict[str, Any]]:
         how: dict[str, Any] = {"question": "pool", "workers": (worker,)}
         more: dict[str, Any] = {"models": [{"kind": "sleep", "ms": 2.0}]}
     else:
-        profile = {
-            "format": "hetplan/profile/1.2", "hardware": {"cpu": {"kind": "cpu"}}, "tasks": {"chat": {}},
-            "variants": {"m": {"task": "chat", "runs": [{"hardware": "cpu", "engine": "e"}]}},
-            "engines": {"e": {"pieces": [{"base_ms": 2.0, "token_ms": 0.01}], "kv_tokens": 40_000}},
-        }  # fmt: skip
+        law = {"pieces": [{"base_ms": 2.0, "token_ms": 0.01}], "kv_tokens": 40_000}
+        model = {"task": "chat", "runs": {"cpu": {"law": law}}}
+        profile = {"format": "hetplan/profile/1.0", "machines": {"cpu": {}}, "models": {"m": model}}
         (folder / "profile.json").write_text(json.dumps(profile))
         serve = {"max_batch": 32, "concurrency": 32, "most_tokens": 512, "most_seqs": 32}
         load = Load.model_validate({"id": "w1.a", "app": "app", "variant": "m", "serve": serve})

@@ -33,6 +33,7 @@ from hetplan.planner.draft import Draft
 from hetplan.problems.variants.question import Variants
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
+from hetplan.profiles.profile import Profile
 from hetplan.profiles.validate import collector_at_rest
 from hetplan_papers.datasets import infaas_generator
 from hetplan_papers.reproduce.variants import choosing
@@ -56,7 +57,7 @@ def cpu_ms(work: Callable[[], Any]) -> tuple[float, Any]:
 def planned(count: int, seed: int, tight: float, *, repeat: int) -> list[Row]:
     """One snapshot by every formulation."""
     profile, slo, state = infaas_generator.inputs(count, seed, tight)
-    read_ms, inputs = cpu_ms(lambda: load_inputs(profile, slo, state=state))
+    read_ms, inputs = cpu_ms(lambda: load_inputs(Profile.model_validate(profile), slo, state=state))
     rows = []
     for name in FORMULATIONS:
         if name == "variants-milp" and count > MOST_FOR_MILP:
@@ -105,7 +106,7 @@ def over_seeds(count: int, seeds: int, tight: float) -> Row:
     rows = []
     for seed in range(seeds):
         profile, slo, state = infaas_generator.inputs(count, seed, tight)
-        rows.append(_decided(load_inputs(profile, slo, state=state), "variants-columns", 1))
+        rows.append(_decided(load_inputs(Profile.model_validate(profile), slo, state=state), "columns", 1))
     served = [row for row in rows if "gap" in row]
     if not served:
         return {"architectures": count, "tight": tight, "served": 0, "of": seeds}

@@ -83,7 +83,7 @@ def split(profile: dict[str, Any], slo: dict[str, Any]) -> tuple[Plan, Inputs]:
         for quantity in ("rate_qps", "fluid_rate_qps")
     ]
     promises.append({"quantity": "cost_per_hour", "relation": "=", "value": round(cost, 9), "model": "no-queueing"})
-    inputs = load_inputs(profile, slo)
+    inputs = load_inputs(hp.Profile.model_validate(profile), slo)
     plan = {
         "requires": ["earliest/1"],
         "question": "pool",
@@ -138,7 +138,8 @@ def main() -> None:
     highs = next(engine for engine in registry.solvers("milp") if engine.name == "highs")
     print("columns   build_s  solve_s  certify_s  verify_s  solve / verify")
     for side, types in ((10, 4), (32, 4), (32, 10)):
-        files = documents(side, types)
+        profile, slo = documents(side, types)
+        files = hp.Profile.model_validate(profile), slo
         inputs = load_inputs(*files)
         pool = PoolQuestion.from_inputs(
             inputs, PoolQuestion.formulations["pool-milp"](), formulation="pool-milp", tools=Tools()

@@ -47,6 +47,7 @@ __all__ = [
     "relisted",
     "shipped",
     "shuffled",
+    "state_profiles_as_planned",
     "tiny",
 ]
 
@@ -431,6 +432,14 @@ def planned(document: Json) -> Json:
     from hetplan.profiles.lowering import lower
 
     return deepcopy(lower(document).document)
+
+
+def state_profiles_as_planned() -> None:
+    """Let tests state profiles in the sections that are planned with: the reader is handed what a file would say."""
+    from hetplan.profiles import load
+
+    read = load.read_json
+    load.read_json = lambda source, *, file, **how: in_format_1_0(read(source, file=file, **how))
 
 
 _renamed: dict[str, str] = {}

@@ -24,12 +24,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from build import in_format_1_0
+from build import state_profiles_as_planned
 from hypothesis import HealthCheck, settings
 from once import FOLDER
 
 from hetplan.compiled import cache_folder, is_compiled
-from hetplan.profiles import load
 from hetplan.registry import KERNELS
 
 settings.register_profile(
@@ -44,9 +43,7 @@ settings.load_profile("any machine")
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-_read = load.read_json
-# Many tests state profiles in the sections that are planned with; the reader is handed what a file would say.
-load.read_json = lambda source, *, file, **how: in_format_1_0(_read(source, file=file, **how))
+state_profiles_as_planned()
 
 SAMPLE = "HETPLAN_SAMPLE"
 

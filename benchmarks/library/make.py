@@ -14,6 +14,7 @@ from cases.random_pools import random_pool
 from cases.random_variants import random_snapshot
 
 from benchmarks.library.__main__ import HERE, INDEX, ROOT, asked, command_of, found_of
+from hetplan.profiles.written_profile import written_profile
 from hetplan_papers.datasets import infaas_generator, loki_by_hand, loki_generator
 
 Json = dict[str, Any]
@@ -140,6 +141,8 @@ def make() -> None:
             folder.mkdir()
             for name, document in zip(("profile", "slo", "state"), documents, strict=False):
                 if document:
+                    if name == "profile" and "variants" in document:
+                        document = written_profile(document)
                     (folder / f"{name}.json").write_text(json.dumps(document, separators=(",", ":")) + "\n")
             instance["state"] = (folder / "state.json").exists()
         try:

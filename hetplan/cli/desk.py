@@ -79,6 +79,7 @@ def _documents(files: list[Path] | None) -> dict[str, Any]:
     from hetplan.cli.init import shipped_examples
     from hetplan.profiles.given_files import sort_files
     from hetplan.profiles.read_json import read_json
+    from hetplan.profiles.written_profile import written_profile
     from hetplan.profiles.yaml_text import is_yaml, read_yaml
 
     def read(path: Any) -> Any:
@@ -93,8 +94,7 @@ def _documents(files: list[Path] | None) -> dict[str, Any]:
     inputs, profiles = named.inputs, named.profiles
     found = {"profile": read(profiles[0]), "slo": read(named.slo)}
     if len(profiles) > 1:
-        merged = inputs.profile.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        found["profile"] = {"format": inputs.profile.format, **merged}
+        found["profile"] = written_profile(inputs.profile.model_dump(mode="json", by_alias=True, exclude_unset=True))
     others = {"state": named.state, "measured": named.measured}
     return found | {kind: read(path) for kind, path in others.items() if path is not None}
 

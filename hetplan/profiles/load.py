@@ -197,9 +197,14 @@ def read_kind(sources: Given | Sequence[Given], kind: str, model_type: type[M]) 
         loaded.faults.append(
             Fault(file=kind, path="", value="", why=f"at least one {kind}", remedy=f"Give the path of a {kind} file.")
         )
+    made = _made_already(given, model_type)
     for name, source in zip(names, given, strict=True):
         try:
             document = _document(source, kind, name, model_type)
+            if isinstance(source, Profile) and made is None:  # one of several: as files say it, to be joined with them
+                from hetplan.profiles.written_profile import written_profile
+
+                document = written_profile(document)
         except InputError as error:
             loaded.faults += error.faults
             continue
@@ -207,7 +212,7 @@ def read_kind(sources: Given | Sequence[Given], kind: str, model_type: type[M]) 
             # For editors: it says nothing of the question, so it is in no digest either.
             document = {key: value for key, value in document.items() if key != "$schema"}
         faults = format_faults(document, kind, name)
-        if kind == "profile" and not faults:
+        if kind == "profile" and made is None and not faults:
             document, faults = _with_measurements(document, source, name)
         loaded.faults += faults
         if not faults:
@@ -227,9 +232,8 @@ def read_kind(sources: Given | Sequence[Given], kind: str, model_type: type[M]) 
         loaded.document, loaded.file_of, contradictions = merge(documents)
         loaded.faults += contradictions
     if kind == "profile":
-        loaded.model = _planned(loaded, _made_already(given, model_type))
+        loaded.model = _planned(loaded, made)
     else:
-        made = _made_already(given, model_type)
         model, located = (made, []) if made is not None else _validated(model_type, loaded.document, loaded, kind)
         loaded.faults += [fault for _, fault in located]
         loaded.model = model
@@ -302,10 +306,6 @@ def _document(source: Given, kind: str, name: str, model_type: type[Model]) -> A
     if isinstance(source, model_type):
         # Only what was set: a model that was read from a file has that file's digest.
         document: dict[str, Any] = source.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        if isinstance(source, Profile):
-            from hetplan.profiles.written_profile import written_profile
-
-            document = written_profile(document)
         # The format is a default in the model, never in a file.
         return read_json({"format": vars(source).get("format"), **document}, file=name)
     if not isinstance(source, str | os.PathLike | bytes | Mapping):

@@ -24,6 +24,8 @@ FREE = {"knobs", "extensions", "note", "cite", "tool", "host", "label"}
 REFERENCES = {"metric", "source", "quality_source", "like", "tier"}
 REFERENCES |= {"pipeline", "from", "to", "model", "models", "family"}
 
+SPOT = {"price_per_hour": 1, "interruptions_per_hour": 1}
+
 NEVER_NEGATIVE = ("_ms", "_s", "_qps", "_per_hour", "_gib", "_mbps")
 
 MODELS = (
@@ -312,7 +314,7 @@ SEMANTIC: dict[str, list[tuple[str, Change]]] = {
         ("an id with a space", lambda d: _set(d["models"], **{"my model": _first(d["models"])})),
         ("an empty id", lambda d: _set(d["models"], **{"": _first(d["models"])})),
         ("an id too long", lambda d: _set(d["models"], **{"v" * 64: _first(d["models"])})),
-        ("a machine type too long", lambda d: _set(d["machines"], **{"v" * 62: {"price_per_hour": 1}})),
+        ("a machine type too long", lambda d: _set(d["machines"], **{"v" * 62: {"spot": SPOT}})),
         ("axes and batch", lambda d: _set(_run(d), axes={"batch": [1, 8]})),
         ("times and a law", lambda d: _set(_run(d), law=[{"base_ms": 9}], kv_tokens=10_000)),
         ("a law of no catalogue", lambda d: _set(_run(d), law="vllm/llama")),

@@ -44,9 +44,9 @@ def random_case(
         for kind in kinds
     }
     offers = {
-        f"{kind}-{how}": {"hardware": kind, "price_per_hour": f"{rng.randint(10, 999) / 100}",
-                          **({"interruptions_per_hour": 0.1} if how == "spot" else {})}
-        for kind in kinds for how in ("od", "spot")
+        kind + how: {"hardware": kind, "price_per_hour": f"{rng.randint(10, 999) / 100}",
+                          **({"interruptions_per_hour": 0.1} if how else {})}
+        for kind in kinds for how in ("", "-spot")
     }  # fmt: skip
     tables = {f"t-{kind}": {"quantity": "latency_ms", "axes": {"batch": [1, 8]}, "mean": [5 + n, 20 + n]}
               for n, kind in enumerate(kinds)}  # fmt: skip

@@ -22,7 +22,7 @@ OFFERS = {
     "gpu-a": {"hardware": "gpu", "zone": "a", "price_per_hour": "1"},
     "gpu-b": {"hardware": "gpu", "zone": "b", "price_per_hour": "1"},
     "gpu-b-spot": {"hardware": "gpu", "zone": "b", "price_per_hour": "0.3", "interruptions_per_hour": 0.1},
-    "gpu-free": {"hardware": "gpu", "price_per_hour": "1"},
+    "free": {"hardware": "free", "price_per_hour": "1"},
 }
 
 
@@ -30,7 +30,7 @@ def plan(**counts: int) -> Plan:
     """So many workers of each offer; "_" is "-" in its name."""
     offers = {name.replace("_", "-"): count for name, count in counts.items()}
     workers = tuple(
-        Worker(id=f"w-{offer}", hardware="gpu", offer=offer, count=count,
+        Worker(id=f"w-{offer}", hardware="free" if offer == "free" else "gpu", offer=offer, count=count,
                loads=(Load(id=f"w-{offer}.1", app="rank", variant="m"),))
         for offer, count in offers.items()
     )  # fmt: skip
@@ -48,13 +48,14 @@ def plan(**counts: int) -> Plan:
 def hosts(folder: Path, kind: str = "local", settings: Mapping[str, Any] | None = None, **said: Any) -> HostsFile:
     profile = folder / "profile.json"
     document = {
-        "format": "hetplan/profile/1.3", "hardware": {"gpu": {"kind": "gpu", "provides": {"gpu": 1}}},
+        "format": "hetplan/profile/1.0",
+        "hardware": {name: {"kind": "gpu", "provides": {"gpu": 1}} for name in ("gpu", "free")},
         "offers": OFFERS, "tasks": {"t": {}},
-        "variants": {"m": {"task": "t", "runs": [{"hardware": "gpu", "latency": "l"}]}},
+        "variants": {"m": {"task": "t", "runs": [{"hardware": name, "latency": "l"} for name in ("gpu", "free")]}},
         "tables": {"l": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [10]}},
     }  # fmt: skip
     profile.write_text(json.dumps(document))
-    listed = {name: {"target": "here", "hardware": "gpu", "machines": 2, **one} for name, one in said.items()}
+    listed = {name: {"target": "here", "hardware": ["gpu", "free"], "machines": 2, **one} for name, one in said.items()}
     return read_hosts(
         {
             "name": "prod", "profiles": [str(profile)], "targets": {"here": {"kind": kind, "settings": settings or {}}},
@@ -75,7 +76,7 @@ def test_workers_go_to_hosts_of_their_zone(tmp_path: Path) -> None:
     two = hosts(tmp_path, first={"zone": "b"}, second={"zone": "a"})
     assert placed(plan(gpu_a=2, gpu_b=1), two) == {"gpu-a": {"second": 2}, "gpu-b": {"first": 1}}
     # An offer of no zone is anywhere.
-    assert placed(plan(gpu_free=4), two) == {"gpu-free": {"first": 2, "second": 2}}
+    assert placed(plan(free=4), two) == {"free": {"first": 2, "second": 2}}
 
 
 def test_no_room_in_a_zone_is_refused_by_name(tmp_path: Path) -> None:
@@ -107,8 +108,8 @@ def test_spot_machines_are_told_from_others(tmp_path: Path) -> None:
 def test_hosts_of_an_offer_take_no_other(tmp_path: Path) -> None:
     some = hosts(tmp_path, mine={"offers": "gpu-b-spot"}, other={"offers": ["gpu-a", "gpu-b"]})
     assert placed(plan(gpu_a=1, gpu_b_spot=2), some) == {"gpu-a": {"other": 1}, "gpu-b-spot": {"mine": 2}}
-    with pytest.raises(InputError, match=r"no host is for offer gpu-free: mine is offers gpu-b-spot"):
-        wanted(plan(gpu_free=1), some)
+    with pytest.raises(InputError, match=r"no host is for offer free: mine is offers gpu-b-spot"):
+        wanted(plan(free=1), some)
 
 
 def test_zones_without_a_profile_that_knows_them_are_refused(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DATA", "Json", "as_id", "present", "read"]
+import hetplan as hp
+
+__all__ = ["DATA", "Json", "as_id", "handed_on", "planned", "present", "read"]
 
 Json = dict[str, Any]
 
@@ -33,3 +35,14 @@ def as_id(name: str) -> str:
     ('prajjwal1-bert-tiny', 'gendernet_11')
     """
     return re.sub(r"[^a-z0-9._-]+", "-", name.lower())
+
+
+def planned(profile: Json) -> hp.Profile:
+    """A profile in the sections that are planned with, as these data are turned into, ready to be handed on."""
+    return hp.Profile.model_validate(profile)
+
+
+def handed_on(files: tuple[Json, ...]) -> tuple[Any, ...]:
+    """A profile and what comes with it, as they are handed on."""
+    profile, *others = files
+    return planned(profile), *others

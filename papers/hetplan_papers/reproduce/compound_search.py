@@ -23,6 +23,7 @@ from hetplan.extend import (
     solver,
 )
 from hetplan_papers.datasets.circinus_generator import SyntheticQuery, draw
+from hetplan_papers.datasets.sources import handed_on
 
 __all__ = ["METHODS", "Run", "run_search", "searched", "sought_of"]
 
@@ -79,7 +80,7 @@ def four_tiers(query: SyntheticQuery) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def sought_of(query: SyntheticQuery, *, tiers: int = 3) -> PipelineQuery:
     """The query as the planner reads it; over three tiers, or over four."""
-    inputs = load(*(four_tiers(query) if tiers == 4 else (query.profile(), query.slo())))
+    inputs = load(*handed_on(four_tiers(query) if tiers == 4 else (query.profile(), query.slo())))
     (sought,) = cast(Any, pose(inputs, choose(inputs, question="compound"))).asked.sought
     return cast(PipelineQuery, sought)
 

@@ -26,7 +26,7 @@ from typing import Any
 import hetplan as hp
 from hetplan.extend import PipelineHost, most_accurate_first
 from hetplan_papers.datasets import loki
-from hetplan_papers.datasets.sources import DATA
+from hetplan_papers.datasets.sources import DATA, handed_on, planned
 from hetplan_papers.reproduce.pool.rows import Check, Row, as_json, at_least, at_most, near, shown
 
 __all__ = ["run"]
@@ -83,8 +83,10 @@ def _program(data: Path, quick: bool) -> list[Row]:
     theirs = {row["D"]: row for row in json_text.loads((data / "loki/theirs_gurobi_traffic.json").read_text())}
     rows = []
     for demand in (207, 300, 600, 1000) if quick else (207, 208, 250, 300, 450, 600, 800, 1000, 1300, 1800, 2300):
-        ours = accuracy(hp.solve(*loki.traffic_chain(demand, data=data), options=PLANNED))
-        paper = accuracy(hp.solve(*loki.traffic_chain(demand, data=data), options=PLANNED, formulation="loki"))
+        ours = accuracy(hp.solve(*handed_on(loki.traffic_chain(demand, data=data)), options=PLANNED))
+        paper = accuracy(
+            hp.solve(*handed_on(loki.traffic_chain(demand, data=data)), options=PLANNED, formulation="loki")
+        )
         published = theirs.get(float(demand), {}).get("acc")
         checks = [near("paper form", paper, 2e-8, "one hardware: the programs are equal")]
         if published is not None:
@@ -105,7 +107,7 @@ def _paths(data: Path) -> list[Row]:
     kept = 0
     for row in said:
         files = loki.traffic_chain(row["D"], data=data)
-        outcome = hp.solve(*files, options={**PLANNED, "routing": "most-accurate-first"})
+        outcome = hp.solve(*handed_on(files), options={**PLANNED, "routing": "most-accurate-first"})
         kept += not any(notice.code == "W-routing" for notice in outcome.require().warnings)
     note = "plans of equal value differ, and with them what a routing blind to paths makes of them"
     return [Row("paths", f"plans of {len(said)} that it keeps", "plans", float(kept), code=float(clean),
@@ -128,12 +130,16 @@ def _day(figure: str, files: Any, ends: tuple[float, float], quick: bool, thread
         failed = 0
         for rate in rates:
             profile, slo = files(round(rate, 2))
-            outcome = hp.solve(profile, slo, formulation=formulation, options={**PLANNED, "headroom": headroom})
+            outcome = hp.solve(
+                planned(profile), slo, formulation=formulation, options={**PLANNED, "headroom": headroom}
+            )
             if outcome.plan is None:
                 failed += 1
                 late += rate
                 continue
-            report = hp.simulate(outcome.plan, profile, slo, seeds=2, duration_s=20, noise="p50", threads=threads)
+            report = hp.simulate(
+                outcome.plan, planned(profile), slo, seeds=2, duration_s=20, noise="p50", threads=threads
+            )
             figures = next(iter(report.apps.values())).figures
             dropped = sum(one.rate_qps for one in outcome.plan.unserved)
             in_time = figures["in_time"].value * (rate - dropped)
@@ -169,10 +175,10 @@ def _dropping(data: Path, quick: bool, threads: int) -> list[Row]:
         for late in order:
             profile, slo = loki.traffic_chain(600, data=data)
             slo["apps"]["cars"]["late"] = late
-            plan = hp.solve(profile, slo, options={**PLANNED, "headroom": 0.3}).require()
+            plan = hp.solve(planned(profile), slo, options={**PLANNED, "headroom": 0.3}).require()
             hurried = copy.deepcopy(slo)
             hurried["apps"]["cars"]["rate_qps"] = 600 * rush
-            report = hp.simulate(plan, profile, hurried, seeds=2 if quick else 3,
+            report = hp.simulate(plan, planned(profile), hurried, seeds=2 if quick else 3,
                               duration_s=30 if quick else 40, noise="p50", threads=threads)  # fmt: skip
             figures = report.apps["cars"].figures
             shares[late] = figures["violations"].value
@@ -193,9 +199,11 @@ def _limits(data: Path, quick: bool, threads: int) -> list[Row]:
     rows, before = [], -1.0
     for slo_ms in (200, 300, 400) if quick else (200, 250, 300, 350, 400):
         profile, slo = loki.traffic_chain(400, slo_ms=slo_ms, data=data)
-        outcome = hp.solve(profile, slo, options={**PLANNED, "headroom": 0.35})
+        outcome = hp.solve(planned(profile), slo, options={**PLANNED, "headroom": 0.35})
         ours = accuracy(outcome)
-        report = hp.simulate(outcome.require(), profile, slo, seeds=2, duration_s=30, noise="p50", threads=threads)
+        report = hp.simulate(
+            outcome.require(), planned(profile), slo, seeds=2, duration_s=30, noise="p50", threads=threads
+        )
         violated = report.apps["cars"].figures["violations"].value
         checks = (at_least("a tighter limit", before, "more time never costs accuracy"),) if before >= 0 else ()
         rows.append(Row("Fig. 8", f"{slo_ms} ms", "%", ours, said=f"{100 * violated:.2f}% violated", checks=checks))

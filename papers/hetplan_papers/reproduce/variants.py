@@ -36,6 +36,7 @@ from hetplan.extend import (
     next_state,
 )
 from hetplan_papers.datasets import infaas_generator
+from hetplan_papers.datasets.sources import handed_on, planned
 
 __all__ = ["FIGURES", "run"]
 
@@ -156,7 +157,7 @@ class Played:
     """One way to scale, played over a load."""
 
     def __init__(self, documents: tuple[Any, Any], formulation: str, **options: Any) -> None:
-        self.profile, self.slo = documents
+        self.profile, self.slo = handed_on(documents)
         self.inputs: Inputs = load(self.profile, self.slo)
         self.options = {"sizing": "formula", **options}
         self.planner = self._planner(formulation)
@@ -237,7 +238,7 @@ def throughput(scale: Scale) -> list[Row]:
 
     def carried(formulation: str, factor: float) -> bool:
         rates = {name: rate * factor for name, rate in loads.items()}
-        outcome = Planner(profile, slo, formulation=f"variants/{formulation}", options=PLANNED).plan(rates)
+        outcome = Planner(planned(profile), slo, formulation=f"variants/{formulation}", options=PLANNED).plan(rates)
         return outcome.plan is not None and not any(one.rate_qps > 0 for one in outcome.plan.unserved)
 
     most = {}
@@ -262,7 +263,7 @@ def sharing(scale: Scale) -> list[Row]:
     wish = {**slo, "apps": shared, "limits": {}}
     cost = {}
     for mode in ("shared", "dedicated"):
-        outcome = hp.solve(profile, wish, state, options={"sharing": mode, **PLANNED}, formulation="variants")
+        outcome = hp.solve(planned(profile), wish, state, options={"sharing": mode, **PLANNED}, formulation="variants")
         cost[mode] = next(p.value for p in outcome.require().promises if p.quantity == "gross_cost_per_hour")
     what = f"gross cost per hour, {len(families)} models for four applications each"
     paper = "sharing serves the same at less cost"

@@ -31,7 +31,7 @@ from hetplan.extend import (
     solver,
 )
 from hetplan_papers.datasets import ramsis
-from hetplan_papers.datasets.sources import read
+from hetplan_papers.datasets.sources import handed_on, read
 from hetplan_papers.policy.options import RuleOptions
 from hetplan_papers.policy.rules import serve_on_one_queue, switch_by_percentile, switch_by_throughput
 
@@ -86,7 +86,7 @@ class Lab:
     def group(self, load: float) -> Group:
         """The group at a load."""
         if not self._groups:
-            inputs = load(*ramsis.inputs(self.task, self.slo_ms, self.workers, load, data=self.data))
+            inputs = load(*handed_on(ramsis.inputs(self.task, self.slo_ms, self.workers, load, data=self.data)))
             choice = choose(inputs, question="policy", formulation="ramsis", options={"sizing": "fluid"})
             (group,) = cast(Any, pose(inputs, choice)).asked.groups()
             if self.only:

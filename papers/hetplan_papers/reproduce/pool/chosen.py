@@ -24,7 +24,7 @@ from hetplan.extend import (
     pose,
     solver,
 )
-from hetplan_papers.datasets.sources import read
+from hetplan_papers.datasets.sources import handed_on, planned, read
 from hetplan_papers.reproduce.pool.rates import Trail
 from hetplan_papers.reproduce.pool.services import BUDGET, Counts, Service
 
@@ -45,14 +45,14 @@ __all__ = [
 def kairos_pick(service: Service, budget: str = BUDGET) -> tuple[Counts, float]:
     """What Kairos rents without trying anything: Eq. 15 and the similarity rule; and the estimate of it."""
     profile, slo = service.inputs(budget)
-    plan = hetplan.solve(profile, slo, formulation="kairos", options={"select": "similarity"}).require()
+    plan = hetplan.solve(planned(profile), slo, formulation="kairos", options={"select": "similarity"}).require()
     return counts_of(plan, service), float(plan.alternatives[0]["eq15_qps"])
 
 
 @cache
 def fluid_rate(service: Service, budget: str = BUDGET) -> tuple[Counts, float]:
     """hetplan's own default: the exact fluid program over whole counts; and the fluid rate of what it rents."""
-    plan = hetplan.solve(*service.inputs(budget), formulation="pool-milp").require()
+    plan = hetplan.solve(*handed_on(service.inputs(budget)), formulation="pool-milp").require()
     (rate,) = (promise.value for promise in plan.promises if promise.quantity == "fluid_rate_qps")
     return counts_of(plan, service), float(rate)
 
@@ -60,7 +60,7 @@ def fluid_rate(service: Service, budget: str = BUDGET) -> tuple[Counts, float]:
 def searched(trail: Trail, formulation: str, *, seed: int = 0, **options: Any) -> Trail:
     """Let hetplan search, trying pools with the trail's simulator until nothing is left that could be better."""
     plan_for(
-        hetplan.load(*trail.service.inputs()),
+        hetplan.load(*handed_on(trail.service.inputs())),
         options={"seeds": 1, **options},
         tools=Tools(simulate=trail),
         formulation=formulation,
@@ -123,7 +123,7 @@ def spelled(counts: Counts) -> str:
 @cache
 def our_ranking(service: Service) -> list[tuple[Counts, float]]:
     """All pools by Eq. 15 on the exact mix, best first, with the estimate: ties to the cheaper, then in order."""
-    inputs = load(*service.inputs())
+    inputs = load(*handed_on(service.inputs()))
     pool = cast("Pool", pose(inputs, choose(inputs, formulation="kairos")))
     found = configurations(pool, pool.request.budget or 0, with_base=True)
     rates = estimate_rates(eq15_numbers(pool), found.counts)
