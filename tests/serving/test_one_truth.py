@@ -163,8 +163,8 @@ class Sought:
         from hetplan.problems.policy.wish import read_models
 
         statistic = "p95" if any(table.p95 for table in self.inputs.profile.tables.values()) else "p99"
-        options = PolicyOptions(percentile=statistic, queue_max=8)
-        self.options = {"percentile": statistic}
+        options = PolicyOptions(statistic=statistic, queue_max=8)
+        self.options = {"statistic": statistic}
         self.policies = {"a": ()}
         faults = Faults.of(self.inputs)
         request = read_request(self.inputs)

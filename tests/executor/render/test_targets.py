@@ -15,7 +15,7 @@ import pytest
 from build import EXAMPLES, example
 from cases.rendered import GPUS, random_case, told
 from face import read_objects, solved_example
-from hetplan.profiles.plan_dispatch_further import WeightedLeastDispatch
+from hetplan.profiles.plan_dispatch_rules import WeightedLeastDispatch
 
 from hetplan.errors import InputError
 from hetplan.executor.render import TARGETS, read, render

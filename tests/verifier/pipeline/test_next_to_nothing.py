@@ -118,7 +118,7 @@ def test_bounds_at_any_price_are_proved_again(price: str) -> None:
     slo["apps"]["x"]["rate_qps"] = 4e-4
     slo["objective"] = ["max quality", "min cost"]
     profile["offers"] = {f"{gpu}": {"hardware": gpu, "price_per_hour": price} for gpu in profile["hardware"]}
-    plan = fluid(profile, slo, formulation="config", options={"spare": 0.1}).require()
+    plan = fluid(profile, slo, formulation="pipeline-milp", options={"spare": 0.1}).require()
     assert [(one.about, one.vouched) for one in plan.claims] == [
         ("quality", "certified"),
         ("cost_per_hour", "certified"),
