@@ -450,7 +450,7 @@ def in_format_1_0(document: Any) -> Any:
     """A profile of sections that are planned with, as a file has it; an SLO and a state name its prices as it does.
 
     Many tests say hardware, offers and tables. Two prices of one machine type in no zone are put into zones, and prices
-    keep no names of their own: those of a file are `MACHINE-od`, `MACHINE-spot`, `MACHINE-ZONE`.
+    keep no names of their own: those of a file are `MACHINE`, `MACHINE-spot`, `MACHINE-ZONE`.
     """
     said = str(document.get("format")) if isinstance(document, Mapping) else ""
     if _renamed and said.startswith("hetplan/slo/"):

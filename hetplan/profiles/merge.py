@@ -10,6 +10,7 @@ from hetplan.profiles.canonical import canonical_bytes
 from hetplan.profiles.json_path import json_path, shortened
 from hetplan.profiles.lowering import OF_MODEL
 from hetplan.profiles.places import FileOf, Origins, Steps
+from hetplan.profiles.profile_file import ProfileFile
 
 __all__ = ["merge"]
 
@@ -109,10 +110,18 @@ def _by_itself(document: Mapping[str, Any]) -> dict[str, Any]:
         name = source.get("name", "source")
         made.pop("source")
         made["sources"] = {name: {key: one for key, one in source.items() if key != "name"}}
+    if "currency" not in document and any(_priced(document.get(section)) for section in ("machines", "models", "apis")):
+        made["currency"] = ProfileFile.model_fields["currency"].default  # not that of another file
     models = document.get("models")
     if isinstance(models, Mapping):
         made["models"] = {model: _spread(said, name) for model, said in models.items()}
     return made
+
+
+def _priced(section: Any) -> bool:
+    return isinstance(section, Mapping) and any(
+        key.startswith("price_per_") or _priced(one) for key, one in section.items()
+    )
 
 
 def _spread(said: Any, source: str | None) -> Any:

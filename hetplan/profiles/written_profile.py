@@ -61,12 +61,12 @@ class _Writing:
     def result(self) -> Json:
         """All of it."""
         given, made = self.given, dict[str, Any](format=format_of("profile"))
-        currencies = {one.get("currency", "USD") for one in (given.get("offers") or {}).values()}
-        currencies |= {one.get("currency", "USD") for one in (given.get("apis") or {}).values()}
+        priced = given.get("offers") or given.get("apis") or {}
+        currencies = {one.get("currency", "USD") for one in priced.values()}
         if len(currencies) > 1:
             raise ValueError(f"prices in {' and '.join(sorted(currencies))}: a file has one currency")
-        if currencies - {"USD"}:
-            made["currency"] = currencies.pop()
+        currency = currencies.pop() if currencies else "USD"
+        made |= {"currency": currency} if currency != "USD" else {}
         if self.source is not None:
             made["source"] = {"name": self.source, **given["sources"][self.source]}
         elif given.get("sources"):
@@ -84,7 +84,10 @@ class _Writing:
             if key == "zones":
                 kept = {zone: one for zone, one in (kept or {}).items() if one.get("quota")}
             if key == "apis":
-                kept = {name: _without(one, "currency") for name, one in (kept or {}).items()}
+                kept = {
+                    name: _without(one, "currency") if one.get("currency", "USD") == currency else one
+                    for name, one in (kept or {}).items()
+                }
             if key != "metrics" and kept:
                 made[key] = kept
         return made

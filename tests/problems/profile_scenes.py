@@ -44,7 +44,7 @@ def _small(question: str) -> Files:
         files.options["queue_max"] = 3
     if question in ("llm", "fleet"):
         runs = profile["variants"]["llama-8b"]["runs"]
-        del runs[2], runs[0]
+        runs[:] = [run for run in runs if run["hardware"] not in ("l4", "a100")]
         for name in ("l4", "a100"):
             del profile["offers"][f"{name}"], profile["hardware"][name], profile["engines"][f"llama-8b-{name}"]
     return files
@@ -104,7 +104,8 @@ def _per(files: Files) -> None:
 def _committed(files: Files) -> None:
     _with_offers(files)
     for offer in files.profile["offers"].values():
-        offer["commit"] = {"term_s": 7200, "upfront": "0", "discount": 0.5}
+        if "interruptions_per_hour" not in offer:
+            offer["commit"] = {"term_s": 7200, "upfront": "0", "discount": 0.5}
 
 
 def _only(statistic: str) -> Scene:
@@ -238,10 +239,11 @@ def _in_two_roles(files: Files) -> None:
     files.profile.update(_read("llm-disaggregated/profile.json"))
     files.slo.clear()
     files.slo.update(_read("llm-disaggregated/slo.json"))
-    for section, names in (("hardware", ("h100",)), ("offers", ("h100",)), ("engines", ("mixed",))):
-        for name in names:
-            del files.profile[section][name]
-    del files.profile["variants"]["llama-8b"]["runs"][0]
+    runs = files.profile["variants"]["llama-8b"]["runs"]
+    (mixed,) = (run for run in runs if run["hardware"] == "h100")
+    runs.remove(mixed)
+    for section, name in (("hardware", "h100"), ("offers", "h100"), ("engines", mixed["engine"])):
+        del files.profile[section][name]
 
 
 def _of_experts(files: Files) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 Json = dict[str, Any]
+ZONE = "z1"
 Try = Callable[[Any, Json, Json], Any]
 """Of the old value (None: there was none), the section around it and the whole profile, the new value."""
 
@@ -54,6 +55,13 @@ def _scaled(old: Any, factor: float) -> Any:
     if old is None or isinstance(old, bool):
         return old
     return round(old * factor) if isinstance(old, int) and old * factor == round(old * factor) else old * factor
+
+
+def _in_euros(profile: Json) -> str:
+    """All machines of a profile are paid in one currency."""
+    for one in profile["offers"].values():
+        one["currency"] = "EUR"
+    return "EUR"
 
 
 def _steeper(old: Any, factor: float) -> Any:
@@ -156,6 +164,7 @@ OF_PROFILE: dict[str, Try] = {
     "metrics.*.unit": _to("points"),
     "reference": lambda old, s, p: list(p["hardware"])[0 if old is None or old == list(p["hardware"])[-1] else -1],
     "tiers": lambda old, s, p: ["inner", *(old or ())],
+    "hardware.*.gpu_type": _to("H100"),
     "hardware.*.kind": lambda old, s, p: "cpu" if old == "gpu" else "gpu",
     "hardware.*.tier": lambda old, s, p: (p.setdefault("tiers", ["device", "edge"]), p["tiers"][-1])[1],
     "hardware.*.relative_time": _times(1.5, 1.5),
@@ -163,9 +172,9 @@ OF_PROFILE: dict[str, Try] = {
     "hardware.*.provides": lambda old, s, p: _scaled(old, 2.0) if old else {"gpu": 1, "gpu_mem_gib": 0.1},
     "offers.*.hardware": _next_of("hardware"),
     "offers.*.price_per_hour": lambda old, s, p: "3.5" if float(old) == 0 else _scaled(str(old), 1.7),
-    "offers.*.currency": _to("EUR"),
+    "offers.*.currency": lambda old, s, p: _in_euros(p),
     "offers.*.stock": _to(1),
-    "offers.*.zone": _to("z1"),
+    "offers.*.zone": _to(ZONE),
     "offers.*.per": _to("units"),
     "offers.*.interruptions_per_hour": _times(9.0, 0.7),
     "offers.*.commit.term_s": _times(0.001),

@@ -22,6 +22,7 @@ from hetplan.problems.field_marks import QUESTIONS, fields_of_slo, mark_of, tabl
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import plan_bytes, with_digest
+from hetplan.profiles.written_profile import written_profile
 from hetplan.serving.planned_system import planned_systems
 from hetplan.simulator.simulate import demands_of
 from tests.build import answered, shipped
@@ -462,8 +463,9 @@ def test_a_metric_that_is_better_when_lower_is_refused_where_the_highest_is_look
 
 def test_machines_that_may_be_taken_back_are_named() -> None:
     files = files_of("pool")
-    for offer in files.profile["offers"].values():
-        offer.pop("interruptions_per_hour", None)
+    offers = files.profile["offers"]
+    for name in [name for name, offer in offers.items() if "interruptions_per_hour" in offer]:
+        del offers[name]
     _, calm = seen(files)
     assert calm is not None
     assert "W-interruptions" not in {warning.code for warning in calm.warnings}
@@ -472,7 +474,7 @@ def test_machines_that_may_be_taken_back_are_named() -> None:
     _, plan = seen(files)
     assert plan is not None
     (said,) = [warning for warning in plan.warnings if warning.code == "W-interruptions"]
-    assert said.at == f"offers.{name}"
+    assert said.at == f"machines.{name}.spot"
     assert f"{0.5 * count:g} interruptions of {count} spot machines" in said.text
     silent = plan.model_copy(update={"warnings": tuple(one for one in plan.warnings if one is not said)})
     report = hp.verify(with_digest(silent), files.profile, files.slo)
@@ -482,7 +484,10 @@ def test_machines_that_may_be_taken_back_are_named() -> None:
 @pytest.mark.parametrize("price", ["0.0000000005", 4e-10, "1e-12"])
 def test_a_price_too_small_to_count_is_refused(price: object) -> None:
     files = files_of("pool")
-    next(iter(files.profile["offers"].values()))["price_per_hour"] = price
+    written = written_profile(files.profile)
+    next(iter(written["machines"].values()))["price_per_hour"] = price
+    files.profile.clear()
+    files.profile.update(written)
     with pytest.raises(hp.InputError, match="1e-09"):
         seen(files)
 

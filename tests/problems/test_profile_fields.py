@@ -20,7 +20,7 @@ import pytest
 import hetplan as hp
 from hetplan.api.solve import plan_for
 from hetplan.problems.field_marks import QUESTIONS
-from hetplan.problems.profile_marks import MODELS, fields_of_file, line_of, mark_in, table_of
+from hetplan.problems.profile_marks import MODELS, field_in_file, fields_of_file, line_of, mark_in, table_of
 from hetplan.profiles.lint import lint
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
@@ -30,7 +30,7 @@ from hetplan.serving.tokens import text_system
 from hetplan.simulator.plan_transition import scenes_of
 from hetplan.simulator.simulate import demands_of
 from tests.problems.profile_scenes import beside_others, running, scene_of
-from tests.problems.profile_tries import OF_PROFILE, OF_STATE, set_everywhere
+from tests.problems.profile_tries import OF_PROFILE, OF_STATE, ZONE, set_everywhere
 from tests.problems.test_fields import Files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,6 +52,7 @@ NAMED = {
     ("compound", "metrics.*.better"): "quality",
     ("compound", "pipelines.*.knobs"): "configuration",
     ("llm", "engines.*.context_tokens"): "context",
+    ("pipeline", "pipelines.*.nodes.*.device"): "operators",
     ("compound", "pipelines.*.metric"): "quality",
     ("pipeline", "variants.*.runs.*.rate"): "latency",
     ("policy", "variants.*.runs.*.rate"): "latency",
@@ -76,7 +77,8 @@ def said(files: Files) -> tuple[str, Plan | None]:
     document = json.loads(plan_bytes(outcome.plan))
     for aside in ("tables", "inputs", "digest", "summary"):
         document.pop(aside, None)
-    return f"{outcome.status}: {json.dumps(document)}", outcome.plan
+    named = json.dumps(document).replace(f"-{ZONE}", "")  # a price in a zone is called by it
+    return f"{outcome.status}: {named}", outcome.plan
 
 
 def played(files: Files, plan: Plan) -> str:
@@ -197,7 +199,7 @@ def test_what_is_warned_of_moves_no_plan_and_is_named(file: str, question: str, 
     after, plan = said(files)
     assert after == before
     assert plan is not None
-    section = field.split(".")[0]
+    section = field_in_file(field).split(".")[0] if file == "profile" else field.split(".")[0]
     notices = [(one.code, one.at or "") for one in plan.warnings] + [(one[0], one[1]) for one in lint(_read(files))]
     assert any(at.startswith(f"{section}.") and code in ("W-commit", "W-unused") for code, at in notices)
 

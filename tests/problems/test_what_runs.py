@@ -148,8 +148,8 @@ def test_a_wish_that_names_no_currency_is_in_that_of_the_offers(question: str) -
         solved(files)
 
 
-def test_offers_in_two_currencies_are_refused() -> None:
+def test_files_in_two_currencies_are_refused() -> None:
     files = files_of("llm")
-    files.profile["offers"]["a100"]["currency"] = "EUR"
-    with pytest.raises(hp.InputError, match=r"offers\.\S+\.currency.*one currency for all offers"):
-        solved(files)
+    euros = {"format": "hetplan/profile/1.0", "currency": "EUR", "machines": {"a10": {"price_per_hour": 1}}}
+    with pytest.raises(hp.InputError, match="currency"):
+        load_inputs([files.profile, euros], files.slo)

@@ -27,7 +27,7 @@ def priced() -> Json:
             "offers": {
                 "g": {"hardware": "g", "price_per_hour": "4", "per": "gpu"},
                 "h": {"hardware": "h", "price_per_hour": "5"},
-                "h-cheap": {"hardware": "h", "price_per_hour": "3"},
+                "cheap-h": {"hardware": "h", "price_per_hour": "3"},
             },
             "hosts": {"g1": {"offer": "g"}, "g2": {"offer": "g"}, "g3": {"offer": "g"}},
             "tasks": {"t": {}},
@@ -87,8 +87,8 @@ RIGHT = [
     ("two machines run", costs(35.84, 35.84 - 8, **{f"{NOW}/count": 2,
      "plan/actions/0": {"id": 1, "do": "keep", "load": "v1", "count": 3}})),
     ("the same on another hardware counts for itself where machines have names", costs(36.56, 32.56 - 5,
-     **{"state/workers/1": worker("wz", "h", "h-cheap", 1, load("z", None, "v")),
-     "profile/offers/h-cheap/price_per_hour": "5"})),
+     **{"state/workers/1": worker("wz", "h", "cheap-h", 1, load("z", None, "v")),
+     "profile/offers/cheap-h/price_per_hour": "5"})),
     ("the same on the same hardware and offer counts", costs(36.56 - 3.6, 32.56 - 5 - 3.6, **{"state/workers/1":
      worker("wz", "h", "h", 1, load("z", None, "v"))})),
     ("without names a variant counts wherever it runs at one price and time to load", costs(49 + 3.6 + 0.64,

@@ -390,13 +390,15 @@ def given_counts(pool: Pool) -> Counts:
                 f"Choose from {', '.join([*hardware, *offers])}.",
                 value=count,
             )
-        elif name in offers:
+            continue
+        if name in offers:
             counts[offers[name]] += count
+            there = pool.offers[offers[name]].stock
         else:
             per_type[hardware.index(name)] = count
-            if count > (there := sum(offer.stock for offer in pool.request.of(name).offers)):
-                why = "more than its offers have in stock"
-                faults.in_options(f"counts.{name}", why, f"At most {there}.", value=count)
+            there = sum(offer.stock for offer in pool.request.of(name).offers)
+        if count > there:
+            faults.in_options(f"counts.{name}", "more than are in stock", f"At most {there}.", value=count)
     faults.settle()
     return counts + pool.by_offer(per_type)
 

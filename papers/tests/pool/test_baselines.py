@@ -64,7 +64,7 @@ def test_homogeneous_pools() -> None:
 def test_without_a_base_the_program_is_named(formulation: str) -> None:
     # The base costs 5; the budget buys only the others, which serve all but the largest bin.
     case = files(
-        {"base": [10.0, 40.0], "aux": [20.0, 60.0]}, [0.5, 0.5], prices={"base": 5, "aux": 1}, qos_ms=90, budget=3
+        {"base": [10.0, 40.0], "more": [20.0, 60.0]}, [0.5, 0.5], prices={"base": 5, "more": 1}, qos_ms=90, budget=3
     )
     found = solve(case, formulation)
     assert found.plan is None

@@ -413,7 +413,7 @@ def test_an_offer_by_the_unit_is_compared_by_its_whole_machine() -> None:
     }
     assert planned(profile, slo, sizing="fluid").workers[0].offer == "cpu-whole"
     profile["offers"]["whole"]["price_per_hour"] = "1.7"
-    assert planned(profile, slo, sizing="fluid").workers[0].offer == "by-gib"
+    assert planned(profile, slo, sizing="fluid").workers[0].offer == "cpu-by-gib"
 
 
 @pytest.mark.slow
