@@ -10,8 +10,8 @@ candidate is as late as its worst one.
 is told how late that one was, and takes as much more room as `more_room` says. Up ends where one is not late.
 
 **Down.** From there over cheaper neighbours, one station after the other, cheapest first: machines fewer, or others in
-their place. One that is `GOOD` is where it goes on. One that is surely no less late than one that was late is not looked
-at (`Sizing.is_later`). A machine less is always looked at; others are where the belief leaves a chance (`Belief`).
+their place. One that is `GOOD` is where it goes on. One that is surely no less late than one that was late is never
+looked at (`Sizing.is_later`). A machine less always is; others are where the belief leaves a chance (`Belief`).
 
 **Test.** What looks chose has been lucky. So it is confirmed by runs of its own (`planner.sizing`): the cheapest first,
 of those that are only just not late two at most. A station that is refused is late from then on, and it goes down once

@@ -186,10 +186,7 @@ class UnitPlans:
 
     def fill_up(self, counts: Mapping[Unit, int]) -> Units:
         """The same machines, what is free on them taken by more of what they hold."""
-        found = Counter[Unit]()
-        for (t, holds), n in counts.items():
-            found[t, self._full_unit(t, holds)] += n
-        return tuple(sorted((unit, n) for unit, n in found.items() if n > 0))
+        return tuple(sorted((unit, n) for unit, n in self._filled_up(counts).items() if n > 0))
 
     def is_one_less(self, units: Units, than: Units) -> bool:
         """Whether one unit is gone, and no other in its place."""
@@ -218,25 +215,21 @@ class UnitPlans:
                 yield one
 
     def _apply(self, now: Mapping[Unit, int], change: _Change) -> Units:
-        after = dict(now)
-        for unit, n in change.gone.items():
-            after[unit] -= n
-        for (t, holds), n in change.more.items():
-            unit = t, self._full_unit(t, holds)
-            after[unit] = after.get(unit, 0) + n
+        after = Counter(dict(now))
+        after.subtract(change.gone)
+        after.update(self._filled_up(change.more))
         return tuple(sorted((unit, n) for unit, n in after.items() if n > 0))
 
     def _note_station(self, units: Units, one: Units, change: _Change, apps: Apps) -> None:
         """What waits together, where it is the same: of a long plan only what changed is counted."""
-        changed = [(t, self._full_unit(t, holds)) for t, holds in (*change.gone, *change.more)]
+        more = self._filled_up(change.more)
         if one in self._waiting or any(
-            self._is_shared(unit) or not self._served_by_one(unit) <= {*apps} for unit in changed
+            self._is_shared(unit) or not self._served_by_one(unit) <= {*apps} for unit in (*change.gone, *more)
         ):
             return
         mine = Counter(dict(self.parts(apps, self.stations(units)[apps])))
-        for sign, some in ((-1, change.gone), (1, change.more)):
-            for (t, holds), n in some.items():
-                mine[t, self._full_unit(t, holds)] += sign * n
+        mine.subtract(change.gone)
+        mine.update(more)
         self._waiting[one] = {**self._waiting[units], apps: self._in_places(apps, mine)}
 
     def _is_shared(self, unit: Unit) -> bool:
@@ -338,6 +331,12 @@ class UnitPlans:
                             held[j if k == i else k] += count
                         changed[t, tuple(sorted(held.items()))] += n
                     yield changed
+
+    def _filled_up(self, counts: Mapping[Unit, int]) -> Counter[Unit]:
+        found = Counter[Unit]()
+        for (t, holds), n in counts.items():
+            found[t, self._full_unit(t, holds)] += n
+        return found
 
     def _full_unit(self, t: int, holds: Holds) -> Holds:
         if not self._is_machine(t, holds) or self.v.wanted.changes is not None:
