@@ -10,8 +10,8 @@ candidate is as late as its worst one.
 is told how late that one was, and takes as much more room as `more_room` says. Up ends where one is not late.
 
 **Down.** From there over cheaper neighbours, one station after the other, cheapest first: machines fewer, or others in
-their place. One that is `GOOD` is where it goes on. One that has no more of anything than one that was late is taken to
-be late. A machine less is always looked at; others are where the belief leaves a chance (`Belief`).
+their place. One that is `GOOD` is where it goes on. One that is surely no less late than one that was late is never
+looked at (`Sizing.is_later`). A machine less always is; others are where the belief leaves a chance (`Belief`).
 
 **Test.** What looks chose has been lucky. So it is confirmed by runs of its own (`planner.sizing`): the cheapest first,
 of those that are only just not late two at most. A station that is refused is late from then on, and it goes down once
@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from math import exp, inf, log, nextafter
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -59,7 +60,7 @@ __all__ = [
 ]
 
 Counts = tuple[int, ...]
-"""How many machines there are of each kind."""
+"""How many machines there are of each kind; of kinds beyond the last there are none."""
 C = TypeVar("C", bound=Hashable)
 P = TypeVar("P")
 Plan = TypeVar("Plan", covariant=True)
@@ -132,6 +133,10 @@ class Sizing(Protocol[C, Plan]):
         """Whether it is the other one but for a machine."""
         ...
 
+    def is_later(self, counts: Counts, than: Counts, /) -> bool:
+        """Whether a station with these machines is surely no less late than with those."""
+        ...
+
     def price(self, one: C, /) -> float:
         """What it costs."""
         ...
@@ -160,10 +165,18 @@ class Together:
         """One machine fewer, and no other in its place."""
         return sum(than) - sum(one) == 1 and is_less(one, than)
 
+    def is_later(self, counts: Counts, than: Counts) -> bool:
+        """Where there are no more of anything."""
+        return is_less(counts, than)
+
 
 def is_less(counts: Counts, than: Counts) -> bool:
-    """Whether there are no more of anything."""
-    return all(n <= m for n, m in zip(counts, than, strict=True))
+    """Whether there are no more of anything; what is not counted is not there.
+
+    >>> is_less((1, 2), (1, 3)), is_less((1, 2), (1, 2, 1)), is_less((1, 2), (3,))
+    (True, True, False)
+    """
+    return all(n <= m for n, m in zip_longest(counts, than, fillvalue=0))
 
 
 @dataclass
@@ -266,7 +279,7 @@ class Search(Generic[C, P]):
         before = self.sizing.stations(best)
         changed = [part for part in self.sizing.stations(one).items() if before.get(part[0]) != part[1]]
         new = [part for part in changed if self._shown_lateness(*part) is None]
-        if any((self._shown_lateness(*part) or 0.0) > LATE or self._is_less_than_late(*part) for part in changed):
+        if any((self._shown_lateness(*part) or 0.0) > LATE or self._is_later_than_late(*part) for part in changed):
             return False
         if new and not self._is_hopeful(one, best, new):
             return False
@@ -298,8 +311,8 @@ class Search(Generic[C, P]):
             self.beliefs[name] = Belief([(one, self.sizing.room(name, one), late) for one, late in mine.items()])
         return self.beliefs[name]
 
-    def _is_less_than_late(self, name: Hashable, counts: Counts) -> bool:
-        return any(late > LATE and is_less(counts, one) for one, late in self.known.get(name, {}).items())
+    def _is_later_than_late(self, name: Hashable, counts: Counts) -> bool:
+        return any(late > LATE and self.sizing.is_later(counts, one) for one, late in self.known.get(name, {}).items())
 
     def _in_turn(self, top: C) -> list[C]:
         """Those that may be tested, the cheapest first."""
@@ -352,7 +365,8 @@ def _covariance(some: Sequence[Counts], others: Sequence[Counts]) -> NDArray[np.
     """The covariance of b + g between candidates."""
     import numpy as np
 
-    n, m = np.array(some, dtype=np.float64)[:, None, :], np.array(others, dtype=np.float64)[None, :, :]
+    table = np.array([*zip_longest(*some, *others, fillvalue=0)], dtype=np.float64).T
+    n, m = table[: len(some), None, :], table[None, len(some) :, :]
     apart = np.abs(n - m) / np.maximum(ALIKE * np.maximum(n, m), 1.0)
     return np.asarray(1.0 + np.exp(-0.5 * (apart**2).sum(axis=2)))
 

@@ -36,7 +36,7 @@ from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Draft, Infeasibility, without_bound
 from hetplan.planner.next_state import USED
 from hetplan.planner.sizing import ErrorBudget
-from hetplan.planner.sizing_search import LATE, Counts, Refused, Search, more_room
+from hetplan.planner.sizing_search import LATE, Counts, Refused, Search, is_less, more_room
 from hetplan.planner.tolerances import BOUND_SLIP
 from hetplan.problems.simulated import (
     LOOK_SEEDS,
@@ -282,6 +282,10 @@ class Sizing:
         """Whether a unit is gone, and no other in its place."""
         return self.plans.is_one_less(one, than)
 
+    def is_later(self, counts: Counts, than: Counts) -> bool:
+        """Where there are no more of any kind, and some of each: no queries wait at a kind that is gone."""
+        return is_less(counts, than) and np.count_nonzero(counts) == np.count_nonzero(than)
+
     def price(self, one: Units) -> float:
         """What it costs per hour."""
         return self.plans.cost(one)
@@ -291,26 +295,34 @@ class Sizing:
         apps = cast(Apps, station)
         if (apps, counts) not in self._rooms:
             needs = np.array([[self.v.asked[b].need_qps] for b in apps])
-            full, rates = (table * counts / needs for table in self._rates(apps, counts))
+            x, *tables = self._rates(apps, counts)
+            full, rates = (table * x / needs for table in tables)
             self._rooms[apps, counts] = _carried_part(rates) if _carried_part(full) >= 1.0 else 0.0
         return self._rooms[apps, counts]
 
-    def _rates(self, apps: Apps, counts: Counts, *, together: bool = True) -> tuple[Vector, Vector]:
-        """Of applications and items what an instance serves, full and as the formula has it beside others like it."""
-        items = self.plans.items_of(apps)
+    def _rates(self, apps: Apps, counts: Counts, *, together: bool = True) -> tuple[Vector, Vector, Vector]:
+        """Instances per item; what one serves of each application, full and as the formula has it in its queue."""
+        items, parts = self.plans.items_of(apps), self.plans.parts(apps, counts)
+        queues: dict[int, list[int]] = {i: [] for i in items}
+        for (_, holds), n in parts:
+            for i, each in holds:
+                queues[i].append(n * each)
         full, rates = np.zeros((2, len(apps), len(items)))
         for k, i in enumerate(items):
             for pair in self.plans.v.items[i].serves:
                 if pair.app in apps:
                     b, busy = apps.index(pair.app), self.pairs[pair.app, pair.kind].busy
                     full[b, k] = pair.saturation_qps
-                    rates[b, k] = full[b, k] * busy_together(busy, counts[k] if together else 1)
-        return full, rates
+                    sizes = queues[i] if together and queues[i] else [1]
+                    uses = [busy_together(busy, size) for size in sizes]
+                    rates[b, k] = full[b, k] * np.average(uses, weights=sizes)
+        return np.array([float(sum(queues[i])) for i in items]), full, rates
 
     def _is_careful(self, apps: Apps, counts: Counts) -> bool:
         """Whether these instances carry the load even where each has a queue of its own."""
         needs = np.array([[self.v.asked[b].need_qps] for b in apps])
-        return _carried_part(self._rates(apps, counts, together=False)[1] * counts / needs) >= 1.0 - 1e-9
+        x, _, rates = self._rates(apps, counts, together=False)
+        return _carried_part(rates * x / needs) >= 1.0 - 1e-9
 
     # --- looks and tests ----------------------------------------------------------------------------------------------
 
@@ -448,8 +460,8 @@ class Sizing:
     def _pairs_asked(self, apps: Apps, counts: Counts) -> dict[tuple[int, int], Serves]:
         """What is asked of these instances: as much of what the formula allows as carries the load, none above full."""
         needs = np.array([[self.v.asked[b].need_qps] for b in apps])
-        full, rates = self._rates(apps, counts)
-        x, times = np.array(counts, dtype=np.float64), 1.0 / max(_carried_part(rates * counts / needs), 1e-9)
+        x, full, rates = self._rates(apps, counts)
+        times = 1.0 / max(_carried_part(rates * x / needs), 1e-9)
         for _ in range(MOST_CARRIED):
             if _carried_part(np.minimum(times * rates, full) * x / needs) >= 1.0:
                 break

@@ -10,7 +10,9 @@ pay for themselves. Near a plan are those with
 
 What is free on a machine is filled up, since it costs nothing, but where moves are limited.
 
-Applications whose loads share instances are one *station*; others wait apart, whatever machines they are on.
+Applications whose loads share instances are one *station*; others wait apart, whatever machines they are on. How long
+they wait depends on how their instances lie: those of machines alike have one queue, and each queue gets its part. So a
+station is counted in machines too, each with what it holds of it (`Unit`): none of these is more of another.
 """
 
 from __future__ import annotations
@@ -74,6 +76,7 @@ class UnitPlans:
     _costs: dict[Units, float] = field(default_factory=dict)
     _filled: dict[Unit, Holds] = field(default_factory=dict)
     _items: dict[Apps, tuple[int, ...]] = field(default_factory=dict)
+    _places: dict[Apps, dict[Unit, int]] = field(default_factory=dict)
     _served: dict[Unit, frozenset[int]] = field(default_factory=dict)
     _prices: dict[Unit, float] = field(default_factory=dict)
     _joined: dict[frozenset[int], tuple[Apps, ...]] = field(default_factory=dict)
@@ -141,11 +144,29 @@ class UnitPlans:
         return self._costs[units]
 
     def stations(self, units: Units) -> Mapping[Apps, Counts]:
-        """The applications that have a load, those together that share instances; and the instances of each item."""
+        """The applications that have a load, those together that share instances; and the units that each has."""
         if units not in self._waiting:
-            x = self.counts(units).tolist()
-            self._waiting[units] = {apps: tuple(x[i] for i in self.items_of(apps)) for apps in self._stations_at(x)}
+            found = {apps: Counter[Unit]() for apps in self._stations_at(self.counts(units).tolist())}
+            of_item = {i: apps for apps in found for i in self.items_of(apps)}
+            for (t, holds), n in units:
+                for apps in {of_item[i] for i, _ in holds if i in of_item}:
+                    found[apps][t, self._part_of(holds, apps)] += n
+            self._waiting[units] = {apps: self._in_places(apps, mine) for apps, mine in found.items()}
         return self._waiting[units]
+
+    def _part_of(self, holds: Holds, apps: Apps) -> Holds:
+        """What serves these applications."""
+        return tuple((i, n) for i, n in holds if not self._serving[i].isdisjoint(apps))
+
+    def _in_places(self, apps: Apps, units: Mapping[Unit, int]) -> Counts:
+        """Each unit that this station ever had has a place; the last place counted is not 0."""
+        places = self._places.setdefault(apps, {})
+        counts = Counter({places.setdefault(unit, len(places)): n for unit, n in sorted(units.items()) if n})
+        return tuple(counts[place] for place in range(max(counts, default=-1) + 1))
+
+    def parts(self, apps: Apps, counts: Counts) -> Units:
+        """The units of a station that are counted."""
+        return tuple((unit, n) for unit, n in zip(self._places.get(apps, ()), counts, strict=False) if n)
 
     def items_of(self, apps: Apps) -> tuple[int, ...]:
         """The items that may serve one of these applications."""
@@ -157,7 +178,7 @@ class UnitPlans:
         """What serves these applications, and nothing else."""
         found = Counter[Unit]()
         for (t, holds), n in units:
-            if mine := tuple((i, count) for i, count in holds if not self._serving[i].isdisjoint(apps)):
+            if mine := self._part_of(holds, apps):
                 found[t, mine] += n
         return tuple(sorted(found.items()))
 
@@ -175,10 +196,7 @@ class UnitPlans:
 
     def fill_up(self, counts: Mapping[Unit, int]) -> Units:
         """The same machines, what is free on them taken by more of what they hold."""
-        found = Counter[Unit]()
-        for (t, holds), n in counts.items():
-            found[t, self._full_unit(t, holds)] += n
-        return tuple(sorted((unit, n) for unit, n in found.items() if n > 0))
+        return tuple(sorted((unit, n) for unit, n in self._filled_up(counts).items() if n > 0))
 
     def is_one_less(self, units: Units, than: Units) -> bool:
         """Whether one unit is gone, and no other in its place."""
@@ -207,28 +225,22 @@ class UnitPlans:
                 yield one
 
     def _apply(self, now: Mapping[Unit, int], change: _Change) -> Units:
-        after = dict(now)
-        for unit, n in change.gone.items():
-            after[unit] -= n
-        for (t, holds), n in change.more.items():
-            unit = t, self._full_unit(t, holds)
-            after[unit] = after.get(unit, 0) + n
+        after = Counter(dict(now))
+        after.subtract(change.gone)
+        after.update(self._filled_up(change.more))
         return tuple(sorted((unit, n) for unit, n in after.items() if n > 0))
 
     def _note_station(self, units: Units, one: Units, change: _Change, apps: Apps) -> None:
         """What waits together, where it is the same: of a long plan only what changed is counted."""
-        changed = [(t, self._full_unit(t, holds)) for t, holds in (*change.gone, *change.more)]
+        more = self._filled_up(change.more)
         if one in self._waiting or any(
-            self._is_shared(unit) or not self._served_by_one(unit) <= {*apps} for unit in changed
+            self._is_shared(unit) or not self._served_by_one(unit) <= {*apps} for unit in (*change.gone, *more)
         ):
             return
-        items = self.items_of(apps)
-        x, place = list(self.stations(units)[apps]), {i: k for k, i in enumerate(items)}
-        for sign, some in ((-1, change.gone), (1, change.more)):
-            for (t, holds), n in some.items():
-                for i, count in self._full_unit(t, holds):
-                    x[place[i]] += sign * n * count
-        self._waiting[one] = {**self._waiting[units], apps: tuple(x)}
+        mine = Counter(dict(self.parts(apps, self.stations(units)[apps])))
+        mine.subtract(change.gone)
+        mine.update(more)
+        self._waiting[one] = {**self._waiting[units], apps: self._in_places(apps, mine)}
 
     def _is_shared(self, unit: Unit) -> bool:
         """Whether several applications may have a part in one of its instances."""
@@ -328,6 +340,12 @@ class UnitPlans:
                             held[j if k == i else k] += count
                         changed[t, tuple(sorted(held.items()))] += n
                     yield changed
+
+    def _filled_up(self, counts: Mapping[Unit, int]) -> Counter[Unit]:
+        found = Counter[Unit]()
+        for (t, holds), n in counts.items():
+            found[t, self._full_unit(t, holds)] += n
+        return found
 
     def _full_unit(self, t: int, holds: Holds) -> Holds:
         if not self._is_machine(t, holds) or self.v.wanted.changes is not None:

@@ -265,3 +265,23 @@ def cost(outcome):
 def test_one_of_whom_hardly_any_query_comes_is_not_played():
     outcome = hp.solve(*files(rates={"a": 1e-6, "b": 60.0}))
     assert (outcome.exit_code, outcome.violations) == (0, ())
+
+
+def test_machines_alike_are_one_kind_of_a_station_and_fewer_are_later_where_all_kinds_stay():
+    sizing = search(files(), 0.6)
+    plans = sizing.plans
+    unit = next(unit for unit in plans._full_units if unit[1][0][1] == 2)
+    t, ((i, _),) = unit
+    other = next(j for j in plans.v.sharing[t].things if plans._serving[j].isdisjoint(plans._serving[i]))
+    half = (
+        t,
+        ((i, 1), (other, 1)),
+    )
+    (b,) = plans._serving[i]
+    of = {n: plans.stations(tuple(sorted(n)))[b,] for n in (((unit, 3),), ((unit, 2),), ((unit, 3), (half, 1)))}
+    alone, fewer, beside = of.values()
+    assert len({alone, fewer, beside}) == 3
+    assert sizing.is_later(fewer, alone)
+    assert not sizing.is_later(alone, beside)  # though there are fewer: none wait on a machine by itself
+    assert plans.parts((b,), beside) == ((unit, 3), ((t, ((i, 1),)), 1))
+    assert sizing.room((b,), alone) / 6 > sizing.room((b,), beside) / 7
