@@ -61,7 +61,10 @@ def joined() -> Json:
         },
         plan={
             "question": "pipeline",
-            "method": {"formulation": "pipeline-milp", "options": {"slo_divisor": 2, "headroom": 0.1, "statistic": "mean"}},
+            "method": {
+                "formulation": "pipeline-milp",
+                "options": {"slo_divisor": 2, "headroom": 0.1, "statistic": "mean"},
+            },
             "workers": [
                 worker("wa", "g", None, 2, load("a", "x", "a1", node="a")),
                 worker("wb", "g", None, 4, load("b1", "x", "b1", node="b")),

@@ -15,7 +15,6 @@ import pytest
 from build import EXAMPLES, example
 from cases.rendered import GPUS, random_case, told
 from face import read_objects, solved_example
-from hetplan.profiles.plan_dispatch_rules import WeightedLeastDispatch
 
 from hetplan.errors import InputError
 from hetplan.executor.render import TARGETS, read, render
@@ -25,6 +24,7 @@ from hetplan.executor.render.router import routed
 from hetplan.executor.render.rules import HETPLAN, choose
 from hetplan.executor.render.site import Site, read_site
 from hetplan.profiles.load import load_inputs
+from hetplan.profiles.plan_dispatch_rules import WeightedLeastDispatch
 from hetplan.profiles.plan_periods import of_period
 from hetplan.profiles.read_plan import read_plan
 
