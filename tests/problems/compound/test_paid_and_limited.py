@@ -56,15 +56,11 @@ def test_candidates_share_a_machine_of_several_gpus() -> None:
     }
     apps = {f"cam-{n}": {"candidates": [{"demand": {"cloud": 1.5}}]} for n in range(3)}
     limits = {"instances": {"rig": [0, 1]}}
-    for level in ("machines", "totals"):
-        outcome = hp.solve(
-            profile, {"format": "hetplan/slo/1.0", "apps": apps, "limits": limits}, options={"level": level}
-        )
-        assert promised(outcome, "served") == 2.0, level
+    outcome = hp.solve(profile, {"format": "hetplan/slo/1.0", "apps": apps, "limits": limits})
+    assert promised(outcome, "served") == 2.0
 
 
-@pytest.mark.parametrize("level", ["machines", "totals"])
-def test_devices_of_which_there_is_a_stock_are_no_more_than_that(level: str) -> None:
+def test_devices_of_which_there_is_a_stock_are_no_more_than_that() -> None:
     profile = {
         "format": "hetplan/profile/1.0",
         "tiers": ["device", "cloud"],
@@ -72,7 +68,7 @@ def test_devices_of_which_there_is_a_stock_are_no_more_than_that(level: str) -> 
         "offers": {"phone": {"hardware": "phone", "price_per_hour": "0", "stock": 2}},
     }
     apps = {f"cam-{n}": {"candidates": [{"demand": {"device": 1}}]} for n in range(3)}
-    outcome = hp.solve(profile, {"format": "hetplan/slo/1.0", "apps": apps}, options={"level": level})
+    outcome = hp.solve(profile, {"format": "hetplan/slo/1.0", "apps": apps})
     assert outcome.exit_code == 0
     assert promised(outcome, "served") == 2.0
 

@@ -17,7 +17,7 @@ from hetplan.planner.forms.space import Rule, Space
 from hetplan.solvers.search_wide import Grid, PointProcess, Weights, Wide
 
 SPACE = {
-    "ranges": {"top": {"from": 1, "to": 4, "kind": "integer"}, "heat": {"from": 0.0, "to": 1.0, "front_points": 3}},
+    "ranges": {"top": {"from": 1, "to": 4, "kind": "integer"}, "heat": {"from": 0.0, "to": 1.0, "points": 3}},
     "matters": {"heat": {"model": ["large"]}},
     "rules": [{"if": {"model": ["small"]}, "then": {"top": [1, 2]}}],
     "rising": [["top", "candidates"]],

@@ -130,7 +130,7 @@ def test_parts_that_were_settled_or_played_are_not_asked_again() -> None:
     case, asked = kept.QUESTIONS["pool"].make(4), []
 
     def solve(files: Any, **how: Any) -> Any:
-        asked.append(how["options"]["size"])
+        asked.append(how["options"]["sizing"])
         return plan_for(files, **how)
 
     inputs = load_inputs(case.profile, case.slo)

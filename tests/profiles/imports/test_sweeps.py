@@ -324,7 +324,7 @@ def test_tables_of_aiconfigurator_and_aisimulate_are_modelled_and_say_so(tmp_pat
     assert kind_of(path) == "rates"
     document, _ = convert_laws(path)
     assert "nothing was measured" in document["source"]["note"]
-    ((name, run),) = document["models"]["qwen3-32b"]["runs"].items()
+    ((name, run),) = document["models"]["qwen3-32b-bf16"]["runs"].items()
     assert (name, run["tensor"], run["basis"]) == ("h200-x2", 2, "grid")
     assert run["error_mean"] == pytest.approx(0.185)
 
