@@ -270,7 +270,7 @@ def test_a_solve_does_not_look_for_other_packages(monkeypatch: pytest.MonkeyPatc
 def test_a_solve_imports_the_question_and_the_engine_that_it_asks() -> None:
     code = (
         "import sys, hetplan as hp;"
-        "hp.solve('pool/profile.json', 'pool/slo.json', options={'size': 'planned'}).require();"
+        "hp.solve('pool/profile.json', 'pool/slo.json', options={'sizing': 'fluid'}).require();"
         "print(*(name for name in sys.modules if name.startswith('hetplan.')))"
     )
     ran = subprocess.run([sys.executable, "-c", code], cwd=EXAMPLES, capture_output=True, text=True, check=True)

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.build import in_format_1_0
+
 HERE = Path(__file__).resolve().parent
 
 PROFILE: dict[str, Any] = {
@@ -78,7 +80,7 @@ class Files:
         return ("solve", self.profile, self.slo, "--set", "sizing=fluid")
 
     def write(self, *, profile: dict[str, Any] | None = None, slo: dict[str, Any] | None = None) -> None:
-        (self.folder / "profile.json").write_text(json.dumps(profile or PROFILE))
+        (self.folder / "profile.json").write_text(json.dumps(profile or in_format_1_0(PROFILE)))
         (self.folder / "slo.json").write_text(json.dumps(slo or SLO))
 
     def slo_with(self, change: Callable[[dict[str, Any]], None]) -> None:

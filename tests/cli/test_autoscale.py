@@ -19,6 +19,7 @@ import pytest
 
 from hetplan.executor.kept_process import end_all, marked
 from hetplan.planner.status import Exit
+from tests.build import in_format_1_0
 
 PROFILE: dict[str, Any] = {
     "format": "hetplan/profile/1.0",
@@ -66,7 +67,7 @@ ms = 5.0
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "profile.json").write_text(json.dumps(PROFILE))
+    (tmp_path / "profile.json").write_text(json.dumps(in_format_1_0(PROFILE)))
     (tmp_path / "slo.json").write_text(json.dumps(SLO))
     (tmp_path / "hosts.toml").write_text(HOSTS.replace("PORT", str(free_port())))
     return tmp_path

@@ -122,7 +122,7 @@ def test_a_fleet_grows_by_an_application(run: Callable[..., Any], mine: Path) ->
     assert "Name this one otherwise: --app NAME." in again.err
     other = run("init", *shlex.split(words.replace("ranking", "r2").replace("t4=0.5", "t4=0.7")), "-o", mine / "out")
     assert other.code == 2
-    assert "offers.t4" in other.err
+    assert "machines.t4" in other.err
     assert json.loads((mine / "out" / "slo.json").read_text()) == slo
 
 

@@ -206,7 +206,7 @@ def test_a_day_is_planned_for_more_demand_and_simulated_when_asked(driver: str, 
     wish = build.example("fleet")
     slo = {**wish.slo, "horizon": {"period_s": 3600, "periods": 2, "repeats": 360}}
     slo["apps"] = {"ranking": {**wish.slo["apps"]["ranking"], "rate_qps": {"series": [110.0, 250.0]}}}
-    for kind, held in (("profile", wish.profile), ("slo", slo)):
+    for kind, held in (("profile", build.in_format_1_0(wish.profile)), ("slo", slo)):
         (tmp_path / f"{kind}.json").write_text(json.dumps(held))
     with desk(tmp_path) as address, open_tab(driver, tmp_path / "browser") as tab:
         tab.show(1280, "light")

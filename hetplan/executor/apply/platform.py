@@ -188,7 +188,7 @@ class Platform:
             by_labels = {
                 "app": one.told["app"], "variant": one.told["model"], "serve": {"concurrency": one.told["concurrency"]},
             }  # fmt: skip
-            told = one.worker.get("loads") or [by_labels]
+            told = [said or by_labels for said in one.worker.get("loads") or [by_labels]]
             loads = tuple(
                 Load.model_validate({**said, "id": f"{one.name}.model{number or ''}"})
                 for number, said in enumerate(told)
