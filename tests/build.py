@@ -437,9 +437,18 @@ def planned(document: Json) -> Json:
 def state_profiles_as_planned() -> None:
     """Let tests state profiles in the sections that are planned with: the reader is handed what a file would say."""
     from hetplan.profiles import load
+    from hetplan.profiles.profile import Profile
 
-    read = load.read_json
-    load.read_json = lambda source, *, file, **how: in_format_1_0(read(source, file=file, **how))
+    read = load._document
+
+    def document(source: Any, kind: str, name: str, model_type: Any) -> Any:
+        found = read(source, kind, name, model_type)
+        if isinstance(source, Profile):  # no file: it is planned with as it is
+            _renamed.clear()
+            return found
+        return in_format_1_0(found)
+
+    load._document = document
 
 
 _renamed: dict[str, str] = {}

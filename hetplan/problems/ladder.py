@@ -12,7 +12,6 @@ Every solve looks here, so nothing heavy is imported: no form, no engine, no num
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -40,9 +39,8 @@ __all__ = [
 def llm(inputs: Inputs) -> tuple[Obstacle, ...]:
     """What keeps these files from asking for a fleet that makes text."""
     if not inputs.profile.engines:
-        text = "the profile has no engines that make tokens"
-        missing = Obstacle(text, "$.engines", "Add the laws of engines.", essential=True, file="profile")
-        return missing, replace(missing, why="no run names an engine", path="$.variants")
+        text = "no run of a model has the law of an engine that makes tokens"
+        return (Obstacle(text, "$.models", "Add the laws of engines.", essential=True, file="profile"),)
     from hetplan.problems.llm.fits import obstacles
 
     return tuple(obstacles(read_request(inputs)))

@@ -291,7 +291,9 @@ def test_a_curve_is_drawn_over_one_number_of_the_slo(server: Server) -> None:
 def test_a_report_is_that_of_the_command(server: Server, tmp_path: Path) -> None:
     wish = build.example("pool")
     answer = face.solve(wish, "fluid")
-    code, found = server.ask("/v1/report", {"profile": build.in_format_1_0(wish.profile), "slo": wish.slo, "plan": answer.plan})
+    code, found = server.ask(
+        "/v1/report", {"profile": build.in_format_1_0(wish.profile), "slo": wish.slo, "plan": answer.plan}
+    )
     assert code == 200
     face.report(dict(answer.plan or {}), wish, tmp_path)
     assert found["html"] == (tmp_path / "report.html").read_text()

@@ -28,7 +28,7 @@ def of_another_question(request: Request) -> Iterator[Obstacle]:
         for variant in _making_tokens(request, app)[:1]:
             text = f"{variant} makes tokens by the law of an engine"
             yield Obstacle(
-                text, f"$.variants.{variant}.runs", "Name a variant with tables.", essential=True, file="profile"
+                text, f"$.models.{variant}.runs", "Name a model with measured times.", essential=True, file="profile"
             )
 
 
@@ -39,8 +39,8 @@ def _making_tokens(request: Request, app: Application) -> list[str]:
 def obstacles(request: Request) -> Iterator[Obstacle]:
     """What keeps these files from asking for a fleet that makes text."""
     if not request.profile.engines:
-        text = "the profile has no engines that make tokens"
-        yield Obstacle(text, "$.engines", "Add the laws of engines.", essential=True, file="profile")
+        text = "no run of a model has the law of an engine that makes tokens"
+        yield Obstacle(text, "$.models", "Add the laws of engines.", essential=True, file="profile")
     if len(request.apps) != 1:
         text = f"a fleet that makes text serves one application; the SLO has {len(request.apps)}"
         yield Obstacle(text, "$.apps", "Give one app per file.", essential=True)
