@@ -12,6 +12,7 @@ Every solve looks here, so nothing heavy is imported: no form, no engine, no num
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -40,7 +41,10 @@ def llm(inputs: Inputs) -> tuple[Obstacle, ...]:
     """What keeps these files from asking for a fleet that makes text."""
     if not inputs.profile.engines:
         text = "no run of a model has the law of an engine that makes tokens"
-        return (Obstacle(text, "$.models", "Add the laws of engines.", essential=True, file="profile"),)
+        missing = Obstacle(text, "$.models", "Add the laws of engines.", essential=True, file="profile")
+        wants_text = any(app.attainment is not None for app in inputs.slo.apps.values())
+        # Where no application says a word of text either, files are twice as far from it.
+        return (missing,) if wants_text else (missing, replace(missing, why="no application states attainment"))
     from hetplan.problems.llm.fits import obstacles
 
     return tuple(obstacles(read_request(inputs)))
