@@ -42,7 +42,7 @@ def outcome_as_written(outcome: Outcome, profile: Profile) -> Outcome:
     """The outcome with its conflicts and repairs in the words of the files."""
     if not outcome.why and not outcome.repairs and outcome.plan is not None:
         return outcome
-    why = tuple(profile.places.sentence(one) for one in outcome.why)
+    why = tuple(profile.places.sentence(_with_stocks(one, profile)) for one in outcome.why)
     repairs = tuple(_repair(one, profile) for one in outcome.repairs)
     warnings = notices_as_written(outcome.warnings, profile)
     return replace(outcome, why=why, repairs=repairs, warnings=warnings)
@@ -60,6 +60,16 @@ def place_of_stock(offer_id: str, profile: Profile) -> Steps:
     zone = ("zones", offer.zone) if offer.zone is not None else ()
     spot = ("spot",) if offer.interruptions_per_hour is not None else ()
     return ("machines", offer.hardware, *zone, *spot, "stock")
+
+
+def _with_stocks(text: str, profile: Profile) -> str:
+    """A sentence with the stock of each offer where `place_of_stock` has it: zones that share a line are told apart."""
+    if "profile.offers." not in text:
+        return text
+    for offer in sorted(profile.offers, key=len, reverse=True):
+        place = f"profile.{in_words(place_of_stock(offer, profile))}"
+        text = text.replace(f"profile.offers.{offer}.stock", place)
+    return text
 
 
 def _repair(repair: Repair, profile: Profile) -> Repair:

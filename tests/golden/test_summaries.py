@@ -82,6 +82,10 @@ def test_the_shape_of_a_page_has_its_names_and_no_figures() -> None:
 if __name__ == "__main__":
     import tempfile
 
+    from build import state_profiles_as_planned
+
+    state_profiles_as_planned()
+
     SHAPES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as where:
         for one in sys.argv[1:] or EXAMPLES:

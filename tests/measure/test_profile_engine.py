@@ -65,7 +65,9 @@ def test_what_experts_take_is_found_where_pieces_do_not_say_it() -> None:
     assert isinstance(law, FittedNumbers)
     assert law.numbers["experts_ms"] == pytest.approx(11.0, rel=0.05)
     assert isinstance(nearest(dense), FittedLaw)
-    read = load_profile(engine_document(wish(1), MeasuredEngines({"e": MeasuredLaw(mixed, law)}))).engines["e"]
+    read = load_profile(engine_document(wish(1), MeasuredEngines({"e": MeasuredLaw(mixed, law)}))).engines[
+        "talker-small"
+    ]
     assert read.law is not None
     assert (read.law.basis, read.experts[0]) == ("measured", law.document["experts_ms"])
     assert (read.error, read.reach.tokens) == (pytest.approx(law.error, rel=1e-5), 1816)

@@ -27,6 +27,7 @@ from hetplan.measure.profile_document import profile_document
 from hetplan.measure.profile_run import Measurements, measure
 from hetplan.profiles.load_one import load_profile
 from hetplan.profiles.merge import merge
+from tests.build import planned
 
 HEAD = """
 format = "hetplan/measure/1.0"
@@ -96,11 +97,11 @@ def test_an_onnx_model(folder: Path) -> None:
 def test_a_callable_says_bytes_fanout_and_score(folder: Path) -> None:
     wish, found = measured(
         folder,
-        """
+        f"""{ONNX}
         [variants.called]
         task = "find"
         callable = "measured_callables:load"
-        axes = {batch = [1, 8]}
+        axes = {{batch = [1, 8]}}
         [pipelines.p.nodes.a]
         task = "find"
         [pipelines.p.nodes.b]
@@ -243,7 +244,7 @@ def test_an_endpoint(folder: Path, endpoint: str) -> None:
     good, bad = found.cells
     assert (good.score, good.fanout, good.bytes_out) == (0.25, 3, 28)
     assert "503" in bad.failed
-    table = profile_document(wish, found)["tables"]["remote-cpu-1"]
+    table = planned(profile_document(wish, found))["tables"]["remote-cpu-1"]
     assert table["mean"][1] is None
     assert table["mean"][0] > 0
 
@@ -270,7 +271,7 @@ def test_a_command_that_times_itself(folder: Path) -> None:
     wish, found = measured(folder, f'[variants.c]\ntask = "t"\ncommand = {words}\naxes = {{batch = [1, 2, 4]}}')
     profile = load_profile(profile_document(wish, found))
     assert profile.tables["c-cpu-1"].read([{"batch": 1}, {"batch": 2}]).values.tolist() == [3, 4]
-    assert profile.tables["c-cpu-1-bytes"].read([{"batch": 1}]).values.tolist() == [7]
+    assert profile.tables["c-cpu-1-bytes-out"].read([{"batch": 1}]).values.tolist() == [7]
     assert profile.extensions["measured.c"]["cpu-1"]["cells"][0]["operators_ms"] == {"a": 1, "b": 2}
     assert [where for where, _ in found.failed] == ["c on cpu-1 at batch 4"]
 
@@ -322,7 +323,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(folder: Path) -> None:
     assert not first.complete
     assert len(first.cells) == 1
     partial = profile_document(wish, first)
-    assert partial["tables"]["tiny-cpu-1"]["mean"][1] is None
+    assert planned(partial)["tables"]["tiny-cpu-1"]["mean"][1] is None
     load_profile(partial)
 
     journal = CellJournal(folder / "j")
@@ -386,10 +387,10 @@ def test_cores_that_are_not_there(folder: Path) -> None:
 
 def test_prices_merge_from_a_file_of_their_own(folder: Path) -> None:
     wish, found = measured(folder, ONNX)
-    prices = {"format": "hetplan/profile/1.0", "offers": {"o": {"hardware": "cpu-1", "price_per_hour": "0.1"}}}
+    prices = {"format": "hetplan/profile/1.0", "machines": {"cpu-1": {"price_per_hour": 0.1}}}
     both, _, faults = merge([("measured.json", profile_document(wish, found)), ("prices.json", prices)])
     assert faults == []
-    assert load_profile(both).offers["o"].hardware == "cpu-1"
+    assert load_profile(both).offers["cpu-1"].hardware == "cpu-1"
 
 
 BUSY = """

@@ -32,7 +32,7 @@ def gpu_s(journal: Journal) -> float:
 def test_it_costs_at_most_seven_tenths_at_the_same_result() -> None:
     whole = early = 0.0
     for app, seed in (("SR", 3000), ("VT", 3002)):
-        (long, all_of_it), (short, less) = (solved(draw(app, seed), early=on) for on in (False, True))
+        (long, all_of_it), (short, less) = (solved(draw(app, seed), early_stop=on) for on in (False, True))
         assert cost(short) <= cost(long) * (1 + 1e-9)
         whole, early = whole + gpu_s(all_of_it), early + gpu_s(less)
         stopped = [plan for plan in less.document()["apps"]["query"] if "stopped" in plan]
@@ -71,7 +71,9 @@ def test_a_search_that_goes_on_from_its_journal_proposes_the_same(early: bool, t
     def run(path, steps: int) -> list[Any]:
         journal = Journal(path)
         measure = measuring(query, journal=journal)
-        hp.solve(query.profile(), query.slo(), evaluate=measure, options={"steps": steps, "early": early})
+        hp.solve(
+            query.profile(), query.slo(), evaluate=measure, options={"max_measurements": steps, "early_stop": early}
+        )
         journal.close()
         return [plan["knobs"] for plan in journal.document()["apps"]["query"]]
 

@@ -12,6 +12,7 @@ from cases.compound import form_of
 
 import hetplan as hp
 from hetplan.errors import InputError
+from hetplan.problems.compound import pipeline_query
 from hetplan.problems.compound.stations import PlacedStations, QueuedBox, Stations, cheapest_sizes
 from tests.build import shipped
 
@@ -211,7 +212,8 @@ def test_a_first_plan_is_of_the_cheapest_size_alone(monkeypatch):
     found = {}
     for sizes_ in (1, 8):
         worked.clear()
-        outcome = solve(rated(21), options=FORMULA | {"sizes": sizes_})
+        monkeypatch.setattr(pipeline_query, "MOST_SIZES", sizes_)
+        outcome = solve(rated(21), options=FORMULA)
         assert (outcome.exit_code, outcome.violations) == (0, ())
         found[sizes_] = cost(outcome.plan), len(worked)
     assert found[1][0] == pytest.approx(found[8][0])

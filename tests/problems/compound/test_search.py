@@ -369,7 +369,7 @@ def test_a_search_that_goes_on_from_its_journal_asks_for_nothing_twice(tmp_path)
     def run(steps: int) -> list[dict]:
         journal = Journal(path)
         measure = measuring(Counting(), journal=journal)
-        hp.solve(query.profile(), query.slo(), evaluate=measure, options={"steps": steps})
+        hp.solve(query.profile(), query.slo(), evaluate=measure, options={"max_measurements": steps})
         journal.close()
         return [plan["knobs"] for plan in measured_document(path)["apps"]["query"]]
 

@@ -41,7 +41,7 @@ def asked(
     *apps: Json,
     budget: str | None = None,
     aim: str | None = None,
-    size: str = "fluid",
+    sizing: str = "fluid",
     gap: float = 0.0,
 ) -> Any:
     """Solved by the question that the files ask by themselves: nothing names one."""
@@ -50,7 +50,7 @@ def asked(
     del slo["horizon"]
     if aim is not None:
         slo["objective"] = [f"max {aim}", "min cost"]
-    return hp.solve(profile, slo, options={"gap": gap, "sizing": size}), slo
+    return hp.solve(profile, slo, options={"gap": gap, "sizing": sizing}), slo
 
 
 def money(big: int, small: int) -> float:

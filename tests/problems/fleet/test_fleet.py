@@ -380,7 +380,9 @@ def test_applications_that_want_the_same_stock_are_explained_together() -> None:
     outcome = solved(files, sizing="fluid")
     assert outcome.plan is None
     assert outcome.why[0].startswith("p1 (app0 700 qps, app1 800 qps) has no plan")
-    assert any(repair.field.startswith("profile.offers.big") for repair in outcome.repairs)
+    stocks = [f"profile.machines.big.zones.{zone}.stock" for zone in "ab"]
+    assert outcome.why[1] == f"{' and '.join(stocks)} cannot hold together"
+    assert any(repair.field.startswith("profile.machines.big.zones.") for repair in outcome.repairs)
 
 
 @pytest.mark.slow
@@ -459,17 +461,17 @@ def test_without_moves_machines_stay_and_limits_are_kept(monkeypatch: pytest.Mon
 def test_a_share_of_spot_is_kept_and_its_loss_survived() -> None:
     profile = copy.deepcopy(PROFILE)
     spot = {"price_per_hour": "0.1", "interruptions_per_hour": 0.1}
-    profile["offers"]["big-spot"] = {"hardware": "big", "zone": "a", **spot}
+    profile["offers"]["big-a-spot"] = {"hardware": "big", "zone": "a", **spot}
     rates = [200.0, 90.0]
     all_spot = solved(wish(app(rates), periods=2), profile)
-    assert set(machines_of(all_spot.require(), "p0")) == {"big-spot"}
+    assert set(machines_of(all_spot.require(), "p0")) == {"big-a-spot"}
     half = solved(wish(app(rates), periods=2, limits={"spot": {"max_share": 0.5}}), profile)
-    paid = {"big-spot": 0.0, "others": 0.0}  # those that nobody uses count too
+    paid = {"big-a-spot": 0.0, "others": 0.0}  # those that nobody uses count too
     bill = half.require().bill
     assert bill is not None
     for line in (one for one in bill.lines if one.period == "p0"):
-        paid["big-spot" if line.offer == "big-spot" else "others"] += line.rented + line.committed
-    assert 0 < paid["big-spot"] <= paid["others"]
+        paid["big-a-spot" if line.offer == "big-a-spot" else "others"] += line.rented + line.committed
+    assert 0 < paid["big-a-spot"] <= paid["others"]
     kept = solved(wish(app(rates), periods=2, limits={"survive": {"spot": "all", "serve": 0.5}}), profile)
     assert cost(all_spot) < cost(kept)
     assert (kept.require().periods[0].failures or {}).keys() == {"all spot gone"}

@@ -70,7 +70,7 @@ def test_of_many_periods_ways_by_the_hour_are_played_where_that_is_asked(
 ) -> None:
     """What is the same all day is played anyway: that is one period."""
     monkeypatch.setattr(ways, "FEW_PAIRS", 1)
-    bill = bill_of(solved(wish(app([20.0, 60.0]), periods=2), sold(ahead=False), levers=levers))
+    bill = bill_of(solved(wish(app([20.0, 60.0]), periods=2), sold(ahead=False), savings=levers))
     assert [one.kept for one in bill.levers] == [True, True, kept, True]
     assert all(one.verified for one in bill.levers)
 
@@ -137,6 +137,6 @@ def test_the_last_way_is_the_plan(spoilt: dict[str, Any]) -> None:
     assert plan.bill is not None
     *ways, last = plan.bill.levers
     levers = (*ways, Lever.model_validate({**last.model_dump(), **spoilt}))
-    changed = plan.model_copy(update={"bill": plan.bill.model_copy(update={"savings": levers})})
+    changed = plan.model_copy(update={"bill": plan.bill.model_copy(update={"levers": levers})})
     codes = [one.code for one in hp.verify(changed.model_copy(update={"digest": None}), sold(), slo).violations]
     assert "bill" in codes

@@ -44,7 +44,7 @@ def test_a_policy_in_two_zones_keeps_its_wish_when_one_is_lost() -> None:
     assert outcome.plan is not None
     assert outcome.exit_code == 0, (outcome.why, outcome.violations)
     parts = outcome.plan.parts or {}
-    assert {worker.offer for part in parts.values() for worker in part.workers} == set(ZONES)
+    assert {worker.offer for part in parts.values() for worker in part.workers} == {f"gpu-{zone}" for zone in ZONES}
     report = play_day(outcome.plan, hp.load(profile, slo), HowPlayed(seeds=2, seed=9_000_011, queries=3e5))
     assert not report.broken
     assert hp.verify(outcome.plan, profile, slo).ok
