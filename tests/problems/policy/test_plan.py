@@ -395,10 +395,10 @@ def test_offers_and_stock() -> None:
         "cheap": {"hardware": "cpu", "price_per_hour": "1", "stock": 3},
     }
     both = planned(profile, slo, sizing="fluid")
-    assert [(worker.offer, worker.count) for worker in both.workers] == [("cheap", 3), ("dear", 1)]
+    assert [(worker.offer, worker.count) for worker in both.workers] == [("cpu-cheap", 3), ("cpu-dear", 1)]
     assert hp.verify(both, profile, slo).ok
     profile["offers"]["cheap"]["stock"] = 4
-    assert planned(profile, slo, sizing="fluid").workers[0].offer == "cheap"
+    assert planned(profile, slo, sizing="fluid").workers[0].offer == "cpu-cheap"
     profile["offers"] = {"cheap": {"hardware": "cpu", "price_per_hour": "1", "stock": 3}}
     with pytest.raises(InputError, match="4 in stock"):
         solve(profile, slo, sizing="fluid")
