@@ -311,6 +311,7 @@ def test_the_bound_on_workers_is_the_fluid_program_s(quality: float, late: float
 @pytest.mark.slow
 def test_too_few_workers_at_most() -> None:
     profile, slo = files(workers=(1, 2), quality={"min": 0.84}, rate_qps=200.0)
+    slo["objective"] = ["min machines"]
     outcome = solve(profile, slo, batching="max")
     assert outcome.exit_code == 3
     assert "2 workers do not meet the SLO" in outcome.why[0]
