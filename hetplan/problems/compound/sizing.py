@@ -5,9 +5,6 @@ that were late leave the formula less of their limit. Where all keep it with muc
 taken if it is cheaper. What is handed out is confirmed by seeds that chose nothing. Nothing is timed: the same inputs
 give the same plan.
 
-With size `simulated` the first sizes are those of the load alone. Those of applications that were late are then to be
-as much less busy, and as much sooner done.
-
 Where the least latency is sought, or an application states no limit, its percentile itself is promised: what the
 formula says, or the upper end of what the plays show, whichever is more.
 """

@@ -339,7 +339,7 @@ class _Priced:
                 cone, stated = self.parts.get(app), self.asked.options
                 if not isinstance(cone, Cone):
                     continue
-                # With `auto` a part is sized otherwise than its bound, by less than it is played with.
+                # With `simulation` a part is sized otherwise than its bound, by less than it is played with.
                 asked = stated.parts.get(app, {}) if stated.sizing == "simulation" else cone.options
                 if any(part.method.options.get(key) != value for key, value in asked.items()):
                     raise ValueError(f"part {name} was asked otherwise than the plan's options say")

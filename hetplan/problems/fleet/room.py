@@ -1,6 +1,6 @@
 """Room to wait: each part is checked on exactly the machines that the fleet gives it, after each failure too.
 
-Of pools their formula for queues is asked (their size `estimated`). What a formula leaves is no proof: with `auto`
+Of pools their formula for queues is asked (sizing `formula`). What a formula leaves is no proof: with `simulation`
 pools are played too, in each period where they have least room by it, and variants, pipelines and text after each
 failure. Who is short gets more room, and the fleet is planned again. Of text, which may be kept by one machine of one
 hardware and by no number of another, it is looked how many of each hardware are enough. Where there are no machines

@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 PLAYED = ("pool", "variants", "pipeline", "llm")
-"""Questions whose parts are played on their machines, with `auto`."""
+"""Questions whose parts are played on their machines, with sizing `simulation`."""
 REFUSED = {
     **CAPACITY,
     "change.slack": ("headroom of a fleet is an option", "Set option headroom instead."),

@@ -1,7 +1,7 @@
 """The plan of pipelines at the size that is asked for; most sizes leave queries room to wait.
 
-`planned` fills servers to the brim. `estimated` takes a margin that is mostly enough, and simulates nothing. `auto` and
-`simulated` look for the best plan that simulation confirms (`planner.sizing_search`).
+`fluid` fills servers to the brim. `formula` takes a margin that is mostly enough, and simulates nothing. `simulation`
+looks for the best plan that simulation confirms (`planner.sizing_search`).
 
 What a group of alike servers needs free, so that its queries need not wait long, is nearly a constant number of
 servers, whatever its size: `spare`, inside the program. On large clusters, where that is lost among many, it is a share

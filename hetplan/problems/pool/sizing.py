@@ -1,6 +1,6 @@
 """Pools that meet the SLO while queries wait, in the ways that option `sizing` names.
 
-`planned` takes the derated fluid rate as it is. `estimated` takes a pool for n machines that share one queue, each as
+`fluid` takes the derated fluid rate as it is. `formula` takes a pool for n machines that share one queue, each as
 busy as the fluid program has them. A query of class s on type t is late when it waits longer than QoS - L_st:
 
     late(u) = sum_st p_s x_st P(wait > QoS - L_st),   P(wait > w) = E(n, u n) exp(-2 n (1 - u) w / (S (a^2 + v^2)))
@@ -9,13 +9,13 @@ with E the chance that all n are busy (Erlang's C), S and v the mean and the spr
 the time between two arrivals (1 unless their process has a shape). The use u looked for is the highest that leaves no
 more late than the target does.
 
-`auto`, the default, plays the plan itself, under the arrivals that the wish states. For a budget the rate is narrowed
-down that the program's pool keeps, then that of pools around it which the formula does not say to carry less. For a
-rate, pools of the fluid program are played until one keeps it, then cheaper ones, nearest first. What is handed out is
-confirmed by seeds that chose nothing. Plans and queries are counted; no clock decides.
+`simulation`, the default, plays the plan itself, under the arrivals that the wish states. For a budget the rate is
+narrowed down that the program's pool keeps, then that of pools around it which the formula does not say to carry less.
+For a rate, pools of the fluid program are played until one keeps it, then cheaper ones, nearest first. What is handed
+out is confirmed by seeds that chose nothing. Plans and queries are counted; no clock decides.
 
-`simulated` takes the allowable rate of Kairos' simulator (`capacity.simulate`), below that of every seed. For a rate,
-pools are searched upward from the fluid optimum, then every cheaper one whose bound reaches the rate.
+Of rules without a formula it takes the allowable rate of Kairos' simulator (`capacity.simulate`), below that of every
+seed. For a rate, pools are searched upward from the fluid optimum, then every cheaper one whose bound reaches the rate.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def formula_utilization(pool: Pool, rated: RatedPool) -> float:
 
 
 def usable_utilization(pool: Pool, rated: RatedPool) -> float:
-    """The share of the fluid rate up to which `estimated` finds a plan on exactly these machines."""
+    """The share of the fluid rate up to which `formula` finds a plan on exactly these machines."""
     use, following = pool.options.derate, formula_utilization(pool, rated)
     return use if use <= following else min(following, LESS * use)
 

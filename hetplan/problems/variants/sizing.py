@@ -17,7 +17,7 @@ applications are worth the same at some item: for one or two that is exact, for 
 the program at saturation. Where no plan is in time, the target is missed, and the outcome says so. Plans and queries
 are counted; no clock decides, but a limit.
 
-`simulated` takes the first plan on the way up that is confirmed.
+Trials, and plans whose queries may be late, take the first plan on the way up that is confirmed.
 """
 
 from __future__ import annotations

@@ -230,7 +230,7 @@ def test_sharing_beside_lost_machines_is_never_dearer(seed: int) -> None:
     rates = {name: [chance.choice([5.0, 40.0, 90.0])] for name in names}
     limits: Json = {"survive": {"machines": chance.choice([1, 2]), "zones": chance.choice([0, 1]), "serve": 0.7}}
     files = _files(rates, chance.choice([0.5, 0.25]), "ab", **limits)
-    own, plan = (solved(files, share=share, savings=False).require() for share in (False, True))
+    own, plan = (solved(files, share_machines=share, savings=False).require() for share in (False, True))
     assert own.bill is not None
     assert plan.bill is not None
     assert plan.bill.cost_per_hour <= own.bill.cost_per_hour + 1e-9
@@ -250,7 +250,7 @@ def test_an_hour_without_queries_of_one_application_is_planned_and_played() -> N
 
 def test_nothing_is_shared_beside_limits_on_moves() -> None:
     profile, slo = _files(TWO, changes=9)
-    own, plan = (solved((profile, slo), share=share, savings=False).require() for share in (False, True))
+    own, plan = (solved((profile, slo), share_machines=share, savings=False).require() for share in (False, True))
     assert own.parts == plan.parts
     assert all(len(part.rate_qps) == 1 for part in (plan.parts or {}).values())
 
@@ -281,7 +281,7 @@ def test_sharing_is_never_dearer_and_always_proved(seed: int) -> None:
     rates = {name: [chance.choice([0.0, 5.0, 40.0, 90.0]) + 1.0 for _ in range(periods)] for name in names}
     limits = {"survive": {"zones": 1, "serve": 0.7}} if chance.random() < 0.4 else {}
     files = _files(rates, chance.choice([0.5, 0.33, 0.25]), "abc", ahead=chance.random() < 0.5, **limits)
-    own, plan = (solved(files, share=share, savings=False).require() for share in (False, True))
+    own, plan = (solved(files, share_machines=share, savings=False).require() for share in (False, True))
     assert own.bill is not None
     assert plan.bill is not None
     assert plan.bill.cost_per_hour <= own.bill.cost_per_hour + 1e-9

@@ -121,7 +121,10 @@ def test_the_part_of_those_who_share_says_of_each_all_that_text_needs() -> None:
         assert part.rate_qps[app] == part.valid.rate_qps[app][1] == TWO[app][0]
         assert (app, "rate_qps") in {(one.app, one.quantity) for one in part.promises}
     assert {one.code for one in part.warnings} == {"W-overlap", "W-extrapolated", "W-queueing"}
-    assert {one.at for one in part.warnings if one.code == "W-overlap"} == {"engines.e-chat", "engines.e-code"}
+    assert {one.at for one in part.warnings if one.code == "W-overlap"} == {
+        "models.of-chat.runs.node",
+        "models.of-code.runs.node",
+    }
 
 
 @pytest.mark.slow

@@ -299,6 +299,7 @@ def test_a_rate_for_thousands_of_machines_has_a_plan() -> None:
     profile, slo = texts.profile(), texts.slo(20_000.0)
     outcome = solved(profile, slo, sizing="fluid")
     assert sum(worker.count for worker in outcome.plan.workers) > 1000
+    slo["limits"] = {"instances": {name: [0, 100] for name in profile["hardware"]}}
     few = solved(profile, slo, sizing="fluid")
     assert few.plan is None
 

@@ -100,7 +100,8 @@ def test_for_a_limit_that_no_model_meets_the_repair_is_one_that_does() -> None:
 
 def test_the_percentile_is_kept_where_the_best_goodput_does_not() -> None:
     case = files(rate_qps=15.0, slo_ms=28, workers=(1, 1), models=TWO, percentile=99.9)
-    (best,) = solve(*case, sizing="simulation").require().policies["a"]
+    calm = {**SMALL, "objective": "per_query", "batching": "auto"}
+    (best,) = hp.solve(*case, formulation="ramsis", options=calm).require().policies["a"]
     assert best.simulated is not None
     assert best.simulated["violation"] > 0.001
     plan = solve(*case).require()

@@ -311,6 +311,7 @@ def test_the_bound_on_workers_is_the_fluid_program_s(quality: float, late: float
 @pytest.mark.slow
 def test_too_few_workers_at_most() -> None:
     profile, slo = files(workers=(1, 2), quality={"min": 0.84}, rate_qps=200.0)
+    slo["objective"] = ["min machines"]
     outcome = solve(profile, slo, batching="max")
     assert outcome.exit_code == 3
     assert "2 workers do not meet the SLO" in outcome.why[0]
@@ -395,10 +396,10 @@ def test_offers_and_stock() -> None:
         "cheap": {"hardware": "cpu", "price_per_hour": "1", "stock": 3},
     }
     both = planned(profile, slo, sizing="fluid")
-    assert [(worker.offer, worker.count) for worker in both.workers] == [("cheap", 3), ("dear", 1)]
+    assert [(worker.offer, worker.count) for worker in both.workers] == [("cpu-cheap", 3), ("cpu-dear", 1)]
     assert hp.verify(both, profile, slo).ok
     profile["offers"]["cheap"]["stock"] = 4
-    assert planned(profile, slo, sizing="fluid").workers[0].offer == "cheap"
+    assert planned(profile, slo, sizing="fluid").workers[0].offer == "cpu-cheap"
     profile["offers"] = {"cheap": {"hardware": "cpu", "price_per_hour": "1", "stock": 3}}
     with pytest.raises(InputError, match="4 in stock"):
         solve(profile, slo, sizing="fluid")

@@ -370,9 +370,9 @@ def test_one_machine_and_four_keep_what_was_promised_of_them(model: str, budget:
     import hetplan
 
     profile, slo = published.kairos(model, budget=budget)
-    plan = hetplan.solve(profile, slo, options={"dispatch": "earliest"}).require()
+    plan = hetplan.solve(profile, slo).require()
     assert sum(worker.count for worker in plan.workers) <= 4
-    promised, fluid, _ = plan.promises
+    promised, fluid, *_ = plan.promises
     assert promised.value < 0.75 * fluid.value
     (app,) = slo["apps"].values()
     app["rate_qps"] = promised.value
