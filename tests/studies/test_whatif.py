@@ -179,7 +179,7 @@ def test_work_goes_on_after_it_was_stopped(tmp_path: Path, monkeypatch: pytest.M
     assert "left" in seen[0]
     journal.write_bytes(journal.read_bytes() + b'{"task": "half a li')  # killed while writing
     again: list[Any] = []
-    monkeypatch.setattr(room, "solved", _counted(room.solved, again))
+    monkeypatch.setattr(room, "solve_point", _counted(room.solve_point, again))
     resumed = whatif_for(inputs, "stock:small=0:8:2", confirm=False, spread=Spread(journal=journal))
     assert resumed.as_dict() == whole.as_dict()
     assert len(again) == len(whole.points) - 2
