@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from functools import wraps
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -188,11 +189,12 @@ def test_work_goes_on_after_it_was_stopped(tmp_path: Path, monkeypatch: pytest.M
 
 
 def _counted(work: Any, calls: list[Any]) -> Any:
-    def solved(*given: Any) -> Any:
+    @wraps(work)  # a journal knows what was done by its name
+    def counted(*given: Any) -> Any:
         calls.append(given)
         return work(*given)
 
-    return solved
+    return counted
 
 
 @pytest.mark.parametrize(
