@@ -87,7 +87,7 @@ def _of_times(inputs: Inputs, draft: Draft, options: Mapping[str, object]) -> It
     limited = any(apps[app or ""].targets for app in rated)
     said = any(one.code == "W-queueing" for one in draft.warnings)
     if options.get("sizing") == "fluid" and limited and not said:
-        text = "sized without queueing: no response time is promised; set size to auto"
+        text = "sized without queueing: no response time is promised; set sizing to simulation"
         yield Notice(code="W-queueing", at="promises", text=text)
     if any(one.percentile is not None and one.model.startswith("simulation") for one in of_apps):
         from hetplan.planner.service_times import assumptions

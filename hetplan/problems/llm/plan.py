@@ -180,7 +180,7 @@ def _warn_of_queues(wish: Wish, room: float) -> Notice:
         way = f"with headroom {room:.6g}, by a formula for bursts,"
     text = (
         f"sized by the program {way} and not by simulation, so no percentile is promised: run hetplan simulate, or "
-        "set size to auto"
+        "set sizing to simulation"
     )
     return Notice(code="W-queueing", at="promises", text=text)
 

@@ -449,8 +449,8 @@ def _notices_of(busy: Mapping[str, Mapping[str, float]]) -> list[Notice]:
         return []
     named = ", ".join(f"{app}/{step} ({use:.0%} busy)" for use, app, step in busiest[:SHOWN])
     text = (
-        f"queries would wait longer than their SLO allows, at {named} (stages: {len(busiest)}); set size to auto, "
-        "which finds the headroom that meets the SLO, or set headroom"
+        f"queries would wait longer than their SLO allows, at {named} (stages: {len(busiest)}); set sizing to "
+        "simulation, which finds the headroom that meets the SLO, or set headroom"
     )
     return [Notice(code="W-queueing", at="promises", text=text)]
 

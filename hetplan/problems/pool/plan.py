@@ -226,6 +226,6 @@ def _warnings(pool: Pool, used: Sequence[int], counts: Counts, single: bool, sim
         notices.append(Notice(code="W-late-cheap", at=f"dispatch.{pool.wish.app.id}.weight", text=text))
     if not simulated and pool.instances(counts) <= SMALL_POOL and pool.options.derate > 0.5:
         text = f"{pool.instances(counts)} instances: a fixed derate of {pool.options.derate:g} may promise too much; "
-        text += "simulate the plan, or set size to auto"
+        text += "simulate the plan, or set sizing to simulation"
         notices.append(Notice(code="W-small-pool", at="promises", text=text))
     return notices

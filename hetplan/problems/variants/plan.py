@@ -212,7 +212,7 @@ def _warn_of_queues(v: Snapshot, x: Integers, flows: Flows) -> Iterator[Notice]:
     who = "one application" if len(late) == 1 else f"{len(late)} applications"
     text = (
         f"at the planned utilization queries of {who} would wait longer than their SLO allows: {named}; raise "
-        "change.slack, or set size to auto, estimated or simulated"
+        "change.slack, or set sizing to formula or simulation"
     )
     yield Notice(code="W-queueing", at="promises", text=text)
 

@@ -139,7 +139,7 @@ def test_a_cluster_follows_the_rate_that_a_prometheus_counts(do: Do, request: py
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         watch = f'[watch]\nprometheus = "http://127.0.0.1:{server.server_port}"\n'
-        once = ["autoscale", "--once", "--every", "1", "--json", "--set", "size=estimated"]
+        once = ["autoscale", "--once", "--every", "1", "--json", "--set", "sizing=formula"]
         Prometheus.counted["more"] = 900
         dry = do(*once, "--dry-run", said=watch)
         assert (dry.code, "~ Deployment photos-net-small" in dry.out) == (EXIT["ok"], True), dry
