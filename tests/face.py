@@ -253,7 +253,7 @@ class Repair:
 
 
 def _stated(wish: Files, edit: Any) -> Any:
-    at: Any = getattr(wish, edit.file)
+    at: Any = in_format_1_0(wish.profile) if edit.file == "profile" else getattr(wish, edit.file)
     for step in edit.path:
         at = at.get(step) if isinstance(at, dict) else at[step]
     return at

@@ -58,7 +58,7 @@ def test_every_repair_repairs(question: str, size: str | None, least: float) -> 
         if outcome.exit_code == 0:
             continue
         seen["infeasible"] += 1
-        given = documents(hp.load(profile, slo, state), options)
+        given = {**documents(hp.load(profile, slo, state), options), "profile": in_format_1_0(profile)}
         for repair in outcome.repairs:
             assert repair.edits, f"{question} {seed}: {repair.text} was not tried"
             changed = edit_documents(given, repair.edits)
@@ -208,10 +208,10 @@ def test_stock_that_is_not_there_is_named() -> None:
 
     profile, slo = files({"a": [20.0]}, [1.0], prices={"a": 1}, qos_ms=30.0, rate_qps=10.0, stock={"a": 0})
     (repair,) = hp.solve(profile, slo, options={"sizing": "fluid"}).repairs
-    assert repair.edits == (Edit("profile", ("offers", "a", "stock"), 1),)
+    assert repair.edits == (Edit("profile", ("machines", "a", "stock"), 1),)
     # Played with its queues, one machine is late; a rate of 0 is no repair.
     (repair,) = hp.solve(profile, slo).repairs
-    assert repair.edits == (Edit("profile", ("offers", "a", "stock"), 2),)
+    assert repair.edits == (Edit("profile", ("machines", "a", "stock"), 2),)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.operating_points import Limit, limits_of
 from hetplan.profiles.profile import Hardware, Profile
 from hetplan.profiles.profile import Offer as ProfileOffer
-from hetplan.profiles.slo import App, Arrivals, Change, Horizon, Mix, Survive, Traded
+from hetplan.profiles.slo import App, Arrivals, Balancer, Change, Horizon, Mix, Survive, Traded
 from hetplan.serving.demand import (
     Classes,
     Target,
@@ -191,6 +191,11 @@ class Application:
     def balancing(self) -> Literal["round_robin", "shortest_queue", "random"] | None:
         """The load balancer that stands before its replicas."""
         return self.stated.balancing
+
+    @property
+    def dispatch(self) -> Balancer | None:
+        """That load balancer by its word: of whole queries, or of text."""
+        return self.stated.dispatch
 
     @property
     def question(self) -> str | None:

@@ -51,6 +51,7 @@ __all__ = [
     "ANSWERERS",
     "App",
     "Arrivals",
+    "Balancer",
     "Change",
     "Horizon",
     "LatencyLimits",
@@ -455,7 +456,7 @@ def answered_by(model: str) -> dict[str, object]:
     return {**dict.fromkeys(ANSWERERS), "model": model}
 
 
-_Balancer = Literal["round-robin", "shortest-queue", "random", "fewest-requests", "weighted-least", "split-then-fewest"]
+Balancer = Literal["round-robin", "shortest-queue", "random", "fewest-requests", "weighted-least", "split-then-fewest"]
 
 
 class App(Model):
@@ -472,7 +473,7 @@ class App(Model):
     attainment: Fraction | None = Field(default=None, description="least share of requests within all limits at once")
     weight: Amount | None = None
     late: Annotated[str, AfterValidator(_late)] | None = None
-    dispatch: _Balancer | None = Field(
+    dispatch: Balancer | None = Field(
         default=None,
         description="the load balancer that is there; else hetplan chooses (weighted-least: HAProxy's leastconn)",
     )

@@ -29,7 +29,7 @@ def with_lifetimes(seconds: float, streams: int = 1) -> dict[str, Any]:
 @pytest.mark.slow
 def test_operators_and_links_add_up_to_the_promise() -> None:
     query, journal = draw("DVC", 0), Journal()
-    hp.solve(query.profile(), query.slo(), evaluate=measuring(query, journal=journal), options={"steps": 20})
+    hp.solve(query.profile(), query.slo(), evaluate=measuring(query, journal=journal), options={"max_measurements": 20})
     measured = journal.document()
     plan = hp.solve(query.profile(), query.slo(), measured).require()
     inputs = hp.load(query.profile(), query.slo(), measured)

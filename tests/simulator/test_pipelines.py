@@ -122,7 +122,7 @@ def test_what_dropping_and_rerouting_save(rush: float, worse: str, better: str) 
     for late in (worse, better):
         profile, slo = loki_generator.inputs(((1, 2), (), ()), servers=16, utilisation=1.3)
         slo["apps"]["x"]["late"] = late
-        plan = fluid(profile, slo, options={"headroom": 0.3, "budget_factor": 1.0}).require()
+        plan = fluid(profile, slo, options={"headroom": 0.3, "budget_factor": 1.0}, formulation="loki").require()
         hurried = copy.deepcopy(slo)
         hurried["apps"]["x"]["rate_qps"] *= rush
         report = simulate(plan, load_inputs(profile, hurried), seeds=2, duration_s=10.0, noise="p50", threads=1)

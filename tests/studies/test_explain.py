@@ -27,7 +27,7 @@ def made(profile: dict[str, Any], slo: dict[str, Any]) -> hp.Plan:
 def feasible(files: Files, counts: dict[str, int]) -> bool:
     """Whether these machines and no others carry the demand."""
     profile, slo = files
-    fixed = {name.removesuffix(""): [count, count] for name, count in counts.items()}
+    fixed = {name.removesuffix("-spot"): [count, count] for name, count in counts.items()}
     return hp.solve(profile, {**slo, "limits": {"instances": fixed}}, options=PLANNED).plan is not None
 
 

@@ -53,7 +53,7 @@ def test_the_machines_fail_and_are_too_dear_from_where_it_is_said(small: Files) 
     offer = next(name for name in found.fleet if margins[f"prices:{name}"].too_dear_from is not None)
     place = margins[f"prices:{offer}"].too_dear_from
     assert place is not None
-    price = float(small[0]["offers"][offer]["price_per_hour"])
+    price = float(Documents.of(hp.load(*small)).documents["profile"]["offers"][offer]["price_per_hour"])
     best = least_cost(small, {f"prices:{offer}": place})
     assert best is not None
     assert bill + (place - 1) * price * found.fleet[offer] > 1.05 * best

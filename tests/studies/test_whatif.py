@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from functools import wraps
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -179,7 +180,7 @@ def test_work_goes_on_after_it_was_stopped(tmp_path: Path, monkeypatch: pytest.M
     assert "left" in seen[0]
     journal.write_bytes(journal.read_bytes() + b'{"task": "half a li')  # killed while writing
     again: list[Any] = []
-    monkeypatch.setattr(room, "solved", _counted(room.solved, again))
+    monkeypatch.setattr(room, "solve_point", _counted(room.solve_point, again))
     resumed = whatif_for(inputs, "stock:small=0:8:2", confirm=False, spread=Spread(journal=journal))
     assert resumed.as_dict() == whole.as_dict()
     assert len(again) == len(whole.points) - 2
@@ -188,11 +189,12 @@ def test_work_goes_on_after_it_was_stopped(tmp_path: Path, monkeypatch: pytest.M
 
 
 def _counted(work: Any, calls: list[Any]) -> Any:
-    def solved(*given: Any) -> Any:
+    @wraps(work)  # a journal knows what was done by its name
+    def counted(*given: Any) -> Any:
         calls.append(given)
         return work(*given)
 
-    return solved
+    return counted
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def steerings_to_try(wish: Wish, counts: Sequence[int], laws: Sequence[TokenLaw]
     if not several:
         return [Steering()]
     found = [Steering()]
-    if wish.rule in STEP and wish.app.stated.dispatch in ("weighted-least", "split-then-fewest"):
+    if wish.rule in STEP and wish.app.dispatch in ("weighted-least", "split-then-fewest"):
         busy = np.array([wish.busy(kind) * kind.instances for kind in wish.kinds])
         speeds = np.maximum(busy[np.isfinite(busy)].min() / busy, 1e-3)
         found = [Steering(weights=tuple(float(one) for one in speeds**power)) for power in POWERS]

@@ -71,7 +71,7 @@ class LlmQuestion:
         if not played and wish.rule != "least-work/1":
             raise InputError.one(
                 file="options", path="sizing", value=options.sizing,
-                why=f"the program sizes hetplan's router; what {wish.app.stated.dispatch} carries is simulated",
+                why=f"the program sizes hetplan's router; what {wish.app.dispatch} carries is simulated",
                 remedy='Set it to "simulation", or leave dispatch out.',
             )  # fmt: skip
         if played and not {"play_tokens", "draw_tokens"} <= set(self.tools.extra):

@@ -101,7 +101,7 @@ class Wish:
     @property
     def rule(self) -> str:
         """The dispatch rule, as the simulator names it: that of the load balancer that is there, else the router's."""
-        return RULES[self.app.stated.dispatch]
+        return RULES[self.app.dispatch]
 
     @property
     def may_refuse(self) -> bool:

@@ -57,8 +57,8 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
         if app.trace is None and app.rate_qps is None and app.range_qps is None:
             text = f"{name} has no load; a policy is made for one, or for a range"
             yield Obstacle(text, f"{at}.{amount_field(app)}", 'Write a rate_qps, or {"low": 60, "high": 300}.')
-        if app.stated.dispatch is not None and app.balancing is None:
-            text = f"{app.stated.dispatch} is a balancer of replicas that make text"
+        if app.dispatch is not None and app.balancing is None:
+            text = f"{app.dispatch} is a balancer of replicas that make text"
             yield Obstacle(text, f"{at}.dispatch", 'Write "round-robin", "shortest-queue" or "random".')
         if not terms and not _is_of_a_policy(app) and len(app.variants) < 2:
             text = f"{name} has one model and states no dispatch"
