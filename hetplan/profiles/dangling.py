@@ -7,18 +7,14 @@ from typing import Any
 
 from hetplan.errors import Fault
 from hetplan.profiles.lowering import offer_id
-from hetplan.profiles.places import FileOf, Places, Steps
+from hetplan.profiles.places import WRITTEN, FileOf, Places, Steps
 from hetplan.profiles.profile import Profile
 
-__all__ = ["WRITTEN", "Dangling", "known_ids"]
+__all__ = ["Dangling", "known_ids"]
 
 _SECTIONS = (
     "sources", "metrics", "hardware", "offers", "hosts", "tasks", "variants", "tables", "engines", "apis", "pipelines",
 )  # fmt: skip
-
-
-WRITTEN = {"hardware": "machines", "variants": "models", "tasks": "models", "offers": "machines", "hosts": "machines"}
-"""Where things are added in a file that are in other sections of what is planned with."""
 
 
 def known_ids(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from hetplan.errors import Fault
-from hetplan.profiles.dangling import WRITTEN
 from hetplan.profiles.json_path import closest, json_path, shortened
-from hetplan.profiles.places import FileOf, Places, Steps
+from hetplan.profiles.places import WRITTEN, FileOf, Places, Steps
 
 __all__ = ["faults_of"]
 

@@ -289,7 +289,7 @@ def first_files(said: Answers) -> tuple[dict[str, Any], dict[str, Any], list[str
     >>> timings = read_timings("t4:1=6,8=24", "resnet")
     >>> said = Answers([read_machine("t4=0.526")], timings, {"rate_qps": 100}, 99, 60)
     >>> profile, slo, assumed = first_files(said)
-    >>> profile["tables"]["resnet-t4"]["mean"], slo["apps"]["resnet"]["rate_qps"]
+    >>> profile["models"]["resnet"]["runs"]["t4"]["mean_ms"], slo["apps"]["resnet"]["rate_qps"]
     ([6.0, 24.0], 100)
     """
     models = list(dict.fromkeys(one.model for one in said.timings))

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from hetplan.profiles.columns import Columns
 from hetplan.profiles.fields import Amount, Fraction, Id, Key, Later, Model, Named, PositiveCount, Real
 from hetplan.profiles.pipelines import Edge, IdOrStar, PathKey
-from hetplan.profiles.profile_file import Columns
 
 if TYPE_CHECKING:
     from hetplan.profiles.knobs import KnobSpace as _KnobSpace

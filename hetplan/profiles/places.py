@@ -7,9 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-__all__ = ["FileOf", "Origins", "Places", "Steps", "in_words"]
+__all__ = ["WRITTEN", "FileOf", "Origins", "Places", "Steps", "in_words"]
 
 Steps = tuple[str | int, ...]
+
+WRITTEN = {"hardware": "machines", "variants": "models", "tasks": "models", "offers": "machines", "hosts": "machines"}
+"""Where things are added in a file that are in other sections of what is planned with."""
 
 FileOf = Callable[[Steps], str]
 """From a place (steps from the top) to the name of its file."""

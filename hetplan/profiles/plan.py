@@ -215,7 +215,7 @@ class Plan(Model):
         >>> files = "examples/pool/profile.json", "examples/pool/slo.json"
         >>> plan = hp.solve(*files, options={"size": "planned"}).require()
         >>> [(row.machine, row.purchase, row.count) for row in plan.rows()]
-        [('t4', '', 3), ('cpu4', 'spot', 4), ('cpu4', '', 6)]
+        [('cpu4', 'spot', 4), ('cpu4', '', 6), ('t4', '', 3)]
         """
         if self.summary is None:
             return []

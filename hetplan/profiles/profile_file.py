@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from hetplan.profiles.columns import Columns
 from hetplan.profiles.engines import LawNumbers, LawRange, Piece
 from hetplan.profiles.fields import (
     Amount,
@@ -42,7 +43,7 @@ else:
     _Pipeline = Annotated[Any, Later("hetplan.profiles.pipeline_file:PipelineEntry")]
     _Link = Annotated[Any, Later("hetplan.profiles.pipelines:Link")]
 
-__all__ = ["Columns", "Machine", "ModelEntry", "ProfileFile", "Reserved", "Run", "Spot", "ZonePrices"]
+__all__ = ["Machine", "ModelEntry", "ProfileFile", "Reserved", "Run", "Spot", "ZonePrices"]
 
 
 TIMES = ("mean_ms", "std_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms", "max_ms")
@@ -132,25 +133,6 @@ def _refuse_without_price(said: _Prices, at: tuple[str, ...], *, has_spot: bool)
         if getattr(said, key) and not (key == "per" and has_spot):
             remedy = 'Add "price_per_hour": 0 where nothing is paid.' if key == "hosts" else 'Add "price_per_hour".'
             raise wrong(f"{key} goes with a price on demand", remedy, at=(*at, key))
-
-
-class Columns(Model):
-    """A quantity of a run over its points."""
-
-    axes: dict[Key, tuple[Real, ...]] | None = None
-    batch: tuple[Real, ...] | None = None
-    mean: Grid = None
-    std: Grid = None
-    p50: Grid = None
-    p90: Grid = None
-    p95: Grid = None
-    p99: Grid = None
-    max: Grid = None
-    samples: Grid = None
-    outside: Literal["refuse", "clamp", "linear"] = "refuse"
-    given: dict[Key, Amount] = Field(default_factory=dict)
-    interval: Fraction | None = None
-    source: Id | None = None
 
 
 def _named_law(value: object) -> object:

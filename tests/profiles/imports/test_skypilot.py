@@ -88,7 +88,7 @@ def test_prices_merge_with_what_was_measured(tmp_path: Path) -> None:
         },
     }  # fmt: skip
     plan = hp.solve(measured, prices, wish).require()
-    assert [(worker.offer, worker.count) for worker in plan.workers] == [("c5.xlarge", 1)]
+    assert [(worker.hardware, worker.count) for worker in plan.workers] == [("c5.xlarge", 1)]
 
 
 @pytest.mark.parametrize(
