@@ -29,9 +29,9 @@ __all__ = ["LADDER", "compound", "fleet", "is_ruled_out", "llm", "pipeline", "po
 def llm(inputs: Inputs) -> tuple[Obstacle, ...]:
     """What keeps these files from asking for a fleet that makes text."""
     if not inputs.profile.engines:
-        text = "the profile has no engines that make tokens"
-        missing = Obstacle(text, "$.engines", "Add the laws of engines.", essential=True, file="profile")
-        return missing, replace(missing, why="no run names an engine", path="$.variants")
+        text = "no model of the profile makes tokens by a law"
+        missing = Obstacle(text, "$.models", 'Give its runs a "law".', essential=True, file="profile")
+        return missing, replace(missing, why="no run has a law")
     from hetplan.problems.llm.fits import obstacles
 
     return tuple(obstacles(read_request(inputs)))

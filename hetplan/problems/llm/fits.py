@@ -27,9 +27,8 @@ def of_another_question(request: Request) -> Iterator[Obstacle]:
             yield Obstacle(text, f"$.apps.{name}.attainment", "Take it out.", essential=True)
         for variant in _making_tokens(request, app)[:1]:
             text = f"{variant} makes tokens by the law of an engine"
-            yield Obstacle(
-                text, f"$.variants.{variant}.runs", "Name a variant with tables.", essential=True, file="profile"
-            )
+            remedy = "Name a model with times of whole queries."
+            yield Obstacle(text, f"$.models.{variant}.runs", remedy, essential=True, file="profile")
 
 
 def _making_tokens(request: Request, app: Application) -> list[str]:
@@ -39,8 +38,8 @@ def _making_tokens(request: Request, app: Application) -> list[str]:
 def obstacles(request: Request) -> Iterator[Obstacle]:
     """What keeps these files from asking for a fleet that makes text."""
     if not request.profile.engines:
-        text = "the profile has no engines that make tokens"
-        yield Obstacle(text, "$.engines", "Add the laws of engines.", essential=True, file="profile")
+        text = "no model of the profile makes tokens by a law"
+        yield Obstacle(text, "$.models", 'Give its runs a "law".', essential=True, file="profile")
     if len(request.apps) != 1:
         text = f"a fleet that makes text serves one application; the SLO has {len(request.apps)}"
         yield Obstacle(text, "$.apps", "Give one app per file.", essential=True)
@@ -56,14 +55,16 @@ def _app(request: Request, name: str, app: Application) -> Iterator[Obstacle]:
     at = f"$.apps.{name}"
     if app.pipeline is not None or app.candidates:
         field = app.answered_by
-        yield Obstacle(f"{name} runs no variant of a model", f"{at}.{field}", 'Write "model": "...".', essential=True)
+        yield Obstacle(
+            f"{name} is answered by no model alone", f"{at}.{field}", 'Write "model": "...".', essential=True
+        )
         return
     if not _making_tokens(request, app):
-        text = f"no variant that {name} may run has a run with an engine"
+        text = f"no model that {name} may run has a run with a law"
         known = any(one.engine is not None for one in request.choices())
-        where = f"{at}.{app.answered_by}" if known else "$.variants"
+        where = f"{at}.{app.answered_by}" if known else "$.models"
         file: Literal["slo", "profile"] = "slo" if known else "profile"
-        yield Obstacle(text, where, 'Name a variant with "engine" in its runs.', essential=True, file=file)
+        yield Obstacle(text, where, 'Name a model with "law" in its runs.', essential=True, file=file)
     mix = app.mix
     if mix is None or not set(AXES) <= set(mix.axes):
         text = f"{name} does not say how long its requests are: mix over input_tokens and output_tokens"

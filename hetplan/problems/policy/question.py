@@ -36,8 +36,8 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
         text = "a policy is for given workers, and plans no change of them"
         yield Obstacle(text, "$.change", "Leave it out, or name the question.", essential=True)
     if not own and _is_of_lone_sizes(request):
-        text = "every run states its saturation_qps for one batch size, and a policy decides how large a batch is"
-        yield Obstacle(text, "$.tables", "Measure each run at two batch sizes.", essential=True, file="profile")
+        text = "every run states its max_qps for one batch size, and a policy decides how large a batch is"
+        yield Obstacle(text, "$.models", "Measure each run at two batch sizes.", essential=True, file="profile")
     if request.budget is not None:
         text = "a policy is for given workers, so it has no budget"
         yield Obstacle(text, "$.limits.cost_per_hour", "Leave it out.", essential=not own)

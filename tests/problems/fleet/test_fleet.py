@@ -513,7 +513,7 @@ def test_the_shipped_fleet_keeps_its_promises_in_every_hour_and_after_every_fail
 
 
 @pytest.mark.parametrize(
-    ("question", "path"), [("pool", "$.apps.app0.mix"), ("pipeline", "$.apps.app0"), ("llm", "$.engines")]
+    ("question", "path"), [("pool", "$.apps.app0.mix"), ("pipeline", "$.apps.app0"), ("llm", "$.models")]
 )
 def test_an_application_that_cannot_ask_the_question_it_names_is_refused_at_once(question: str, path: str) -> None:
     """It was called infeasible, after the search, where a part did not settle."""
