@@ -380,7 +380,7 @@ def test_applications_that_want_the_same_stock_are_explained_together() -> None:
     outcome = solved(files, size="planned")
     assert outcome.plan is None
     assert outcome.why[0].startswith("p1 (app0 700 qps, app1 800 qps) has no plan")
-    assert any(repair.field.startswith("profile.offers.big") for repair in outcome.repairs)
+    assert any(repair.field.startswith("profile.machines.big") for repair in outcome.repairs)
 
 
 @pytest.mark.slow
@@ -462,13 +462,13 @@ def test_a_share_of_spot_is_kept_and_its_loss_survived() -> None:
     profile["offers"]["big-spot"] = {"hardware": "big", "zone": "a", **spot}
     rates = [200.0, 90.0]
     all_spot = solved(wish(app(rates), periods=2), profile)
-    assert set(machines_of(all_spot.require(), "p0")) == {"big-spot"}
+    assert set(machines_of(all_spot.require(), "p0")) == {"big-a-spot"}
     half = solved(wish(app(rates), periods=2, limits={"spot": {"max_share": 0.5}}), profile)
     paid = {"big-spot": 0.0, "others": 0.0}  # those that nobody uses count too
     bill = half.require().bill
     assert bill is not None
     for line in (one for one in bill.lines if one.period == "p0"):
-        paid["big-spot" if line.offer == "big-spot" else "others"] += line.rented + line.committed
+        paid["big-spot" if line.offer == "big-a-spot" else "others"] += line.rented + line.committed
     assert 0 < paid["big-spot"] <= paid["others"]
     kept = solved(wish(app(rates), periods=2, limits={"survive": {"spot": "all", "serve": 0.5}}), profile)
     assert cost(all_spot) < cost(kept)
