@@ -51,9 +51,11 @@ def check_limits(found: Dangling, slo: Slo) -> None:
 def _check_shares(found: Dangling, slo: Slo) -> None:
     """What is spot is not on demand: their shares leave room for one another, and the machines are there."""
     profile, limits = found.profile, slo.limits
-    sold = {
-        "spot": [name for name, offer in profile.offers.items() if offer.interruptions_per_hour is not None],
-        "on_demand": [name for name, offer in profile.offers.items() if offer.interruptions_per_hour is None],
+    offers = profile.offers.values()
+    is_sold = {
+        "spot": any(offer.interruptions_per_hour is not None for offer in offers),
+        "on_demand": any(offer.interruptions_per_hour is None for offer in offers),
+        "reserved": any(offer.commit is not None for offer in offers),
     }
     kinds = {"spot": limits.spot or OfferLimit(), "on_demand": limits.on_demand or OfferLimit()}
     at = ("limits", "spot" if limits.spot is not None else "on_demand")
@@ -64,12 +66,16 @@ def _check_shares(found: Dangling, slo: Slo) -> None:
     elif most < 1 - 1e-9:
         why = f"spot and on demand together 1, not {most:g} at most"
         found.fault((*at, "max_share"), most, why, "Raise one of the two ceilings.")
-    for kind, limit in kinds.items():
-        if limit.min_share > 0 and (not sold[kind] or limit.max == 0):
+    sold_by = {"spot": " with interruptions_per_hour", "on_demand": "", "reserved": ' with "commit"'}
+    for kind, limit in {**kinds, "reserved": limits.reserved or OfferLimit()}.items():
+        if limit.min_share > 0 and (not is_sold[kind] or limit.max == 0):
             why = f"no machine may be {kind}, and a share of {limit.min_share:g} must be"
-            remedy = "Lower the share, or give an offer (of spot: with interruptions_per_hour)."
-            found.fault(("limits", kind, "min_share"), limit.min_share, why, remedy)
-        if limit.min > 0 and not sold[kind]:
+            found.fault(
+                ("limits", kind, "min_share"),
+                limit.min_share,
+                why,
+                f"Lower the share, or give an offer{sold_by[kind]}.",
+            )
+        if limit.min > 0 and not is_sold[kind]:
             why = f"no machine may be {kind}, and {limit.min} must be"
-            remedy = "Leave it out, or give an offer (of spot: with interruptions_per_hour)."
-            found.fault(("limits", kind, "min"), limit.min, why, remedy)
+            found.fault(("limits", kind, "min"), limit.min, why, f"Leave it out, or give an offer{sold_by[kind]}.")
