@@ -326,7 +326,7 @@ def _accuracy_scaling(
         found, counts = None, program.counts(point)
         if steps:
             found = _side_by_side(problem, ask, counts)
-        elif shares := polish(ask, problem.served, counts, problem.wish.fleet, fair=problem.fair, roomy=is_last):
+        elif shares := polish(ask, problem.served, counts, problem.wish.fleet, fair=problem.fair, leaves_room=is_last):
             found = Solution(*shares, mode="accuracy", reported=())
         if found is not None:
             found = replace(found, reported=tuple(reported))
@@ -663,11 +663,12 @@ def polish(
     fleet: Fleet,
     *,
     fair: bool = False,
-    roomy: bool = True,
+    leaves_room: bool = True,
 ) -> tuple[list[tuple[Tree, list[Level]]], list[Places], list[list[Vector]]] | None:
     """The best shares that whole counts carry: configurations without a server are gone, the rest is linear.
 
-    Where servers are kept free, those of them that leave most room; unless others will be made of these (not `roomy`).
+    Where servers are kept free, those of them that leave most room, if that is asked for: not where others are made of
+    these.
     """
     used = [_without_idle(tree, n) for tree, n in zip(trees, counts, strict=True)]
     forest = forest_of(tree for tree, _ in used)
@@ -685,7 +686,7 @@ def polish(
     answer = ask(program.form, about="shares of the chosen servers")
     if answer.status is not Status.OPTIMAL or answer.point is None:
         return None
-    if roomy and any(tree.spare > 0 for tree in trees):
+    if leaves_room and any(tree.spare > 0 for tree in trees):
         # Of shares that are as good, those that fill no group to the brim.
         reached = replace(aim, goal="room", quality_least=program.form.value(answer.point) - KEPT / 10)
         roomy = config_form(forest, fleet, reached)
