@@ -45,7 +45,7 @@ LIMIT_S = 60
 COMMANDS = ("check", "solve", "verify", "simulate", "show", "diff", "render")
 ALLOWED = {
     "check": {0, 2}, "solve": {0, 2, 3, 4, 5, 6}, "verify": {0, 2, 4, 6}, "simulate": {0, 2, 6}, "show": {0, 2},
-    "diff": {0, 2, 8}, "export": {0, 2, 3},
+    "diff": {0, 2, 8}, "render": {0, 2, 3},
 }  # fmt: skip
 
 

@@ -128,7 +128,7 @@ class Search:
         """Per application, of each (variant, batch) in time and good enough: offer, part of it, queries/s."""
         found: dict[str, dict[tuple[str, int], list[tuple[str, float, float]]]] = {}
         for app, wish in self.instance.slo["apps"].items():
-            mine = found.setdefault(app, {})
+            mine, (limit_ms,) = found.setdefault(app, {}), wish["latency"].values()
             for name, one in self.instance.profile["variants"].items():
                 poor = one["quality"]["value"] < wish.get("quality", {}).get("min", 0.0)
                 if one["family"] not in wish["family"] or poor:
@@ -136,7 +136,7 @@ class Search:
                 for run in one["runs"]:
                     table = self.instance.profile["tables"][run["latency"]]
                     for size, ms in zip(table["axes"]["batch"], table["mean"], strict=True):
-                        if ms <= wish["latency"]["p99_ms"]:
+                        if ms <= limit_ms:
                             offers = [o for o, sold in self.instance.profile["offers"].items()
                                       if sold["hardware"] == run["hardware"]]  # fmt: skip
                             at = [(offer, run["needs"]["part"], 1000.0 * size / ms) for offer in offers]

@@ -70,9 +70,10 @@ MOST_BEYOND = 3
 DIGITS = 6
 HAIR = 1e-7
 """An engine's tolerance: nearer to a rounded number, that one is tried."""
-OVERLOAD = 2.0
-"""Where the rate is so many times what there is carries, though no query waits, no search near it tells more than the
-formula for queues does: what would help is tried with that, in no time. Below it, in simulation."""
+OVERLOAD = 4.0
+"""Where the rate is so many times what there is carries, though no query waits, what would help is tried with the
+formula for queues, in no time; below it, in simulation. The formula asks for more machines: of a day's peak that is
+worth seconds of simulation, of a slip of a digit it is not."""
 PLAYED = ("auto", "simulated")
 """Sizes at which plans are confirmed in simulation."""
 UNTRIED = " (not tried)"
@@ -413,7 +414,7 @@ class Trials:
             elif done is None:
                 failed.append(next(_moved(edits, given, up=repair.verb == "raise")))
             else:
-                found.append(done)
+                found.append(_with_known_end(done))
         if not found:
             found += self._joint(failed, given)
         once: dict[Any, Repair] = {}
@@ -569,6 +570,14 @@ class Trials:
         return kept
 
 
+def _with_known_end(does: _Does) -> _Does:
+    """With the number that fails, where who proposed the repair has tried that already: a part of a fleet, alone."""
+    fails = does.repair.fails_at
+    if fails is None or len(does.edits) != 1 or does.edits != does.repair.edits:
+        return does
+    return replace(does, fails={_place(does.edits[0]): fails})
+
+
 def _asks_nothing(edits: Sequence[Edit]) -> bool:
     """A rate of 0 repairs nothing: it gives up what is asked for."""
     return any(edit.path[-1] == "rate_qps" and _is_number(edit.value) and float(edit.value) <= 0 for edit in edits)
@@ -712,7 +721,7 @@ def _is_number(value: Any) -> bool:
 def _said(does: _Does, given: Documents) -> Repair:
     """The repair with the numbers that were tried, in words: what does, and what fails near by."""
     repair, edits = does.repair, does.edits
-    remark = re.search(r"(: [^,]* serves them in time|, or [^,]*| \([^()]*\))$", repair.text)
+    remark = re.search(r"(: [^,]* serves them in time|, or [^,]*| \((?!fails at)[^()]*\))$", repair.text)
     more = remark[1] if remark is not None and "together" not in remark[1] else ""
     more += "" if does.is_near else LESS
     to, fails_at = _to(does, edits, given), None

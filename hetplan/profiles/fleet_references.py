@@ -47,16 +47,18 @@ def check_limits(found: Dangling, slo: Slo) -> None:
         found.fault(("limits", "survive", "zones"), limits.survive.zones, why, remedy)
 
 
-_PRICE = {"spot": "spot", "on_demand": "price_per_hour"}
+_PRICE = {"spot": "spot", "on_demand": "price_per_hour", "reserved": "reserved"}
 """The key of a machine type that says what is bought so."""
 
 
 def _check_shares(found: Dangling, slo: Slo) -> None:
     """What is spot is not on demand: their shares leave room for one another, and the machines are there."""
     profile, limits = found.profile, slo.limits
-    sold = {
-        "spot": [name for name, offer in profile.offers.items() if offer.interruptions_per_hour is not None],
-        "on_demand": [name for name, offer in profile.offers.items() if offer.interruptions_per_hour is None],
+    offers = profile.offers.values()
+    is_sold = {
+        "spot": any(offer.interruptions_per_hour is not None for offer in offers),
+        "on_demand": any(offer.interruptions_per_hour is None for offer in offers),
+        "reserved": any(offer.commit is not None for offer in offers),
     }
     kinds = {"spot": limits.spot or OfferLimit(), "on_demand": limits.on_demand or OfferLimit()}
     at = ("limits", "spot" if limits.spot is not None else "on_demand")
@@ -67,12 +69,12 @@ def _check_shares(found: Dangling, slo: Slo) -> None:
     elif most < 1 - 1e-9:
         why = f"spot and on demand together 1, not {most:g} at most"
         found.fault((*at, "max_share"), most, why, "Raise one of the two ceilings.")
-    for kind, limit in kinds.items():
-        if limit.min_share > 0 and (not sold[kind] or limit.max == 0):
+    for kind, limit in {**kinds, "reserved": limits.reserved or OfferLimit()}.items():
+        if limit.min_share > 0 and (not is_sold[kind] or limit.max == 0):
             why = f"no machine may be {kind}, and a share of {limit.min_share:g} must be"
             remedy = f"Lower the share, or give a machine type a price ({_PRICE[kind]})."
             found.fault(("limits", kind, "min_share"), limit.min_share, why, remedy)
-        if limit.min > 0 and not sold[kind]:
+        if limit.min > 0 and not is_sold[kind]:
             why = f"no machine may be {kind}, and {limit.min} must be"
             remedy = f"Leave it out, or give a machine type a price ({_PRICE[kind]})."
             found.fault(("limits", kind, "min"), limit.min, why, remedy)

@@ -10,7 +10,7 @@ from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.profiles.json_path import shortened, shortened_text
-from hetplan.profiles.plain_data import too_deep
+from hetplan.profiles.plain_data import plain, too_deep
 
 __all__ = ["HOOKS", "NotFinite", "not_json", "unreadable"]
 
@@ -63,17 +63,23 @@ def not_json(error: RecursionError | ValueError, text: str, file: str) -> InputE
             remedy="Remove or rename one of the two.",
         )
     if isinstance(error, NotFinite):
-        return InputError.one(
-            file=file,
-            value=shortened_text(str(error)),
-            why="finite numbers that fit a double",
-            remedy="Write null where nothing was measured, and leave a key out where there is no limit.",
-        )
+        return _place_of_no_number(text, file)
     if isinstance(error, RecursionError):
         too_deep(file)
     return InputError.one(
         file=file, why="numbers that fit a double", remedy="Shorten the number of thousands of digits."
     )
+
+
+def _place_of_no_number(text: str, file: str) -> InputError:
+    """The refusal of a number that no double holds, with its field, which the parser that stopped did not know."""
+    try:
+        plain(json.loads(text), (), file)
+    except InputError as refusal:
+        return refusal
+    except (RecursionError, ValueError) as error:
+        return not_json(error, text, file)
+    raise AssertionError("a number that no double holds is refused")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

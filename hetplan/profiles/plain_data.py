@@ -46,12 +46,17 @@ def plain(value: Any, at: tuple[str | int, ...], file: str) -> Any:
         value = value.item()  # a NumPy scalar
     if (isinstance(value, int) and abs(value) < _TOO_LARGE) or (isinstance(value, float) and math.isfinite(value)):
         return value
+    is_a_number = isinstance(value, int | float)
     raise InputError.one(
         file=file,
         path=json_path(at),
-        value=shortened(value) if isinstance(value, int | float) else type(value).__name__,
-        why="plain JSON data: finite numbers, text, true, false, null, lists, objects",
-        remedy="Write null where nothing was measured." if isinstance(value, float) else "Turn it into one of these.",
+        value=shortened(value) if is_a_number else type(value).__name__,
+        why="finite numbers that fit a double"
+        if is_a_number
+        else "plain JSON data: finite numbers, text, true, false, null, lists, objects",
+        remedy="Write null where nothing was measured, and leave a key out where there is no limit."
+        if is_a_number
+        else "Turn it into one of these.",
     )
 
 

@@ -28,7 +28,7 @@ ALL = {name: (profile, slo) for name, profile, slo in malformed.malformed_cases(
 
 # Nothing inside these files can be pointed at.
 WHOLE_FILE = ("empty", "spaces", "truncated", "UTF", "binary", "twice", "comma", "comment", "quotes", "documents")
-WHOLE_FILE += ("None", "NaN", "Infinity", "1e999", "digits", "nested", "surrogate")
+WHOLE_FILE += ("None", "5000 digits", "nested", "surrogate")
 
 
 def test_there_are_enough() -> None:

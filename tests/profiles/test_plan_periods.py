@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 from typing import Any
 
@@ -153,9 +154,10 @@ def test_floors_that_exclude_one_another_are_named() -> None:
         load_inputs(PROFILE, slo)
     profile = copy.deepcopy(PROFILE)
     del profile["offers"]["gpu-b-spot"]["interruptions_per_hour"]
-    for floor in ({"min_share": 0.5}, {"min": 1}):
-        slo["limits"] = {"spot": floor}
-        with pytest.raises(hp.InputError, match="no machine may be spot"):
+    del profile["offers"]["gpu-a"]["commit"]
+    for kind, floor in itertools.product(("spot", "reserved"), ({"min_share": 0.5}, {"min": 1})):
+        slo["limits"] = {kind: floor}
+        with pytest.raises(hp.InputError, match=f"no machine may be {kind}"):
             load_inputs(profile, slo)
 
 

@@ -311,6 +311,7 @@ def _accuracy_scaling(
     goals = problem.levels
     # Within a wide gap the least servers are sought among the configurations already chosen: it is a matter of order.
     upto = len(goals) if gap <= GAP else goals.index("quality") + 1 if "quality" in goals else len(goals)
+    is_last = upto == len(goals)
     for slip in SLIPS:
         climbed = climb(ask, write, goals[:upto], problem.aim(goals[0], slip=slip), scope=scope, gap=gap)
         if isinstance(climbed, Answer):
@@ -325,12 +326,16 @@ def _accuracy_scaling(
         found, counts = None, program.counts(point)
         if steps:
             found = _side_by_side(problem, ask, counts)
-        elif shares := polish(ask, problem.served, counts, problem.wish.fleet, fair=problem.fair):
+        elif shares := polish(ask, problem.served, counts, problem.wish.fleet, fair=problem.fair, leaves_room=is_last):
             found = Solution(*shares, mode="accuracy", reported=())
         if found is not None:
             found = replace(found, reported=tuple(reported))
-            if upto < len(goals):
-                found = tidy(problem, ask, found, goals[upto:])
+            if not is_last:
+                tidied = tidy(problem, ask, found, goals[upto:])
+                if tidied is found and not steps:  # these shares are handed out after all
+                    shares = polish(ask, problem.served, counts, problem.wish.fleet, fair=problem.fair)
+                    tidied = Solution(*shares, mode="accuracy", reported=found.reported) if shares else found
+                found = tidied
             return replace(found, reported=tuple(found.valued(one) for one in found.reported))
     return Infeasibility(why=("whole servers do not carry what the program promised",), proved=False)
 
@@ -652,9 +657,19 @@ def keep_goal(aim: Aim, goal: str, value: float) -> Aim:
 
 
 def polish(
-    ask: Ask, trees: Sequence[Tree], counts: Sequence[Places], fleet: Fleet, *, fair: bool = False
+    ask: Ask,
+    trees: Sequence[Tree],
+    counts: Sequence[Places],
+    fleet: Fleet,
+    *,
+    fair: bool = False,
+    leaves_room: bool = True,
 ) -> tuple[list[tuple[Tree, list[Level]]], list[Places], list[list[Vector]]] | None:
-    """The best shares that whole counts carry: configurations without a server are gone, the rest is linear."""
+    """The best shares that whole counts carry: configurations without a server are gone, the rest is linear.
+
+    Where servers are kept free, those of them that leave most room, if that is asked for: not where others are made of
+    these.
+    """
     used = [_without_idle(tree, n) for tree, n in zip(trees, counts, strict=True)]
     forest = forest_of(tree for tree, _ in used)
     kept = [n for _, n in used]
@@ -671,7 +686,7 @@ def polish(
     answer = ask(program.form, about="shares of the chosen servers")
     if answer.status is not Status.OPTIMAL or answer.point is None:
         return None
-    if any(tree.spare > 0 for tree in trees):
+    if leaves_room and any(tree.spare > 0 for tree in trees):
         # Of shares that are as good, those that fill no group to the brim.
         reached = replace(aim, goal="room", quality_least=program.form.value(answer.point) - KEPT / 10)
         roomy = config_form(forest, fleet, reached)

@@ -173,14 +173,20 @@ def test_objects_pass_the_platforms_resource_definitions(target: str, tmp_path: 
 @pytest.mark.skipif(shutil.which("haproxy") is None, reason="HAProxy is not installed")
 @pytest.mark.parametrize("rule", ["split", "weighted-least", "fewest-requests"])
 def test_haproxy_takes_its_configuration(rule: str, tmp_path: Path) -> None:
+    said = 0
     for seed in range(8):
         plan, inputs, written = random_case(seed)
         site = read_site(written)
-        fleet = choose("haproxy", plan, groups(plan, inputs, site), rule).fleet
+        try:
+            fleet = choose("haproxy", plan, groups(plan, inputs, site), rule).fleet
+        except CannotRender:
+            continue  # unlike replicas of several queries at a time are only simulated under fixed shares
+        said += 1
         path = tmp_path / "haproxy.cfg"
         path.write_text(render("haproxy", fleet, site)["haproxy.cfg"])
         ran = subprocess.run(["haproxy", "-c", "-f", path], capture_output=True, text=True, timeout=60)
         assert ran.returncode == 0, ran.stderr
+    assert said > 2
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
