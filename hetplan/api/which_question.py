@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from hetplan import registry
 from hetplan.errors import InputError
 from hetplan.planner.old_names import OLD_FORMULATIONS
+from hetplan.planner.as_written import error_as_written
+from hetplan.planner.request import read_request
 from hetplan.problems.ladder import LADDER
 
 if TYPE_CHECKING:
@@ -33,14 +35,28 @@ def further(inputs: Inputs) -> str:
         )
     if _between(inputs):
         return "fleet"
+    _refuse_what_never_ran(inputs)
     nearest = min(found, key=lambda name: (sum(one.essential for one in found[name]), len(found[name])))
     first = found[nearest][0]
-    raise InputError.one(
+    error = InputError.one(
         file=inputs.files.get(first.file, first.file),
         path=first.path,
         why=f"no question fits these files. The nearest is {nearest}, but {first.why}",
         remedy=f"{first.remedy} `hetplan list problems` lists the others.",
     )
+    raise error_as_written(error, inputs.profile)
+
+
+def _refuse_what_never_ran(inputs: Inputs) -> None:
+    request = read_request(inputs)
+    for name, app in request.apps.items():
+        if app.variants and not request.choices(variants=app.variants):
+            raise InputError.one(
+                file=inputs.files.get("profile", "profile"),
+                path=f"$.models.{app.variants[0]}.runs",
+                why=f"a run on some machine type of a model that {name} may run",
+                remedy="Measure it there, or take a law of the catalogue.",
+            )
 
 
 def _between(inputs: Inputs) -> bool:
@@ -52,12 +68,13 @@ def _between(inputs: Inputs) -> bool:
 
 def not_asked(question: str, first: Obstacle, inputs: Inputs) -> InputError:
     """The files do not ask the question that was named."""
-    return InputError.one(
+    error = InputError.one(
         file=inputs.files.get(first.file, first.file),
         path=first.path,
         why=f"the files do not ask the question {question}: {first.why}",
         remedy=first.remedy or "Change the file, or leave --formulation out to have it inferred.",
     )
+    return error_as_written(error, inputs.profile)
 
 
 def formulation_meant(kind: type[Problem], name: str) -> tuple[str, Formulation]:

@@ -528,9 +528,8 @@ class _Lowering:
         written[(*at, "device")] = (*whole, "resource")
         outcomes = said.get("outcomes")
         if outcomes is not None:
-            made["outcomes"] = {"share": outcomes} if isinstance(outcomes, Mapping) else {"measured": list(outcomes)}
-            if self.source is not None:
-                made["outcomes"]["source"] = self.source
+            how = {"share": outcomes} if isinstance(outcomes, Mapping) else {"measured": list(outcomes)}
+            made["outcomes"] = {**how, "source": self.source} if self.source is not None else how
             written[(*at, "outcomes", "share")] = written[(*at, "outcomes", "measured")] = (*whole, "outcomes")
             written[(*at, "outcomes", "source")] = (*whole, "outcomes")
         if said.get("calls"):

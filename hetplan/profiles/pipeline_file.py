@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from hetplan.profiles.columns_of_runs import Columns
+from hetplan.profiles.columns import Columns
 from hetplan.profiles.fields import Amount, Fraction, Id, Key, Later, Model, Named, PositiveCount, Real
 from hetplan.profiles.pipelines import Edge, IdOrStar, PathKey
 

@@ -14,6 +14,9 @@ WRITTEN = {"hardware": "machines", "variants": "models", "tasks": "models", "off
 
 Steps = tuple[str | int, ...]
 
+WRITTEN = {"hardware": "machines", "variants": "models", "tasks": "models", "offers": "machines", "hosts": "machines"}
+"""Where things are added in a file that are in other sections of what is planned with."""
+
 FileOf = Callable[[Steps], str]
 """From a place (steps from the top) to the name of its file."""
 

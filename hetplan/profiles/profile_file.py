@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from hetplan.profiles.columns_of_runs import Columns
+from hetplan.profiles.columns import Columns
 from hetplan.profiles.engines import LawNumbers, LawRange, Piece
 from hetplan.profiles.fields import (
     Amount,

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from hetplan.errors import InputError
 from hetplan.profiles.fields import money_text, parse_money
 from hetplan.profiles.lowering import (
     AS_THEY_ARE,
@@ -64,7 +65,7 @@ class _Writing:
         priced = given.get("offers") or given.get("apis") or {}
         currencies = {one.get("currency", "USD") for one in priced.values()}
         if len(currencies) > 1:
-            raise ValueError(f"prices in {' and '.join(sorted(currencies))}: a file has one currency")
+            raise _no_file(f"prices in {' and '.join(sorted(currencies))}", "Convert them to one currency.")
         currency = currencies.pop() if currencies else "USD"
         made |= {"currency": currency} if currency != "USD" else {}
         if self.source is not None:
@@ -120,7 +121,8 @@ class _Writing:
             is_spot = offer.get("interruptions_per_hour") is not None
             target = prices.setdefault("spot", {}) if is_spot else prices
             if "price_per_hour" in target:
-                raise ValueError(f"{name} is a second price of {offer['hardware']}, bought in the same way and zone")
+                why = f"{name} is a second price of {offer['hardware']}, bought in the same way and zone"
+                raise _no_file(why, "Name a zone of each, or a machine type of its own.")
             target |= self._price(offer, hosts.get(name, ()))
             if offer.get("per") is not None:
                 prices["per"] = offer["per"]
@@ -198,7 +200,7 @@ class _Writing:
         for statistic in STATISTICS:
             if table.get(statistic) is not None:
                 if statistic not in columns:
-                    raise ValueError(f"a rate has no {statistic} in a file")
+                    raise _no_file(f"a rate with {statistic}", "Give its mean.")
                 made[columns[statistic]] = table[statistic]
         for key in TABLE_KEYS:
             if table.get(key) not in (None, {}, (), []) and (key, table[key]) != ("outside", "refuse"):
@@ -258,11 +260,16 @@ class _Writing:
         return made
 
 
+def _no_file(why: str, remedy: str) -> InputError:
+    """What can be planned with, and yet be in no file."""
+    return InputError.one(file="profile", why=f"what a profile file can say, which is not {why}", remedy=remedy)
+
+
 def _zoned(machine: str, zones: dict[str | None, Json]) -> Json:
     """The prices of a machine type: its own, or those of its zones, as a list where they are alike."""
     if None in zones:
         if len(zones) > 1:
-            raise ValueError(f"some prices of {machine} are in a zone, and others are not")
+            raise _no_file(f"some prices of {machine} are in a zone, and others are not", "Name a zone of each.")
         return zones[None]
     alike = {json.dumps(one, sort_keys=True) for one in zones.values()}
     if len(alike) == 1 and not any("hosts" in one or "hosts" in one.get("spot", {}) for one in zones.values()):

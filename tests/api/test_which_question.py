@@ -170,8 +170,8 @@ def test_the_more_specific_question_wins() -> None:
     del slo["objective"], slo["limits"]["cost_per_hour"], app["mix"]
     slo["limits"]["instances"] = {"t4": [1, 1]}
     app.update(dispatch="round-robin", rate_qps=5.0)
-    for variant in profile["variants"].values():
-        for run in variant["runs"]:
+    for model in profile["models"].values():
+        for run in model["runs"].values():
             run["at"] = {"batch": 16}
     inputs = hp.load(profile, slo)
     assert [name for name in LADDER if not registry.obstacles(name, inputs)] == ["policy", "pool"]
@@ -298,14 +298,14 @@ def test_a_question_that_plans_without_outcomes_names_the_step(question: str, ex
     """One clear error, whether the question is named or inferred; nothing else about the same files beside it."""
     profile, slo = shipped_files(example)
     name, pipeline = next(iter(profile["pipelines"].items()))
-    step = next(iter(pipeline["nodes"]))
-    pipeline["nodes"][step]["outcomes"] = {"share": {"sure": 0.7, "unsure": 0.3}}
-    pipeline["quality"] = {"rule": "product"}
+    step = next(iter(pipeline["stages"]))
+    pipeline["stages"][step]["outcomes"] = {"sure": 0.7, "unsure": 0.3}
+    pipeline["quality"] = "product"
     for app in slo["apps"].values():
         app["late"] = "serve"
     for asked in (question, None):
         with pytest.raises(hp.InputError) as raised:
             hp.solve(profile, slo, formulation=asked)
         (fault,) = raised.value.faults
-        assert fault.path == f"$.pipelines.{name}.nodes.{step}.outcomes"
+        assert fault.path == f"$.pipelines.{name}.stages.{step}.outcomes"
         assert "the answer of a step" in fault.why

@@ -56,14 +56,16 @@ def _app(request: Request, name: str, app: Application) -> Iterator[Obstacle]:
     at = f"$.apps.{name}"
     if app.pipeline is not None or app.candidates:
         field = app.answered_by
-        yield Obstacle(f"{name} runs no variant of a model", f"{at}.{field}", 'Write "model": "...".', essential=True)
+        yield Obstacle(
+            f"{name} is answered by no model alone", f"{at}.{field}", 'Write "model": "...".', essential=True
+        )
         return
     if not _making_tokens(request, app):
-        text = f"no variant that {name} may run has a run with an engine"
+        text = f"no model that {name} may run has a run with a law"
         known = any(one.engine is not None for one in request.choices())
-        where = f"{at}.{app.answered_by}" if known else "$.variants"
+        where = f"{at}.{app.answered_by}" if known else "$.models"
         file: Literal["slo", "profile"] = "slo" if known else "profile"
-        yield Obstacle(text, where, 'Name a variant with "engine" in its runs.', essential=True, file=file)
+        yield Obstacle(text, where, 'Name a model with "law" in its runs.', essential=True, file=file)
     mix = app.mix
     if mix is None or not set(AXES) <= set(mix.axes):
         text = f"{name} does not say how long its requests are: mix over input_tokens and output_tokens"

@@ -22,7 +22,7 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
         text = "variants are scaled at least cost, and the objective says otherwise"
         yield Obstacle(text, "$.objective", 'Write "min cost", or leave it out.', essential=True)
     if not (any(one.saturation_qps is not None for one in request.choices()) or _batched(request)):
-        text = "no run states its saturation_qps"
+        text = "no run states its max_qps"
         remedy = "Measure the highest rate of each run; or name the question, and batch / latency is taken."
         yield Obstacle(text, "$.models", remedy, essential=True, ambiguous=True, file="profile")
     for name, app in request.apps.items():

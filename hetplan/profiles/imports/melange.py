@@ -54,7 +54,7 @@ def convert_document(document: Any, *, file: str = "melange") -> tuple[dict[str,
 
     >>> profile, slo = convert_document({"gpu_info": {"A10G": {"cost": 1.01, "tputs": [[2, 1]]}},
     ...                                  "workload_distribution": [[0.5, 0.5]], "total_request_rate": 4})
-    >>> profile["tables"]["llm-a10g"]["mean"], slo["apps"]["llm"]["rate_qps"]
+    >>> profile["models"]["llm"]["runs"]["a10g"]["mean_qps"], slo["apps"]["llm"]["rate_qps"]
     ([[2.0, 1.0]], 4.0)
     """
     if isinstance(document, Mapping) and "gpu_info" in document:

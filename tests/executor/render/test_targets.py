@@ -181,7 +181,7 @@ def test_haproxy_takes_its_configuration(rule: str, tmp_path: Path) -> None:
         try:
             fleet = choose("haproxy", plan, groups(plan, inputs, site), rule).fleet
         except CannotRender:
-            continue  # unlike replicas of several queries at a time keep fixed shares alone
+            continue  # unlike replicas of several queries at a time are only simulated under fixed shares
         said += 1
         path = tmp_path / "haproxy.cfg"
         path.write_text(render("haproxy", fleet, site)["haproxy.cfg"])

@@ -1,4 +1,4 @@
-"""Columns of numbers over the points at which something was measured, as a person writes them, format 1.0."""
+"""What was measured at each of some points, in columns, as a file has it where it is no service time."""
 
 from __future__ import annotations
 
