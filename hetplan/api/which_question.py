@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from hetplan import registry
 from hetplan.errors import InputError
-from hetplan.planner.old_names import OLD_FORMULATIONS
 from hetplan.planner.as_written import error_as_written
+from hetplan.planner.old_names import OLD_FORMULATIONS
 from hetplan.planner.request import read_request
 from hetplan.problems.ladder import LADDER
 
