@@ -20,7 +20,7 @@ from hetplan.errors import Fault
 from hetplan.planner.request import read_request
 from hetplan.problems.ladder import LADDER, is_ruled_out
 from hetplan.registry import entry_points
-from tests.build import answered, shipped
+from tests.build import answered
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SHIPPED = {
@@ -55,11 +55,6 @@ Place = tuple[str | int, ...]
 def files(example: str) -> tuple[dict[str, Any], dict[str, Any]]:
     profile, slo = (json.loads((EXAMPLES / f"{example}{kind}.json").read_text()) for kind in ("profile", "slo"))
     return profile, slo
-
-
-def shipped_files(example: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The files of an example in the sections that are planned with."""
-    return shipped(EXAMPLES / f"{example}profile.json"), shipped(EXAMPLES / f"{example}slo.json")
 
 
 def places(value: Any, above: Place = ()) -> Iterator[Place]:
@@ -165,7 +160,7 @@ def test_what_is_missing_is_named_with_the_nearest_question() -> None:
 
 
 def test_the_more_specific_question_wins() -> None:
-    profile, slo = shipped_files("pool/")
+    profile, slo = files("pool/")
     (app,) = slo["apps"].values()
     del slo["objective"], slo["limits"]["cost_per_hour"], app["mix"]
     slo["limits"]["instances"] = {"t4": [1, 1]}
@@ -296,7 +291,7 @@ def test_a_question_that_is_named_and_not_asked_is_no_value_of_the_field_to_mend
 @pytest.mark.parametrize(("question", "example"), [("pipeline", "pipeline/"), ("compound", "compound/")])
 def test_a_question_that_plans_without_outcomes_names_the_step(question: str, example: str) -> None:
     """One clear error, whether the question is named or inferred; nothing else about the same files beside it."""
-    profile, slo = shipped_files(example)
+    profile, slo = files(example)
     name, pipeline = next(iter(profile["pipelines"].items()))
     step = next(iter(pipeline["stages"]))
     pipeline["stages"][step]["outcomes"] = {"sure": 0.7, "unsure": 0.3}
