@@ -68,6 +68,9 @@ __all__ = [
 Index = NDArray[np.int64]
 MOST_ZONES = 4
 """Of more zones that are alike, only turns are tried, not every order."""
+MOST_ORDERS = 192
+"""Groups of zones change places together until there are so many orders; further groups stay as they are. Each order
+is a copy of every choice of machines; one region's 4 alike zones beside three pairs (24 x 2 x 2 x 2) fit."""
 
 
 def to_whole(counts: Sequence[float] | Floats) -> Counts:
@@ -101,9 +104,12 @@ def zone_orders(wish: Wish) -> list[Index]:
     for group in _zones(wish):
         count = len(group)
         turns = [tuple((first + step) % count for step in range(count)) for first in range(count)]
+        ways = list(permutations(range(count))) if count <= MOST_ZONES else turns
+        if len(orders) * len(ways) > MOST_ORDERS:
+            continue
         found = []
         for order in orders:
-            for to in permutations(range(count)) if count <= MOST_ZONES else turns:
+            for to in ways:
                 changed = order.copy()
                 for zone, other in zip(group, to, strict=True):
                     changed[zone] = order[group[other]]
