@@ -257,6 +257,20 @@ def test_a_zone_more_never_costs_more() -> None:
 
 
 @pytest.mark.slow
+def test_many_pairs_of_zones_with_prices_of_their_own_are_planned() -> None:
+    """Twenty pairs may change places in a million ways: not all are tried."""
+    more = copy.deepcopy(PROFILE)
+    more["offers"] = {
+        f"{name}-{pair}-{zone}": {**PROFILE["offers"][f"{name}-a"], "zone": f"{pair}{zone}", "price_per_hour": price}
+        for pair in range(20)
+        for zone in "ab"
+        for name, price in (("big", f"{1 + pair / 10}"), ("small", f"{0.3 + pair / 10:.1f}"))
+    }
+    slo = wish(app([90.0, 40.0]), periods=2)
+    assert cost(solved(slo, more, sizing="fluid")) == pytest.approx(cost(solved(slo, sizing="fluid")))
+
+
+@pytest.mark.slow
 def test_without_failures_and_commitments_hours_add_up() -> None:
     rates = [90.0, 40.0, 130.0]
     whole = cost(solved(wish(app(rates), periods=3, starts=False)))
