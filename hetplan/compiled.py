@@ -170,6 +170,8 @@ def _compiled(function: Callable[Parameters, Result], **options: Any) -> Callabl
         made = numba.njit(function, **always, **options)
     finally:
         settings.CACHE_DIR = before
+    if settings.DISABLE_JIT:
+        return made
     dispatcher: Any = made
     dispatcher._cache = _Kept(dispatcher._cache)
     return made

@@ -42,7 +42,7 @@ def llm(inputs: Inputs) -> tuple[Obstacle, ...]:
     if not inputs.profile.engines:
         text = "no run of a model has the law of an engine that makes tokens"
         missing = Obstacle(text, "$.models", "Add the laws of engines.", essential=True, file="profile")
-        wants_text = any(app.attainment is not None for app in inputs.slo.apps.values())
+        wants_text = any(app.attainment is not None for app in read_request(inputs).apps.values())
         # Where no application says a word of text either, files are twice as far from it.
         return (missing,) if wants_text else (missing, replace(missing, why="no application states attainment"))
     from hetplan.problems.llm.fits import obstacles

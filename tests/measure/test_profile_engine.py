@@ -27,6 +27,7 @@ from hetplan.profiles.engine_law import FittedLaw, FittedNumbers, Iteration, fit
 from hetplan.profiles.load_one import load_profile
 from hetplan.profiles.validate import validate
 from hetplan.serving.tokens import law_of_engine
+from tests.build import in_format_1_0
 
 TRUE = np.array([[3.0, 0.05, 0.0, 0.0, 1e-5], [12.0, 0.0, 0.002, 0.0, 0.0]])
 
@@ -95,9 +96,15 @@ def port(tmp_path: Path) -> Iterator[int]:
 @contextmanager
 def started(tmp_path: Path, engine: dict[str, Any]) -> Iterator[int]:
     """The port of an engine that runs as long as this does."""
-    said = {"format": "hetplan/profile/1.2", "engines": {"e": {**engine, "most_tokens": 600, "most_seqs": 8}}}
-    (tmp_path / "profile.json").write_text(json.dumps(said))
-    words = [sys.executable, "-m", "hetplan.executor.emulator", "e", str(tmp_path / "profile.json"), "--port", "0"]
+    said = {
+        "format": "hetplan/profile/1.0",
+        "hardware": {"small": {"kind": "gpu"}},
+        "variants": {"e": {"task": "t", "runs": [{"hardware": "small", "engine": "e"}]}},
+        "engines": {"e": {**engine, "most_tokens": 600, "most_seqs": 8}},
+    }
+    (tmp_path / "profile.json").write_text(json.dumps(in_format_1_0(said)))
+    words = [sys.executable, "-m", "hetplan.executor.emulator", "e-small", str(tmp_path / "profile.json")]
+    words += ["--port", "0"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
         assert process.stderr is not None
         yield int(process.stderr.readline().rsplit(":", 1)[1])
@@ -128,7 +135,7 @@ def test_a_server_is_measured_by_its_streams_and_what_is_known_is_not_measured_a
     assert (found.complete, found.resumed, found.cells, mine.why) == (True, 0, 4, "")
     assert mine.law is not None
     document = engine_document(asked, found)
-    engine = load_profile(document).engines["e"]
+    engine = load_profile(document).engines["talker-small"]
     assert engine.overlap == "measured"
     assert (engine.reach.tokens, engine.reach.sequences, engine.most_tokens) == (303, 3, 600)
     # A busy machine makes single iterations late.

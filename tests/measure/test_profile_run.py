@@ -289,7 +289,7 @@ def test_a_command_that_times_itself(folder: Path) -> None:
 def test_what_cannot_be_measured_is_reported_and_the_rest_is(folder: Path, variant: str, said: str) -> None:
     wish, found = measured(folder, f'{ONNX}\n[variants.bad]\ntask = "t"\n{variant}')
     assert said in found.failed[0][1]
-    assert list(profile_document(wish, found)["variants"]) == ["tiny"]
+    assert list(profile_document(wish, found)["models"]) == ["tiny"]
 
 
 def test_an_axis_that_the_model_does_not_have(folder: Path) -> None:
@@ -491,9 +491,12 @@ def test_an_onnx_model_is_measured_through_a_router_unless_the_wish_says_otherwi
         assert headers["hetplan-at"] == "batch=4"
         assert np.load(io.BytesIO(body)).shape == (4, 4), "inputs travel"
         document = profile_document(wish, found)
-        (source,) = document["sources"].values()
-        assert source["note"].endswith("measured through a router, inputs included")
-        assert load_profile(document).tables["tiny-cpu-1-bytes"].read([{"batch": 4}]).values.tolist() == [48]
+        profile = load_profile(document)
+        (source,) = profile.sources.values()
+        assert (source.note or "").endswith("measured through a router, inputs included")
+        assert profile.tables[next(name for name in profile.tables if "bytes" in name)].read(
+            [{"batch": 4}]
+        ).values.tolist() == [48]
         assert found.qualities["tiny"].value == 0.75
         assert set(measured(folder, ONNX, serve=None)[1].cells[0].samples_ms) != {4.0}
         alone = HEAD.replace("[repeats]", '[repeats]\nthrough = "nothing"')

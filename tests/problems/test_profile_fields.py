@@ -43,6 +43,8 @@ NOT_TRIED = {
     ("fleet", "variants.*.runs.*.load_s"): "played hour by hour: simulator/test_day.py",
     ("pipeline", "tables.*.outside"): "what is read beyond a table does not verify",
     ("variants", "tables.*.outside"): "what is read beyond a table does not verify",
+    ("compound", "tables.*.quantity"): "a file says it by the name of the column",
+    ("variants", "tables.*.quantity"): "a file says it by the name of the column",
     ("variants", "workers.*.loads.*.serve.max_batch"): "what runs at another batch is unknown, and there is no room",
     ("fleet", "workers.*.loads.*.app"): "whose machines are is asked where there are two: fleet/test_between.py",
 }
@@ -56,6 +58,7 @@ NAMED = {
     ("compound", "pipelines.*.metric"): "quality",
     ("pipeline", "variants.*.runs.*.rate"): "latency",
     ("policy", "variants.*.runs.*.rate"): "latency",
+    ("variants", "tables.*.axes"): "batch",
 }
 """What an error names in place of the field: the wish that the field contradicts, or the field to write instead."""
 

@@ -45,8 +45,13 @@ def test_a_machine_comes_in_at_the_price_that_is_said_and_not_above_it(seed: int
         assert price is not None
         assert one.price is not None
         beside = 3e-5 * one.price
-        assert one.offer in (fleet(sold_at(profile, one.offer, price - beside), slo) or {})
-        if "limits" not in slo:  # within a budget fleets may bring as good as the same
+        cheaper = sold_at(profile, one.offer, price - beside)
+        if "limits" in slo:  # within a budget fleets with it and without it may carry the same
+            with_it = {**slo, "limits": {**slo["limits"], "instances": {one.offer: [1, None]}}}
+            best, held = (hp.solve(cheaper, asked, options=PLANNED).require().claims[0] for asked in (slo, with_it))
+            assert held.value == pytest.approx(best.value)
+        else:
+            assert one.offer in (fleet(cheaper, slo) or {})
             assert one.offer not in (fleet(sold_at(profile, one.offer, price + beside), slo) or {})
 
 

@@ -90,7 +90,7 @@ def test_offers_by_the_share_and_by_the_machine_are_compared_by_what_a_machine_c
         profile["offers"]["a100-core"] = {"hardware": "a100", "price_per_hour": each, "per": "cpu_cores"}
         outcome = solved(profile, objective=["min cost"])
         assert outcome.plan is not None, name
-        assert {worker.offer for worker in outcome.plan.workers if worker.hardware == "a100"} <= {"a100"}
+        assert {worker.offer for worker in outcome.plan.workers if worker.hardware == "a100"} <= {"a100-a100"}
 
 
 def test_without_any_offer_a_machine_costs_1() -> None:

@@ -67,7 +67,7 @@ def test_where_a_play_is_late_less_haste_or_fewer_queries_help(latency_ms: float
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("latency_ms", "rate", "sizing"), [(156.0, 5.0, "simulation"), (200.0, 20.0, "simulation")])
+@pytest.mark.parametrize(("latency_ms", "rate", "sizing"), [(156.0, 5.0, "simulation")])
 def test_where_all_plays_are_late_their_plan_says_what_helps(latency_ms: float, rate: float, sizing: str) -> None:
     slo = at_rate(rate, latency_ms)
     outcome = hp.solve(slo, *FILES, options={"sizing": sizing, "max_simulations": 1})

@@ -203,6 +203,6 @@ def test_spot_machines_are_warned_of_where_nothing_is_kept_for_their_loss(spot: 
     slo = limited(**survive, spot={"min": 1})
     plan = solved(slo, SPOT, sizing="fluid").require()
     warned = [one for one in plan.warnings if one.code == "W-interruptions"]
-    assert [one.at for one in warned] == (["offers.big-a-spot"] if spot == "none" else [])
+    assert [one.at for one in warned] == (["machines.big.zones.a.spot"] if spot == "none" else [])
     silent = plan.model_copy(update={"warnings": tuple(set(plan.warnings) - set(warned)), "digest": None})
     assert ("interruptions" in [one.code for one in hp.verify(silent, SPOT, slo).violations]) == bool(warned)

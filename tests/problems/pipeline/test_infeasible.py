@@ -281,7 +281,8 @@ def levelled(demand: float) -> tuple[dict, dict]:
 @pytest.mark.parametrize(("demand", "status"), [(158, "not-found"), (400, "infeasible")])
 def test_levels_that_fail_prove_nothing_but_what_beats_every_batch_does(monkeypatch, demand, status):
     monkeypatch.setattr(latency_levels, "SMALL", 0)
-    monkeypatch.setattr(latency_levels, "LEVELS", 2)
+    for module in (latency_levels, infeasible):
+        monkeypatch.setattr(module, "LEVELS", 2)
     outcome = fluid(*levelled(demand), formulation="loki-budget")
     assert (outcome.status, outcome.exit_code) == (status, 3)
     assert ("no plan was found" in outcome.why[0]) == (status == "not-found")
