@@ -92,9 +92,11 @@ def box_of(query: SyntheticQuery, method: str = "struct-ci") -> BlackBox:
     return sought.box(lambda c: profiler(c, sought.knobs(c)), options)
 
 
-def run_search(method: str, query: SyntheticQuery, *, steps: int = 60, seed: int = 0, **changes: object) -> Run:
+def run_search(
+    method: str, query: SyntheticQuery, *, max_measurements: int = 60, seed: int = 0, **changes: object
+) -> Run:
     """Search one query, and note when the first truly compliant plan and a cheap one were found."""
-    options = CompoundOptions(steps=steps, search=method)
+    options = CompoundOptions(max_measurements=max_measurements, search=method)
     sought = sought_of(query)
     setup = Setup.of(**sought.setup(options))
     rule = setup.rule
@@ -107,7 +109,7 @@ def run_search(method: str, query: SyntheticQuery, *, steps: int = 60, seed: int
     # Numbers of configurations are the form's: it has the knobs in the order of their names, the truth in its own.
     good = query.accuracy >= query.accuracy_min
     good = good[[query.configuration(sought.knobs(c)) for c in range(len(good))]]
-    return _walk(METHODS[method], form, good, query.least_cost, steps, seed, no_cache=not cache)
+    return _walk(METHODS[method], form, good, query.least_cost, max_measurements, seed, no_cache=not cache)
 
 
 def _walk(

@@ -62,7 +62,7 @@ def plan_query(
     method: str, query: SyntheticQuery, gpu_s: float, *, fixed: bool = False, cache: bool = True, tiers: int = 3
 ) -> Planned:
     """Search one query for so many seconds of the reference GPU."""
-    options = CompoundOptions(max_measurements=60, gpu_s=gpu_s, search=method)
+    options = CompoundOptions(max_measurements=60, measure_s=gpu_s, search=method)
     sought = sought_of(query, tiers=tiers)
     setup = Setup.of(**sought.setup(options))
     rule = setup.rule

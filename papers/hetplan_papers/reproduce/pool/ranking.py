@@ -118,7 +118,7 @@ def _by_rule(bench: Bench, service: Service) -> Iterator[Row]:
         "x",
         max(estimates[counts] for counts in pools) / oracle,
         paper=UB_LOWER,
-        code=max(one["kairos"] for one in stored.values()) / max(one["oracle"] for one in stored.values()),
+        code=max(one["eq15"] for one in stored.values()) / max(one["oracle"] for one in stored.values()),
         source="sim_rm2_exp_noise.json",
         checks=[between("paper", 0.9, 1.005, WHY_LOWER)],
     )
