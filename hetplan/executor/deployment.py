@@ -27,7 +27,7 @@ from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 from hetplan.errors import Fault, InputError
-from hetplan.executor.apply.one_by_one import Progress, Task, go_back, one_by_one
+from hetplan.executor.apply.one_by_one import Progress, Task, bring_about, resumed
 from hetplan.executor.background import Background
 from hetplan.executor.durable import DeploymentLock, Journal, Record, Unfinished, write_durably
 from hetplan.executor.hosts_file import HostsFile
@@ -40,7 +40,6 @@ from hetplan.executor.target import (
     SettlingTarget,
     Target,
     TargetFailed,
-    TargetRefused,
 )
 from hetplan.executor.units import Endpoint, Seen, Unit, in_url
 from hetplan.executor.wanted import Wanted, wanted
@@ -184,9 +183,7 @@ class Deployment:
         say = on_event or (lambda _: None)
         digest = str(plan.digest)
         with self._locked(f"apply of {digest[:19]}...", wait_s):
-            unfinished = self.unfinished()
-            if unfinished is not None:
-                say(Progress("resume", unfinished.ended, unfinished.steps, str(unfinished)))
+            resumed(self._journal, say)
             self._settle()
             seen = self.observe()
             goal = self.wanted(plan, period=period, running=seen)
@@ -256,19 +253,13 @@ class Deployment:
     ) -> None:  # fmt: skip
         record = Record.read(self._record_path)
         carrier = Carrier(self.hosts, self.targets, seen, goal, record.apps if record is not None else {})
-        try:
-            one_by_one(self._journal, goal.plan, carrier.tasks(steps), say, cancel)
+
+        def end() -> None:
             carrier.check_health()
             self._remember(goal)
-        except TargetRefused as error:
-            raise ApplyFailed(f"{error.why}. Nothing was touched", undone=True) from None
-        except (ApplyFailed, OSError) as error:
-            said = f"the state directory {self.folder}: {error.strerror or error}" if isinstance(error, OSError) else ""
-            why = error.why if isinstance(error, ApplyFailed) else said
-            say(Progress("failed", 0, len(steps), why))
-            if not steps:
-                raise ApplyFailed(why) from None
-            go_back(why, self._journal, lambda: self._tasks_back(seen), say)
+
+        tasks = carrier.tasks(steps)
+        bring_about(self._journal, goal.plan, tasks, say, cancel, end=end, back=lambda: self._tasks_back(seen))
 
     def _remember(self, goal: Wanted) -> None:
         units = tuple(unit.as_dict() for unit in goal.units.values())

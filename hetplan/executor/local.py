@@ -113,16 +113,16 @@ class Local:
 
     def start(self, units: Sequence[Unit], *, limit_s: float) -> dict[str, Endpoint]:
         """Side by side, each a process of its own."""
-        self._ensure_keeper()
-        asked = [{"unit": unit.as_dict(), "host": self._host(unit)} for unit in units]
-        ports = self._ask("start", limit_s=limit_s, units=asked)
-        return {unit.name: Endpoint(self._address(unit), ports[unit.name]) for unit in units}
+        return self._bring_about("start", units, limit_s)
 
     def load(self, units: Sequence[Unit], *, limit_s: float) -> dict[str, Endpoint]:
         """The processes read their new loads; a keeper that is missing is started first, as for a start."""
+        return self._bring_about("load", units, limit_s)
+
+    def _bring_about(self, do: str, units: Sequence[Unit], limit_s: float) -> dict[str, Endpoint]:
         self._ensure_keeper()
         asked = [{"unit": unit.as_dict(), "host": self._host(unit)} for unit in units]
-        ports = self._ask("load", limit_s=limit_s, units=asked)
+        ports = self._ask(do, limit_s=limit_s, units=asked)
         return {unit.name: Endpoint(self._address(unit), ports[unit.name]) for unit in units}
 
     def stop(self, names: Sequence[str], *, drain_s: float) -> None:

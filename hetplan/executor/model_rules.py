@@ -109,7 +109,7 @@ def _text(
         raise InputError(wrong)
     return {
         "kind": "openai", "command": command(rule.command, names, at=f"{at}.command"), "url": rule.url,
-        "port": rule.port,
+        "port": rule.port, "protocol": "openai", "route": _PATHS["openai"][0],
         "ready": rule.ready, "model": rule.model or load.variant, "timeout_s": rule.timeout_s, "gpus": engine.gpus,
         "environment": dict(rule.environment),
     }  # fmt: skip
