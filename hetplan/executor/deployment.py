@@ -228,8 +228,7 @@ class Deployment:
     def _settle(self) -> None:
         """What an apply that was killed asked for may be under way still: it ends before anybody looks."""
         for target in self.targets.values() if self.unfinished() is not None else ():
-            if isinstance(target, SettlingTarget):
-                target.settle(limit_s=self.hosts.limits.start_s)
+            _settle(target, self.hosts)
 
     def _check(self, made: Wanted) -> None:
         faults = unguarded(self.hosts, made.units.values())
@@ -294,6 +293,11 @@ class Deployment:
             apps = routed["apps"] if routed is not None else {}
         plan = record.plan if record is not None else "nothing"
         return Wanted(plan, workers_of(units), {unit.name: unit for unit in units}, apps)
+
+
+def _settle(target: Target, hosts: HostsFile) -> None:
+    if isinstance(target, SettlingTarget):
+        target.settle(limit_s=hosts.limits.start_s)
 
 
 def _actions(plan: Plan, goal: Wanted) -> tuple[Action, ...]:
@@ -374,15 +378,16 @@ class Carrier:
         return routing_table(apps, pairs, self.hosts.router)
 
     def check_health(self) -> None:
-        """Every wanted unit answers; raises `ApplyFailed` naming those that do not."""
+        """Every wanted unit runs and is ready; raises `ApplyFailed` naming those that are not."""
         sick = []
         grouped = targets_of(self.wanted.units, {name: unit.target for name, unit in self.wanted.units.items()})
         for target, names in grouped.items():
-            said = self.targets[target].health(names)
+            _settle(self.targets[target], self.hosts)
+            said = {one.name: one for one in self.targets[target].observe()}
             sick += [
-                f"{name} ({said[name].why or 'not ready'})" if name in said else f"{name} (gone)"
+                f"{name} ({said[name].why or said[name].status})" if name in said else f"{name} (gone)"
                 for name in names
-                if name not in said or not said[name].ready
+                if name not in said or said[name].status != "ready"
             ]
         if sick:
             raise ApplyFailed(f"not healthy: {', '.join(sick[:5])}{' and more' if len(sick) > 5 else ''}")

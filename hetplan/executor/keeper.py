@@ -172,9 +172,9 @@ class Keeper:
             do = {
                 "observe": self._observe, "start": self._start, "load": self._load, "stop": self._stop,
                 "settle": self._settle,
-                "health": self._health, "route": self._route, "down": self._down_and_end, "ping": self._ping,
+                "route": self._route, "down": self._down_and_end, "ping": self._ping,
             }[asked["do"]]  # fmt: skip
-            if asked["do"] in ("observe", "health", "down", "ping"):
+            if asked["do"] in ("observe", "down", "ping"):
                 return {"result": await do(asked)}
             # What an apply asked for goes on when that apply is killed; the next one waits until it is done. `down`
             # does not: it ends whatever is under way.
@@ -284,11 +284,6 @@ class Keeper:
         self.kept.pop(name, None)
         self.units.pop(name, None)
         self.slots.give_back(name)
-
-    async def _health(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-        names = [name for name in asked["names"] if name in self.kept]
-        said = await asyncio.gather(*(self.kept[name].health(asked["limit_s"]) for name in names))
-        return dict(zip(names, said, strict=True))
 
     async def _route(self, asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
         routes = asked["routes"]

@@ -251,14 +251,6 @@ class KeptProcess:
         self._kill_group(process.pid)
         await process.wait()
 
-    async def health(self, limit_s: float) -> Mapping[str, Any]:
-        """How it says it is: ready or not, and its counters."""
-        try:
-            said = await asyncio.wait_for(_get("127.0.0.1", self.probe, "/metrics"), limit_s)
-            return {"ready": self.status == "ready", "why": self.why, **said}
-        except (OSError, ValueError, TimeoutError) as error:
-            return {"ready": False, "why": self.why or f"no answer: {error}", "loads": {}}
-
     async def ask(self, path: str) -> Any:
         """A GET over HTTP, at the listener that is for the keeper alone."""
         return await asyncio.wait_for(_get("127.0.0.1", self.probe, path), _PROBE_LIMIT_S)

@@ -23,7 +23,7 @@ from hetplan.executor.keeper import socket_path
 from hetplan.executor.kept_process import MARK, end_all, marked, notes, python_path
 from hetplan.executor.secrets import environment_of, mark_of, token_of
 from hetplan.executor.shares import LocalMeans, gpu_refusals, refusals
-from hetplan.executor.target import Setting, TargetFailed, UnitHealth
+from hetplan.executor.target import Setting, TargetFailed
 from hetplan.executor.units import Endpoint, Seen, Unit
 from hetplan.profiles.fields import Model
 from hetplan.profiles.validate import validate
@@ -108,7 +108,8 @@ class Local:
                 yield Seen(unit.name, unit.content, "ready", at, unit, why=_UNKEPT)
 
     def settle(self, *, limit_s: float) -> None:
-        """The keeper finishes what it was asked for last."""
+        """The keeper finishes what it was asked for last; one that is missing is started."""
+        self._keep()
         self._ask_if_runs("settle", limit_s=limit_s)
 
     def start(self, units: Sequence[Unit], *, limit_s: float) -> dict[str, Endpoint]:
@@ -130,12 +131,6 @@ class Local:
         self._keep()
         # The keeper first waits for a start that is under way for an apply which was killed.
         self._ask_if_runs("stop", limit_s=self.hosts.limits.start_s, names=list(names), drain_s=drain_s)
-
-    def health(self, names: Sequence[str]) -> dict[str, UnitHealth]:
-        """Asks each process itself; a keeper that is missing is started."""
-        self._keep()
-        said = self._ask_if_runs("health", limit_s=self.hosts.limits.call_s, names=list(names)) or {}
-        return {name: UnitHealth(one["ready"], one["why"], one.get("loads", {})) for name, one in said.items()}
 
     def route(self, routes: Mapping[str, Any] | None, *, limit_s: float) -> None:
         """Starts the router, or has it follow these routes."""
