@@ -266,12 +266,7 @@ class Keeper:
             kept = self.kept.get(unit.name)
             if kept is None:
                 raise StartFailed(unit.name, "it does not run")
-            before = self.units[unit.name]
-            try:
-                await kept.change({"unit": unit.as_dict(), "content": unit.content}, asked["limit_s"])
-            except StartFailed:
-                await kept.change({"unit": before.as_dict(), "content": before.content}, asked["limit_s"])
-                raise
+            await kept.change({"unit": unit.as_dict(), "content": unit.content}, asked["limit_s"])
             self.units[unit.name] = unit
         return {one["unit"]["name"]: self.kept[one["unit"]["name"]].port for one in asked["units"]}
 
@@ -299,12 +294,7 @@ class Keeper:
             await self._start_router(config, asked["limit_s"])
         elif self.routes is None or self.routes["revision"] != routes["revision"]:
             config["router"]["port"] = self.router.port
-            before = self.router.config
-            try:
-                await self.router.change(config, asked["limit_s"])
-            except StartFailed:
-                await self.router.change(before, asked["limit_s"])
-                raise
+            await self.router.change(config, asked["limit_s"])
         self.routes = routes
         assert self.router is not None
         await self.router.until_linked(routes["revision"], asked["limit_s"])

@@ -183,7 +183,15 @@ class KeptProcess:
         self._watcher = asyncio.get_running_loop().create_task(self._watch())
 
     async def change(self, config: Mapping[str, Any], limit_s: float) -> None:
-        """Have it read a new configuration, and wait until it follows it."""
+        """Have it read a new configuration, and wait until it follows it; what it does not follow is taken back."""
+        before = self.config
+        try:
+            await self._follow(config, limit_s)
+        except StartFailed:
+            await self._follow(before, limit_s)
+            raise
+
+    async def _follow(self, config: Mapping[str, Any], limit_s: float) -> None:
         before = self.config
         self.config = {**before, **config}
         try:

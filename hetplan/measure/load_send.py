@@ -12,7 +12,6 @@ import asyncio
 import gc
 import os
 import re
-import socket
 import ssl
 import threading
 from collections import deque
@@ -469,13 +468,10 @@ class Connection(asyncio.Protocol):
     # asyncio's side
 
     def connection_made(self, transport: Any) -> None:
-        """Nagle off, as a client of a server that answers fast should."""
+        """It may be used."""
         self._transport = transport
         self._parser = HttpResponseParser(self)
         self.open = True
-        connected = transport.get_extra_info("socket")
-        if connected is not None:
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def data_received(self, data: bytes) -> None:
         """Hand it to the parser; what is no HTTP ends the connection."""
