@@ -30,7 +30,7 @@ FLOORS = (
     ("One query", ("dispatch",)),
     ("What a load is", ("serving",)),
     ("Files", ("profiles",)),
-    ("Under all", ("compiled", "drawing")),
+    ("Under all", ("compiled", "drawing", "precise_loop")),
 )
 """The floors from top to bottom. A room that the code does not have is not drawn."""
 

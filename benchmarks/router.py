@@ -34,7 +34,8 @@ from benchmarks import router_beside
 from hetplan.executor.deployment import Deployment
 from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.kept_process import marked
-from hetplan.executor.serving.process import PreciseTimer, ask_for_short_turns
+from hetplan.executor.serving.process import ask_for_short_turns
+from hetplan.precise_loop import new_event_loop
 from hetplan.profiles.plan import InputHashes, MatchingDispatch, Method, Plan, Route, SharesDispatch
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.tables import Table
@@ -104,9 +105,8 @@ class OpenLoop:
         loop = asyncio.get_running_loop()
         for _ in range(connections):
             await loop.create_connection(lambda: Client(self), host, port)
-        self.timer = PreciseTimer(loop)
         self.began = time.monotonic() + 0.05
-        self.timer.call_at(self.began + self.times[0], self.send)
+        loop.call_at(self.began + self.times[0], self.send)
         until = self.began + self.times[-1] + 5.0
         while len(self.latency_ms) + self.failed < len(self.times) and time.monotonic() < until:
             await asyncio.sleep(0.05)
@@ -123,7 +123,7 @@ class OpenLoop:
             else:
                 self.waiting.append(due)
         if self.next < len(self.times):
-            self.timer.call_at(self.began + self.times[self.next], self.send)
+            asyncio.get_running_loop().call_at(self.began + self.times[self.next], self.send)
 
     def write(self, client: Client, due: float) -> None:
         client.due = due
@@ -151,7 +151,8 @@ def measure(port: int, *, rate: float, seconds: float, connections: int, service
     head += b"content-length: %d\r\n\r\n" % len(body) + body
     load = OpenLoop(head, times)
     before = cpu_s(FOLDER[0] if FOLDER else None)
-    took = asyncio.run(load.run("127.0.0.1", port, connections))
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        took = runner.run(load.run("127.0.0.1", port, connections))
     after = cpu_s(FOLDER[0] if FOLDER else None)
     answered = sorted(load.latency_ms)
 

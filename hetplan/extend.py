@@ -60,7 +60,7 @@ measuring             `measuring` makes an evaluator of a callable, by `Profiler
 simulation            `autoscale` with `Replanning` and `OfflineWork` and `next_state`; `allowable_rates` of pools,
                       `simulate_policy`, `simulate_holding`
 a target              `Target` is what one is: made from a `Setting`, it runs each `Unit`, tells of each `SeenUnit` its
-                      `Endpoint` and `UnitHealth`, and raises `TargetFailed`
+                      `Endpoint` and how it is, and raises `TargetFailed`
 ====================  ==========================================================================================
 
 Names load on first use.
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
         VariantState,
         get_variant,
     )
-    from hetplan.executor.target import Setting, Target, TargetFailed, UnitHealth
+    from hetplan.executor.target import Setting, Target, TargetFailed
     from hetplan.executor.units import Endpoint, Unit
     from hetplan.executor.units import Seen as SeenUnit
     from hetplan.measure.evaluator_profiler import Profiler, Setup, measuring
@@ -285,7 +285,6 @@ __all__ = [
     "Tier",
     "Tools",
     "Unit",
-    "UnitHealth",
     "Uses",
     "VariantMachine",
     "VariantQuery",
@@ -358,7 +357,7 @@ _NAMES = {
     "dispatch.replanning": "Replanning",
     "dispatch.variants": "Machine:VariantMachine OnMachine ProfiledVariant VariantQuery "
     "VariantSnapshot VariantState get_variant",
-    "executor.target": "Setting Target TargetFailed UnitHealth",
+    "executor.target": "Setting Target TargetFailed",
     "executor.units": "Endpoint Seen:SeenUnit Unit",
     "measure.evaluator_profiler": "Profiler Setup measuring",
     "measure.sampling": "Rule:StopRule Seen:SeenSamples false_stops",

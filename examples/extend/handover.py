@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hetplan.extend import Endpoint, SeenUnit, Setting, TargetFailed, Unit, UnitHealth
+from hetplan.extend import Endpoint, SeenUnit, Setting, TargetFailed, Unit
 
 __all__ = ["Handover"]
 
@@ -80,15 +80,6 @@ class Handover:
         for name in names:
             (self.wanted / f"{name}.json").unlink(missing_ok=True)
         self.wait(drain_s + CALL_S, names, None)
-
-    def health(self, names: Sequence[str]) -> dict[str, UnitHealth]:
-        """How these units are; one that is not there is left out."""
-        said = read(self.running)
-        return {
-            name: UnitHealth(said[name].get("ready", False), said[name].get("why", ""), said[name].get("loads", {}))
-            for name in names
-            if name in said
-        }
 
     def route(self, routes: Mapping[str, Any] | None, *, limit_s: float) -> None:
         """Have the router follow these routes; None stops it."""

@@ -20,7 +20,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.load_one import load_slo, read_profile
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.profile import Profile
+from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.who_answers import pipeline_of
 from hetplan.profiles.workers import Load
@@ -91,24 +91,29 @@ class Background:
                 return law_data(plan.tables[found], at=self.settings(load, hardware))
         return None
 
+    def _run(self, load: Load, hardware: str) -> Run | None:
+        """The run of a load; None without a profile, or where that knows none."""
+        known = self.profile is not None and runs_on(self.profile, load.variant, hardware)
+        return run_of(self.profile, load, hardware) if self.profile is not None and known else None
+
     def _makes_text(self, plan: Plan, load: Load, hardware: str) -> bool:
         """Whether a load is an engine that makes text; a plan of several questions says so by its profile's runs."""
         if plan.question != "fleet":
             return plan.question == "llm"
-        if self.profile is None or not runs_on(self.profile, load.variant, hardware):
-            return False
-        return run_of(self.profile, load, hardware).engine is not None
+        run = self._run(load, hardware)
+        return run is not None and run.engine is not None
 
     def engine(self, plan: Plan, load: Load, hardware: str) -> Engine | None:
         """The engine of a load that makes text; InputError where the profile that says its law is not named."""
         if not self._makes_text(plan, load, hardware):
             return None
-        if self.profile is None or not runs_on(self.profile, load.variant, hardware):
+        run = self._run(load, hardware)
+        if self.profile is None or run is None:
             raise InputError.one(
                 file="hosts.toml", path="$.profiles", value=f"{load.variant} on {hardware}",
                 why="the law of this engine is not known", remedy='Name the profile: profiles = ["profile.json"].',
             )  # fmt: skip
-        found = self.profile.engines.get(run_of(self.profile, load, hardware).engine or "")
+        found = self.profile.engines.get(run.engine or "")
         if found is None:
             raise InputError.one(
                 file="plan", path=f"$.workers.{load.id}", value=load.variant or "",
@@ -139,9 +144,9 @@ class Background:
 
     def settings(self, load: Load, hardware: str) -> dict[str, float]:
         """Where a load is on the axes that no query names, as far as the plan and the profile say."""
-        if self.profile is None or not runs_on(self.profile, load.variant, hardware):
+        run = self._run(load, hardware)
+        if self.profile is None or run is None:
             return settings_of(knobs=load.knobs, at=load.at or {}, variant_knobs={})
-        run = run_of(self.profile, load, hardware)
         return settings_of(knobs=load.knobs, at=run.at, variant_knobs=self.profile.variants[load.variant or ""].knobs)
 
     def gpus(self, hardware: str, stated: int | None) -> int | None:
@@ -170,9 +175,8 @@ class Background:
 
     def gpu_mem_gib(self, load: Load, hardware: str) -> float | None:
         """What one instance of a load needs of a GPU's memory, by its run; None where nobody measured it."""
-        if self.profile is None or not runs_on(self.profile, load.variant, hardware):
-            return None
-        return run_of(self.profile, load, hardware).needs.get("gpu_mem_gib")
+        run = self._run(load, hardware)
+        return run.needs.get("gpu_mem_gib") if run is not None else None
 
     def table(self, name: str) -> dict[str, Any] | None:
         """A table of the profile by its id."""

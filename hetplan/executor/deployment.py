@@ -27,7 +27,7 @@ from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 from hetplan.errors import Fault, InputError
-from hetplan.executor.apply.one_by_one import Progress, Task, go_back, one_by_one
+from hetplan.executor.apply.one_by_one import Progress, Task, bring_about, resumed
 from hetplan.executor.background import Background
 from hetplan.executor.durable import DeploymentLock, Journal, Record, Unfinished, write_durably
 from hetplan.executor.hosts_file import HostsFile
@@ -40,7 +40,6 @@ from hetplan.executor.target import (
     SettlingTarget,
     Target,
     TargetFailed,
-    TargetRefused,
 )
 from hetplan.executor.units import Endpoint, Seen, Unit, in_url
 from hetplan.executor.wanted import Wanted, wanted
@@ -184,9 +183,7 @@ class Deployment:
         say = on_event or (lambda _: None)
         digest = str(plan.digest)
         with self._locked(f"apply of {digest[:19]}...", wait_s):
-            unfinished = self.unfinished()
-            if unfinished is not None:
-                say(Progress("resume", unfinished.ended, unfinished.steps, str(unfinished)))
+            resumed(self._journal, say)
             self._settle()
             seen = self.observe()
             goal = self.wanted(plan, period=period, running=seen)
@@ -231,8 +228,7 @@ class Deployment:
     def _settle(self) -> None:
         """What an apply that was killed asked for may be under way still: it ends before anybody looks."""
         for target in self.targets.values() if self.unfinished() is not None else ():
-            if isinstance(target, SettlingTarget):
-                target.settle(limit_s=self.hosts.limits.start_s)
+            _settle(target, self.hosts)
 
     def _check(self, made: Wanted) -> None:
         faults = unguarded(self.hosts, made.units.values())
@@ -256,19 +252,13 @@ class Deployment:
     ) -> None:  # fmt: skip
         record = Record.read(self._record_path)
         carrier = Carrier(self.hosts, self.targets, seen, goal, record.apps if record is not None else {})
-        try:
-            one_by_one(self._journal, goal.plan, carrier.tasks(steps), say, cancel)
+
+        def end() -> None:
             carrier.check_health()
             self._remember(goal)
-        except TargetRefused as error:
-            raise ApplyFailed(f"{error.why}. Nothing was touched", undone=True) from None
-        except (ApplyFailed, OSError) as error:
-            said = f"the state directory {self.folder}: {error.strerror or error}" if isinstance(error, OSError) else ""
-            why = error.why if isinstance(error, ApplyFailed) else said
-            say(Progress("failed", 0, len(steps), why))
-            if not steps:
-                raise ApplyFailed(why) from None
-            go_back(why, self._journal, lambda: self._tasks_back(seen), say)
+
+        tasks = carrier.tasks(steps)
+        bring_about(self._journal, goal.plan, tasks, say, cancel, end=end, back=lambda: self._tasks_back(seen))
 
     def _remember(self, goal: Wanted) -> None:
         units = tuple(unit.as_dict() for unit in goal.units.values())
@@ -303,6 +293,11 @@ class Deployment:
             apps = routed["apps"] if routed is not None else {}
         plan = record.plan if record is not None else "nothing"
         return Wanted(plan, workers_of(units), {unit.name: unit for unit in units}, apps)
+
+
+def _settle(target: Target, hosts: HostsFile) -> None:
+    if isinstance(target, SettlingTarget):
+        target.settle(limit_s=hosts.limits.start_s)
 
 
 def _actions(plan: Plan, goal: Wanted) -> tuple[Action, ...]:
@@ -383,15 +378,16 @@ class Carrier:
         return routing_table(apps, pairs, self.hosts.router)
 
     def check_health(self) -> None:
-        """Every wanted unit answers; raises `ApplyFailed` naming those that do not."""
+        """Every wanted unit runs and is ready; raises `ApplyFailed` naming those that are not."""
         sick = []
         grouped = targets_of(self.wanted.units, {name: unit.target for name, unit in self.wanted.units.items()})
         for target, names in grouped.items():
-            said = self.targets[target].health(names)
+            _settle(self.targets[target], self.hosts)
+            said = {one.name: one for one in self.targets[target].observe()}
             sick += [
-                f"{name} ({said[name].why or 'not ready'})" if name in said else f"{name} (gone)"
+                f"{name} ({said[name].why or said[name].status})" if name in said else f"{name} (gone)"
                 for name in names
-                if name not in said or not said[name].ready
+                if name not in said or said[name].status != "ready"
             ]
         if sick:
             raise ApplyFailed(f"not healthy: {', '.join(sick[:5])}{' and more' if len(sick) > 5 else ''}")

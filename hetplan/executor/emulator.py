@@ -19,7 +19,8 @@ from hetplan.errors import InputError
 from hetplan.executor.serving.embedded_engine import EmbeddedEngines
 from hetplan.executor.serving.http_server import Exchange, listen
 from hetplan.executor.serving.openai_words import CHAT, COMPLETIONS, MODELS, as_error, models, read_asked
-from hetplan.executor.serving.process import PreciseTimer, ask_for_short_turns, spare_the_collector
+from hetplan.executor.serving.process import ask_for_short_turns, spare_the_collector
+from hetplan.precise_loop import new_event_loop
 from hetplan.profiles.load_one import load_profile
 from hetplan.serving.tokens import TokenLaw, law_of_engine
 
@@ -63,7 +64,9 @@ def main(words: list[str] | None = None) -> int:
         log.warning("%s listens on http://%s:%d", given.engine, given.bind, at)
 
     try:
-        asyncio.run(_serve(law, given.engine, bind=given.bind, port=given.port, times=given.times, on_ready=ready))
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            served = _serve(law, given.engine, bind=given.bind, port=given.port, times=given.times, on_ready=ready)
+            runner.run(served)
     except OSError as error:
         parser.error(f"--port {given.port}: cannot listen there: {error.strerror or error}; name another, or 0")
     except KeyboardInterrupt:
@@ -76,7 +79,7 @@ async def _serve(
     on_ready: Callable[[int], None] = lambda _port: None,
 ) -> None:  # fmt: skip
     """Serve until SIGTERM or SIGINT; `on_ready` is called with the port."""
-    engines = EmbeddedEngines({"law": law.as_dict(), "times": times}, 1, PreciseTimer(asyncio.get_running_loop()), name)
+    engines = EmbeddedEngines({"law": law.as_dict(), "times": times}, 1, asyncio.get_running_loop(), name)
 
     def handle(exchange: Exchange) -> None:
         path = exchange.path

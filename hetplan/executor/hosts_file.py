@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, model_validator
 
 from hetplan.errors import InputError
-from hetplan.executor.units import in_url
 from hetplan.profiles.fields import Count, Id, Key, Model, Named, NonNegative, Positive, PositiveCount, wrong
 from hetplan.profiles.read_text import read_text
 from hetplan.profiles.validate import validate
@@ -356,11 +355,6 @@ class HostsFile(Model):
         """The target that runs the router."""
         return self.router.target or next(iter(self.targets))
 
-    @property
-    def endpoint(self) -> str:
-        """Where clients send queries."""
-        return f"http://{in_url(self.router.address or self.router.bind)}:{self.router.port}"
-
     def path(self, written: str) -> Path:
         """A path of this file, found from where the file lies."""
         return (self.folder / Path(written).expanduser()).resolve()
@@ -371,8 +365,8 @@ def read_hosts(source: str | os.PathLike[str] | Mapping[str, Any] | HostsFile) -
 
     >>> hosts = read_hosts({"targets": {"here": {"kind": "local"}},
     ...     "hosts": {"box": {"target": "here", "hardware": ["t4", "cpu4"], "machines": 12}}})
-    >>> hosts.hosts["box"].room_for("t4"), hosts.endpoint
-    (12, 'http://127.0.0.1:8600')
+    >>> hosts.hosts["box"].room_for("t4"), hosts.router.port
+    (12, 8600)
     """
     if isinstance(source, HostsFile):
         return source

@@ -172,9 +172,9 @@ class Keeper:
             do = {
                 "observe": self._observe, "start": self._start, "load": self._load, "stop": self._stop,
                 "settle": self._settle,
-                "health": self._health, "route": self._route, "down": self._down_and_end, "ping": self._ping,
+                "route": self._route, "down": self._down_and_end, "ping": self._ping,
             }[asked["do"]]  # fmt: skip
-            if asked["do"] in ("observe", "health", "down", "ping"):
+            if asked["do"] in ("observe", "down", "ping"):
                 return {"result": await do(asked)}
             # What an apply asked for goes on when that apply is killed; the next one waits until it is done. `down`
             # does not: it ends whatever is under way.
@@ -266,12 +266,7 @@ class Keeper:
             kept = self.kept.get(unit.name)
             if kept is None:
                 raise StartFailed(unit.name, "it does not run")
-            before = self.units[unit.name]
-            try:
-                await kept.change({"unit": unit.as_dict(), "content": unit.content}, asked["limit_s"])
-            except StartFailed:
-                await kept.change({"unit": before.as_dict(), "content": before.content}, asked["limit_s"])
-                raise
+            await kept.change({"unit": unit.as_dict(), "content": unit.content}, asked["limit_s"])
             self.units[unit.name] = unit
         return {one["unit"]["name"]: self.kept[one["unit"]["name"]].port for one in asked["units"]}
 
@@ -284,11 +279,6 @@ class Keeper:
         self.kept.pop(name, None)
         self.units.pop(name, None)
         self.slots.give_back(name)
-
-    async def _health(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-        names = [name for name in asked["names"] if name in self.kept]
-        said = await asyncio.gather(*(self.kept[name].health(asked["limit_s"]) for name in names))
-        return dict(zip(names, said, strict=True))
 
     async def _route(self, asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
         routes = asked["routes"]
@@ -304,12 +294,7 @@ class Keeper:
             await self._start_router(config, asked["limit_s"])
         elif self.routes is None or self.routes["revision"] != routes["revision"]:
             config["router"]["port"] = self.router.port
-            before = self.router.config
-            try:
-                await self.router.change(config, asked["limit_s"])
-            except StartFailed:
-                await self.router.change(before, asked["limit_s"])
-                raise
+            await self.router.change(config, asked["limit_s"])
         self.routes = routes
         assert self.router is not None
         await self.router.until_linked(routes["revision"], asked["limit_s"])

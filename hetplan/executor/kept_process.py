@@ -183,7 +183,15 @@ class KeptProcess:
         self._watcher = asyncio.get_running_loop().create_task(self._watch())
 
     async def change(self, config: Mapping[str, Any], limit_s: float) -> None:
-        """Have it read a new configuration, and wait until it follows it."""
+        """Have it read a new configuration, and wait until it follows it; what it does not follow is taken back."""
+        before = self.config
+        try:
+            await self._follow(config, limit_s)
+        except StartFailed:
+            await self._follow(before, limit_s)
+            raise
+
+    async def _follow(self, config: Mapping[str, Any], limit_s: float) -> None:
         before = self.config
         self.config = {**before, **config}
         try:
@@ -250,14 +258,6 @@ class KeptProcess:
                 await asyncio.wait_for(process.wait(), drain_s)
         self._kill_group(process.pid)
         await process.wait()
-
-    async def health(self, limit_s: float) -> Mapping[str, Any]:
-        """How it says it is: ready or not, and its counters."""
-        try:
-            said = await asyncio.wait_for(_get("127.0.0.1", self.probe, "/metrics"), limit_s)
-            return {"ready": self.status == "ready", "why": self.why, **said}
-        except (OSError, ValueError, TimeoutError) as error:
-            return {"ready": False, "why": self.why or f"no answer: {error}", "loads": {}}
 
     async def ask(self, path: str) -> Any:
         """A GET over HTTP, at the listener that is for the keeper alone."""

@@ -23,7 +23,7 @@ from hetplan.executor.keeper import socket_path
 from hetplan.executor.kept_process import MARK, end_all, marked, notes, python_path
 from hetplan.executor.secrets import environment_of, mark_of, token_of
 from hetplan.executor.shares import LocalMeans, gpu_refusals, refusals
-from hetplan.executor.target import Setting, TargetFailed, UnitHealth
+from hetplan.executor.target import Setting, TargetFailed
 from hetplan.executor.units import Endpoint, Seen, Unit
 from hetplan.profiles.fields import Model
 from hetplan.profiles.validate import validate
@@ -108,21 +108,22 @@ class Local:
                 yield Seen(unit.name, unit.content, "ready", at, unit, why=_UNKEPT)
 
     def settle(self, *, limit_s: float) -> None:
-        """The keeper finishes what it was asked for last."""
+        """The keeper finishes what it was asked for last; one that is missing is started."""
+        self._keep()
         self._ask_if_runs("settle", limit_s=limit_s)
 
     def start(self, units: Sequence[Unit], *, limit_s: float) -> dict[str, Endpoint]:
         """Side by side, each a process of its own."""
-        self._ensure_keeper()
-        asked = [{"unit": unit.as_dict(), "host": self._host(unit)} for unit in units]
-        ports = self._ask("start", limit_s=limit_s, units=asked)
-        return {unit.name: Endpoint(self._address(unit), ports[unit.name]) for unit in units}
+        return self._bring_about("start", units, limit_s)
 
     def load(self, units: Sequence[Unit], *, limit_s: float) -> dict[str, Endpoint]:
         """The processes read their new loads; a keeper that is missing is started first, as for a start."""
+        return self._bring_about("load", units, limit_s)
+
+    def _bring_about(self, do: str, units: Sequence[Unit], limit_s: float) -> dict[str, Endpoint]:
         self._ensure_keeper()
         asked = [{"unit": unit.as_dict(), "host": self._host(unit)} for unit in units]
-        ports = self._ask("load", limit_s=limit_s, units=asked)
+        ports = self._ask(do, limit_s=limit_s, units=asked)
         return {unit.name: Endpoint(self._address(unit), ports[unit.name]) for unit in units}
 
     def stop(self, names: Sequence[str], *, drain_s: float) -> None:
@@ -130,12 +131,6 @@ class Local:
         self._keep()
         # The keeper first waits for a start that is under way for an apply which was killed.
         self._ask_if_runs("stop", limit_s=self.hosts.limits.start_s, names=list(names), drain_s=drain_s)
-
-    def health(self, names: Sequence[str]) -> dict[str, UnitHealth]:
-        """Asks each process itself; a keeper that is missing is started."""
-        self._keep()
-        said = self._ask_if_runs("health", limit_s=self.hosts.limits.call_s, names=list(names)) or {}
-        return {name: UnitHealth(one["ready"], one["why"], one.get("loads", {})) for name, one in said.items()}
 
     def route(self, routes: Mapping[str, Any] | None, *, limit_s: float) -> None:
         """Starts the router, or has it follow these routes."""

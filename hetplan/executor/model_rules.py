@@ -56,8 +56,6 @@ def served_by(
             else:
                 made = _command(rule, names, at)
             _says_outcomes(rule, load, at)
-            said = getattr(rule, "outcome", None)
-            made = {**made, "outcome": said} if said is not None else made
             return made if rule.retry else {**made, "retry": False}
     asked = ("variant", "node", "app", "hardware")
     wanted = ", ".join(f'{name} = "{names[name]}"' for name in asked if name in names)
@@ -66,6 +64,14 @@ def served_by(
         remedy='Add [[models]] with kind = "sleep", "onnx", "http", "openai", "api" or "command" '
         f"that fits {wanted}.",
     )  # fmt: skip
+
+
+_FOR_WHOM = {"variant", "node", "app", "hardware", "retry"}
+
+
+def _as_data(rule: ModelRule, **filled: Any) -> dict[str, Any]:
+    """What a rule says as plain data, with these in place of its own words, but not for which loads it is."""
+    return {**rule.model_dump(mode="json", exclude=_FOR_WHOM), **filled}
 
 
 def _says_outcomes(rule: ModelRule, load: Load, at: str) -> None:
@@ -107,12 +113,10 @@ def _text(
         )  # fmt: skip
     if wrong := list(split_otherwise(rule.command, split, load.id, at=f"{at}.command", file="hosts.toml")):
         raise InputError(wrong)
-    return {
-        "kind": "openai", "command": command(rule.command, names, at=f"{at}.command"), "url": rule.url,
-        "port": rule.port,
-        "ready": rule.ready, "model": rule.model or load.variant, "timeout_s": rule.timeout_s, "gpus": engine.gpus,
-        "environment": dict(rule.environment),
-    }  # fmt: skip
+    return _as_data(
+        rule, command=command(rule.command, names, at=f"{at}.command"), protocol="openai", route=_PATHS["openai"][0],
+        model=rule.model or load.variant, gpus=engine.gpus,
+    )  # fmt: skip
 
 
 def _sleep(
@@ -133,23 +137,18 @@ def _sleep(
             why="neither the plan nor a profile says how long this load takes",
             remedy='Name the profile: profiles = ["profile.json"]; or give this rule a table or ms.',
         )  # fmt: skip
-    return {"kind": "sleep", "law": law, "statistic": rule.statistic, "times": rule.times, "seed": rule.seed}
+    return _as_data(rule, law=law)
 
 
 def _onnx(rule: OnnxModel, hosts: HostsFile, load: Load, names: Mapping[str, Any], at: str) -> dict[str, Any]:
     path = hosts.path(filled(rule.path, names, at=f"{at}.path"))
     sha256 = rule.sha256 or (load.artifact or "").removeprefix("sha256:") or None
-    return {
-        "kind": "onnx", "path": str(path), "threads": rule.threads, "providers": list(rule.providers),
-        "sha256": sha256, "passes": dict(rule.passes), "outcome": rule.outcome, "outcomes": list(rule.outcomes),
-    }  # fmt: skip
+    return _as_data(rule, path=str(path), sha256=sha256)
 
 
 def _command(rule: CommandModel, names: Mapping[str, Any], at: str) -> dict[str, Any]:
     words = [filled(word, names, at=f"{at}.command[{number}]") for number, word in enumerate(rule.command)]
-    return {
-        "kind": "command", "command": words, "timeout_s": rule.timeout_s, "environment": dict(rule.environment)
-    }  # fmt: skip
+    return _as_data(rule, command=words)
 
 
 _PATHS = {
@@ -161,22 +160,17 @@ _PATHS = {
 
 def _http(rule: HttpModel, names: Mapping[str, Any], at: str) -> dict[str, Any]:
     route, ready = _PATHS[rule.protocol]
-    return {
-        "kind": "http", "command": command(rule.command, names, at=f"{at}.command"), "url": rule.url,
-        "port": rule.port,
-        "protocol": rule.protocol,
-        "route": filled(rule.route or route, names, at=f"{at}.route"), "ready": rule.ready or ready,
-        "model": names.get("variant"), "timeout_s": rule.timeout_s, "environment": dict(rule.environment),
-    }  # fmt: skip
+    return _as_data(
+        rule, command=command(rule.command, names, at=f"{at}.command"), ready=rule.ready or ready,
+        route=filled(rule.route or route, names, at=f"{at}.route"), model=names.get("variant"),
+    )  # fmt: skip
 
 
 def _api(rule: ApiModel, hosts: HostsFile, names: Mapping[str, Any], at: str) -> dict[str, Any]:
     """How an API is called; the key itself is in no file of ours."""
     url = urlsplit(rule.url)
-    return {
-        "kind": "api", "command": [], "port": 0, "ready": None, "environment": {},
-        "url": f"{url.scheme}://{url.netloc}", "route": url.path or "/", "protocol": rule.protocol,
-        "model": filled(rule.model, names, at=f"{at}.model") if rule.model is not None else None,
-        "key_file": str(hosts.path(rule.key_file)) if rule.key_file is not None else None, "key_env": rule.key_env,
-        "header": rule.header, "at_once": rule.at_once, "timeout_s": rule.timeout_s,
-    }  # fmt: skip
+    return _as_data(
+        rule, command=[], port=0, ready=None, environment={}, url=f"{url.scheme}://{url.netloc}", route=url.path or "/",
+        model=filled(rule.model, names, at=f"{at}.model") if rule.model is not None else None,
+        key_file=str(hosts.path(rule.key_file)) if rule.key_file is not None else None,
+    )  # fmt: skip

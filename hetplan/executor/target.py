@@ -24,7 +24,6 @@ __all__ = [
     "Target",
     "TargetFailed",
     "TargetRefused",
-    "UnitHealth",
 ]
 
 
@@ -36,15 +35,6 @@ class Setting:
     hosts: HostsFile
     folder: Path
     settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class UnitHealth:
-    """How a unit is; `loads` are counters per load: arrived, served, dropped, failed, batches, busy_ms, queue_ms."""
-
-    ready: bool
-    why: str = ""
-    loads: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -62,7 +52,7 @@ class Target(Protocol):
         ...
 
     def observe(self) -> tuple[Seen, ...]:
-        """What runs now, dying and half-started units included."""
+        """What runs now and how it is, dying and half-started units included."""
         ...
 
     def start(self, units: Sequence[Unit], *, limit_s: float) -> dict[str, Endpoint]:
@@ -75,10 +65,6 @@ class Target(Protocol):
 
     def stop(self, names: Sequence[str], *, drain_s: float) -> None:
         """Stop units: each may finish what it has for `drain_s`, then it is ended. Returns when they are gone."""
-        ...
-
-    def health(self, names: Sequence[str]) -> dict[str, UnitHealth]:
-        """How these units are; one that is not there is missing from the answer."""
         ...
 
     def route(self, routes: Mapping[str, Any] | None, *, limit_s: float) -> None:
@@ -106,7 +92,7 @@ class SettlingTarget(Protocol):
     """A target that goes on with what it was asked for when the apply that asked is killed."""
 
     def settle(self, *, limit_s: float) -> None:
-        """Wait until nothing is under way: from then on `observe` sees what will stay."""
+        """Wait until nothing is under way: from then on `observe` sees what will stay. What runs is watched again."""
         ...
 
 

@@ -12,9 +12,6 @@ import asyncio
 import gc
 import os
 import re
-import select
-import selectors
-import socket
 import ssl
 import threading
 from collections import deque
@@ -27,12 +24,13 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from hetplan.errors import InputError
 from hetplan.planner.contract import Event
+from hetplan.precise_loop import new_event_loop
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Connection", "Marks", "Reply", "Sent", "Target", "new_event_loop", "send_load"]
+__all__ = ["Connection", "Marks", "Reply", "Sent", "Target", "send_load"]
 
 MOST_CONNECTIONS = 4000
 """Connections that are open at once, at most."""
@@ -470,13 +468,10 @@ class Connection(asyncio.Protocol):
     # asyncio's side
 
     def connection_made(self, transport: Any) -> None:
-        """Nagle off, as a client of a server that answers fast should."""
+        """It may be used."""
         self._transport = transport
         self._parser = HttpResponseParser(self)
         self.open = True
-        connected = transport.get_extra_info("socket")
-        if connected is not None:
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def data_received(self, data: bytes) -> None:
         """Hand it to the parser; what is no HTTP ends the connection."""
@@ -585,20 +580,3 @@ def _as_number(text: bytes) -> float:
         return float(text)
     except ValueError:
         return -1.0
-
-
-class _PreciseSelector(selectors.EpollSelector if hasattr(selectors, "EpollSelector") else selectors.DefaultSelector):  # type: ignore[misc]
-    """Waits to the microsecond: epoll rounds up to whole milliseconds, `select` on the epoll itself does not."""
-
-    def select(self, timeout: float | None = None) -> Any:
-        if timeout is not None and timeout > 0:
-            select.select([self.fileno()], [], [], timeout)
-            timeout = 0
-        return super().select(timeout)
-
-
-def new_event_loop() -> asyncio.AbstractEventLoop:
-    """An event loop whose timers are as precise as the system allows."""
-    if not hasattr(selectors, "EpollSelector"):
-        return asyncio.new_event_loop()
-    return asyncio.SelectorEventLoop(_PreciseSelector())

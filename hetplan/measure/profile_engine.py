@@ -20,10 +20,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hetplan.measure.journal import CellJournal
-from hetplan.measure.load_send import Reply, StreamedConnection, new_event_loop
+from hetplan.measure.load_send import Reply, StreamedConnection
 from hetplan.measure.measure_file import MeasuredEngine, Wish
 from hetplan.measure.profile_models import MeasurementFailed
 from hetplan.planner.contract import Event
+from hetplan.precise_loop import new_event_loop
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.engine_law import FittedLaw, FittedNumbers, Iteration, nearest
 from hetplan.profiles.written_profile import written_profile

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hetplan.errors import InputError
@@ -52,7 +53,6 @@ __all__ = [
     "System",
     "Way",
     "link_table",
-    "sent_on",
 ]
 
 
@@ -283,13 +283,13 @@ class Edge:
     by_variant: Mapping[str, float] = field(default_factory=dict)
 
     def sent_by(self, variant: str | None) -> float:
-        """How many jobs a variant sends on per job.
+        """How many jobs a variant sends on per job: its own figure, else that of any other ("*"), else one.
 
         >>> edge = Edge("name", by_variant={"s": 0.5, "*": 2.0})
         >>> edge.sent_by("s"), edge.sent_by("l"), Edge("name").sent_by("s")
         (0.5, 2.0, 1.0)
         """
-        return sent_on(self.by_variant, variant)
+        return self.by_variant.get(variant or "", self.by_variant.get("*", 1.0))
 
 
 @dataclass(frozen=True)
@@ -342,6 +342,39 @@ class App:
         counts = [sum(self.ends(by_id[edge.to]) for edge in stage.followed(name)) for name in (stage.outcomes or ("",))]
         return max(1, *counts)
 
+    def worth(self, stage: Stage) -> dict[str, float]:
+        """By outcome of a stage, what a job counts for that comes to fewer last stages than another outcome's."""
+        by_id = {one.id: one for one in self.stages}
+        return {
+            outcome: self.ends(stage) / max(1, sum(self.ends(by_id[edge.to]) for edge in stage.followed(outcome)))
+            for outcome in stage.outcomes
+        }
+
+    @cached_property
+    def parents(self) -> dict[str, tuple[str, ...]]:
+        """By stage, those that send on to it."""
+        return {
+            stage.id: tuple(one.id for one in self.stages if any(edge.to == stage.id for edge in one.edges))
+            for stage in self.stages
+        }
+
+    def above(self, stage: str) -> frozenset[str]:
+        """The stages from which a stage can be reached; itself among them where the stages form a cycle."""
+        found, look = set[str](), list(self.parents[stage])
+        while look:
+            parent = look.pop()
+            if parent not in found:
+                found.add(parent)
+                look += self.parents[parent]
+        return frozenset(found)
+
+    @property
+    def sinks(self) -> int:
+        """How many last stages a query comes to at most."""
+        if any(stage.outcomes for stage in self.stages):
+            return sum(self.ends(stage) for stage in self.stages if not self.parents[stage.id])
+        return sum(not stage.edges for stage in self.stages)
+
     @property
     def entry(self) -> str:
         """The stage where queries enter."""
@@ -367,11 +400,6 @@ class System:
         """How long the slowest of its machines takes from being asked for to serving."""
         crews = (crew.ready_ms for text in self.texts.values() for crew in text.crews)
         return max((*(group.ready_ms for group in self.groups), *crews), default=0.0)
-
-
-def sent_on(by_variant: Mapping[str, float], variant: str | None) -> float:
-    """Jobs per job of a variant: its own figure, else that of any other ("*"), else one."""
-    return by_variant.get(variant or "", by_variant.get("*", 1.0))
 
 
 def link_table(tiers: Sequence[str], links: Sequence[Link]) -> NDArray[np.float64]:

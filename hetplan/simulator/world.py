@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hetplan.dispatch.policy_lookup import LEEWAY_MS
 from hetplan.errors import InputError
-from hetplan.serving.system import App, Group, Late, Load, Service, Stage, System, link_table
+from hetplan.serving.system import App, Group, Late, Load, Service, System, link_table
 from hetplan.simulator.world_kernels import CLOCK, ENTITIES, EVENT, JOB, PART, QUERY, World
 
 __all__ = ["Crew", "RowWriter", "WorldBuilder", "empty_world", "ensure_batches", "grow_heap", "grow_jobs"]
@@ -211,7 +211,12 @@ class WorldBuilder(RowWriter):
                 path=f"apps.{app.id}.late", value="reroute", why="nothing is rerouted where steps have outcomes",
                 remedy="Drop late queries, or serve them.",
             )  # fmt: skip
-        masks = _ancestors(app, place)
+        above = [app.above(stage.id) for stage in app.stages]
+        if any(stage.id in found for stage, found in zip(app.stages, above, strict=True)):
+            raise InputError.one(
+                path=f"apps.{app.id}.stages", why="the stages form a cycle", remedy="Remove an edge of it."
+            )
+        masks = [sum(1 << place[one] for one in found) for found in above]
         tiers = self.tiers
         link0 = self.extend("numbers", link_table(tiers, (*system.links, *app.links))) if tiers else 0
         node0 = self.size["node"]
@@ -227,7 +232,7 @@ class WorldBuilder(RowWriter):
             tiers=len(tiers),
             combine=int(app.combine),
             joins=int(max(parents) > 1),
-            sinks=_sinks(app, entries),
+            sinks=app.sinks,
             late=int(app.late),
             hop=app.hop_ms,
             slo=app.slo_ms - app.once_ms,
@@ -252,7 +257,7 @@ class WorldBuilder(RowWriter):
                 edges=len(stage.edges),
                 parents=parents[position],
                 outcomes=len(stage.outcomes),
-                worth0=self.extend("numbers", _worths(app, stage)),
+                worth0=self.extend("numbers", list(app.worth(stage).values())),
                 route0=self.extend("indices", [-1] * app.kinds),
                 budget=stage.budget_ms,
                 ancestors=masks[position],
@@ -459,38 +464,3 @@ class WorldBuilder(RowWriter):
             )
             for table in group.policies
         ]
-
-
-def _sinks(app: App, entries: int) -> int:
-    """How many last stages a query comes to at most."""
-    if any(stage.outcomes for stage in app.stages):
-        return sum(app.ends(stage) for stage in app.stages[:entries])
-    return sum(1 for stage in app.stages if not stage.edges)
-
-
-def _worths(app: App, stage: Stage) -> list[float]:
-    """By outcome of a stage, what a job counts for that comes to fewer last stages than another outcome's."""
-    by_id = {one.id: one for one in app.stages}
-    most = app.ends(stage) if stage.outcomes else 1
-    return [
-        most / max(1, sum(app.ends(by_id[edge.to]) for edge in stage.followed(outcome))) for outcome in stage.outcomes
-    ]
-
-
-def _ancestors(app: App, place: dict[str, int]) -> list[int]:
-    """For each stage the set of stages from which it can be reached, as bits; refuses a cycle."""
-    masks = [0] * len(app.stages)
-    for _ in range(len(app.stages) + 1):
-        changed = False
-        for position, stage in enumerate(app.stages):
-            for edge in stage.edges:
-                merged = masks[place[edge.to]] | masks[position] | (1 << position)
-                changed = changed or merged != masks[place[edge.to]]
-                masks[place[edge.to]] = merged
-        if not changed:
-            break
-    if any(mask >> position & 1 for position, mask in enumerate(masks)):
-        raise InputError.one(
-            path=f"apps.{app.id}.stages", why="the stages form a cycle", remedy="Remove an edge of it."
-        )
-    return masks

@@ -145,7 +145,7 @@ def test_a_router_that_does_not_take_new_routes_is_reported_the_old_ones(
         if config["revision"] == "new":
             raise StartFailed("router", "no link to w1")
 
-    monkeypatch.setattr(KeptProcess, "change", refuse)
+    monkeypatch.setattr(KeptProcess, "_follow", refuse)
     old = {"router": {"port": 0}, "revision": "old"}
     keeper = Keeper(tmp_path, LocalMeans())
     keeper.router, keeper.routes = KeptProcess("router", "hetplan.executor.serving.router", old, tmp_path), old

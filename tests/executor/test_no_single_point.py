@@ -193,13 +193,12 @@ def frozen_one(deploy: Callable[..., Deployment], **changes: Any) -> tuple[Deplo
     """
     deployment = deploy(models=[{"kind": "sleep", "ms": 400.0, **changes}], router={"port": 0, "frozen_s": 0.2})
     endpoint = deployment.apply(ONE).endpoint
-    units = [seen.name for seen in deployment.observe()]
+    workers = [Client(f"{one.address}:{one.port}") for seen in deployment.observe() if (one := seen.endpoint)]
     victim = processes(deployment, WORKER)[0]
     (keeper,) = processes(deployment, KEEPER)
     with ThreadPoolExecutor(4) as pool:
         asking = [pool.submit(lambda: Client(endpoint).post()) for _ in range(4)]
-        health = deployment.targets["here"].health
-        wait_for(lambda: sum(one.loads["w1.a"]["arrived"] for one in health(units).values()) >= 2)
+        wait_for(lambda: sum(one.get("/metrics")["loads"]["w1.a"]["arrived"] for one in workers) >= 2)
         os.kill(keeper, signal.SIGSTOP)
         os.kill(victim, signal.SIGSTOP)
         deployment.close()

@@ -160,7 +160,7 @@ def test_the_router_weighs_ends_as_the_simulator_does(seed: int) -> None:
         way += f"{node}={load}:{outcome}" if outcome else f"{node}={load}"
         here = steps.nodes[node]
         weight *= here.worth.get(outcome, 1.0)
-        below = here.followed(outcome)
+        below = here.stage.followed(outcome)
         if not below:
             return weight * float(pipeline["quality"]["paths"][way])
         after = outcomes | ({node: outcome} if outcome else {})

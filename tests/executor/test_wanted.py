@@ -11,8 +11,7 @@ from cases.deployments import make_hosts, make_plan, make_worker
 
 from hetplan.errors import InputError
 from hetplan.executor.hosts_file import read_hosts
-from hetplan.executor.serving import openai_model
-from hetplan.executor.serving.process import PreciseTimer
+from hetplan.executor.serving import http_model
 from hetplan.executor.serving.worker import model_of
 from hetplan.executor.units import Seen, Unit
 from hetplan.executor.wanted import Wanted, wanted
@@ -220,12 +219,12 @@ def test_engines_of_one_machine_are_told_apart_by_their_gpus_and_their_ports(
 
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
     started: list[object] = []
-    monkeypatch.setattr(openai_model, "OtherServer", lambda made, more: started.append(more))
+    monkeypatch.setattr(http_model, "OtherServer", lambda made, more: started.append(more))
 
     async def models() -> None:
         for number, load in enumerate(unit.loads):
             said = {"model": load.model, "instances": 1, "concurrency": 1}
-            model_of(said, timer=PreciseTimer(asyncio.get_running_loop()), cores=(), beside=[2, 4], number=number)
+            model_of(said, cores=(), beside=[2, 4], number=number)
 
     asyncio.run(models())
     assert started == [{"CUDA_VISIBLE_DEVICES": "0,1"}, {"CUDA_VISIBLE_DEVICES": "2,3,4,5"}]

@@ -25,7 +25,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.serving.demand import points_of
 from hetplan.serving.planned_system import planned_systems
-from hetplan.serving.system import Route, System
+from hetplan.serving.system import Edge, Route, System
 from hetplan.verifier.check import follow
 from hetplan.verifier.facts import gather
 
@@ -164,9 +164,9 @@ def by_router(plan: Plan, inputs: Inputs) -> Walked:
         for load in lanes[node]:
             for outcome in steps.nodes[node].worth or ("",):
                 after = (*said, (node, outcome)) if outcome else said
-                edges = steps.nodes[node].followed(outcome)
+                edges = steps.nodes[node].stage.followed(outcome)
                 found["then", kind, (*path, load.name), after] = {
-                    edge.to: edge.mean(loads[load.name].variant) for edge in edges
+                    edge.to: edge.sent_by(loads[load.name].variant) for edge in edges
                 }
                 for edge in edges:
                     walk(edge.to, query, kind, (*path, load.name), after)
@@ -208,8 +208,8 @@ FAULTS: dict[str, tuple[str, Any]] = {
         lambda routes, *, path=(), outcomes=None, at=None: routes[0],
     ),
     "router: any variant sends on one query": (
-        "hetplan.executor.serving.query_tree.sent_on",
-        lambda known, variant: 1.0,
+        "hetplan.executor.serving.query_tree._edge",
+        lambda said: Edge(said["to"], by_variant={"*": 1.0}, on=next(iter(said.get("on", ())), None)),
     ),
     "router: late queries are served": ("hetplan.executor.background.late_of", lambda dispatch, wanted: "serve"),
     "verifier: no classes": (

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from hetplan.errors import Interrupted
-from hetplan.executor.durable import Journal
+from hetplan.executor.durable import Journal, Unfinished
 from hetplan.executor.target import ApplyFailed, TargetFailed, TargetRefused
 
-__all__ = ["Progress", "Say", "Task", "go_back", "one_by_one"]
+__all__ = ["Progress", "Say", "Task", "bring_about", "one_by_one", "resumed"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,34 @@ def one_by_one(journal: Journal, plan: str, tasks: Sequence[Task], say: Say, can
         say(Progress("done", number, len(tasks), text))
 
 
-def go_back(why: str, journal: Journal, tasks: Callable[[], Sequence[Task]], say: Say) -> NoReturn:
+def resumed(journal: Journal, say: Say) -> Unfinished | None:
+    """What an apply that was cut off left behind, said to be gone on with."""
+    found = journal.unfinished()
+    if found is not None:
+        say(Progress("resume", found.ended, found.steps, str(found)))
+    return found
+
+
+def bring_about(
+    journal: Journal, plan: str, tasks: Sequence[Task], say: Say, cancel: threading.Event | None, *,
+    end: Callable[[], None], back: Callable[[], Sequence[Task]],
+) -> None:  # fmt: skip
+    """Do them all, and what is at their end; from a failure go back. `ApplyFailed` says what came of it."""
+    try:
+        one_by_one(journal, plan, tasks, say, cancel)
+        end()
+    except TargetRefused as error:
+        raise ApplyFailed(f"{error.why}. Nothing was touched", undone=True) from None
+    except (ApplyFailed, OSError) as error:
+        folder = f"the state directory {journal.path.parent}"
+        why = error.why if isinstance(error, ApplyFailed) else f"{folder}: {error.strerror or error}"
+        say(Progress("failed", 0, len(tasks), why))
+        if not tasks:
+            raise ApplyFailed(why) from None
+        _go_back(why, journal, back, say)
+
+
+def _go_back(why: str, journal: Journal, tasks: Callable[[], Sequence[Task]], say: Say) -> NoReturn:
     """To what ran before; raises `ApplyFailed` with what came of it."""
     done: Sequence[Task] = ()
     try:

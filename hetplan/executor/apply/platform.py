@@ -19,11 +19,11 @@ from contextlib import contextmanager
 from functools import partial
 
 from hetplan.executor.apply.cluster import NOTHING, Changes, Cluster, Rendered, RunningGroup, phases_of, without_new
-from hetplan.executor.apply.one_by_one import Progress, Say, Task, go_back, one_by_one
+from hetplan.executor.apply.one_by_one import Progress, Say, Task, bring_about, one_by_one, resumed
 from hetplan.executor.durable import DeploymentLock, Journal, Unfinished
 from hetplan.executor.render.names import marked_name
 from hetplan.executor.render.site import Site
-from hetplan.executor.target import ApplyFailed, TargetRefused
+from hetplan.executor.target import ApplyFailed
 from hetplan.profiles.state import Observed, State
 from hetplan.profiles.workers import Load, Worker
 
@@ -92,9 +92,7 @@ class Platform:
         reached, `Interrupted` between two steps when `cancel` is set.
         """
         with self._locked(f"apply of {wanted.plan[:19]}...", wait_s):
-            unfinished, kept = self.unfinished(), self.cluster.kept()
-            if unfinished is not None:
-                on_event(Progress("resume", unfinished.ended, unfinished.steps, str(unfinished)))
+            unfinished, kept = resumed(self._journal, on_event), self.cluster.kept()
             found = self.cluster.changes(wanted)
             if kept == wanted and not found and unfinished is None and not self.missing():
                 return ()
@@ -103,15 +101,10 @@ class Platform:
             if kept is None:
                 tasks.append(("put on record what there was", lambda: self.cluster.keep(before)))
             tasks += self._tasks(wanted, found)
-            try:
-                one_by_one(self._journal, wanted.plan, tasks, on_event, cancel)
-            except TargetRefused as error:
-                raise ApplyFailed(f"{error.why}. Nothing was touched", undone=True) from None
-            except (ApplyFailed, OSError) as error:
-                why = error.why if isinstance(error, ApplyFailed) else f"the state directory {self.folder}: {error}"
-                on_event(Progress("failed", 0, len(tasks), why))
-                go_back(why, self._journal, lambda: self._tasks_back(before), on_event)
-            self._journal.close()
+            bring_about(
+                self._journal, wanted.plan, tasks, on_event, cancel, end=self._journal.close,
+                back=lambda: self._tasks_back(before),
+            )  # fmt: skip
             return tuple(text for text, _ in tasks)
 
     def undo(self, *, on_event: Say = _silent, wait_s: float = 0.0) -> tuple[str, ...]:

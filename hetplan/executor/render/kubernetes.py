@@ -91,7 +91,6 @@ def deployments(
             faults.append(Fault("plan", "$.workers", group.model, why, "Render for llm-d, kserve or dynamo."))
         marks = labels(fleet, group)
         chosen = {"matchLabels": {GROUP: group.name, "hetplan.dev/deployment": marks["hetplan.dev/deployment"]}}
-        notes = {**plan_notes(fleet, group), "hetplan.dev/replicas": str(group.count)}
         if fleet.router is None:
             made = pod(group, site, places[group.name], faults)
         else:

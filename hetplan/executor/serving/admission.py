@@ -129,7 +129,7 @@ class Admission:
 
     def _follow(self, node: str) -> list[str]:
         edges = self._steps.nodes[node].edges
-        return [edge.to for edge in edges if not edge.on and min(edge.fanout.values(), default=0.0) >= 1.0]
+        return [edge.to for edge in edges if edge.on is None and min(edge.by_variant.values(), default=0.0) >= 1.0]
 
     def _prospect(self, node: str, query: QueryState) -> _Prospect:
         now, key = monotonic(), (node, query.kind)

@@ -20,6 +20,7 @@ from hetplan.dispatch.matching import Matching
 from hetplan.dispatch.matching_kernels import IDLE, Seen, match, scratch
 from hetplan.dispatch.parts import parts_of_pool
 from hetplan.dispatch.policy_lookup import PolicySelector
+from hetplan.executor.serving.choosers import Chooser
 from hetplan.executor.serving.law import OffTable, ServiceLaw
 from hetplan.executor.serving.links import Lane
 from hetplan.executor.serving.query_tree import Task
@@ -88,7 +89,7 @@ class Times:
             return NEVER_MS
 
 
-class _Central:
+class _Central(Chooser):
     """A queue in the router. `settle` is called once per turn of the event loop in which something happened."""
 
     def __init__(
@@ -96,6 +97,7 @@ class _Central:
     ) -> None:  # fmt: skip
         self.lanes = [lane for lane in lanes if lane.open]
         self.waiting: deque[Task] = deque()
+        self.queues = (self.waiting,)
         self._late = late
         self._send, self._soon, self._asked = send, soon, False
 
@@ -109,20 +111,6 @@ class _Central:
         """A server is free."""
         if len(self):
             self._wake()
-
-    def __len__(self) -> int:
-        return len(self.waiting)
-
-    def left(self) -> list[Task]:
-        """All that wait, oldest first; they wait here no longer."""
-        tasks = list(self.waiting)
-        self.waiting.clear()
-        return tasks
-
-    @property
-    def queues(self) -> Sequence[deque[Task]]:
-        """All that wait, in the order of each queue."""
-        return (self.waiting,)
 
     def settle(self) -> None:
         """Send what shall be sent now."""
@@ -291,25 +279,13 @@ def parts_of(lanes: Sequence[Lane], most: int, weight: Mapping[str, float]) -> l
     return parts
 
 
-class DealtChooser:
+class DealtChooser(Chooser):
     """Queries dealt out in turn to the parts of a divided pool, each a chooser of its own."""
 
     def __init__(self, parts: Sequence[MatchingChooser]) -> None:
-        self._parts = parts
+        self._parts, self.queues = parts, [part.waiting for part in parts]
         self._of = {id(lane): part for part in parts for lane in part.lanes}
         self._next = -1
-
-    @property
-    def queues(self) -> Sequence[deque[Task]]:
-        """That of each part."""
-        return [part.waiting for part in self._parts]
-
-    def __len__(self) -> int:
-        return sum(map(len, self._parts))
-
-    def left(self) -> list[Task]:
-        """All that wait, oldest first; they wait here no longer."""
-        return sorted((task for part in self._parts for task in part.left()), key=lambda task: task.entered_s)
 
     def place(self, task: Task) -> Lane | None:
         """It waits, with the part whose turn it is."""
@@ -342,6 +318,7 @@ class InOrderChooser(_Central):
         order = preferred_first(dispatch.get("prefer", ()), [lane.hardware for lane in self.lanes])
         self.lanes.sort(key=lambda lane: order.index(lane.hardware))
         self._large: deque[Task] = deque()
+        self.queues = (self.waiting, self._large)
         self._served_by = (
             (self.waiting, [lane for lane in self.lanes if lane.hardware != base]),
             (self._large, [lane for lane in self.lanes if lane.hardware == base]),
@@ -354,21 +331,6 @@ class InOrderChooser(_Central):
             self._wake()
             return None
         return super().place(task)
-
-    @property
-    def queues(self) -> Sequence[deque[Task]]:
-        """Those of small and of large queries."""
-        return (self.waiting, self._large)
-
-    def __len__(self) -> int:
-        return len(self.waiting) + len(self._large)
-
-    def left(self) -> list[Task]:
-        """All that wait, oldest first; they wait here no longer."""
-        both = sorted([*self.waiting, *self._large], key=lambda task: task.entered_s)
-        self.waiting.clear()
-        self._large.clear()
-        return both
 
     def settle(self) -> None:
         """The oldest queries to the workers that are idle."""

@@ -1,6 +1,6 @@
 """Who serves a query next: every rule that a plan may name, carried out by calling `hetplan.dispatch`.
 
-Rules of two kinds. Under some a query is sent at once to a queue at a worker (`AtWorkers`): shares along the path,
+Rules of two kinds. Under some a query is sent at once to a queue at a worker: shares along the path,
 turns, shortest queue, earliest completion. Under the others it waits in the router until a worker is free (see
 `central_choosers`). A chooser is made anew whenever workers come or go.
 """
@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 from hetplan.dispatch.decision_kernels import done_ms, has_less_to_do
 from hetplan.dispatch.pipelines import PathShares
@@ -27,43 +27,30 @@ class NoWorker(LookupError):
     """No worker that is up may serve this query."""
 
 
-class Chooser(Protocol):
-    """A rule at one step of an application; its length is how many queries wait with it."""
+class Chooser:
+    """A rule at one step of an application; its length is how many queries wait with it.
 
-    def __len__(self) -> int: ...
-
-    @property
-    def queues(self) -> Sequence[deque[Task]]:
-        """All that wait, in the order of each queue."""
-        ...
-
-    def left(self) -> list[Task]:
-        """All that wait, oldest first; they wait here no longer."""
-        ...
-
-    def place(self, task: Task) -> Lane | None:
-        """The lane that a query is sent to now; None where it waits with the chooser."""
-        ...
-
-    def finished(self, lane: Lane, task: Task) -> None:
-        """A query that was sent to a lane has been answered."""
-        ...
-
-
-class _AtWorkers:
-    """Nothing ever waits in the router."""
+    `queues` are all that wait, in the order of each queue: none where the rule sends every query at once.
+    """
 
     queues: Sequence[deque[Task]] = ()
 
     def __len__(self) -> int:
-        return 0
+        return sum(map(len, self.queues))
 
     def left(self) -> list[Task]:
-        """Nothing."""
-        return []
+        """All that wait, oldest first; they wait here no longer."""
+        tasks = sorted((task for queue in self.queues for task in queue), key=lambda task: task.entered_s)
+        for queue in self.queues:
+            queue.clear()
+        return tasks
+
+    def place(self, task: Task) -> Lane | None:
+        """The lane that a query is sent to now; None where it waits with the chooser."""
+        raise NotImplementedError
 
     def finished(self, lane: Lane, task: Task) -> None:
-        """Nothing waits for it."""
+        """A query that was sent to a lane has been answered."""
 
 
 def by_class(routes: Iterable[Route], at: Mapping[str, float]) -> list[Route]:
@@ -123,7 +110,7 @@ def route_for(
     return found or best_route(by_class(by_outcome(routes, outcomes), at), path=path, outcomes=outcomes)
 
 
-class ShareChooser(_AtWorkers):
+class ShareChooser(Chooser):
     """Shares of the path so far; inside a group a worker at random, in turn, or the one with least to do.
 
     Rules shares/1, path-shares/1, most-accurate-first/1 and chosen-plan/1. A load with no worker up passes its share on
@@ -210,7 +197,7 @@ def _in_turn(lanes: Sequence[Lane], turn: int, balancing: str) -> Lane:
     return best
 
 
-class TurnChooser(_AtWorkers):
+class TurnChooser(Chooser):
     """Every worker in turn, the one with fewest queries, or any (rule queue-slack/1: its workers look up their policy).
 
     Groups that the plan gives unlike shares are chosen by these first.
@@ -235,7 +222,7 @@ class TurnChooser(_AtWorkers):
         return _in_turn(lanes, self._next, self._balancing)
 
 
-class EarliestChooser(_AtWorkers):
+class EarliestChooser(Chooser):
     """On arrival to the queue where the query is predicted to be done first (rule earliest/1)."""
 
     def __init__(self, lanes: Sequence[Lane], times: Any) -> None:

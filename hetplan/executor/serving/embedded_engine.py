@@ -7,40 +7,37 @@ An engine of role `decode` takes requests with that field, and makes the other t
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from time import monotonic
 from typing import Any
 
-from hetplan.executor.serving.frames import FAILED
 from hetplan.executor.serving.http_server import Exchange
-from hetplan.executor.serving.models import Done, Result
+from hetplan.executor.serving.models import Done, refused
 from hetplan.executor.serving.openai_words import KV, Asked, Pieces, as_error, tokens_made
-from hetplan.executor.serving.process import PreciseTimer
 from hetplan.executor.serving.query_body import Query
 from hetplan.executor.serving.token_engine import Sequence as Tokens
 from hetplan.executor.serving.token_engine import TokenEngine
 from hetplan.serving.tokens import TokenLaw
 
-__all__ = ["NOT_SO", "EmbeddedEngines"]
+__all__ = ["EmbeddedEngines"]
 
 _LATE_S = 0.1
 """An iteration that follows at once begins when the one before was due to end, up to this long ago: what this process
 woke up late, or took to write tokens, is not the machine's."""
 
-NOT_SO = b"this load makes text: ask POST /v1/completions or /v1/chat/completions"
-
 
 class EmbeddedEngines:
     """The instances of one load."""
 
-    def __init__(self, made: Mapping[str, Any], instances: int, timer: PreciseTimer, name: str) -> None:
+    def __init__(self, made: Mapping[str, Any], instances: int, loop: asyncio.AbstractEventLoop, name: str) -> None:
         law = TokenLaw.from_dict(made["law"])
         times = made["times"]
         self._law = law if times == 1.0 else replace(law.slower(times - 1.0), request_ms=times * law.request_ms)
         link_s = times * made.get("link_ms_per_token", 0.0) / 1e3
-        self._machines = [_Machine(self._law, timer, link_s) for _ in range(instances)]
+        self._machines = [_Machine(self._law, loop, link_s) for _ in range(instances)]
         self._numbers, self._name = count(), name
 
     @property
@@ -53,7 +50,7 @@ class EmbeddedEngines:
 
     def run(self, queries: Sequence[Query], done: Done) -> None:
         """Queries of other protocols are refused."""
-        done([Result(FAILED, b"", NOT_SO)] * len(queries))
+        done(refused(len(queries)))
 
     def close(self) -> None:
         """Nothing is held."""
@@ -115,8 +112,8 @@ class _Answer:
 class _Machine:
     """One engine and its clock."""
 
-    def __init__(self, law: TokenLaw, timer: PreciseTimer, link_s: float) -> None:
-        self.engine, self._timer = TokenEngine(law), timer
+    def __init__(self, law: TokenLaw, loop: asyncio.AbstractEventLoop, link_s: float) -> None:
+        self.engine, self._loop = TokenEngine(law), loop
         self.answers: dict[Tokens, _Answer] = {}
         self._busy = False
         self._link_s, self._link_free_s = link_s, 0.0
@@ -129,7 +126,7 @@ class _Machine:
             self._seen(tokens)
         else:
             tokens.state = "coming"
-            self._timer.call_at(monotonic() + self.engine.law.request_ms / 1000.0, self._seen, tokens)
+            self._loop.call_at(monotonic() + self.engine.law.request_ms / 1000.0, self._seen, tokens)
 
     def _seen(self, tokens: Tokens) -> None:
         if tokens.state == "done":
@@ -144,7 +141,7 @@ class _Machine:
         self._busy = took_ms is not None
         if took_ms is not None:
             due = now + took_ms / 1000.0
-            self._timer.call_at(due, self._over, due)
+            self._loop.call_at(due, self._over, due)
 
     def _over(self, due: float) -> None:
         came = self.engine.end()
@@ -156,7 +153,7 @@ class _Machine:
             if tokens.made < tokens.output and tokens.state == "done":
                 answer.begin(b"%b: %d\r\n" % (KV.encode(), answer.pieces.number))
                 self._link_free_s = max(self._link_free_s, due) + self._link_s * tokens.input
-                self._timer.call_at(self._link_free_s, self._handed, tokens)
+                self._loop.call_at(self._link_free_s, self._handed, tokens)
                 continue
             answer.came(tokens)
             if tokens.made >= tokens.output:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import select
-import socket
 import ssl
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any, Protocol
 
 from httptools import HttpParserError, HttpResponseParser
@@ -166,11 +164,8 @@ class _Line(Receiver):
     # asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Nagle off."""
+        """It is there."""
         self.transport = transport
-        raw = transport.get_extra_info("socket")
-        with suppress(OSError, AttributeError):
-            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def data_received(self, data: bytes) -> None:
         """Hand it to the parser; what is no HTTP ends the connection."""

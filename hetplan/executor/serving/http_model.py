@@ -1,4 +1,6 @@
-"""Another server behind a load: any that speaks HTTP, started by the worker, running already, or an API of others.
+"""Other servers behind a load: any that speak HTTP, started by the worker, running already, or an API of others.
+
+A load of kind "openai" makes text and has a server per instance; every other has one.
 
 Three ways to ask it: `plain` (the query's inputs as the body), `openai` (the inputs are the request; the model's name
 is filled in), `kserve-v2` (the Open Inference Protocol: tensors by name, a batch joined along their first axis). The
@@ -26,21 +28,21 @@ from urllib.parse import urlsplit
 from hetplan.executor.serving.frames import FAILED, SERVED
 from hetplan.executor.serving.http_client import Upstream, request_bytes, whole
 from hetplan.executor.serving.http_server import Exchange
-from hetplan.executor.serving.models import Done, Result, as_outcome, failed
+from hetplan.executor.serving.models import Done, Result, as_outcome, failed, refused
 from hetplan.executor.serving.open_inference import joined, split_outputs
-from hetplan.executor.serving.openai_words import Asked
+from hetplan.executor.serving.openai_words import Asked, as_error
 from hetplan.executor.serving.query_body import Query
 from hetplan.executor.serving.relay import Relay
 
-__all__ = ["HttpModel", "OtherServer", "as_model", "key_of"]
+__all__ = ["HttpModel", "OtherServer", "key_of"]
 
-_LOOK_S, _READY_S, _END_S = 0.1, 5.0, 1.0
+_LOOK_S, _READY_S, _END_S, _WATCH_S, _AGAIN_S = 0.1, 5.0, 1.0, 0.2, 1.0
 _JSON = "application/json"
 _TOO_MANY, _ITS_FAULT = 429, 500
 
 
 class OtherServer:
-    """A server that a load is behind: started here, and again when it has ended, or running at an address already."""
+    """A server behind a load: started here, and again when it has ended, or running at an address already."""
 
     def __init__(self, made: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> None:
         self.made, self._environment = made, {**made["environment"], **(environment or {})}
@@ -107,42 +109,74 @@ class OtherServer:
 
 
 class HttpModel:
-    """A server of hosts.toml that serves one load."""
+    """The servers of one load: one for each environment. One that ends is started again."""
 
-    def __init__(self, made: Mapping[str, Any], *, loop: asyncio.AbstractEventLoop) -> None:
-        self._made, self._loop = made, loop
-        self._server = OtherServer(made)
+    def __init__(
+        self, made: Mapping[str, Any], *, loop: asyncio.AbstractEventLoop,
+        environments: Sequence[Mapping[str, str]] = ({},),
+    ) -> None:  # fmt: skip
+        self._made, self._loop, self._makes_text = made, loop, made.get("kind") == "openai"
+        self._servers = [OtherServer(made, more) for more in environments]
+        self._server = self._servers[0]
+        self._watching: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Task[None]] = set()
         self.open = 0
 
     async def prepare(self) -> None:
-        """Have the server ready."""
-        await self._server.prepare()
+        """Have all servers ready; they load side by side."""
+        try:
+            await asyncio.gather(*(server.prepare() for server in self._servers))
+        except BaseException:
+            self.close()
+            raise
+        if self._makes_text and self._watching is None:
+            self._watching = self._loop.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        """Start those again that end: requests for text go by the router's choice, and would find nobody."""
+        while True:
+            await asyncio.sleep(_WATCH_S)
+            for server in self._servers:
+                if server.ended:
+                    try:
+                        await asyncio.wait_for(server.prepare(), self._made["timeout_s"])
+                    except (OSError, ValueError, TimeoutError):
+                        await asyncio.sleep(_AGAIN_S)
 
     def close(self) -> None:
-        """Let go of it."""
-        self._server.close()
+        """Let go of them, and end those that are ours."""
+        if self._watching is not None:
+            self._watching.cancel()
+        for server in self._servers:
+            server.close()
 
     def stream(
         self, exchange: Exchange, path: str, asked: Asked | None, instance: int, ended: Callable[[bool], None]
     ) -> None:  # fmt: skip
         """Pass a request on, and its answer as it comes."""
-        del instance  # there is one server
+        server = self._servers[instance % len(self._servers)]
+        if server.ended and self._makes_text:
+            why = as_error("this instance is being started again", kind="server_error")
+            exchange.answer(503, why, fields=b"retry-after: 1\r\n")
+            ended(False)
+            return
         body, route = exchange.body, self._made["route"]
+        kind = exchange.headers.get("content-type", _JSON)
         if asked is not None and self._made["protocol"] == "openai":
-            body, route = as_model(asked, self._made["model"], body), path
+            body, route, kind = as_model(asked, self._made["model"], body), path, _JSON
         self.open += 1
 
         def over(well: bool) -> None:
             self.open -= 1
             ended(well)
 
-        Relay(exchange, over).send(
-            self._server.upstream, self._server.request(route, body, exchange.headers.get("content-type", _JSON))
-        )
+        Relay(exchange, over).send(server.upstream, server.request(route, body, kind))
 
     def run(self, queries: Sequence[Query], done: Done) -> None:
-        """Serve a batch."""
+        """Serve a batch; of a load that makes text, refuse it."""
+        if self._makes_text:
+            done(refused(len(queries)))
+            return
         task = self._loop.create_task(self._run(queries, done))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)

@@ -196,11 +196,8 @@ class HttpConnection(Receiver):
     # asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Nagle off: an answer must not wait for the client's acknowledgement."""
+        """One more client. (asyncio has switched Nagle off: no answer waits for an acknowledgement.)"""
         self.transport = transport
-        raw = transport.get_extra_info("socket")
-        if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
-            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.server.admit(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from time import monotonic
@@ -190,9 +189,6 @@ class Link(Receiver):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Ask for frames."""
-        raw = transport.get_extra_info("socket")
-        with suppress(OSError):
-            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._transport = transport
         self._greeted = bytearray()
         self._reader = FrameReader(self._take)

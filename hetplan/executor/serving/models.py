@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from hetplan.executor.serving.frames import FAILED, SERVED
 from hetplan.executor.serving.law import OffTable, ServiceLaw
-from hetplan.executor.serving.process import PreciseTimer
 from hetplan.executor.serving.query_body import Query
 
 if TYPE_CHECKING:
     from hetplan.executor.serving.http_server import Exchange
 
-__all__ = ["CommandModel", "Done", "Model", "Result", "SleepModel", "Streams", "failed"]
+__all__ = ["CommandModel", "Done", "Model", "Result", "SleepModel", "Streams", "failed", "refused"]
 
 
 class Result(NamedTuple):
@@ -53,6 +52,11 @@ def failed(error: Exception, count: int, *, limit_s: float) -> list[Result]:
     if isinstance(error, TimeoutError) and not str(error):
         why = f"no answer within {limit_s:g} s"
     return [Result(FAILED, b"", why[:500].encode())] * count
+
+
+def refused(count: int) -> list[Result]:
+    """What a batch comes to that was sent to a load that makes text."""
+    return [Result(FAILED, b"", b"this load makes text: ask POST /v1/completions or /v1/chat/completions")] * count
 
 
 def as_outcome(said: Any) -> str:
@@ -112,9 +116,14 @@ class SleepModel:
     """
 
     def __init__(
-        self, law: ServiceLaw, timer: PreciseTimer, *, outcomes: Mapping[str, float] | None = None, seed: int = 0
+        self,
+        law: ServiceLaw,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        outcomes: Mapping[str, float] | None = None,
+        seed: int = 0,
     ) -> None:
-        self._law, self._timer, self._random = law, timer, Random(seed)
+        self._law, self._loop, self._random = law, loop, Random(seed)
         self._outcomes, self._shares = list(outcomes or ()), list((outcomes or {}).values())
         self._free_s: float | None = None
 
@@ -132,7 +141,7 @@ class SleepModel:
             done(self._results(len(queries)))
             return
         due_s = (monotonic() if self._free_s is None else self._free_s) + took_ms / 1000.0
-        self._timer.call_at(due_s, self._over, due_s, self._results(len(queries)), done)
+        self._loop.call_at(due_s, self._over, due_s, self._results(len(queries)), done)
 
     def _results(self, count: int) -> list[Result]:
         if not self._outcomes:

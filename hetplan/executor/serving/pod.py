@@ -25,6 +25,7 @@ from hetplan.executor.serving.http_server import Exchange
 from hetplan.executor.serving.process import ask_for_files, give_memory_back
 from hetplan.executor.serving.router import Router
 from hetplan.executor.serving.worker import Worker
+from hetplan.precise_loop import new_event_loop
 from hetplan.profiles.canonical import digest
 
 __all__ = ["PodAddresses", "PodRouter", "PodWorker", "look_up", "main"]
@@ -214,7 +215,8 @@ def main(arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="hetplan-") as folder:
         token = own_token()
         if given.part == "worker":
-            asyncio.run(PodWorker(given.config, token).run(writing))
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
+                runner.run(PodWorker(given.config, token).run(writing))
         else:
             asyncio.run(PodRouter(given.config, Path(folder) / "routes.json", token).run(writing))
     # A failed start may leave the writing end open, a good one has closed it; by now all has been said.

@@ -15,40 +15,24 @@ from math import ceil, inf
 from random import Random
 from typing import Any
 
-from hetplan.serving.system import sent_on
+from hetplan.serving.system import App, Edge, Stage
 
-__all__ = ["Edge", "Hop", "Node", "QueryState", "Steps", "Task", "fan_out", "joined_jobs", "joined_quality"]
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """What a step sends on to another: queries per query, by the variant upstream ("*" for any other).
-
-    `on` are the outcomes after which it is followed; empty where it always is.
-    """
-
-    to: str
-    fanout: Mapping[str, float]
-    on: tuple[str, ...] = ()
-
-    def mean(self, variant: str | None) -> float:
-        """Queries per query of this variant."""
-        return sent_on(self.fanout, variant)
+__all__ = ["Hop", "Node", "QueryState", "Steps", "Task", "fan_out", "joined_jobs", "joined_quality"]
 
 
 @dataclass(frozen=True)
 class Node:
     """A step: what follows it. `worth` is what a job counts by its outcome, more where it comes to fewer ends."""
 
-    name: str
-    edges: tuple[Edge, ...]
+    stage: Stage
     parents: tuple[str, ...]
     ancestors: frozenset[str]
-    worth: Mapping[str, float] = field(default_factory=dict)
+    worth: Mapping[str, float]
 
-    def followed(self, outcome: str) -> tuple[Edge, ...]:
-        """The edges that a job of this outcome follows."""
-        return tuple(edge for edge in self.edges if not edge.on or outcome in edge.on) if self.worth else self.edges
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """What may follow it."""
+        return self.stage.edges
 
 
 class Steps:
@@ -60,24 +44,16 @@ class Steps:
     """
 
     def __init__(self, nodes: Mapping[str, Any]) -> None:
-        edges = {
-            name: tuple(Edge(e["to"], e["fanout"], tuple(e.get("on", ()))) for e in node["edges"])
+        stages = tuple(
+            Stage(name, tuple(map(_edge, node["edges"])), outcomes=tuple(node.get("outcomes", ())))
             for name, node in nodes.items()
-        }
-        parents = {name: tuple(one for one in nodes if any(e.to == name for e in edges[one])) for name in nodes}
-        outcomes = {name: node.get("outcomes", ()) for name, node in nodes.items()}
-        self.nodes = {
-            name: Node(
-                name, edges[name], parents[name], frozenset(_ancestors(name, parents)), _worth(name, edges, outcomes)
-            )
-            for name in nodes
-        }
-        self.entries = tuple(name for name in nodes if not parents[name])
-        self.sinks = (
-            sum(_ends(name, edges, outcomes) for name in self.entries)
-            if any(outcomes.values())
-            else sum(not node.edges for node in self.nodes.values())
         )
+        app = App("", stages, inf)
+        self.nodes = {
+            stage.id: Node(stage, app.parents[stage.id], app.above(stage.id), app.worth(stage)) for stage in stages
+        }
+        self.entries = tuple(name for name, node in self.nodes.items() if not node.parents)
+        self.sinks = app.sinks
         self.joins = any(len(node.parents) > 1 for node in self.nodes.values())
 
     @cached_property
@@ -91,33 +67,8 @@ class Steps:
         return self.single and not any(node.edges or node.worth for node in self.nodes.values())
 
 
-def _after(name: str, edges: Mapping[str, tuple[Edge, ...]], outcomes: Mapping[str, Any], outcome: str) -> int:
-    """To how many ends at most the jobs of a step come that have this outcome; 0 where nothing follows."""
-    return sum(_ends(edge.to, edges, outcomes) for edge in edges[name] if not edge.on or outcome in edge.on)
-
-
-def _ends(name: str, edges: Mapping[str, tuple[Edge, ...]], outcomes: Mapping[str, Any]) -> int:
-    """To how many ends at most a job of a step comes."""
-    return max(1, *(_after(name, edges, outcomes, outcome) for outcome in outcomes[name] or ("",)))
-
-
-def _worth(name: str, edges: Mapping[str, tuple[Edge, ...]], outcomes: Mapping[str, Any]) -> dict[str, float]:
-    """By outcome, what a job counts that comes to fewer ends than another outcome's."""
-    return {
-        outcome: _ends(name, edges, outcomes) / max(1, _after(name, edges, outcomes, outcome))
-        for outcome in outcomes[name]
-    }
-
-
-def _ancestors(name: str, parents: Mapping[str, tuple[str, ...]]) -> set[str]:
-    found: set[str] = set()
-    look = list(parents[name])
-    while look:
-        parent = look.pop()
-        if parent not in found:
-            found.add(parent)
-            look += parents[parent]
-    return found
+def _edge(said: Mapping[str, Any]) -> Edge:
+    return Edge(said["to"], by_variant=said["fanout"], on=next(iter(said.get("on", ())), None))
 
 
 @dataclass(slots=True)
@@ -200,16 +151,16 @@ def fan_out(mean: float, random: Random) -> int:
 def joined_jobs(query: QueryState, steps: Steps) -> list[tuple[str, int]]:
     """The steps where branches meet that may begin now, and with how many jobs; their arrivals are taken."""
     ready = []
-    for node in steps.nodes.values():
+    for name, node in steps.nodes.items():
         if len(node.parents) < 2:
             continue
-        meeting = query.meeting(node.name)
+        meeting = query.meeting(name)
         under_way = any(
-            query.meeting(other)[0] > 0.0 or (query.meeting(other)[3] > 0.0 and other != node.name)
+            query.meeting(other)[0] > 0.0 or (query.meeting(other)[3] > 0.0 and other != name)
             for other in node.ancestors
         )
         if meeting[3] > 0.0 and not under_way:
-            ready.append((node.name, ceil(meeting[3] / len(node.parents))))
+            ready.append((name, ceil(meeting[3] / len(node.parents))))
             meeting[3] = 0.0
     return ready
 

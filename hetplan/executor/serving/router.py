@@ -33,12 +33,13 @@ from hetplan.executor.serving.links import Lane, Link
 from hetplan.executor.serving.metrics import wants_prometheus
 from hetplan.executor.serving.process import ask_for_short_turns, orders, spare_the_collector
 from hetplan.executor.serving.query_body import BadQuery, packed, read_at, read_query
-from hetplan.executor.serving.query_tree import Edge, Hop, QueryState, Task, fan_out, joined_jobs, joined_quality
+from hetplan.executor.serving.query_tree import Hop, QueryState, Task, fan_out, joined_jobs, joined_quality
 from hetplan.executor.serving.replies import Counted, reply
 
 if TYPE_CHECKING:
     from hetplan.executor.serving.open_inference import Inference
     from hetplan.executor.serving.stream_router import StreamRouter
+    from hetplan.serving.system import Edge
 
 __all__ = ["Router", "main"]
 
@@ -428,7 +429,7 @@ class Router:
         mark = f":{outcome}" if outcome else ""
         task.steps = (*task.steps, f"{task.node}={lane.variant}{mark}")
         task.weight *= node.worth.get(outcome, 1.0)
-        edges = node.followed(outcome)
+        edges = node.stage.followed(outcome)
         if not edges:
             measured = app.paths.get("/".join(task.steps)) if app.paths else None
             query.judged = query.judged or measured is not None
@@ -452,7 +453,7 @@ class Router:
         behind_s = now - task.entered_s - app.budget_s.get(task.node, inf)
         for edge in edges:
             given = children.get(edge.to)
-            mean = edge.mean(lane.variant)
+            mean = edge.sent_by(lane.variant)
             bodies: list[bytes] = []
             if isinstance(given, list):
                 bodies = [_child_body(item, query) for item in given]

@@ -103,7 +103,7 @@ class Lane:
 class Station:
     """Servers that share lanes. `wake_at` calls `start` again at a moment."""
 
-    def __init__(self, servers: int, lanes: Sequence[Lane], wake_at: Callable[..., None]) -> None:
+    def __init__(self, servers: int, lanes: Sequence[Lane], wake_at: Callable[..., object]) -> None:
         self.servers, self.lanes, self.busy = servers, list(lanes), 0
         self._starting = False
         self._wake_at = wake_at

@@ -42,9 +42,11 @@ from hetplan.executor.serving.law import ServiceLaw
 from hetplan.executor.serving.metrics import KIND, Page, load_metrics, wants_prometheus
 from hetplan.executor.serving.models import Model, Result, SleepModel, Streams
 from hetplan.executor.serving.openai_words import CHAT, COMPLETIONS, MODELS, as_error, models, read_asked
-from hetplan.executor.serving.process import PreciseTimer, ask_for_short_turns, orders, spare_the_collector
+from hetplan.executor.serving.process import ask_for_short_turns, orders, spare_the_collector
 from hetplan.executor.serving.query_body import BadQuery, read_query
 from hetplan.executor.serving.stations import HeldLoad, Job, Lane, Station
+from hetplan.executor.serving.visible_gpus import apart_from_engines, of_instances
+from hetplan.precise_loop import new_event_loop
 
 __all__ = ["Worker", "main", "model_of"]
 
@@ -62,12 +64,10 @@ class Worker:
         self.draining = False
         self.since_s = monotonic()
         self._changing = asyncio.Lock()
-        self._timer: PreciseTimer
 
     async def run(self, report: int) -> None:
         """Serve until it is to stop."""
         loop = asyncio.get_running_loop()
-        self._timer = PreciseTimer(loop)
         config = json.loads(self.config_path.read_text())
         if config["cores"]:
             os.sched_setaffinity(0, config["cores"])
@@ -127,9 +127,7 @@ class Worker:
     async def _loaded(self, load: Mapping[str, Any], config: Mapping[str, Any], number: int) -> HeldLoad:
         serial = 1009 * int(config["unit"]["index"]) + number
         takes = [one["model"].get("gpus", 0) * one["instances"] for one in config["unit"]["loads"]]
-        model = model_of(
-            load, timer=self._timer, cores=config["cores"], serial=serial, beside=takes, number=number
-        )  # fmt: skip
+        model = model_of(load, cores=config["cores"], serial=serial, beside=takes, number=number)
         await model.prepare()
         expected = load["expected"] or (load["model"].get("law") if load["model"]["kind"] == "sleep" else None)
         # Nobody's own request goes to an API with its key.
@@ -159,7 +157,8 @@ class Worker:
                 self._add_station([load], [lane], {name: lane})
 
     def _add_station(self, loads: list[HeldLoad], lanes: list[Lane], by_load: Mapping[str, Lane]) -> None:
-        station = Station(max((load.servers for load in loads), default=1), lanes, self._timer.call_at)
+        servers = max((load.servers for load in loads), default=1)
+        station = Station(servers, lanes, asyncio.get_running_loop().call_at)
         self.stations.append(station)
         self.lanes.update({name: (station, lane) for name, lane in by_load.items()})
 
@@ -321,19 +320,17 @@ def _report(file: int, said: Mapping[str, Any]) -> None:
 
 
 def model_of(
-    load: Mapping[str, Any], *, timer: PreciseTimer, cores: Sequence[int], serial: int = 0,
-    beside: Sequence[int] = (), number: int = 0,
-) -> Model:  # fmt: skip
+    load: Mapping[str, Any], *, cores: Sequence[int], serial: int = 0, beside: Sequence[int] = (), number: int = 0
+) -> Model:
     """The model of a load of a unit; what it needs is imported here. `beside`: the GPUs that each load's engines take.
 
     This load is the one of `number`.
     """
     made = load["model"]
-    servers = load["instances"] * load["concurrency"]
+    servers, loop = load["instances"] * load["concurrency"], asyncio.get_running_loop()
     if made["kind"] == "sleep":
         law = ServiceLaw(made["law"], statistic=made["statistic"], times=made["times"], seed=made["seed"] + serial)
-        return SleepModel(law, timer, outcomes=load.get("outcomes"), seed=made["seed"] + serial)
-    loop = asyncio.get_running_loop()
+        return SleepModel(law, loop, outcomes=load.get("outcomes"), seed=made["seed"] + serial)
     if made["kind"] == "onnx":
         from hetplan.executor.serving.onnx_model import OnnxModel
 
@@ -341,19 +338,16 @@ def model_of(
     if made["kind"] == "tokens":
         from hetplan.executor.serving.embedded_engine import EmbeddedEngines
 
-        return EmbeddedEngines(made, load["instances"], timer, load["variant"] or load["id"])
+        return EmbeddedEngines(made, load["instances"], loop, load["variant"] or load["id"])
+    apart: list[dict[str, str]] = [{}]
     if made["kind"] == "openai":
-        from hetplan.executor.serving.openai_model import OpenaiModel
-
-        return OpenaiModel(made, load["instances"], loop=loop, beside=beside, number=number)
-    if any(beside):
-        from hetplan.executor.serving.openai_model import apart_from_engines
-
+        apart = of_instances(beside, number, load["instances"])
+    elif any(beside):
         made = apart_from_engines(made, beside, number)
-    if made["kind"] in ("http", "api"):
+    if made["kind"] in ("http", "api", "openai"):
         from hetplan.executor.serving.http_model import HttpModel
 
-        return HttpModel(made, loop=loop)
+        return HttpModel(made, loop=loop, environments=apart)
     from hetplan.executor.serving.models import CommandModel
 
     return CommandModel(made, load=load["id"], knobs=load["knobs"], servers=servers, loop=loop)
@@ -362,7 +356,8 @@ def model_of(
 def main(arguments: list[str]) -> None:
     """The process."""
     ordered = orders(arguments)
-    asyncio.run(Worker(ordered.config, ordered.token).run(ordered.report))
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(Worker(ordered.config, ordered.token).run(ordered.report))
 
 
 if __name__ == "__main__":

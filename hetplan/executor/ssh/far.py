@@ -70,8 +70,6 @@ def _called(target: Target, message: Mapping[str, Any]) -> Any:
         return {name: asdict(endpoint) for name, endpoint in started.items()}
     if call == "stop":
         return target.stop(message["names"], drain_s=message["drain_s"])
-    if call == "health":
-        return {name: asdict(health) for name, health in target.health(message["names"]).items()}
     if call == "route":
         return target.route(message["routes"], limit_s=message["limit_s"])
     if call == "routed":

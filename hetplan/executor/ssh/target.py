@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from hetplan.executor.ssh.far import own_version
-from hetplan.executor.target import Setting, TargetFailed, UnitHealth
+from hetplan.executor.target import Setting, TargetFailed
 from hetplan.executor.units import Endpoint, LoadSpec, Seen, Unit
 from hetplan.profiles.fields import Model, Positive
 from hetplan.profiles.validate import validate
@@ -75,11 +75,6 @@ class SshTarget:
         # The keeper there first waits for a start that is under way for an apply which was killed.
         limit_s = drain_s + self._setting.hosts.limits.start_s
         self._ask({"call": "stop", "names": list(names), "drain_s": drain_s}, limit_s=limit_s)
-
-    def health(self, names: Sequence[str]) -> dict[str, UnitHealth]:
-        """How units there are."""
-        said = self._ask({"call": "health", "names": list(names)})
-        return {name: UnitHealth(**health) for name, health in said.items()}
 
     def route(self, routes: Mapping[str, Any] | None, *, limit_s: float) -> None:
         """Have the router there follow these routes."""

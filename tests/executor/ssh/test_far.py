@@ -9,7 +9,7 @@ from typing import Any
 
 from hetplan import __version__
 from hetplan.executor.ssh.far import answer
-from hetplan.executor.target import Setting, TargetFailed, UnitHealth
+from hetplan.executor.target import Setting, TargetFailed
 from hetplan.executor.units import Endpoint, LoadSpec, Seen, Unit, named
 
 UNIT = named(Unit("", "w1", 0, "t4", "far", "box", loads=(LoadSpec("w1.a", variant="m", knobs={"size": 640}),)))
@@ -44,9 +44,6 @@ class Memory:
 
     def stop(self, names: Sequence[str], *, drain_s: float) -> None:
         self.asked.append(("stop", list(names), drain_s))
-
-    def health(self, names: Sequence[str]) -> dict[str, UnitHealth]:
-        return {name: UnitHealth(True, loads={"w1.a": {"served": 3}}) for name in names}
 
     def route(self, routes: Mapping[str, Any] | None, *, limit_s: float) -> None:
         self.routes = routes
@@ -86,7 +83,6 @@ def test_every_call_reaches_the_target_and_its_answer_comes_back(tmp_path: Path)
     assert target.units == {UNIT.name: UNIT}
     (seen,) = ask(tmp_path, target, "observe")["reply"]
     assert (Unit.from_dict(seen["unit"]), seen["status"], seen["endpoint"]["port"]) == (UNIT, "ready", 9)
-    assert ask(tmp_path, target, "health", names=["x"])["reply"]["x"]["loads"] == {"w1.a": {"served": 3}}
     ask(tmp_path, target, "stop", names=["x"], drain_s=2)
     assert target.asked == [("start", 7), ("stop", ["x"], 2)]
     ask(tmp_path, target, "route", routes={"apps": {}}, limit_s=3)

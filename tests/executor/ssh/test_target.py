@@ -108,7 +108,7 @@ def test_workers_run_there_outlive_the_connection_and_are_gone_after_down(
     target.close()
     again = make()
     assert [one.unit for one in again.observe()] == asked
-    assert all(one.ready for one in again.health(names(asked)).values())
+    assert all(one.status == "ready" for one in again.observe())
     again.stop(names(asked)[1:], drain_s=1)
     assert [one.name for one in again.observe()] == names(asked)[:1]
     again.down(drain_s=1)

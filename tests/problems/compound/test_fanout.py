@@ -524,7 +524,7 @@ def test_the_router_sends_on_as_many_calls() -> None:
     told = Background(inputs.profile, inputs.slo, None, inputs).app(plan, "ask")
     (edge,) = Steps(told["nodes"]).nodes["find"].edges
     assert edge.to == "write"
-    assert edge.mean(None) == 2.5
+    assert edge.sent_by(None) == 2.5
 
 
 def test_branches_that_end_apart_are_answered_as_well_as_was_measured() -> None:
