@@ -363,7 +363,7 @@ def _solve_whole_servers(
 def _keep_used(problem: Pipelines, ask: Ask, trees: Sequence[Tree], lost: Sequence[float]) -> list[Tree]:
     """Only the configurations that servers in parts use, all of them or as many as rounding may leave.
 
-    For the best accuracy with ever less capacity, and for the largest demand.
+    For the best accuracy with ever less capacity, and for the largest demand. Where a limit ends all of that, all.
     """
     forest = forest_of_variants(trees)
     kept = [[np.zeros(task.size, bool) for task in tree.tasks] for tree in trees]
@@ -376,6 +376,8 @@ def _keep_used(problem: Pipelines, ask: Ask, trees: Sequence[Tree], lost: Sequen
         for masks, tree, columns in zip(kept, trees, program.x, strict=True):
             for mask, own in zip(masks, tree.by_task(columns), strict=True):
                 mask |= answer.point[own] > 1e-6
+    if not any(mask.any() for masks in kept for mask in masks):
+        return list(trees)
     return [tree.keeping(masks) for tree, masks in zip(trees, kept, strict=True)]
 
 

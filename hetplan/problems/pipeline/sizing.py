@@ -230,7 +230,8 @@ def _way_of(p: Pipelines) -> tuple[Pipelines, Way]:
 def estimate(p: Pipelines, ask: Ask, *, explained: bool = True) -> Draft | Infeasibility:
     """The plan with as much room as is mostly enough, or less of it where that is too much to ask for."""
     least = Margin.stated(p)
-    for spare in ESTIMATE:
+    # After the end of a limit there is time for one plan of a large cluster.
+    for spare in () if ask.remaining <= 0 and _is_large(p) else ESTIMATE:
         made = _plan_with(p, ask, replace(least, spare=max(least.spare, spare)))
         if isinstance(made, Draft):
             return _add_bounds(p, ask, made)

@@ -14,10 +14,10 @@ solved again as a linear program. The work depends on the question alone, never 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from itertools import product
+from functools import lru_cache, reduce
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -64,19 +64,81 @@ LESS = 0.02
 PER_STEP = 3
 """Up to so many servers per step tables are made."""
 
-Servers = tuple[int, ...]
-
 Table = Any
-"""Qualities by load (first axis) and servers per hardware; -inf where they do not do."""
+"""Qualities by load (first axis) and servers per hardware (second axis, a cell each); negative where they do not do."""
 
 
 @dataclass(frozen=True)
-class _Effect:
-    """What a mix does at given loads."""
+class _Mixes:
+    """Mixes of a step that are worth trying at some loads: a row for each, and the load that it is for."""
 
+    load: Places
+    servers: Places
+    """Which of the servers of one step."""
     quality: Vector
     passes: Vector
     """What it sends on, of what the most sending variant would."""
+    variants: Places
+    split: Places
+    """Which division of these servers."""
+
+
+class _Space:
+    """All servers per hardware that there may be, a cell each, and those of one step divided between two variants."""
+
+    def __init__(self, size: tuple[int, ...]) -> None:
+        self.shape = tuple(n + 1 for n in size)
+        cells = np.array(list(np.ndindex(*self.shape)))
+        self.count = len(cells)
+        # Of all pairs of cells those with a sum, by the sum.
+        one, other = np.nonzero((cells[:, None] + cells <= size).all(axis=2))
+        total = self._cell(cells[one] + cells[other])
+        order = np.argsort(total, kind="stable")
+        self.one, self.other = one[order], other[order]
+        self.starts = np.searchsorted(total[order], np.arange(self.count + 1))
+        steps = cells[(cells.sum(axis=1) > 0) & (cells.sum(axis=1) <= LARGEST)]
+        splits = [[part for part in np.ndindex(*(step + 1)) if any(part)] for step in steps]
+        self.step = np.repeat(np.arange(len(steps)), [len(own) for own in splits])
+        self.first = np.array([part for own in splits for part in own])
+        self.second = steps[self.step] - self.first
+        self.step_starts = np.searchsorted(self.step, np.arange(len(steps)))
+        left = cells - steps[:, None]
+        self.left = np.where((left >= 0).all(axis=2), self._cell(np.maximum(left, 0)), self.count)
+        """By servers of one step and cell, what is left of the cell; one more than there are where they are more."""
+        self.cell_of_step = self._cell(steps)
+
+    def _cell(self, servers: Places) -> Places:
+        found: Places = np.ravel_multi_index(tuple(np.moveaxis(servers, -1, 0)), self.shape)
+        return found
+
+    def combine(self, first: Table, second: Table) -> Table:
+        """The best sum over all divisions of servers."""
+        sums = np.take(first, self.one, axis=-1) + np.take(second, self.other, axis=-1)
+        return np.maximum.reduceat(sums, self.starts[:-1], axis=-1)
+
+    def divide(self, tables: Sequence[Table], cell: int) -> list[int] | None:
+        """The servers of each table in the best division; None where there is none."""
+        sums = list(accumulate(tables, self.combine))
+        if sums[-1][cell] < 0:
+            return None
+        parts = list[int]()
+        for before, table in zip(sums[-2::-1], tables[:0:-1], strict=True):
+            pairs = slice(self.starts[cell], self.starts[cell + 1])
+            values = (table[self.one[pairs]] + before[self.other[pairs]])[::-1]
+            at = self.starts[cell + 1] - 1 - int(values.argmax())
+            parts.append(int(self.one[at]))
+            cell = int(self.other[at])
+        return [cell, *parts[::-1]]
+
+    def or_fewer(self, table: Table) -> Table:
+        """The best on these servers or fewer."""
+        found = table.reshape(-1, *self.shape)
+        for axis in range(1, found.ndim):
+            found = np.maximum.accumulate(found, axis=axis)
+        return found.reshape(table.shape)
+
+
+_space = lru_cache(maxsize=1)(_Space)
 
 
 def is_crowded(problem: Pipelines, trees: Sequence[Tree]) -> bool:
@@ -113,10 +175,10 @@ def _make_servers_whole(problem: Pipelines) -> tuple[list[Tree], list[Places]] |
     """Trees at the levels chosen, and whole servers of their configurations; None where tables do not fit."""
     if not _has_tables(problem):
         return None
-    size = tuple(int(n) for n in problem.wish.fleet.most)
-    tables = [_Tables(tree, size) for tree in problem.served]
+    space = _space(tuple(int(n) for n in problem.wish.fleet.most))
+    tables = [_Tables(tree, space) for tree in problem.served]
     every = [tree.weight * one.whole() for tree, one in zip(problem.served, tables, strict=True)]
-    parts = _divide(every, size)
+    parts = space.divide(every, space.count - 1)
     if parts is None:
         return None
     trees, counts = [], []
@@ -131,6 +193,7 @@ def _has_tables(problem: Pipelines) -> bool:
     fleet = problem.wish.fleet
     return (
         problem.counts_servers_alone
+        and bool(fleet.most.any())
         and not fleet.least.any()
         and float(np.prod(fleet.most + 1)) <= MOST_STATES
         and all(map(_is_plain, problem.served))
@@ -147,47 +210,12 @@ def _is_plain(tree: Tree) -> bool:
     )  # fmt: skip
 
 
-def _shift(size: Servers, by: Servers) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    """Where so many servers more are, and where they come from."""
-    to = tuple(slice(n, None) for n in by)
-    return to, tuple(slice(0, most + 1 - n) for most, n in zip(size, by, strict=True))
-
-
-def _combine(first: Table, second: Table, size: Servers) -> Table:
-    """The best sum over all divisions of servers."""
-    found: Table = np.full(np.broadcast_shapes(first.shape, second.shape), NONE)
-    for by in np.ndindex(*(n + 1 for n in size)):
-        to, of = _shift(size, by)
-        mine = first[(..., *by)]
-        if (mine >= 0).any():
-            place = (..., *to)
-            own = mine[(..., *(None,) * len(size))]
-            np.maximum(found[place], own + second[(..., *of)], out=found[place])
-    return found
-
-
-def _divide(tables: Sequence[Table], size: Servers) -> list[Servers] | None:
-    """The servers of each table in the best division; None where there is none."""
-    sums = [tables[0]]
-    for one in tables[1:]:
-        sums.append(_combine(sums[-1], one, size))
-    left, parts = size, list[Servers]()
-    if sums[-1][size] < 0:
-        return None
-    for before, one in zip(sums[-2::-1], tables[:0:-1], strict=True):
-        values = [(before[tuple(np.subtract(left, by))] + one[by], by) for by in np.ndindex(*(n + 1 for n in left))]
-        by = max(values)[1]
-        parts.append(by)
-        left = tuple(int(n) for n in np.subtract(left, by))
-    return [left, *parts[::-1]]
-
-
 @dataclass
 class _Tables:
     """The tables of one pipeline."""
 
     tree: Tree
-    size: Servers
+    space: _Space
     known: dict[Any, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -219,7 +247,7 @@ class _Tables:
     def whole(self) -> Table:
         """The quality of the pipeline by servers."""
         roots = [self.table(root, 0.0) for root in self.tree.roots]
-        return reduce(lambda a, b: _combine(a, b, self.size), roots)[0] / len(self.tree.sinks)
+        return reduce(self.space.combine, roots)[0] / len(self.tree.sinks)
 
     def fitting(self, t: int, spent: float) -> list[float]:
         """The levels that a step may take; of a last one the longest."""
@@ -235,19 +263,21 @@ class _Tables:
         return self.known[key]
 
     def _table(self, t: int, spent: float, levels: list[float]) -> Table:
-        loads = self.grids[t]
-        found = np.full((loads.size, *(n + 1 for n in self.size)), NONE)
+        loads, space = self.grids[t], self.space
+        found = np.full((loads.size, space.count), NONE)
         for level in levels:
-            below = self.below(t, spent + level)
-            for mix, does in self.mixes(t, level, loads):
-                to, of = _shift(self.size, mix)
-                rest = does.quality.reshape(-1, *(1,) * len(self.size))
-                if below is not None:
-                    after = self._at(t, loads * does.passes, below[(slice(None), *of)])
-                    rest = np.maximum(rest, 0.0) * after + np.minimum(rest, 0.0)
-                place = (slice(None), *to)
-                np.maximum(found[place], rest, out=found[place])
-        return found
+            below, mixes = self.below(t, spent + level), self.mixes(t, level, loads)
+            if not mixes.load.size:
+                continue
+            if below is None:
+                found[mixes.load, space.cell_of_step[mixes.servers]] = mixes.quality
+                continue
+            after = np.full((mixes.load.size, space.count + 1), NONE)
+            after[:, :-1] = self._at(t, loads[mixes.load] * mixes.passes, below)
+            worth = mixes.quality[:, None] * np.take_along_axis(after, space.left[mixes.servers], axis=1)
+            these, starts = np.unique(mixes.load, return_index=True)
+            found[these] = np.maximum(found[these], np.maximum.reduceat(worth, starts, axis=0))
+        return space.or_fewer(np.where(found < 0, NONE, found))
 
     def below(self, t: int, spent: float) -> Table | None:
         """The sum of the children, by what is sent on and the servers for all of them."""
@@ -255,7 +285,7 @@ class _Tables:
             return None
         if (t, spent) not in self.known:
             every = [self.table(c, spent) for c in self.tree.children[t]]
-            self.known[t, spent] = reduce(lambda a, b: _combine(a, b, self.size), every)
+            self.known[t, spent] = reduce(self.space.combine, every)
         return self.known[t, spent]
 
     def _at(self, t: int, sent: Vector, table: Table) -> Table:
@@ -265,55 +295,62 @@ class _Tables:
             return np.repeat(table, sent.size, axis=0)
         above = np.minimum(np.maximum(np.searchsorted(grid, sent - 1e-9), 1), grid.size - 1)
         part = np.minimum(np.maximum((sent - grid[above - 1]) / (grid[above] - grid[above - 1]), 0.0), 1.0)
-        part = part.reshape(-1, *(1,) * len(self.size))
-        low, high = table[above - 1], table[above]
-        mixed = part * high
-        mixed += (1.0 - part) * low
+        mixed = part[:, None] * table[above]
+        mixed += (1.0 - part)[:, None] * table[above - 1]
         return mixed
 
-    def mixes(self, t: int, level: float, loads: Vector) -> list[tuple[Servers, _Effect]]:
-        """Per number of servers the mixes worth trying, by load."""
-        key = ("mixes", t, level, loads.tobytes())
-        if key not in self.known:
-            self.known[key] = [(one, found) for one, found, _ in self._mixes(t, level, loads)]
-        kept: list[tuple[Servers, _Effect]] = self.known[key]
-        return kept
-
-    def _mixes(self, t: int, level: float, loads: Vector) -> Iterator[tuple[Servers, _Effect, tuple[Any, Any, Any]]]:
-        task = self.tree.tasks[t]
-        rate = np.zeros((len(task.variants), len(self.size)))
+    def mixes(self, t: int, level: float, loads: Vector) -> _Mixes:
+        """Per load and number of servers the mixes worth trying: by load, then by servers."""
+        task, space = self.tree.tasks[t], self.space
+        rate = np.zeros((len(task.variants), len(space.shape)))
         for c in best_at(self.tree, t, level):
             rate[task.variant[c], task.hardware[c]] = task.qps[c]
-        passes = self._passes(t)
-        order = [int(k) for k in np.argsort(-task.quality, kind="stable") if rate[k].any()]
-        for servers, splits in _vectors(self.size).items():
-            first, second = splits
-            one = np.array([(k, j) for n, k in enumerate(order) for j in order[n:]])
-            if not one.size:
-                return
-            best, other = one[:, 0], one[:, 1]
-            carries = (first @ rate.T)[:, best].ravel()[:, None]
-            rest = (second @ rate.T)[:, other].ravel()[:, None]
-            part = np.minimum(carries / loads, 1.0)
-            ok = (carries + rest >= loads * (1 - 1e-9)) & (part > 0)
-            a, b = (np.tile(side, first.shape[0])[:, None] for side in (best, other))
-            quality = np.where(ok, part * task.quality[a] + (1 - part) * task.quality[b], NONE)
-            sends = part * passes[a] + (1 - part) * passes[b]
-            places, lowest = np.arange(loads.size), np.full(loads.size, np.inf)
-            for _ in range(MIXES if self.tree.children[t] else 1):
-                worth = np.where(sends <= lowest - LESS, quality, NONE)
-                at = worth.argmax(axis=0)
-                if (worth[at, places] < 0).all():
-                    break
-                lowest = sends[at, places]
-                mix = one[at % len(one)], first[at // len(one)], second[at // len(one)]
-                yield servers, _Effect(worth[at, places], lowest), mix
+        key = ("mixes", t, rate.tobytes(), loads.tobytes())
+        if key not in self.known:
+            self.known[key] = self._mixes(t, rate, loads)
+        kept: _Mixes = self.known[key]
+        return kept
 
-    def back(self, servers: Servers) -> tuple[Tree, Places]:
+    def _mixes(self, t: int, rate: Table, loads: Vector) -> _Mixes:
+        task, space, passes = self.tree.tasks[t], self.space, self._passes(t)
+        order = [int(k) for k in np.argsort(-task.quality, kind="stable") if rate[k].any()] or [0]
+        pairs = np.array([(k, j) for n, k in enumerate(order) for j in order[n:]])
+        first, second = pairs.T
+        # By division of servers, load and pair of variants.
+        carries, rest = (space.first @ rate.T)[:, None, first], (space.second @ rate.T)[:, None, second]
+        part = np.minimum(carries / loads[:, None], 1.0)
+        left, is_last = 1 - part, not self.tree.children[t]
+        worth = part * task.quality[first] + left * task.quality[second]
+        worth[(carries + rest < loads[:, None] * (1 - 1e-9)) | (carries <= 0)] = NONE
+        sends = np.broadcast_to(1.0, part.shape) if is_last else part * passes[first] + left * passes[second]
+        found = []
+        for _ in range(1 if is_last else MIXES):
+            pair = worth.argmax(axis=2)
+            best = np.take_along_axis(worth, pair[:, :, None], axis=2)[:, :, 0]
+            top = np.maximum.reduceat(best, space.step_starts, axis=0)
+            same = np.where(best == top[space.step], np.arange(len(best))[:, None], len(best))
+            split = np.minimum.reduceat(same, space.step_starts, axis=0)
+            pair = np.take_along_axis(pair, split, axis=0)
+            lowest = sends[split, np.arange(loads.size), pair]
+            found.append((top, lowest, pair, split))
+            if not is_last:
+                worth[sends > lowest[space.step][:, :, None] - LESS] = NONE
+        # By servers and place among the mixes of these, then by load.
+        top, lowest, pair, split = (np.stack(one, axis=1).reshape(-1, loads.size) for one in zip(*found, strict=True))
+        servers = np.repeat(np.arange(space.cell_of_step.size), len(found))
+        fewer = space.left[servers][:, space.cell_of_step[servers]] < space.count
+        np.fill_diagonal(fewer, val=False)
+        # Others do as well on no more servers, and send no more on.
+        needless = (fewer[:, :, None] & (top[:, None] >= top) & (lowest[:, None] <= lowest)).any(axis=0)
+        load, row = np.nonzero(((top >= 0) & ~needless).T)
+        at = row, load
+        return _Mixes(load, servers[row], top[at], lowest[at], pairs[pair[at]], split[at])
+
+    def back(self, cell: int) -> tuple[Tree, Places]:
         """The levels and servers behind the quality of the whole pipeline."""
         chosen: dict[int, tuple[float, list[tuple[int, Places]]]] = {}
         tables = [self.table(root, 0.0)[0] for root in self.tree.roots]
-        for root, own in zip(self.tree.roots, _divide(tables, servers) or [], strict=True):
+        for root, own in zip(self.tree.roots, self.space.divide(tables, cell) or [], strict=True):
             self._back(root, 0.0, self.tree.demand, own, chosen)
         tree = at_levels(self.tree, [chosen[t][0] for t in range(len(self.tree.tasks))])
         counts = []
@@ -325,44 +362,26 @@ class _Tables:
             counts.append(mine)
         return tree, np.concatenate(counts)
 
-    def _back(self, t: int, spent: float, load: float, servers: Servers, chosen: dict[int, Any]) -> None:
-        best: tuple[float, float, tuple[Any, Any, Any], Servers, float] | None = None
+    def _back(self, t: int, spent: float, load: float, cell: int, chosen: dict[int, Any]) -> None:
+        space = self.space
+        best: tuple[float, float, _Mixes, int] | None = None
         for level in self.fitting(t, spent):
-            below = self.below(t, spent + level)
-            for used, does, mix in self._mixes(t, level, np.array([load])):
-                left = tuple(int(n) for n in np.subtract(servers, used))
-                if min(left) < 0:
-                    continue
-                value = float(does.quality[0])
-                if below is not None and value >= 0:
-                    value *= float(self._at(t, load * does.passes, below[(slice(None), *left)][:, *(None,) * len(left)])
-                                   .ravel()[0])  # fmt: skip
-                if value >= 0 and (best is None or value > best[0]):
-                    best = value, level, mix, used, float(does.passes[0])
+            below, mixes = self.below(t, spent + level), self.mixes(t, level, np.array([load]))
+            left = space.left[mixes.servers, cell]
+            worth = np.where(left < space.count, mixes.quality, NONE)
+            if below is not None and worth.size:
+                after = self._at(t, load * mixes.passes, below)[np.arange(left.size), np.minimum(left, space.count - 1)]
+                worth = np.where(worth >= 0, worth * after, NONE)
+            if worth.size and worth.max() >= 0 and (best is None or worth.max() > best[0]):
+                best = float(worth.max()), level, mixes, int(worth.argmax())
         assert best is not None
-        _, level, (variants, first, second), used, passes = best
-        chosen[t] = level, [(variants[0, 0], first[0]), (variants[0, 1], second[0])]
+        _, level, mixes, at = best
+        first, second = (int(k) for k in mixes.variants[at])
+        split, left = mixes.split[at], int(space.left[mixes.servers[at], cell])
+        chosen[t] = level, [(first, space.first[split]), (second, space.second[split])]
         if not self.tree.children[t]:
             return
-        left = tuple(int(n) for n in np.subtract(servers, used))
-        cut = tuple(slice(0, n + 1) for n in left)
-        sent = np.array([load * passes])
-        tables = [self._at(t, sent, self.table(c, spent + level))[0][cut] for c in self.tree.children[t]]
-        for c, own in zip(self.tree.children[t], _divide(tables, left) or [], strict=True):
-            self._back(c, spent + level, load * passes * self._top(t, c), own, chosen)
-
-
-_SPLITS: dict[Servers, dict[Servers, tuple[Any, Any]]] = {}
-
-
-def _vectors(size: Servers) -> dict[Servers, tuple[Any, Any]]:
-    """Servers of one step, with all ways to divide them between two variants (the first gets some)."""
-    if size not in _SPLITS:
-        _SPLITS.clear()
-        found = {}
-        for servers in product(*(range(min(n, LARGEST) + 1) for n in size)):
-            if 0 < sum(servers) <= LARGEST:
-                first = np.array([one for one in product(*(range(n + 1) for n in servers)) if sum(one)])
-                found[servers] = first, np.array(servers) - first
-        _SPLITS[size] = found
-    return _SPLITS[size]
+        sent = load * float(mixes.passes[at])
+        tables = [self._at(t, np.array([sent]), self.table(c, spent + level))[0] for c in self.tree.children[t]]
+        for c, own in zip(self.tree.children[t], space.divide(tables, left) or [], strict=True):
+            self._back(c, spent + level, sent * self._top(t, c), own, chosen)

@@ -99,8 +99,8 @@ def test_several_pipelines_divide_the_servers_as_well_as_every_division():
     size = (3, 2, 2)
     worth = [np.maximum.accumulate(chance.uniform(-0.3, 1, (4, 3, 3)), axis=0) for _ in range(3)]
     worth = [np.where(one < 0, tables.NONE, one) for one in worth]
-    parts = tables._divide(worth, size)
     every = list(np.ndindex(4, 3, 3))
+    parts = [every[cell] for cell in tables._Space(size).divide([one.ravel() for one in worth], len(every) - 1)]
     best = max(
         sum(one[by] for one, by in zip(worth, (a, b, left), strict=True))
         for a in every
