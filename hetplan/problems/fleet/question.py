@@ -130,7 +130,8 @@ class FleetQuestion:
             return planned
 
         answers: Answers = {}
-        best = with_room(asked, answer, lambda: unplayed or is_over(ask), answers=answers)
+        over, nearer = (lambda: unplayed or is_over(ask)), not self.tools.trial
+        best = with_room(asked, answer, over, answers=answers, nearer=nearer)
         if isinstance(best, Infeasibility) and not (between or unplayed or is_over(ask)):
             best = with_own_machines(best, asked, parts, answer, answers)
         tables = any(parts[name].question in BESIDE for name in asked.slices)

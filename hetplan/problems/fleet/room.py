@@ -15,9 +15,9 @@ but for those that have no fewer than others on which a rate as high was confirm
 confirmed, or has more machines for no higher a rate.
 
 **What was seen to be enough** is what a part's own question finds, beside what a fleet has (`Seen`). Rows of text with
-margins, whole machines that are worth less, and the formulas of variants and pipelines leave out machines on which they
-keep their limits all the same. Their own questions find them, by simulation. Where those cost less, the fleet is
-searched again: who was asked may have what was seen to be enough, and nothing else."""
+margins, whole machines that are worth less, and the formulas of pools, variants and pipelines leave out machines on
+which they keep their limits all the same. Their own questions find them, by the sizing search. Where those cost less,
+the fleet is searched again: who was asked may have what was seen to be enough, and nothing else."""
 
 from __future__ import annotations
 
@@ -83,8 +83,6 @@ PATIENT = 10
 cost nearly the same each may carry a hair more than the one before."""
 MOST_ALONE, FEW_ALONE, WIDER = 5, 8, 1.3
 """Machines of one hardware are tried up to so many times what the program asks for, or so many, in such steps."""
-ASKED = ("llm", "variants", "pipeline")
-"""Questions that may find machines that are kept, where their rows or formulas find dearer ones."""
 ROUNDS, ROUNDS_OF_SEVERAL = 16, 20
 """So often at most, of few applications and periods (by then four times a rate) and of many: a search takes seconds."""
 
@@ -100,7 +98,7 @@ def with_room(
     """A fleet in which every part has room to wait, as far as there is such a fleet, and the parts as they settle then.
 
     `answered` is handed the wish, and the fleet before it, if any. Once the time is `over` nothing is played.
-    `answers`: what is known already. `nearer`: whether machines that the questions of its parts find may replace it.
+    `answers`: what is known already. `nearer`: whether to look for cheaper ones too, once one has room.
     """
     first = best = answered(wish, None)
     answers = {} if answers is None else answers
@@ -139,9 +137,10 @@ def with_room(
     if isinstance(best, Infeasibility) or isinstance(first, Infeasibility):
         return best
     hurried = over()
-    if nearer and not hurried:
-        better = _with_less_room if best[0].wish.most else _beside_own
-        best = better(*best, answers, answered)
+    if not hurried and best[0].wish.most:
+        best = _with_less_room(*best, answers, answered) if nearer else best
+    elif not hurried:
+        best = _beside_own(*best, answers, answered, nearer=nearer)
     found = _unplayed(*best, answers) if hurried else _with_warnings(*best, answers, refused)
     if found.wish.leaves_room:
         # What holds without room to wait bounds every fleet; what was found with room bounds only those with as much.
@@ -173,17 +172,27 @@ def _with_less_room(
 
 
 def _beside_own(
-    found: Found, parts: Mapping[str, Part], answers: Answers, answered: Callable[[Wish, Found | None], Answer]
+    found: Found,
+    parts: Mapping[str, Part],
+    answers: Answers,
+    answered: Callable[[Wish, Found | None], Answer],
+    *,
+    nearer: bool,
 ) -> tuple[Found, Mapping[str, Part]]:
-    """The same, or a fleet with machines that the questions of its parts find, where that is kept for less."""
+    """The same, or a fleet with machines that the questions of its parts find: where somebody is late, or for less."""
     wish = found.wish
     given_room = {name for name, _ in wish.given_room}  # text without any has the machines that cost least
     careful = _who_may_find(wish, parts, answers)
     asked = {name: part for name, part in careful.items() if not _is_text(part) or name in given_room}
     late = {(one.careful.app, one.rate) for one in _short(found, parts, answers)} if asked else set()
+    if not (late or nearer):
+        return found, parts
     known = seen(wish, dearest(found, asked, late), asked)
     rooms = {key: own for key, own in wish.rooms.items() if key not in known}
-    other = answered(replace(wish, rooms=rooms, seen=known), found) if known else None
+    pairs = [(app, p) for app in wish.apps for p in range(wish.periods)]
+    played = {(app.name, app.rates[p]) for app, p in pairs if (app.name, wish.settled_at(app, p)) in known}
+    room = {key: more for key, more in wish.room.items() if key not in played}  # what was seen is enough as it is
+    other = answered(replace(wish, room=room, rooms=rooms, seen=known), found) if known else None
     if other is None or isinstance(other, Infeasibility) or any(_short(*other, answers)):
         return found, parts
     is_cheaper = cost_of(wish, other[0].fleet) < cost_of(wish, found.fleet)
@@ -214,9 +223,9 @@ def with_own_machines(
 
 
 def _who_may_find(wish: Wish, parts: Mapping[str, Part], answers: Answers) -> dict[str, Cone | Table]:
-    """Of a small fleet at least cost, those who find machines by playing, and who those are that are asked so."""
-    may = wish.goal == "cost" and is_small(wish)
-    mine = [app for app in wish.apps if may and app.question in ASKED and app.name not in wish.slices]
+    """Of a small fleet at least cost, those whose own sizing search finds machines, and who is asked for them."""
+    may = wish.goal == "cost" and wish.options.sizing == "simulation" and is_small(wish)
+    mine = [app for app in wish.apps if may and app.question in MOST_ASKED and app.name not in wish.slices]
     careful = {app.name: _careful(wish, app, parts[app.name], answers) for app in mine if app.name in parts}
     return {name: part for name, part in careful.items() if part is not None}
 
@@ -386,13 +395,14 @@ def _goes_on(found: Found, late: _Late) -> bool:
 
 
 def _has_room(wish: Wish, careful: Cone | Table, offers: Mapping[str, int], wanted: float) -> bool:
-    """Whether there is room on what is left; of a pool its formula says it of all machines of a hardware."""
+    """Whether there is room on what is left; of a pool its formula says it, where it was not seen to be enough."""
     if not isinstance(careful, Cone) or careful.kept is None:
         return careful.settle(offers, wanted).part is not None
     machines = dict.fromkeys(careful.hardware, 0)
     for name, count in offers.items():
         machines[wish.offers[wish.place[name]].machine] += count
-    return careful.has_room(list(machines.values()), wanted)
+    left = tuple(machines.values())
+    return careful.confirmed.known(left, wanted) is True or careful.has_room(left, wanted)
 
 
 def _without_margins(found: Found, short: Sequence[_Late]) -> list[_Late]:
@@ -577,8 +587,9 @@ def of_pool(
     return rooms
 
 
-MOST_ASKED: Mapping[str, int] = {"llm": 6, "variants": 6, "pipeline": 2}
-"""So often each question is asked, for the rates that cost most: a pipeline's takes longest."""
+MOST_ASKED: Mapping[str, int] = {"pool": 6, "llm": 6, "variants": 6, "pipeline": 2}
+"""So often each question is asked for machines that are kept, where its rows or formula may find dearer ones: for the
+rates that cost most. A pipeline's takes longest."""
 CHEAPER = 1e-3
 """By so much it has to cost less."""
 
@@ -629,7 +640,7 @@ def seen(
 def rates_of(wish: Wish, parts: Mapping[str, Cone | Table]) -> Iterator[tuple[Application, float, None]]:
     """Each application and rate, of which nothing is known."""
     for app in (app for app in wish.apps if app.name in parts):
-        for rate in dict.fromkeys(wish.rate(app, p) for p in range(wish.periods) if app.rates[p] > 0):
+        for rate in dict.fromkeys(wish.settled_at(app, p) for p in range(wish.periods) if app.rates[p] > 0):
             yield app, rate, None
 
 
@@ -658,9 +669,8 @@ def dearest(
     has = dict[tuple[str, float], tuple[Application, Machines]]()
     for app in (app for app in wish.apps if app.name in parts):
         for p in range(wish.periods):
-            key = app.name, wish.rate(app, p)
-            is_text = isinstance(parts[app.name], Cone) and app.question == "llm"
-            if key in wish.given_room or (not is_text and app.rates[p] > 0):
+            key, is_text = (app.name, wish.settled_at(app, p)), _is_text(parts[app.name])
+            if (app.name, wish.rate(app, p)) in wish.given_room or (not is_text and app.rates[p] > 0):
                 machines = found.fleet.choices[app.name, p].machines
                 cost[key] = cost.get(key, 0.0) + float(np.array(machines) @ wish.prices)
                 has.setdefault(key, (app, machines))
@@ -678,7 +688,11 @@ def _fewest(wish: Wish, part: Cone | Table, rate: float) -> Machines | None:
     counts = Counter[str]()
     for worker in plan.workers:
         counts[worker.hardware] += worker.count
-    return tuple(counts[hardware] for hardware in part.hardware)
+    machines = tuple(counts[hardware] for hardware in part.hardware)
+    if isinstance(part, Cone):
+        part.looks.add(machines, rate, is_kept=True)
+        part.confirmed.add(machines, rate, is_kept=True)
+    return machines
 
 
 def _price(wish: Wish, part: Cone | Table, machines: Machines) -> float:

@@ -413,6 +413,8 @@ def foreseen(search: Search, each: Search) -> Wish:
             rate = each.wish.apps[number].rates[p]
             for _ in range(MOST_LOOKS if rate else 0):
                 planned = replace(wish, room=room).rate(replace(app, rates=(rate,)), 0)
+                if (app.name, planned) in wish.seen:
+                    break  # it was played
                 ((_, choice),) = menus.price(search.ask, [(app, planned, prices)])
                 more = beyond(wish, part, choice.machines, rate * (1.0 + wish.options.headroom)) if choice else 0.0
                 if not more:

@@ -103,8 +103,7 @@ def test_pools_keep_their_wish_and_their_bound_is_one_of_all_that_do(seed: int) 
     assert plan.claims[0].bound is not None
     assert alone.bound is not None
     assert plan.claims[0].bound <= alone.bound * (1.0 + 1e-6), "no dispatcher was shown to need more"
-    # Alone it is sized by the sizing search, in a fleet not yet: of 3 that is worth 16%.
-    assert plan.claims[0].value <= 1.17 * best
+    assert plan.claims[0].value <= 1.01 * best, "the sizing search finds these machines alone too"
     assert found.exit_code == 0
     assert kept.is_kept(case, with_digest(of_period(plan, "p0")))
 
