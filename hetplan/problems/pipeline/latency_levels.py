@@ -82,8 +82,8 @@ GAP_OF_SEVERAL = 2e-3
 NEAR = 5e-3
 """A plan by tables that is this near to its bound is good enough: the rest of a limit is not spent on a better one."""
 
-LOST = ((0.0,), (0.0, 0.15, 0.3))
-"""Shares of capacity that whole servers may cost on a small cluster, by which configurations are chosen, in turn."""
+LOST = ((0.0,), (0.15, 0.3))
+"""Shares of capacity that whole servers may cost on a small cluster, by which configurations are added, in turn."""
 
 ANY = 0.5
 """The gap at which a first plan will do."""
@@ -326,10 +326,8 @@ def _make_servers_whole(
     best: Solution | None = None
     if is_crowded(problem, trees):
         # With more configurations than servers most are not in use, and an engine spends its time on which.
-        for lost in LOST:
-            best = _better_of(
-                problem, best, _solve_whole_servers(problem, ask, _keep_used(problem, ask, trees, lost), gap)
-            )
+        for used in _keep_used(problem, ask, trees):
+            best = _better_of(problem, best, _solve_whole_servers(problem, ask, used, gap))
         if best is not None and (len(trees) > 1 or problem.options.sizing != "fluid"):
             return best  # simulation looks at many plans, and moves single servers after that
     found = _solve_whole_servers(problem, ask, trees, gap)
@@ -360,25 +358,27 @@ def _solve_whole_servers(
     return found
 
 
-def _keep_used(problem: Pipelines, ask: Ask, trees: Sequence[Tree], lost: Sequence[float]) -> list[Tree]:
-    """Only the configurations that servers in parts use, all of them or as many as rounding may leave.
+def _keep_used(problem: Pipelines, ask: Ask, trees: Sequence[Tree]) -> Iterator[list[Tree]]:
+    """Only the configurations that servers in parts use, then as many more as rounding may leave.
 
     For the best accuracy with ever less capacity, and for the largest demand. Where a limit ends all of that, all.
     """
     forest = forest_of_variants(trees)
     kept = [[np.zeros(task.size, bool) for task in tree.tasks] for tree in trees]
-    wanted = [*(problem.aim("quality", slip=slip, whole=False) for slip in lost), problem.aim("rate", whole=False)]
-    for aim in wanted:
-        program = variant_form("in use", forest, trees, problem.wish.fleet, aim)
-        (answer,) = ask.all([program.form], about=f"{aim.goal} with servers in parts, for the configurations in use")
-        if answer.point is None:
-            continue
-        for masks, tree, columns in zip(kept, trees, program.x, strict=True):
-            for mask, own in zip(masks, tree.by_task(columns), strict=True):
-                mask |= answer.point[own] > 1e-6
-    if not any(mask.any() for masks in kept for mask in masks):
-        return list(trees)
-    return [tree.keeping(masks) for tree, masks in zip(trees, kept, strict=True)]
+    for lost in LOST:
+        wanted = [problem.aim("quality", slip=slip, whole=False) for slip in lost]
+        for aim in wanted if lost != LOST[0] else [*wanted, problem.aim("rate", whole=False)]:
+            program = variant_form("in use", forest, trees, problem.wish.fleet, aim)
+            (answer,) = ask.all(
+                [program.form], about=f"{aim.goal} with servers in parts, for the configurations in use"
+            )
+            if answer.point is None:
+                continue
+            for masks, tree, columns in zip(kept, trees, program.x, strict=True):
+                for mask, own in zip(masks, tree.by_task(columns), strict=True):
+                    mask |= answer.point[own] > 1e-6
+        is_any = any(mask.any() for masks in kept for mask in masks)
+        yield [tree.keeping(masks) if is_any else tree for tree, masks in zip(trees, kept, strict=True)]
 
 
 def _can_be_priced(problem: Pipelines, levels: list[list[Vector]]) -> bool:

@@ -108,7 +108,7 @@ class _Space:
         self.cell_of_step = self._cell(steps)
 
     def _cell(self, servers: Places) -> Places:
-        found: Places = np.ravel_multi_index(tuple(np.moveaxis(servers, -1, 0)), self.shape)
+        found: Places = np.asarray(np.ravel_multi_index(tuple(np.moveaxis(servers, -1, 0)), self.shape))
         return found
 
     def combine(self, first: Table, second: Table) -> Table:
