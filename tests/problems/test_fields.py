@@ -495,7 +495,7 @@ def test_a_price_too_small_to_count_is_refused(price: object) -> None:
 def test_refused_fields_are_named_in_the_order_of_the_format() -> None:
     """Not in that of a set: two runs on the same files named the same faults in another order."""
     files = files_of("pool")
-    order = {"weight": 2, "dispatch": "random", "lifetime_s": 3, "deadline_s": 3, "device": {"relative_time": 2.0}}
+    order = {"weight": 2, "lifetime_s": 3, "deadline_s": 3, "device": {"relative_time": 2.0}}
     files.app.update(reversed(order.items()))
     with pytest.raises(hp.InputError) as refused:
         seen(files)

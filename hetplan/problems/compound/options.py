@@ -9,7 +9,10 @@ from pydantic import Field
 from hetplan.planner.contract import Options, Sizing
 from hetplan.profiles.fields import Id
 
-__all__ = ["CompoundOptions", "PaperOptions"]
+__all__ = ["FEWEST_SAMPLES", "CompoundOptions", "PaperOptions"]
+
+FEWEST_SAMPLES, FEWEST_OF_QUALITY = 50, 200
+"""Samples of a candidate of which it must be known whether it meets its limit, and of one whose quality is compared."""
 
 Packing = Annotated[
     Literal["dual", "dual-core", "greedy", "fcfs", "exact", "exact-cp-sat"],
@@ -41,9 +44,10 @@ class CompoundOptions(Options):
     confidence: float = Field(
         default=0.99, gt=0.5, lt=1, description="confidence of statements on accuracy and latency"
     )
-    samples_min: int = Field(default=50, ge=2, description="fewest samples of a candidate")
+    samples_min: int | None = Field(
+        default=None, ge=2, description="fewest samples of a candidate; left out: 50, or 200 if quality is an objective"
+    )
     samples_max: int = Field(default=1000, ge=2, description="most samples of a candidate")
-    samples: int = Field(default=200, ge=2, description="fewest samples of a candidate if the objective is quality")
     front_points: int = Field(default=20, ge=2, description="most points of a Pareto front")
     early_stop: bool = Field(
         default=True,
@@ -69,6 +73,11 @@ class CompoundOptions(Options):
         default=15, ge=1, le=50, description="most plans simulated, for queries with a rate (sizing simulation)"
     )
     alternatives: int = Field(default=20, ge=1, description="most candidates per query that packing may choose from")
+
+    @property
+    def samples_of_quality(self) -> int:
+        """Fewest samples of a candidate if quality is an objective."""
+        return self.samples_min or FEWEST_OF_QUALITY
 
     @property
     def packer(self) -> str:
