@@ -228,8 +228,8 @@ def part_of(reading: Reading, held: Held) -> float:
     needs as a part of what the machine provides.
     """
     method, profile = reading.plan.method, reading.inputs.profile
-    alone = "whole" if method.formulation == "infaas" else "shared"
-    if method.options.get("machines", alone) != "shared" or method.options.get("level") == "aggregate":
+    shared = method.options.get("share_machines", method.formulation != "infaas")
+    if not shared or method.options.get("level") == "aggregate":
         return 0.0
     hardware, offer = held.worker.hardware, _offer(reading, held.worker)
     if held.run is None or hardware in reading.priced:

@@ -64,7 +64,7 @@ def _text(question: str) -> tuple[Any, ...]:
     if question == "compound":
         measured = _read("compound/measured.json")
     if question == "llm":
-        options = {"sizing": "fluid", "requests": 400}
+        options = {"sizing": "fluid", "queries": 400}
     if question == "fleet":
         options = {"sizing": "fluid", "savings": False}
     of = "llm" if question == "fleet" else question
@@ -332,7 +332,7 @@ def _at_a_rate(files: Files) -> None:
 
 
 def _played_fleet(files: Files) -> None:
-    files.options.update({"sizing": "simulation", "parts": {"assistant": {"requests": 400}}})
+    files.options.update({"sizing": "simulation", "parts": {"assistant": {"queries": 400}}})
 
 
 def _slow_to_start(files: Files) -> None:

@@ -228,7 +228,7 @@ def table_of(wish: Wish, app: Application, tools: Tools) -> Table:
     runs = wish.request.choices(app.name)
     hardware = tuple(name for name in sorted({one.hardware for one in runs}) if name in sold)
     table = Table(app.name, app.question, hardware, inputs, asked, solve, recipes=MOST_RECIPES)
-    if app.question in BESIDE and asked.get("machines", "shared") == "shared":
+    if app.question in BESIDE and asked.get("share_machines", True):
         alike = {one.hardware: one for one in runs if _takes_alike(wish, one, runs)}
         table.needs = {name: one.takes for name, one in alike.items()}
         table.alone = {name: one.per_machine for name, one in alike.items()}

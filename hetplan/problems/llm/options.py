@@ -22,8 +22,11 @@ class LlmOptions(Options):
     mean_tpot: bool = Field(
         default=True, description="the mean time per token meets its limit on every machine type (sizing fluid)"
     )
-    sacrifice: bool = Field(
-        default=False, description="route classes also to types that answer them late, as far as percentiles allow"
+    allow_late: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="share of requests that may be routed to types that answer them late, as far as percentiles allow",
     )
-    requests: int = Field(default=4000, ge=200, le=1_000_000, description="requests in each simulation")
+    queries: int = Field(default=4000, ge=200, le=1_000_000, description="requests in each simulation")
     max_simulations: int = Field(default=4000, ge=1, description="most simulations of the search")

@@ -10,8 +10,6 @@ from hetplan.planner.contract import Sizing, TableOptions
 
 __all__ = ["PaperOptions", "VariantsOptions"]
 
-Machines = Literal["shared", "whole"]
-
 
 class VariantsOptions(TableOptions):
     """Options of all formulations of variants."""
@@ -26,10 +24,7 @@ class VariantsOptions(TableOptions):
     level: Literal["auto", "aggregate", "typed", "machine"] = Field(
         default="auto", description="detail of machines in the program: totals, totals per type, single machines"
     )
-    machines: Machines = Field(
-        default="shared",
-        description="shared: replicas that fit together share a machine; whole: each replica has its own",
-    )
+    share_machines: bool = Field(default=True, description="whether replicas share a machine if they fit on it")
     sizing: Sizing = Field(
         default="simulation",
         description="how waiting is taken into account; fluid: not at all, replicas run up to saturation; "
@@ -46,5 +41,5 @@ class PaperOptions(VariantsOptions):
         default="dedicated", description="own replicas for each application, or pooled"
     )
     level: Literal["auto", "aggregate", "typed", "machine"] = Field(default="aggregate", description="totals")
-    machines: Machines = Field(default="whole", description="as printed: machines are not counted")
+    share_machines: bool = Field(default=False, description="as printed: machines are not counted")
     sizing: Sizing = Field(default="fluid", description="as printed: up to saturation, without queueing")

@@ -521,7 +521,7 @@ def read_snapshot(inputs: Inputs, options: VariantsOptions) -> Snapshot:
             file = inputs.files.get("state", "state.json")
             faults.found.append(Fault(file, at, str(worker.standby), why, 'Add them to "count".'))
     names = sorted({name for one in asked for name in one.variants} | (running & request.known.variants))
-    shared = options.machines == "shared" and options.level != "aggregate"
+    shared = options.share_machines and options.level != "aggregate"
     kinds = _Kinds(request, types, faults, notices, shares=shared).of(names)
     slots = _read_slots(request, types, kinds, notices)
     known = _known_machines(types) or any(kind.part is not None for kind in kinds)

@@ -42,7 +42,7 @@ def test_what_runs_counts_against_loading(slack: float, slo_ms: int, gross: floa
 @pytest.mark.parametrize("seed", range(40))
 def test_no_program_finds_less_and_no_rule_does(seed: int) -> None:
     documents = random_snapshot(seed)
-    best = solve(documents, "variants-milp", sharing="dedicated", machines="whole", try_repairs=False)
+    best = solve(documents, "variants-milp", sharing="dedicated", share_machines=False, try_repairs=False)
     try:
         tried = solve(documents, "brute-force", sharing="dedicated", try_repairs=False)
     except hetplan.InputError as too_many:
