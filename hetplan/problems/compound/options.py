@@ -15,12 +15,23 @@ FEWEST_SAMPLES, FEWEST_OF_QUALITY = 50, 200
 """Samples of a candidate of which it must be known whether it meets its limit, and of one whose quality is compared."""
 
 Packing = Annotated[
-    Literal["dual", "dual-core", "greedy", "fcfs", "exact", "exact-cp-sat"],
-    Field(description="how one candidate is chosen for every query, within all limits together"),
-]
-Norm = Annotated[
-    Literal["best", "sum", "norm", "max", "l2"],
-    Field(description="greedy: norm that adds demands on several tiers; best tries all norms"),
+    Literal[
+        "dual",
+        "dual-core",
+        "greedy",
+        "greedy-sum",
+        "greedy-norm",
+        "greedy-max",
+        "greedy-l2",
+        "greedy-stop",
+        "fcfs",
+        "exact",
+        "exact-cp-sat",
+    ],
+    Field(
+        description="how one candidate is chosen for every query, within all limits together; greedy: the best of the "
+        "norms that add demands on several tiers; greedy-stop: until the first that does not fit"
+    ),
 ]
 SEARCH = (
     "how candidates of one query are searched for: struct-ci, struct, cmbo, cmbo-ci, random, or a solver for black "
@@ -63,7 +74,6 @@ class CompoundOptions(Options):
     retry: bool = Field(
         default=False, description="measure again the candidates that failed in an earlier run of the journal"
     )
-    parallel: int = Field(default=1, ge=1, le=64, description="measurements in parallel")
     sizing: Sizing = Field(
         default="simulation",
         description="how waiting is taken into account, for queries with a rate; fluid: not at all; formula: by a "
@@ -79,28 +89,10 @@ class CompoundOptions(Options):
         """Fewest samples of a candidate if quality is an objective."""
         return self.samples_min or FEWEST_OF_QUALITY
 
-    @property
-    def packer(self) -> str:
-        """The engine that packs."""
-        return self.packing
-
 
 class PaperOptions(CompoundOptions):
     """The paper's defaults: CMBO, its t-test, the greedy rule."""
 
-    packing: Packing = "greedy"
-    norm: Norm = "sum"
+    packing: Packing = "greedy-sum"
     search: Search = "cmbo"
     stop_rule: StopRule = "t"
-    exhausted: Literal["skip", "stop"] = Field(
-        default="skip", description="greedy: skip a candidate that does not fit, or stop there"
-    )
-
-    @property
-    def packer(self) -> str:
-        """The engine that packs, with the norm by which the greedy rule adds demands."""
-        if self.packing != "greedy":
-            return self.packing
-        if self.exhausted == "stop":
-            return "greedy-stop"
-        return "greedy" if self.norm == "best" else f"greedy-{self.norm}"

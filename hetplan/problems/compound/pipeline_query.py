@@ -201,7 +201,7 @@ class PipelineQuery:
             levels=self.levels, operators=self.operators(), placed=self.placed, target=self.target,
             limit_s=self.limit_s, wishes=self.wishes, confidence=options.confidence, measure=measure,
             placements=self.placements, most=options.max_measurements, gpu_s=options.measure_s,
-            first_random=1 if options.search.startswith("struct") else 3, parallel=options.parallel,
+            first_random=1 if options.search.startswith("struct") else 3,
             ordered=self.ordered, lower=self.lower, past=past, name=self.app_id, aim=self.aim,
             space=self.space if self.is_wide else None, alike=self.alike, calls=self.calls, exits=self.exits,
             fans=self.fans,
