@@ -74,18 +74,18 @@ PLANNED: Mapping[str, Mapping[str, Any]] = {
     "policy": {"batching": "max"},
 }
 ESTIMATED = {**PLANNED, "pipeline": {"sizing": "formula"}, "variants": {"sizing": "formula"}}
-"""Pools get room later, by their formula (`room`); text has its `rate_headroom`.
+"""Pools get room later, by their formula (`room`); text has its `margins`.
 
 Policies are looked for with whole batches, which are found ten times as soon, and are made of any where they are best.
 """
 AUTO = {
     **ESTIMATED,
     "pool": {"sizing": "fluid", "derate": 1.0},
-    "llm": {"sizing": "fluid", "rate_headroom": 0.0},
+    "llm": {"sizing": "fluid", "margins": "laws"},
 }
 """Pools and text that are played get the room that they turn out to need, and none before: a bound is of all machines
 on which they might keep their wish."""
-SAYS_SIZE = frozenset({"sizing", "derate", "rate_headroom"})
+SAYS_SIZE = frozenset({"sizing", "derate", "margins"})
 """Who sets these of an application sizes it by nothing else."""
 SIZES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"fluid": PLANNED, "formula": ESTIMATED, "simulation": AUTO}
 """What parts are asked with while machines are looked for."""

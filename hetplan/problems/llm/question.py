@@ -127,10 +127,10 @@ class LlmQuestion:
             if name not in bounds:
                 bounds[name] = ask(self._bounding(name), gap=1e-6, about=f"least cost of {name}")
         wish = self.wish
-        room = room_at_once(wish) if wish.options.sizing == "formula" else wish.options.rate_headroom
+        room = room_at_once(wish) if wish.options.sizing == "formula" else wish.options.headroom
         slower = wish.slower(1.5)
         with_room = wish.with_rate(wish.rate_qps * (1.0 + room))
-        what = program(with_room, mean_tpot=wish.options.mean_tpot, allow_late=wish.options.allow_late, laws=slower)
+        what = program(with_room, mean_tpot=wish.options.is_firm, allow_late=wish.options.allow_late, laws=slower)
         form = what.build()
         answer = ask(form, gap=1e-6, about="least cost with headroom")
         point = answer.point
