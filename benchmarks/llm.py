@@ -84,8 +84,8 @@ def slo(
 
 def planned(known: dict[str, Any], wish: dict[str, Any]) -> tuple[Any, float]:
     """The outcome, and the processor time that it took."""
-    inputs, began = load_inputs(Profile.model_validate(known), wish), time.process_time()
-    outcome = plan_for(inputs, options={"law_error": False})
+    inputs, began = load_inputs(Profile.model_validate(known), {**wish, "robust": {"law": False}}), time.process_time()
+    outcome = plan_for(inputs)
     return outcome, time.process_time() - began
 
 

@@ -113,12 +113,12 @@ def pools() -> Iterator[Case]:
     limits = {"cost_per_hour": "3", "instances": {"big": [4, 4], "little": [5, 5]}}
     loads = (("150 qps", 150.0, "poisson"), ("230 qps", 230.0, "poisson"), ("180 qps, gamma 0.5", 180.0, "gamma:0.5"))
     for rule in ("matching", "threshold", "earliest", "fcfs", "shares"):
-        planned = "matching" if rule in ("fcfs", "shares") else rule
-        solve = ("--formulation", "pool", "--set", f"dispatch={planned}")
+        stated = {"dispatch": rule} if rule in ("threshold", "earliest") else {}
         way = "workers" if rule in ("earliest", "shares") else "router"
         latency = {"p99_ms": 100 if rule in ("threshold", "earliest") else 150}
-        slo = {"format": "hetplan/slo/1.0", "limits": limits, "apps": {"rank": {**app, "latency": latency}}}
-        yield Case("pool", rule, profile, slo, solve, loads, dispatch=rule if rule != planned else "", way=way)
+        slo = {"format": "hetplan/slo/1.0", "limits": limits, "apps": {"rank": {**app, **stated, "latency": latency}}}
+        other = rule if rule in ("fcfs", "shares") else ""
+        yield Case("pool", rule, profile, slo, ("--formulation", "pool"), loads, dispatch=other, way=way)
 
 
 def pipelines() -> Iterator[Case]:

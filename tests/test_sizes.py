@@ -26,7 +26,7 @@ PLAYED = {
 }  # fmt: skip
 """What a play says of a plan of each question."""
 CALCULATED = ("fluid", "no-queueing", "stationary/1", "measured")
-FEW = {"requests": 400}
+FEW = {"queries": 400}
 Json = dict[str, Any]
 
 

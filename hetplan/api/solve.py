@@ -44,7 +44,6 @@ __all__ = [
     "pose",
     "solve",
     "verified",
-    "with_jobs",
 ]
 
 Source = str | Path | Mapping[str, Any]
@@ -115,25 +114,16 @@ def solve(
     ('best-of-measured', 2)
     """
     named = sort_files(files, "solve", in_python=True)
-    return plan_for(
-        named.inputs, formulation=formulation, options=with_jobs(options, jobs), start=start, solver=solver,
-        limits=Limits(seconds=time_limit, gap=gap, seed=seed, cancel=cancel), require_proof=require_proof,
-        tools=None if evaluate is None else Tools(evaluate=evaluate), on_event=on_event,
-    )  # fmt: skip
-
-
-def with_jobs(options: Mapping[str, Any] | None, jobs: int) -> Mapping[str, Any] | None:
-    """The options with how many candidates are measured at once."""
     if not isinstance(jobs, int) or jobs < 1:
         raise InputError.one(path="jobs", value=jobs, why="a whole number from 1 on", remedy="Write jobs=2.")
-    if jobs == 1:
-        return options
-    if options is not None and "parallel" in options:
-        raise InputError.one(
-            path="options.parallel", value=options["parallel"], why="jobs says how many are measured at once",
-            remedy="Leave one of them out.",
-        )  # fmt: skip
-    return {**(options or {}), "parallel": jobs}
+    if jobs > 1 and evaluate is None:
+        why = "nothing is measured without evaluate"
+        raise InputError.one(path="jobs", value=jobs, why=why, remedy="Hand in evaluate=..., or leave it out.")
+    return plan_for(
+        named.inputs, formulation=formulation, options=options, start=start, solver=solver,
+        limits=Limits(seconds=time_limit, gap=gap, seed=seed, cancel=cancel), require_proof=require_proof,
+        tools=None if evaluate is None else Tools(evaluate=evaluate, jobs=jobs), on_event=on_event,
+    )  # fmt: skip
 
 
 def choose(

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Known", "Measuring", "knowing"]
 
-DRIFT = 0.05
-"""By how much accuracies may have moved since they were measured, once something was seen to have drifted."""
-
 
 @dataclass
 class Known:
@@ -58,7 +55,6 @@ class Known:
             more["tools"] = self.measurer.tools(cancel, _silent)
             if self.measurer.journal.drifted:
                 more["measured"] = self.measurer.journal.known()
-                more["options"] = {"drift": DRIFT, **(how.get("options") or {})}
         elif self.journal is not None:
             more["measured"] = self.journal.known()
         else:

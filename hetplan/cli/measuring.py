@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hetplan.planner.spread import RayCluster
     from hetplan.profiles.inputs import Inputs
 
-__all__ = ["Measurer", "at_once", "measuring"]
+__all__ = ["Measurer", "measuring"]
 
 
 @dataclass
@@ -36,6 +36,8 @@ class Measurer:
     commands: Mapping[str, Command]
     journal: Journal
     past: Mapping[str, Any] | None = None
+    jobs: int = 1
+    """Measurements beside each other."""
     _held: int = field(default=0, init=False)
     _cluster: RayCluster | None = field(default=None, init=False)
 
@@ -60,7 +62,7 @@ class Measurer:
         self._held = self.journal.held
         past = self.past
         evaluate = measuring(self.commands, journal=self.journal, cancel=cancel, on_event=show)
-        return Tools(evaluate=evaluate, extra={} if past is None else {"history": lambda: past})
+        return Tools(evaluate=evaluate, jobs=self.jobs, extra={} if past is None else {"history": lambda: past})
 
     @property
     def summary(self) -> str:
@@ -101,16 +103,6 @@ class Measurer:
         self.journal.close()
 
 
-def at_once(options: dict[str, Any], who: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with how many are measured beside each other."""
-    if "parallel" in options and (who["jobs"] or who["on"]):
-        raise InputError.one(
-            file="--set parallel", value=options["parallel"], why="--jobs states the measurements in parallel",
-            remedy="Leave one of them out; with --on, this one.",
-        )  # fmt: skip
-    return {**options, "parallel": who["jobs"] + 1} if who["jobs"] else options
-
-
 @contextmanager
 def measuring(
     profiles: Sequence[Path],
@@ -136,6 +128,7 @@ def measuring(
 
     inputs = load_inputs(list(profiles), slo)
     measurer = _measurer(inputs, names, hosts, journal, history)
+    measurer.jobs = jobs + 1
     if on is not None:
         measurer.move(on, jobs + 1)
     if journal is None:

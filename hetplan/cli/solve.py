@@ -172,9 +172,8 @@ def _solve(
     if how["start"] is not None:
         how["start"] = plan_from(how["start"])
     if any(who.values()):
-        from hetplan.cli.measuring import at_once, measuring
+        from hetplan.cli.measuring import measuring
 
-        how["options"] = at_once(how["options"], who)
         at_hand: AbstractContextManager[Measurer | None] = measuring(profiles, slo, **who, out=out)
     else:
         at_hand = nullcontext()

@@ -72,7 +72,7 @@ def _decide(problem: Problem, ask: Asking, inputs: Inputs, method: Method) -> tu
 
 def _impossible(inputs: Inputs, method: Method) -> Infeasibility | None:
     """Why no plan can keep the wish by the service times alone; asked where a plan is to keep response times."""
-    if method.options.get("sizing", "fluid") == "fluid" or method.options.get("violators") == "count":
+    if method.options.get("sizing", "fluid") == "fluid" or method.formulation == "infaas":
         return None
     from hetplan.planner.service_times import never_in_time
 

@@ -123,12 +123,14 @@ class Tools:
     """What `api.solve` hands to a problem that may not import it: callables, all optional.
 
     `simulate(draft_plan, inputs, **how)` and `evaluate(point)` simulate and measure; `extra`: for one question alone.
+    `jobs` points are measured at once.
     `repairs`: also those that take simulations. `trial`: is there a plan, or, where it `explains`, what is missing?
     `known`: what one question of a row of like ones leaves to the next. `formulation`: how another package decides.
     """
 
     simulate: Callable[..., Any] | None = None
     evaluate: Callable[..., Any] | None = None
+    jobs: int = 1
     extra: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     repairs: bool = True
     trial: bool = False

@@ -14,6 +14,7 @@ __all__ = [
     "PROOF_ROWS",
     "ROUNDING",
     "SLIP",
+    "TEXT_HEADROOM",
     "VALUE",
 ]
 
@@ -56,3 +57,6 @@ PROOF_NUMBERS = 16_000
 
 PROOF_ROWS = 500
 """Proof vectors with more nonzeros than this stay out of the plan file (the solve says so): people read plans."""
+
+TEXT_HEADROOM = 0.2
+"""Capacity of machines of an LLM above the rate, as a share of it, where nothing is simulated."""

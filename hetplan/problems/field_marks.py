@@ -43,7 +43,7 @@ Mark = Literal["kept", "played", "part", "holds", "refused", "-"]
 _RECORDED = tuple(f"apps.*.rate_qps.trace.{one}" for one in ("file", "sha256", "scale", "compress"))
 _NOT_OF_TEXT = (
     "limits.changes", "limits.only_listed", "limits.provides", "limits.survive.machines", "limits.survive.zones",
-    "horizon.periods", "apps.*.dispatch", "apps.*.candidates", "apps.*.device", "apps.*.late", "apps.*.quality.max",
+    "horizon.periods", "apps.*.candidates", "apps.*.device", "apps.*.late", "apps.*.quality.max",
     "apps.*.rate_qps.history", "apps.*.rate_qps.series", "apps.*.streams", *_RECORDED,
 )  # fmt: skip
 """What keeps files from asking for a fleet that makes text (`llm.fits`)."""

@@ -456,7 +456,10 @@ def answered_by(model: str) -> dict[str, object]:
     return {**dict.fromkeys(ANSWERERS), "model": model}
 
 
-Balancer = Literal["round-robin", "shortest-queue", "random", "fewest-requests", "weighted-least", "split-then-fewest"]
+Balancer = Literal[
+    "round-robin", "shortest-queue", "random", "fewest-requests", "weighted-least", "split-then-fewest", "earliest",
+    "threshold",
+]  # fmt: skip
 
 
 class App(Model):
@@ -475,7 +478,8 @@ class App(Model):
     late: Annotated[str, AfterValidator(_late)] | None = None
     dispatch: Balancer | None = Field(
         default=None,
-        description="the load balancer that is there; else hetplan chooses (weighted-least: HAProxy's leastconn)",
+        description="the load balancer or dispatch rule that is there; else hetplan chooses (weighted-least: HAProxy's "
+        "leastconn; of pools earliest, the replica that finishes first, or threshold, a split at a query size)",
     )
     network_ms_per_hop: Amount = 0.0
     network_ms_once: Amount = Field(

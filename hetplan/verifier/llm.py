@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hetplan.planner.tolerances import FEASIBILITY, VALUE
+from hetplan.planner.tolerances import FEASIBILITY, TEXT_HEADROOM, VALUE
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.operating_points import limits_of
@@ -20,7 +20,7 @@ from hetplan.profiles.plan_dispatch_rules import LeastWorkDispatch, RoundRobinDi
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.application_checks import check_demand
-from hetplan.verifier.facts import Facts, gather, option
+from hetplan.verifier.facts import Facts, gather
 from hetplan.verifier.report import Violation
 
 __all__ = ["check"]
@@ -313,7 +313,7 @@ def _check_carried(plan: Plan, name: str, app: App, seats: Sequence[Seated], *, 
     rates = {one.quantity: one.value for one in plan.promises if one.app == name}
     rate, fluid, options = rates.get("rate_qps", 0.0), rates.get("fluid_rate_qps", 0.0), plan.method.options
     if options.get("sizing") == "fluid":
-        wanted = rate * (1.0 + option(plan, "rate_headroom", 0.0))
+        wanted = rate * (1.0 + (TEXT_HEADROOM if options.get("margins") == "all" else 0.0))
         if abs(fluid - wanted) > VALUE * wanted:
             text = f"a fluid rate of {fluid:.6g} requests/s; the rate with its headroom is {wanted:.6g}"
             yield Violation("headroom", f"promises.{name}", text)
@@ -321,7 +321,7 @@ def _check_carried(plan: Plan, name: str, app: App, seats: Sequence[Seated], *, 
         text = f"a fluid rate of {fluid:.6g} requests/s is promised, and {rate:.6g} with room to wait"
         yield Violation("headroom", f"promises.{name}", text)
     # A fluid rate is promised of laws that are slower than they were fitted.
-    slower = robust and options.get("law_error", True)
+    slower = robust and options.get("margins") != "none"
     laws = ((0.0, rate), (1.5 if slower else 0.0, fluid))
     for errors, promised in laws:
         most = _most(app, [replace(seat, times=1.0 + errors * seat.engine.error) for seat in seats])

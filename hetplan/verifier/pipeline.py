@@ -85,7 +85,7 @@ def places_on(facts: Facts, hardware: str, *, anyway: bool = False) -> int:
     """
     profile = facts.inputs.profile
     offers = [one for one in profile.offers.values() if one.hardware == hardware]
-    shared = anyway or facts.plan.method.options.get("machines") == "shared"
+    shared = anyway or facts.plan.method.options.get("share_machines") is True
     if not shared or any(one.per is not None for one in offers):
         return 1
     tasks = {node.task for one in _pipelines_of_apps(facts) for node in one.nodes.values()}
@@ -105,7 +105,7 @@ def apart(facts: Facts) -> str:
 
     A bound is then of such plans only; where parts say what fits, one by servers in parts is of all plans.
     """
-    together = facts.plan.method.options.get("machines") == "shared" and not _steps_are_alone(facts)
+    together = facts.plan.method.options.get("share_machines") is True and not _steps_are_alone(facts)
     found = ""
     for hardware in _usable(facts):
         parts = places_on(facts, hardware, anyway=True)

@@ -188,6 +188,9 @@ def _dispatch_faults(facts: Facts, app: str, dispatch: Dispatch | None) -> Itera
         said = dispatch.rule if dispatch is not None else "nothing"
         yield f"{said} sends queries to instances, where {' or '.join(may)} must"
         return
+    stated = facts.inputs.slo.apps[app].dispatch
+    if stated is not None and dispatch.rule != f"{stated}/1":
+        yield f"{dispatch.rule} sends queries to instances, and the SLO states {stated}"
     hardware = {seat.worker.hardware for seat in _seats(facts, app)}
     if dispatch.rule == "matching/1" or dispatch.rule == "earliest/1":
         yield from _prediction_faults(facts, app, dispatch)

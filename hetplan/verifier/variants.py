@@ -11,7 +11,7 @@ What a plan of question ``variants`` holds beyond the generic checks
     machine), and what idle machines cost. A machine that instances share costs once, and C of each in the second sum is
     its part of it: the largest of its needs as a part of what the machine provides. N is what the state says to run,
     per variant of one C and Tl (and per hardware, where the state names hosts). lambda is ``change.load_weight_per_s``
-    with option ``loading`` weighted (or auto, where the SLO states it); else one part of ``horizon.period_s`` seconds
+    by ``infaas`` or where the SLO states it; else one part of ``horizon.period_s`` seconds
     (nothing where nothing runs), and Tl has the start of the machine in it where an instance pays for it or a part.
     ``net_cost_per_hour`` (no app, "="): gross less sum C N.
 ``actions``
@@ -143,8 +143,6 @@ def _allowed_apps(inputs: Inputs) -> dict[str, list[str]]:
 def _needs(reading: Reading) -> dict[str, float]:
     """What each application needs, with the slack, of what is not said to stay unserved."""
     change = reading.inputs.slo.change
-    mode = reading.plan.method.options.get("slack_mode")
-    additive = mode == "additive" or (mode is None and change.slack_qps is not None)
     unserved: dict[str, float] = defaultdict(float)
     for entry in reading.plan.unserved:
         unserved[entry.app] += entry.rate_qps
@@ -158,7 +156,7 @@ def _needs(reading: Reading) -> dict[str, float]:
         if unserved[name] > 0 or reading.plan.method.options.get("slack") == "aimed":
             found[name] = load
         else:
-            found[name] = load + (change.slack_qps or 0.0) if additive else load * change.slack
+            found[name] = load * change.slack if change.slack_qps is None else load + change.slack_qps
     return found
 
 
@@ -230,8 +228,8 @@ def part_of(reading: Reading, held: Held) -> float:
     needs as a part of what the machine provides.
     """
     method, profile = reading.plan.method, reading.inputs.profile
-    alone = "whole" if method.formulation == "infaas" else "shared"
-    if method.options.get("machines", alone) != "shared" or method.options.get("level") == "aggregate":
+    shared = method.options.get("share_machines", method.formulation != "infaas")
+    if not shared or method.options.get("level") == "aggregate":
         return 0.0
     hardware, offer = held.worker.hardware, _offer(reading, held.worker)
     if held.run is None or hardware in reading.priced:
@@ -282,10 +280,9 @@ def is_whole(reading: Reading, held: Held) -> bool:
 
 
 def _by_weight(reading: Reading) -> bool:
-    """Whether loading counts by the paper's weight: where the plan says so, or the SLO states one."""
-    method, change = reading.plan.method, reading.inputs.slo.change
-    mode = method.options.get("loading", "weighted" if method.formulation == "infaas" else "auto")
-    return mode == "weighted" or (mode == "auto" and "load_weight_per_s" in change.model_fields_set)
+    """Whether loading counts by the paper's weight: by the paper's formulation, or where the SLO states one."""
+    stated = reading.inputs.slo.change.model_fields_set
+    return reading.plan.method.formulation == "infaas" or "load_weight_per_s" in stated
 
 
 def weight_of_loading(reading: Reading) -> float:

@@ -77,11 +77,11 @@ def _cost(plan):
 def test_sharing_servers_is_never_worse_and_is_kept(case):
     """A step in places on unlike servers waits more: then servers of its own are the better plan (2, 8)."""
     files = nodes(case)
-    shared, whole = (hp.solve(*files, options={"machines": one}).require() for one in ("shared", "whole"))
+    shared, whole = (hp.solve(*files, options={"share_machines": one}).require() for one in (True, False))
     assert (-worth(shared)[0], _cost(shared)) <= (-worth(whole)[0] + 1e-9, _cost(whole) + 1e-9)
     assert lost_by(shared, files) <= 0.01
     assert hp.verify(shared, *files).ok
-    if shared.method.options["machines"] == "whole":
+    if not shared.method.options["share_machines"]:
         assert "problem" not in {claim.scope for claim in shared.claims if claim.about != "quality"}
     if case == 12:
         assert _cost(shared) < _cost(whole)

@@ -142,11 +142,26 @@ G4_COSTS = {100: 2.0, 150: 2.75, 160: 3.0, 161: 3.25, 200: 3.5}
 CASES = {"g1": g1, "g2": g2, "g3": g3}
 
 
+def exactly(case: tuple[Json, Json], counts: Mapping[str, int]) -> tuple[Json, Json]:
+    """The case where limits leave these machines alone."""
+    profile, slo = case
+    instances = {name: [counts.get(name, 0)] * 2 for name in profile["hardware"]}
+    return profile, {**slo, "limits": {**slo["limits"], "instances": instances}}
+
+
+def by_rule(case: tuple[Json, Json], dispatch: str) -> tuple[Json, Json]:
+    """The case whose queries find their replicas by a stated rule."""
+    profile, slo = case
+    apps = {name: {**app, "dispatch": dispatch} for name, app in slo["apps"].items()}
+    return profile, {**slo, "apps": apps}
+
+
 def pose(
     case: tuple[Json, Json], *, formulation: str = "pool-milp", tools: Tools | None = None, **options: Any
 ) -> PoolQuestion:
-    """The problem that a case's files pose: where no size is named, that of the paper."""
-    options.setdefault("sizing", "simulation" if options.get("dispatch", "matching") != "matching" else "fluid")
+    """The problem that a case's files pose: where no size is named, that of the paper, or of a stated rule."""
+    if "dispatch" not in case[1]["apps"]["app"]:
+        options.setdefault("sizing", "fluid")
     chosen = PoolQuestion.formulations[formulation](**options)
     return PoolQuestion.from_inputs(inputs(*case), chosen, formulation=formulation, tools=tools or Tools())
 

@@ -136,7 +136,6 @@ HOMES = {
 """Kind of program -> where it is asked."""
 INSIDE = {"black-box"}
 """Kinds that no question asks by an engine's name: the kit in `hetplan.testing` alone judges their engines."""
-NORMS = {"greedy-sum": "sum", "greedy-norm": "norm", "greedy-max": "max", "greedy-l2": "l2"}
 HANDS_ON = {"cp-sat": "cp-sat-scaled"}
 """Engines behind which another one answers what they cannot take, or cannot prove."""
 LONG = {"bound-order", "exhaustive", "queue-structured"}
@@ -150,11 +149,7 @@ def planned(form: str, engine: str) -> Answer:
     home = HOMES[form]
     if not home.by_option:
         return solve(home.wish(), "fluid", formulation=home.formulation, solver=engine)
-    norm, stops = NORMS.get(engine), engine == "greedy-stop"
-    said = {home.by_option: engine.partition("-")[0] if norm or stops else engine}
-    said |= ({"norm": norm} if norm else {}) | ({"exhausted": "stop"} if stops else {})
-    formulation = "circinus" if norm or stops else home.formulation  # which alone has these
-    return solve(home.wish(), "fluid", formulation=formulation, options=said)
+    return solve(home.wish(), "fluid", formulation=home.formulation, options={home.by_option: engine})
 
 
 def best_of_all(form: str, engine: str) -> float:

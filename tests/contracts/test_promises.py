@@ -101,22 +101,22 @@ def test_a_fleet_says_what_its_parts_say(seed: int) -> None:
     "wish", [example("llm"), random_files("llm", 1), random_files("llm", 8)], ids=["example", "1", "8"]
 )
 def test_what_a_text_fleet_keeps_free_is_promised_and_is_there(wish: Files) -> None:
-    answer = solve(wish, "fluid", options={"rate_headroom": 0.7})
-    assert answer.promised("fluid rate") == pytest.approx(1.7 * wish.first_rate)
+    answer = solve(wish, "fluid")
+    assert answer.promised("fluid rate") == pytest.approx(1.2 * wish.first_rate)
     assert verify(answer.plan, wish).is_ok
-    plan = solve(wish, "fluid", options={"rate_headroom": 0.0}).plan
+    plan = solve(wish, "fluid", options={"margins": "laws"}).plan
     assert plan is not None
     assert verify(plan, wish).is_ok
-    for forgery in (with_option(plan, "rate_headroom", 3.0), overstated(plan, 4.0, of="fluid rate")):
+    for forgery in (with_option(plan, "margins", "all"), overstated(plan, 4.0, of="fluid rate")):
         assert not verify(forgery, wish).is_ok
-        assert not verify(with_option(forgery, "rate_headroom", 3.0), wish).is_ok
+        assert not verify(with_option(forgery, "margins", "all"), wish).is_ok
 
 
 def test_a_text_fleet_that_says_that_its_laws_may_be_slower_serves_by_slower_laws() -> None:
     wish = random_files("llm", 1).fitted_within(0.5)
-    slower, stated = (solve(wish, "fluid", options={"law_error": kept}).plan for kept in (True, False))
+    slower, stated = (solve(wish, "fluid", options={"margins": kept}).plan for kept in ("laws", "none"))
     assert slower is not None
     assert stated is not None
     assert verify(slower, wish).is_ok
     assert verify(stated, wish).is_ok
-    assert not verify(with_option(stated, "law_error", True), wish).is_ok
+    assert not verify(with_option(stated, "margins", "laws"), wish).is_ok

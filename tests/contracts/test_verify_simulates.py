@@ -327,7 +327,7 @@ def halves(problem: str) -> Files:
 @pytest.mark.parametrize("problem", ["pool", "variants", "pipeline"])
 def test_models_on_one_machine_do_not_wait_in_one_queue(problem: str) -> None:
     wish = halves(problem)
-    answer = solve(wish, "fluid", options={"machines": "shared"} if problem == "pipeline" else {})
+    answer = solve(wish, "fluid", options={"share_machines": True} if problem == "pipeline" else {})
     plan = answer.plan
     assert plan is not None
     assert verify(plan, wish).is_ok

@@ -64,7 +64,7 @@ def _text(question: str) -> tuple[Any, ...]:
     if question == "compound":
         measured = _read("compound/measured.json")
     if question == "llm":
-        options = {"sizing": "fluid", "requests": 400}
+        options = {"sizing": "fluid", "queries": 400}
     if question == "fleet":
         options = {"sizing": "fluid", "savings": False}
     of = "llm" if question == "fleet" else question
@@ -332,7 +332,7 @@ def _at_a_rate(files: Files) -> None:
 
 
 def _played_fleet(files: Files) -> None:
-    files.options.update({"sizing": "simulation", "parts": {"assistant": {"requests": 400}}})
+    files.options.update({"sizing": "simulation", "parts": {"assistant": {"queries": 400}}})
 
 
 def _slow_to_start(files: Files) -> None:
@@ -495,7 +495,7 @@ def test_a_price_too_small_to_count_is_refused(price: object) -> None:
 def test_refused_fields_are_named_in_the_order_of_the_format() -> None:
     """Not in that of a set: two runs on the same files named the same faults in another order."""
     files = files_of("pool")
-    order = {"weight": 2, "dispatch": "random", "lifetime_s": 3, "deadline_s": 3, "device": {"relative_time": 2.0}}
+    order = {"weight": 2, "lifetime_s": 3, "deadline_s": 3, "device": {"relative_time": 2.0}}
     files.app.update(reversed(order.items()))
     with pytest.raises(hp.InputError) as refused:
         seen(files)

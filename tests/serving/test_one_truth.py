@@ -139,7 +139,7 @@ class Sought:
         from hetplan.problems.variants.wish import read_snapshot
 
         # Each load has a worker of its own here, so each has its machine to itself.
-        v = read_snapshot(self.inputs, VariantsOptions(machines="whole"))
+        v = read_snapshot(self.inputs, VariantsOptions(share_machines=False))
         app = self.inputs.slo.apps["a"]
         self.figures["rate"] = v.asked[0].load_qps
         for one in v.serves:

@@ -19,7 +19,7 @@ RATE = 90.0
 @cache
 def sound() -> dict[str, Any]:
     """A plan of two types, or of one with several machines."""
-    outcome = hp.solve(texts.profile(), wish(), options={"requests": 1500})
+    outcome = hp.solve(texts.profile(), wish(), options={"queries": 1500})
     assert outcome.plan is not None
     return plan_dict(outcome.plan)
 

@@ -9,15 +9,29 @@ from pydantic import Field
 from hetplan.planner.contract import Options, Sizing
 from hetplan.profiles.fields import Id
 
-__all__ = ["CompoundOptions", "PaperOptions"]
+__all__ = ["FEWEST_SAMPLES", "CompoundOptions", "PaperOptions"]
+
+FEWEST_SAMPLES, FEWEST_OF_QUALITY = 50, 200
+"""Samples of a candidate of which it must be known whether it meets its limit, and of one whose quality is compared."""
 
 Packing = Annotated[
-    Literal["dual", "dual-core", "greedy", "fcfs", "exact", "exact-cp-sat"],
-    Field(description="how one candidate is chosen for every query, within all limits together"),
-]
-Norm = Annotated[
-    Literal["best", "sum", "norm", "max", "l2"],
-    Field(description="greedy: norm that adds demands on several tiers; best tries all norms"),
+    Literal[
+        "dual",
+        "dual-core",
+        "greedy",
+        "greedy-sum",
+        "greedy-norm",
+        "greedy-max",
+        "greedy-l2",
+        "greedy-stop",
+        "fcfs",
+        "exact",
+        "exact-cp-sat",
+    ],
+    Field(
+        description="how one candidate is chosen for every query, within all limits together; greedy: the best of the "
+        "norms that add demands on several tiers; greedy-stop: until the first that does not fit"
+    ),
 ]
 SEARCH = (
     "how candidates of one query are searched for: struct-ci, struct, cmbo, cmbo-ci, random, or a solver for black "
@@ -41,9 +55,10 @@ class CompoundOptions(Options):
     confidence: float = Field(
         default=0.99, gt=0.5, lt=1, description="confidence of statements on accuracy and latency"
     )
-    samples_min: int = Field(default=50, ge=2, description="fewest samples of a candidate")
+    samples_min: int | None = Field(
+        default=None, ge=2, description="fewest samples of a candidate; left out: 50, or 200 if quality is an objective"
+    )
     samples_max: int = Field(default=1000, ge=2, description="most samples of a candidate")
-    samples: int = Field(default=200, ge=2, description="fewest samples of a candidate if the objective is quality")
     front_points: int = Field(default=20, ge=2, description="most points of a Pareto front")
     early_stop: bool = Field(
         default=True,
@@ -59,7 +74,6 @@ class CompoundOptions(Options):
     retry: bool = Field(
         default=False, description="measure again the candidates that failed in an earlier run of the journal"
     )
-    parallel: int = Field(default=1, ge=1, le=64, description="measurements in parallel")
     sizing: Sizing = Field(
         default="simulation",
         description="how waiting is taken into account, for queries with a rate; fluid: not at all; formula: by a "
@@ -71,27 +85,14 @@ class CompoundOptions(Options):
     alternatives: int = Field(default=20, ge=1, description="most candidates per query that packing may choose from")
 
     @property
-    def packer(self) -> str:
-        """The engine that packs."""
-        return self.packing
+    def samples_of_quality(self) -> int:
+        """Fewest samples of a candidate if quality is an objective."""
+        return self.samples_min or FEWEST_OF_QUALITY
 
 
 class PaperOptions(CompoundOptions):
     """The paper's defaults: CMBO, its t-test, the greedy rule."""
 
-    packing: Packing = "greedy"
-    norm: Norm = "sum"
+    packing: Packing = "greedy-sum"
     search: Search = "cmbo"
     stop_rule: StopRule = "t"
-    exhausted: Literal["skip", "stop"] = Field(
-        default="skip", description="greedy: skip a candidate that does not fit, or stop there"
-    )
-
-    @property
-    def packer(self) -> str:
-        """The engine that packs, with the norm by which the greedy rule adds demands."""
-        if self.packing != "greedy":
-            return self.packing
-        if self.exhausted == "stop":
-            return "greedy-stop"
-        return "greedy" if self.norm == "best" else f"greedy-{self.norm}"

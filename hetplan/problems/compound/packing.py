@@ -228,7 +228,7 @@ def _pack_on(
     form = packing(queries, asked.tiers, asked.totals, sense=wish.sense, figure=figure, caps=caps)
     best = {"cost": "at least cost", "quality": "at best quality", "latency": "at least latency"}[figure]
     about = "most weight served" if form.sense == "max" else f"all served {best}"
-    packer = options.packer if figure == "cost" or options.packer.startswith("exact") else "dual"
+    packer = options.packing if figure == "cost" or options.packing.startswith("exact") else "dual"
     answer = ask(form, gap=GAP, about=about, solver=packer)
     if form.sense == "min" and answer.point is None and answer.status is not Status.INFEASIBLE:
         # A heuristic found no way to serve all: the whole program says whether there is one.
@@ -265,7 +265,7 @@ def _at_least_cost(asked: CompoundProblem, ask: Ask, packed: PackedQueries) -> P
     form = packing(fewer, asked.tiers, asked.totals, sense="min", caps=caps)
     # `numbers` are those of the remaining options in the form of all.
     begin = _translate(packed.choice, packed.form, form, {there: here for here, there in enumerate(numbers)})
-    cheaper = asked.options.packer if asked.options.packer in ("dual", "exact", "exact-cp-sat") else "dual"
+    cheaper = asked.options.packing if asked.options.packing in ("dual", "exact", "exact-cp-sat") else "dual"
     answer = ask(form, start=begin, gap=GAP, about="the same queries at least cost", solver=cheaper)
     if answer.point is None:
         return packed

@@ -21,7 +21,7 @@ from hetplan.planner.forms.calls import Call, Calls
 from hetplan.planner.forms.fans import Fans
 from hetplan.planner.forms.space import Space, is_ordered, settings_of
 from hetplan.planner.request import Application, Request, read_request
-from hetplan.problems.compound.options import CompoundOptions
+from hetplan.problems.compound.options import FEWEST_SAMPLES, CompoundOptions
 from hetplan.problems.compound.stations import QueuedBox
 from hetplan.problems.compound.wish import BUDGET, Query, Tier, Wish, read_queries, read_tiers, read_wish
 from hetplan.problems.faults import Faults
@@ -201,7 +201,7 @@ class PipelineQuery:
             levels=self.levels, operators=self.operators(), placed=self.placed, target=self.target,
             limit_s=self.limit_s, wishes=self.wishes, confidence=options.confidence, measure=measure,
             placements=self.placements, most=options.max_measurements, gpu_s=options.measure_s,
-            first_random=1 if options.search.startswith("struct") else 3, parallel=options.parallel,
+            first_random=1 if options.search.startswith("struct") else 3,
             ordered=self.ordered, lower=self.lower, past=past, name=self.app_id, aim=self.aim,
             space=self.space if self.is_wide else None, alike=self.alike, calls=self.calls, exits=self.exits,
             fans=self.fans,
@@ -214,10 +214,12 @@ class PipelineQuery:
             before = [edge.from_ for edge in self.pipeline.edges if edge.to == name]
             above[name] = set(self.pipeline.nodes[name].reads).union(*(above[other] for other in before))
         judged, surer = "quality" in self.aim.of, 1.0 - (1.0 - options.confidence) / OFTEN
-        n_min = max(options.samples_min, min(options.samples, options.samples_max)) if judged else options.samples_min
+        n_min = (
+            min(options.samples_of_quality, options.samples_max) if judged else options.samples_min or FEWEST_SAMPLES
+        )
         rule = {
             "target": self.target, "kind": "fixed" if self.free else options.stop_rule, "n_min": n_min,
-            "n_max": options.samples if self.free else options.samples_max, "confidence": options.confidence,
+            "n_max": options.samples_of_quality if self.free else options.samples_max, "confidence": options.confidence,
             "bernoulli": self.bernoulli, "lower": self.lower,
             "span": self.span[1] - self.span[0], "undecided": options.undecided,
         }  # fmt: skip

@@ -100,7 +100,7 @@ def _search(asked: CompoundProblem, ask: Ask, tools: Tools, sought: PipelineQuer
     several = getattr(measure, "several", None)
     form = replace(
         sought.box(lambda c: measure(c, sought.knobs(c)), options, _read_history(sought, past)),
-        placements=sought.reachable_placements, old=tuple(known), seconds=seconds,
+        placements=sought.reachable_placements, old=tuple(known), seconds=seconds, parallel=tools.jobs,
         together=None if several is None else lambda cs: several([(c, sought.knobs(c)) for c in cs]),
     )  # fmt: skip
     early.form = form

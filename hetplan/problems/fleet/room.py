@@ -505,7 +505,7 @@ def _careful(wish: Wish, app: Application, part: Part, answers: Answers) -> Cone
         by = part.firm if isinstance(part, Cone) and part.firm is not None else part
         options = {name: one for name, one in by.options.items() if name not in AUTO[app.question]}
         if by is not part:  # on some machines more requests are late even alone than on others
-            options["sacrifice"] = part.options["sacrifice"]
+            options["allow_late"] = part.options["allow_late"]
         return replace(part, options={**options, **own, "sizing": "simulation"}, settled=before)
     if isinstance(part, Cone) and has_formula(wish, part):
         return replace(part, options={**part.options, "sizing": "formula"}, settled=before, known={}, cuts={})

@@ -74,18 +74,18 @@ PLANNED: Mapping[str, Mapping[str, Any]] = {
     "policy": {"batching": "max"},
 }
 ESTIMATED = {**PLANNED, "pipeline": {"sizing": "formula"}, "variants": {"sizing": "formula"}}
-"""Pools get room later, by their formula (`room`); text has its `rate_headroom`.
+"""Pools get room later, by their formula (`room`); text has its `margins`.
 
 Policies are looked for with whole batches, which are found ten times as soon, and are made of any where they are best.
 """
 AUTO = {
     **ESTIMATED,
     "pool": {"sizing": "fluid", "derate": 1.0},
-    "llm": {"sizing": "fluid", "rate_headroom": 0.0},
+    "llm": {"sizing": "fluid", "margins": "laws"},
 }
 """Pools and text that are played get the room that they turn out to need, and none before: a bound is of all machines
 on which they might keep their wish."""
-SAYS_SIZE = frozenset({"sizing", "derate", "rate_headroom"})
+SAYS_SIZE = frozenset({"sizing", "derate", "margins"})
 """Who sets these of an application sizes it by nothing else."""
 SIZES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"fluid": PLANNED, "formula": ESTIMATED, "simulation": AUTO}
 """What parts are asked with while machines are looked for."""
@@ -228,7 +228,7 @@ def table_of(wish: Wish, app: Application, tools: Tools) -> Table:
     runs = wish.request.choices(app.name)
     hardware = tuple(name for name in sorted({one.hardware for one in runs}) if name in sold)
     table = Table(app.name, app.question, hardware, inputs, asked, solve, recipes=MOST_RECIPES)
-    if app.question in BESIDE and asked.get("machines", "shared") == "shared":
+    if app.question in BESIDE and asked.get("share_machines", True):
         alike = {one.hardware: one for one in runs if _takes_alike(wish, one, runs)}
         table.needs = {name: one.takes for name, one in alike.items()}
         table.alone = {name: one.per_machine for name, one in alike.items()}

@@ -87,6 +87,9 @@ def _app(request: Request, name: str, app: Application) -> Iterator[Obstacle]:
     if app.late not in (None, "serve"):
         text = "requests are refused as they come, or served however late, never dropped later"
         yield Obstacle(text, f"{at}.late", 'Write "serve", or leave it out.')
+    if app.dispatch in ("earliest", "threshold"):
+        text = f"{app.dispatch} goes by the times of single queries, which requests of an LLM do not have"
+        yield Obstacle(text, f"{at}.dispatch", 'Write "fewest-requests", or leave it out.')
     if app.ceiling is not None:
         yield Obstacle("an LLM meets a least quality, not a highest one", f"{at}.quality.max", 'Write "min".')
     if not app.latency:

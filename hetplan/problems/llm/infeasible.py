@@ -49,7 +49,7 @@ def unreachable_limit(wish: Wish) -> Infeasibility | None:
             what = "one decoding sequence takes" if limit.of == "tpot" else f"p{limit.percentile:g} of {limit.of} takes"
             why.append(f"{what} {needed:.4g} ms on {who}; the limit leaves {limit.max_ms:g} ms")
             repairs.append(_raise(at, stated, to, "ms"))
-    if not why and not wish.options.sacrifice:
+    if not why and not wish.options.allow_late:
         why, repairs = _late_classes(wish)
     return Infeasibility(why=tuple(why), repairs=tuple(repairs), proved=True) if why else None
 
@@ -66,7 +66,7 @@ def with_trials(wish: Wish, said: Infeasibility) -> Infeasibility:
             return one
         key = one.field.rpartition(".")[2]
         (limit,) = (limit for limit in wish.limits if limit.key == key)
-        least = max(one.to, first) if limit.of == "ttft" and not wish.options.sacrifice else one.to
+        least = max(one.to, first) if limit.of == "ttft" and not wish.options.allow_late else one.to
         longer = _raise(one.field, wish.app.latency[key], _rounded(MORE * least), "ms")
         return replace(longer, text=longer.text + ABOUT)
 
@@ -74,15 +74,15 @@ def with_trials(wish: Wish, said: Infeasibility) -> Infeasibility:
 
 
 def _late_classes(wish: Wish) -> tuple[list[str], list[Repair]]:
-    """Classes that no type serves in time, though percentiles might leave them: `sacrifice` would."""
-    what = program(wish, mean_tpot=False, sacrifice=False)
+    """Classes that no type serves in time, though percentiles might leave them: `allow_late` would."""
+    what = program(wish, mean_tpot=False, allow_late=0.0)
     lost = what.unserved()
     if not lost:
         return [], []
     share = float(classes_of(wish, what.laws).share[lost].sum())
     why = f"{share:.3g} of the requests are late on every type, even alone on an empty machine"
-    text = "set options.sacrifice to true: they are served late, as far as percentiles allow"
-    return [why], [Repair("options.sacrifice", "set", None, "true", "", text)]
+    text = "set options.allow_late to 1: they are served late, as far as percentiles allow"
+    return [why], [Repair("options.allow_late", "set", None, "1", "", text)]
 
 
 def explain_none_in_time(wish: Wish, judge: Judge, ask: Ask, bound: float, tried: SearchRecord) -> Infeasibility:
@@ -118,7 +118,7 @@ def _what_was_tried(wish: Wish, tried: SearchRecord) -> str:
 
 def _least_cost(wish: Wish, ask: Ask) -> float:
     """What any fleet costs at least."""
-    answer = ask(program(wish, mean_tpot=False, sacrifice=True).build(), gap=1e-6, about="least cost without limits")
+    answer = ask(program(wish, mean_tpot=False, allow_late=1.0).build(), gap=1e-6, about="least cost without limits")
     return max(float(answer.bound or 0.0), 1e-9)
 
 

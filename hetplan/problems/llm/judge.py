@@ -107,7 +107,7 @@ class Judge:
         than it takes a fleet to fill."""
         asked = self.played_demand(self.wish.demand)
         least_s = max(times * PLAYED * self.settles_s, asked.arrivals.cycle_s)
-        count = math.ceil(max(times * self.wish.options.requests, least_s * asked.rate_qps))
+        count = math.ceil(max(times * self.wish.options.queries, least_s * asked.rate_qps))
         self.played += 1
         return self.play(fleet, self.requests_of(asked, self.seed + seed, count, self.settles_s))
 
@@ -117,12 +117,12 @@ class Judge:
             replace(self.wish.demand, arrivals=Arrivals()) if self.wish.demand.arrivals.cycle_s else self.wish.demand
         )
         self.played += 1
-        return self.play(fleet, self.requests_of(demand, self.seed, min(FEW, self.wish.options.requests)))
+        return self.play(fleet, self.requests_of(demand, self.seed, min(FEW, self.wish.options.queries)))
 
     def minute(self, times: float, seconds: float, most: int) -> Any:
         """The requests of so long a time at so many times the rate, steady, or so many of them at most."""
         demand = replace(self.wish.demand, arrivals=Arrivals())
-        count = min(math.ceil(times * seconds * demand.rate_qps), max(most, self.wish.options.requests))
+        count = min(math.ceil(times * seconds * demand.rate_qps), max(most, self.wish.options.queries))
         return self.draw(demand, seed=self.seed, count=count).at_rate(times)
 
     def excess(self, run: Any) -> float:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from hetplan.planner.contract import Options, Sizing
+from hetplan.planner.tolerances import TEXT_HEADROOM
 
 __all__ = ["LlmOptions"]
 
@@ -14,16 +17,29 @@ class LlmOptions(Options):
 
     sizing: Sizing = Field(
         default="simulation",
-        description="how waiting is taken into account; fluid: by `rate_headroom`; formula: by a formula for bursts; "
+        description="how waiting is taken into account; fluid: by `margins`; formula: by a formula for bursts; "
         "simulation: the cheapest machines that meet the SLO when every token is simulated",
     )
-    rate_headroom: float = Field(default=0.2, ge=0, le=10, description="headroom above the stated rate (sizing fluid)")
-    law_error: bool = Field(default=True, description="plan with laws that are slower by their stated error")
-    mean_tpot: bool = Field(
-        default=True, description="the mean time per token meets its limit on every machine type (sizing fluid)"
+    margins: Literal["all", "laws", "none"] = Field(
+        default="all",
+        description="what is kept free with sizing fluid; laws: laws are slower by their stated error, and the mean "
+        "time per token meets its limit on every machine type; all: also a fifth of the rate",
     )
-    sacrifice: bool = Field(
-        default=False, description="route classes also to types that answer them late, as far as percentiles allow"
+    allow_late: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="share of requests that may be routed to types that answer them late, as far as percentiles allow",
     )
-    requests: int = Field(default=4000, ge=200, le=1_000_000, description="requests in each simulation")
+    queries: int = Field(default=4000, ge=200, le=1_000_000, description="requests in each simulation")
     max_simulations: int = Field(default=4000, ge=1, description="most simulations of the search")
+
+    @property
+    def headroom(self) -> float:
+        """Capacity above the stated rate, as a share of it, where nothing is simulated."""
+        return TEXT_HEADROOM if self.margins == "all" else 0.0
+
+    @property
+    def is_firm(self) -> bool:
+        """Whether laws are slower by their error, and mean iterations within the limit per token."""
+        return self.margins != "none"

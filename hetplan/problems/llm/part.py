@@ -20,14 +20,14 @@ __all__ = ["cone", "without_margins"]
 def without_margins(part: Cone, at_capacities: AtCapacities) -> Cone:
     """The part by rows that any schedule keeps: laws as they are stated, iterations of any length, a few late ones.
 
-    Nothing is late on its type if nothing is in time there on any: its question refuses that unless `sacrifice` is set.
+    Nothing is late on its type if nothing is in time there on any: its question refuses that without `allow_late`.
     """
     firm = cone(part, at_capacities)
-    bare = {**firm.options, "law_error": False, "mean_tpot": False}
+    bare = {**firm.options, "margins": "none"}
     given = validate(LlmOptions, {**bare, "sizing": "fluid"}, file="options")
     wish = read_wish(firm.any_number(), given)
-    some_late = given.sacrifice or not program(wish, mean_tpot=False, sacrifice=False).unserved()
-    loose = cone(Cone.of(part, options={**bare, "sacrifice": some_late}), at_capacities)
+    some_late = given.allow_late or float(not program(wish, mean_tpot=False, allow_late=0.0).unserved())
+    loose = cone(Cone.of(part, options={**bare, "allow_late": some_late}), at_capacities)
     loose.firm = firm
     return loose
 
@@ -36,7 +36,7 @@ def cone(part: Cone, at_capacities: AtCapacities) -> Cone:
     """The part, with its rate. Types of one hardware are taken together: the best of them counts."""
     options = validate(LlmOptions, {**part.options, "sizing": "fluid"}, file="options")
     wish = read_wish(part.any_number(), options)
-    what = program(wish, mean_tpot=options.mean_tpot, sacrifice=options.sacrifice, laws=wish.slower(1.5))
+    what = program(wish, mean_tpot=options.is_firm, allow_late=options.allow_late, laws=wish.slower(1.5))
     rows = Rows.of(what, iterations=True)
     part.run_on((kind.hardware, kind.choice.takes, kind.instances) for kind in wish.kinds)
     of = [part.hardware.index(kind.hardware) for kind in wish.kinds]
@@ -50,7 +50,7 @@ def cone(part: Cone, at_capacities: AtCapacities) -> Cone:
     m.add(kept[entries.row], served[entries.col], entries.data)
     # Machines that have nothing to do need no iteration in time: of those that there are, n are used.
     m.add(m.rows("used", [kind.name for kind in wish.kinds], unit="machines"), n, 1.0)
-    form, room = m.build(), 1.0 + options.rate_headroom
+    form, room = m.build(), 1.0 + options.headroom
 
     def most_of(*, warm: bool) -> Callable[[Sequence[float]], tuple[float, NDArray[np.float64]]]:
         at = at_capacities(form, form.rows[-1], warm=warm)

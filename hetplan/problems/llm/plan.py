@@ -238,7 +238,7 @@ def _explanation(
     wish: Wish, found: SizedFleet, bounds: Mapping[str, Bound], tried: SearchRecord | None
 ) -> dict[str, Any]:
     """For the reader: the bounds, which rows of each type bind, and what a machine of each other type is worth."""
-    what = program(wish, mean_tpot=False, sacrifice=True, laws=wish.laws)
+    what = program(wish, mean_tpot=False, allow_late=1.0, laws=wish.laws)
     carried = Rows.of(what).capacity_of(found.counts)
     said: dict[str, Any] = {
         "bounds_per_hour": {

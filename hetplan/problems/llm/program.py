@@ -121,13 +121,13 @@ def classes_of(wish: Wish, laws: Sequence[TokenLaw]) -> Classes:
 class Program:
     """The program of a wish under some laws: which classes may go where, and the form.
 
-    `mean_tpot` adds rows (5); `sacrifice` lets as many be late on their types as each percentile leaves.
+    `mean_tpot` adds rows (5); `allow_late` lets a share be late on their types, as far as each percentile does.
     """
 
     wish: Wish
     laws: tuple[TokenLaw, ...]
     mean_tpot: bool
-    sacrifice: bool
+    allow_late: float
 
     @cached_property
     def classes(self) -> Classes:
@@ -138,7 +138,7 @@ class Program:
     def pairs(self) -> tuple[Integers, Integers]:
         """Type and class of each column x."""
         allowed = self.classes.fits.copy()
-        if not self.sacrifice:
+        if not self.allow_late:
             allowed &= ~self.classes.late.any(axis=0)
         kinds, classes = np.nonzero(allowed)
         return kinds, classes
@@ -279,18 +279,18 @@ class Program:
             for role, sign in (("prefill", -1.0), ("decode", 1.0)):
                 mine = np.flatnonzero(roles[of_kind] == role)
                 m.add(after[of_class[mine]], x[mine], sign)
-        if self.sacrifice:
+        if self.allow_late:
             for number, limit in enumerate(self.wish.limits):
                 late = np.flatnonzero(classes.late[number, of_kind, of_class])
                 if late.size:
                     row = m.rows("late", [f"{limit.of} p{limit.percentile:g}"], upper=0, equation="(6)")
                     m.add(row, x[late], 1.0)
-                    m.add(row, total[0], -limit.left)
+                    m.add(row, total[0], -min(limit.left, self.allow_late))
 
 
-def program(wish: Wish, *, mean_tpot: bool, sacrifice: bool, laws: Sequence[TokenLaw] | None = None) -> Program:
+def program(wish: Wish, *, mean_tpot: bool, allow_late: float, laws: Sequence[TokenLaw] | None = None) -> Program:
     """The program of a wish, under its laws as stated or under others."""
-    return Program(wish, tuple(laws or (kind.law for kind in wish.kinds)), mean_tpot, sacrifice)
+    return Program(wish, tuple(laws or (kind.law for kind in wish.kinds)), mean_tpot, allow_late)
 
 
 @dataclass(frozen=True)

@@ -112,8 +112,8 @@ class LlmQuestion:
         from hetplan.problems.llm.program import program
 
         mean = name == TPOT
-        sacrifice = self.wish.options.sacrifice or not mean
-        return program(self.wish, mean_tpot=mean, sacrifice=sacrifice).build()
+        late = self.wish.options.allow_late if mean else 1.0
+        return program(self.wish, mean_tpot=mean, allow_late=late).build()
 
     def _planned(self, ask: Ask, bounds: dict[str, Answer[np.ndarray]]) -> Draft | Infeasibility:
         """The program at a higher rate, under slower laws."""
@@ -127,10 +127,10 @@ class LlmQuestion:
             if name not in bounds:
                 bounds[name] = ask(self._bounding(name), gap=1e-6, about=f"least cost of {name}")
         wish = self.wish
-        room = room_at_once(wish) if wish.options.sizing == "formula" else wish.options.rate_headroom
+        room = room_at_once(wish) if wish.options.sizing == "formula" else wish.options.headroom
         slower = wish.slower(1.5)
         with_room = wish.with_rate(wish.rate_qps * (1.0 + room))
-        what = program(with_room, mean_tpot=wish.options.mean_tpot, sacrifice=wish.options.sacrifice, laws=slower)
+        what = program(with_room, mean_tpot=wish.options.is_firm, allow_late=wish.options.allow_late, laws=slower)
         form = what.build()
         answer = ask(form, gap=1e-6, about="least cost with headroom")
         point = answer.point

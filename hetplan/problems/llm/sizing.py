@@ -304,7 +304,7 @@ class Fleets(Together):
     def __post_init__(self) -> None:
         self.wish = self.judge.wish
         self.each = [self.wish.supply(kind).cost(1) for kind in self.wish.kinds]
-        self.cuts = Cuts(program(self.wish, mean_tpot=False, sacrifice=True, laws=self.wish.laws))
+        self.cuts = Cuts(program(self.wish, mean_tpot=False, allow_late=1.0, laws=self.wish.laws))
 
     @property
     def may_go_on(self) -> bool:
@@ -347,7 +347,7 @@ class Fleets(Together):
         """The program's fleet for so much more of the rate, where service may take this part of each limit."""
         limits = tuple(one if one.of == "tpot" else replace(one, max_ms=part * one.max_ms) for one in self.wish.limits)
         wish = replace(self.wish.with_rate(room * self.wish.rate_qps), limits=limits)
-        what = program(wish, mean_tpot=True, sacrifice=True, laws=wish.laws).build()
+        what = program(wish, mean_tpot=True, allow_late=1.0, laws=wish.laws).build()
         answer = self.ask.untested()(what, gap=GAP, about=f"least cost of {room:.3g} of the rate, {part:g} of limits")
         return None if answer.point is None else counts_of(np.rint(answer.point[: len(wish.kinds)]))
 
@@ -435,7 +435,7 @@ class Fleets(Together):
 
 def _carries(wish: Wish, counts: Sequence[int], laws: Sequence[TokenLaw]) -> bool:
     """Whether machines with these chunks and sequences serve the rate by rows (1) to (4), whatever the schedule."""
-    rows = Rows.of(program(wish, mean_tpot=False, sacrifice=True, laws=laws))
+    rows = Rows.of(program(wish, mean_tpot=False, allow_late=1.0, laws=laws))
     return rows.capacity_of(counts).rate_qps >= wish.rate_qps * (1.0 - 1e-9)
 
 

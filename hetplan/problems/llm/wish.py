@@ -37,7 +37,7 @@ REFUSED = {
         "apps.*.network_ms_once", "limits.capacity", "change.load_weight_per_s", "horizon.period_s",
         "apps.*.lifetime_s", "apps.*.deadline_s",
     ),
-    "change.slack": ("a fleet is sized by simulation, or by a headroom", "Raise the rate, or set rate_headroom."),
+    "change.slack": ("a fleet is sized by simulation, or by a headroom", "Raise the rate instead."),
     "change.slack_qps": ("a fleet is sized by simulation, or by a headroom", "Raise the rate instead."),
     "change.offline_below": ("no offline work is placed on machines of LLMs", "Leave it out."),
     "apps.*.weight": ("a fleet serves one application, so nothing is weighed", "Leave it out."),
@@ -135,7 +135,7 @@ class Wish:
     @property
     def law_error(self) -> bool:
         """Whether laws are taken to be slower by their stated error."""
-        return self.options.law_error and self.request.law_error
+        return self.options.is_firm and self.request.law_error
 
     @cached_property
     def laws(self) -> tuple[TokenLaw, ...]:

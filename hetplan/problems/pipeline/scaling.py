@@ -485,7 +485,7 @@ def _running_servers(problem: Pipelines) -> list[Places]:
     if any(len(worker.loads) > 1 for worker in problem.start.workers):
         raise InputError.one(
             file="plan", path="$.workers", why="steps share its servers; new routes are made for servers of one step",
-            remedy="Plan again, with a state file; or make that plan with --set machines=whole.",
+            remedy="Plan again, with a state file; or make that plan with --set share_machines=false.",
         )  # fmt: skip
     for worker in problem.start.workers:
         for load in worker.loads:

@@ -160,7 +160,7 @@ def plan_pipelines(p: Pipelines, ask: Ask) -> Draft | Infeasibility:
     misses = not isinstance(shared, Draft) or bool(shared.target_missed)
     if isinstance(shared, Draft) and not misses:
         ask.keep(lambda: shared, simulated=True)
-    whole = p.with_options(machines="whole")
+    whole = p.with_options(share_machines=False)
     if whole.wish.fleet.most.sum() < sum(len(tree.tasks) for tree in whole.served):
         return shared
     apart = _plan_at_size(whole, ask)
@@ -169,7 +169,7 @@ def plan_pipelines(p: Pipelines, ask: Ask) -> Draft | Infeasibility:
     is_within = isinstance(shared, Draft) and not misses and not _is_too_dear(p, shared)
     if is_within and isinstance(shared, Draft) and _price(p, shared) < _price(p, apart):
         return shared
-    return replace(apart, chosen={**apart.chosen, "machines": "whole"})
+    return replace(apart, chosen={**apart.chosen, "share_machines": False})
 
 
 def _plan_at_size(p: Pipelines, ask: Ask) -> Draft | Infeasibility:

@@ -118,7 +118,7 @@ def _may_share(request: Request, options: PipelineOptions) -> bool:
     edges = [[edge.to for edge in one.edges] for one in filter(None, map(request.pipeline, request.apps))]
     joined = any(len(set(to)) < len(to) for to in edges)
     moves = request.changes is not None or "changes" in request.goals
-    return options.machines == "shared" and options.offers == "in-turn" and not joined and not moves
+    return options.share_machines and options.offers == "in-turn" and not joined and not moves
 
 
 def _goals(fleet: Fleet, faults: Faults) -> tuple[Goal, ...]:
@@ -566,7 +566,7 @@ SIZE = (
     "usually enough; simulation: by the least headroom that meets the SLO in simulations, confirmed with fresh seeds"
 )
 
-MACHINES = "shared: replicas of different stages that fit together share a server; whole: none do"
+MACHINES = "whether replicas of different stages share a server if they fit on it"
 
 
 class PipelineOptions(TableOptions):
@@ -598,7 +598,7 @@ class PipelineOptions(TableOptions):
         description="machines of several offers of a type; in-turn: each stage takes the cheapest first; evenly: in "
         "proportion to stock, so that every stage has some in each zone",
     )
-    machines: Literal["shared", "whole"] = Field(default="whole", description=MACHINES)
+    share_machines: bool = Field(default=False, description=MACHINES)
 
 
 class _ChoosingOptions(PipelineOptions):
@@ -616,7 +616,7 @@ class _ChoosingOptions(PipelineOptions):
 class ConfigOptions(_ChoosingOptions):
     """`pipeline-milp`: shares of prefixes of configurations; exact, for any quality of paths."""
 
-    machines: Literal["shared", "whole"] = Field(default="shared", description=MACHINES)
+    share_machines: bool = Field(default=True, description=MACHINES)
 
 
 class PaperOptions(_ChoosingOptions):
@@ -637,7 +637,7 @@ class PaperOptions(_ChoosingOptions):
 class BudgetOptions(_ChoosingOptions):
     """`loki-budget`: one latency level per stage; for any router, and for large clusters."""
 
-    machines: Literal["shared", "whole"] = Field(default="shared", description=MACHINES)
+    share_machines: bool = Field(default=True, description=MACHINES)
 
 
 class RerouteOptions(PipelineOptions):

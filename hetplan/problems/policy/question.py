@@ -58,7 +58,7 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
             text = f"{name} has no load; a policy is made for one, or for a range"
             yield Obstacle(text, f"{at}.{amount_field(app)}", 'Write a rate_qps, or {"low": 60, "high": 300}.')
         if app.dispatch is not None and app.balancing is None:
-            text = f"{app.dispatch} is a balancer of replicas that make text"
+            text = f"{app.dispatch} is no balancer of workers with policies"
             yield Obstacle(text, f"{at}.dispatch", 'Write "round-robin", "shortest-queue" or "random".')
         if not terms and not _is_of_a_policy(app) and len(app.variants) < 2:
             text = f"{name} has one model and states no dispatch"

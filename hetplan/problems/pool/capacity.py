@@ -11,7 +11,7 @@ with a row per type and a column per class, classes in growing size where there 
 `noise` is not "mean", also ``noise=..., std_ms=..., max_ms=...`` (arrays like latency_ms). It returns an object with
 `per_seed`: of each seed the highest rate (queries/s) at which no more than `most_late` of the queries were late, 0
 where none was found. A search hands in ``above=`` besides, the best median so far: a pool that does not beat it may get
-any rates that do not either, so that its simulation can end early. With option `dispatch` "threshold" the rule is the
+any rates that do not either, so that its simulation can end early. Where the SLO states "threshold" the rule is the
 name ``threshold/1``, with ``threshold="climb"`` or ``"sweep"`` for how to look for it, and the object has the best
 `threshold` too.
 """
@@ -404,7 +404,7 @@ def simulate(
             "std_ms": pool.times.std_ms[order].T,
             "max_ms": pool.times.max_ms[order].T,
         }
-    if pool.options.dispatch == "threshold":
+    if pool.wish.dispatch == "threshold":
         more["threshold"] = look
     if above > 0:
         more["above"] = above
@@ -416,12 +416,12 @@ def simulate(
         rule=_rule(pool, per_type),
         seeds=tuple(range(first_seed, first_seed + pool.options.seeds)),
         lp_qps=lam,
-        base=pool.base if pool.options.dispatch == "matching" else pool.base_among(per_type),
+        base=pool.base if pool.wish.dispatch == "matching" else pool.base_among(per_type),
         sizes=None if pool.sizes is None else pool.sizes[order].tolist(),
         most_late=pool.wish.app.targets[-1].left,
         **more,
     )
-    threshold = getattr(found, "threshold", None) if pool.options.dispatch == "threshold" else None
+    threshold = getattr(found, "threshold", None) if pool.wish.dispatch == "threshold" else None
     return SimulatedRate(tuple(float(rate) for rate in found.per_seed), threshold=threshold)
 
 
@@ -431,7 +431,7 @@ def _rule(pool: Pool, per_type: Counts | Sequence[int]) -> Matching | str:
     A plan names the weights of the types that it uses, and of the base: those of others, which may scale what late
     pairs cost, are left at the base's.
     """
-    if pool.options.dispatch != "matching":
-        return f"{pool.options.dispatch}/1"
+    if pool.wish.dispatch != "matching":
+        return f"{pool.wish.dispatch}/1"
     weight = tuple(np.where(np.asarray(per_type) > 0, pool.weights, 1.0).tolist())
     return Matching(slo_ms=pool.qos, weight=weight, xi=pool.options.xi, penalty=pool.options.matching_cost)

@@ -438,8 +438,8 @@ def search_pools(pool: Pool, ask: Ask, *, solver: str | None = None) -> ChosenPo
         evaluate_above=trials.evaluate,
         bound=bound,
         cost=found.cost.astype(np.float64),
-        monotone=options.prune_sub,
-        prune=options.prune or options.prune_sub,
+        monotone=options.prune == "subsets",
+        prune=bool(options.prune),
         most=options.max_simulations,
         name=f"pools of {pool.wish.app.id}",
     )
@@ -449,7 +449,7 @@ def search_pools(pool: Pool, ask: Ask, *, solver: str | None = None) -> ChosenPo
     if trials.tried[answer.point].median <= 0:
         why = f"none of the {len(trials.tried)} pools tried carries any rate within the target"
         return Infeasibility(why=(why,), proved=False)
-    proved = options.bound == "lp" and not options.prune_sub
+    proved = options.bound == "lp" and options.prune != "subsets"
     best = int(answer.work.get("evaluations_to_best", 0))
     return trials.choose(answer.point, form.upper_bound() if proved else None, best=best)
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from hetplan.planner.terms import Sizing, TableOptions
-from hetplan.profiles.fields import Id, wrong
 
 __all__ = [
     "SIZE",
     "Eq15Options",
-    "FluidAtOptions",
     "FluidOptions",
     "PoolOptions",
     "SearchOptions",
@@ -41,35 +39,11 @@ class PoolOptions(TableOptions):
         default="paper",
         description="cost of a late pair in the matching: as in the paper, a fixed time, or above all pairs in time",
     )
-
-    dispatch: Literal["matching", "threshold", "earliest"] = Field(
-        default="matching",
-        description="dispatch rule; matching: queries and replicas are matched by latency (Kairos); threshold: split "
-        "at a query size that simulation finds (DeepRecSys); earliest: the replica that finishes first (Clockwork); "
-        "the last two are sized by simulation",
-    )
-
     sizing: Sizing = Field(default="simulation", description=SIZE)
     seeds: int = Field(default=5, ge=1, le=100, description="simulations of each pool, each with its own seed")
     service_times: Literal["mean", "lognormal"] = Field(
         default="mean", description="service times in simulation: the mean, or lognormal with the tables' std and max"
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _rate_by_simulation(cls, given: Any) -> Any:
-        """The derate is that of matching; what another rule carries is known by simulation alone."""
-        if isinstance(given, dict) and given.get("dispatch", "matching") != "matching":
-            if given.get("sizing", "simulation") != "simulation":
-                why = "the derated fluid rate holds for matching only; every other rule is sized by simulation"
-                raise wrong(why, 'Set it to "simulation", or leave it out.', at=("sizing",))
-            return {**given, "sizing": "simulation"}
-        return given
-
-    @property
-    def by_allowable_rate(self) -> bool:
-        """Whether a pool is rated by the highest rate that long simulations sustain: of rules without a formula."""
-        return self.dispatch != "matching"
 
 
 class FluidOptions(PoolOptions):
@@ -77,15 +51,6 @@ class FluidOptions(PoolOptions):
 
     max_simulations: int = Field(
         default=60, ge=1, description="most pools simulated to find the cheapest for a rate (sizing simulation)"
-    )
-
-
-class FluidAtOptions(PoolOptions):
-    """`pool-lp`: the fluid program at given counts."""
-
-    counts: dict[Id, int] | None = Field(
-        default=None,
-        description="replicas per offer or machine type; left out: limits.instances must fix the count of every type",
     )
 
 
@@ -108,10 +73,10 @@ class SearchOptions(PoolOptions):
     bound: Literal["lp", "eq15"] = Field(
         default="lp", description="bound used for pruning: the fluid rate at the SLO's own violation rate, or Eq. 15"
     )
-    prune: bool = Field(default=True, description="skip pools whose bound is no better than the incumbent")
-    prune_sub: bool = Field(
-        default=False,
-        description="also skip pools contained in an evaluated one (wrong for noisy types); implies prune",
+    prune: Literal["subsets"] | bool = Field(
+        default=True,
+        description="skip pools whose bound is no better than the incumbent; subsets: also those contained in an "
+        "evaluated one (wrong for noisy types)",
     )
     max_simulations: int | None = Field(
         default=None, ge=1, description="most pools evaluated; left out: all that are not pruned"

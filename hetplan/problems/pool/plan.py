@@ -49,7 +49,7 @@ def plan_chosen(pool: Pool, ask: Ask, chosen: ChosenPool) -> Draft | Infeasibili
     scope: Scope = "restriction" if claims else "problem"
     reported = (*claims, Reported("fluid_rate_qps", "max", scope, rated.answer, value=rated.lam, note=note))
     threshold = simulated.threshold if simulated is not None else None
-    if pool.options.dispatch == "threshold" and simulated is not None and threshold is None:
+    if pool.wish.dispatch == "threshold" and simulated is not None and threshold is None:
         n, seed = pool.of_type(rated.counts), ask.limits.seed
         threshold = simulate(pool, n, rated.lam, first_seed=seed, look="sweep").threshold
     return draft_pool(pool, chosen, reported, threshold=threshold)
@@ -178,9 +178,9 @@ def _dispatch(pool: Pool, counts: Counts, single: bool, threshold: float | None)
     per_type = pool.of_type(counts)
     used = [int(t) for t in np.flatnonzero(per_type)]
     predict = {f"{pool.wish.variant}@{pool.types[t].hardware}": pool.types[t].table_id for t in used}
-    if pool.options.dispatch == "earliest":
+    if pool.wish.dispatch == "earliest":
         return EarliestDispatch(late=late, slo_ms=slo_ms, xi=xi, predict=predict)
-    if pool.options.dispatch == "threshold":
+    if pool.wish.dispatch == "threshold":
         assert threshold is not None
         return ThresholdDispatch(late=late, threshold=threshold, base=pool.types[pool.base_among(per_type)].hardware)
     weight = pool.weights
@@ -220,7 +220,7 @@ def _warnings(pool: Pool, used: Sequence[int], counts: Counts, single: bool, sim
         return notices
     weight = pool.weights
     low = [f"{pool.types[t].hardware} {weight[t]:.3g}" for t in used if weight[t] < LATE_CHEAP]
-    if low and (pool.options.dispatch, pool.options.matching_cost) == ("matching", "paper"):
+    if low and (pool.wish.dispatch, pool.options.matching_cost) == ("matching", "paper"):
         text = f"at weights below {LATE_CHEAP} ({', '.join(low)}) a late query could look cheaper than one in time; "
         text += "so the dispatcher raises its penalty for late ones"
         notices.append(Notice(code="W-late-cheap", at=f"dispatch.{pool.wish.app.id}.weight", text=text))

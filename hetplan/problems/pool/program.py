@@ -158,6 +158,11 @@ class Pool:
         return self.times.compared_ms
 
     @property
+    def is_rated_by_simulation(self) -> bool:
+        """Whether its rate is the highest that long simulations sustain: of rules without a formula."""
+        return self.wish.dispatch != "matching"
+
+    @property
     def qos(self) -> float:
         """The latency target at the highest percentile, less the network, ms (infinite where there is none)."""
         return self.wish.app.targets[-1].limit_ms() if self.wish.app.targets else np.inf

@@ -45,7 +45,7 @@ from hetplan.problems.pool.capacity import (
 )
 from hetplan.problems.pool.infeasible import infeasible_without_solver, limits_broken
 from hetplan.problems.pool.kairos import choose_by_estimate, search_pools
-from hetplan.problems.pool.options import Eq15Options, FluidAtOptions, FluidOptions, PoolOptions, SearchOptions
+from hetplan.problems.pool.options import Eq15Options, FluidOptions, PoolOptions, SearchOptions
 from hetplan.problems.pool.plan import draft_idle
 from hetplan.problems.pool.program import (
     Counts,
@@ -135,7 +135,7 @@ class PoolQuestion(Pool):
     question: ClassVar[str] = "pool"
     formulations: ClassVar[Mapping[str, type[Options]]] = {
         "pool-milp": FluidOptions,
-        "pool-lp": FluidAtOptions,
+        "pool-lp": PoolOptions,
         "kairos": Eq15Options,
         "kairos-plus": SearchOptions,
     }
@@ -161,19 +161,21 @@ class PoolQuestion(Pool):
         wish = read_wish(request, faults)
         types, request = read_types(request, wish, faults, notices)
         times = read_columns(wish, types, chosen, faults, notices)
-        check_together(inputs, wish, types, times, chosen, faults)
+        chosen = check_together(inputs, wish, types, times, chosen, faults)
         faults.settle()
         return cls(inputs, wish, tuple(types), request, times, chosen, formulation, tools, tuple(notices))
 
     def decide(self, ask: Ask) -> Draft | Infeasibility:
         """Answer by the chosen formulation; also where there is no pool, what reading the files found is reported."""
         found = self._answer(ask)
-        return replace(found, warnings=(*self.notices, *found.warnings)) if isinstance(found, Infeasibility) else found
+        if isinstance(found, Infeasibility):
+            return replace(found, warnings=(*self.notices, *found.warnings))
+        return replace(found, chosen={**found.chosen, "sizing": "simulation"}) if self.is_rated_by_simulation else found
 
     def _answer(self, ask: Ask) -> Draft | Infeasibility:
         if self.wish.rate_qps == 0.0 and self.formulation != "pool-lp":
             return draft_sized(self, ask, choose_minima(self, ask))
-        if self.options.by_allowable_rate:
+        if self.is_rated_by_simulation:
             check_can_simulate(self)
         return infeasible_without_solver(self) or size_pool(self, ask, self._formulation())
 
@@ -367,40 +369,18 @@ def rate_given(pool: Pool, ask: Ask) -> ChosenPool | Infeasibility:
 
 
 def given_counts(pool: Pool) -> Counts:
-    """The counts that `pool-lp` is asked about, from its option or from limits that leave no choice."""
+    """The counts that `pool-lp` is asked about: limits leave no choice."""
     faults = Faults.of(pool.inputs)
-    stated = cast(FluidAtOptions, pool.options).counts
-    offers = {offer.id: o for o, offer in enumerate(pool.offers) if offer.id is not None}
-    hardware = [kind.hardware for kind in pool.types]
-    per_type = pool.least.copy() if stated is None else np.zeros(len(hardware), dtype=np.int64)
-    counts = np.zeros(len(pool.offers), dtype=np.int64)
-    for kind in pool.request.machines if stated is None else ():
+    for kind in pool.request.machines:
         if kind.most != kind.least:
             faults.in_slo(
                 f"$.limits.instances.{kind.id}",
                 "pool-lp rates a given pool, and this leaves a choice",
-                "Give option counts, or the same least and most for every hardware.",
+                "Give the same least and most for every hardware.",
                 value=[kind.least, None if kind.most >= PLENTY else kind.most],
             )
-    for name, count in (stated or {}).items():
-        if not 0 <= count < PLENTY or (name not in offers and name not in hardware):
-            faults.in_options(
-                f"counts.{name}",
-                f"counts are of offers or hardware of this pool, none of them negative, nor {PLENTY:,} or more",
-                f"Choose from {', '.join([*hardware, *offers])}.",
-                value=count,
-            )
-            continue
-        if name in offers:
-            counts[offers[name]] += count
-            there = pool.offers[offers[name]].stock
-        else:
-            per_type[hardware.index(name)] = count
-            there = sum(offer.stock for offer in pool.request.of(name).offers)
-        if count > there:
-            faults.in_options(f"counts.{name}", "more than are in stock", f"At most {there}.", value=count)
     faults.settle()
-    return counts + pool.by_offer(per_type)
+    return pool.by_offer(pool.least.copy())
 
 
 # -- a rate of nothing -----------------------------------------------------------------------------------------------
@@ -419,7 +399,7 @@ def choose_minima(pool: Pool, ask: Ask) -> ChosenPool | Infeasibility | Draft:
     counts = pool.by_offer(pool.least) if answer.point is None else read_counts(pool, answer.point)
     note = "nothing is asked for: the least instances alone"
     cost = Reported("cost_per_hour", "min", "problem", answer, value=pool.cost(counts) / NANO, note=note)
-    if not pool.unserved_classes(pool.least > 0).size and not pool.options.by_allowable_rate:
+    if not pool.unserved_classes(pool.least > 0).size and not pool.is_rated_by_simulation:
         rated = rate_at(pool, ask, counts)
         if rated.lam > 0:
             return ChosenPool(rated, (cost,))

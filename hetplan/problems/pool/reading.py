@@ -51,10 +51,12 @@ REFUSED = {
     "change.slack": ("headroom of a pool is its option derate", "Set option derate instead."),
     "change.slack_qps": ("headroom of a pool is its option derate", "Set option derate instead."),
     "apps.*.weight": ("a pool serves one application, so nothing is weighed", "Leave it out."),
-    "apps.*.dispatch": ("a pool's dispatch rule says where queries go", 'Set option dispatch instead.'),
     "apps.*.rate_qps.history": ("a pool is sized for a stated rate", "Write it as rate_qps."),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""
+RULES = ("earliest", "threshold")
+"""Dispatch rules that an SLO may state: the replica that finishes first (Clockwork), or a split at a query size that
+simulation finds (DeepRecSys)."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,11 @@ class Wish:
     p: Vector
     rate_qps: float | None
     then_cheapest: bool
+
+    @property
+    def dispatch(self) -> str:
+        """The rule by which queries find their replica: the one that the SLO states, else Kairos' matching."""
+        return self.app.dispatch or "matching"
 
     @property
     def max_ms(self) -> float | None:
@@ -456,16 +463,17 @@ def _check_demanded(request: Request, hardware: str, why: str, faults: Faults) -
 
 def check_together(
     inputs: Inputs, wish: Wish, types: Sequence[Choice], times: Times, options: PoolOptions, faults: Faults
-) -> None:
+) -> PoolOptions:
     """What the files, each sound by itself, may not ask for together with the options of a pool.
 
-    The rate is looked at only where all else is sound.
+    The rate is looked at only where all else is sound. Back come the options, which a stated dispatch rule settles.
     """
     _check_tolerance(wish, options, faults)
     _check_measured(inputs, faults)
-    _check_dispatch(wish, types, options, faults)
+    options = _check_dispatch(wish, types, options, faults)
     if not faults.found:
         _check_rate(wish, times, options, faults)
+    return options
 
 
 def _check_tolerance(wish: Wish, options: PoolOptions, faults: Faults) -> None:
@@ -480,17 +488,23 @@ def _check_tolerance(wish: Wish, options: PoolOptions, faults: Faults) -> None:
         )
 
 
-def _check_dispatch(wish: Wish, types: Sequence[Choice], options: PoolOptions, faults: Faults) -> None:
-    """A rule other than matching is for single queries, a threshold for queries of one size."""
-    if options.dispatch == "matching":
-        return
+def _check_dispatch(wish: Wish, types: Sequence[Choice], options: PoolOptions, faults: Faults) -> PoolOptions:
+    """A stated rule is for single queries, a threshold for queries of one size; both are sized by simulation alone."""
+    if wish.dispatch == "matching":
+        return options
     why = remedy = ""
-    if not all(kind.is_timed for kind in types):
+    if wish.dispatch not in RULES:
+        why, remedy = f"{wish.dispatch} is no rule of a pool", f'Write "{RULES[0]}" or "{RULES[1]}", or leave it out.'
+    elif not all(kind.is_timed for kind in types):
         why, remedy = "runs that state rates serve several queries at once", "Leave it out: their shares decide."
-    elif options.dispatch == "threshold" and len(wish.points[0]) != 1:
-        why, remedy = "a threshold parts queries of one size, so of one axis", 'Take "earliest", or leave it out.'
+    elif wish.dispatch == "threshold" and len(wish.points[0]) != 1:
+        why, remedy = "a threshold parts queries of one size, so of one axis", 'Write "earliest", or leave it out.'
     if why:
-        faults.in_options("dispatch", why, remedy, value=options.dispatch)
+        faults.in_slo(f"$.apps.{wish.app.id}.dispatch", why, remedy, value=wish.dispatch)
+    elif options.sizing != "simulation" and "sizing" in options.model_fields_set:
+        why = f"what {wish.dispatch} carries is known by simulation alone"
+        faults.in_options("sizing", why, 'Set it to "simulation", or leave it out.', value=options.sizing)
+    return options.model_copy(update={"sizing": "simulation"})
 
 
 def _check_measured(inputs: Inputs, faults: Faults) -> None:

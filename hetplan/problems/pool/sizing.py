@@ -131,7 +131,7 @@ MOST_PLAYED = 24
 def size_pool(pool: Pool, ask: Ask, choose: Choose) -> Draft | Infeasibility:
     """The plan of what a formulation chooses, with as much room for waiting as option `sizing` asks for."""
     sizing, is_search = pool.options.sizing, isinstance(pool.options, SearchOptions)
-    is_long, is_default = pool.options.by_allowable_rate, pool.formulation == "pool-milp"
+    is_long, is_default = pool.is_rated_by_simulation, pool.formulation == "pool-milp"
     if pool.wish.app.targets and (is_search or sizing != "fluid"):
         if is_search or is_default:
             keep_first_plan(pool, ask)
@@ -155,7 +155,7 @@ def draft_sized(pool: Pool, ask: Ask, found: ChosenPool | Infeasibility | Draft)
     if not isinstance(found, ChosenPool):
         return found
     if found.rated.lam > 0 and found.simulated is None:
-        if pool.options.by_allowable_rate:
+        if pool.is_rated_by_simulation:
             shown = _simulated_rate(pool, ask, found.rated)
             found = replace(found, simulated=shown, backed=tuple(_rate_claims(pool, ask, shown, found.backed)))
         elif pool.options.sizing == "simulation" and pool.wish.app.targets and pool.wish.rate_qps != 0.0:

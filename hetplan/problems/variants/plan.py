@@ -104,7 +104,7 @@ def _served_late(v: Snapshot, flows: Flows) -> dict[int, tuple[float, str]]:
             before = found.get(b, (0.0, ""))[0]
             found[b] = (
                 before + rate,
-                f"served by {v.kind(i).variant}, which runs and breaks the limits (violators: count)",
+                f"served by {v.kind(i).variant}, which runs and breaks the limits",
             )
     return found
 

@@ -12,7 +12,7 @@ Tl_v        `Choice.load_s`        seconds to load it
 N_g         `N`                    instances of group g that run now (a variant wherever it runs)
 R_v         `Kind.needs`           what an instance takes of each resource
 lambda      `weight`               1/s, what a second of loading weighs against a second of serving: 1 / horizon, or
-                                   with `loading` weighted the paper's `load_weight_per_s`; 0 where nothing runs
+                                   where it is stated the paper's `load_weight_per_s`; 0 where nothing runs
 x_v         --                     instances that shall run
 p_g         --                     instances to load: max(x - N, 0)
 y_bv        --                     queries/s of b served by v, where v may serve several applications

@@ -227,8 +227,7 @@ class Snapshot:
     @cached_property
     def weighs_loading(self) -> bool:
         """Whether loading counts by the paper's weight, and not for its share of the horizon."""
-        stated = "load_weight_per_s" in self.wanted.change.model_fields_set
-        return self.options.loading == "weighted" or (self.options.loading == "auto" and stated)
+        return self.options.is_as_printed or "load_weight_per_s" in self.wanted.change.model_fields_set
 
     @cached_property
     def weight(self) -> float:
@@ -287,8 +286,8 @@ class Snapshot:
 
     @cached_property
     def eligible(self) -> tuple[Serves, ...]:
-        """The pairs of (1): in time and good enough; with violators `count`, also what runs though it is not."""
-        if self.options.violators == "ignore":
+        """The pairs of (1): in time and good enough; of the paper also what runs though it is not."""
+        if not self.options.is_as_printed:
             return tuple(s for s in self.serves if not s.late)
         return tuple(s for s in self.serves if not s.late or self.running[s.kind] > 0)
 
@@ -522,7 +521,7 @@ def read_snapshot(inputs: Inputs, options: VariantsOptions) -> Snapshot:
             file = inputs.files.get("state", "state.json")
             faults.found.append(Fault(file, at, str(worker.standby), why, 'Add them to "count".'))
     names = sorted({name for one in asked for name in one.variants} | (running & request.known.variants))
-    shared = options.machines == "shared" and options.level != "aggregate"
+    shared = options.share_machines and options.level != "aggregate"
     kinds = _Kinds(request, types, faults, notices, shares=shared).of(names)
     slots = _read_slots(request, types, kinds, notices)
     known = _known_machines(types) or any(kind.part is not None for kind in kinds)
@@ -551,16 +550,13 @@ def _read_asked(request: Request, options: VariantsOptions, faults: Faults) -> t
             "sharing", f"pooled is the paper's one row, of one application; here are {len(request.apps)}",
             'Set it to "shared" or "dedicated".', value="pooled",
         )  # fmt: skip
-    additive = options.slack_mode == "additive" or (options.slack_mode is None and change.slack_qps is not None)
-    if additive and change.slack_qps is None:
-        faults.in_slo("$.change.slack_qps", "an additive slack is asked for and none is stated", "State it.")
     found = []
     for name, app in sorted(request.apps.items()):
         load = app.rate_qps
         if load is None:
             faults.in_slo(f"$.apps.{name}.rate_qps", "a load is needed, a number", "Write queries per second.")
             continue
-        need = load + (change.slack_qps or 0.0) if additive else load * change.slack
+        need = load * change.slack if change.slack_qps is None else load + change.slack_qps
         found.append(Asked(name, app.stated, app.variants, load, need if load > 0 else 0.0))
         faults.refuse_all_network(app)
     _check_metrics(request, found, faults)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from hetplan.extend import PoolOptions, SearchOptions, Sizing
@@ -33,4 +35,6 @@ class HomogeneousOptions(PoolOptions):
 class ExhaustiveOptions(SearchOptions):
     """`exhaustive`: every pool is tried, whatever its bound, unless `prune` says otherwise."""
 
-    prune: bool = Field(default=False, description="skip pools whose bound is no better than the incumbent")
+    prune: Literal["subsets"] | bool = Field(
+        default=False, description="skip pools whose bound is no better than the incumbent"
+    )

@@ -15,7 +15,7 @@ class BruteForceOptions(VariantsOptions):
     """`brute-force`: every choice of counts."""
 
     sizing: Sizing = Field(default="fluid", description="how busy instances may be; as in the paper up to saturation")
-    machines: Literal["shared", "whole"] = Field(default="whole", description="an instance has its machine alone")
+    share_machines: bool = Field(default=False, description="an instance has its machine alone")
 
 
 class RuleOptions(BruteForceOptions):

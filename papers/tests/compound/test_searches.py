@@ -20,7 +20,7 @@ def test_an_engine_passes_the_conformance_kit(engine: BlackBoxEngine) -> None:
 @pytest.mark.parametrize("search", ["videostorm", "vulcan"])
 def test_a_plan_is_found_and_verifies(search: str) -> None:
     query = draw("SR", 3)
-    measure, options = measuring(query), {"search": search, "max_measurements": 60, "samples": 60}
+    measure, options = measuring(query), {"search": search, "max_measurements": 60, "samples_min": 60}
     outcome = hp.solve(query.profile(), query.slo(), evaluate=measure, options=options)
     assert (outcome.exit_code, outcome.violations) == (0, ())
     assert {solve.solver.split()[0] for solve in outcome.require().solves if solve.form == "black-box"} == {search}

@@ -31,19 +31,18 @@ def test_table_3(load: int, slo_ms: int, slack: float, cost: float, best: dict[s
 
 
 @pytest.mark.parametrize(
-    ("slack", "slo_ms", "violators", "gross", "net"),
-    [(1.05, 300, "ignore", 3.0, 0.0), (1.0, 300, "ignore", 2.0, -1.0), (1.0, 50, "ignore", 4.5, 1.5)],
+    ("slack", "slo_ms", "gross", "net"), [(1.05, 300, 3.0, 0.0), (1.0, 300, 2.0, -1.0), (1.0, 50, 4.5, 1.5)]
 )
-def test_what_runs_counts_against_loading(slack: float, slo_ms: int, violators: str, gross: float, net: float) -> None:
+def test_what_runs_counts_against_loading(slack: float, slo_ms: int, gross: float, net: float) -> None:
     documents = table2(10.0, float(slo_ms), slack=slack, weight_per_s=0.1, load_s=LOAD_S, running={"a": 3})
-    found = solve(documents, "brute-force", violators=violators)
+    found = solve(documents, "brute-force")
     assert (money(found, GROSS), money(found, NET)) == (pytest.approx(gross), pytest.approx(net))
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_no_program_finds_less_and_no_rule_does(seed: int) -> None:
     documents = random_snapshot(seed)
-    best = solve(documents, "variants-milp", sharing="dedicated", machines="whole", try_repairs=False)
+    best = solve(documents, "variants-milp", sharing="dedicated", share_machines=False, try_repairs=False)
     try:
         tried = solve(documents, "brute-force", sharing="dedicated", try_repairs=False)
     except hetplan.InputError as too_many:

@@ -262,7 +262,7 @@ def test_of_what_was_not_measured_a_front_says_how_likely_it_is_no_point() -> No
     slo["apps"]["query"]["rate_qps"] = 3
     for name in ("streams", "device"):
         slo["apps"]["query"].pop(name, None)
-    how = {"max_measurements": 10, "samples": 60, "front_points": 3, **FORMULA}
+    how = {"max_measurements": 10, "samples_min": 60, "front_points": 3, **FORMULA}
     outcome = hp.solve(query.profile(), slo, evaluate=measuring(query), options=how)
     assert outcome.exit_code == 0, outcome.violations
     assert outcome.front is not None

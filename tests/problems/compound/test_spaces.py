@@ -78,9 +78,7 @@ def test_a_space_with_conditions_and_rules_is_searched_whole_and_the_best_is_tha
 
     journal = Journal(tmp_path / "journal.jsonl")
     measure = measuring(noted, journal=journal)
-    outcome = hp.solve(
-        profile(), SLO, evaluate=measure, options={"max_measurements": 500, "samples": 2, "samples_min": 2}
-    )
+    outcome = hp.solve(profile(), SLO, evaluate=measure, options={"max_measurements": 500, "samples_min": 2})
     assert outcome.exit_code == 0, (outcome.why, outcome.violations)
     assert {tuple(sorted(one.items())) for one in settings} == set(asked), "each allowed setting, and no other"
     chosen = dict(outcome.require().dispatch["ask"].knobs)
@@ -89,9 +87,7 @@ def test_a_space_with_conditions_and_rules_is_searched_whole_and_the_best_is_tha
 
 def test_a_plan_that_breaks_a_rule_of_knobs_fails_its_verification():
     measure = measuring(evaluate)
-    plan = hp.solve(
-        profile(), SLO, evaluate=measure, options={"max_measurements": 4, "samples": 2, "samples_min": 2}
-    ).require()
+    plan = hp.solve(profile(), SLO, evaluate=measure, options={"max_measurements": 4, "samples_min": 2}).require()
     rule = plan.dispatch["ask"]
     for change in ({"model": "small", "top": 4}, {"candidates": 2, "top": 4}, {"model": "small", "heat": 0.5}):
         forged = rule.model_copy(update={"knobs": {**rule.knobs, **change}})

@@ -158,7 +158,7 @@ def test_a_search_for_a_front_says_how_likely_a_point_is_missing_and_goes_on_the
     slo = {**query.slo(), "objective": ["front quality cost"]}
     measure = measuring(query)
     made = [
-        hp.solve(query.profile(), slo, evaluate=measure, options={"max_measurements": 12, "samples": 60})
+        hp.solve(query.profile(), slo, evaluate=measure, options={"max_measurements": 12, "samples_min": 60})
         for _ in range(2)
     ]
     front = made[0].front

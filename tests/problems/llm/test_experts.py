@@ -38,7 +38,7 @@ def decoding(law: dict[str, Any], tpot_ms: float, percentile: float, *, prompt: 
 
 def machines_per_thousand(wish: Wish) -> float:
     """By the rows, for a thousand decoded tokens per second."""
-    rows = Rows.of(program(wish, mean_tpot=False, sacrifice=True))
+    rows = Rows.of(program(wish, mean_tpot=False, allow_late=1.0))
     return STEPS / 1000.0 / rows.capacity_of([1]).rate_qps
 
 
@@ -89,7 +89,7 @@ def test_the_bound_is_never_above_the_cheapest_of_all_counts(tpot_ms: float) -> 
     profile["engines"]["little"] = {"law": small, "kv_tokens": 30_000, "most_tokens": 2048}
     profile["variants"]["m"]["runs"].append({"hardware": "small", "engine": "little"})
     slo = {**texts.slo(15.0, tpot_ms=tpot_ms, ttft_ms=700.0), "robust": {"law": False}}
-    outcome = hp.solve(profile, slo, options={"requests": 1000})
+    outcome = hp.solve(profile, slo, options={"queries": 1000})
     assert outcome.plan is not None, outcome.why
     wish = read_wish(load_inputs(profile, slo), LlmOptions(requests=1000))
     judge = judge_of(wish, Tools(extra={"play_tokens": play, "draw_tokens": draw}), 0)
@@ -118,7 +118,7 @@ def test_a_plan_for_a_mixture_of_experts_holds(
     law: dict[str, Any], kv_tokens: int, gpus: int, limits: tuple[float, float]
 ) -> None:
     profile, slo = texts.experts(law, kv_tokens, gpus), texts.slo(20.0, ttft_ms=limits[0], tpot_ms=limits[1])
-    outcome = hp.solve(profile, slo, options={"requests": 1500})
+    outcome = hp.solve(profile, slo, options={"queries": 1500})
     assert outcome.reason == "verified", outcome.why
     plan = outcome.plan
     assert plan is not None
@@ -136,7 +136,7 @@ def test_a_plan_for_a_mixture_of_experts_holds(
 def test_room_for_the_error_of_a_law_can_be_left_out() -> None:
     profile, slo = texts.experts({**texts.QWEN, "error_mean": 0.4}, 717_995), texts.slo(60.0, tpot_ms=14.0)
     plans = [
-        hp.solve(profile, {**slo, "robust": {"law": law}}, options={"requests": 1500}).plan for law in (True, False)
+        hp.solve(profile, {**slo, "robust": {"law": law}}, options={"queries": 1500}).plan for law in (True, False)
     ]
     sized, bare = (plan.workers[0].count for plan in plans if plan is not None)
     assert sized > bare

@@ -9,7 +9,7 @@ import pytest
 import hetplan as hp
 from tests.cases import texts
 
-QUICK = {"requests": 1500}
+QUICK = {"queries": 1500}
 
 
 @pytest.mark.slow

@@ -83,7 +83,7 @@ def test_a_pipeline_of_three_steps_fits_on_one_node_and_keeps_its_wish_there() -
     assert sum(load.instances for load in node.loads) == 8, "what is paid is used"
     report = hp.simulate(plan, *files, seeds=3, seed=991)
     assert report.apps["a"].figures["violations"].value < 0.01
-    apart = solved(files, machines="whole")
+    apart = solved(files, share_machines=False)
     assert total(apart, "cost_per_hour") == 24.0
     assert all(len(worker.loads) == 1 for worker in apart.workers)
 
@@ -92,7 +92,7 @@ def test_a_pipeline_of_three_steps_fits_on_one_node_and_keeps_its_wish_there() -
 def test_fewer_servers_than_steps_are_enough_where_they_have_places() -> None:
     plan = solved(documents(nodes=1), sizing="fluid")
     assert total(plan, "servers") == 1.0
-    outcome = hp.solve(*documents(nodes=1), options={"machines": "whole"}, formulation="pipeline")
+    outcome = hp.solve(*documents(nodes=1), options={"share_machines": False}, formulation="pipeline")
     assert outcome.exit_code == 3
     outcome = hp.solve(*documents(nodes=1, cards=2), formulation="pipeline")
     assert outcome.exit_code == 3
@@ -254,8 +254,8 @@ def _forged(plan: hp.Plan, change: Any) -> hp.Plan:
     [
         (lambda plan: plan["workers"][0]["loads"][0].update(instances=7), "resource"),
         (lambda plan: plan["workers"][0].update(queue="shared"), "pipeline-worker"),
-        (lambda plan: plan["method"]["options"].update(machines="whole"), "pipeline-worker"),
-        (lambda plan: plan["method"]["options"].pop("machines"), "pipeline-worker"),
+        (lambda plan: plan["method"]["options"].update(share_machines=False), "pipeline-worker"),
+        (lambda plan: plan["method"]["options"].pop("share_machines"), "pipeline-worker"),
         (lambda plan: plan["workers"][0]["loads"][1].update(instances=0), None),
         (lambda plan: plan["claims"][1].update(bound=16.0, value=16.0), "promise"),
     ],

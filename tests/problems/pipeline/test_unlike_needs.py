@@ -63,7 +63,7 @@ def test_a_bound_of_plans_that_share_nothing_is_not_said_of_all(
 def test_whole_servers_that_are_asked_for_bound_such_plans_only() -> None:
     files = social(1, 0.5, 0.5)
     assert scopes(planned(files))["servers"] == "problem"
-    plan = planned(files, machines="whole")
+    plan = planned(files, share_machines=False)
     assert (len(plan.workers), scopes(plan)["servers"]) == (2, "restriction")
 
 

@@ -53,14 +53,14 @@ def test_steps_of_one_two_and_four_cards_share_nodes_and_keep_their_wish() -> No
     assert set(words(plan, files).values()) == {"proved again"}
     report = hp.simulate(plan, *files, seeds=3, seed=991)
     assert report.apps["a"].figures["violations"].value < 0.01
-    assert total(solved(files, machines="whole"), "cost_per_hour") == 24.0
+    assert total(solved(files, share_machines=False), "cost_per_hour") == 24.0
 
 
 def test_several_nodes_of_unlike_loads_are_as_few_as_their_cards_fill() -> None:
     files = documents(needs=UNLIKE, rate=1000.0)  # 5 x 1 + 4 x 2 + 3 x 4 cards
     plan = solved(files, sizing="fluid")
     assert total(plan, "servers") == 4.0
-    assert total(solved(files, sizing="fluid", machines="whole"), "servers") == 4.0
+    assert total(solved(files, sizing="fluid", share_machines=False), "servers") == 4.0
     files = documents(needs=UNLIKE, rate=2000.0)  # 10 x 1 + 8 x 2 + 6 x 4
     plan = solved(files, sizing="fluid")
     assert total(plan, "servers") == 7.0
@@ -100,7 +100,7 @@ def test_whole_servers_are_as_few_as_counting_by_hand_says(seed: int, formulatio
     )
     plan = outcome.require()
     assert total(plan, "servers") == math.ceil(cards / 8)
-    assert total(solved(files, sizing="fluid", machines="whole"), "servers") >= total(plan, "servers")
+    assert total(solved(files, sizing="fluid", share_machines=False), "servers") >= total(plan, "servers")
     assert set(words(plan, files).values()) == {"proved again"}
 
 
@@ -125,7 +125,7 @@ def test_a_step_that_takes_whole_servers_leaves_the_others_to_share_theirs() -> 
     plan = solved(files, sizing="fluid")
     assert on_one(plan) == [{"see": 1}, {"name": 5, "read": 3}]
     assert total(plan, "cost_per_hour") == 24.0
-    assert total(solved(files, sizing="fluid", machines="whole"), "cost_per_hour") == 32.0
+    assert total(solved(files, sizing="fluid", share_machines=False), "cost_per_hour") == 32.0
 
 
 def test_too_few_places_for_one_instance_of_each_step() -> None:
@@ -151,7 +151,7 @@ def test_needs_that_places_do_not_describe_share_nothing(needs: dict[str, float]
     files = documents(needs=needs)
     plan = solved(files, sizing="fluid")
     assert all(len(worker.loads) == 1 for worker in plan.workers)
-    assert total(plan, "cost_per_hour") == total(solved(files, sizing="fluid", machines="whole"), "cost_per_hour")
+    assert total(plan, "cost_per_hour") == total(solved(files, sizing="fluid", share_machines=False), "cost_per_hour")
 
 
 def test_a_worker_with_more_cards_than_there_are_is_caught() -> None:
@@ -170,10 +170,10 @@ def test_a_worker_with_more_cards_than_there_are_is_caught() -> None:
 def test_a_bound_of_one_server_more_is_not_proved() -> None:
     """The best plan without sharing, said to be the best of all: by what may be shared, a server fewer does."""
     files = documents(needs=UNLIKE)
-    apart, shared = solved(files, sizing="fluid", machines="whole"), solved(files, sizing="fluid")
+    apart, shared = solved(files, sizing="fluid", share_machines=False), solved(files, sizing="fluid")
     assert (total(apart, "cost_per_hour"), total(shared, "cost_per_hour")) == (24.0, 16.0)
     assert words(shared, files)["cost_per_hour"] == "proved again"
-    claims_too_much = forged(apart, lambda made: made["method"]["options"].update(machines="shared"))
+    claims_too_much = forged(apart, lambda made: made["method"]["options"].update(share_machines=True))
     assert words(claims_too_much, files)["cost_per_hour"] != "proved again"
 
 

@@ -1,7 +1,7 @@
 """The fluid program's golden cases, on every engine that takes them."""
 
 import pytest
-from cases.pool import CASES, G4_COSTS, G4_RATES, RATED, Rated, counts, decide, g1, g3, pose, promise
+from cases.pool import CASES, G4_COSTS, G4_RATES, RATED, Rated, counts, decide, exactly, g1, g3, pose, promise
 
 from hetplan import registry
 from hetplan.planner.draft import Draft, Infeasibility
@@ -27,10 +27,10 @@ def takes(engine_name: str, form: object) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("rated", RATED, ids=lambda r: f"{r.case}-{'-'.join(map(str, r.counts.values()))}-{r.eps:g}")
 def test_rate_of_a_given_pool(engine: str, rated: Rated) -> None:
-    case = CASES[rated.case](budget=100)
-    problem = pose(case, formulation="pool-lp", counts=rated.counts)
+    case = exactly(CASES[rated.case](budget=100), rated.counts)
+    problem = pose(case, formulation="pool-lp")
     takes(engine, fluid_program_at(problem, problem.of_type(given_counts(problem))))
-    drafted = decide(case, formulation="pool-lp", counts=rated.counts, allow_late=rated.eps, solver=engine)
+    drafted = decide(case, formulation="pool-lp", allow_late=rated.eps, solver=engine)
     assert promise(drafted, "fluid_rate_qps") == pytest.approx(rated.fluid_qps, rel=1e-6)
     assert promise(drafted, "rate_qps") == pytest.approx(0.8 * rated.fluid_qps, rel=1e-6)
 
@@ -66,9 +66,9 @@ def test_least_cost_is_sized_for_the_derated_rate() -> None:
 
 
 def test_without_a_base_nothing_is_served() -> None:
-    found = decide(g3(budget=9), formulation="pool-lp", counts={"a": 1, "b": 1})
+    found = decide(exactly(g3(budget=9), {"a": 1, "b": 1}), formulation="pool-lp")
     assert isinstance(found, Infeasibility)
-    assert "serves 1 classes of queries in time nowhere (batch=30)" in found.why[0]
+    assert "late on every type that may be rented: batch=30" in found.why[0]
 
 
 def test_the_cheaper_of_two_pools_of_one_rate_where_the_wish_says_so() -> None:

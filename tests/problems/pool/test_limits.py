@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from build import limits_at
-from cases.pool import Json, files, g1, g3, inputs, pose, solve
+from cases.pool import Json, exactly, files, g1, g3, inputs, pose, solve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,8 +82,8 @@ def test_the_trivial_incumbent_is_not_infeasible() -> None:
 
 @pytest.mark.parametrize("formulation", ["pool-milp", "pool-lp", "kairos"])
 def test_an_engine_that_says_nothing_is_not_a_rate_of_nothing(formulation: str) -> None:
-    options: Json = {"counts": {"base": 1, "a": 1}} if formulation == "pool-lp" else {}
-    found = decided(g3(budget=4), Mute(), formulation=formulation, **options)
+    case = exactly(g3(budget=4), {"base": 1, "a": 1}) if formulation == "pool-lp" else g3(budget=4)
+    found = decided(case, Mute(), formulation=formulation)
     if isinstance(found, Infeasibility):
         # Only the program over whole counts has nothing to choose by.
         assert formulation == "pool-milp"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cases.pool import decide, files, g1, g3, solve
+from cases.pool import decide, exactly, files, g1, g3, solve
 
 import hetplan
 from hetplan.planner.draft import Draft
@@ -112,7 +112,7 @@ def test_matching_is_given_all_it_needs() -> None:
 )
 def test_a_plan_says_when_its_pool_is_divided(counts: dict[str, int], divided: bool) -> None:
     """Above 50 instances, where each part can have one of the base; smaller plans say nothing of it."""
-    outcome = solve(*g1(budget=20), formulation="pool-lp", options={"counts": counts, "sizing": "simulation"})
+    outcome = solve(*exactly(g1(budget=20), counts), formulation="pool-lp", options={"sizing": "simulation"})
     plan = outcome.require()
     assert outcome.violations == ()
     dispatch = plan.dispatch["app"]
@@ -154,7 +154,7 @@ def test_plans_verify(formulation: str) -> None:
 
 
 def test_the_certified_claim_of_a_given_pool() -> None:
-    outcome = solve(*g3(budget=3), formulation="pool-lp", options={"counts": {"base": 2, "a": 2}}, require_proof=True)
+    outcome = solve(*exactly(g3(budget=3), {"base": 2, "a": 2}), formulation="pool-lp", require_proof=True)
     assert outcome.exit_code == 0
     (claim,) = outcome.claims
     assert (claim.about, claim.vouched) == ("fluid_rate_qps", "certified")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from build import limits_at
 from cases import pool_published as published
-from cases.pool import Json, counts, decide, files, pose, promise
+from cases.pool import Json, counts, decide, exactly, files, pose, promise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
@@ -127,7 +127,7 @@ def test_more_instances_never_lower_the_rate(case: tuple[Json, Json], n: list[in
 def test_homogeneous_pools_add_up() -> None:
     case = files({"only": [10.0, 40.0]}, [0.75, 0.25], prices={"only": 1}, qos_ms=100, budget=9)
     for u in range(1, 10):
-        drafted = decide(case, formulation="pool-lp", counts={"only": u})
+        drafted = decide(exactly(case, {"only": u}), formulation="pool-lp")
         assert promise(drafted, "fluid_rate_qps") == pytest.approx(u * 1000 / 17.5, rel=1e-9)
 
 

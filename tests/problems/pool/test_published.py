@@ -2,7 +2,7 @@
 
 import pytest
 from cases import pool_published as published
-from cases.pool import counts, decide, promise
+from cases.pool import counts, decide, exactly, promise
 
 pytestmark = pytest.mark.skipif(not published.present(), reason="../shared/data/kairos is absent")
 
@@ -39,7 +39,7 @@ def test_eight_times_the_budget() -> None:
 def test_rate_of_published_pools(model: str, pool: tuple[int, ...], rate: float) -> None:
     types = published.load("kairos_instance")["types"]
     given = dict(zip(types, pool, strict=True))
-    drafted = decide(published.kairos(model, budget=20), formulation="pool-lp", counts=given)
+    drafted = decide(exactly(published.kairos(model, budget=20), given), formulation="pool-lp")
     assert promise(drafted, "fluid_rate_qps") == pytest.approx(rate, rel=1e-6)
 
 
@@ -60,5 +60,5 @@ def test_a_sample_of_the_stored_rates(model: str, eps: float) -> None:
     case = published.kairos(model, budget=20)
     for key in list(stored)[::40]:
         given = dict(zip(types, map(int, key.split(",")), strict=True))
-        drafted = decide(case, formulation="pool-lp", counts=given, allow_late=eps)
+        drafted = decide(exactly(case, given), formulation="pool-lp", allow_late=eps)
         assert promise(drafted, "fluid_rate_qps") == pytest.approx(stored[key][0], rel=1e-6)

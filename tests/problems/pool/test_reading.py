@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cases.pool import Json, counts, decide, files, g1, g3, inputs, pose, promise
+from cases.pool import Json, by_rule, counts, decide, exactly, files, g1, g3, inputs, pose, promise
 
 import hetplan
 from hetplan.errors import InputError
@@ -128,20 +128,9 @@ def test_options_that_do_not_fit_the_files(options: Json, name: str, why: str) -
     assert [fault.path for fault in caught.value.faults] == [name]
 
 
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        ({"base": -1}, "none of them negative"),
-        ({"tpu": 1}, "none of them"),
-        ({"base": 3}, "in stock"),
-        (None, "a choice"),
-    ],
-)
-def test_counts_of_fluid_lp_must_fit(given: dict[str, int] | None, why: str) -> None:
-    case = g1(budget=5)
-    case[0]["offers"]["base"]["stock"] = 2
-    with pytest.raises(InputError, match=why):
-        decide(case, formulation="pool-lp", counts=given)
+def test_a_given_pool_leaves_no_choice() -> None:
+    with pytest.raises(InputError, match="a choice"):
+        decide(g1(budget=5), formulation="pool-lp")
 
 
 def test_counts_may_come_from_the_limits() -> None:
@@ -152,7 +141,7 @@ def test_counts_may_come_from_the_limits() -> None:
 def test_a_run_may_have_its_own_price() -> None:
     profile, slo = g1(budget=5)
     profile["variants"]["m"]["runs"][0]["price_per_hour"] = "0.01"
-    assert promise(decide((profile, slo), formulation="pool-lp", counts={"base": 3}), "cost_per_hour") == 0.03
+    assert promise(decide(exactly((profile, slo), {"base": 3}), formulation="pool-lp"), "cost_per_hour") == 0.03
 
 
 def test_of_several_runs_the_one_of_single_queries_counts() -> None:
@@ -166,7 +155,7 @@ def test_of_several_runs_the_one_of_single_queries_counts() -> None:
 def test_without_any_offer_an_instance_costs_one() -> None:
     profile, slo = g1(budget=2)
     profile["offers"] = {}
-    drafted = decide((profile, slo), formulation="pool-lp", counts={"base": 2})
+    drafted = decide(exactly((profile, slo), {"base": 2}), formulation="pool-lp")
     assert promise(drafted, "cost_per_hour") == 2
     assert isinstance(drafted, Draft)
     assert drafted.workers[0].offer is None
@@ -176,7 +165,7 @@ def test_a_price_per_resource_is_for_the_whole_machine() -> None:
     profile, slo = g1(budget=5)
     profile["hardware"]["base"]["provides"] = {"gpu_mem_gib": 16}
     profile["offers"]["base"].update(price_per_hour="0.0331", per="gpu_mem_gib")
-    assert promise(decide((profile, slo), formulation="pool-lp", counts={"base": 2}), "cost_per_hour") == 1.0592
+    assert promise(decide(exactly((profile, slo), {"base": 2}), formulation="pool-lp"), "cost_per_hour") == 1.0592
 
 
 def test_hardware_that_is_too_small_is_left_out() -> None:
@@ -210,7 +199,7 @@ def test_observed_sizes_round_up_to_a_bin() -> None:
 def test_bins_that_never_come_play_no_part() -> None:
     latency = {"base": [10.0, 40.0, 999.0], "aux": [20.0, 200.0, 999.0]}
     case = files(latency, [0.75, 0.25, 0.0], prices={"base": 1, "aux": "0.25"}, qos_ms=100, budget=5)
-    drafted = decide(case, formulation="pool-lp", counts={"base": 1, "aux": 1})
+    drafted = decide(exactly(case, {"base": 1, "aux": 1}), formulation="pool-lp")
     assert promise(drafted, "fluid_rate_qps") == pytest.approx(85.714286, rel=1e-6)
     assert isinstance(drafted, Draft)
     assert len(drafted.routing["app"]) == 2
@@ -362,12 +351,14 @@ def test_measurements_that_nobody_reads_are_refused() -> None:
 
 
 def test_a_rule_other_than_matching_is_sized_by_simulation() -> None:
-    assert pose(g1(budget=2), dispatch="earliest").options.sizing == "simulation"
+    assert pose(by_rule(g1(budget=2), "earliest"), formulation="kairos").options.sizing == "simulation"
     assert FluidOptions().sizing == "simulation"
-    with pytest.raises(InputError, match="is sized by simulation"):
-        hetplan.solve(*g1(budget=2), options={"dispatch": "threshold", "sizing": "fluid"})
-    with pytest.raises(InputError, match="'threshold' or 'earliest'"):
-        hetplan.solve(*g1(budget=2), options={"dispatch": "fcfs"})
+    with pytest.raises(InputError, match="known by simulation alone"):
+        hetplan.solve(*by_rule(g1(budget=2), "threshold"), options={"sizing": "fluid"})
+    with pytest.raises(InputError, match="'earliest' or 'threshold'"):
+        hetplan.solve(*by_rule(g1(budget=2), "fcfs"))
+    with pytest.raises(InputError, match="no rule of a pool"):
+        pose(by_rule(g1(budget=2), "random"))
 
 
 def test_rules_that_do_not_fit_the_queries() -> None:
@@ -377,10 +368,10 @@ def test_rules_that_do_not_fit_the_queries() -> None:
         table.update(axes={"batch": [10, 20], "width": [1]}, mean=[[cell] for cell in table["mean"]])
     demand(slo)["mix"].update(axes=["batch", "width"], bins=[[10, 1], [20, 1]])
     with pytest.raises(InputError, match="one axis"):
-        pose((profile, slo), dispatch="threshold")
-    assert pose((profile, slo), dispatch="earliest").options.dispatch == "earliest"
+        pose(by_rule((profile, slo), "threshold"))
+    assert pose(by_rule((profile, slo), "earliest")).wish.dispatch == "earliest"
     profile, slo = g1(budget=2)
     profile["variants"]["m"]["runs"][1] = {"hardware": "aux", "rate": "r"}
     profile["tables"]["r"] = {"quantity": "requests_per_s", "axes": {"batch": [10, 20]}, "mean": [9, 1]}
     with pytest.raises(InputError, match="several queries at once"):
-        pose((profile, slo), dispatch="earliest")
+        pose(by_rule((profile, slo), "earliest"))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cases import pool_published as published
-from cases.pool import CATALOG, Json, counts, decide, files, g1, g3, inputs, pose, promise
+from cases.pool import CATALOG, Json, by_rule, counts, decide, exactly, files, g1, g3, inputs, pose, promise
 
 import hetplan
 from hetplan import registry
@@ -60,7 +60,7 @@ def test_what_the_simulator_is_given() -> None:
     mix["bins"], mix["share"] = [[20], [10]], [0.25, 0.75]
     slo["apps"]["app"]["network_ms_per_hop"] = 5
     simulator = Simulator()
-    found = drafted((profile, slo), Tools(simulate=simulator), dispatch="earliest", seeds=3)
+    found = drafted(by_rule((profile, slo), "earliest"), Tools(simulate=simulator), seeds=3)
     (call,) = simulator.calls
     # Rows are types, columns classes in growing size, whatever order the file has; the network is no time to serve in.
     assert call["latency_ms"].tolist() == [[10, 40], [20, 200]]
@@ -75,11 +75,11 @@ def test_what_the_simulator_is_given() -> None:
 def test_noise_goes_along_with_its_numbers() -> None:
     profile, slo = g1(budget="1.25")
     with pytest.raises(InputError, match="std and max"):
-        decide((profile, slo), tools=Tools(simulate=Simulator()), dispatch="earliest", service_times="lognormal")
+        decide(by_rule((profile, slo), "earliest"), tools=Tools(simulate=Simulator()), service_times="lognormal")
     for name in ("base", "aux"):
         profile["tables"][f"t-{name}"].update(std=[1, 2], max=[50, 300])
     simulator = Simulator()
-    decide((profile, slo), tools=Tools(simulate=simulator), dispatch="earliest", service_times="lognormal")
+    decide(by_rule((profile, slo), "earliest"), tools=Tools(simulate=simulator), service_times="lognormal")
     assert simulator.calls[0]["noise"] == "lognormal"
     assert simulator.calls[0]["std_ms"].tolist() == [[1, 2], [1, 2]]
     assert simulator.calls[0]["max_ms"].tolist() == [[50, 300], [50, 300]]
@@ -96,7 +96,7 @@ def test_the_promise_is_below_every_seed() -> None:
 
 
 def test_a_simulated_rate_takes_the_place_of_the_derated_one() -> None:
-    found = drafted(g3(budget=4), Tools(simulate=Simulator()), dispatch="earliest")
+    found = drafted(by_rule(g3(budget=4), "earliest"), Tools(simulate=Simulator()))
     rate = next(one for one in found.promises if one.quantity == "rate_qps")
     assert (rate.model, rate.seeds) == ("simulation/1", 5)
     assert rate.interval is not None
@@ -111,16 +111,16 @@ def test_a_simulated_rate_takes_the_place_of_the_derated_one() -> None:
 
 @pytest.mark.parametrize("formulation", ["kairos", "pool-lp"])
 def test_every_formulation_can_promise_by_simulation(formulation: str) -> None:
-    options: Json = {"counts": {"base": 2}} if formulation == "pool-lp" else {}
-    found = drafted(g3(budget=4), Tools(simulate=Simulator()), dispatch="earliest", formulation=formulation, **options)
+    case = exactly(g3(budget=4), {"base": 2}) if formulation == "pool-lp" else g3(budget=4)
+    found = drafted(by_rule(case, "earliest"), Tools(simulate=Simulator()), formulation=formulation)
     assert found.promises[0].model == "simulation/1"
     assert found.reported[0].value == found.promises[0].value
 
 
 def test_the_smallest_pool_for_a_rate() -> None:
-    case, simulator = g3(rate_qps=100, instances={"base": [1, None]}), Simulator()
-    found = drafted(case, Tools(simulate=simulator), dispatch="earliest")
-    problem = pose(case, tools=Tools(simulate=simulator), dispatch="earliest")
+    case, simulator = by_rule(g3(rate_qps=100, instances={"base": [1, None]}), "earliest"), Simulator()
+    found = drafted(case, Tools(simulate=simulator))
+    problem = pose(case, tools=Tools(simulate=simulator))
     assert found.promises[0].value >= 100
     assert found.searched
     # Brute force over everything cheaper: none carries the rate in the same simulator.
@@ -139,31 +139,32 @@ def test_the_smallest_pool_for_a_rate() -> None:
 
 @pytest.mark.slow
 def test_a_short_search_says_that_it_was() -> None:
-    found = drafted(g3(rate_qps=400), Tools(simulate=Simulator(share=0.5)), dispatch="earliest", max_simulations=5)
+    found = drafted(by_rule(g3(rate_qps=400), "earliest"), Tools(simulate=Simulator(share=0.5)), max_simulations=5)
     assert found.promises[0].value >= 400
     assert "W-not-all-tried" in {notice.code for notice in found.warnings}
 
 
 def test_a_rate_that_no_pool_carries_in_simulation() -> None:
     case = g3(rate_qps=100, instances={"base": [2, 2], "a": [0, 1], "b": [0, 1]})
-    found = decide(case, tools=Tools(simulate=Simulator(share=0.4)), dispatch="earliest")
+    found = decide(by_rule(case, "earliest"), tools=Tools(simulate=Simulator(share=0.4)))
     assert isinstance(found, Infeasibility)
     assert not found.proved
     assert found.repairs[0].field == "slo.apps.app.rate_qps"
-    never = decide(g3(rate_qps=900, instances={"base": [1, 1]}), tools=Tools(simulate=Simulator()), dispatch="earliest")
+    one = by_rule(g3(rate_qps=900, instances={"base": [1, 1]}), "earliest")
+    never = decide(one, tools=Tools(simulate=Simulator()))
     assert isinstance(never, Infeasibility)
     assert any(one.field == "slo.limits.instances.base[1]" for one in never.repairs)
 
 
 def test_another_formulation_that_misses_the_rate_says_so() -> None:
-    found = drafted(g3(rate_qps=100), Tools(simulate=Simulator(share=0.5)), dispatch="earliest", formulation="kairos")
+    found = drafted(by_rule(g3(rate_qps=100), "earliest"), Tools(simulate=Simulator(share=0.5)), formulation="kairos")
     assert "100 qps are asked for" in found.target_missed
     assert found.repairs[0].field == "slo.apps.app.rate_qps"
 
 
 def test_nobody_to_simulate() -> None:
     with pytest.raises(InputError, match="no simulator"):
-        decide(g1(budget=3), dispatch="earliest")
+        decide(by_rule(g1(budget=3), "earliest"))
     with pytest.raises(InputError, match="no simulator"):
         decide(g1(budget=3), formulation="kairos-plus")
     with pytest.raises(InputError, match="nothing was handed in"):
@@ -297,17 +298,18 @@ def test_nothing_carries_anything() -> None:
 @pytest.mark.parametrize(
     ("formulation", "options"),
     [
-        ("pool-milp", {"dispatch": "earliest"}),
+        ("pool-milp", {}),
         ("kairos-plus", {}),
         ("kairos-plus", {"bound": "eq15"}),
-        ("kairos", {"dispatch": "earliest"}),
+        ("kairos", {}),
     ],
 )
 @pytest.mark.parametrize("wish", [{"budget": 4}, {"rate_qps": 90}])
 def test_simulated_plans_verify(formulation: str, options: Json, wish: Json) -> None:
     if formulation == "kairos-plus" and "rate_qps" in wish:
         pytest.skip("searches are for budgets")
-    files_ = inputs(*g3(**wish))
+    case = g3(**wish)
+    files_ = inputs(*(case if formulation == "kairos-plus" else by_rule(case, "earliest")))
     chosen = PoolQuestion.formulations[formulation](**options)
     tools = Tools(simulate=Simulator())
     problem = PoolQuestion.from_inputs(files_, chosen, formulation=formulation, tools=tools)
@@ -336,7 +338,7 @@ def test_promises_by_the_real_simulator_are_kept_on_fresh_seeds() -> None:
         qos_ms=100,
         rate_qps=150,
     )
-    found = drafted(case, Tools(simulate=allowable_rate), dispatch="earliest", max_simulations=8, seeds=4)
+    found = drafted(by_rule(case, "earliest"), Tools(simulate=allowable_rate), max_simulations=8, seeds=4)
     have = counts(found)
     n = (have.get("base", 0), have.get("aux", 0))
     fresh = allowable_rate([[10, 40], [20, 200]], n, [0.75, 0.25], 100, seeds=(50, 51, 52))
@@ -352,7 +354,7 @@ def test_published_services_keep_their_promise_on_fresh_seeds(model: str) -> Non
     from hetplan.simulator.pool_allowable import allowable_rate
 
     case = published.kairos(model, budget="2.5")
-    found = drafted(case, Tools(simulate=allowable_rate), dispatch="earliest", seeds=3)
+    found = drafted(by_rule(case, "earliest"), Tools(simulate=allowable_rate), seeds=3)
     problem = pose(case)
     have = counts(found)
     n = [have.get(f"{kind.hardware}", 0) for kind in problem.types]
@@ -394,10 +396,10 @@ def test_one_machine_and_four_keep_what_was_promised_of_them(model: str, budget:
 def test_plans_of_other_rules_verify_and_promise_what_their_simulation_shows(dispatch: str, formulation: str) -> None:
     from hetplan.simulator.pool_allowable import allowable_rate
 
-    options: Json = {"dispatch": dispatch, "seeds": 2, "max_simulations": 3}
+    options: Json = {"seeds": 2, "max_simulations": 3}
     if formulation == "kairos-plus":
         options["prune"] = False
-    outcome = hetplan.solve(*g1(budget=2), formulation=formulation, options=options)
+    outcome = hetplan.solve(*by_rule(g1(budget=2), dispatch), formulation=formulation, options=options)
     assert (outcome.exit_code, outcome.violations) == (0, ())
     plan = outcome.require()
     rule = plan.dispatch["app"]
@@ -416,7 +418,7 @@ def test_plans_of_other_rules_verify_and_promise_what_their_simulation_shows(dis
 
 def test_a_threshold_where_the_base_is_not_rented() -> None:
     case = files({"big": [10.0], "small": [20.0]}, [1.0], prices={"big": 9, "small": "0.1"}, qos_ms=100, budget="0.3")
-    outcome = hetplan.solve(*case, options={"dispatch": "threshold", "seeds": 2})
+    outcome = hetplan.solve(*by_rule(case, "threshold"), options={"seeds": 2})
     assert (outcome.exit_code, outcome.violations) == (0, ())
     rule = outcome.require().dispatch["app"]
     assert isinstance(rule, ThresholdDispatch)
@@ -425,8 +427,8 @@ def test_a_threshold_where_the_base_is_not_rented() -> None:
 
 def test_a_threshold_beside_a_measured_rate() -> None:
     found = hetplan.solve(
-        *g1(budget=2),
-        options={"dispatch": "threshold", "evaluator": "evaluate", "seeds": 1},
+        *by_rule(g1(budget=2), "threshold"),
+        options={"evaluator": "evaluate", "seeds": 1},
         evaluate=lambda point: 5.0,
         formulation="kairos-plus",
     )

@@ -37,7 +37,7 @@ def test_two_models_of_half_a_card_rent_one() -> None:
     assert bill(plan) == 0.526
     (claim,) = plan.claims
     assert (claim.value, claim.bound, claim.scope) == (0.526, 0.526, "problem")
-    assert bill(solved(files, machines="whole").require()) == 1.052
+    assert bill(solved(files, share_machines=False).require()) == 1.052
     assert hp.simulate(plan, *files, duration_s=20.0, seeds=1).apps.keys() == {"app-m", "app-n"}
 
 
@@ -241,6 +241,6 @@ def test_a_large_stock_is_not_gone_through_machine_by_machine(shares: bool, monk
         files[0]["offers"]["card"]["stock"] = stock
         with monkeypatch.context() as patched:
             patched.setattr(placement, "_Bin", counted)
-            plans.append(solved(files, machines="shared" if shares else "whole").require())
+            plans.append(solved(files, share_machines=shares).require())
     assert plans[0].workers == plans[1].workers
     assert len(made) < 1_000

@@ -45,7 +45,7 @@ def rows(bench: Bench) -> Iterator[Row]:
         said=f"{spelled(pick)}, Eq. 15 says {estimate:.4g}; before the change {spelled(bench.pick(before))}",
     )
     yield from _tried_by_others(bench, service, pick)
-    plus = searched(Trail(bench.rates, service), "kairos-plus", bound="kairos", prune_sub=True)
+    plus = searched(Trail(bench.rates, service), "kairos-plus", bound="kairos", prune="subsets")
     yield Row(
         "12",
         "Kairos+: evaluations until all are tried or left out",

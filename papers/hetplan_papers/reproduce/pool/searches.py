@@ -62,7 +62,7 @@ def _by_rule(bench: Bench) -> Iterator[Row]:
         for rule, name in NAMES.items():
             if rule == "oracle":
                 continue
-            trail = searched(Trail(bench.rates, service, rule), "kairos-plus", bound="kairos", prune_sub=True)
+            trail = searched(Trail(bench.rates, service, rule), "kairos-plus", bound="kairos", prune="subsets")
             share.setdefault(rule, []).append(100.0 * len(trail.tried) / total)
             kairos = rule == "kairos"
             yield Row(
