@@ -464,7 +464,8 @@ class _Lowering:
                 self.made.faults.append((at, fault.value, fault.why, fault.remedy))
             return False
         held = engine_of(known)
-        for key, why, remedy in contradictions(stated.said, held, name):
+        gpu, _ = self._gpus_of(machine, stated.said)
+        for key, why, remedy in contradictions(stated.said, held, known, gpu):
             self._fault((*stated.place(key), key), stated.said[key], why, remedy)
         numbers = dict(held.pop("law"))
         numbers.pop("form", None)

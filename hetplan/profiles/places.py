@@ -9,9 +9,6 @@ from functools import cached_property
 
 __all__ = ["WRITTEN", "FileOf", "Origins", "Places", "Steps", "in_words"]
 
-WRITTEN = {"hardware": "machines", "variants": "models", "tasks": "models", "offers": "machines", "hosts": "machines"}
-"""Where things are added in a file that are in other sections of what is planned with."""
-
 Steps = tuple[str | int, ...]
 
 WRITTEN = {"hardware": "machines", "variants": "models", "tasks": "models", "offers": "machines", "hosts": "machines"}
