@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 __all__ = ["WRITTEN", "FileOf", "Origins", "Places", "Steps", "in_words"]
 
@@ -46,6 +47,8 @@ class Places:
     """
 
     written: Mapping[Steps, Steps] = field(default_factory=dict)
+    file: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The file as a person wrote it; of several, all together."""
 
     def __call__(self, steps: Steps) -> Steps:
         """The place in the file of a place of what is planned with."""
@@ -53,18 +56,6 @@ class Places:
             found = self.written.get(steps[:length])
             if found is not None:
                 return (*found, *steps[length:])
-        return steps
-
-    def planned(self, steps: Steps) -> Steps:
-        """The place of what is planned with that stands at a place in the file.
-
-        >>> Places({("offers", "t4", "stock"): ("machines", "t4", "stock")}).planned(("machines", "t4", "stock"))
-        ('offers', 't4', 'stock')
-        """
-        for length in range(len(steps), 0, -1):
-            found = [old for old, new in self.written.items() if new == steps[:length]]
-            if found:
-                return (*max(found, key=len), *steps[length:])
         return steps
 
     def text(self, at: str) -> str:
