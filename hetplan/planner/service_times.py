@@ -137,9 +137,9 @@ def assumptions(inputs: Inputs, draft: Draft) -> Iterator[Notice]:
                 if not choice.is_timed:
                     continue
                 if _is_constant(choice.law, request.apps[name], load.serve.max_batch):
-                    constant.add(choice.table_id)
+                    constant.add(choice.written)
                 elif percentile > HIGHEST and "max" not in choice.law.statistics:
-                    beyond.add(choice.table_id)
+                    beyond.add(choice.written)
         going_on = f"go on beyond p{HIGHEST:g} as they do below"
         for code, tables, what in (
             ("W-mean-times", constant, "do not vary"),

@@ -170,6 +170,7 @@ def laws_on(name: str, gpu: str, gpus: int) -> Known | None:
     >>> laws_on("catalogue/vllm/llama-3.1-8b/bf16/h200x1", "h100", 1)
     """
     engine, model, precision, *rest = (*name.removeprefix(_PREFIX).split("/"), "", "")
+    gpu = gpu.lower()
     if any(rest):
         try:
             known = law_named(name)
@@ -186,7 +187,7 @@ def contradictions(
 ) -> Iterator[tuple[str, str, str]]:
     """Keys of a run on this GPU that contradict what its law was measured with: key, why, what to do."""
     of, name = known.identity["gpu"], known.name
-    if gpu not in (None, of):
+    if gpu is not None and gpu.lower() != of:
         why, remedy = f"{name} is a law of {of}, and these GPUs are {gpu}", "Name a law of these, or say what they are."
         yield "law", why, remedy
     for key in ("precision", "tensor", "pipeline"):

@@ -95,7 +95,7 @@ def test_a_law_is_of_the_gpus_that_it_was_measured_on() -> None:
 
 @pytest.mark.parametrize("rest", ["h200x1", "h100x2", "a100x1/tp/0.24.0", "h100x1/tp/9.9", "h100x1/ep"])
 def test_every_part_of_a_name_at_a_model_counts(rest: str) -> None:
-    machines = {"h": {"gpu_type": "h100", "provides": {"gpu": 1}}}
+    machines = {"h": {"gpu_type": "H100", "provides": {"gpu": 1}}}
 
     def read(law: str) -> dict[str, object]:
         return {"format": "hetplan/profile/1.0", "machines": machines, "models": {"m": {"law": law}}}

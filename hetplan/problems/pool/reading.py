@@ -435,11 +435,11 @@ def _check_types(
 def _refuse_without_machines(wish: Wish, faults: Faults, notices: Sequence[Notice]) -> None:
     left_out = [f"{notice.at.removeprefix('hardware.')}: {notice.text}" for notice in notices]
     why = f" ({'; '.join(left_out)})" if left_out else ""
-    remedy = "Add a run on a hardware with an offer (and list it in limits.instances where only_listed is set)."
+    remedy = "Add a run on a machine type with a price (and list it in limits.instances where only_listed is set)."
     if any(notice.code == "W-too-small" for notice in notices):
-        remedy = "Say under `provides` all that the hardware has, or lower what the run needs."
+        remedy = "Say under `provides` all that the machine has, or lower what the run needs."
     faults.in_profile(
-        f"$.variants.{wish.variant}.runs", f"no hardware that may be rented runs this variant{why}", remedy
+        f"$.variants.{wish.variant}.runs", f"no machine type that may be rented runs this model{why}", remedy
     )
 
 
