@@ -90,8 +90,13 @@ def show(
             show_plan(found, summary, out.people)
         else:
             show_view(view, found, summary, out.people)
-            if view == "bill" and found.bill is None:
-                out.people.line("The plan has no bill: only plans with periods have one. See the summary.")
+            absent = {
+                "bill": found.bill is None and "bill: only plans with periods have one",
+                "hours": found.parts is None and "hours: only plans with periods have some",
+                "policies": not found.policies and "policies: only plans that choose a model for each queue have some",
+            }.get(view)
+            if absent:
+                out.people.line(f"The plan has no {absent}. See the summary.")
         if view in ("policies", "all") or load is not None:
             draw_policies(found, out.people, load_qps=load)
         if csv is not None and found.bill is not None:
