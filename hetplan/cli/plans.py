@@ -17,6 +17,7 @@ from hetplan.cli.plan_page import VIEWS, show_plan, show_view
 from hetplan.cli.policy_page import draw_policies, write_svg
 from hetplan.cli.summary_page import show_summary
 from hetplan.errors import InputError
+from hetplan.planner.summary import status_of
 from hetplan.profiles.given_files import sort_files
 from hetplan.profiles.summary_lines import Closing
 
@@ -272,14 +273,16 @@ def _side_by_side(out: Output, files: list[Path]) -> int:
 
 
 def _figures(plan: Plan) -> dict[str, Any]:
-    """What a plan comes to: status, cost, how good it is, and its machines by application and model."""
-    found: dict[str, Any] = {"formulation": plan.method.formulation, "status": plan.status}
+    """What a plan comes to: status, cost, how good it is, and its machines by application and what one of them runs."""
+    found: dict[str, Any] = {"formulation": plan.method.formulation, "status": status_of(plan)}
     if plan.summary is not None:
         found |= {"cost per month": plan.summary.cost_per_month, "cost per hour": plan.summary.cost_per_hour}
     for claim in plan.claims:
-        found |= {claim.about: claim.value, f"bound of {claim.about}": claim.bound}
+        name = {"servers": "machines"}.get(claim.about, claim.about.replace("_", " "))
+        found |= {name: claim.value, f"bound of {name}": claim.bound}
     for row in plan.rows():
-        where = " ".join(filter(None, (row.app, row.model, "on", row.machine, row.purchase, row.hours)))
+        runs = f"{row.replicas} x {row.model}" if row.replicas > 1 else row.model
+        where = " ".join(filter(None, (row.app, runs, "on", row.machine, row.purchase, row.hours)))
         found[where] = found.get(where, 0) + row.count
     return found
 

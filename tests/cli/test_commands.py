@@ -290,6 +290,17 @@ def test_several_plans_stand_side_by_side(files: Any, run: Callable[..., Any]) -
     costs = [float(cost[str(path)]) for path in paths]
     assert costs == sorted(costs)
     assert costs[0] < costs[-1]
+    assert not any("_" in one["name"] for one in shown)
+    twos = json.loads(paths[0].read_text())
+    twos["status"] = "best-of-measured"
+    twos["claims"] = [{**one, "gap": 0.5} for one in twos["claims"]]
+    for one in twos["summary"]["machines"]:
+        one["replicas"] = 2
+    paths[1].write_text(json.dumps(twos))
+    shown = [line["row"] for line in run("diff", *paths, "--json").lines if "row" in line]
+    names = {one["name"]: one["values"][str(paths[1])] for one in shown}
+    assert names["status"] == "feasible"
+    assert any(" 2 x " in name and count != "-" for name, count in names.items())
     assert run("diff", paths[0], paths[0], paths[0], "--exit-code").code == 0
 
 
