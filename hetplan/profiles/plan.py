@@ -224,8 +224,10 @@ class Plan(Model):
         if self.summary is None:
             return []
         if not self.summary.hours:
-            shown = self.summary.machines
-            return [PlanRow(one.app, one.model, one.machine, one.purchase, "", one.count, one.replicas) for one in shown]
+            return [
+                PlanRow(one.app, one.model, one.machine, one.purchase, "", one.count, one.replicas)
+                for one in self.summary.machines
+            ]
         return [
             PlanRow(app, one.model, one.machine, one.purchase, hours.hours, one.count)
             for hours in self.summary.hours

@@ -228,7 +228,8 @@ class Run(_Measured):
     @model_validator(mode="after")
     def _own_times(self) -> Run:
         own = next((key for key in ("batch", "axes") if getattr(self, key) is not None), None)
-        if self.like is not None and own is not None and all(getattr(self, key) is None for key in (*TIMES, "mean_qps")):
+        is_timed = any(getattr(self, key) is not None for key in (*TIMES, "mean_qps"))
+        if self.like is not None and own is not None and not is_timed:
             why = f"a run with {own} of its own has times of its own"
             raise wrong(why, f"Write mean_ms at these points, or leave {own} out.", at=(own,))
         return self

@@ -120,7 +120,8 @@ def _changed(given: Any, before: Any, after: Any) -> Any:
     if isinstance(given, dict) and isinstance(before, dict) and isinstance(after, dict):
         kept = {key: one for key, one in given.items() if key in after or key not in before}
         new = {key: one for key, one in after.items() if key not in before}
-        return {key: _changed(one, before[key], after[key]) if key in before else one for key, one in kept.items()} | new
+        new |= {key: _changed(one, before[key], after[key]) for key, one in kept.items() if key in before}
+        return kept | new
     if all(isinstance(one, list) for one in (given, before, after)) and len(given) == len(before) == len(after):
         return [_changed(*three) for three in zip(given, before, after, strict=True)]
     return after

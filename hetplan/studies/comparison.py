@@ -32,7 +32,8 @@ Best = Literal["low", "high", ""]
 Table = tuple[str, tuple[str, ...], list[list[object]]]
 
 _WORDS = {
-    "rate_qps": "queries per second", "response_ms": "response ms", "violations": "share late", "servers": "machines promised",
+    "rate_qps": "queries per second", "response_ms": "response ms", "violations": "share late",
+    "servers": "machines promised",
 }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -172,7 +173,11 @@ def test_schemas_are_json(kind: str, run: Callable[..., Any]) -> None:
 def test_check_has_nothing_to_say_about_good_files(files: Any, run: Callable[..., Any]) -> None:
     ran = run("check", files.profile, files.slo)
     assert ran.code == 0, ran.err
-    assert "1 application" in ran.out
+    assert "1 application, " in ran.out
+    assert "machine type" in ran.out
+    assert not re.search("hardware|variant|table", ran.out)
+    alone = run("check", files.profile)
+    assert (alone.code, alone.out.partition(":")[0]) == (0, "nothing to mend")
 
 
 def test_check_refuses_what_solving_would_refuse(run: Callable[..., Any], tmp_path: Path) -> None:
@@ -213,6 +218,8 @@ def test_a_plan_verifies_and_shows(files: Any, run: Callable[..., Any]) -> None:
     views = ("machines", "routes", "proof", "warnings", "changes")
     parts = [run("show", files.plan, "--view", view).out for view in views]
     assert shown.out.partition("\n")[2] == "".join(parts), "the views are the parts of the whole"
+    for view in ("hours", "policies", "bill"):
+        assert f"The plan has no {view}: only plans" in run("show", files.plan, "--view", view).out
     assert run("show", files.plan, "--view", "nothing").code == 2
     assert run("show", files.plan, files.profile).code == 2
     plan = json.loads(files.plan.read_text())
