@@ -17,7 +17,6 @@ from hetplan.cli.plan_page import VIEWS, show_plan, show_view
 from hetplan.cli.policy_page import draw_policies, write_svg
 from hetplan.cli.summary_page import show_summary
 from hetplan.errors import InputError
-from hetplan.planner.summary import status_of
 from hetplan.profiles.given_files import sort_files
 from hetplan.profiles.summary_lines import Closing
 
@@ -274,6 +273,8 @@ def _side_by_side(out: Output, files: list[Path]) -> int:
 
 def _figures(plan: Plan) -> dict[str, Any]:
     """What a plan comes to: status, cost, how good it is, and its machines by application and what one of them runs."""
+    from hetplan.planner.summary import status_of
+
     found: dict[str, Any] = {"formulation": plan.method.formulation, "status": status_of(plan)}
     if plan.summary is not None:
         found |= {"cost per month": plan.summary.cost_per_month, "cost per hour": plan.summary.cost_per_hour}

@@ -64,7 +64,7 @@ class Places:
             head, rest = at[:length], at[length:]
             if len(at) >= length and head in self._texts and not re.match(r"[\w-]", rest):
                 return self._texts[head] + rest
-        return at
+        return WRITTEN.get(at, at) if self.written else at
 
     def sentence(self, text: str) -> str:
         """A sentence with every place in it that begins with "profile." as the file has it."""

@@ -52,7 +52,7 @@ BAD: dict[str, tuple[Change, str, str]] = {
     "demanded without an offer": (
         lambda p, s: (p["offers"].pop("aux"), s["limits"].update(instances={"aux": [1, None]})),
         "$.limits.instances.aux[0]",
-        "it has no offer",
+        "it has no price",
     ),
     "free without limit": (
         lambda p, s: p["offers"]["aux"].update(price_per_hour="0"),
@@ -327,7 +327,7 @@ def test_hardware_without_a_needed_resource_is_left_out() -> None:
     assert [kind.hardware for kind in problem.types] == ["base"]
     (notice,) = problem.notices
     assert (notice.code, notice.at) == ("W-too-small", "hardware.aux")
-    assert "3 gpu_mem_gib, which hardware.aux.provides does not list" in notice.text
+    assert "3 gpu_mem_gib, which machines.aux.provides does not list" in notice.text
     # Who says nothing at all is believed.
     profile["hardware"]["aux"]["provides"] = {}
     assert len(pose((profile, slo)).types) == 2
@@ -338,7 +338,7 @@ def test_no_hardware_that_is_large_enough() -> None:
     for run in profile["variants"]["m"]["runs"]:
         run["needs"] = {"gpu_mem_gib": 3}
         profile["hardware"][run["hardware"]]["provides"] = {"cpu_cores": 4}
-    with pytest.raises(InputError, match=r"hardware\.base\.provides does not list") as caught:
+    with pytest.raises(InputError, match=r"machines\.base\.provides does not list") as caught:
         pose((profile, slo))
     assert "`provides`" in caught.value.faults[0].remedy
 
