@@ -245,3 +245,16 @@ def test_a_fault_in_the_options_of_a_part_says_of_which() -> None:
     with pytest.raises(hp.InputError) as caught:
         hp.solve(*files, options={"parts": {"ranking": {"size": 3}}})
     assert [one.path for one in caught.value.faults] == ["$.parts.ranking.size"]
+
+
+def test_what_cannot_be_met_is_said_in_the_places_of_the_files() -> None:
+    profile = {
+        "format": "hetplan/profile/1.0",
+        "machines": {"t4": {"price_per_hour": 1, "hosts": ["m1"]}},
+        "models": {"net": {"runs": {"t4": {"batch": [1, 8], "mean_ms": [6, 24]}}}},
+    }
+    app = {"model": "net", "latency": {"p99_ms": 80}, "rate_qps": 3000}
+    found = hp.solve(profile, {"format": "hetplan/slo/1.0", "apps": {"a": app}}, options=PLANNED)
+    assert found.exit_code == 3
+    assert "profile.machines.t4.hosts cannot be met" in found.why
+    assert any(one.text.endswith("to profile.machines.t4.hosts") for one in found.repairs)

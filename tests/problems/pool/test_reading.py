@@ -89,7 +89,7 @@ BAD: dict[str, tuple[Change, str, str]] = {
     ),
     "changes": (lambda p, s: s["limits"].update(changes=3), "$.limits.changes", "counts no changes"),
     "survive": (lambda p, s: s["limits"].update(survive={"machines": 1}), "$.limits.survive", "plans for failures"),
-    "nothing to rent": (lambda p, s: s["limits"].update(only_listed=True), "$.variants.m.runs", "no hardware"),
+    "nothing to rent": (lambda p, s: s["limits"].update(only_listed=True), "$.variants.m.runs", "no machine type"),
 }
 
 
