@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from inspect import signature
@@ -66,25 +66,36 @@ def check(
 
         given = sort_files(files or (), "check", profile_alone=True)
         if given.slo == Path():
-            from hetplan.profiles.load_one import load_profile
+            from hetplan.profiles.load_one import read_profile
 
-            _say_laws(out, load_profile(*given.profiles))
-            out.end(Exit.OK, "a profile alone: add an SLO file to check what it asks for")
+            loaded = read_profile(*given.profiles)
+            findings = [*loaded.warnings, *loaded.suspicions]
+            found = f"{_say_findings(out, findings)}: a profile alone; add an SLO file to check what it asks for"
+            out.people.line(found)
+            _say_laws(out, loaded.in_order)
+            out.end(Exit.BAD_INPUT if strict and findings else Exit.OK, found)
             return
         inputs = given.inputs
         findings = [*inputs.warnings, *lint(inputs)]
         question = asked(inputs)
-        for code, at, text in findings:
-            out.send({"finding": {"code": code, "at": at, "text": text}})
-        out.people.table(("finding", "where", "what"), findings)
-        found = f"{len(findings)} finding{'' if len(findings) == 1 else 's'}" if findings else "nothing to mend"
-        apps, variants = len(inputs.slo.apps), len(inputs.profile.variants)
-        out.people.line(
-            f"{found}: {apps} application{'' if apps == 1 else 's'}, {variants} variant{'' if variants == 1 else 's'}, "
-            f"{len(inputs.profile.hardware)} hardware, {len(inputs.profile.tables)} tables; problem {question}"
-        )
+        found = _say_findings(out, findings)
+        profile = inputs.profile
+        counts = {
+            "application": len(inputs.slo.apps), "model": len(profile.variants), "machine type": len(profile.hardware),
+            "run": sum(len(one.runs) for one in profile.variants.values()),
+        }  # fmt: skip
+        counted = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for word, count in counts.items())
+        out.people.line(f"{found}: {counted}; problem {question}")
         _say_laws(out, inputs.profile)
         out.end(Exit.BAD_INPUT if strict and findings else Exit.OK, found)
+
+
+def _say_findings(out: Output, findings: Sequence[tuple[str, str, str]]) -> str:
+    """Each with its place; in words, how many there are."""
+    for code, at, text in findings:
+        out.send({"finding": {"code": code, "at": at, "text": text}})
+    out.people.table(("finding", "where", "what"), findings)
+    return f"{len(findings)} finding{'' if len(findings) == 1 else 's'}" if findings else "nothing to mend"
 
 
 def _say_laws(out: Output, profile: Profile) -> None:

@@ -90,8 +90,13 @@ def show(
             show_plan(found, summary, out.people)
         else:
             show_view(view, found, summary, out.people)
-            if view == "bill" and found.bill is None:
-                out.people.line("The plan has no bill: only plans with periods have one. See the summary.")
+            absent = {
+                "bill": found.bill is None and "bill: only plans with periods have one",
+                "hours": found.parts is None and "hours: only plans with periods have some",
+                "policies": not found.policies and "policies: only plans that choose a model for each queue have some",
+            }.get(view)
+            if absent:
+                out.people.line(f"The plan has no {absent}. See the summary.")
         if view in ("policies", "all") or load is not None:
             draw_policies(found, out.people, load_qps=load)
         if csv is not None and found.bill is not None:
@@ -267,14 +272,18 @@ def _side_by_side(out: Output, files: list[Path]) -> int:
 
 
 def _figures(plan: Plan) -> dict[str, Any]:
-    """What a plan comes to: status, cost, how good it is, and its machines by application and model."""
-    found: dict[str, Any] = {"formulation": plan.method.formulation, "status": plan.status}
+    """What a plan comes to: status, cost, how good it is, and its machines by application and what one of them runs."""
+    from hetplan.planner.summary import status_of
+
+    found: dict[str, Any] = {"formulation": plan.method.formulation, "status": status_of(plan)}
     if plan.summary is not None:
         found |= {"cost per month": plan.summary.cost_per_month, "cost per hour": plan.summary.cost_per_hour}
     for claim in plan.claims:
-        found |= {claim.about: claim.value, f"bound of {claim.about}": claim.bound}
+        name = {"servers": "machines"}.get(claim.about, claim.about.replace("_", " "))
+        found |= {name: claim.value, f"bound of {name}": claim.bound}
     for row in plan.rows():
-        where = " ".join(filter(None, (row.app, row.model, "on", row.machine, row.purchase, row.hours)))
+        runs = f"{row.replicas} x {row.model}" if row.replicas > 1 else row.model
+        where = " ".join(filter(None, (row.app, runs, "on", row.machine, row.purchase, row.hours)))
         found[where] = found.get(where, 0) + row.count
     return found
 

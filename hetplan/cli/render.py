@@ -119,7 +119,7 @@ def _render_program(
     formulation, options = asked
     number = options.pop("ask", 1)
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise InputError.one(file="--set", path="ask", value=number, why="a number from 1 on", remedy="Write ask=2.")
+        raise InputError.one(file="--set", path="ask", value=number, why="a number from 1 on", remedy="Write ask=1.")
     if to is Target.VIPR:
         from hetplan.api.solve import certificate_of
         from hetplan.cli.given_files import plan_from

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -72,7 +73,7 @@ class Answers:
         `quick` leaves simulation out; `page` adds the plan as a part of a page.
         """
         _known(asked, (*_FILES[:4], "question", "formulation", "options", "limits", "require_proof", "quick", "page"))
-        for name in ("quick", "page"):
+        for name in ("quick", "page", "require_proof"):
             if not isinstance(asked.get(name, False), bool):
                 raise _wrong(name, asked[name], "true or false", "Leave it out.")
         begun = time.perf_counter()
@@ -146,6 +147,9 @@ class Answers:
         path, values = asked.get("path"), asked.get("values")
         if not isinstance(path, list) or not path or not isinstance(values, list) or not values:
             raise _wrong("path", path, "path and values are lists", 'Write "path": ["limits", "cost_per_hour"].')
+        for value in values:
+            if not _is_number(value):
+                raise _wrong("values", value, "a number for each point", 'Write "values": [1, 2, 3].')
         if len(values) > self.allowance.points:
             raise _wrong("values", len(values), f"at most {self.allowance.points} points", "Send fewer.")
         found = list[Outcome | None]()
@@ -191,7 +195,7 @@ class Answers:
             inputs,
             options=dict(options),
             limits=Limits(**{**limits, "seconds": seconds, "cancel": task.cancel}),
-            require_proof=bool(asked.get("require_proof")),
+            require_proof=asked.get("require_proof", False),
             try_repairs=repairs,
             on_event=partial(_hear, task),
             **choices,
@@ -280,8 +284,8 @@ def _with(document: Any, path: Sequence[Any], value: Any) -> Any:
 
 def _is_number(value: object) -> bool:
     try:
-        return not isinstance(value, bool) and float(value) == float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+        return not isinstance(value, bool) and math.isfinite(float(value))  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
         return False
 
 

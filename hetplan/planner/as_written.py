@@ -42,7 +42,7 @@ def outcome_as_written(outcome: Outcome, profile: Profile) -> Outcome:
     """The outcome with its conflicts and repairs in the words of the files."""
     if not outcome.why and not outcome.repairs and outcome.plan is not None:
         return outcome
-    why = tuple(profile.places.sentence(_with_stocks(one, profile)) for one in outcome.why)
+    why = tuple(_sentence(one, profile) for one in outcome.why)
     repairs = tuple(_repair(one, profile) for one in outcome.repairs)
     warnings = notices_as_written(outcome.warnings, profile)
     return replace(outcome, why=why, repairs=repairs, warnings=warnings)
@@ -62,21 +62,10 @@ def place_of_stock(offer_id: str, profile: Profile) -> Steps:
     return ("machines", offer.hardware, *zone, *spot, "stock")
 
 
-def _with_stocks(text: str, profile: Profile) -> str:
-    """A sentence with the stock of each offer where `place_of_stock` has it: zones that share a line are told apart."""
-    if "profile.offers." not in text:
-        return text
+def _sentence(text: str, profile: Profile) -> str:
+    """A sentence with each place as the files have it: zones that share a line are told apart by `place_of_stock`."""
     for offer in sorted(profile.offers, key=len, reverse=True):
-        place = f"profile.{in_words(place_of_stock(offer, profile))}"
-        text = text.replace(f"profile.offers.{offer}.stock", place)
-    return text
-
-
-def _repair(repair: Repair, profile: Profile) -> Repair:
-    edits = tuple(_edits(repair.edits, profile))
-    field, text = repair.field, repair.text
-    for offer in sorted(profile.offers, key=len, reverse=True):
-        if offer not in text and offer not in field:
+        if offer not in text:
             continue
         stock = f"profile.{in_words(place_of_stock(offer, profile))}"
         hosts = f"{stock.removesuffix('stock')}hosts"
@@ -85,9 +74,13 @@ def _repair(repair: Repair, profile: Profile) -> Repair:
             (f"profile.hosts (under {offer})", hosts),
             (f" of offer {offer} to profile.hosts", f" to {hosts}"),
         ):
-            field, text = field.replace(old, new), text.replace(old, new)
-    places = profile.places
-    return replace(repair, field=places.sentence(field), text=places.sentence(text), edits=edits)
+            text = text.replace(old, new)
+    return profile.places.sentence(text)
+
+
+def _repair(repair: Repair, profile: Profile) -> Repair:
+    edits = tuple(_edits(repair.edits, profile))
+    return replace(repair, field=_sentence(repair.field, profile), text=_sentence(repair.text, profile), edits=edits)
 
 
 def _edits(edits: Sequence[Edit], profile: Profile) -> Iterable[Edit]:

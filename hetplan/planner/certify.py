@@ -379,7 +379,11 @@ def certificate_text(plan: Plan, bounds: Bounds, number: int) -> tuple[str, str]
     from hetplan.planner.forms.write_vipr import write_vipr
 
     if not 1 <= number <= len(plan.claims):
-        raise InputError.one(file="plan", path="$.claims", why=f"it has {len(plan.claims)}", remedy="Name another.")
+        count = len(plan.claims)
+        remedy = f"Write {'ask=1' if count == 1 else f'a number from 1 to {count}: --set ask=1'}."
+        raise InputError.one(
+            file="plan", path="$.claims", why=f"it has {count}", remedy=remedy if count else "Plan with a bound."
+        )
     claim = plan.claims[number - 1]
     solve = next((one for one in plan.solves if one.id == claim.solve), None)
     programs = [one for one in bounds(claim) or () if isinstance(one.form, Program)]
@@ -402,10 +406,9 @@ def certificate_text(plan: Plan, bounds: Bounds, number: int) -> tuple[str, str]
                 proved,
             )
         why = f"in exact numbers it shows {shown:.9g}, and {claim.bound:.9g} is claimed"
-    path = f"$.claims[{number - 1}]"
-    raise InputError.one(
-        file="plan", path=path, value=claim.about, why=f"no certificate: {why}", remedy="Ask for another: --set ask=2."
-    )
+    path, others = f"$.claims[{number - 1}]", [one for one in range(1, len(plan.claims) + 1) if one != number]
+    remedy = f"Ask for another: --set ask={others[0]}." if others else "It is the plan's only claim."
+    raise InputError.one(file="plan", path=path, value=claim.about, why=f"no certificate: {why}", remedy=remedy)
 
 
 def _places(names: Iterable[str]) -> dict[str, int]:

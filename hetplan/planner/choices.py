@@ -63,6 +63,11 @@ class Choice:
         """Where the run is in the profile."""
         return f"variants.{self.variant}.runs[{self.place}]"
 
+    @property
+    def written(self) -> str:
+        """Where the file has what was measured of it."""
+        return self.profile.places.text(f"tables.{self.table_id}")
+
     @cached_property
     def knobs(self) -> dict[str, float]:
         """Where it is, without the batch, which may be chosen."""

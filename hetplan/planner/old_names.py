@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["OLD_FORMULATIONS", "OLD_OPTIONS"]
+__all__ = ["OLD_FORMULATIONS", "OLD_OPTIONS", "OLD_SIZINGS"]
 
 CHOSEN = "Leave it out: hetplan chooses it."
 
@@ -65,9 +65,16 @@ OLD_OPTIONS: Mapping[str, str] = {
     "eps": "Write allow_late.",
     "variants": "Write models: all or top.",
     "step1": "Name formulation loki, which has it.",
+    "rule": "Write it in the SLO: apps.APP.dispatch.",
+    "most_workers": "Limit the machines in the SLO: limits.instances.",
     "budget_factor": "Name formulation loki, which has it.",
 }
 """Option -> what to write instead."""
+
+OLD_SIZINGS: Mapping[str, str] = {
+    "planned": "fluid", "estimated": "formula", "auto": "simulation", "simulated": "simulation",
+}  # fmt: skip
+"""Value of `sizing` -> what it is now."""
 
 OLD_FORMULATIONS: Mapping[str, str] = {
     "fluid-milp": "pool-milp",

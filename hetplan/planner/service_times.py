@@ -137,16 +137,16 @@ def assumptions(inputs: Inputs, draft: Draft) -> Iterator[Notice]:
                 if not choice.is_timed:
                     continue
                 if _is_constant(choice.law, request.apps[name], load.serve.max_batch):
-                    constant.add(choice.table_id)
+                    constant.add(choice.written)
                 elif percentile > HIGHEST and "max" not in choice.law.statistics:
-                    beyond.add(choice.table_id)
-        going_on = f"go on beyond p{HIGHEST:g} as they do below"
+                    beyond.add(choice.written)
+        going_on = f"that times go on beyond p{HIGHEST:g} as below, at"
         for code, tables, what in (
-            ("W-mean-times", constant, "do not vary"),
+            ("W-mean-times", constant, "constant times of"),
             ("W-latency-unchecked", beyond, going_on),  # no measured time is that rare: the plan is not called verified
         ):
             if tables:
-                text = f"p{percentile:g} of {name} assumes that the times of {_list_cells(tables)} {what}: not measured"
+                text = f"p{percentile:g} of {name} assumes {what} {_list_cells(tables)}: not measured"
                 yield Notice(code=code, at="promises", text=text)
 
 

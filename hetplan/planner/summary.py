@@ -19,7 +19,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Claim, Notice, Plan
 from hetplan.profiles.plan_summary import Bound, PlanSummary, Summary, per_month
 
-__all__ = ["bounds_of", "plan_summary", "summarize", "summary_faults"]
+__all__ = ["bounds_of", "plan_summary", "status_of", "summarize", "summary_faults"]
 
 NOTHING = 1e-15
 """What rounding leaves of the difference of two that are equal. A gap may be little more, and is one."""
@@ -66,7 +66,7 @@ def plan_summary(plan: Plan, inputs: Inputs | None) -> PlanSummary:
     shown = _one_period(plan) if periods else plan
     rates = _rates(plan, inputs)
     prices = prices_of(shown, inputs) if shown is not None and inputs is not None else {}
-    cost, status = _per_hour(plan, inputs, prices), _status(plan)
+    cost, status = _per_hour(plan, inputs, prices), status_of(plan)
     stated: dict[str, Any] = {
         "status": status,
         "cost_per_month": None if cost is None else per_month(cost),
@@ -125,7 +125,7 @@ def _one_period(plan: Plan) -> Plan | None:
 # Money
 
 
-def _status(plan: Plan) -> str:
+def status_of(plan: Plan) -> str:
     """The plan's status in one of three words.
 
     A bound that leaves out waiting makes no sized plan optimal: its gap is above the largest, or the plan says less.

@@ -6,13 +6,14 @@ To write a problem or an engine, look in `contract.py`: it has them beside the p
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from hetplan.planner.old_names import OLD_OPTIONS
+from hetplan.planner.old_names import OLD_OPTIONS, OLD_SIZINGS
 from hetplan.profiles.fields import wrong
 
 if TYPE_CHECKING:
@@ -63,9 +64,16 @@ class Options(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _no_old_names(cls, given: Any) -> Any:
-        for name in given if isinstance(given, dict) else ():
-            if name in OLD_OPTIONS and name not in cls.model_fields:
-                raise wrong("no option any more", OLD_OPTIONS[name], at=(name,))
+        """Refuse an old option with what is written now, where this question has that."""
+        said = given if isinstance(given, dict) else {}
+        for name in said:
+            remedy = OLD_OPTIONS.get(name, "")
+            new = re.match(r"Write (\w+)[.:]", remedy)
+            if remedy and name not in cls.model_fields and (new is None or new[1] in cls.model_fields):
+                raise wrong("no option any more", remedy, at=(name,))
+        old = said.get("sizing") if "sizing" in cls.model_fields else None
+        if isinstance(old, str) and old in OLD_SIZINGS:
+            raise wrong("no way to size any more", f"Write {OLD_SIZINGS[old]}.", at=("sizing",))
         return given
 
 

@@ -156,8 +156,8 @@ def refuse_not_provided(request: Request, faults: Faults) -> None:
     for resource in sorted(request.resources):
         at = f"$.limits.provides.{resource}"
         if resource not in known:
-            remedy = f"Hardware provides: {', '.join(known) or 'nothing'}."
-            faults.in_slo(at, f"no hardware provides {resource!r}", remedy)
+            remedy = f"They provide: {', '.join(known) or 'nothing'}."
+            faults.in_slo(at, f"no machine type provides {resource!r}", remedy)
         elif silent:
             why = f"{silent[0]} does not say what it provides"
             faults.in_slo(at, why, f'List it in its "provides": {{"{resource}": 0}} if it has none.')

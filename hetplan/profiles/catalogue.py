@@ -159,22 +159,37 @@ def engine_document(
 
 
 def laws_on(name: str, gpu: str, gpus: int) -> Known | None:
-    """The law of a short name (`catalogue/ENGINE/MODEL/PRECISION`) on so many GPUs; None where there is none.
+    """The law of this name on a machine with so many of these GPUs; None where there is none.
 
-    Where layers can be split in several ways, the plain one (tp) is meant.
+    A short name (`catalogue/ENGINE/MODEL/PRECISION`) is of all these GPUs together; where layers can be split in
+    several ways, the plain one (tp) is meant. One that says its GPUs, way or version holds on these alone.
 
     >>> found = laws_on("catalogue/vllm/llama-3.1-8b/bf16", "h100", 1)
     >>> found.name if found else None
     'catalogue/vllm/llama-3.1-8b/bf16/h100x1/tp/0.24.0'
+    >>> laws_on("catalogue/vllm/llama-3.1-8b/bf16/h200x1", "h100", 1)
     """
-    engine, model, precision, *_ = (*name.removeprefix(_PREFIX).split("/"), "", "", "")
+    engine, model, precision, *rest = (*name.removeprefix(_PREFIX).split("/"), "", "")
+    gpu = gpu.lower()
+    if any(rest):
+        try:
+            known = law_named(name)
+        except InputError:
+            return None
+        return known if known.identity["gpu"] == gpu and int(known.identity["gpus"]) <= gpus else None
     found = list(known_laws(engine=engine, model=model, precision=precision, gpu=gpu, gpus=str(gpus)))
     plain = [one for one in found if one.identity["parallel"] == "tp"]
     return newest(plain or found)
 
 
-def contradictions(stated: Mapping[str, Any], held: Mapping[str, Any], name: str) -> Iterator[tuple[str, str, str]]:
-    """Keys of a run that say another precision or degree than its law was measured with: key, why, what to do."""
+def contradictions(
+    stated: Mapping[str, Any], held: Mapping[str, Any], known: Known, gpu: str | None
+) -> Iterator[tuple[str, str, str]]:
+    """Keys of a run on this GPU that contradict what its law was measured with: key, why, what to do."""
+    of, name = known.identity["gpu"], known.name
+    if gpu is not None and gpu.lower() != of:
+        why, remedy = f"{name} is a law of {of}, and these GPUs are {gpu}", "Name a law of these, or say what they are."
+        yield "law", why, remedy
     for key in ("precision", "tensor", "pipeline"):
         own = held.get(key, 1 if key == "pipeline" else None)
         if key in stated and own is not None and stated[key] != own:

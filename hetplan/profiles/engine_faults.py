@@ -55,7 +55,7 @@ def faults_of_engine(engine: Engine) -> Iterator[EngineFault]:
         yield at, emptiest, "one token takes at most a minute", remedy
     if engine.most_seqs > engine.most_tokens:
         why = f"each running sequence takes a token of the batch, which has {engine.most_tokens} at most"
-        yield ("most_seqs",), engine.most_seqs, why, f"Write {engine.most_tokens}, or raise most_tokens."
+        yield ("most_seqs",), engine.most_seqs, why, f"Write {engine.most_tokens}, or raise max_tokens."
     if engine.context_tokens is not None and engine.context_tokens > engine.kv_tokens:
         why = f"a request of {engine.context_tokens} tokens does not fit into KV of {engine.kv_tokens}"
         yield ("context_tokens",), engine.context_tokens, why, f"Write {engine.kv_tokens}, or measure kv_tokens again."

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -290,7 +290,7 @@ def _planned(loaded: Loaded[Any], made: Any) -> Any:
     model, located = _validated(Profile, lowered.document, loaded, "profile")
     loaded.faults += [fault for _, fault in located]
     if model is not None:
-        vars(model)["places"] = loaded.places
+        vars(model)["places"] = replace(loaded.places, file=stated)
     return model
 
 

@@ -296,8 +296,11 @@ class _Lowering:
                 inside = (*inside, number)
             stated = _Stated(number, inside)
             stated.take(shared, at)
+            faults = len(self.made.faults)
             for other_at, other in reversed(list(self._likes(runs or {}, machine, one, inside))):
                 stated.take(other, other_at)
+            if len(self.made.faults) > faults and _kind_of_speed(stated.said) is None:
+                continue  # what it is like says how fast it is, and has its own fault
             if not isinstance(stated.said.get("law"), str) or self._resolve_law(stated, machine):
                 yield machine, stated
 
@@ -314,7 +317,7 @@ class _Lowering:
             found = next((key for key in runs if key.lower() == str(like).lower()), None)
             if found is None or found.lower() in seen or isinstance(runs[found], list | tuple):
                 why = "another machine type of this model, with one run"
-                near = closest(like, [key for key in runs if key.lower() not in seen])
+                near = closest(like, [key for key in runs if key.lower() not in seen and key is not found])
                 self._fault((*at, "like"), like, why, f"{near}Name one, or say here what was measured.")
                 return
             seen.add(found.lower())
@@ -464,7 +467,8 @@ class _Lowering:
                 self.made.faults.append((at, fault.value, fault.why, fault.remedy))
             return False
         held = engine_of(known)
-        for key, why, remedy in contradictions(stated.said, held, name):
+        gpu, _ = self._gpus_of(machine, stated.said)
+        for key, why, remedy in contradictions(stated.said, held, known, gpu):
             self._fault((*stated.place(key), key), stated.said[key], why, remedy)
         numbers = dict(held.pop("law"))
         numbers.pop("form", None)

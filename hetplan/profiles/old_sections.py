@@ -23,7 +23,7 @@ _NOW: Mapping[str, tuple[str, str]] = {
 }
 Json = dict[str, Any]
 _LONGEST = 240
-"""Letters of the new form that a message shows."""
+"""Letters of the new form that a message shows; the rest is cut."""
 
 
 def faults_of_old_sections(document: Mapping[str, Any], file_of: FileOf) -> list[Fault]:
@@ -55,6 +55,7 @@ def _remedy(document: Mapping[str, Any], section: str) -> str:
         found = example
     name = next(iter(found))
     text = json.dumps({name: found[name]})
-    text = text if len(text) <= _LONGEST else json.dumps({name: example[next(iter(example))]})
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST].rpartition(', ')[0]}, ..."
     more = ", and so on" if len(found) > 1 else ""
-    return f'Write "{section}": {text}{more}.'
+    return f'Write {"for instance " if found is example else ""}"{section}": {text}{more}.'

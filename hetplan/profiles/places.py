@@ -6,11 +6,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 __all__ = ["WRITTEN", "FileOf", "Origins", "Places", "Steps", "in_words"]
-
-WRITTEN = {"hardware": "machines", "variants": "models", "tasks": "models", "offers": "machines", "hosts": "machines"}
-"""Where things are added in a file that are in other sections of what is planned with."""
 
 Steps = tuple[str | int, ...]
 
@@ -49,6 +47,8 @@ class Places:
     """
 
     written: Mapping[Steps, Steps] = field(default_factory=dict)
+    file: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The file as a person wrote it; of several, all together."""
 
     def __call__(self, steps: Steps) -> Steps:
         """The place in the file of a place of what is planned with."""
@@ -58,25 +58,13 @@ class Places:
                 return (*found, *steps[length:])
         return steps
 
-    def planned(self, steps: Steps) -> Steps:
-        """The place of what is planned with that stands at a place in the file.
-
-        >>> Places({("offers", "t4", "stock"): ("machines", "t4", "stock")}).planned(("machines", "t4", "stock"))
-        ('offers', 't4', 'stock')
-        """
-        for length in range(len(steps), 0, -1):
-            found = [old for old, new in self.written.items() if new == steps[:length]]
-            if found:
-                return (*max(found, key=len), *steps[length:])
-        return steps
-
     def text(self, at: str) -> str:
         """The same for a place in words, as "tables.net-t4.mean"."""
         for length in self._lengths:
             head, rest = at[:length], at[length:]
             if len(at) >= length and head in self._texts and not re.match(r"[\w-]", rest):
                 return self._texts[head] + rest
-        return at
+        return WRITTEN.get(at, at) if self.written else at
 
     def sentence(self, text: str) -> str:
         """A sentence with every place in it that begins with "profile." as the file has it."""

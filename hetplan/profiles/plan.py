@@ -139,7 +139,10 @@ class Unserved(Remark):
 
 @dataclass(frozen=True)
 class PlanRow:
-    """Machines of one type that run one model for an application; `hours` is "" where they are the same all day."""
+    """Machines of one type that run one model for an application; `hours` is "" where they are the same all day.
+
+    `replicas` of the model are on each of them.
+    """
 
     app: str
     model: str
@@ -147,6 +150,7 @@ class PlanRow:
     purchase: str
     hours: str
     count: int
+    replicas: int = 1
 
 
 class Plan(Model):
@@ -220,8 +224,10 @@ class Plan(Model):
         if self.summary is None:
             return []
         if not self.summary.hours:
-            shown = self.summary.machines
-            return [PlanRow(one.app, one.model, one.machine, one.purchase, "", one.count) for one in shown]
+            return [
+                PlanRow(one.app, one.model, one.machine, one.purchase, "", one.count, one.replicas)
+                for one in self.summary.machines
+            ]
         return [
             PlanRow(app, one.model, one.machine, one.purchase, hours.hours, one.count)
             for hours in self.summary.hours

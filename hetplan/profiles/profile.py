@@ -155,7 +155,8 @@ class Run(Model):
     @model_validator(mode="after")
     def _one_speed(self) -> Run:
         if (self.latency, self.rate, self.engine).count(None) != 2:
-            raise wrong("a run names exactly one of latency, rate and engine", "Keep what was measured.")
+            why = "a run says how fast it is, in one way: by times, by rates or by a law"
+            raise wrong(why, "Write mean_ms, mean_qps or law, as it was measured.")
         if self.at.get("batch", 1.0) > MOST_AT_ONCE:
             raise wrong(f"a batch is {MOST_AT_ONCE} at most", "Check the number.", at=("at", "batch"))
         return self
@@ -189,7 +190,7 @@ class Variant(Model):
                 if (run.hardware, run.at) in seen:
                     why, remedy = (
                         f"a second run on {run.hardware} at the same point",
-                        "Keep one, or make it a variant of its own.",
+                        "Keep one, or make it a model of its own.",
                     )
                     raise wrong(why, remedy, at=("runs", number))
                 seen.append((run.hardware, run.at))

@@ -225,6 +225,15 @@ class Run(_Measured):
 
     like: Id | None = Field(default=None, description="a machine type: as there, but for what is said here")
 
+    @model_validator(mode="after")
+    def _own_times(self) -> Run:
+        own = next((key for key in ("batch", "axes") if getattr(self, key) is not None), None)
+        is_timed = any(getattr(self, key) is not None for key in (*TIMES, "mean_qps"))
+        if self.like is not None and own is not None and not is_timed:
+            why = f"a run with {own} of its own has times of its own"
+            raise wrong(why, f"Write mean_ms at these points, or leave {own} out.", at=(own,))
+        return self
+
 
 class ModelEntry(_Measured):
     """A model in one form (framework, precision, size), with its runs; what all of these share is said once, here."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hetplan.profiles.dangling import Dangling
 from hetplan.profiles.places import Steps
-from hetplan.profiles.profile import Run, Variant
+from hetplan.profiles.profile import Metric, Run, Variant
 from hetplan.profiles.slo import App, Slo
 
 __all__ = ["References"]
@@ -61,7 +61,9 @@ class References(Dangling):
         if variant.quality is not None:
             self.must_know("sources", variant.quality.source, "variants", name, "quality", "source")
             task = self.profile.tasks.get(variant.task)
-            metric = self.profile.metrics.get(task.metric) if task is not None and task.metric is not None else None
+            metric = Metric() if task is not None and task.metric is None else None
+            if task is not None and task.metric is not None:
+                metric = self.profile.metrics.get(task.metric)
             if metric is not None and not metric.range[0] <= variant.quality.value <= metric.range[1]:
                 from hetplan.profiles.quality_references import in_range
 

@@ -327,11 +327,11 @@ def _below(kind: Any, step: str | int) -> Iterator[Any]:
                     yield field.annotation
         elif typing.get_origin(plain) is dict:
             yield typing.get_args(plain)[1]
-        elif typing.get_origin(plain) is tuple:
+        elif typing.get_origin(plain) is tuple and isinstance(step, int):
             inside = typing.get_args(plain)
             repeated = len(inside) == 2 and inside[1] is Ellipsis
-            if repeated or (isinstance(step, int) and step < len(inside)):
-                yield inside[0 if repeated else int(step)]
+            if repeated or step < len(inside):
+                yield inside[0 if repeated else step]
 
 
 def _keys_of(kind: Any) -> Iterator[str]:

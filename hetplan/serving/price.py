@@ -52,7 +52,7 @@ def price_of(profile: Profile, run: Run, offer: str | None) -> Price:
         if profile.offers:
             raise InputError.one(
                 file="profile", path="$.offers", value=run.hardware,
-                why="the profile has offers, and none is named for this hardware", remedy="Add an offer of it.",
+                why="the profile has prices, and none is named for this machine type", remedy="Add its price_per_hour.",
             )  # fmt: skip
         return Price(NANO)
     sold = profile.offers[offer]

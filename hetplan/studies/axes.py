@@ -21,11 +21,15 @@ from hetplan.profiles.canonical import digest
 from hetplan.profiles.fields import MOST, MOST_MONEY, NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.json_path import closest, json_path
+from hetplan.profiles.load_one import load_profile
 from hetplan.profiles.mix import count_into_bins
+from hetplan.profiles.one_order import in_one_order
 from hetplan.profiles.profile import Profile
+from hetplan.profiles.profile_file import ProfileFile
 from hetplan.profiles.slo import LatencyTarget, Slo
 from hetplan.profiles.tables import STATISTICS
 from hetplan.profiles.validate import validate
+from hetplan.profiles.written_profile import written_profile
 
 __all__ = ["FACTORS", "Axis", "Files", "axis_of", "change_inputs", "factor", "own_prices"]
 
@@ -52,7 +56,10 @@ Documents = dict[str, Any]
 
 @dataclass(frozen=True)
 class Files:
-    """The files of a question as documents, read once; `inputs_with` reads them again with small changes."""
+    """The files of a question as documents, read once; `inputs_with` reads them again with small changes.
+
+    The profile is among them twice: as it is planned with ("profile"), and as its file has it ("file").
+    """
 
     inputs: Inputs
     documents: Documents
@@ -60,28 +67,64 @@ class Files:
     @classmethod
     def of(cls, inputs: Inputs) -> Files:
         """The documents that these inputs were read from, whatever was left out left out."""
-        given = {
-            name: model.model_dump(mode="json", by_alias=True, exclude_unset=True)
-            for name, model in (("slo", inputs.slo), ("profile", inputs.profile))
-        }
-        return cls(inputs, given)
+        given = {"slo": _plain(inputs.slo), "profile": _plain(inputs.profile)}
+        return cls(inputs, {**given, "file": inputs.profile.places.file or _file_of(given["profile"])})
 
     def inputs_with(self, documents: Documents) -> Inputs:
         """The inputs of changed documents; InputError where they cannot be read."""
         inputs, digests = self.inputs, dict(self.inputs.digests)
-        for name in ("slo", "profile"):
-            if documents[name] != self.documents[name]:
-                file = inputs.files.get(name, name)
-                if name == "slo":
-                    inputs = replace(inputs, slo=_counted(validate(Slo, documents[name], file=file)))
-                else:
-                    profile = validate(Profile, documents[name], file=file)
-                    vars(profile)["places"] = places = inputs.profile.places
-                    for table_id, table in profile.tables.items():
-                        table.named(table_id, file=file, written=places(("tables", table_id)))
-                    inputs = replace(inputs, profile=profile)
-                digests[name] = digest(documents[name])
+        if documents["slo"] != self.documents["slo"]:
+            slo = validate(Slo, documents["slo"], file=inputs.files.get("slo", "slo"))
+            inputs, digests["slo"] = replace(inputs, slo=_counted(slo)), digest(documents["slo"])
+        if any(documents[name] != self.documents[name] for name in ("profile", "file")):
+            profile = self._profile_with(documents)
+            inputs, digests["profile"] = replace(inputs, profile=profile), digest(_plain(profile))
         return replace(inputs, digests=digests)
+
+    def _profile_with(self, documents: Documents) -> Profile:
+        """The profile of a file that is changed, with what is changed beside it where it is planned with."""
+        name, read, planned = self.inputs.files.get("profile", "profile"), self.inputs.profile, documents["profile"]
+        if documents["file"] != self.documents["file"]:
+            try:
+                read = in_one_order(load_profile(documents["file"]))
+            except InputError as error:
+                raise InputError([replace(one, file=name) for one in error.faults]) from None
+            planned = _changed(planned, self.documents["profile"], _plain(read))
+        profile = validate(Profile, planned, file=name)
+        vars(profile)["places"] = places = read.places
+        for table_id, table in profile.tables.items():
+            table.named(table_id, file=name, written=places(("tables", table_id)))
+        return profile
+
+
+def _plain(model: Profile | Slo) -> Documents:
+    return model.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+def _file_of(planned: Documents) -> Documents:
+    """The file of a profile that was read from none; nothing where no file could say it."""
+    try:
+        return written_profile(planned)
+    except InputError:
+        return {}
+
+
+def _changed(given: Any, before: Any, after: Any) -> Any:
+    """What is given, with what differs between two others.
+
+    >>> _changed({"a": 2, "b": 5, "c": 1}, {"a": 1, "b": 5, "c": 1}, {"a": 1, "b": 6})
+    {'a': 2, 'b': 6}
+    """
+    if before == after:
+        return given
+    if isinstance(given, dict) and isinstance(before, dict) and isinstance(after, dict):
+        kept = {key: one for key, one in given.items() if key in after or key not in before}
+        new = {key: one for key, one in after.items() if key not in before}
+        new |= {key: _changed(one, before[key], after[key]) for key, one in kept.items() if key in before}
+        return kept | new
+    if all(isinstance(one, list) for one in (given, before, after)) and len(given) == len(before) == len(after):
+        return [_changed(*three) for three in zip(given, before, after, strict=True)]
+    return after
 
 
 def _counted(slo: Slo) -> Slo:
@@ -178,9 +221,15 @@ def axis_of(text: str, files: Files) -> Axis:
             raise _unknown(name, below, what, known)
         return Axis(name, None, 1.0, _values(said, 1.0, "factor", text), "factor", "times")
     file, steps = _place(name, head, below, files)
-    if file == "profile" and steps[0] == "offers" and steps[-1] == "price_per_hour":
-        _refuse_unpaid(name, str(steps[1]), files.inputs.profile)
+    for offer in files.inputs.profile.offers:
+        at = ("offers", offer, "price_per_hour")
+        if steps == (at if file == "profile" else files.inputs.profile.places(at)):
+            _refuse_unpaid(name, offer, files.inputs.profile)
     now = value_at(files.documents[file], steps)
+    if file == "file" and isinstance(now, dict | list | tuple):
+        inside = next(iter(now), "") if isinstance(now, dict) else 0
+        why = f"{'an object' if isinstance(now, dict) else 'a list'}, and a number varies"
+        raise _wrong(name, why, f"Name a number in it, as {json_path((*steps, inside)).replace('$', 'profile', 1)}.")
     kind = _kind(files, file, steps, now)
     number = _number(now)
     return Axis(name, (file, steps), number, _values(said, number, kind, text), kind, _unit(file, steps, kind))
@@ -244,14 +293,27 @@ def _refuse_unpaid(name: str, offer: str, profile: Profile) -> None:
 def _by_path(name: str, files: Files) -> tuple[str, tuple[str | int, ...]]:
     plain = name.removeprefix("$.")
     file, dot, rest = plain.partition(".")
-    if file not in files.documents:
+    if file not in ("slo", "profile"):
         known = ", ".join(SHORT_NAMES)
         raise _wrong(name, "no name of something that can vary", f"Known: {known}, or slo.PATH and profile.PATH.")
-    there = {"machines": files.inputs.profile.hardware, "models": files.inputs.profile.variants}
-    steps = steps_of(rest, there if file == "profile" else files.documents[file]) if dot else None
+    file = "file" if file == "profile" else file
+    steps = steps_of(rest, files.documents[file]) if dot else None
     if not steps:
         raise _wrong(name, "a path that can be read", "Write it as in messages: slo.apps.web.latency.p99_ms.")
-    return file, files.inputs.profile.places.planned(steps) if file == "profile" else steps
+    if file == "file":
+        _refuse_unknown(name, steps, files.documents[file])
+    return file, steps
+
+
+def _refuse_unknown(name: str, steps: Sequence[str | int], document: Documents) -> None:
+    """A section that profile files do not have, or a machine type or model that is in none."""
+    section, *inside = map(str, steps)
+    if section not in ProfileFile.model_fields:
+        raise _unknown(name, section, "section of profiles", ProfileFile.model_fields)
+    what = {"machines": "machine type", "models": "model"}.get(section)
+    known = document.get(section, {})
+    if what is not None and inside and inside[0] not in known:
+        raise _unknown(name, inside[0], what, known)
 
 
 def _kind(files: Files, file: str, steps: tuple[str | int, ...], now: Any) -> str:

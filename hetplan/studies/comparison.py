@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hetplan.errors import InputError
+from hetplan.planner.summary import status_of
 from hetplan.profiles.arguments import check_arguments
 from hetplan.profiles.canonical import rounded
 from hetplan.profiles.fields import HOURS_A_MONTH
@@ -30,7 +31,10 @@ __all__ = ["Figure", "PlansCompared", "compare_plans", "diff", "per_million"]
 Best = Literal["low", "high", ""]
 Table = tuple[str, tuple[str, ...], list[list[object]]]
 
-_WORDS = {"rate_qps": "queries per second", "response_ms": "response ms", "violations": "share late"}
+_WORDS = {
+    "rate_qps": "queries per second", "response_ms": "response ms", "violations": "share late",
+    "servers": "machines promised",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -154,7 +158,7 @@ def _figures(plans: Sequence[Plan], inputs: Inputs | None) -> Iterator[Figure]:
     yield from _promises(plans)
     yield from _risks(plans, inputs)
     firsts = [plan.claims[0] if plan.claims else None for plan in plans]
-    yield Figure("proof", "status", tuple(plan.status for plan in plans))
+    yield Figure("proof", "status", tuple(map(status_of, plans)))
     yield Figure("proof", "gap of the first claim", tuple(map(_gap, plans)), "low")
     yield Figure("proof", "its bound is", tuple(None if one is None else one.vouched for one in firsts))
 

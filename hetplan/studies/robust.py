@@ -412,7 +412,7 @@ def _refuse_own_prices(inputs: Inputs) -> None:
                 raise InputError.one(
                     file=inputs.files.get("profile", "profile"), path=place.replace("profile", "$", 1),
                     why="robustness is asked of whole machines, and this run has its own price",
-                    remedy="Give the price to an offer in its place, or vary demand, latency and prices with --vary.",
+                    remedy="Write the price at the machine type, or vary demand, latency and prices with --vary.",
                 )  # fmt: skip
 
 

@@ -215,3 +215,46 @@ def test_what_verify_would_refuse_is_refused_by_the_solve(
     again = hp.verify(refused.plan, *files, prove=False).violations
     assert {one.split(" at ")[0] for one in refused.violations} == {one.code for one in again} == {"valid"}
     assert refused.exit_code == 6
+
+
+@pytest.mark.parametrize(
+    ("question", "option", "said", "not_said"),
+    [
+        ("fleet", {"evaluations": 3}, "Known here: ", "max_simulations"),
+        ("pool", {"evaluations": 3}, "Write max_simulations", "Known"),
+        ("llm", {"latency_stat": "p99"}, "Known here: ", "Write"),
+        ("pool", {"latency_stat": "p99"}, "Write statistic", "Known"),
+        ("llm", {"rule": "shares"}, r"apps\.APP\.dispatch", "Known"),
+        ("policy", {"most_workers": 3}, r"limits\.instances", "Known"),
+        ("pool", {"sizing": "planned"}, "Write fluid", "fluid'"),
+        ("llm", {"sizing": "auto"}, "Write simulation", "fluid'"),
+        ("variants", {"sizing": "estimated"}, "Write formula", "fluid'"),
+    ],
+)
+def test_an_old_option_is_refused_with_what_this_question_has_in_its_place(
+    question: str, option: dict, said: str, not_said: str
+) -> None:
+    kind = problem(question)
+    with pytest.raises(hp.InputError, match=said) as caught:
+        options_of(formulation(kind, next(iter(kind.formulations))), option)
+    assert not_said not in str(caught.value)
+
+
+def test_a_fault_in_the_options_of_a_part_says_of_which() -> None:
+    files = [str(EXAMPLE.parent / "fleet" / name) for name in ("profile.json", "slo.json")]
+    with pytest.raises(hp.InputError) as caught:
+        hp.solve(*files, options={"parts": {"ranking": {"size": 3}}})
+    assert [one.path for one in caught.value.faults] == ["$.parts.ranking.size"]
+
+
+def test_what_cannot_be_met_is_said_in_the_places_of_the_files() -> None:
+    profile = {
+        "format": "hetplan/profile/1.0",
+        "machines": {"t4": {"price_per_hour": 1, "hosts": ["m1"]}},
+        "models": {"net": {"runs": {"t4": {"batch": [1, 8], "mean_ms": [6, 24]}}}},
+    }
+    app = {"model": "net", "latency": {"p99_ms": 80}, "rate_qps": 3000}
+    found = hp.solve(profile, {"format": "hetplan/slo/1.0", "apps": {"a": app}}, options=PLANNED)
+    assert found.exit_code == 3
+    assert "profile.machines.t4.hosts cannot be met" in found.why
+    assert any(one.text.endswith("to profile.machines.t4.hosts") for one in found.repairs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -172,7 +173,11 @@ def test_schemas_are_json(kind: str, run: Callable[..., Any]) -> None:
 def test_check_has_nothing_to_say_about_good_files(files: Any, run: Callable[..., Any]) -> None:
     ran = run("check", files.profile, files.slo)
     assert ran.code == 0, ran.err
-    assert "1 application" in ran.out
+    assert "1 application, " in ran.out
+    assert "machine type" in ran.out
+    assert not re.search("hardware|variant|table", ran.out)
+    alone = run("check", files.profile)
+    assert (alone.code, alone.out.partition(":")[0]) == (0, "nothing to mend")
 
 
 def test_check_refuses_what_solving_would_refuse(run: Callable[..., Any], tmp_path: Path) -> None:
@@ -213,6 +218,8 @@ def test_a_plan_verifies_and_shows(files: Any, run: Callable[..., Any]) -> None:
     views = ("machines", "routes", "proof", "warnings", "changes")
     parts = [run("show", files.plan, "--view", view).out for view in views]
     assert shown.out.partition("\n")[2] == "".join(parts), "the views are the parts of the whole"
+    for view in ("hours", "policies", "bill"):
+        assert f"The plan has no {view}: only plans" in run("show", files.plan, "--view", view).out
     assert run("show", files.plan, "--view", "nothing").code == 2
     assert run("show", files.plan, files.profile).code == 2
     plan = json.loads(files.plan.read_text())
@@ -290,6 +297,17 @@ def test_several_plans_stand_side_by_side(files: Any, run: Callable[..., Any]) -
     costs = [float(cost[str(path)]) for path in paths]
     assert costs == sorted(costs)
     assert costs[0] < costs[-1]
+    assert not any("_" in one["name"] for one in shown)
+    twos = json.loads(paths[0].read_text())
+    twos["status"] = "best-of-measured"
+    twos["claims"] = [{**one, "gap": 0.5} for one in twos["claims"]]
+    for one in twos["summary"]["machines"]:
+        one["replicas"] = 2
+    paths[1].write_text(json.dumps(twos))
+    shown = [line["row"] for line in run("diff", *paths, "--json").lines if "row" in line]
+    names = {one["name"]: one["values"][str(paths[1])] for one in shown}
+    assert names["status"] == "feasible"
+    assert any(" 2 x " in name and count != "-" for name, count in names.items())
     assert run("diff", paths[0], paths[0], paths[0], "--exit-code").code == 0
 
 

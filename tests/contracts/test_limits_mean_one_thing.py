@@ -106,7 +106,7 @@ def test_who_counts_machines_refuses_a_total_of_what_models_take(problem: str) -
 @pytest.mark.parametrize("problem", ["pool", "variants", "pipeline", "fleet"])
 def test_machines_that_do_not_say_what_they_provide_are_named(problem: str) -> None:
     wish = random_files(problem, 0).limited(provided={"watts": 300})
-    with pytest.raises(Refused, match="no hardware provides 'watts'"):
+    with pytest.raises(Refused, match="no machine type provides 'watts'"):
         solve(wish, "fluid")
     first, second, *_ = wish.machine_types
     with pytest.raises(Refused, match=f"{second} does not say what it provides"):

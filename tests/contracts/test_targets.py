@@ -76,7 +76,7 @@ def test_an_accelerator_of_an_unknown_amount_is_refused_with_what_to_write(
     assert (ran.code, pods) == (EXIT["infeasible"], [])
     for name in wish.machine_types:
         assert f"hardware.{name}.gpus (found nothing)" in ran.err
-        assert f'"provides": {{"gpu": 1}} under hardware.{name}' in ran.err
+        assert f'"provides": {{"gpu": 1}} under machines.{name}' in ran.err
     words = dict.fromkeys(wish.machine_types, f"example.com/{kind}")
     site = cluster(wish, labels(wish), accelerators={"small": 1, "large": 8}, resources=words)
     ran, pods = rendered(answer.plan, wish, site, tmp_path)

@@ -285,6 +285,13 @@ def test_a_curve_is_drawn_over_one_number_of_the_slo(server: Server) -> None:
     assert curve["html"].count("<svg ") == 1 + 3, "hatches, and the curve at three widths"
     assert server.ask("/desk/curve", {**body, "path": ["limits", "nowhere", "at", "all", 3]})[0] == 422
     assert server.ask("/desk/curve", {**body, "values": [1] * 100})[0] == 422
+    for bad in ("x", None, [1], True, "nan"):
+        code, refused = server.ask("/desk/curve", {**body, "values": [1, bad]})
+        assert code == 422, bad
+        assert "$.values" in json.dumps(refused)
+    code, refused = server.ask("/v1/solve", {**PLANNED, "require_proof": "no"})
+    assert code == 422
+    assert "true or false" in json.dumps(refused)
 
 
 @pytest.mark.slow

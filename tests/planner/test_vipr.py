@@ -7,6 +7,7 @@ The checker here knows the format and fractions, and nothing of hetplan. HETPLAN
 from __future__ import annotations
 
 import io
+import json
 import os
 import random
 import re
@@ -259,3 +260,17 @@ def test_the_proof_of_an_example_is_accepted_and_has_the_names_of_its_program(
     if claim == 1:
         names = set(text.partition("\nVAR")[2].partition("\nINT")[0].split()[1:])
         assert names <= set(re.findall(r"[\w.~]+", face.program_as_lp(wish, tmp_path)))
+
+
+@pytest.mark.parametrize("number", [0, 5])
+def test_a_claim_that_is_not_there_is_refused_with_one_that_is(number: int, tmp_path: Path) -> None:
+    wish = build.example("pool")
+    answer = face.solve(wish, "fluid")
+    (tmp_path / "plan.json").write_text(json.dumps(answer.plan))
+    for name, document in (("profile", wish.profile), ("slo", wish.slo)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+    paths = [tmp_path / f"{name}.json" for name in ("plan", "profile", "slo")]
+    ran = face.command("render", *paths, "--to", "vipr", "--set", f"ask={number}")
+    assert ran.code == 2
+    assert "ask=1" in ran.err
+    assert "ask=2" not in ran.err

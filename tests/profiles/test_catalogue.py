@@ -69,7 +69,9 @@ def test_a_law_by_its_name_is_the_law_itself_in_profile_and_digest() -> None:
     assert engine.kv_error == pytest.approx(0.08, abs=0.01)
     assert named.digest == read_profile(named.model).digest
     assert named.digest == read_profile(profile_with(law=f"{NAME}/tp/0.24.0")).digest
-    assert named.digest != read_profile(profile_with(law=NAME.replace("h100", "h200"))).digest
+    other = profile_with(law=NAME.replace("h100", "h200"))
+    other["machines"] = {"h100": {"gpu_type": "h200", "provides": {"gpu": 8}}}
+    assert named.digest != read_profile(other).digest
 
 
 def test_what_is_stated_beside_a_name_stays() -> None:
@@ -83,6 +85,25 @@ def test_a_law_is_of_the_precision_and_the_degree_that_it_was_measured_with(othe
     with pytest.raises(InputError, match=f"is a law of {key}"):
         load_profile(profile_with(law=NAME, **other))
     assert load_profile(profile_with(law=NAME, precision="bf16", tensor=1))
+
+
+def test_a_law_is_of_the_gpus_that_it_was_measured_on() -> None:
+    with pytest.raises(InputError, match="is a law of h200, and these GPUs are h100") as caught:
+        load_profile(profile_with(law=NAME.replace("h100", "h200")))
+    assert [one.path for one in caught.value.faults] == ["$.models.e.runs.h100.law"]
+
+
+@pytest.mark.parametrize("rest", ["h200x1", "h100x2", "a100x1/tp/0.24.0", "h100x1/tp/9.9", "h100x1/ep"])
+def test_every_part_of_a_name_at_a_model_counts(rest: str) -> None:
+    machines = {"h": {"gpu_type": "H100", "provides": {"gpu": 1}}}
+
+    def read(law: str) -> dict[str, object]:
+        return {"format": "hetplan/profile/1.0", "machines": machines, "models": {"m": {"law": law}}}
+
+    short = NAME.rpartition("/")[0]
+    with pytest.raises(InputError, match="a law of the catalogue that holds on a machine type of this file"):
+        load_profile(read(f"{short}/{rest}"))
+    assert read_profile(read(f"{NAME}/tp")).digest == read_profile(read(short)).digest
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,77 @@ def test_a_thing_with_a_fault_still_counts_as_there(profile: dict[str, Any], slo
     assert [fault.path for fault in caught.value.faults] == ["$.machines.g4dn.startup_s"]
 
 
+def faults_of(machines: dict[str, Any], models: dict[str, Any], **more: Any) -> list[Fault]:
+    """The faults of a profile with these machines, each with a price, and these models."""
+    priced = {name: {"price_per_hour": 1, **one} for name, one in machines.items()}
+    with pytest.raises(InputError) as caught:
+        load_profile({"format": "hetplan/profile/1.0", "machines": priced, "models": models, **more})
+    return list(caught.value.faults)
+
+
+TIMED = {"batch": [1, 8], "mean_ms": [6, 24]}
+
+
+@pytest.mark.parametrize(
+    ("model", "path", "said", "not_said"),
+    [
+        ({"runs": {"h": {"load_s": 1}}}, "runs.h", "Write mean_ms, mean_qps or law", "engine"),
+        ({"runs": {"h": {"law": {"x": 1}}}}, "runs.h.law.x", "base_ms", "batch"),
+        ({"runs": {"h": TIMED, "g": {"like": "h", "batch": [1, 2, 4]}}}, "runs.g.batch", "times of its own", "p99"),
+        ({"runs": {"h": [TIMED], "g": {"like": "h"}}}, "runs.g.like", "with one run", 'mean "h"'),
+        ({"quality": 76.1, "runs": {"h": TIMED}}, "quality", "Write 0.761", "offer"),
+        ({"runs": {"h": [TIMED, TIMED]}}, "runs.h[1]", "make it a model of its own", "variant"),
+        (
+            {"runs": {"h": {"law": [{"base_ms": 9}], "kv_tokens": 9000, "max_tokens": 64, "max_seqs": 65}}},
+            "runs.h.max_seqs",
+            "raise max_tokens",
+            "most_",
+        ),
+    ],
+)
+def test_a_fault_of_a_model_is_said_in_the_words_of_its_file(
+    model: dict[str, Any], path: str, said: str, not_said: str
+) -> None:
+    (fault,) = faults_of({"h": {}, "g": {}}, {"m": model})
+    assert fault.path == f"$.models.m.{path}"
+    assert said in str(fault)
+    assert not_said not in str(fault)
+
+
+def test_a_quality_may_be_beyond_1_where_its_metric_says_so() -> None:
+    model = {"quality": {"top1": 76.1}, "runs": {"h": TIMED}}
+    machines = {"h": {"price_per_hour": 1}}
+    said = {"format": "hetplan/profile/1.0", "machines": machines, "models": {"m": model}}
+    assert load_profile({**said, "metrics": {"top1": {"range": [0, 100]}}}).variants["m"].quality.value == 76.1
+
+
+def test_runs_that_are_like_one_another_have_a_fault_each() -> None:
+    faults = faults_of({"h": {}, "g": {}}, {"m": {"runs": {"h": {"like": "g"}, "g": {"like": "h"}}}})
+    assert {one.path for one in faults} == {"$.models.m.runs.h.like", "$.models.m.runs.g.like"}
+
+
+def test_an_old_profile_is_shown_its_own_numbers() -> None:
+    """As much of them as a message has room for, and no others."""
+    table = {"quantity": "latency_ms", "axes": {"batch": list(range(1, 99))}, "mean": [3.25 + n for n in range(98)]}
+    old = {
+        "format": "hetplan/profile/1.0",
+        "hardware": {"gpu-1": {"kind": "gpu"}},
+        "variants": {"ranker": {"task": "rank", "runs": [{"hardware": "gpu-1", "latency": "t"}]}},
+        "tables": {"t": table},
+        "machines": {},
+    }
+    with pytest.raises(InputError) as caught:
+        load_profile(json.dumps(old).encode())
+    assert {fault.path for fault in caught.value.faults} == {"$.hardware", "$.variants", "$.tables"}
+    for fault in caught.value.faults:
+        assert "for instance" not in fault.remedy
+        assert "t4" not in fault.remedy
+        assert "[6, 24]" not in fault.remedy
+        assert ("ranker" in fault.remedy) == ("1, 2, 3, 4" in fault.remedy) == (fault.path != "$.hardware")
+    with pytest.raises(InputError, match='Write for instance "models"'):
+        load_profile(json.dumps({**old, "tables": {}}).encode())
+
+
 @pytest.mark.parametrize(
     ("change", "path", "hint"),
     [

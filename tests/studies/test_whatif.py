@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import wraps
 from itertools import pairwise
@@ -21,10 +22,11 @@ import pytest
 
 import hetplan as hp
 from hetplan.errors import InputError, Interrupted
+from hetplan.planner.repairs import value_at
 from hetplan.planner.spread import Spread, doubled
 from hetplan.profiles.load import load_inputs
 from hetplan.studies import whatif as room
-from hetplan.studies.axes import Files, axis_of
+from hetplan.studies.axes import Files, axis_of, change_inputs
 from hetplan.studies.robust import robust_for
 from hetplan.studies.whatif import WhatIf, whatif_for
 
@@ -56,6 +58,9 @@ SLO: dict[str, Any] = {
         }
     },
 }
+
+
+POOL = Path(__file__).resolve().parents[2] / "examples" / "pool"
 
 
 def found(*vary: str, **how: Any) -> WhatIf:
@@ -215,6 +220,52 @@ def _counted(work: Any, calls: list[Any]) -> Any:
 def test_an_axis_that_cannot_be_read_is_said_to_be_wrong(vary: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         found(vary)
+
+
+@pytest.mark.parametrize(
+    ("place", "planned"),
+    [
+        ("machines.t4.provides.gpu", ("hardware", "t4", "provides", "gpu")),
+        ("machines.t4.startup_s", ("hardware", "t4", "startup_s")),
+        ("machines.cpu4.spot.price_per_hour", ("offers", "cpu4-spot", "price_per_hour")),
+        ("machines.cpu16.spot.price_per_hour", ("offers", "cpu16-spot", "price_per_hour")),
+        ("machines.cpu4.zones.east.price_per_hour", ("offers", "cpu4-east", "price_per_hour")),
+        ("models.ranker-l.quality.auc", ("variants", "ranker-l", "quality", "value")),
+        ("models.ranker-l.runs.t4.load_s", ("variants", "ranker-l", "runs", 2, "load_s")),
+        ("models.ranker-l.runs.t4.mean_ms[0]", ("tables", "ranker-l-t4", "mean", 0)),
+    ],
+)
+def test_a_place_of_a_profile_is_one_of_its_file(place: str, planned: Sequence[Any]) -> None:
+    """Whatever varies beside it."""
+    files = Files.of(load_inputs(POOL / "profile.json", POOL / "slo.json"))
+    two = [axis_of("demand=2", files), axis_of(f"profile.{place}=0.5,1", files), axis_of("prices:t4=2", files)]
+    profile = change_inputs(files, two, (2.0, 1.0, 2.0)).profile
+    found: Any = profile.model_dump(mode="json", by_alias=True)
+    assert float(value_at(found, planned)) == 1.0
+    assert float(found["offers"]["t4"]["price_per_hour"]) == 1.2
+
+
+def test_what_all_runs_share_varies_at_each() -> None:
+    files = Files.of(load_inputs(POOL / "profile.json", POOL / "slo.json"))
+    profile = change_inputs(files, [axis_of("profile.models.ranker-l.samples=100,200", files)], (100.0,)).profile
+    assert {table.samples for table in profile.tables.values()} == {100}
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("models.ranker-l.quality", r"an object.*profile\.models\.ranker-l\.quality\.auc"),
+        ("models.ranker-l.batch", r"a list.*profile\.models\.ranker-l\.batch\[0\]"),
+        ("models.ranker.x", 'no model ranker.*Did you mean "ranker-l"'),
+        ("machines.t5.stock", "no machine type t5.*There are t4, cpu16, cpu4"),
+        ("offers.t4.price_per_hour", "no section of profiles offers.*machines, models"),
+        ("machines.t4.gpu_type", r"\$\.machines\.t4\.gpu_type"),
+        ("models.ranker-l.x", r"\$\.models\.ranker-l\.x"),
+    ],
+)
+def test_a_place_that_is_in_no_profile_file_is_refused_in_its_words(place: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        hp.whatif(POOL / "profile.json", POOL / "slo.json", vary=f"profile.{place}=1,2", confirm=False)
 
 
 def test_a_value_that_the_files_do_not_take_is_named() -> None:

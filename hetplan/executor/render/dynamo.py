@@ -13,6 +13,7 @@ from hetplan.executor.render.groups import Application, Fleet
 from hetplan.executor.render.names import CannotRender, Json, documents, objects_of
 from hetplan.executor.render.nodes import Nodes
 from hetplan.executor.render.pods import labels, nodes_by_group, of_images, plan_notes, pod, read_labels, thing
+from hetplan.executor.render.rules import refused
 from hetplan.executor.render.site import Site
 
 __all__ = ["FILES", "read", "render"]
@@ -23,17 +24,9 @@ MOST_COMPONENTS = 25
 
 def render(fleet: Fleet, site: Site) -> dict[str, str]:
     """One file for `kubectl apply -f`."""
-    faults = list(of_images(fleet, site))
-    for group in fleet.groups:
-        if not group.makes_text:
-            faults.append(
-                Fault("plan", "$.workers", group.model, f"{group.name} makes no text", "Render for kubernetes.")
-            )
+    faults = [*of_images(fleet, site), *refused("dynamo", fleet)]
     for app in fleet.apps.values():
         groups = fleet.of_app(app.name)
-        if len({group.model for group in groups}) > 1 or any(len(group.apps) > 1 for group in groups):
-            why = f"{app.name} has several models, or shares one, and a graph serves one model"
-            faults.append(Fault("plan", "$.workers", app.name, why, "Render for kserve or llm-d."))
         if len(groups) >= MOST_COMPONENTS:
             why = f"{app.name} has {len(groups)} groups; a graph has {MOST_COMPONENTS} components at most"
             faults.append(Fault("plan", "$.workers", app.name, why, "Plan with fewer machine types."))

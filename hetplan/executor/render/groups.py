@@ -332,7 +332,7 @@ class _Reading:
         if has is None and part is None and one is None:
             self._fault(FILE, f"$.hardware.{group.hardware}.gpus", "nothing",
                         f"nothing says how many GPUs (or other accelerators) a {group.hardware} has",
-                        f'Write "provides": {{"gpu": 1}} under hardware.{group.hardware} of the profile, '
+                        f'Write "provides": {{"gpu": 1}} under machines.{group.hardware} of the profile, '
                         f"or add [hardware.{group.hardware}] gpus = 1 (0: it has none).")  # fmt: skip
         amount = part if part is not None else one if one is not None else (has or 0) / seats
         whole = has if has is not None else max(math.ceil(amount * seats), 1)

@@ -25,7 +25,7 @@ from hetplan.executor.render.pods import (
     thing,
     weights,
 )
-from hetplan.executor.render.rules import OWN
+from hetplan.executor.render.rules import OWN, refused
 from hetplan.executor.render.site import Site
 
 __all__ = ["FILES", "read", "render"]
@@ -36,7 +36,7 @@ FILES = ("kserve.yaml",)
 def render(fleet: Fleet, site: Site) -> dict[str, str]:
     """One file for `kubectl apply -f`."""
     texts = {group.model for group in fleet.groups if group.makes_text}
-    faults = list(of_images(fleet, site, needs_uri=texts))
+    faults = [*of_images(fleet, site, needs_uri=texts), *refused("kserve", fleet)]
     places = nodes_by_group(fleet, site, faults)
     objects = [one for app in fleet.apps.values() for one in _application(fleet, site, app, places, faults)]
     if faults:
@@ -48,16 +48,8 @@ def _application(
     fleet: Fleet, site: Site, app: Application, places: Mapping[str, Nodes], faults: list[Fault]
 ) -> Iterator[Json]:
     groups, own = fleet.of_app(app.name), fleet.rules.get(app.name) == OWN
-    roles = {group.role for group in groups}
     parts = weights(app, [group for group in groups if group.role != "prefill"])
     fillers = [group for group in groups if group.role == "prefill"]
-    for group in groups:
-        if len(group.apps) > 1:
-            faults.append(_cannot(group, "serves several applications, and KServe knows one for each object"))
-        if group.machines_per_worker > 1:
-            faults.append(_cannot(group, "takes several machines: render for llm-d"))
-    if len(roles) > 1 and (len(groups) > len(roles) or "decode" not in roles):
-        faults.append(_cannot(groups[0], "is one of several groups that prefill or decode: an object has one of each"))
     for group in groups:
         marks, notes = labels(fleet, group), plan_notes(fleet, group)
         if group.makes_text and group.role != "prefill":
@@ -77,10 +69,6 @@ def _application(
     if len(parts) > 1 and not own and not any(group.makes_text for group in groups):
         backends = [{"name": f"{name}-predictor", "port": 80, "weight": weight} for name, weight in parts.items()]
         yield http_route(fleet, site, app, backends, faults)
-
-
-def _cannot(group: Group, why: str) -> Fault:
-    return Fault("plan", "$.workers", group.model, f"{group.name} {why}", "Render for kubernetes.")
 
 
 def _text(group: Group, site: Site, places: Mapping[str, Nodes], faults: list[Fault]) -> Json:

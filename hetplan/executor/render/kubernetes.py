@@ -41,7 +41,7 @@ from hetplan.executor.render.pods import (
     weights,
 )
 from hetplan.executor.render.router import beside, objects, room_for_worker
-from hetplan.executor.render.rules import HETPLAN, OWN
+from hetplan.executor.render.rules import HETPLAN, OWN, elsewhere
 from hetplan.executor.render.site import Site
 
 __all__ = ["FILES", "deployments", "read", "render"]
@@ -88,7 +88,7 @@ def deployments(
     for group in groups:
         if group.machines_per_worker > 1:
             why = f"a replica of {group.name} takes {group.machines_per_worker} machines"
-            faults.append(Fault("plan", "$.workers", group.model, why, "Render for llm-d, kserve or dynamo."))
+            faults.append(Fault("plan", "$.workers", group.model, why, elsewhere(fleet)))
         marks = labels(fleet, group)
         chosen = {"matchLabels": {GROUP: group.name, "hetplan.dev/deployment": marks["hetplan.dev/deployment"]}}
         if fleet.router is None:

@@ -26,6 +26,7 @@ from hetplan.executor.render.pods import (
     thing,
     weights,
 )
+from hetplan.executor.render.rules import refused
 from hetplan.executor.render.site import Site
 from hetplan.profiles.yaml_text import write_yaml
 
@@ -37,11 +38,7 @@ _INFERENCE = "inference.networking.k8s.io"
 
 def render(fleet: Fleet, site: Site) -> dict[str, str]:
     """One file for `kubectl apply -f`, and the configuration of each pool's picker."""
-    faults = list(of_images(fleet, site))
-    for group in fleet.groups:
-        if not group.makes_text or group.role != "whole" or len(group.apps) != 1:
-            why = f"{group.name} makes no text, does {group.role} alone, or serves no or several applications"
-            faults.append(Fault("plan", "$.workers", group.model, why, "Render for kserve or dynamo."))
+    faults = [*of_images(fleet, site), *refused("llm-d", fleet)]
     if faults:
         raise CannotRender.of(faults)
     places = nodes_by_group(fleet, site, faults)

@@ -17,6 +17,7 @@ from hetplan.executor.render.haproxy import bounds
 from hetplan.executor.render.names import CannotRender, Json, documents, objects_of
 from hetplan.executor.render.nodes import Nodes
 from hetplan.executor.render.pods import WHOLE, labels, nodes_by_group, plan_notes, pod, thing, weights
+from hetplan.executor.render.rules import refused
 from hetplan.executor.render.site import FILE, Site
 from hetplan.profiles.yaml_text import read_yaml, write_yaml
 
@@ -34,10 +35,7 @@ def render(fleet: Fleet, site: Site) -> dict[str, str]:
             line = 'image = "registry.example/ray-models:1.4" and deployment = "models.net:app"'
             faults.append(Fault(FILE, f"$.models.{model}.deployment", "nothing", "nothing says which application it is",
                                 f"Add [models.{model}] {line}."))  # fmt: skip
-    for group in fleet.groups:
-        if group.machines_per_worker > 1 or len(group.apps) != 1 or group.role != "whole":
-            why = f"{group.name} takes several machines, serves no or several applications, or does {group.role} alone"
-            faults.append(Fault("plan", "$.workers", group.model, why, "Render for llm-d or kubernetes."))
+    faults += refused("ray-serve", fleet)
     places = nodes_by_group(fleet, site, faults)
     serve = {
         "proxy_location": "EveryNode",

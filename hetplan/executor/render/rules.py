@@ -6,7 +6,7 @@ that look at each query need hetplan's router. `choose` says which, and gives th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -22,7 +22,7 @@ from hetplan.profiles.plan_dispatch_rules import (
 from hetplan.profiles.plan_sections import Route, SharesDispatch
 from hetplan.profiles.workers import Worker
 
-__all__ = ["FRONTS", "HETPLAN", "OWN", "RULES", "Choice", "choose", "speeds", "taken"]
+__all__ = ["FRONTS", "HETPLAN", "OWN", "RULES", "Choice", "choose", "elsewhere", "refused", "speeds", "taken"]
 
 Asked = Literal["split", "weighted-least", "fewest-requests", "round-robin"]
 Reason = tuple[str, Sequence[str]]
@@ -38,12 +38,97 @@ FRONTS: Mapping[str, str] = {
 }  # fmt: skip
 """Target -> what stands in front of its replicas."""
 
+_IN_PARTS = ("kserve", "dynamo")
+"""Targets on which some replicas prefill and others decode."""
+
 _ROUTERS: Mapping[str, str] = {"haproxy": "HAProxy", "llm-d": "a picker", "dynamo": "a frontend"}
 """Targets that are nothing without the router that is written with them."""
 _WITH = {OWN: ", with a router of yours"}
 _STEPS = frozenset({"path-shares/1", "most-accurate-first/1", "chosen-plan/1"})
 _HOLDS = "each replica holds several models, and chooses model and batch by its queue"
 _ROUTER_WAY = "--set router=hetplan, which runs hetplan's router in the cluster"
+_ELSEWHERE = "--to another target"
+"""Stands for the targets that take the plan, where there are any."""
+
+
+def _takes_machines(_: Fleet, group: Group) -> str:
+    return f"takes {group.machines_per_worker} machines a replica" if group.machines_per_worker > 1 else ""
+
+
+def _makes_no_text(_: Fleet, group: Group) -> str:
+    return "" if group.makes_text else "makes no text"
+
+
+def _does_a_part(_: Fleet, group: Group) -> str:
+    return "" if group.role == "whole" else f"does {group.role} alone"
+
+
+def _serves_several(_: Fleet, group: Group) -> str:
+    return "serves several applications" if len(group.apps) > 1 else ""
+
+
+def _serves_none(_: Fleet, group: Group) -> str:
+    return "" if group.apps else "serves no application"
+
+
+def _is_beside_another(fleet: Fleet, group: Group) -> str:
+    models = [{one.model for one in fleet.of_app(app)} for app in group.apps]
+    return "is beside another model of its application" if any(len(one) > 1 for one in models) else ""
+
+
+def _is_one_of_several_parts(fleet: Fleet, group: Group) -> str:
+    for app in group.apps:
+        roles = [one.role for one in fleet.of_app(app)]
+        if len(set(roles)) > 1 and (len(roles) > len(set(roles)) or "decode" not in roles):
+            return "is one of several groups that prefill or decode: an object has one of each"
+    return ""
+
+
+_REFUSED: Mapping[str, Sequence[Callable[[Fleet, Group], str]]] = {
+    "kubernetes": (_takes_machines,),
+    "kserve": (_takes_machines, _serves_several, _is_one_of_several_parts),
+    "llm-d": (_makes_no_text, _does_a_part, _serves_several, _serves_none),
+    "dynamo": (_makes_no_text, _serves_several, _is_beside_another),
+    "ray-serve": (_takes_machines, _does_a_part, _serves_several, _serves_none),
+    "skyserve": (_takes_machines, _does_a_part, _serves_several, _serves_none),
+}
+"""What each cluster has no object for."""
+
+
+def refused(target: str, fleet: Fleet) -> list[Fault]:
+    """Every group that the target has no object for, why, and the targets that take all of the plan."""
+    return [
+        Fault("plan", "$.workers", group.model, f"{group.name} {why}", elsewhere(fleet))
+        for group in fleet.groups
+        for cause in _REFUSED[target]
+        if (why := cause(fleet, group))
+    ]
+
+
+def elsewhere(fleet: Fleet) -> str:
+    """What to do about a plan that a target has no objects for."""
+    known = _taking(fleet)
+    return f"Render for {_or(known)}." if known else "No cluster that is rendered for takes this plan: plan again."
+
+
+def _taking(fleet: Fleet) -> list[str]:
+    """The clusters that have objects for all groups of a plan."""
+    return [
+        target
+        for target, causes in _REFUSED.items()
+        if not any(cause(fleet, group) for cause in causes for group in fleet.groups)
+        and (target in _IN_PARTS or not any(_does_a_part(fleet, group) for group in fleet.groups))
+        and not (FRONTS[target] == "picker" and any(_are_unlike(fleet.of_app(app)) for app in fleet.apps))
+    ]
+
+
+def _or(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else names[0]
+
+
+def _are_unlike(groups: Sequence[Group]) -> bool:
+    """Whether replicas of one part are on several machine types."""
+    return len({(group.hardware, group.role) for group in groups}) > len({group.role for group in groups})
 
 
 @dataclass(frozen=True)
@@ -95,7 +180,10 @@ def choose(target: str, plan: Plan, fleet: Fleet, asked: str | None = None, *, p
         if reasons:
             ways = [f"--set rule={rule}{_WITH.get(rule, '')}" for rule in taken(target, app, groups)]
             ways = [*([_ROUTER_WAY] if target == "kubernetes" else ()), *ways]
-            faults += [_needs_router(app, why, [*ways, *further]) for why, further in reasons]
+            others = [f"--to {_or(known)}"] if (known := _taking(fleet)) else []
+            for why, further in reasons:
+                told = [way for one in further for way in (others if one == _ELSEWHERE else [one])]
+                faults.append(_needs_router(app, why, [*ways, *told]))
         elif word is not None:
             kept[app.name] = word
         rules[app.name] = word or app.rule
@@ -185,15 +273,15 @@ def _kept(
         return None, [("its queries go through several steps", ())]
     if app.rule == "queue-slack/1":
         return None, [(_HOLDS, ())]
-    if any(group.role != "whole" for group in groups) and target not in ("kserve", "dynamo"):
-        return None, [("it prefills and decodes apart", ("--to dynamo or kserve",))]
+    if any(group.role != "whole" for group in groups) and target not in _IN_PARTS:
+        return None, [("it prefills and decodes apart", (_ELSEWHERE,))]
     alone = sum(group.most for group in groups) == 1
     if asked is None and alone and app.rule != "matching/1":
         return None, []  # all queries go to one replica in turn; only a matching may take another before the oldest
     unlike = len({(group.model, group.hardware, group.role) for group in groups}) > 1
     if front == "picker":
-        if len({(group.hardware, group.role) for group in groups}) > len({group.role for group in groups}):
-            further = ("--to haproxy or kubernetes", "plan with one machine type")
+        if _are_unlike(groups):
+            further = (_ELSEWHERE, "--to haproxy", "plan with one machine type")
             return None, [("its frontend takes unlike replicas as equals", further)]
         if asked is not None:
             return None, [(f"rule {asked}: its frontend takes replicas in turns", ("no --set rule=",))]

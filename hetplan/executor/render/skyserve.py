@@ -14,6 +14,7 @@ from hetplan.executor.render.groups import Fleet, Group
 from hetplan.executor.render.names import CannotRender, Json, comment
 from hetplan.executor.render.nodes import accelerator
 from hetplan.executor.render.pods import WHOLE, of_images, plan_notes, weights, words
+from hetplan.executor.render.rules import refused
 from hetplan.executor.render.site import FILE, Site
 from hetplan.profiles.yaml_text import read_yaml, write_yaml
 
@@ -25,13 +26,10 @@ _WORD = re.compile(r"[A-Za-z0-9_./:=@,+-]+\Z")
 
 def render(fleet: Fleet, site: Site) -> dict[str, str]:
     """A file for each group, for `sky serve up`."""
-    faults = list(of_images(fleet, site))
+    cannot = refused("skyserve", fleet)
+    faults = [*of_images(fleet, site), *cannot]
     files: dict[str, str] = {}
-    for group in fleet.groups:
-        if len(group.apps) != 1 or group.machines_per_worker > 1 or group.role != "whole":
-            why = f"{group.name} serves no or several applications, takes several machines, or does {group.role} alone"
-            faults.append(Fault("plan", "$.workers", group.model, why, "Render for kubernetes, kserve or dynamo."))
-            continue
+    for group in () if cannot else fleet.groups:
         (app,) = (fleet.apps[name] for name in group.apps)
         share = weights(app, fleet.of_app(app.name))[group.name] / WHOLE
         try:

@@ -327,8 +327,10 @@ def _read_pipeline_query(
         faults.in_profile("$.tiers", f"operators of {app.id} are placed on tiers", remedy)
     bare = [name for name in inputs.profile.tiers if name not in {tier.name for tier in tiers}]
     if tiers and bare:
-        why = f"no hardware is of tier {bare[0]}, over which queries of {app.id} come"
-        faults.in_profile("$.tiers", why, "Give it hardware (that may provide next to nothing), or leave the tier out.")
+        why = f"no machine type is of tier {bare[0]}, over which queries of {app.id} come"
+        faults.in_profile(
+            "$.tiers", why, "Give it a machine type (that may provide next to nothing), or leave the tier out."
+        )
     _check_arrivals(app, pipeline, faults)
     for name in sorted({tier.name for tier in tiers} & request.capacity.keys()):
         if not any(name in one.demand for other in request.apps.values() for one in other.candidates):

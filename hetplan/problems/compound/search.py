@@ -216,7 +216,7 @@ def _doubts(form: BlackBox, sought: PipelineQuery, ways: Sequence[Way]) -> list[
     for found in used:
         if not found.constant and not form.sure(found):
             percentile = 100.0 * max(share for share, _ in form.wishes)
-            text = f"{found.samples} samples bound no p{percentile:g}: the longest of them is used; raise n_max"
+            text = f"{found.samples} samples bound no p{percentile:g}: the longest of them is used; raise samples_max"
             notices.append(Notice(code="W-undecided", at=f"{at}.latency", text=text))
         if found.runs is None and not found.constant:
             text = "only mean times were recorded, which say nothing about percentiles"

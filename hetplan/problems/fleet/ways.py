@@ -191,7 +191,14 @@ Planner = Callable[[Wish, Found | None], tuple[Found, Mapping[str, Part]] | Infe
 
 def parts_of(wish: Wish, tools: Tools) -> dict[str, Part]:
     """Each application as a part, by its question; where a formula finds no machines at all, by simulation alone."""
-    found = {app.name: part_of(wish, app, tools) for app in wish.apps}
+    found = dict[str, Part]()
+    for app in wish.apps:
+        try:
+            found[app.name] = part_of(wish, app, tools)
+        except InputError as error:
+            where = f"$.parts.{app.name}"
+            faults = [replace(one, path=where + one.path[1:]) if one.file == "options" else one for one in error.faults]
+            raise InputError(faults) from None
     for app in wish.apps if wish.options.sizing == "simulation" else ():
         part = found[app.name]
         if app.question not in PLAYED or part.options.get("sizing") != "formula":

@@ -265,8 +265,8 @@ def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
     if survive.zones:
         for offer in offers:
             if offer.zone is None:
-                why = "an offer without a zone, where zones may be lost"
-                faults.in_profile(f"$.offers.{offer.name}", why, 'Add its "zone".')
+                why = "a price in no zone, where zones may be lost"
+                faults.in_profile(f"$.offers.{offer.name}", why, 'Say in which "zones" it holds.')
     horizon_s = horizon.period_s * horizon.periods * horizon.repeats
     for name, sold in inputs.profile.offers.items():
         if sold.commit is not None and sold.commit.term_s > horizon_s * (1 + 1e-9):

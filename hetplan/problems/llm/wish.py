@@ -188,7 +188,7 @@ def read_wish(inputs: Inputs, options: LlmOptions) -> Wish:
     offered = {kind.id for kind in request.machines}
     if not offered:
         listed = ", ".join(dict.fromkeys(kind.hardware for kind in kinds))
-        faults.in_profile("$.offers", f"no offer sells {listed}", "Add an offer with its price.")
+        faults.in_profile("$.offers", f"no price is stated of {listed}", "Add price_per_hour.")
     kinds = tuple(kind for kind in kinds if kind.hardware in offered)
     link = _link(inputs.profile, kinds, faults)
     faults.settle()
@@ -228,7 +228,7 @@ def _instances(one: Choice, engine: Engine, faults: Faults) -> int:
     """How many run on one machine; a fault where none does."""
     if one.own_price is not None:
         why = "a run that makes tokens has no price of its own"
-        faults.in_profile(f"$.{one.path}.price_per_hour", why, "Write the price into an offer of its hardware.")
+        faults.in_profile(f"$.{one.path}.price_per_hour", why, "Write the price at its machine type.")
     provides = one.machine.provides
     gpus, instances = provides.get("gpu"), instances_on(provides.get("gpu"), engine)
     if instances < 1:

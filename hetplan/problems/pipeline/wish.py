@@ -136,8 +136,8 @@ def _goals(fleet: Fleet, faults: Faults) -> tuple[Goal, ...]:
         if term == "cost" and not fleet.priced:
             faults.in_slo(
                 f"$.objective[{number}]",
-                "not all hardware has a price",
-                "Add offers, or write min machines.",
+                "not all machine types have a price",
+                "Add price_per_hour, or write min machines.",
                 value=term,
             )
     faults.settle()
@@ -549,7 +549,7 @@ def count_placed(workers: Iterable[Worker]) -> Counter[Placed]:
 def _check_offers(request: Request, name: str, faults: Faults) -> None:
     offers = sum(offer.hardware == name for offer in request.profile.offers.values())
     if request.budget is not None and not offers:
-        faults.in_profile("$.offers", f"{name} has no price, yet the cost is limited", "Add an offer for it.")
+        faults.in_profile("$.offers", f"{name} has no price, yet the cost is limited", "Add its price_per_hour.")
     if offers > 1 and (request.is_paid_by_run(name) or request.is_sold_in_parts(name)):
         faults.in_profile(
             "$.offers",

@@ -172,7 +172,7 @@ def read_types(request: Request, wish: Wish, faults: Faults, notices: list[Notic
             continue
         if kind.lacking:
             notices.append(Notice(code="W-too-small", at=f"hardware.{name}", text=_lacking_text(kind)))
-            without[name] = "it is too small for the variant"
+            without[name] = "it is too small for the model"
             continue
         types.append(kind)
     own_price = {kind.hardware: kind.own_price for kind in types if kind.own_price is not None}
@@ -180,8 +180,8 @@ def read_types(request: Request, wish: Wish, faults: Faults, notices: list[Notic
     offered = {kind.id for kind in request.machines}
     for kind in types:
         if kind.hardware not in offered:
-            without[kind.hardware] = "it has no offer"
-            notices.append(Notice(code="W-no-offer", at=f"hardware.{kind.hardware}", text="it has no offer"))
+            without[kind.hardware] = "it has no price"
+            notices.append(Notice(code="W-no-offer", at=f"hardware.{kind.hardware}", text="it has no price"))
     types = [kind for kind in types if kind.hardware in offered]
     _check_types(wish, request, without, faults, notices)
     return types, request
@@ -192,7 +192,7 @@ def _lacking_text(kind: Choice) -> str:
     provides = kind.machine.provides
     short = [
         f"{kind.needs[resource]:g} {resource}"
-        + (f" of {room:g}" if resource in provides else f", which hardware.{kind.hardware}.provides does not list")
+        + (f" of {room:g}" if resource in provides else f", which machines.{kind.hardware}.provides does not list")
         for resource, room in kind.lacking.items()
     ]
     return f"left out, the variant needs {' and '.join(short)}"
@@ -412,8 +412,8 @@ def _check_types(
         if kind.least > sum(offer.stock for offer in kind.offers):
             faults.in_slo(
                 f"$.limits.instances.{kind.id}[0]",
-                f"more than the offers of {kind.id} have in stock",
-                "Lower it, or raise the stock of an offer.",
+                f"more than there are of {kind.id} in stock",
+                "Lower it, or raise the stock.",
                 value=kind.least,
             )
         if (
@@ -442,11 +442,11 @@ def _check_types(
 def _refuse_without_machines(wish: Wish, faults: Faults, notices: Sequence[Notice]) -> None:
     left_out = [f"{notice.at.removeprefix('hardware.')}: {notice.text}" for notice in notices]
     why = f" ({'; '.join(left_out)})" if left_out else ""
-    remedy = "Add a run on a hardware with an offer (and list it in limits.instances where only_listed is set)."
+    remedy = "Add a run on a machine type with a price (and list it in limits.instances where only_listed is set)."
     if any(notice.code == "W-too-small" for notice in notices):
-        remedy = "Say under `provides` all that the hardware has, or lower what the run needs."
+        remedy = "Say under `provides` all that the machine has, or lower what the run needs."
     faults.in_profile(
-        f"$.variants.{wish.variant}.runs", f"no hardware that may be rented runs this variant{why}", remedy
+        f"$.variants.{wish.variant}.runs", f"no machine type that may be rented runs this model{why}", remedy
     )
 
 

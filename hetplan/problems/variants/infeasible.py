@@ -40,7 +40,7 @@ def unservable_apps(v: Snapshot) -> Infeasibility | None:
             continue
         near = [s for s in v.serves if s.app == b]
         if not near:
-            why.append(f"{one.id}: none of its {len(one.variants)} variants has a run that fits any machine")
+            why.append(f"{one.id}: none of its models ({len(one.variants)}) has a run that fits any machine")
             continue
         nearest, found = _nearest(v, b, near)
         limit = f"{one.limit_ms():g} ms"

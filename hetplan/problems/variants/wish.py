@@ -688,7 +688,7 @@ class _Kinds:
         """The ways to run these variants, and what is assumed of them."""
         found = [kind for choice in self.request.choices(variants=names) for kind in self._kinds_of(choice)]
         for hardware in sorted(self.unpriced):
-            text = f"neither runs nor offers have a price on {hardware}: a machine costs 1 per hour"
+            text = f"neither {hardware} nor its runs have a price: a machine costs 1 per hour"
             self.notices.append(Notice(code="W-no-price", at=f"hardware.{hardware}", text=text))
         without = sorted({k.variant for k in found if _is_on_gpu(k) and not {"gpu", "gpu_share"} & k.needs.keys()})
         if without:
@@ -818,6 +818,6 @@ def _check_least(request: Request, types: tuple[MachineType, ...], faults: Fault
         have = sum(kind.offers[0].stock for kind in types if kind.hardware == hardware)
         if least > have:
             faults.in_slo(
-                f"$.limits.instances.{hardware}[0]", f"the profile's offers and hosts have {have} machines of it",
+                f"$.limits.instances.{hardware}[0]", f"the profile has {have} machines of it to rent or there already",
                 f"Ask for at most {have}, or raise the stock.", value=least,
             )  # fmt: skip

@@ -12,11 +12,12 @@ from cases.rendered import random_case
 from hetplan.executor.render import TARGETS, render
 from hetplan.executor.render.groups import groups
 from hetplan.executor.render.names import CannotRender
-from hetplan.executor.render.rules import RULES, choose
+from hetplan.executor.render.rules import RULES, choose, elsewhere, refused
 from hetplan.executor.render.site import read_site
 from hetplan.profiles.plan_dispatch_rules import EarliestDispatch, RoundRobinDispatch
 from hetplan.profiles.plan_sections import MatchingDispatch, Route
 
+CLUSTERS = ("kubernetes", "kserve", "llm-d", "dynamo", "ray-serve", "skyserve")
 MATCHING = MatchingDispatch(slo_ms=400.0)
 RULE = EarliestDispatch(slo_ms=400.0)
 
@@ -77,3 +78,32 @@ def test_a_router_of_ones_own_has_no_other_beside_it() -> None:
         plan = plan.model_copy(update={"dispatch": {"shop": RoundRobinDispatch()}})
         with pytest.raises(CannotRender, match="is the router here"):
             chosen(target, plan, inputs, written, "own")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {}, {"machines_per_worker": 2}, {"role": "prefill"}, {"apps": ("shop", "more")}, {"apps": ()},
+        {"model": "other"}, {"machines_per_worker": 2, "apps": ("shop", "more")},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("text", [False, True])
+def test_a_refusal_of_a_group_names_the_targets_that_take_the_plan_and_no_others(text: bool, odd: Any) -> None:
+    plan, inputs, written = random_case(4, ids=("shop", "more"), text=text)
+    fleet = groups(plan, inputs, read_site(written))
+    first, *others = fleet.groups
+    fleet = replace(fleet, groups=(replace(first, **odd), *others))
+    listed = set(re.findall(r"[a-z-]+", elsewhere(fleet))) & set(CLUSTERS)
+    taking = {target for target in CLUSTERS if not refused(target, fleet)}
+    assert listed <= taking
+    if odd == {"machines_per_worker": 2, "apps": ("shop", "more")} and not text:
+        assert "plan again" in elsewhere(fleet)
+    if not odd:
+        assert {"kubernetes", "kserve", "ray-serve", "skyserve"} <= listed
+        assert ("llm-d" in listed) == text
+    for target in CLUSTERS:
+        for fault in refused(target, fleet):
+            assert target not in re.findall(r"[a-z-]+", fault.remedy)
+            assert " or " not in fault.why, "one cause in one message"
+            if target in ("llm-d", "dynamo") and not text and not odd:
+                assert fault.why.endswith("makes no text")

@@ -160,7 +160,7 @@ def test_a_simulation_draws_calls_and_their_failures() -> None:
     ("change", "field"),
     [
         ({"streams": 1}, "rate_qps"),
-        ({"offers": {}}, "$.offers"),
+        ({"offers": {}}, "$.machines"),
         ({"knob": "colour"}, "where.colour"),
         ({"api": "nobody"}, "calls[0].api"),
     ],

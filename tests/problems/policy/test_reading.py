@@ -139,7 +139,7 @@ def test_other_percentiles_and_fixed_axes() -> None:
 
 def wrong_quality(profile: Any, slo: Any) -> str:
     profile["variants"]["fast"]["quality"]["value"] = 60.0
-    return "percentage"
+    return "Percent? Write 0.6"
 
 
 def no_quality(profile: Any, slo: Any) -> str:

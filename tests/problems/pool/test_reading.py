@@ -52,7 +52,7 @@ BAD: dict[str, tuple[Change, str, str]] = {
     "demanded without an offer": (
         lambda p, s: (p["offers"].pop("aux"), s["limits"].update(instances={"aux": [1, None]})),
         "$.limits.instances.aux[0]",
-        "it has no offer",
+        "it has no price",
     ),
     "free without limit": (
         lambda p, s: p["offers"]["aux"].update(price_per_hour="0"),
@@ -89,7 +89,7 @@ BAD: dict[str, tuple[Change, str, str]] = {
     ),
     "changes": (lambda p, s: s["limits"].update(changes=3), "$.limits.changes", "counts no changes"),
     "survive": (lambda p, s: s["limits"].update(survive={"machines": 1}), "$.limits.survive", "plans for failures"),
-    "nothing to rent": (lambda p, s: s["limits"].update(only_listed=True), "$.variants.m.runs", "no hardware"),
+    "nothing to rent": (lambda p, s: s["limits"].update(only_listed=True), "$.variants.m.runs", "no machine type"),
 }
 
 
@@ -316,7 +316,7 @@ def test_hardware_without_a_needed_resource_is_left_out() -> None:
     assert [kind.hardware for kind in problem.types] == ["base"]
     (notice,) = problem.notices
     assert (notice.code, notice.at) == ("W-too-small", "hardware.aux")
-    assert "3 gpu_mem_gib, which hardware.aux.provides does not list" in notice.text
+    assert "3 gpu_mem_gib, which machines.aux.provides does not list" in notice.text
     # Who says nothing at all is believed.
     profile["hardware"]["aux"]["provides"] = {}
     assert len(pose((profile, slo)).types) == 2
@@ -327,7 +327,7 @@ def test_no_hardware_that_is_large_enough() -> None:
     for run in profile["variants"]["m"]["runs"]:
         run["needs"] = {"gpu_mem_gib": 3}
         profile["hardware"][run["hardware"]]["provides"] = {"cpu_cores": 4}
-    with pytest.raises(InputError, match=r"hardware\.base\.provides does not list") as caught:
+    with pytest.raises(InputError, match=r"machines\.base\.provides does not list") as caught:
         pose((profile, slo))
     assert "`provides`" in caught.value.faults[0].remedy
 
