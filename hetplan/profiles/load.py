@@ -252,7 +252,8 @@ def _with_measurements(document: Any, source: Given, name: str) -> tuple[Any, li
         return document, []
     from hetplan.profiles.measurement_tables import with_measurements
 
-    folder = Path(source).parent if isinstance(source, str | os.PathLike) else Path.cwd()
+    # Only who may name the profile's file may have files beside it read: a document comes from anywhere.
+    folder = Path(source).parent if isinstance(source, str | os.PathLike) else None
     try:
         return with_measurements(document, folder, name), []
     except InputError as error:

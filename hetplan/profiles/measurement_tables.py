@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from hetplan.errors import InputError
+from hetplan.profiles.json_path import shortened_text
 from hetplan.profiles.lowering import RATES, TIMES
-from hetplan.profiles.read_text import read_text
+from hetplan.profiles.read_text import path_inside, read_text
 
 __all__ = ["with_measurements"]
 
@@ -18,11 +19,11 @@ _OF_A_RUN = ("load_s", "max_qps", "price_per_hour")
 """Columns of which all rows of a run say the same."""
 
 
-def with_measurements(document: Mapping[str, Any], folder: Path, name: str) -> dict[str, Any]:
+def with_measurements(document: Mapping[str, Any], folder: Path | None, name: str) -> dict[str, Any]:
     """The document with what its CSV files say under `models.*.runs`, and without their names.
 
     A row is a point: model, machine, batch or other axes, and what was measured there. A cell that is empty was not
-    measured.
+    measured. `folder` is the profile's: files in it or below are read. A document has none, and gets none read.
     """
     said = document["measurements"]
     files = [said] if isinstance(said, str) else said
@@ -32,10 +33,8 @@ def with_measurements(document: Mapping[str, Any], folder: Path, name: str) -> d
     made = {key: one for key, one in document.items() if key != "measurements"}
     models = dict(made.get("models") or {})
     for file in files:
-        if not (folder / file).is_file():
-            remedy = f"Check its name, which counts from {folder}."
-            raise InputError.one(file=name, path="$.measurements", value=file, why="a CSV file", remedy=remedy)
-        for (model, machine), run in _runs(folder / file).items():
+        path = _path(file, folder, name)
+        for (model, machine), run in _runs(path).items():
             entry = dict(models.get(model) or {})
             runs = dict(entry.get("runs") or {})
             held = runs.get(machine)
@@ -43,10 +42,24 @@ def with_measurements(document: Mapping[str, Any], folder: Path, name: str) -> d
             if stated or not isinstance(held, Mapping | None):
                 why = f"measurements of {model} on {machine} in one place; {stated[0] if stated else 'runs'} is in both"
                 remedy = f"Take them out of {name}, or of this file."
-                raise InputError.one(file=str(folder / file), value=f"{model}, {machine}", why=why, remedy=remedy)
+                raise InputError.one(file=str(path), value=f"{model}, {machine}", why=why, remedy=remedy)
             runs[machine] = {**(held or {}), **run}
             models[model] = {**entry, "runs": runs}
     return {**made, "models": models}
+
+
+def _path(file: str, folder: Path | None, name: str) -> Path:
+    """The CSV file that a profile names; a profile may come from anywhere, and gets no other files of this machine."""
+    if folder is None:
+        why = "a CSV file is read beside a profile that is a file itself, and this is a document"
+        remedy = "Put the rows into the profile, or give the profile as a file."
+    elif (path := path_inside(folder, file)) is None:
+        why, remedy = "a CSV file in the profile's own folder or below", "Copy it there, and write its relative path."
+    elif not path.is_file():
+        why, remedy = "a CSV file", f"Check its name, which counts from {folder.resolve()}."
+    else:
+        return folder / file
+    raise InputError.one(file=name, path="$.measurements", value=shortened_text(file), why=why, remedy=remedy)
 
 
 def _runs(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
@@ -55,12 +68,13 @@ def _runs(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
     head = [one.strip() for one in rows[0]] if rows else []
     for needed in ("model", "machine"):
         if needed not in head:
-            why = f"a column {needed}; the first line names the columns, {', '.join(head) or 'none'}"
+            known = [one for one in head if one in ("model", "machine", "batch", *_COLUMNS, *_OF_A_RUN)]
+            why = f"a column {needed}; of the known columns the first line names {', '.join(known) or 'none'}"
             raise InputError.one(file=str(path), path="line 1", why=why, remedy="Write model,machine,batch,mean_ms.")
     axes = [one for one in head if one not in ("model", "machine", *_COLUMNS, *_OF_A_RUN)]
     if unknown := [one for one in axes if one.endswith(("_ms", "_qps", "_s")) or not one.isidentifier()]:
-        why = f"columns {', '.join((*_COLUMNS, *_OF_A_RUN))}, and axes"
-        raise InputError.one(file=str(path), path="line 1", value=unknown[0], why=why, remedy="Rename the column.")
+        why = f"columns {', '.join((*_COLUMNS, *_OF_A_RUN))}, and axes; {len(unknown)} are neither"
+        raise InputError.one(file=str(path), path="line 1", why=why, remedy="Rename the others.")
     found: dict[tuple[str, str], list[dict[str, float | None]]] = {}
     for number, row in enumerate(rows[1:], start=2):
         if len(row) != len(head):
