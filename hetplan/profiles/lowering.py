@@ -28,9 +28,11 @@ __all__ = [
     "STATISTICS",
     "S_A_DAY",
     "TABLE_KEYS",
+    "SPEEDS",
     "TIMES",
     "Lowered",
     "batch_rate",
+    "joined",
     "lower",
     "offer_id",
 ]
@@ -55,7 +57,9 @@ LAW_KEYS = ("basis", "error_mean", "fit_error", "range")
 TIMES = {one: f"{one}_ms" for one in STATISTICS}
 RATES = {"mean": "mean_qps"}
 SPEEDS = ("law", *TIMES.values(), *RATES.values())
-"""Keys of which a run has some: how fast it is."""
+"""Keys of which a run has some: how fast it is. All of a run are of one measurement."""
+OF_ONE_SPEED = ("max_qps", "points", "samples", "interval")
+"""Keys that say more of one measurement: another one of the same model has its own."""
 OF_MODEL = frozenset({"task", "family", "quality", "quality_source", "artifact", "knobs", "runs"})
 
 
@@ -556,15 +560,10 @@ class _Stated:
     places: dict[str, Steps] = field(default_factory=dict)
 
     def take(self, more: Mapping[str, Any], at: Steps) -> None:
-        """Let what is said there win over what was said before; a speed replaces one of another kind."""
-        if more is not self.said and _kind_of_speed(more) is not None:
-            kind = _kind_of_speed(more)
-            self.said = {key: one for key, one in self.said.items() if _kind_of_key(key) in (None, kind)}
-        if "batch" in more:
-            self.said.pop("axes", None)
-        if "axes" in more:
-            self.said.pop("batch", None)
-        self.said.update({key: one for key, one in more.items() if one is not None})
+        """Let what is said there win over what was said before."""
+        of_like = {key for key in OF_ONE_SPEED if len(self.places.get(key, ())) > 2}  # not said at the model, of all
+        held = {key: one for key, one in self.said.items() if key not in of_like or not _is_fast(more)}
+        self.said = joined(held, more)
         self.places.update(dict.fromkeys(more, at))
 
     def place(self, key: str) -> Steps:
@@ -572,16 +571,22 @@ class _Stated:
         return self.places.get(key, self.at)
 
 
-def _kind_of_key(key: str) -> str | None:
-    if key == "law":
-        return "law"
-    if key in TIMES.values():
-        return "times"
-    return "rates" if key in RATES.values() else None
+def _is_fast(said: Mapping[str, Any]) -> bool:
+    return any(key in SPEEDS for key in said)
 
 
-def _kind_of_speed(said: Mapping[str, Any]) -> str | None:
-    return next((_kind_of_key(key) for key in said if _kind_of_key(key) is not None), None)
+def joined(held: Mapping[str, Any], more: Mapping[str, Any]) -> Json:
+    """What was said of a run, with what is said nearer to it, which wins.
+
+    One that states how fast it is inherits no time, rate or law: a p99 beside the mean of another measurement is wrong.
+
+    >>> joined({"batch": [1], "mean_ms": [10], "p99_ms": [12], "load_s": 9}, {"mean_ms": [100]})
+    {'batch': [1], 'load_s': 9, 'mean_ms': [100]}
+    """
+    away = {"batch": ("axes",), "axes": ("batch",)}
+    gone = {other for key in more for other in away.get(key, ())} | set(SPEEDS if _is_fast(more) else ())
+    kept = {key: one for key, one in held.items() if key not in gone}
+    return kept | {key: one for key, one in more.items() if one is not None}
 
 
 def _kind(said: Mapping[str, Any]) -> str:

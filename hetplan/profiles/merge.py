@@ -8,7 +8,7 @@ from typing import Any
 from hetplan.errors import Fault
 from hetplan.profiles.canonical import canonical_bytes
 from hetplan.profiles.json_path import json_path, shortened
-from hetplan.profiles.lowering import OF_MODEL
+from hetplan.profiles.lowering import OF_MODEL, joined
 from hetplan.profiles.places import FileOf, Origins, Steps
 from hetplan.profiles.profile_file import ProfileFile
 
@@ -135,9 +135,9 @@ def _spread(said: Any, source: str | None) -> Any:
         return {**own, **shared} if len(shared) > len(named) else own
 
     def whole(run: Any) -> Any:
-        return {**named, **run} if isinstance(run, Mapping) and "like" in run else (
-            {**shared, **run} if isinstance(run, Mapping) else run
-        )  # fmt: skip
+        if not isinstance(run, Mapping):
+            return run
+        return {**named, **run} if "like" in run else joined(shared, run)
 
     runs = {
         machine: [whole(one) for one in run] if isinstance(run, list) else whole(run)
