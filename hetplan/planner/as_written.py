@@ -49,37 +49,45 @@ def outcome_as_written(outcome: Outcome, profile: Profile) -> Outcome:
 
 
 def place_of_stock(offer_id: str, profile: Profile) -> Steps:
-    """Where the stock of one offer is written; in a zone of its own where the file lists zones.
+    """Where the stock of one offer is written: at its machine type, where the file only lists the zones of that.
 
     >>> from hetplan.profiles.profile import Offer
     >>> offer = Offer(hardware="t4", price_per_hour=1, zone="east", interruptions_per_hour=0.1)
     >>> place_of_stock("t4-east-spot", Profile(offers={"t4-east-spot": offer}))
     ('machines', 't4', 'zones', 'east', 'spot', 'stock')
     """
+    written = profile.places(("offers", offer_id, "stock"))
+    return written if written[0] == "machines" else (*_place_of_offer(offer_id, profile), "stock")
+
+
+def _place_of_offer(offer_id: str, profile: Profile) -> Steps:
+    """Where one offer is written or can be, in a zone of its own."""
     offer = profile.offers[offer_id]
+    _, machine = profile.places(("hardware", offer.hardware))
     zone = ("zones", offer.zone) if offer.zone is not None else ()
     spot = ("spot",) if offer.interruptions_per_hour is not None else ()
-    return ("machines", offer.hardware, *zone, *spot, "stock")
+    return ("machines", machine, *zone, *spot)
 
 
 def _with_stocks(text: str, profile: Profile) -> str:
-    """A sentence with the stock of each offer where `place_of_stock` has it: zones that share a line are told apart."""
+    """A sentence with the stock of each offer where it is written; zones that share a line are told apart."""
     if "profile.offers." not in text:
         return text
     for offer in sorted(profile.offers, key=len, reverse=True):
-        place = f"profile.{in_words(place_of_stock(offer, profile))}"
-        text = text.replace(f"profile.offers.{offer}.stock", place)
+        place, zone = place_of_stock(offer, profile), profile.offers[offer].zone
+        of_zone = f" of zone {zone}" if zone is not None and zone not in place else ""
+        text = text.replace(f"profile.offers.{offer}.stock", f"profile.{in_words(place)}{of_zone}")
     return text
 
 
 def _repair(repair: Repair, profile: Profile) -> Repair:
-    edits = tuple(_edits(repair.edits, profile))
+    edits = tuple({(one.file, one.path): one for one in _edits(repair.edits, profile)}.values())
     field, text = repair.field, repair.text
     for offer in sorted(profile.offers, key=len, reverse=True):
         if offer not in text and offer not in field:
             continue
         stock = f"profile.{in_words(place_of_stock(offer, profile))}"
-        hosts = f"{stock.removesuffix('stock')}hosts"
+        hosts = f"profile.{in_words(_place_of_offer(offer, profile))}.hosts"
         for old, new in (
             (f"profile.offers.{offer}.stock", stock),
             (f"profile.hosts (under {offer})", hosts),
@@ -87,7 +95,9 @@ def _repair(repair: Repair, profile: Profile) -> Repair:
         ):
             field, text = field.replace(old, new), text.replace(old, new)
     places = profile.places
-    return replace(repair, field=places.sentence(field), text=places.sentence(text), edits=edits)
+    parts = places.sentence(text).split(", and ")  # zones that share a line are one change
+    text = ", and ".join(one for at, one in enumerate(parts) if not any(two.startswith(one) for two in parts[at + 1 :]))
+    return replace(repair, field=places.sentence(field), text=text, edits=edits)
 
 
 def _edits(edits: Sequence[Edit], profile: Profile) -> Iterable[Edit]:
@@ -104,4 +114,4 @@ def _edits(edits: Sequence[Edit], profile: Profile) -> Iterable[Edit]:
             yield replace(edit, path=profile.places(edit.path))
     for offer, names in more.items():
         known = [name for name, host in profile.hosts.items() if host.offer == offer]
-        yield Edit("profile", (*place_of_stock(offer, profile)[:-1], "hosts"), [*known, *names])
+        yield Edit("profile", (*_place_of_offer(offer, profile), "hosts"), [*known, *names])
