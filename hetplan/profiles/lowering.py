@@ -244,23 +244,26 @@ class _Lowering:
         for name, said in models.items():
             # Sorted, as a list of what a file has by name: no digest hangs on the order of keys.
             runs[name] = sorted(self._runs_of(name, said), key=lambda one: (one[0].lower(), one[1].number))
+        metrics = _metrics(models)
         ids = _table_ids([(name, machine, one.number) for name, several in runs.items() for machine, one in several])
         for name, said in models.items():
             at: Steps = ("models", name)
             task = said.get("task") or name
             made: Json = {"task": task, **{key: said[key] for key in ("family", "artifact", "knobs") if said.get(key)}}
-            out["tasks"].setdefault(task, {})
-            written.setdefault(("tasks", task.lower()), (*at, "task"))
+            if ("tasks", task.lower()) not in written:
+                metric = metrics.get(task.lower())
+                out["tasks"][task] = {"metric": metric} if metric is not None else {}
+                written["tasks", task.lower()] = (*at, "task")
             written["variants", name.lower()] = at
             if said.get("quality") is not None:
-                made["quality"] = self._quality(said, task, name)
+                made["quality"] = self._quality(said, name, task, metrics.get(task.lower()))
             made["runs"] = [
                 self._run(name, machine, one, number, ids[name, machine, one.number])
                 for number, (machine, one) in enumerate(runs[name])
             ]
             out["variants"][name] = made
 
-    def _quality(self, said: Mapping[str, Any], task: str, model: str) -> Json:
+    def _quality(self, said: Mapping[str, Any], model: str, task: str, of_task: str | None) -> Json:
         quality, metric, at = said["quality"], None, ("models", model)
         if isinstance(quality, Mapping):
             ((metric, quality),) = quality.items()
@@ -268,15 +271,12 @@ class _Lowering:
         else:
             self.made.written["variants", model.lower(), "quality", "value"] = (*at, "quality")
         self.made.written["variants", model.lower(), "quality", "source"] = (*at, "quality_source")
-        about = self.made.document["tasks"][task]
-        if about.setdefault("metric", metric) != metric:
-            why = f"one metric for all models of task {task}, which is {about['metric'] or 'not named'} elsewhere"
+        if (metric or "").lower() != (of_task or "").lower():
+            why = f"one metric for all models of task {task}, and another one says {of_task}"
             self._fault((*at, "quality"), metric or quality, why, 'Write "quality": {METRIC: NUMBER} at each, alike.')
-        if about["metric"] is None:
-            del about["metric"]
-        else:
+        if metric is not None:
             self.made.document.setdefault("metrics", {})
-            if metric is not None and metric.lower() not in map(str.lower, self.made.document["metrics"]):
+            if metric.lower() not in map(str.lower, self.made.document["metrics"]):
                 self.made.document["metrics"] = {**self.made.document["metrics"], metric: {}}
                 self.made.written.setdefault(("metrics", metric.lower()), (*at, "quality"))
         source = said.get("quality_source", self.source)
@@ -569,6 +569,19 @@ class _Stated:
     def place(self, key: str) -> Steps:
         """Where a key is said; where it would be, if it is not."""
         return self.places.get(key, self.at)
+
+
+def _metrics(models: Mapping[str, Any]) -> dict[str, str]:
+    """The metric of each task that has one: that of the first of its models by name, in whatever order they are.
+
+    >>> _metrics({"b": {"task": "Cars", "quality": {"top1": 0.7}}, "a": {"task": "cars", "quality": 0.6}})
+    {'cars': 'top1'}
+    """
+    found: dict[str, str] = {}
+    for name, said in sorted(models.items(), key=lambda one: one[0].lower()):
+        if isinstance(quality := said.get("quality"), Mapping):
+            found.setdefault((said.get("task") or name).lower(), *quality)
+    return found
 
 
 def _is_fast(said: Mapping[str, Any]) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hetplan.errors import InputError
 from hetplan.profiles import Profile, load_profile
 
 MACHINES = {"h": {"price_per_hour": 2}, "t4": {"price_per_hour": 1}}
@@ -48,3 +49,25 @@ def test_runs_share_points_that_one_of_them_has_of_its_own() -> None:
     own = {"axes": {"batch": [1], "length": [9]}, "mean_ms": [[7]]}
     models = {"net": {"batch": [1], "runs": {"h": {"mean_ms": [5]}, "t4": own}}}
     assert read(models) == read(models, {"net": {"task": "net"}})
+
+
+RUNS = {"batch": [1], "runs": {"t4": {"mean_ms": [5]}}}
+
+
+@pytest.mark.parametrize("other", [0.6, {"map": 0.6}, {"Top1": 0.6}])
+def test_one_metric_of_a_task_in_any_order(other: Any) -> None:
+    """A number without a metric was taken before one with, and refused after it."""
+    models = {"a": {**RUNS, "task": "t", "quality": other}, "b": {**RUNS, "task": "T", "quality": {"top1": 0.7}}}
+    for order in (models, dict(reversed(models.items()))):
+        if other == {"Top1": 0.6}:
+            assert read(order).tasks["t"].metric == "top1"
+            continue
+        with pytest.raises(InputError, match="one metric for all models of task") as caught:
+            read(order)
+        at = "$.models.a.quality" if other == 0.6 else "$.models.b.quality"
+        assert [fault.path for fault in caught.value.faults] == [at]
+
+
+def test_a_task_is_one_in_any_letters() -> None:
+    profile = read({"a": {**RUNS, "task": "Cars"}, "b": {**RUNS, "task": "cars"}})
+    assert (list(profile.tasks), profile.variants["a"].task) == (["cars"], "cars")
