@@ -186,9 +186,11 @@ def with_measurements(
         def put(at: Steps, more: Mapping[str, Any], path: Path = path) -> tuple[bool, Steps]:
             return _put(made, at, more, str(path), name)
 
-        for model, machine in dict.fromkeys((row.model, row.machine) for row in rows):
-            run = _run([row for row in rows if row.of("run") == (model, machine)])
-            is_new, at = put(("models", model, "runs", machine), run)
+        runs: dict[tuple[str, str], list[Row]] = {}
+        for row in rows:
+            runs.setdefault((row.model, row.machine), []).append(row)
+        for (model, machine), of_run in runs.items():
+            is_new, at = put(("models", model, "runs", machine), _run(of_run))
             if is_new:
                 origin[tuple(str(step).lower() for step in at)] = str(path)
         for row in rows:

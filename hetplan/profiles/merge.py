@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hetplan.errors import Fault
@@ -31,6 +32,8 @@ def merge(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str,
     """
     joining = _Joining()
     for file, document in documents:
+        if isinstance(source := document.get("source"), Mapping):
+            joining.alone[file] = source
         joining.add(_by_itself(document), file)
     joining.faults += _link_faults(joining.joined.get("links"), documents)
     everything = " + ".join(file for file, _ in documents)
@@ -42,6 +45,8 @@ class _Joining:
         self.joined: dict[str, Any] = {}
         self.origin: dict[tuple[str, ...], str] = {}
         self.faults: list[Fault] = []
+        self.alone: dict[str, Mapping[str, Any]] = {}
+        """The one source of a file that has one."""
 
     def add(self, document: Mapping[str, Any], file: str) -> None:
         """Add what one file says."""
@@ -93,7 +98,11 @@ class _Joining:
 
     def _contradict(self, steps: Steps, value: Any, file: str) -> None:
         origin = Origins("", self.origin)(steps)
-        self.faults.append(_contradiction(steps, value, file, origin))
+        fault = _contradiction(steps, value, file, origin)
+        if steps[0] == "sources" and (source := self.alone.get(file)) is not None:
+            nameless = "name" not in source
+            fault = replace(fault, path="$.source", remedy='Add "name" to each.' if nameless else fault.remedy)
+        self.faults.append(fault)
 
 
 def _copied(thing: Any, depth: int) -> Any:
