@@ -43,9 +43,14 @@ def read_rows(
         raise InputError.one(file=str(path), why=f"{what}: {error}", remedy="Save it as CSV anew.") from None
     head = [_column(name) if plain else name.strip() for name in found[0][1]]
     for number, cells in found[1:]:
-        if len(cells) < len(head) or any(map(str.strip, cells[len(head) :])):
-            why = f"{len(head)} cells, as in the first line, not {len(cells)}"
-            raise InputError.one(file=str(path), path=f"line {number}", why=why, remedy="Write a comma for each.")
+        if any(map(str.strip, cells[len(head) :])):  # at the end of a line cells may be left out
+            why = f"{len(head)} cells at most, as in the first line, not {len(cells)}"
+            raise InputError.one(
+                file=str(path),
+                path=f"line {number}",
+                why=why,
+                remedy="Name each column, or write numbers with a point.",
+            )
     return head, [
         (number, {name: cell.strip() for name, cell in zip(head, cells, strict=False) if cell.strip()})
         for number, cells in found[1:]

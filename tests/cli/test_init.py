@@ -226,6 +226,21 @@ def test_a_repair_is_written_into_a_yaml_file_beside_its_comments(run: Callable[
     assert run("solve", files[0], tmp_path / "changed.yaml").code == 0
 
 
+@pytest.mark.parametrize("example", ["pool", "policy", "pipeline"])
+def test_an_example_is_a_folder_of_one_question_in_the_format_that_is_asked_for(
+    example: str, run: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Wishes that are shipped beside were copied too, and the folder could not be checked; --yaml wrote JSON."""
+    pytest.importorskip("ruamel.yaml")
+    for more, ending in (([], "json"), (["--yaml"], "yaml")):
+        folder = tmp_path / ending
+        assert run("init", "--example", example, *more, "-o", folder).code == 0
+        assert {path.name for path in folder.iterdir()} == {f"profile.{ending}", f"slo.{ending}"}
+        assert run("check", folder).code == 0
+    asked = [hp.load(tmp_path / one / f"profile.{one}", tmp_path / one / f"slo.{one}") for one in ("json", "yaml")]
+    assert asked[0].digests == asked[1].digests
+
+
 @pytest.mark.parametrize("example", ["pool", "variants", "compound"])
 def test_an_example_is_copied_and_solved_by_the_next_command(
     example: str, run: Callable[..., Any], tmp_path: Path

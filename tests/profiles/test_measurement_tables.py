@@ -89,7 +89,7 @@ HEAD = "model,machine,batch,mean_ms,p99_ms"
         (f"{HEAD}\n\n\nnet,t4,1,6,x\n", "line 4, p99_ms", "a number above 0"),
         (f"\n{HEAD}\n\nnet,t4,8,fast,8\n", "line 4, mean_ms", "a number above 0"),
         (f'{HEAD}\n"net\n",t4,1,6,9\nnet,t4,8,x,8\n', "line 4, mean_ms", "a number above 0"),
-        (f"{HEAD}\nnet,t4,1,6\n", "line 2", "5 cells"),
+        (f"{HEAD}\nnet,t4,1\n", "line 2", "a time in ms"),
         (f"{HEAD}\nnet,t4,1,6,5,7\n", "line 2", "5 cells"),
         (f"{HEAD}\nnet,t4,1,,\n", "line 2", "a time in ms"),
         (f"{HEAD}\n,t4,1,6,8\n", "line 2", "the model of this line"),
