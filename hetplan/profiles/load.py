@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -22,6 +22,7 @@ from hetplan.profiles.canonical import digest
 from hetplan.profiles.dangling import known_ids
 from hetplan.profiles.fields import NANO, Model
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.json_path import json_path
 from hetplan.profiles.one_order import in_one_order
 from hetplan.profiles.places import FileOf, Origins, Places, Steps
 from hetplan.profiles.profile import Profile
@@ -240,6 +241,8 @@ def read_kind(sources: Given | Sequence[Given], kind: str, model_type: type[M]) 
         model, located = (made, []) if made is not None else _validated(model_type, loaded.document, loaded, kind)
         loaded.faults += [fault for _, fault in located]
         loaded.model = model
+    if len(documents) > 1:
+        loaded.faults = [_of_its_source(one, dict(documents)) for one in loaded.faults]
     # References into a file that could not be read would all seem to dangle.
     if not complete:
         loaded.model = None
@@ -263,6 +266,16 @@ def _with_measurements(document: Any, source: Given, name: str, tables: dict[Ste
         return document, list(error.faults)
     tables |= read
     return document, []
+
+
+def _of_its_source(fault: Fault, documents: Mapping[str, Mapping[str, Any]]) -> Fault:
+    """A fault of the one source of a file where that file has it: several files together have `sources`."""
+    source = documents.get(fault.file, {}).get("source")
+    name = source.get("name", "source") if isinstance(source, Mapping) else ""
+    there = json_path(("sources", name)) if name and isinstance(name, str) else "$$"
+    if fault.path != there and not fault.path.startswith(f"{there}."):
+        return fault
+    return replace(fault, path=f"$.source{fault.path.removeprefix(there)}")
 
 
 def _of_tables(file_of: FileOf, tables: Mapping[Steps, str]) -> FileOf:

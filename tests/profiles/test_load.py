@@ -119,6 +119,10 @@ def test_two_sources_without_names_are_told_to_have_some(profile: dict[str, Any]
     for part in parts:
         part["source"]["name"] = f"of-{part['source']['tool']}"
     assert set(load_inputs([unnamed, *parts], slo).profile.sources) == {"of-x", "of-y"}
+    parts[1]["source"]["date"] = "last May"
+    with pytest.raises(InputError) as caught:
+        load_inputs([unnamed, *parts], slo)
+    assert [(fault.file, fault.path) for fault in caught.value.faults] == [("profile[2]", "$.source.date")]
     parts[1]["source"] = parts[0]["source"]
     assert set(load_inputs([unnamed, *parts], slo).profile.sources) == {"of-x"}
 
