@@ -21,7 +21,7 @@ import hetplan as hp
 from hetplan.api.solve import plan_for
 from hetplan.errors import InputError
 from hetplan.planner.draft import Edit, Repair
-from hetplan.planner.repairs import Trials, documents, edit_documents, edits_of
+from hetplan.planner.repairs import Trials, documents, edit_documents, edited_files, edits_of
 from hetplan.planner.status import Found
 from hetplan.planner.terms import Tools
 from tests.build import in_format_1_0, shipped
@@ -279,3 +279,101 @@ def test_a_total_of_resources_is_raised_by_what_machines_provide(least: float, t
     repair = Repair("slo.limits.provides.gpu", "raise", 3.0, 5.0, "", "more")
     (said,) = Trials(hp.load(profile, slo), {}, again).kept([repair])
     assert (said.to, said.fails_at) == (to, fails), said.text
+
+
+def few_machines(**about: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A rate for which there are too few machines of the one type, T4, of which more is said."""
+    net = {"batch": [1], "needs": {"gpu": 1}, "runs": {"T4": {"mean_ms": [10]}}}
+    profile = {"format": "hetplan/profile/1.0", "machines": {"T4": {"provides": {"gpu": 1}, **about}},
+               "models": {"net": net}}  # fmt: skip
+    wish = {"model": "net", "rate_qps": 250, "latency": {"p99_ms": 500}}
+    return profile, {"format": "hetplan/slo/1.0", "objective": ["min cost"], "apps": {"web": wish}}
+
+
+def written(folder: Path, **files: Any) -> list[str]:
+    for name, document in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(document))
+    return [str(folder / f"{name}.json") for name in files]
+
+
+def number_of(profiles: Any, slo: Any, end: str) -> tuple[str, Any]:
+    """The number of the repair of a field that ends so, and that field's edit."""
+    repairs = hp.solve(*profiles, slo, options=FLUID).repairs
+    found = [(n, one) for n, one in enumerate(repairs, start=1) if one.edits[0].path[-1] == end]
+    (number, repair), *_ = found
+    return str(number), repair
+
+
+FLUID = {"sizing": "formula"}
+BY_FORMULA = ["--set", "sizing=formula"]
+
+
+def test_a_repair_is_written_where_the_price_stands_by_the_name_there(tmp_path: Path) -> None:
+    """Edits have ids in small letters, and a second key `t4` was added; and every file with the machine type got it."""
+    profile, slo = few_machines()
+    machines = profile["machines"]
+    for price, of in (({"price_per_hour": 1, "stock": 1}, "stock"), ({"price_per_hour": 1}, "cost_per_hour")):
+        wish = {**slo, "limits": {"cost_per_hour": "1"}} if of == "cost_per_hour" else slo
+        prices = {"format": profile["format"], "machines": {"t4": price}}
+        files = written(tmp_path, profile=profile, prices=prices, slo=wish)
+        number, repair = number_of(files[:2], files[2], of)
+        assert run("solve", *files, *BY_FORMULA, "--apply-repair", number, "-o", f"{tmp_path}/changed/").exit_code == 0
+        (changed,) = (tmp_path / "changed").glob("*.json")
+        document = json.loads(changed.read_text())
+        if of == "stock":
+            assert changed.name == "prices.json"
+            assert document["machines"] == {"t4": {"price_per_hour": 1, "stock": repair.edits[0].value}}
+        else:
+            assert (changed.name, document["limits"]) == ("slo.json", {"cost_per_hour": repair.edits[0].value})
+        changed.unlink()
+    machines["T4"] |= {"price_per_hour": 1, "stock": 1}
+    files = written(tmp_path, profile=profile, slo=slo)
+    number, repair = number_of(files[:1], files[1], "stock")
+    changed = tmp_path / "changed.json"
+    assert run("solve", *files, *BY_FORMULA, "--apply-repair", number, "-o", str(changed)).exit_code == 0
+    assert json.loads(changed.read_text())["machines"] == {"T4": {**machines["T4"], "stock": repair.edits[0].value}}
+    assert run("solve", str(changed), files[1], *BY_FORMULA).exit_code == 0
+
+
+def test_a_stock_that_no_file_says_goes_where_the_price_is(tmp_path: Path) -> None:
+    repair = Repair("profile.machines.t4.stock", "raise", 1.0, 3, "machines", "",
+                    edits=(Edit("profile", ("machines", "t4", "stock"), 3),))  # fmt: skip
+    machines = {"prices": {"T4": {"price_per_hour": 1}}, "more": {"t4": {"provides": {"gpu": 1}}}}
+    of = {name: {"format": "hetplan/profile/1.0", "machines": one} for name, one in machines.items()}
+    prices, more, slo = map(Path, written(tmp_path, **of, slo={}))
+    for order in ((prices, more), (more, prices)):
+        (path, content) = next(iter(edited_files(repair, slo, order).items()))
+        assert (path, json.loads(content)["machines"]) == (prices, {"T4": {"price_per_hour": 1, "stock": 3}})
+
+
+@pytest.mark.parametrize("zones", [["a", "b"], {"a": {}, "b": {}}])
+def test_a_stock_of_zones_is_changed_where_the_file_says_it(zones: Any, tmp_path: Path) -> None:
+    """Of zones that are listed it is said once: machines.t4.zones.a.stock was named, which is in no file."""
+    profile, slo = few_machines(price_per_hour=1, stock=1, zones=zones)
+    slo["apps"]["web"]["rate_qps"] = 350
+    files = written(tmp_path, profile=profile, slo=slo)
+    _, repair = number_of(files[:1], files[1], "stock")
+    (edit, *more) = repair.edits
+    if isinstance(zones, dict):
+        assert edit.path == ("machines", "T4", "zones", "a", "stock")
+        return
+    assert (edit.path, more) == (("machines", "T4", "stock"), [])
+    assert repair.field == "profile.machines.T4.stock"
+    assert repair.text.startswith(f"raise profile.machines.T4.stock from 1 to {edit.value} machines")
+    assert "and" not in repair.text
+    profile["machines"]["T4"]["stock"] = edit.value
+    assert hp.solve(profile, slo, options=FLUID).exit_code == 0
+
+
+def test_files_that_a_changed_file_names_go_with_it(tmp_path: Path) -> None:
+    profile, slo = few_machines(price_per_hour=1, stock=1)
+    del profile["models"]
+    (tmp_path / "times.csv").write_text("model,machine,batch,mean_ms\nnet,T4,1,10\n")
+    files = written(tmp_path, profile={**profile, "measurements": "times.csv"}, slo=slo)
+    number, _ = number_of(files[:1], files[1], "stock")
+    changed = tmp_path / "changed"
+    command = ["solve", *files, *BY_FORMULA, "--apply-repair", number, "-o", f"{changed}/"]
+    assert run(*command).exit_code == 0
+    assert run("solve", str(changed / "profile.json"), files[1], *BY_FORMULA).exit_code == 0
+    (changed / "times.csv").write_text("")
+    assert run(*command).exit_code == 2, "another file of that name is there"

@@ -306,7 +306,7 @@ def _odd_units(said: Answers) -> str:
 
 def _of_profile(said: Said) -> Made:
     """A wish on a profile that is there, or on one of data sheets; prices that were given are written beside it."""
-    from hetplan.profiles.first_files import as_id
+    from hetplan.profiles.csv_rows import as_id
     from hetplan.profiles.read_json import format_of
 
     known, written, assumed = _known(said)
@@ -460,7 +460,7 @@ def _runs(said: Said, known: Profile) -> dict[str, Any]:
 
 
 def _of_settings(said: Said, path: Path) -> Made:
-    from hetplan.profiles.first_files import as_id
+    from hetplan.profiles.csv_rows import as_id
     from hetplan.profiles.first_settings import read_settings_table, settings_files
 
     machines = list(machines_of(said).values())

@@ -109,7 +109,7 @@ def init(
     """
     with Output("init", as_json=as_json) as out:
         if example is not None:
-            _copy(out, example, folder, force=force)
+            _copy(out, example, folder, force=force, as_yaml=as_yaml)
             return
         from hetplan.cli.beginning import Said, made_of, read_limits, together
         from hetplan.cli.who_answers import assumed_choices
@@ -134,6 +134,7 @@ def init(
 
 def _there(folder: Path) -> tuple[list[str], tuple[dict[str, Any] | None, dict[str, Any]]]:
     """The files of a folder to which an application is added, and their names."""
+    from hetplan.profiles.measurement_tables import with_measurements
     from hetplan.profiles.read_json import read_json
 
     for names in (["profile.json", "slo.json"], ["profile.yaml", "slo.yaml"]):
@@ -144,6 +145,8 @@ def _there(folder: Path) -> tuple[list[str], tuple[dict[str, Any] | None, dict[s
             if not isinstance(held, dict | None) or not isinstance(wishes, dict) or "apps" not in wishes:
                 raise InputError.one(file=str(slo), path="$.apps", why="the applications that are there",
                                      remedy="Mend the file, or begin anew without --add.")  # fmt: skip
+            if held is not None and "measurements" in held:
+                held, _ = with_measurements(held, folder, str(profile))
             return names, (held, wishes)
     remedy = "Begin without --add, or name the folder with -o."
     raise InputError.one(file=str(folder / "slo.json"), why="an SLO to add an application to", remedy=remedy)
@@ -155,28 +158,38 @@ def shipped_examples() -> Path:
     return next((at for at in (package / "examples", package.parent / "examples") if at.is_dir()), package)
 
 
-def _copy(out: Output, example: str, folder: Path, *, force: bool) -> None:
-    """The files of an example that is shipped, and how it is solved."""
+def _copy(out: Output, example: str, folder: Path, *, force: bool, as_yaml: bool) -> None:
+    """The files of an example that is shipped, and how it is solved.
+
+    Of other wishes that are shipped with it none is copied: a folder has the files of one question.
+    """
     from hetplan.cli.beginning import next_command
+    from hetplan.profiles.given_files import kind_of
     from hetplan.profiles.plan_file import write_atomically
+    from hetplan.profiles.read_json import read_json
+    from hetplan.profiles.yaml_text import write_yaml
 
     root = shipped_examples()
     known = sorted(path.parent.name for path in root.glob("*/slo.json") if (path.parent / "profile.json").exists())
     if example not in known:
         remedy = f"Known: {', '.join(known)}."
         raise InputError.one(file="--example", value=example, why="an example that is shipped", remedy=remedy)
-    files = sorted(path for path in (root / example).iterdir() if path.is_file())
-    taken = [folder / path.name for path in files if (folder / path.name).exists() and not force]
+    own = ("profile.json", "slo.json", "state.json", "measured.json")
+    texts: dict[str, bytes] = {}
+    for path in sorted(path for path in (root / example).iterdir() if path.is_file()):
+        if as_yaml and path.name in own[:2]:
+            texts[f"{path.stem}.yaml"] = write_yaml(read_json(path, file=str(path))).encode()
+        elif path.name in own or path.suffix != ".json" or kind_of(path) is None:
+            texts[path.name] = path.read_bytes()
+    taken = [folder / name for name in texts if (folder / name).exists() and not force]
     if taken:
         raise InputError([Fault(str(path), "", "", "the file is there already", OTHER_PLACE) for path in taken])
     folder.mkdir(parents=True, exist_ok=True)
-    for path in files:
-        write_atomically(folder / path.name, path.read_bytes())
-        out.people.line(f"written to {folder / path.name}")
-    more = [name for name in ("state", "measured") if (folder / f"{name}.json").exists()]
-    given = [folder / f"{name}.json" for name in more]
-    read = (folder / "profile.json", folder / "slo.json")
-    command = next_command(out, ["solve", *read, *given, "-o", folder / "plan.json"])
+    for name, content in texts.items():
+        write_atomically(folder / name, content)
+        out.people.line(f"written to {folder / name}")
+    named = [name for kind in own for name in (kind, kind.replace("json", "yaml")) if name in texts]
+    command = next_command(out, ["solve", *(folder / name for name in named), "-o", folder / "plan.json"])
     out.end(Exit.OK, "an example", next=command)
 
 

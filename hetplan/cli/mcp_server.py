@@ -134,6 +134,10 @@ def document_of(given: File | list[File]) -> Any:
         raise InputError.one(file=given[:200], why=why, remedy="Send the document, or name a file of that folder.")
     if not isinstance(read := read_json(path, file=given), dict):
         raise InputError.one(file=given, why="no JSON object", remedy="Name a profile, an SLO file or a plan.")
+    if "measurements" in read:
+        from hetplan.profiles.measurement_tables import with_measurements
+
+        read, _ = with_measurements(read, path.parent, given)
     return read
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetplan.cli.output import WRITES_A_PLAN, Output
 from hetplan.errors import InputError
-from hetplan.planner.repairs import edited_files
+from hetplan.planner.repairs import edited_files, files_beside
 from hetplan.profiles.plan_file import write_atomically
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def repaired(out: Output, outcome: Outcome, number: int, slo: Path, profiles: li
         why = f"there are {len(repairs)} repairs" if repairs else "there are no repairs: " + outcome.reason
         remedy = "Leave it out to see them." if repairs else "Leave it out."
         raise InputError.one(file="--apply-repair", value=number, why=why, remedy=remedy)
-    repair, folder = repairs[number - 1], output != "-" and Path(output).is_dir()
+    repair, folder = repairs[number - 1], output.endswith(("/", os.sep)) or (output != "-" and Path(output).is_dir())
     changed = edited_files(repair, slo, profiles)
     if len(changed) > 1 and not folder:
         why = f"this repair changes {len(changed)} files: {', '.join(map(str, changed))}"
@@ -35,11 +36,25 @@ def repaired(out: Output, outcome: Outcome, number: int, slo: Path, profiles: li
             sys.stdout.buffer.write(content)
         else:
             to = Path(output, path.name) if folder else Path(output)
+            to.parent.mkdir(exist_ok=True)
+            _take_along(path, to)
             write_atomically(to, content)
             written.append(str(to))
     out.note(": written to ".join([repair.text, *([", ".join(written)] if written else [])]))
     files = "the files were" if len(changed) > 1 else "the SLO file was" if slo in changed else "the profile was"
     out.end(0, f"{files} changed", written=written[0] if len(written) == 1 else written or None, repair=number)
+
+
+def _take_along(path: Path, to: Path) -> None:
+    """Copy the files that a file names beside it to where it goes: it is read from there then."""
+    for name in files_beside(path):
+        here, there = path.parent / name, to.parent / name
+        if there.exists() and there.read_bytes() != here.read_bytes():
+            why = f"{path} names {name}, and here is another file of that name"
+            raise InputError.one(file=str(there), why=why, remedy="Name another place with -o.")
+        if not there.exists():
+            there.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(there, here.read_bytes())
 
 
 def write_alternatives(out: Output, outcome: Outcome, folder: Path | None) -> dict[str, Any]:

@@ -42,35 +42,43 @@ def outcome_as_written(outcome: Outcome, profile: Profile) -> Outcome:
     """The outcome with its conflicts and repairs in the words of the files."""
     if not outcome.why and not outcome.repairs and outcome.plan is not None:
         return outcome
-    why = tuple(_sentence(one, profile) for one in outcome.why)
+    why = tuple(_sentence(one, profile, apart=True) for one in outcome.why)
     repairs = tuple(_repair(one, profile) for one in outcome.repairs)
     warnings = notices_as_written(outcome.warnings, profile)
     return replace(outcome, why=why, repairs=repairs, warnings=warnings)
 
 
 def place_of_stock(offer_id: str, profile: Profile) -> Steps:
-    """Where the stock of one offer is written; in a zone of its own where the file lists zones.
+    """Where the stock of one offer is written: at its machine type, where the file only lists the zones of that.
 
     >>> from hetplan.profiles.profile import Offer
     >>> offer = Offer(hardware="t4", price_per_hour=1, zone="east", interruptions_per_hour=0.1)
     >>> place_of_stock("t4-east-spot", Profile(offers={"t4-east-spot": offer}))
     ('machines', 't4', 'zones', 'east', 'spot', 'stock')
     """
+    written = profile.places(("offers", offer_id, "stock"))
+    return written if written[0] == "machines" else (*_place_of_offer(offer_id, profile), "stock")
+
+
+def _place_of_offer(offer_id: str, profile: Profile) -> Steps:
+    """Where one offer is written or can be, in a zone of its own."""
     offer = profile.offers[offer_id]
+    _, machine = profile.places(("hardware", offer.hardware))
     zone = ("zones", offer.zone) if offer.zone is not None else ()
     spot = ("spot",) if offer.interruptions_per_hour is not None else ()
-    return ("machines", offer.hardware, *zone, *spot, "stock")
+    return ("machines", machine, *zone, *spot)
 
 
-def _sentence(text: str, profile: Profile) -> str:
-    """A sentence with each place as the files have it: zones that share a line are told apart by `place_of_stock`."""
+def _sentence(text: str, profile: Profile, *, apart: bool = False) -> str:
+    """A sentence with each place as the files have it; `apart` tells zones apart that share a line."""
     for offer in sorted(profile.offers, key=len, reverse=True):
         if offer not in text:
             continue
-        stock = f"profile.{in_words(place_of_stock(offer, profile))}"
-        hosts = f"{stock.removesuffix('stock')}hosts"
+        place, zone = place_of_stock(offer, profile), profile.offers[offer].zone
+        stock, hosts = f"profile.{in_words(place)}", f"profile.{in_words(_place_of_offer(offer, profile))}.hosts"
+        of_zone = f" of zone {zone}" if apart and zone is not None and zone not in place else ""
         for old, new in (
-            (f"profile.offers.{offer}.stock", stock),
+            (f"profile.offers.{offer}.stock", stock + of_zone),
             (f"profile.hosts (under {offer})", hosts),
             (f" of offer {offer} to profile.hosts", f" to {hosts}"),
         ):
@@ -79,8 +87,10 @@ def _sentence(text: str, profile: Profile) -> str:
 
 
 def _repair(repair: Repair, profile: Profile) -> Repair:
-    edits = tuple(_edits(repair.edits, profile))
-    return replace(repair, field=_sentence(repair.field, profile), text=_sentence(repair.text, profile), edits=edits)
+    edits = tuple({(one.file, one.path): one for one in _edits(repair.edits, profile)}.values())
+    parts = _sentence(repair.text, profile).split(", and ")  # zones that share a line are one change
+    text = ", and ".join(one for at, one in enumerate(parts) if not any(two.startswith(one) for two in parts[at + 1 :]))
+    return replace(repair, field=_sentence(repair.field, profile), text=text, edits=edits)
 
 
 def _edits(edits: Sequence[Edit], profile: Profile) -> Iterable[Edit]:
@@ -97,4 +107,4 @@ def _edits(edits: Sequence[Edit], profile: Profile) -> Iterable[Edit]:
             yield replace(edit, path=profile.places(edit.path))
     for offer, names in more.items():
         known = [name for name, host in profile.hosts.items() if host.offer == offer]
-        yield Edit("profile", (*place_of_stock(offer, profile)[:-1], "hosts"), [*known, *names])
+        yield Edit("profile", (*_place_of_offer(offer, profile), "hosts"), [*known, *names])

@@ -47,6 +47,7 @@ __all__ = [
     "edit_documents",
     "edited_files",
     "edits_of",
+    "files_beside",
     "is_overload",
     "steps_of",
     "value_at",
@@ -130,14 +131,19 @@ def _mean(stated: Any) -> float:
 def edited_files(repair: Repair, slo: Path, profiles: Sequence[Path]) -> dict[Path, bytes]:
     """The files that a repair changes, with it, as bytes; `InputError` where it is in no file.
 
-    A YAML file is changed in the places that the repair names: its comments stay. Of several profiles those change
-    that have the object in which a value changes, an offer for instance.
+    A YAML file is changed in the places that the repair names: its comments stay. Of several profiles all change that
+    say the value, else the one that says the price it goes with, else the one that has the object around it.
     """
     where = {"slo": [slo], "profile": list(profiles)}
+    documents = {path: _document(path) for file in {edit.file for edit in repair.edits} for path in where.get(file, [])}
     changed: dict[Path, list[Edit]] = {}
     for edit in repair.edits:
-        of = where.get(edit.file, [])
-        those = of if len(of) < 2 else [one for one in of if value_at(_document(one), edit.path[:-1]) is not None]
+        spelt = {path: replace(edit, path=_spelt(documents[path], edit.path)) for path in where.get(edit.file, [])}
+        held = {path: value_at(documents[path], one.path[:-1]) for path, one in spelt.items()}
+        saying = [path for path, one in spelt.items() if value_at(documents[path], one.path) is not None]
+        priced = [path for path, about in held.items() if isinstance(about, Mapping) and "price_per_hour" in about]
+        around = [path for path, about in held.items() if about is not None or len(held) < 2]
+        those = saying or priced[:1] or around[:1]
         if not those:
             name = ".".join(map(str, (edit.file, *edit.path)))
             why, remedy = f"{name} is in no file that was given: {repair.text}", "Change it by hand."
@@ -145,11 +151,34 @@ def edited_files(repair: Repair, slo: Path, profiles: Sequence[Path]) -> dict[Pa
                 remedy = f"Add --set {edit.path[-1]}={_file_text(edit.value)} to the command."
             raise InputError.one(file="--apply-repair", why=why, remedy=remedy)
         for one in those:
-            changed.setdefault(one, []).append(edit)
+            changed.setdefault(one, []).append(spelt[one])
     if not changed:
         why = f"this repair was not tried, and changes no file: {repair.text}"
         raise InputError.one(file="--apply-repair", why=why, remedy="Change the file by hand.")
     return {path: _edited_file(path, edits) for path, edits in changed.items()}
+
+
+def _spelt(document: Any, path: tuple[Step, ...]) -> tuple[Step, ...]:
+    """A path with ids as a document spells them, in any letter case.
+
+    >>> _spelt({"machines": {"T4": {}}}, ("machines", "t4", "stock"))
+    ('machines', 'T4', 'stock')
+    """
+    found: list[Step] = []
+    for step in path:
+        keys = document if isinstance(document, Mapping) and step not in document else ()
+        found.append(next((key for key in keys if key.lower() == str(step).lower()), step))
+        document = value_at(document, found[-1:])
+    return tuple(found)
+
+
+def files_beside(path: Path) -> tuple[Path, ...]:
+    """Files that a profile or an SLO names, from its own folder: measurements and traces."""
+    said = _document(path)
+    measured = said.get("measurements") or ()
+    rates = [app["rate_qps"] for app in said.get("apps", {}).values() if isinstance(app.get("rate_qps"), Mapping)]
+    traces = [rate["trace"]["file"] for rate in rates if "trace" in rate]
+    return tuple(map(Path, dict.fromkeys([*([measured] if isinstance(measured, str) else measured), *traces])))
 
 
 def _edited_file(path: Path, edits: Sequence[Edit]) -> bytes:
@@ -402,7 +431,7 @@ class Trials:
         found: list[_Does] = []
         failed: list[tuple[Edit, ...]] = []
         untried: list[Repair] = []
-        for repair, edits in _ways(repairs, given):
+        for repair, edits in _ways(repairs, given, self._edits_of):
             if _asks_nothing(edits):
                 continue
             if not edits or not self._may_go_on():
@@ -457,6 +486,16 @@ class Trials:
                     does = replace(does, fails={**does.fails, **{_place(edit): edit.value for edit in middle}})
         return does
 
+    def _edits_of(self, repair: Repair, given: Documents) -> tuple[Edit, ...]:
+        """`edits_of`; a stock that zones share in the file is changed for all of them."""
+        offers, places = self.inputs.profile.offers, self.inputs.profile.places
+        found: list[tuple[Edit, ...]] = []
+        for edit in edits_of(repair, given):
+            stocks = [("offers", name, "stock") for name in offers] if edit.path[0] == "offers" else []
+            shared = [at for at in stocks if at[2] == edit.path[-1] and places(at) == places(edit.path)]
+            found.append(tuple(replace(edit, path=at) for at in shared) or (edit,))
+        return _merge_edits(found)
+
     def _may_go_on(self) -> bool:
         return self.count < MOST_TRIALS and self.left()
 
@@ -483,7 +522,7 @@ class Trials:
             failed = tried
             now = edit_documents(given, tried)
             said = [one for one in more if guessed or not one.text.endswith(ABOUT)]
-            more_of = (edits_of(one, now) for one in said)
+            more_of = (self._edits_of(one, now) for one in said)
             same = [_merge_edits([tried, new]) for new in more_of if new and set(_places(new)) <= set(_places(tried))]
             if more and not same and beyond < MOST_BEYOND and tried[0].path[-1] == "cost_per_hour":
                 beyond += 1  # late when it is played: more money buys more room
@@ -550,7 +589,9 @@ class Trials:
                 edits.pop()
             else:
                 now = edit_documents(given, joined)
-                ways = [next(_moved_edits(e, now, up=r.verb == "raise")) for r, e in _ways(more, now) if e]
+                ways = [
+                    next(_moved_edits(e, now, up=r.verb == "raise")) for r, e in _ways(more, now, self._edits_of) if e
+                ]
                 # What was changed least often is next: a guess that is said again and again would hide the others.
                 often = Counter(str(_places(one)) for one in edits)
                 ways.sort(key=lambda one: often[str(_places(one))])
@@ -583,7 +624,9 @@ def _asks_nothing(edits: Sequence[Edit]) -> bool:
     return any(edit.path[-1] == "rate_qps" and _is_number(edit.value) and float(edit.value) <= 0 for edit in edits)
 
 
-def _ways(repairs: Sequence[Repair], given: Documents) -> list[tuple[Repair, tuple[Edit, ...]]]:
+def _ways(
+    repairs: Sequence[Repair], given: Documents, edits_of: Callable[[Repair, Documents], tuple[Edit, ...]]
+) -> list[tuple[Repair, tuple[Edit, ...]]]:
     """Each repair with its edits; those that only help together are one."""
     alone = [(repair, edits_of(repair, given)) for repair in repairs if TOGETHER not in repair.text]
     for of_rates in (False, True):  # limits are one joint change, rates another

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from hetplan.errors import Fault, InputError
-from hetplan.profiles.first_files import Machine, as_id, read_machine, read_rows
+from hetplan.profiles.csv_rows import as_id, read_rows
+from hetplan.profiles.first_files import Machine, read_machine
 from hetplan.profiles.imports.skypilot import cheapest, is_catalogue
 
 __all__ = ["demand_of", "demand_of_record", "prices_for"]
@@ -66,7 +67,7 @@ def demand_of_record(path: Path) -> tuple[dict[str, Any], dict[str, Any], list[s
 
 def prices_for(path: Path, names: Iterable[str], region: str) -> tuple[dict[str, Machine], list[str]]:
     """The machines of these names that the list has, and what was taken for what."""
-    header, rows = read_rows(path, "a list of prices", "hardware, price_per_hour", plain=False)
+    header, rows = read_rows(path, "a list of prices", "machine, price_per_hour", plain=False)
     kinds = {name: "cpu" if "cpu" in name else "gpu" for name in names}
     if is_catalogue(header):
         found = cheapest(path, kinds, region)
@@ -74,14 +75,14 @@ def prices_for(path: Path, names: Iterable[str], region: str) -> tuple[dict[str,
             f"{name} is {place}, the cheapest on demand: {price} an hour" for name, (place, price) in found.items()
         ]
         return {name: Machine(name, price, None, kinds[name]) for name, (_, price) in found.items()}, assumed
-    header, rows = read_rows(path, "a list of prices", "hardware, price_per_hour")
-    if not {"hardware", "price_per_hour"} <= set(header):
-        remedy = "Name the columns hardware, price_per_hour and, if you like, stock; or give a SkyPilot catalogue."
+    header, rows = read_rows(path, "a list of prices", "machine, price_per_hour")
+    if not {"machine", "price_per_hour"} <= set(header):
+        remedy = "Name the columns machine, price_per_hour and, if you like, stock; or give a SkyPilot catalogue."
         raise InputError.one(file=str(path), path="line 1", value=", ".join(header)[:80],
-                             why="the columns hardware and price_per_hour", remedy=remedy)  # fmt: skip
+                             why="the columns machine and price_per_hour", remedy=remedy)  # fmt: skip
     machines, faults = {}, []
     for line, row in rows:
-        name, price = as_id(row.get("hardware", "?")), row.get("price_per_hour", "")
+        name, price = as_id(row.get("machine", "?")), row.get("price_per_hour", "")
         stock = f":{row['stock']}" if "stock" in row else ""
         try:
             machine = read_machine(f"{name}={price}{stock}")

@@ -7,7 +7,6 @@ trusts it unseen.
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections import Counter
@@ -18,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from hetplan.errors import Fault, InputError
+from hetplan.profiles.csv_rows import STATISTICS, as_id
+from hetplan.profiles.measurement_tables import read_measurements
 from hetplan.profiles.plain_data import whole_if_it_is
 from hetplan.profiles.read_json import format_of
-from hetplan.profiles.read_text import read_text
 from hetplan.profiles.slo import LatencyTarget
 from hetplan.profiles.written_profile import written_profile
 
@@ -30,26 +30,17 @@ __all__ = [
     "Latencies",
     "Machine",
     "Timing",
-    "as_id",
     "comments_on",
     "first_files",
     "read_edge",
     "read_latencies",
     "read_machine",
-    "read_rows",
     "read_timings",
     "read_workers",
 ]
 
-_STATISTICS = ("mean", "std", "p50", "p90", "p95", "p99", "max")
-_OTHER_NAMES = {
-    "variant": "model", "name": "model", "gpu": "hardware", "machine": "hardware", "device": "hardware",
-    "instance": "hardware", "batch_size": "batch", "ms": "mean_ms", "latency_ms": "mean_ms", "avg_ms": "mean_ms",
-    "median_ms": "p50_ms", "stdev_ms": "std_ms", "accuracy": "quality", "price": "price_per_hour",
-    **{name: f"{name}_ms" for name in _STATISTICS},
-    "task": "step", "stage": "step",
-}  # fmt: skip
-_COLUMNS = ("model", "step", "hardware", "batch", *(f"{name}_ms" for name in _STATISTICS), "quality", "price_per_hour")
+_NOT_ASKED = {"mean_qps", "max_qps", "load_s", "samples"}
+"""Columns of measurements that a first profile has no place for."""
 MOST_SERVERS = 20
 """As many servers of a kind a pipeline may have, where nobody says how many."""
 
@@ -177,110 +168,29 @@ def read_edge(text: str) -> tuple[tuple[str, str], float]:
     return (as_id(begin), as_id(end)), fanout
 
 
-def read_rows(
-    path: Path, what: str, columns: str, *, plain: bool = True
-) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
-    """The columns of a CSV, by their usual names if `plain`, and its lines with their numbers, without empty cells."""
-    text = read_text(path)
-    if not text.strip():
-        remedy = f"Begin with a line of columns: {columns}."
-        raise InputError.one(file=str(path), why=f"{what}; the file is empty", remedy=remedy)
-    lines = text.splitlines()
-    try:
-        rows = list(csv.reader(lines, delimiter=max(",;\t", key=lines[0].count)))
-    except csv.Error as error:
-        raise InputError.one(file=str(path), why=f"{what}: {error}", remedy="Save it as CSV anew.") from None
-    header = [_column(name) if plain else name.strip() for name in rows[0]]
-    found = []
-    for number, cells in enumerate(rows[1:], start=2):
-        row = {name: cell.strip() for name, cell in zip(header, cells, strict=False) if cell.strip()}
-        if row:
-            found.append((number, row))
-    return header, found
-
-
 def read_latencies(path: Path, model: str | None = None) -> Latencies:
     """A CSV of latencies, with the models' qualities and steps and the machines' prices; every wrong cell at once.
 
     Where the table names its models, `model` is the one of them that is taken.
     """
-    header, rows = read_rows(path, "a table of latencies", "model, hardware, batch, mean_ms")
-    _check_header(header, str(path), model)
-    found, faults = Latencies(), []
-    named = list(dict.fromkeys(as_id(row["model"]) for _, row in rows if "model" in row))
-    if model is not None and named:
-        if as_id(model) not in named:
-            remedy = f"The table has {', '.join(named)}."
-            raise InputError.one(file="--model", value=model, why=f"a model of {path}", remedy=remedy)
-        rows = [(line, row) for line, row in rows if as_id(row.get("model", model)) == as_id(model)]
-    seen: dict[tuple[str, str, int], int] = {}
-    for line, row in rows:
-        wrong = list(_wrong_cells(row, header, str(path), line))
-        if wrong:
-            faults += wrong
-            continue
-        name = as_id(row.get("model", model or "model"))
-        hardware = as_id(row["hardware"])
-        ms = {stat: float(row[f"{stat}_ms"]) for stat in _STATISTICS if f"{stat}_ms" in row}
-        batch = int(float(row.get("batch", "1")))
-        if (first := seen.setdefault((name, hardware, batch), line)) != line:
-            why = f"{name} on {hardware} with a batch of {batch} is in line {first} already"
-            faults.append(Fault(str(path), f"line {line}", "", why, "Keep one line: its mean, and its percentiles."))
-        found.timings.append(Timing(name, hardware, batch, ms))
-        if "quality" in row:
-            found.quality[name] = float(row["quality"])
-        if "step" in row:
-            step = as_id(row["step"])
-            if found.steps.setdefault(name, step) != step:
-                why = f"{name} is of the step {found.steps[name]} in a line before"
-                faults.append(Fault(str(path), f"line {line}, step", step, why, "Name it otherwise in one of them."))
-        if "price_per_hour" in row:
-            found.machines[hardware] = Machine(hardware, row["price_per_hour"], None, _kind(hardware))
+    found, faults = Latencies(), list[Fault]()
+    for row in read_measurements(path, model=model):
+        if set(row.at) != {"batch"} or set(row.said) & _NOT_ASKED:
+            name = next(iter([*(row.at.keys() - {"batch"}), *sorted(row.said.keys() & _NOT_ASKED)]), "batch")
+            why, remedy = "times by batch alone, for `hetplan init`", "Write the profile, and name the table there."
+            faults.append(Fault(str(path), f"line {row.line}, {name}", "", why, remedy))
+        ms = {stat: row.said[f"{stat}_ms"] for stat in STATISTICS if f"{stat}_ms" in row.said}
+        found.timings.append(Timing(row.model, row.machine, int(row.at.get("batch", 1)), ms))
+        if "quality" in row.said:
+            found.quality[row.model] = row.said["quality"]
+        if row.step is not None:
+            found.steps[row.model] = row.step
+        if "price_per_hour" in row.said:
+            price = f"{row.said['price_per_hour']:.9f}".rstrip("0").rstrip(".")
+            found.machines[row.machine] = Machine(row.machine, price, None, _kind(row.machine))
     if faults:
         raise InputError(faults)
-    if not found.timings:
-        raise InputError.one(
-            file=str(path), why="a line of latencies under the header", remedy="Add what was measured."
-        )
     return found
-
-
-def _check_header(header: Sequence[str], file: str, model: str | None) -> None:
-    line = ",".join(header)
-    unknown = [name for name in header if name not in _COLUMNS]
-    remedy = f"Name the columns model, hardware, batch, mean_ms, ...; known are {', '.join(_COLUMNS)}."
-    if unknown or "hardware" not in header or len(set(header)) < len(header):
-        why = f"no such column: {', '.join(unknown)}" if unknown else "the column hardware, and each column once"
-        raise InputError.one(file=file, path="line 1", value=line[:80], why=why, remedy=remedy)
-    if "model" not in header and model is None:
-        raise InputError.one(
-            file=file, path="line 1", value=line[:80], why="the column model", remedy="Or use --model."
-        )
-    if not any(f"{name}_ms" in header for name in _STATISTICS if name != "std"):
-        raise InputError.one(file=file, path="line 1", value=line[:80], why="a column of times in ms", remedy=remedy)
-
-
-def _wrong_cells(row: Mapping[str, str], header: Sequence[str], file: str, line: int) -> Iterator[Fault]:
-    for name in ("hardware", *(["step"] if "step" in header else [])):
-        if name not in row:
-            yield Fault(file, f"line {line}", "", f"the {name} of this line", "Write it.")
-    if not any(f"{name}_ms" in row for name in _STATISTICS if name != "std"):
-        yield Fault(file, f"line {line}", "", "a time in ms", "Write what was measured, or take the line out.")
-    for name, cell in row.items():
-        if name in ("model", "hardware", "step"):
-            continue
-        try:
-            value = float(cell)
-        except ValueError:
-            value = math.nan
-        least = 0.0 if name in ("std_ms", "price_per_hour") else -math.inf if name == "quality" else 1e-9
-        if not (math.isfinite(value) and value >= least) or (name == "batch" and (value < 1 or value != int(value))):
-            want = (
-                "a whole number of at least 1" if name == "batch" else "a number above 0" if least > 0 else "a number"
-            )
-            comma = re.fullmatch(r"\d+,\d+", cell)
-            remedy = f"Write {cell.replace(',', '.')}, with a point." if comma else "Correct the cell."
-            yield Fault(file, f"line {line}, {name}", cell, want, remedy)
 
 
 def first_files(said: Answers) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
@@ -411,7 +321,7 @@ def _assumed(said: Answers, machines: Iterable[Machine]) -> Iterator[str]:
 def _table(said: Answers, model: str, hardware: str) -> dict[str, Any]:
     mine = {one.batch: one.ms for one in said.timings if (one.model, one.hardware) == (model, hardware)}
     batches = sorted(mine)
-    stats = [name for name in _STATISTICS if batches and all(name in mine[batch] for batch in batches)]
+    stats = [name for name in STATISTICS if batches and all(name in mine[batch] for batch in batches)]
     if batches and stats in ([], ["std"]):
         raise InputError.one(
             file="the latencies", path=f"{model} on {hardware}",
@@ -439,23 +349,6 @@ def _offer(machine: Machine, said: Answers) -> dict[str, Any]:
     most = machine.stock if machine.stock is not None else MOST_SERVERS if said.steps else None
     stock = {"stock": most} if most is not None else {}
     return {"hardware": machine.name, "price_per_hour": machine.price, "currency": said.currency, **stock}
-
-
-def _column(name: str) -> str:
-    plain = re.sub(r"[^a-z0-9]+", "_", name.strip().lower()).strip("_")
-    return _OTHER_NAMES.get(plain, plain)
-
-
-def as_id(text: str) -> str:
-    """A name as ids are written.
-
-    >>> as_id("NVIDIA A10G (24 GB)")
-    'nvidia-a10g-24-gb'
-    """
-    found = re.sub(r"[^a-z0-9._-]+", "-", text.strip().lower()).strip("-._")[:63]
-    if not found:
-        raise InputError.one(file="a name", value=text, why="letters or digits in it", remedy="Name it otherwise.")
-    return found
 
 
 def _kind(hardware: str) -> str:

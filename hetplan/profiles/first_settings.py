@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from hetplan.errors import Fault, InputError
-from hetplan.profiles.first_files import Machine, as_id, read_rows
+from hetplan.profiles.csv_rows import as_id, read_rows
+from hetplan.profiles.first_files import Machine
 from hetplan.profiles.read_json import format_of
 from hetplan.profiles.written_profile import written_profile
 
@@ -39,8 +40,8 @@ def read_settings_table(path: Path) -> Settings:
     header, rows = read_rows(path, "a table of measured settings", "knobs, quality, and STEP_ms of each step")
     steps = [name for name in header if name.endswith("_ms") and len(name) > 3]
     knobs = [name for name in header if name not in (*steps, *_KNOWN)]
-    if {"hardware", "batch"} & set(header):
-        why = "a column for each knob; a table of latencies has hardware and batch"
+    if {"machine", "batch"} & set(header):
+        why = "a column for each knob; a table of latencies has machine and batch"
         remedy = "Use --latencies for it; here a line is a setting, all on one kind of machine."
         raise InputError.one(file=str(path), path="line 1", value=", ".join(header), why=why, remedy=remedy)
     if not steps or not knobs or "quality" not in header or len(set(header)) < len(header):

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 from hetplan.errors import InputError
 from hetplan.profiles.cards import Card, Room, card_of_text, cards, room_of
 from hetplan.profiles.catalogue import REALITY, REQUEST_MS
+from hetplan.profiles.csv_rows import as_id
 from hetplan.profiles.engines import IterationLaw
 from hetplan.profiles.estimated_laws import Way, grid_of, law_of
-from hetplan.profiles.first_files import Machine, as_id
+from hetplan.profiles.first_files import Machine
 from hetplan.profiles.language_models import (
     LanguageModel,
     model_named,

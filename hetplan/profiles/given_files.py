@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 else:
     GivenFile = Any  # a command's help loads no pydantic
 
-__all__ = ["GivenFile", "GivenFiles", "load", "sort_files"]
+__all__ = ["GivenFile", "GivenFiles", "kind_of", "load", "sort_files"]
 KIND_OF = {"profile": "profile", "slo": "slo", "state": "state", "plan": "plan", "measured": "measured",
            "journal": "measured"}  # fmt: skip
 """The word of a `format` -> the part that the file plays."""
@@ -113,7 +113,7 @@ def sort_files(
         elif isinstance(file, str | os.PathLike) and Path(file).is_dir():
             folders.append(Path(file))
         elif file is not None:
-            kind = _kind_of(file)
+            kind = kind_of(file)
             (found[kind] if kind is not None else unknown).append(file)
     for folder in folders:
         _add_folder(found, folder, plans[0])
@@ -165,7 +165,7 @@ def _name(file: Any) -> str:
 def _add_folder(found: Mapping[str, list[Any]], folder: Path, plans: int) -> None:
     """Add the files of a folder, of kinds that are not there yet; of plans only those that are needed."""
     missing = [kind for kind, several in found.items() if kind == "profile" or not several]
-    inside = [(one, _kind_of(one)) for one in sorted(folder.iterdir()) if one.suffix in ENDINGS and one.is_file()]
+    inside = [(one, kind_of(one)) for one in sorted(folder.iterdir()) if one.suffix in ENDINGS and one.is_file()]
     there = (file for several in found.values() for file in several)
     known = {Path(file).resolve() for file in there if isinstance(file, str | os.PathLike)}
     taken = [
@@ -232,7 +232,7 @@ def _there(found: Mapping[str, Sequence[Any]]) -> str:
     return ", ".join(f"{_name(file)} ({kind})" for kind, several in found.items() for file in several)
 
 
-def _kind_of(given: GivenFile) -> str | None:
+def kind_of(given: GivenFile) -> str | None:
     """What a file says it is; None where it does not say it, or is a pipe, which can be read only once."""
     if hasattr(given, "model_dump"):
         return KIND_OF_OBJECT.get(type(given).__name__)

@@ -22,8 +22,9 @@ from hetplan.profiles.canonical import digest
 from hetplan.profiles.dangling import known_ids
 from hetplan.profiles.fields import NANO, Model
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.json_path import json_path
 from hetplan.profiles.one_order import in_one_order
-from hetplan.profiles.places import FileOf, Origins, Places
+from hetplan.profiles.places import FileOf, Origins, Places, Steps
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_json import format_faults, is_newer, read_json, source_name
 from hetplan.profiles.references import References
@@ -193,6 +194,7 @@ def read_kind(sources: Given | Sequence[Given], kind: str, model_type: type[M]) 
     names = _names(given, kind)
     loaded: Loaded[M] = Loaded(name=" + ".join(names) or kind, file_of=Origins(kind))
     documents: list[tuple[str, Mapping[str, Any]]] = []
+    tables: dict[Steps, str] = {}
     if not given:
         loaded.faults.append(
             Fault(file=kind, path="", value="", why=f"at least one {kind}", remedy=f"Give the path of a {kind} file.")
@@ -213,7 +215,7 @@ def read_kind(sources: Given | Sequence[Given], kind: str, model_type: type[M]) 
             document = {key: value for key, value in document.items() if key != "$schema"}
         faults = format_faults(document, kind, name)
         if kind == "profile" and made is None and not faults:
-            document, faults = _with_measurements(document, source, name)
+            document, faults = _with_measurements(document, source, name, tables)
         loaded.faults += faults
         if not faults:
             documents.append((name, document))
@@ -231,12 +233,16 @@ def read_kind(sources: Given | Sequence[Given], kind: str, model_type: type[M]) 
 
         loaded.document, loaded.file_of, contradictions = merge(documents)
         loaded.faults += contradictions
+    if tables:
+        loaded.file_of = _of_tables(loaded.file_of, tables)
     if kind == "profile":
         loaded.model = _planned(loaded, made)
     else:
         model, located = (made, []) if made is not None else _validated(model_type, loaded.document, loaded, kind)
         loaded.faults += [fault for _, fault in located]
         loaded.model = model
+    if len(documents) > 1:
+        loaded.faults = [_of_its_source(one, dict(documents)) for one in loaded.faults]
     # References into a file that could not be read would all seem to dangle.
     if not complete:
         loaded.model = None
@@ -246,17 +252,35 @@ def read_kind(sources: Given | Sequence[Given], kind: str, model_type: type[M]) 
     return loaded
 
 
-def _with_measurements(document: Any, source: Given, name: str) -> tuple[Any, list[Fault]]:
-    """A profile with the measurements of its CSV files in the runs of its models."""
+def _with_measurements(document: Any, source: Given, name: str, tables: dict[Steps, str]) -> tuple[Any, list[Fault]]:
+    """A profile with the measurements of its CSV files in the runs of its models; `tables` hears which are of which."""
     if document.get("measurements") is None:
         return document, []
     from hetplan.profiles.measurement_tables import with_measurements
 
-    folder = Path(source).parent if isinstance(source, str | os.PathLike) else Path.cwd()
+    # Only who may name the profile's file may have files beside it read: a document comes from anywhere.
+    folder = Path(source).parent if isinstance(source, str | os.PathLike) else None
     try:
-        return with_measurements(document, folder, name), []
+        document, read = with_measurements(document, folder, name)
     except InputError as error:
         return document, list(error.faults)
+    tables |= read
+    return document, []
+
+
+def _of_its_source(fault: Fault, documents: Mapping[str, Mapping[str, Any]]) -> Fault:
+    """A fault of the one source of a file where that file has it: several files together have `sources`."""
+    source = documents.get(fault.file, {}).get("source")
+    name = source.get("name", "source") if isinstance(source, Mapping) else ""
+    there = json_path(("sources", name)) if name and isinstance(name, str) else "$$"
+    if fault.path != there and not fault.path.startswith(f"{there}."):
+        return fault
+    return replace(fault, path=f"$.source{fault.path.removeprefix(there)}")
+
+
+def _of_tables(file_of: FileOf, tables: Mapping[Steps, str]) -> FileOf:
+    """The file of a place: of a run that is in a CSV file alone, that one."""
+    return lambda steps: tables.get(tuple(str(step).lower() for step in steps[:4])) or file_of(steps)
 
 
 def _planned(loaded: Loaded[Any], made: Any) -> Any:

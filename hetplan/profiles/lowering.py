@@ -25,12 +25,14 @@ __all__ = [
     "OF_MODEL",
     "RATES",
     "RUN_KEYS",
+    "SPEEDS",
     "STATISTICS",
     "S_A_DAY",
     "TABLE_KEYS",
     "TIMES",
     "Lowered",
     "batch_rate",
+    "joined",
     "lower",
     "offer_id",
 ]
@@ -55,7 +57,9 @@ LAW_KEYS = ("basis", "error_mean", "fit_error", "range")
 TIMES = {one: f"{one}_ms" for one in STATISTICS}
 RATES = {"mean": "mean_qps"}
 SPEEDS = ("law", *TIMES.values(), *RATES.values())
-"""Keys of which a run has some: how fast it is."""
+"""Keys of which a run has some: how fast it is. All of a run are of one measurement."""
+OF_ONE_SPEED = ("max_qps", "points", "samples", "interval")
+"""Keys that say more of one measurement: another one of the same model has its own."""
 OF_MODEL = frozenset({"task", "family", "quality", "quality_source", "artifact", "knobs", "runs"})
 
 
@@ -240,23 +244,26 @@ class _Lowering:
         for name, said in models.items():
             # Sorted, as a list of what a file has by name: no digest hangs on the order of keys.
             runs[name] = sorted(self._runs_of(name, said), key=lambda one: (one[0].lower(), one[1].number))
+        metrics = _metrics(models)
         ids = _table_ids([(name, machine, one.number) for name, several in runs.items() for machine, one in several])
         for name, said in models.items():
             at: Steps = ("models", name)
             task = said.get("task") or name
             made: Json = {"task": task, **{key: said[key] for key in ("family", "artifact", "knobs") if said.get(key)}}
-            out["tasks"].setdefault(task, {})
-            written.setdefault(("tasks", task.lower()), (*at, "task"))
+            if ("tasks", task.lower()) not in written:
+                metric = metrics.get(task.lower())
+                out["tasks"][task] = {"metric": metric} if metric is not None else {}
+                written["tasks", task.lower()] = (*at, "task")
             written["variants", name.lower()] = at
             if said.get("quality") is not None:
-                made["quality"] = self._quality(said, task, name)
+                made["quality"] = self._quality(said, name, task, metrics.get(task.lower()))
             made["runs"] = [
                 self._run(name, machine, one, number, ids[name, machine, one.number])
                 for number, (machine, one) in enumerate(runs[name])
             ]
             out["variants"][name] = made
 
-    def _quality(self, said: Mapping[str, Any], task: str, model: str) -> Json:
+    def _quality(self, said: Mapping[str, Any], model: str, task: str, of_task: str | None) -> Json:
         quality, metric, at = said["quality"], None, ("models", model)
         if isinstance(quality, Mapping):
             ((metric, quality),) = quality.items()
@@ -264,15 +271,12 @@ class _Lowering:
         else:
             self.made.written["variants", model.lower(), "quality", "value"] = (*at, "quality")
         self.made.written["variants", model.lower(), "quality", "source"] = (*at, "quality_source")
-        about = self.made.document["tasks"][task]
-        if about.setdefault("metric", metric) != metric:
-            why = f"one metric for all models of task {task}, which is {about['metric'] or 'not named'} elsewhere"
+        if (metric or "").lower() != (of_task or "").lower():
+            why = f"one metric for all models of task {task}, and another one says {of_task}"
             self._fault((*at, "quality"), metric or quality, why, 'Write "quality": {METRIC: NUMBER} at each, alike.')
-        if about["metric"] is None:
-            del about["metric"]
-        else:
+        if metric is not None:
             self.made.document.setdefault("metrics", {})
-            if metric is not None and metric.lower() not in map(str.lower, self.made.document["metrics"]):
+            if metric.lower() not in map(str.lower, self.made.document["metrics"]):
                 self.made.document["metrics"] = {**self.made.document["metrics"], metric: {}}
                 self.made.written.setdefault(("metrics", metric.lower()), (*at, "quality"))
         source = said.get("quality_source", self.source)
@@ -299,7 +303,7 @@ class _Lowering:
             faults = len(self.made.faults)
             for other_at, other in reversed(list(self._likes(runs or {}, machine, one, inside))):
                 stated.take(other, other_at)
-            if len(self.made.faults) > faults and _kind_of_speed(stated.said) is None:
+            if len(self.made.faults) > faults and not _is_fast(stated.said):
                 continue  # what it is like says how fast it is, and has its own fault
             if not isinstance(stated.said.get("law"), str) or self._resolve_law(stated, machine):
                 yield machine, stated
@@ -560,15 +564,10 @@ class _Stated:
     places: dict[str, Steps] = field(default_factory=dict)
 
     def take(self, more: Mapping[str, Any], at: Steps) -> None:
-        """Let what is said there win over what was said before; a speed replaces one of another kind."""
-        if more is not self.said and _kind_of_speed(more) is not None:
-            kind = _kind_of_speed(more)
-            self.said = {key: one for key, one in self.said.items() if _kind_of_key(key) in (None, kind)}
-        if "batch" in more:
-            self.said.pop("axes", None)
-        if "axes" in more:
-            self.said.pop("batch", None)
-        self.said.update({key: one for key, one in more.items() if one is not None})
+        """Let what is said there win over what was said before."""
+        of_like = {key for key in OF_ONE_SPEED if len(self.places.get(key, ())) > 2}  # not said at the model, of all
+        held = {key: one for key, one in self.said.items() if key not in of_like or not _is_fast(more)}
+        self.said = joined(held, more)
         self.places.update(dict.fromkeys(more, at))
 
     def place(self, key: str) -> Steps:
@@ -576,16 +575,35 @@ class _Stated:
         return self.places.get(key, self.at)
 
 
-def _kind_of_key(key: str) -> str | None:
-    if key == "law":
-        return "law"
-    if key in TIMES.values():
-        return "times"
-    return "rates" if key in RATES.values() else None
+def _metrics(models: Mapping[str, Any]) -> dict[str, str]:
+    """The metric of each task that has one: that of the first of its models by name, in whatever order they are.
+
+    >>> _metrics({"b": {"task": "Cars", "quality": {"top1": 0.7}}, "a": {"task": "cars", "quality": 0.6}})
+    {'cars': 'top1'}
+    """
+    found: dict[str, str] = {}
+    for name, said in sorted(models.items(), key=lambda one: one[0].lower()):
+        if isinstance(quality := said.get("quality"), Mapping):
+            found.setdefault((said.get("task") or name).lower(), *quality)
+    return found
 
 
-def _kind_of_speed(said: Mapping[str, Any]) -> str | None:
-    return next((_kind_of_key(key) for key in said if _kind_of_key(key) is not None), None)
+def _is_fast(said: Mapping[str, Any]) -> bool:
+    return any(key in SPEEDS for key in said)
+
+
+def joined(held: Mapping[str, Any], more: Mapping[str, Any]) -> Json:
+    """What was said of a run, with what is said nearer to it, which wins.
+
+    One that states how fast it is inherits no time, rate or law: a p99 beside the mean of another measurement is wrong.
+
+    >>> joined({"batch": [1], "mean_ms": [10], "p99_ms": [12], "load_s": 9}, {"mean_ms": [100]})
+    {'batch': [1], 'load_s': 9, 'mean_ms': [100]}
+    """
+    away = {"batch": ("axes",), "axes": ("batch",)}
+    gone = {other for key in more for other in away.get(key, ())} | set(SPEEDS if _is_fast(more) else ())
+    kept = {key: one for key, one in held.items() if key not in gone}
+    return kept | {key: one for key, one in more.items() if one is not None}
 
 
 def _kind(said: Mapping[str, Any]) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hetplan.errors import Fault
 from hetplan.profiles.canonical import canonical_bytes
 from hetplan.profiles.json_path import json_path, shortened
-from hetplan.profiles.lowering import OF_MODEL
+from hetplan.profiles.lowering import OF_MODEL, joined
 from hetplan.profiles.places import FileOf, Origins, Steps
 from hetplan.profiles.profile_file import ProfileFile
 
@@ -29,9 +31,11 @@ def merge(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str,
     with the same content; with different content it is a fault that names both. Links are joined, anything else must
     agree. Contents are compared as canonical JSON, ids in lower case.
     """
-    joining = _Joining()
+    joining, apart = _Joining(), _Apart.of([document for _, document in documents])
     for file, document in documents:
-        joining.add(_by_itself(document), file)
+        if isinstance(source := document.get("source"), Mapping):
+            joining.alone[file] = source
+        joining.add(_by_itself(document, apart), file)
     joining.faults += _link_faults(joining.joined.get("links"), documents)
     everything = " + ".join(file for file, _ in documents)
     return joining.joined, Origins(everything, joining.origin), joining.faults
@@ -42,6 +46,8 @@ class _Joining:
         self.joined: dict[str, Any] = {}
         self.origin: dict[tuple[str, ...], str] = {}
         self.faults: list[Fault] = []
+        self.alone: dict[str, Mapping[str, Any]] = {}
+        """The one source of a file that has one."""
 
     def add(self, document: Mapping[str, Any], file: str) -> None:
         """Add what one file says."""
@@ -93,7 +99,11 @@ class _Joining:
 
     def _contradict(self, steps: Steps, value: Any, file: str) -> None:
         origin = Origins("", self.origin)(steps)
-        self.faults.append(_contradiction(steps, value, file, origin))
+        fault = _contradiction(steps, value, file, origin)
+        if steps[0] == "sources" and (source := self.alone.get(file)) is not None:
+            nameless = "name" not in source
+            fault = replace(fault, path="$.source", remedy='Add "name" to each.' if nameless else fault.remedy)
+        self.faults.append(fault)
 
 
 def _copied(thing: Any, depth: int) -> Any:
@@ -102,19 +112,44 @@ def _copied(thing: Any, depth: int) -> Any:
     return {name: _copied(below, 1 if name == "runs" else depth - 1) for name, below in thing.items()}
 
 
-def _by_itself(document: Mapping[str, Any]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Apart:
+    """What does not hold for all of several files alike, and is said in each place that it holds for then."""
+
+    source: bool
+    currency: bool
+    models: frozenset[str]
+
+    @staticmethod
+    def of(documents: Sequence[Mapping[str, Any]]) -> _Apart:
+        """A file without models or pipelines has no numbers to say a source of, one without prices no currency."""
+        sourced = [one for one in documents if one.get("models") or one.get("pipelines") or "source" in one]
+        sources = {canonical_bytes(one.get("source")) for one in sourced}
+        several = len(sources) > 1 or any("sources" in one for one in documents)
+        models = Counter(
+            name.lower() for one in documents if isinstance(held := one.get("models"), Mapping) for name in held
+        )
+        many = frozenset(name for name, count in models.items() if count > 1)
+        return _Apart(several, any("currency" in one for one in documents), many)
+
+
+def _by_itself(document: Mapping[str, Any], apart: _Apart) -> dict[str, Any]:
     """A file whose runs say all themselves: what it says once holds for its own runs, not for those of other files."""
     made = dict(document)
     name = None
-    if isinstance(source := document.get("source"), Mapping):
+    if apart.source and isinstance(source := document.get("source"), Mapping):
         name = source.get("name", "source")
         made.pop("source")
         made["sources"] = {name: {key: one for key, one in source.items() if key != "name"}}
-    if "currency" not in document and any(_priced(document.get(section)) for section in ("machines", "models", "apis")):
+    priced = (_priced(document.get(section)) for section in ("machines", "models", "apis"))
+    if apart.currency and "currency" not in document and any(priced):
         made["currency"] = ProfileFile.model_fields["currency"].default  # not that of another file
     models = document.get("models")
     if isinstance(models, Mapping):
-        made["models"] = {model: _spread(said, name) for model, said in models.items()}
+        made["models"] = {
+            model: _spread(said, name) if name is not None or model.lower() in apart.models else said
+            for model, said in models.items()
+        }
     return made
 
 
@@ -135,9 +170,9 @@ def _spread(said: Any, source: str | None) -> Any:
         return {**own, **shared} if len(shared) > len(named) else own
 
     def whole(run: Any) -> Any:
-        return {**named, **run} if isinstance(run, Mapping) and "like" in run else (
-            {**shared, **run} if isinstance(run, Mapping) else run
-        )  # fmt: skip
+        if not isinstance(run, Mapping):
+            return run
+        return {**named, **run} if "like" in run else joined(shared, run)
 
     runs = {
         machine: [whole(one) for one in run] if isinstance(run, list) else whole(run)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hetplan.errors import InputError
 
-__all__ = ["read_text"]
+__all__ = ["path_inside", "read_text"]
 
 
 def read_text(path: str | os.PathLike[str], *, wanted: str = "a CSV file") -> str:
@@ -20,3 +20,18 @@ def read_text(path: str | os.PathLike[str], *, wanted: str = "a CSV file") -> st
     except OSError as error:
         why, remedy = f"it cannot be read: {error.strerror}", f"Give {wanted}."
     raise InputError.one(file=file, why=why, remedy=remedy)
+
+
+def path_inside(folder: Path, name: str) -> Path | None:
+    """The path of a file that another file names, wherever that came from; None unless it is below that file's folder.
+
+    >>> path_inside(Path("/srv"), "../etc/passwd"), path_inside(Path("/srv"), "/srv/times.csv")
+    (None, None)
+    """
+    try:
+        whole = (folder / name).resolve()  # through links: one that leads out is refused as well
+        is_below = whole.is_relative_to(folder.resolve())
+    except (OSError, ValueError, RuntimeError):
+        return None
+    steps = Path(name)
+    return whole if is_below and not steps.is_absolute() and ".." not in steps.parts else None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.json_path import shortened_text
+from hetplan.profiles.read_text import path_inside
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.slo_sections import TraceRef
 
@@ -64,12 +65,8 @@ def _read_inside(name: str, folder: Path, *, file: str, path: str) -> bytes:
     def fault(why: str, remedy: str) -> InputError:
         return InputError.one(file=file, path=f"{path}.file", value=shortened_text(name), why=why, remedy=remedy)
 
-    try:
-        whole = (folder / name).resolve()
-        inside = not Path(name).is_absolute() and whole.is_relative_to(folder.resolve())
-    except (OSError, ValueError, RuntimeError):
-        raise fault("the name of a file", "Write the name of a CSV file beside the SLO file.") from None
-    if not inside:
+    whole = path_inside(folder, name)
+    if whole is None:
         raise fault("a trace in the SLO file's own folder or below", "Copy it there, and write its relative path.")
     try:
         return whole.read_bytes()

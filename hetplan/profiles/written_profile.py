@@ -19,6 +19,7 @@ from hetplan.profiles.lowering import (
     RATES,
     RUN_KEYS,
     S_A_DAY,
+    SPEEDS,
     STATISTICS,
     TABLE_KEYS,
     TIMES,
@@ -282,11 +283,11 @@ def _shared(runs: list[Json]) -> Json:
     if len(runs) < 2:
         return {}
     first, *others = runs
-    return {
-        key: one
-        for key, one in first.items()
-        if key not in _NOT_SHARED and all(key in other and other[key] == one for other in others)
-    }
+    alike = {key for key in first if all(key in other and other[key] == first[key] for other in others)}
+    said = {key for one in runs for key in one if key in SPEEDS}
+    if not said <= alike:  # one who says a time inherits none
+        alike -= said
+    return {key: one for key, one in first.items() if key in alike and key not in _NOT_SHARED}
 
 
 def _one_or_all(runs: list[Json]) -> Any:

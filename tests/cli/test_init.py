@@ -175,12 +175,12 @@ def test_what_is_wrong_is_named_and_nothing_is_written(
         ("model,hardware,batch,mean_ms\nm,t4,1,-3\n", "a number above 0"),
         ("model,hardware,batch,mean_ms\n", "a line of latencies"),
         ("model,hardware,speed\nm,t4,3\n", "no such column: speed"),
-        ("model,batch,mean_ms\nm,1,3\n", "the column hardware"),
+        ("model,batch,mean_ms\nm,1,3\n", "the column machine"),
         ("model,hardware,batch,mean_ms\nm,t4,1.5,3\n", "line 2, batch"),
         ("model,hardware,batch,mean_ms\nm,t4,1,fast\n", "line 2, mean_ms"),
         ("model,hardware,batch,mean_ms\nm,t4,1,nan\n", "line 2, mean_ms"),
         ("model,hardware,batch,mean_ms\nm,t4,1,\n", "a time in ms"),
-        ("model,hardware,batch,mean_ms\nm,,1,3\n", "the hardware of this line"),
+        ("model,hardware,batch,mean_ms\nm,,1,3\n", "the machine of this line"),
         ("model,hardware,batch,mean_ms,p99_ms\nm,t4,1,3,\nm,t4,2,,5\n", "one statistic"),
     ],
 )
@@ -224,6 +224,21 @@ def test_a_repair_is_written_into_a_yaml_file_beside_its_comments(run: Callable[
     changed = (tmp_path / "changed.yaml").read_text()
     assert "# what may be spent, at most" in changed
     assert run("solve", files[0], tmp_path / "changed.yaml").code == 0
+
+
+@pytest.mark.parametrize("example", ["pool", "policy", "pipeline"])
+def test_an_example_is_a_folder_of_one_question_in_the_format_that_is_asked_for(
+    example: str, run: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Wishes that are shipped beside were copied too, and the folder could not be checked; --yaml wrote JSON."""
+    pytest.importorskip("ruamel.yaml")
+    for more, ending in (([], "json"), (["--yaml"], "yaml")):
+        folder = tmp_path / ending
+        assert run("init", "--example", example, *more, "-o", folder).code == 0
+        assert {path.name for path in folder.iterdir()} == {f"profile.{ending}", f"slo.{ending}"}
+        assert run("check", folder).code == 0
+    asked = [hp.load(tmp_path / one / f"profile.{one}", tmp_path / one / f"slo.{one}") for one in ("json", "yaml")]
+    assert asked[0].digests == asked[1].digests
 
 
 @pytest.mark.parametrize("example", ["pool", "variants", "compound"])

@@ -102,6 +102,18 @@ def test_steps_become_a_chain_or_what_the_edges_say(run: Callable[..., Any], min
     assert profile["machines"]["t4"]["stock"] == 20
 
 
+def test_what_is_added_leaves_what_was_said_once(run: Callable[..., Any], mine: Path) -> None:
+    """The source and all that runs share went into every run, and a currency was added."""
+    begun(run, mine, "--app photos --latencies models.csv --machine cpu4=0.2 --rate 40 --slo p99=150 --quality 0.8")
+    before = json.loads((mine / "out" / "profile.json").read_text())
+    begun(run, mine, "--add --app ranking --model ranker --machine t4=0.5 --ms t4:1=5,8=20 --rate 50 --slo p99=100")
+    after = json.loads((mine / "out" / "profile.json").read_text())
+    assert after.keys() == before.keys()
+    assert after["source"] == before["source"]
+    assert {name: after["models"][name] for name in before["models"]} == before["models"]
+    assert "source" not in after["models"]["ranker"]["runs"]["t4"]
+
+
 @pytest.mark.slow
 def test_a_fleet_grows_by_an_application(run: Callable[..., Any], mine: Path) -> None:
     begun(
@@ -268,7 +280,7 @@ def test_without_prices_gpus_are_counted(run: Callable[..., Any], mine: Path) ->
             "one source of times",
         ),
         ("--model m --ms l4:1=6 --prices vms.csv --rate 5 --slo p99=90", "Add --machine l4=PRICE"),
-        ("--model m --ms l4:1=6 --prices models.csv --rate 5 --slo p99=90", "hardware and price_per_hour"),
+        ("--model m --ms l4:1=6 --prices models.csv --rate 5 --slo p99=90", "machine and price_per_hour"),
         ("--model m --ms l4:1=6 --rate 5 --rates rates.csv --slo p99=90", "Leave one of --rate and --rates out."),
         ("--model m --ms l4:1=6 --rates models.csv --slo p99=90", "a column of times"),
         ("--model qwen9 --machine h200=1 --rate 5 --slo ttft_p95=90", "Known are bloom-176b"),
@@ -308,7 +320,11 @@ def test_what_is_missing_is_named_and_nothing_is_written(
         ("settings.csv", "", "the file is empty"),
         ("models.csv", "model,hardware,batch,mean_ms\nm,t4,1,3\nm,t4,1,4\n", "is in line 2 already"),
         ("models.csv", "step,model,hardware,mean_ms\na,m,t4,3\n,n,t4,4\n", "the step of this line"),
-        ("models.csv", "step,model,hardware,batch,mean_ms\na,m,t4,1,3\nb,m,t4,2,4\n", "is of the step a"),
+        (
+            "models.csv",
+            "step,model,hardware,batch,mean_ms\na,m,t4,1,3\nb,m,t4,2,4\n",
+            "which is a in line 2",
+        ),
         ("models.csv", "step,model,hardware,batch,mean_ms\na,m,t4,1,3\na,n,t4,1,4\n", "m: its quality"),
         ("models.csv", 'model,hardware,mean_ms\n"' + "m" * 200_000 + '",t4,3\n', "Save it as CSV anew."),
     ],

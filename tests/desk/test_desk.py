@@ -107,6 +107,8 @@ def test_infeasible_is_an_answer_with_repairs(server: Server) -> None:
     [
         ({"profile": "/etc/passwd"}, 422, "never names of files"),
         ({"profile": ["/etc/passwd"]}, 422, "never names of files"),
+        ({"profile": {**PROFILE, "measurements": "/etc/passwd"}}, 422, "give the profile as a file"),
+        ({"profile": [PROFILE, {"format": PROFILE["format"], "measurements": "times.csv"}]}, 422, "this is a document"),
         ({"slo": None}, 422, "is missing"),
         ({"slo": {**SLO, "apps": {"ranking": {**SLO["apps"]["ranking"], "rate_qps": {"trace": {"file": "x"}}}}}}, 422,
          "a server reads no files"),

@@ -103,6 +103,12 @@ def test_a_sound_pair_has_no_findings() -> None:
             "below p95 21",
         ),
         (
+            lambda p, s: p["tables"]["slow"].update(p99=[12, 175]),
+            "W-order",
+            "models.dlrm.runs.small.p99_ms",
+            "p99 12 is below mean 20",
+        ),
+        (
             lambda p, s: s["apps"]["a"]["mix"].update(bins=[[1], [16]]),
             "W-uncovered",
             "apps.a.mix.bins[1]",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -103,6 +104,27 @@ def test_a_contradiction_names_both_files(folder: Path, profile: dict[str, Any])
     prices["machines"]["G4DN"]["stock"] = 20
     (folder / "prices.json").write_text(json.dumps(prices))
     load_inputs([folder / "profile.json", folder / "prices.json"], folder / "slo.json")
+
+
+def test_two_sources_without_names_are_told_to_have_some(profile: dict[str, Any], slo: dict[str, Any]) -> None:
+    """It was said of $.sources.source, which nobody wrote."""
+    parts = [{"format": profile["format"], "source": {"kind": "measured", "tool": tool}} for tool in ("x", "y")]
+    del profile["sources"]
+    unnamed = json.loads(re.sub(r'"(quality_)?source": "[^"]*",? ?', "", json.dumps(profile)).replace(", }", "}"))
+    with pytest.raises(InputError) as caught:
+        load_inputs([unnamed, *parts], slo)
+    (fault,) = caught.value.faults
+    assert (fault.file, fault.path) == ("profile[1] and profile[2]", "$.source")
+    assert fault.remedy == 'Add "name" to each.'
+    for part in parts:
+        part["source"]["name"] = f"of-{part['source']['tool']}"
+    assert set(load_inputs([unnamed, *parts], slo).profile.sources) == {"of-x", "of-y"}
+    parts[1]["source"]["date"] = "last May"
+    with pytest.raises(InputError) as caught:
+        load_inputs([unnamed, *parts], slo)
+    assert [(fault.file, fault.path) for fault in caught.value.faults] == [("profile[2]", "$.source.date")]
+    parts[1]["source"] = parts[0]["source"]
+    assert set(load_inputs([unnamed, *parts], slo).profile.sources) == {"of-x"}
 
 
 def test_a_fault_is_reported_of_the_file_that_has_it(profile: dict[str, Any], slo: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.cards import card_of_text, room_for, stated_rooms
-from hetplan.profiles.first_files import as_id
+from hetplan.profiles.csv_rows import as_id
 from hetplan.profiles.imports.runs import Run, check_run
 from hetplan.profiles.imports.sweep_law import MODELLED, fit_sweep
 from hetplan.profiles.imports.sweep_readers import runs_of_file

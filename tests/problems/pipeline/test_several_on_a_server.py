@@ -45,8 +45,8 @@ def documents(*, per: str | None = None, needs: dict[str, float] | None = None, 
     return profile, {"format": "hetplan/slo/1.0", "apps": {"a": app}, "limits": {"instances": {"node": [0, 9]}}}
 
 
-def planned(files: Docs, *, state: Any = None, machines: str = "whole", **options: Any) -> hp.Plan:
-    outcome = hp.solve(*files, state, options={"machines": machines, **options}, formulation="pipeline")
+def planned(files: Docs, *, state: Any = None, **options: Any) -> hp.Plan:
+    outcome = hp.solve(*files, state, options={"share_machines": False, **options}, formulation="pipeline")
     assert outcome.exit_code == 0, outcome.violations
     plan = outcome.require()
     assert not hp.verify(plan, *files, state).violations
