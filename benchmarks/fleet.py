@@ -47,7 +47,7 @@ def files(
             spot = str(round(0.35 * price, 4))
             offers[f"{name}-z{zone}-spot"] = {**sold, "price_per_hour": spot, "interruptions_per_hour": 0.05}
     profile = {
-        "format": "hetplan/profile/1.3",
+        "format": "hetplan/profile/1.0",
         "hardware": {name: {"kind": "machine", "provides": {"cards": cards}} for name in used},
         "offers": offers,
         "tasks": {"rank": {}},
@@ -70,7 +70,7 @@ def files(
             "latency": {"p99_ms": 60 + 20 * number}, "rate_qps": {"series": series}, "mix": mix,
         }  # fmt: skip
     slo = {
-        "format": "hetplan/slo/1.2",
+        "format": "hetplan/slo/1.0",
         "limits": {"survive": {"zones": 1, "spot": "all", "serve": 0.9}},
         "horizon": {"period_s": 3600 * PERIOD_HOURS, "periods": periods, "repeats": 30 * 24},
         "apps": wanted,

@@ -63,7 +63,7 @@ def case(seed: int) -> Case:
     rng = random.Random(f"compound {seed}")
     tiers = ["near", "far"][: rng.randint(1, 2)]
     profile: Json = {
-        "format": "hetplan/profile/1.3", "reference": "near-gpu", "tiers": tiers,
+        "format": "hetplan/profile/1.0", "reference": "near-gpu", "tiers": tiers,
         "metrics": {"right": {"range": [0, 1], "kind": "bernoulli"}},
         "hardware": {}, "offers": {}, "links": [], "tables": {}, "pipelines": {},
     }  # fmt: skip
@@ -122,7 +122,7 @@ def case(seed: int) -> Case:
             "arrivals": dict(rng.choice(ARRIVALS)),
         }
         drawn.append(f"p{percentile}")
-    slo = {"format": "hetplan/slo/1.2", "objective": ["min cost"], "apps": apps}
+    slo = {"format": "hetplan/slo/1.0", "objective": ["min cost"], "apps": apps}
     if several:
         drawn.append("shared models")
     return Case(profile, slo, {"format": "hetplan/measured/1.0", "apps": entries}, ", ".join(drawn))

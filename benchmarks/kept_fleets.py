@@ -33,7 +33,7 @@ def files(seed: int, load_s: float = 0.0) -> tuple[dict[str, Any], dict[str, Any
     zones = [f"z{n}" for n in range(rng.randint(2, 3))]
     types = {name: rng.uniform(0.2, 1.2) for name in ("big", "small")[: rng.randint(1, 2)]}
     profile: dict[str, Any] = {
-        "format": "hetplan/profile/1.3",
+        "format": "hetplan/profile/1.0",
         "metrics": {"top1": {"better": "higher", "range": [0, 1], "kind": "bernoulli"}},
         "hardware": {name: {"kind": "gpu", "startup_s": 60} for name in types},
         "zones": {zone: {} for zone in zones}, "offers": {}, "tasks": {}, "variants": {}, "tables": {}, "pipelines": {},
@@ -52,7 +52,7 @@ def files(seed: int, load_s: float = 0.0) -> tuple[dict[str, Any], dict[str, Any
         run["load_s"] = load_s
     survive = rng.choice(({"zones": 1}, {"zones": 1, "spot": "all"}, {"spot": "all"}))
     slo = {
-        "format": "hetplan/slo/1.2",
+        "format": "hetplan/slo/1.0",
         "limits": {"survive": {**survive, "serve": rng.choice((0.8, 1.0))}},
         "horizon": {"period_s": 3600, "periods": 3},
         "apps": apps,
@@ -75,10 +75,10 @@ def text_files(seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
                 **offer, "zone": zone, "price_per_hour": spot, "interruptions_per_hour": 0.05
             }  # fmt: skip
     hardware = {name: {**one, "startup_s": 60} for name, one in drawn.profile["hardware"].items()}
-    more = {"format": "hetplan/profile/1.3", "zones": {zone: {} for zone in zones}}
+    more = {"format": "hetplan/profile/1.0", "zones": {zone: {} for zone in zones}}
     survive = rng.choice(({"zones": 1}, {"zones": 1, "spot": "all"}, {"spot": "all"}))
     slo = {
-        "format": "hetplan/slo/1.2",
+        "format": "hetplan/slo/1.0",
         "limits": {"survive": {**survive, "serve": rng.choice((0.8, 1.0))}},
         "horizon": {"period_s": 3600, "periods": 3},
         "apps": {"chat": {**app, "question": "llm"}},

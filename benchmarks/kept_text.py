@@ -99,7 +99,7 @@ def case(seed: int) -> Case:
         app["latency"] = {"p90_ms": float(ttft + 400 * tpot)}
     lengths = [size for size, weight in zip(bins, weights, strict=True) for _ in range(weight)]
     court = Court(cards, lengths, rate, float(ttft), float(tpot)) if kind == "steady" else None
-    slo = {"format": "hetplan/slo/1.1", "apps": {"chat": app}}
+    slo = {"format": "hetplan/slo/1.0", "apps": {"chat": app}}
     return Case(f"{seed} {kind} {rate}/s ttft {ttft} tpot {tpot}", profile, slo, tuple(cards), court)
 
 

@@ -55,7 +55,7 @@ def engine(peak: float, bandwidth: float, memory: float) -> dict[str, Any]:
 def profile(only: Sequence[str] = tuple(GPUS)) -> dict[str, Any]:
     """The model on these GPUs."""
     return {
-        "format": "hetplan/profile/1.2",
+        "format": "hetplan/profile/1.0",
         "hardware": {gpu: {"kind": "gpu", "provides": {"gpu": 1}} for gpu in only},
         "offers": {f"{gpu}": {"hardware": gpu, "price_per_hour": GPUS[gpu][3]} for gpu in only},
         "tasks": {"chat": {}},
@@ -79,7 +79,7 @@ def slo(
     mix = {"axes": ["input_tokens", "output_tokens"], "bins": bins, "observed": rows}
     targets = {f"ttft_p{at:g}_ms": ttft, f"tpot_p{at:g}_ms": tpot}
     app = {"model": "llama-8b", "latency": targets, "rate_qps": rate, "mix": mix}
-    return {"format": "hetplan/slo/1.1", "apps": {"chat": app}}
+    return {"format": "hetplan/slo/1.0", "apps": {"chat": app}}
 
 
 def planned(known: dict[str, Any], wish: dict[str, Any]) -> tuple[Any, float]:

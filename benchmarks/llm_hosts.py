@@ -68,7 +68,7 @@ def slo_of(law: str, mix: str, load: float) -> dict[str, Any]:
         "latency": {"ttft_p95_ms": 500, "tpot_p95_ms": 80},
         "rate_qps": load * RATES[law, mix], "mix": {"axes": axes, "bins": bins, "share": share},
     }  # fmt: skip
-    return {"format": "hetplan/slo/1.1", "apps": {"chat": wish}}
+    return {"format": "hetplan/slo/1.0", "apps": {"chat": wish}}
 
 
 def plan_of(count: int, output: float) -> Plan:

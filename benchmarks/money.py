@@ -34,7 +34,7 @@ def classifier(rate_qps: float) -> tuple[dict[str, Any], dict[str, Any]]:
         for name, (_, _, batch, _) in kinds.items()
     }
     profile = {
-        "format": "hetplan/profile/1.3",
+        "format": "hetplan/profile/1.0",
         "hardware": {name: {"kind": "machine", "startup_s": kinds[name][1]} for name in kinds},
         "offers": {name: {"hardware": name, "price_per_hour": kinds[name][0]} for name in kinds},
         "tasks": {"see": {}},
@@ -45,7 +45,7 @@ def classifier(rate_qps: float) -> tuple[dict[str, Any], dict[str, Any]]:
         },
     }
     app = {"task": "see", "latency": {"p99_ms": 250}, "rate_qps": rate_qps}
-    return profile, {"format": "hetplan/slo/1.2", "limits": {"currency": "USD"}, "apps": {"ranking": app}}
+    return profile, {"format": "hetplan/slo/1.0", "limits": {"currency": "USD"}, "apps": {"ranking": app}}
 
 
 def case(rate_qps: float, question: str) -> tuple[Any, Any]:

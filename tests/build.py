@@ -400,7 +400,7 @@ class Files:
 
     def serving(self, apps: Mapping[str, Json]) -> Files:
         """The same machines and models with other applications, at the least cost."""
-        slo = {"format": "hetplan/slo/1.2", "objective": ["min cost"], "apps": dict(apps)}
+        slo = {"format": "hetplan/slo/1.0", "objective": ["min cost"], "apps": dict(apps)}
         return replace(self, slo=deepcopy(slo))
 
     def with_copy(self, of: str, name: str, price_factor: float = 1.0) -> Files:
@@ -666,7 +666,7 @@ def files(
 ) -> Files:
     """The files of a wish. With `periods`, the rates are per period of an hour, and these repeat."""
     profile: Json = {
-        "format": "hetplan/profile/1.3",
+        "format": "hetplan/profile/1.0",
         "sources": {"test": {"kind": "assumed", "note": "made up by a test"}},
         "hardware": {name: one["hardware"] for name, one in machines.items()},
         "offers": {
@@ -694,7 +694,7 @@ def files(
         profile["variants"][name] = written
     if pipelines:
         profile["pipelines"] = dict(pipelines)
-    slo: Json = {"format": "hetplan/slo/1.2", "apps": dict(apps)}
+    slo: Json = {"format": "hetplan/slo/1.0", "apps": dict(apps)}
     if objective:
         slo["objective"] = ["min machines" if one == "min servers" else one for one in objective]
     if periods:

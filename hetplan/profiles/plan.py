@@ -156,7 +156,7 @@ class PlanRow:
 class Plan(Model):
     """The whole plan."""
 
-    format: str = "hetplan/plan/1.3"
+    format: str = "hetplan/plan/1.0"
     summary: PlanSummary | None = Field(default=None, description="what a person checks; verify recomputes it")
     requires: tuple[str, ...] = ()
     question: str

@@ -127,7 +127,7 @@ def _pairs_in(document: Any, file: str) -> int:
     return pairs
 
 
-VERSIONS = {"profile": (1, 0), "slo": (1, 3), "state": (1, 1), "plan": (1, 3)}
+VERSIONS = {"profile": (1, 0), "slo": (1, 0), "state": (1, 0), "plan": (1, 0)}
 """Kind of file -> the version that this hetplan writes; it reads every version up to it of the same major number."""
 
 FEATURES: dict[str, frozenset[str]] = {

@@ -62,7 +62,7 @@ def _check_format(data: object, file: str) -> None:
             path="$.format",
             value=json.dumps(stated),
             why="this is no plan file",
-            remedy='A plan begins with "format": "hetplan/plan/1.3"; `hetplan solve` writes one.',
+            remedy='A plan begins with "format": "hetplan/plan/1.0"; `hetplan solve` writes one.',
         )
     if int(match[1]) != 1:
         raise InputError.one(

@@ -37,7 +37,7 @@ def schema(kind: str) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of a profile, slo or state file.
 
     >>> schema("slo")["title"]
-    'hetplan slo 1.3'
+    'hetplan slo 1.0'
     """
     if kind not in KINDS:
         listed = ", ".join(KINDS)

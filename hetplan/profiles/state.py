@@ -25,7 +25,7 @@ class Observed(Model):
 class State(Model):
     """Workers in the plan's own shape, and observations by load id (or host id, for utilisation of machines)."""
 
-    format: str = "hetplan/state/1.1"
+    format: str = "hetplan/state/1.0"
     requires: tuple[str, ...] = ()
     workers: tuple[Worker, ...] = ()
     observed: Named[Observed] = Field(default_factory=dict)

@@ -23,7 +23,7 @@ from hetplan.simulator.system_changes import follow, lead_and_limits
 
 START_S = 12.0
 PROFILE: dict[str, Any] = {
-    "format": "hetplan/profile/1.3",
+    "format": "hetplan/profile/1.0",
     "hardware": {"gpu": {"kind": "gpu", "startup_s": START_S}},
     "offers": {"gpu": {"hardware": "gpu", "price_per_hour": "1", "stock": 20}},
     "tasks": {"rank": {}},
@@ -31,7 +31,7 @@ PROFILE: dict[str, Any] = {
     "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [10]}},
 }  # fmt: skip
 SLO: dict[str, Any] = {
-    "format": "hetplan/slo/1.2",
+    "format": "hetplan/slo/1.0",
     "horizon": {"period_s": 40, "periods": 6},
     "apps": {
         "a": {

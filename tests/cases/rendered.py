@@ -55,11 +55,11 @@ def random_case(
                for n, kind in enumerate(kinds)}  # fmt: skip
     runs = [{"hardware": kind, **({"engine": f"e-{kind}"} if text else {"latency": f"t-{kind}"})} for kind in kinds]
     variants = {model: {"task": "t", "runs": runs} for model in models}
-    profile = {"format": "hetplan/profile/1.3", "hardware": hardware, "offers": offers, "tasks": {"t": {}},
+    profile = {"format": "hetplan/profile/1.0", "hardware": hardware, "offers": offers, "tasks": {"t": {}},
                "variants": variants, **({"engines": engines} if text else {"tables": tables})}  # fmt: skip
     mix = {"axes": ["input_tokens", "output_tokens"], "bins": [[100, 20], [800, 200]], "share": [0.5, 0.5]}
     limit = {"ttft_p95_ms": 900} if text else {"p99_ms": 400}
-    slo = {"format": "hetplan/slo/1.3", "apps": {
+    slo = {"format": "hetplan/slo/1.0", "apps": {
         name: {"model": model, "latency": limit,
                "rate_qps": 10.0, **({"mix": mix} if text else {})}
         for name, model in zip(names, models, strict=True)}}  # fmt: skip

@@ -11,7 +11,7 @@ FAST = [{"base_ms": 2.0, "token_ms": 0.02, "pair_ms": 1e-6}, {"base_ms": 8.0, "k
 SLOW = [{"base_ms": 2.0, "token_ms": 0.06, "pair_ms": 3e-6}, {"base_ms": 20.0, "kv_token_ms": 2e-4}]
 
 PROFILE: dict[str, Any] = {
-    "format": "hetplan/profile/1.2",
+    "format": "hetplan/profile/1.0",
     "sources": {"made-up": {"kind": "assumed"}},
     "hardware": {"big": {"kind": "gpu"}, "small": {"kind": "gpu"}},
     "offers": {
@@ -29,7 +29,7 @@ PROFILE: dict[str, Any] = {
 }
 
 SLO: dict[str, Any] = {
-    "format": "hetplan/slo/1.1",
+    "format": "hetplan/slo/1.0",
     "apps": {
         "chat": {
             "model": "m",

@@ -82,7 +82,7 @@ def test_from_nothing_to_serving_and_back(folder: Path) -> None:
     assert lines[-1]["endpoint"].startswith("http://127.0.0.1:")
     assert hetplan("diff", "plan.json", "--hosts", "hosts.toml", "--exit-code", folder=folder).returncode == 0
     state = json.loads(hetplan("status", "--json", "--over", "0", folder=folder).stdout)
-    assert state["format"] == "hetplan/state/1.1"
+    assert state["format"] == "hetplan/state/1.0"
     assert state["observed"]["w1.a"]["status"] == "active"
     assert "2 units would be stopped" in hetplan("down", folder=folder).stdout
     assert "nothing is left" in hetplan("down", "--yes", folder=folder).stdout

@@ -23,7 +23,7 @@ from hetplan.profiles.state import State
 
 AHEAD = {"term_s": 14400, "discount": 0.4, "upfront": "0.4"}
 PROFILE: dict[str, Any] = {
-    "format": "hetplan/profile/1.3",
+    "format": "hetplan/profile/1.0",
     "hardware": {"big": {"kind": "gpu", "startup_s": 60}},
     "offers": {
         "big-a": {"hardware": "big", "zone": "a", "price_per_hour": "1", "stock": 8, "commit": AHEAD},
@@ -34,7 +34,7 @@ PROFILE: dict[str, Any] = {
     "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [20]}},
 }
 SLO: dict[str, Any] = {
-    "format": "hetplan/slo/1.2",
+    "format": "hetplan/slo/1.0",
     "horizon": {"period_s": 3600, "periods": 2, "repeats": 2},
     "apps": {
         "shop": {

@@ -108,7 +108,7 @@ def test_a_fleet_follows_its_demand(tmp_path: Path) -> None:
     """Machines by the hour for what is foreseen, with their starts; beside it what autoscalers do."""
     run_on = {"gpu": {"kind": "gpu", "startup_s": 20}}
     profile = {
-        "format": "hetplan/profile/1.3", "hardware": run_on, "tasks": {"rank": {}},
+        "format": "hetplan/profile/1.0", "hardware": run_on, "tasks": {"rank": {}},
         "offers": {"gpu": {"hardware": "gpu", "price_per_hour": "1", "stock": 20}},
         "variants": {"m": {"task": "rank", "runs": [{"hardware": "gpu", "latency": "t"}]}},
         "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [10]}},
@@ -119,7 +119,7 @@ def test_a_fleet_follows_its_demand(tmp_path: Path) -> None:
                "rate_qps": {"series": series}, "mix": mix}
         for name, series in (("rank", [30.0, 300.0, 300.0]), ("sort", [30.0, 30.0, 30.0]))
     }  # fmt: skip
-    slo = {"format": "hetplan/slo/1.2", "horizon": {"period_s": 200, "periods": 3}, "apps": apps}
+    slo = {"format": "hetplan/slo/1.0", "horizon": {"period_s": 200, "periods": 3}, "apps": apps}
     files = [tmp_path / name for name in ("profile.json", "slo.json", "plan.json")]
     for path, held in zip(files, (profile, slo), strict=False):
         path.write_text(json.dumps(held))

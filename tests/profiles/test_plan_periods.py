@@ -17,7 +17,7 @@ from hetplan.profiles.plan_periods import machines_of, of_part, of_period, perio
 from hetplan.profiles.read_plan import read_plan
 
 PROFILE: dict[str, Any] = {
-    "format": "hetplan/profile/1.3",
+    "format": "hetplan/profile/1.0",
     "hardware": {"gpu": {"kind": "gpu", "provides": {"gpu": 1}, "startup_s": 90}},
     "zones": {"a": {"quota": {"gpu": 8}}, "b": {"quota": {"machines": 9}}},
     "offers": {
@@ -37,7 +37,7 @@ APP: dict[str, Any] = {
     "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]},
 }
 SLO: dict[str, Any] = {
-    "format": "hetplan/slo/1.2",
+    "format": "hetplan/slo/1.0",
     "limits": {"survive": {"zones": 1, "spot": "all", "serve": 0.9}, "spot": {"max_share": 0.5}},
     "horizon": {"period_s": 43200, "periods": 2, "repeats": 30, "starts": False},
     "apps": {"rank": APP},

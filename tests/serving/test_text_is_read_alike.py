@@ -56,7 +56,7 @@ def documents_of(seed: int) -> tuple[Json, Json]:
             runs.append({"hardware": name, "engine": f"{name}-{bits}", "at": {"bits": bits}})
     random.shuffle(runs)
     profile = {
-        "format": "hetplan/profile/1.2", "tiers": ["edge", "cloud"], "hardware": hardware, "offers": offers,
+        "format": "hetplan/profile/1.0", "tiers": ["edge", "cloud"], "hardware": hardware, "offers": offers,
         "links": [{"between": ["edge", "cloud"], "bandwidth_mbps": random.choice((1000, 100_000)), "latency_ms": 0}],
         "tasks": {"chat": {}}, "variants": {"m": {"task": "chat", "runs": runs}}, "engines": engines,
     }  # fmt: skip
@@ -76,7 +76,7 @@ def documents_of(seed: int) -> tuple[Json, Json]:
         "network_ms_per_hop": random.choice((0, 7)),
         "rate_qps": random.randint(1, 90), "mix": mix,
     }  # fmt: skip
-    return profile, {"format": "hetplan/slo/1.1", "apps": {"a": app}}
+    return profile, {"format": "hetplan/slo/1.0", "apps": {"a": app}}
 
 
 def _engine(random: Random, role: str, gpus: int) -> Json:

@@ -24,7 +24,7 @@ from hetplan.simulator.simulate import simulate
 from hetplan.simulator.spot_record import SpotRecord, read_spot
 
 PROFILE: dict[str, Any] = {
-    "format": "hetplan/profile/1.3",
+    "format": "hetplan/profile/1.0",
     "hardware": {"gpu": {"kind": "gpu", "startup_s": 40}},
     "zones": {"a": {}, "b": {}},
     "offers": {
@@ -37,7 +37,7 @@ PROFILE: dict[str, Any] = {
 }
 SERIES = (60.0, 60.0, 300.0, 60.0)
 SLO: dict[str, Any] = {
-    "format": "hetplan/slo/1.2",
+    "format": "hetplan/slo/1.0",
     "limits": {"survive": {"zones": 1, "serve": 1.0}},
     "horizon": {"period_s": 3600, "periods": 4},
     "apps": {
@@ -208,7 +208,7 @@ def test_with_a_state_machines_that_do_not_run_yet_come_late() -> None:
               "loads": [{"id": "o", "app": "rank", "variant": "m", "at": {}}]}  # fmt: skip
     shares = []
     for workers in ([], [worker]):
-        state = {"format": "hetplan/state/1.1", "workers": workers}
+        state = {"format": "hetplan/state/1.0", "workers": workers}
         report = play_day(day()[0], load_inputs(PROFILE, SLO, state=state), HOW)
         shares.append(report.hours[0].in_time["rank"].value)
         assert report.hours[1].in_time["rank"].value > 0.97

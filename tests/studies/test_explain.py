@@ -190,7 +190,7 @@ def test_of_a_fleet_prices_are_halved_only_where_that_is_asked_for(small: Files)
     """Every fleet is one fewer of something: those are tried, in one go, so that what is left is known."""
     profile, slo = small
     web = {**slo["apps"]["web"], "question": "pool"}
-    slo = {"format": "hetplan/slo/1.2", "horizon": {"period_s": 3600, "periods": 2}, "apps": {"web": web}}
+    slo = {"format": "hetplan/slo/1.0", "horizon": {"period_s": 3600, "periods": 2}, "apps": {"web": web}}
     profile["offers"]["slow"]["price_per_hour"] = "3"
     plan = hp.solve(profile, slo, formulation="fleet").require()
     seen: list[str] = []
@@ -210,7 +210,7 @@ def test_of_a_fleet_limits_that_contradict_one_another_are_named(small: Files) -
     profile, slo = small
     web = {**slo["apps"]["web"], "question": "pool"}
     limits: dict[str, Any] = {"instances": {"big": [3, None]}, "spot": {"max": 1}}
-    slo = {"format": "hetplan/slo/1.2", "horizon": {"period_s": 3600, "periods": 2}, "apps": {"web": web}}
+    slo = {"format": "hetplan/slo/1.0", "horizon": {"period_s": 3600, "periods": 2}, "apps": {"web": web}}
     outcome = hp.solve(profile, {**slo, "limits": limits}, formulation="fleet")
     assert outcome.why[0] == "the limits on machines contradict one another"
     assert "lower slo.limits.instances.big[0] from 3 to 1 machines" in [

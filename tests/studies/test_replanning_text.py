@@ -22,7 +22,7 @@ from hetplan.studies.text_baselines import text_beside
 
 START_S, LOAD_S = 20.0, 10.0
 PROFILE: dict[str, Any] = {
-    "format": "hetplan/profile/1.3",
+    "format": "hetplan/profile/1.0",
     "hardware": {"gpu": {"kind": "gpu", "startup_s": START_S}, "big": {"kind": "gpu", "startup_s": START_S}},
     "offers": {"gpu": {"hardware": "gpu", "price_per_hour": "1", "stock": 30},
                "big": {"hardware": "big", "price_per_hour": "3", "stock": 30}},
@@ -48,7 +48,7 @@ CHAT: dict[str, Any] = {
 def wish(series: list[float], process: str = "poisson", period_s: float = 120.0) -> dict[str, Any]:
     demand = {"rate_qps": {"series": series}, "mix": MIX, "arrivals": {"process": process}}
     horizon = {"period_s": period_s, "periods": len(series)}
-    return {"format": "hetplan/slo/1.2", "horizon": horizon, "apps": {"chat": {**CHAT, **demand}}}
+    return {"format": "hetplan/slo/1.0", "horizon": horizon, "apps": {"chat": {**CHAT, **demand}}}
 
 
 def planned(rate: float) -> Any:

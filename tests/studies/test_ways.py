@@ -141,7 +141,7 @@ def test_ways_side_by_side_say_the_same(case: tuple[Any, Any], compared: Any) ->
 
 
 FLEET_PROFILE: dict[str, Any] = {
-    "format": "hetplan/profile/1.3",
+    "format": "hetplan/profile/1.0",
     "hardware": {"gpu": {"kind": "gpu", "startup_s": 2}},
     "zones": {"a": {}, "b": {}},
     "offers": {
@@ -153,7 +153,7 @@ FLEET_PROFILE: dict[str, Any] = {
     "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [10]}},
 }  # fmt: skip
 FLEET_SLO: dict[str, Any] = {
-    "format": "hetplan/slo/1.2",
+    "format": "hetplan/slo/1.0",
     "horizon": {"period_s": 200, "periods": 2},
     "apps": {
         name: {"question": "pool", "model": "m", "latency": {"p95_ms": 80},

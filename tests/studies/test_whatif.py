@@ -380,7 +380,7 @@ def test_a_cluster_that_does_not_answer_as_ray_does_is_refused_before_ray_waits_
 def test_of_a_fleet_only_the_values_named_are_tried_and_robustness_is_refused() -> None:
     web: Any = SLO["apps"]["web"]  # type: ignore[index]
     app = {**web, "question": "pool", "rate_qps": 60}
-    slo = {"format": "hetplan/slo/1.2", "horizon": {"period_s": 3600, "periods": 2}, "apps": {"web": app}}
+    slo = {"format": "hetplan/slo/1.0", "horizon": {"period_s": 3600, "periods": 2}, "apps": {"web": app}}
     found = hp.whatif(PROFILE, slo, vary="price:big=1:5:3", formulation="fleet")
     assert [point["values"] for point in found.points] == [[1.0], [3.0], [5.0]]
     costs = [point["value"] for point in found.points]

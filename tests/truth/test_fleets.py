@@ -61,7 +61,7 @@ class Case:
                 **({"commit": {"term_s": 3600, "price_per_hour": f"{one.ahead:.3f}"}} if one.ahead else {}),
             }  # fmt: skip
         profile = {
-            "format": "hetplan/profile/1.3",
+            "format": "hetplan/profile/1.0",
             "hardware": {name: {"kind": "gpu"} for name in types},
             "zones": {zone: {} for zone in ZONES},
             "offers": sold,
@@ -85,7 +85,7 @@ class Case:
         }  # fmt: skip
         survive = {"serve": self.keep, **({"spot": "all"} if self.fails == "spot" else {"zones": 1})}
         slo = {
-            "format": "hetplan/slo/1.2",
+            "format": "hetplan/slo/1.0",
             "limits": {"survive": survive},
             "horizon": {"period_s": 3600, "periods": 3},
             "apps": apps,

@@ -24,7 +24,7 @@ from hetplan.verifier.report import Report
 Json = dict[str, Any]
 
 PROFILE: Json = {
-    "format": "hetplan/profile/1.3",
+    "format": "hetplan/profile/1.0",
     "hardware": {
         "big": {"kind": "gpu", "provides": {"gpu": 1}},
         "small": {"kind": "cpu", "provides": {"cpu_cores": 4}},
@@ -61,7 +61,7 @@ def slo(**limits: Any) -> Json:
     mix = {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}
     late = {"p99_ms": 60}
     return {
-        "format": "hetplan/slo/1.2",
+        "format": "hetplan/slo/1.0",
         "limits": limits,
         "horizon": {"period_s": 3600, "periods": 2},
         "apps": {

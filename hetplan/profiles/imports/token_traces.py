@@ -190,7 +190,7 @@ def wish_of(requests: Sequence[Request], *, file: str = "trace") -> dict[str, An
         "observed": rows,
     }
     demand = {"rate_qps": float(f"{(len(served) - 1) / span:.6g}"), "mix": mix}
-    return {"format": "hetplan/slo/1.1", "apps": {"text": {"task": "chat", **demand}}}
+    return {"format": "hetplan/slo/1.0", "apps": {"text": {"task": "chat", **demand}}}
 
 
 def _standing_for_all(served: Sequence[Request]) -> list[int]:

@@ -123,7 +123,7 @@ def _made(
     said["series"] = {"step_s": step, "rate_qps": [float(f"{rate:.6g}") for rate in _shortened(rates)]}
     said["series"]["step_s"] = step * math.ceil(len(rates) / MOST_STEPS)
     slo = {
-        "format": "hetplan/slo/1.1",
+        "format": "hetplan/slo/1.0",
         "apps": {app: {"task": task, **demand}},
         "extensions": {"trace": said},
     }

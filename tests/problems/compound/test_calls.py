@@ -21,7 +21,7 @@ API = {
     "failures": 0.1, "retries": 2, "retry_ms": 200,
 }  # fmt: skip
 PROFILE: dict[str, Any] = {
-    "format": "hetplan/profile/1.3", "reference": "box", "tiers": ["host", "pool"],
+    "format": "hetplan/profile/1.0", "reference": "box", "tiers": ["host", "pool"],
     "metrics": {"right": {"range": [0, 1], "kind": "bernoulli"}},
     "hardware": {"box": {"kind": "cpu", "tier": "host", "relative_time": 6},
                  "gpu": {"kind": "gpu", "tier": "pool", "relative_time": 0.5, "provides": {"gpu": 1}}},
@@ -64,7 +64,7 @@ def slo(**app: Any) -> dict[str, Any]:
     amount = {} if {"streams", "rate_qps"} & app.keys() else {"streams": 2, "rate_qps": 1.5}
     asked = {"pipeline": "rag", "quality": {"min": 0.6}, **amount,
              "latency": {"p95_ms": 900}, **app}  # fmt: skip
-    return {"format": "hetplan/slo/1.2", "objective": ["min cost"], "apps": {"ask": asked}}
+    return {"format": "hetplan/slo/1.0", "objective": ["min cost"], "apps": {"ask": asked}}
 
 
 def profile(**api: Any) -> dict[str, Any]:

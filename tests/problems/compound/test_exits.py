@@ -21,7 +21,7 @@ from hetplan.measure.live_samples import _judged
 from hetplan.profiles.load import load_inputs
 
 PROFILE: dict[str, Any] = {
-    "format": "hetplan/profile/1.3", "reference": "box", "tiers": ["host", "pool"],
+    "format": "hetplan/profile/1.0", "reference": "box", "tiers": ["host", "pool"],
     "metrics": {"right": {"range": [0, 1], "kind": "bernoulli"}},
     "hardware": {"box": {"kind": "cpu", "tier": "host"},
                  "gpu": {"kind": "gpu", "tier": "pool", "relative_time": 0.5, "provides": {"gpu": 1}}},
@@ -59,7 +59,7 @@ def evaluated(knobs: dict[str, Any], stratum: int, index: int) -> Sample:
 def slo(quality: float = 0.8, max_ms: float = 900, objective: str = "cost") -> dict[str, Any]:
     asked = {"pipeline": "ask", "quality": {"min": quality}, "streams": 1, "rate_qps": 0.5,
              "latency": {"p90_ms": max_ms}}  # fmt: skip
-    return {"format": "hetplan/slo/1.2", "objective": f"min {objective}", "apps": {"q": asked}}
+    return {"format": "hetplan/slo/1.0", "objective": f"min {objective}", "apps": {"q": asked}}
 
 
 @pytest.fixture(scope="module")

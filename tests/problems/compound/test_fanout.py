@@ -46,7 +46,7 @@ def profile(fanout: Any = 3.0, **api: Any) -> dict[str, Any]:
     acme = {"tier": "host", "price_per_call": "0.0001", "failures": 0.1, "retries": 2, "retry_ms": 200, **api}
     edge = {"from": "find", "to": "write"} | ({} if fanout is None else {"fanout": fanout})
     return {
-        "format": "hetplan/profile/1.3", "reference": "box", "tiers": ["host", "pool"],
+        "format": "hetplan/profile/1.0", "reference": "box", "tiers": ["host", "pool"],
         "metrics": {"right": {"range": [0, 1], "kind": "bernoulli"}},
         "hardware": {"box": {"kind": "cpu", "tier": "host"},
                      "gpu": {"kind": "gpu", "tier": "pool", "relative_time": 0.5, "provides": {"gpu": 1}}},
@@ -84,7 +84,7 @@ def measured(spread: float = 0.3, models: tuple[str, ...] = ("small", "large")) 
 def slo(quality: float = 0.6, percentile: float = 95, max_ms: float = 900, **demand: Any) -> dict[str, Any]:
     asked = {"pipeline": "rag", "quality": {"min": quality}, **demand,
              "latency": {f"p{percentile:g}_ms": max_ms}}  # fmt: skip
-    return {"format": "hetplan/slo/1.2", "objective": ["min cost"], "apps": {"ask": asked}}
+    return {"format": "hetplan/slo/1.0", "objective": ["min cost"], "apps": {"ask": asked}}
 
 
 def promised(plan: hp.Plan, quantity: str) -> float:

@@ -29,7 +29,7 @@ def solved(slo: dict[str, Any], state: Any = None) -> hp.Plan:
 
 def state_of(plan: hp.Plan) -> dict[str, Any]:
     return {
-        "format": "hetplan/state/1.1",
+        "format": "hetplan/state/1.0",
         **next_state(plan).model_dump(mode="json", by_alias=True, exclude={"format"}),
     }
 

@@ -55,7 +55,7 @@ def files(
                      "input_bytes": [5e5] * 30},
         })  # fmt: skip
     asked = {"pipeline": "track", "quality": {"min": 0.7}, "rate_qps": rate, **app}
-    slo = {"format": "hetplan/slo/1.2", "objective": objective, "apps": {"gate": asked}}
+    slo = {"format": "hetplan/slo/1.0", "objective": objective, "apps": {"gate": asked}}
     return profile, slo, {"format": "hetplan/measured/1.0", "apps": {"gate": entries}}
 
 

@@ -28,7 +28,7 @@ def profile(space: dict | None = None, models: int = 2) -> dict:
     names = ["small", "large", *(f"m{k}" for k in range(models - 2))]
     knobs = {"model": names, "candidates": [2, 8]}
     return {
-        "format": "hetplan/profile/1.3", "tiers": ["here"], "metrics": {"right": {"range": [0, 1]}},
+        "format": "hetplan/profile/1.0", "tiers": ["here"], "metrics": {"right": {"range": [0, 1]}},
         "hardware": {"box": {"kind": "gpu", "tier": "here", "provides": {"gpu": 4}}},
         "offers": {"box-share": {"hardware": "box", "price_per_hour": "1", "per": "gpu"}},
         "pipelines": {"rag": {
@@ -41,7 +41,7 @@ def profile(space: dict | None = None, models: int = 2) -> dict:
 
 
 SLO = {
-    "format": "hetplan/slo/1.2",
+    "format": "hetplan/slo/1.0",
     "objective": ["max quality"],
     "apps": {"ask": {"pipeline": "rag", "streams": 1}},
 }

@@ -166,7 +166,7 @@ def test_of_several_variants_the_cheapest_that_is_good_enough_runs() -> None:
 @pytest.mark.slow
 def test_the_most_of_variants_alone_is_asked_of_their_question_and_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     profile: Json = {
-        "format": "hetplan/profile/1.3",
+        "format": "hetplan/profile/1.0",
         "hardware": {"big": {"kind": "gpu", "provides": {"gpu": 1}}},
         "offers": {"big": {"hardware": "big", "price_per_hour": "1.0", "stock": 5}},
         "tasks": {"rank": {}},
@@ -200,7 +200,7 @@ def running(*counts: int) -> Json:
         for name, n in zip(OFFERS, counts, strict=True)
         if n
     ]
-    return {"format": "hetplan/state/1.1", "workers": workers}
+    return {"format": "hetplan/state/1.0", "workers": workers}
 
 
 @pytest.mark.quick_cases(1)

@@ -17,7 +17,7 @@ def files_of_one(number):
     own["apps"] = {first: own["apps"][first]}
     fleet = copy.deepcopy(own)
     fleet.pop("change", None)
-    fleet |= {"format": "hetplan/slo/1.2", "objective": ["min cost"]}
+    fleet |= {"format": "hetplan/slo/1.0", "objective": ["min cost"]}
     fleet["apps"][first]["question"] = "variants"
     return made.profile, own, fleet
 

@@ -27,7 +27,7 @@ EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "fleet"
 Json = dict[str, Any]
 
 PROFILE: Json = {
-    "format": "hetplan/profile/1.3",
+    "format": "hetplan/profile/1.0",
     "hardware": {
         "big": {"kind": "gpu", "provides": {"gpu": 1}, "startup_s": 120},
         "small": {"kind": "cpu", "provides": {"cpu_cores": 4}},
@@ -62,7 +62,7 @@ def app(rate: float | list[float], small: float = 0.5) -> Json:
 def wish(*apps: Json, periods: int = 1, **more: Any) -> Json:
     limits = more.pop("limits", {})
     return {
-        "format": "hetplan/slo/1.2",
+        "format": "hetplan/slo/1.0",
         "limits": limits,
         "horizon": {"period_s": 3600, "periods": periods, **more},
         "apps": {f"app{number}": one for number, one in enumerate(apps)},
@@ -180,7 +180,7 @@ def state(**counts: int) -> Json:
          "loads": [{"id": f"l-{offer}", "app": "app0", "variant": "m", "at": {}}]}
         for offer, count in counts.items() if count
     ]  # fmt: skip
-    return {"format": "hetplan/state/1.1", "workers": workers}
+    return {"format": "hetplan/state/1.0", "workers": workers}
 
 
 @pytest.mark.quick_cases(2)

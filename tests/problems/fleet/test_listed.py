@@ -26,7 +26,7 @@ def files(rng: random.Random, *, alike: bool = True) -> tuple[dict[str, Any], di
     types = {name: round(rng.uniform(0.2, 1.2), 2) for name in ("big", "small", "tiny")[: rng.randint(1, 3)]}
     spot, stock = rng.random() < 0.7, rng.choice((None, 4, 9))
     profile: dict[str, Any] = {
-        "format": "hetplan/profile/1.3",
+        "format": "hetplan/profile/1.0",
         "hardware": {name: {"kind": "machine"} for name in types},
         "offers": {},
         "tasks": {"rank": {}},
@@ -49,7 +49,7 @@ def files(rng: random.Random, *, alike: bool = True) -> tuple[dict[str, Any], di
     mix = {"axes": ["batch"], "bins": [[8], [32], [128]], "share": [one / sum(weights) for one in weights]}
     lost = rng.choice(({"zones": 1}, {"zones": 1, "spot": "all"}, {"spot": "all"}, {}))
     slo = {
-        "format": "hetplan/slo/1.2",
+        "format": "hetplan/slo/1.0",
         "horizon": {"period_s": 3600, "periods": 1},
         "limits": {"survive": {**lost, "serve": rng.choice((0.6, 0.9, 1.0))}} if lost else {},
         "apps": {

@@ -22,7 +22,7 @@ def _files(load_s: float, rate: float = 60.0, zones: str = "ab", name_ms: float 
     """Two steps with a model each; any zone may be lost."""
     steps = {"find": 10.0, "name": name_ms}
     profile = {
-        "format": "hetplan/profile/1.3",
+        "format": "hetplan/profile/1.0",
         "metrics": {"top1": {"better": "higher", "range": [0, 1], "kind": "bernoulli"}},
         "hardware": {"gpu": {"kind": "gpu", "startup_s": 60}},
         "zones": {zone: {} for zone in zones},
@@ -37,7 +37,7 @@ def _files(load_s: float, rate: float = 60.0, zones: str = "ab", name_ms: float 
                                "edges": [{"from": "find", "to": "name"}]}},
     }  # fmt: skip
     slo = {
-        "format": "hetplan/slo/1.2",
+        "format": "hetplan/slo/1.0",
         "limits": {"survive": {"zones": 1}},
         "horizon": {"period_s": 3600, "periods": 1},
         "apps": {"look": {"question": "pipeline", "pipeline": "look",

@@ -11,7 +11,7 @@ def test_no_two_applications_have_machines_of_one_name() -> None:
     """`a` on `b-c` beside `a-b` on `c`."""
     hardware = {"first": "b-c", "second": "c"}
     profile: dict[str, Any] = {
-        "format": "hetplan/profile/1.3",
+        "format": "hetplan/profile/1.0",
         "hardware": {name: {"kind": "machine"} for name in hardware},
         "offers": {offer: {"hardware": name, "price_per_hour": "1"} for name, offer in hardware.items()},
         "tasks": {"t": {}},
@@ -24,7 +24,7 @@ def test_no_two_applications_have_machines_of_one_name() -> None:
     }  # fmt: skip
     apps = {"a": "m-first", "a-b": "m-second"}
     slo = {
-        "format": "hetplan/slo/1.2",
+        "format": "hetplan/slo/1.0",
         "horizon": {"period_s": 3600, "periods": 2},
         "apps": {name: {**wanted, "model": variant} for name, variant in apps.items()},
     }

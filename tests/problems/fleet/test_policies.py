@@ -20,7 +20,7 @@ def files() -> tuple[dict[str, Any], dict[str, Any]]:
         for name, ms in (("quick", 9.0), ("good", 15.0))
     }
     profile: dict[str, Any] = {
-        "format": "hetplan/profile/1.3", "hardware": {"gpu": {"kind": "gpu", "startup_s": 60}},
+        "format": "hetplan/profile/1.0", "hardware": {"gpu": {"kind": "gpu", "startup_s": 60}},
         "zones": {zone: {} for zone in ZONES}, "tasks": {"see": {}}, "tables": tables,
         "offers": {zone: {"hardware": "gpu", "zone": zone, "price_per_hour": "1.0"} for zone in ZONES},
         "variants": {
@@ -34,7 +34,7 @@ def files() -> tuple[dict[str, Any], dict[str, Any]]:
     }  # fmt: skip
     limits = {"survive": {"zones": 1, "serve": 1.0}}
     horizon = {"period_s": 3600, "periods": 2}
-    return profile, {"format": "hetplan/slo/1.2", "limits": limits, "horizon": horizon, "apps": {"a": app}}
+    return profile, {"format": "hetplan/slo/1.0", "limits": limits, "horizon": horizon, "apps": {"a": app}}
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def _files(
     parts = gpu if isinstance(gpu, Mapping) else dict.fromkeys(rates, gpu)
     commit = {"commit": {"term_s": 86400, "discount": 0.4}} if ahead else {}
     profile = {
-        "format": "hetplan/profile/1.3",
+        "format": "hetplan/profile/1.0",
         "hardware": {"card": {"kind": "gpu", "provides": {"gpu": 1}}},
         "offers": {
             f"card-{z}": {"hardware": "card", "zone": z, "price_per_hour": "1", "stock": 40, **commit} for z in zones
@@ -51,7 +51,7 @@ def _files(
         "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [1000.0 / CARRIES]}},
     }
     slo = {
-        "format": "hetplan/slo/1.2",
+        "format": "hetplan/slo/1.0",
         "limits": limits,
         "horizon": {"period_s": 3600, "periods": len(next(iter(rates.values()))), "repeats": 24},
         "apps": {

@@ -45,7 +45,7 @@ def _files(
         "most_tokens": 2048, "most_seqs": 64, "overlap": "assumed", "fitted": {"error": 0.02, "tokens": 200},
     }  # fmt: skip
     profile: Json = {
-        "format": "hetplan/profile/1.3",
+        "format": "hetplan/profile/1.0",
         "hardware": {"node": {"kind": "gpu", "provides": {"gpu": node}, "startup_s": START_S}},
         "offers": {f"node-{z}": {"hardware": "node", "zone": z, "price_per_hour": "1", "stock": 40} for z in zones},
         "tasks": {name: {} for name in texts},
@@ -57,7 +57,7 @@ def _files(
     }
     lengths = {"axes": ["input_tokens", "output_tokens"], "bins": [[200, 50], [1000, 100]], "share": [0.5, 0.5]}
     slo: Json = {
-        "format": "hetplan/slo/1.2",
+        "format": "hetplan/slo/1.0",
         "limits": limits,
         "horizon": {"period_s": 3600, "periods": len(next(iter({**pools, **texts}.values()))), "repeats": 24},
         "apps": {

@@ -42,7 +42,7 @@ def _files(
         "most_tokens": 2048, "most_seqs": 64, "overlap": "assumed", "fitted": {"error": 0.02, "tokens": 200},
     }  # fmt: skip
     profile = {
-        "format": "hetplan/profile/1.3",
+        "format": "hetplan/profile/1.0",
         "hardware": {"node": {"kind": "gpu", "provides": {"gpu": node}, "startup_s": 60}},
         "offers": {f"node-{z}": {"hardware": "node", "zone": z, "price_per_hour": "1", "stock": 40} for z in zones},
         "tasks": {name: {} for name in rates},
@@ -54,7 +54,7 @@ def _files(
     }
     lengths = {"axes": ["input_tokens", "output_tokens"], "bins": [[200, 50], [1000, 100]], "share": [0.5, 0.5]}
     slo = {
-        "format": "hetplan/slo/1.2",
+        "format": "hetplan/slo/1.0",
         "limits": limits,
         "horizon": {"period_s": 3600, "periods": len(next(iter(rates.values()))), "repeats": 24},
         "apps": {
@@ -278,7 +278,7 @@ def test_a_day_begins_with_the_machines_that_run_whoever_they_are_of() -> None:
         for one in part.workers
     ]  # fmt: skip
     for state, missing in ((workers, 0), (workers[:1], 1), (workers[1:], 1)):
-        inputs = load_inputs(*files, state={"format": "hetplan/state/1.1", "workers": state})
+        inputs = load_inputs(*files, state={"format": "hetplan/state/1.0", "workers": state})
         assert len(_Day(plan, inputs, HowPlayed(seeds=1), None, None)._missing()) == missing
 
 

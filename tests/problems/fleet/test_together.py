@@ -21,7 +21,7 @@ from hetplan.simulator.day import HowPlayed, play_day
 def _files(rates: dict[str, list[float]], gpu: float = 0.3, **limits: Any) -> Files:
     """Applications with a model each; one instance takes a part of a card, and 100 queries a second."""
     profile = {
-        "format": "hetplan/profile/1.3",
+        "format": "hetplan/profile/1.0",
         "hardware": {"card": {"kind": "gpu", "provides": {"gpu": 1}}},
         "offers": {f"card-{zone}": {"hardware": "card", "zone": zone, "price_per_hour": "1", "stock": 9,
                                     "commit": {"term_s": 86400, "discount": 0.4}} for zone in "ab"},
@@ -32,7 +32,7 @@ def _files(rates: dict[str, list[float]], gpu: float = 0.3, **limits: Any) -> Fi
         "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [10]}},
     }  # fmt: skip
     slo = {
-        "format": "hetplan/slo/1.2",
+        "format": "hetplan/slo/1.0",
         "limits": limits,
         "horizon": {"period_s": 3600, "periods": len(next(iter(rates.values()))), "repeats": 24},
         "apps": {name: {"question": "variants", "model": f"of-{name}",
@@ -177,7 +177,7 @@ def _pipelines(rates: Sequence[float]) -> Files:
     """Two pipelines of two steps; an instance takes one card of a node of four."""
     steps = ("see", "name", "read", "tell")
     profile: Json = {
-        "format": "hetplan/profile/1.3",
+        "format": "hetplan/profile/1.0",
         "tasks": {step: {} for step in steps},
         "hardware": {"node": {"kind": "gpu", "provides": {"gpu": 4}}},
         "offers": {"node": {"hardware": "node", "price_per_hour": "8"}},
@@ -199,7 +199,7 @@ def _pipelines(rates: Sequence[float]) -> Files:
     apps = {name: {**app, "pipeline": one} for name, one in (("left", "p"), ("right", "q"))}
     horizon = {"period_s": 3600, "periods": len(rates)}
     limits = {"instances": {"node": [0, 9]}}
-    return profile, {"format": "hetplan/slo/1.2", "horizon": horizon, "apps": apps, "limits": limits}
+    return profile, {"format": "hetplan/slo/1.0", "horizon": horizon, "apps": apps, "limits": limits}
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ import kept
 import kept_text
 
 EXAMPLE = Path(hp.__file__).parents[1] / "examples" / "fleet"
-NEWER = {"format": "hetplan/slo/1.2"}
+NEWER = {"format": "hetplan/slo/1.0"}
 Json = dict[str, Any]
 
 

@@ -27,7 +27,7 @@ CARRIES = 50.0 * 0.8
 def _files(prices: dict[str, float], rates: dict[str, list[float]], *, repeats: int = 1, **limits: Any) -> Files:
     """Pools whose instances take half a card each, of offers at these prices."""
     profile = {
-        "format": "hetplan/profile/1.3",
+        "format": "hetplan/profile/1.0",
         "hardware": {"card": {"kind": "gpu", "provides": {"gpu": 1}, "startup_s": START_S}},
         "offers": {
             f"card-{one}": {"hardware": "card", "zone": one, "price_per_hour": str(price), "stock": 3}
@@ -38,7 +38,7 @@ def _files(prices: dict[str, float], rates: dict[str, list[float]], *, repeats: 
     }
     series = next(iter(rates.values()))
     horizon = {"period_s": 3600, "periods": len(series), "repeats": repeats}
-    slo: Json = {"format": "hetplan/slo/1.2", "limits": limits, "horizon": horizon, "apps": {}}
+    slo: Json = {"format": "hetplan/slo/1.0", "limits": limits, "horizon": horizon, "apps": {}}
     add_pools((profile, slo), rates, [{"hardware": "card", "needs": {"gpu": 0.5}}], series)
     for name, own in rates.items():
         slo["apps"][name]["rate_qps"] = {"series": own}
@@ -52,7 +52,7 @@ def _state(*workers: tuple[str, int, tuple[str, ...]]) -> Json:
          "loads": [{"id": f"w{n}.{k}", "app": app, "variant": f"of-{app}", "at": {}} for k, app in enumerate(apps)]}
         for n, (offer, count, apps) in enumerate(workers)
     ]  # fmt: skip
-    return {"format": "hetplan/state/1.1", "workers": named}
+    return {"format": "hetplan/state/1.0", "workers": named}
 
 
 def _beside(files: Files, state: Json, **options: Any) -> Outcome:

@@ -30,7 +30,7 @@ def documents(
     """A chain of three steps on nodes of so many cards; each instance takes one, or as many as `needs` says."""
     wanted = dict.fromkeys(MS, 1.0) | (needs or {})
     profile: dict[str, Any] = {
-        "format": "hetplan/profile/1.3",
+        "format": "hetplan/profile/1.0",
         "tasks": {step: {} for step in MS},
         "hardware": {"node": {"kind": "gpu", "provides": {"gpu": cards, "gpu_mem_gib": 24 * cards}}},
         "offers": {"node": {"hardware": "node", "price_per_hour": "8", "currency": "USD"}},
@@ -53,7 +53,7 @@ def documents(
     }  # fmt: skip
     app = {"pipeline": "p", "rate_qps": rate, "latency": {"p99_ms": 400}}
     limits = {"instances": {"node": [0, nodes]}} if nodes is not None else {"cost_per_hour": "800", "currency": "USD"}
-    return profile, {"format": "hetplan/slo/1.2", "apps": {"a": app}, "limits": limits}
+    return profile, {"format": "hetplan/slo/1.0", "apps": {"a": app}, "limits": limits}
 
 
 def solved(files: Docs, *, state: Any = None, **options: Any) -> hp.Plan:

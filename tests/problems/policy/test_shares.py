@@ -23,12 +23,12 @@ def files(slower: dict[str, float], counts: dict[str, int], rate: float, **app: 
         runs = [{"hardware": hardware, "latency": f"{model}-{hardware}"} for hardware in slower]
         variants[model] = {"task": "see", "quality": {"value": accuracy}, "runs": runs}
     profile: dict[str, Any] = {
-        "format": "hetplan/profile/1.3", "hardware": {hardware: {"kind": "gpu"} for hardware in slower},
+        "format": "hetplan/profile/1.0", "hardware": {hardware: {"kind": "gpu"} for hardware in slower},
         "tasks": {"see": {}}, "variants": variants, "tables": tables,
     }  # fmt: skip
     wish = {"task": "see", "latency": {"p99_ms": 120}, "rate_qps": rate}
     slo = {
-        "format": "hetplan/slo/1.2", "objective": ["max goodput"],
+        "format": "hetplan/slo/1.0", "objective": ["max goodput"],
         "limits": {"instances": {hardware: [count, count] for hardware, count in counts.items()}},
         "apps": {"a": {**wish, **app}},
     }  # fmt: skip

@@ -281,7 +281,7 @@ def test_a_short_run_with_an_open_interval_calls_no_plan_late():
 def served_by(table, rate, limit_ms):
     """One model on one kind of machine."""
     profile = {
-        "format": "hetplan/profile/1.1",
+        "format": "hetplan/profile/1.0",
         "hardware": {"gpu": {"kind": "gpu"}},
         "offers": {"gpu": {"hardware": "gpu", "price_per_hour": "1"}},
         "tasks": {"t": {}},

@@ -183,7 +183,7 @@ def test_whole_machines_at_the_price_of_their_offer():
 def test_a_run_without_a_batch_may_serve_each_that_was_measured():
     table = {"quantity": "latency_ms", "axes": {"batch": [1, 4, 8]}, "mean": [5, 8, 11]}
     profile = {
-        "format": "hetplan/profile/1.1",
+        "format": "hetplan/profile/1.0",
         "hardware": {"gpu": {"kind": "gpu"}},
         "offers": {"gpu": {"hardware": "gpu", "price_per_hour": "1"}},
         "tasks": {"t": {}},

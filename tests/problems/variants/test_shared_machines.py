@@ -159,7 +159,7 @@ def test_stock_counts_machines_and_not_instances() -> None:
 def test_what_runs_stays_where_it_is_and_the_others_come_to_it() -> None:
     files = sharing(HALF, {n: [("card", 500.0, {"gpu": 0.5})] for n in "mn"}, {"m": 100, "n": 100})
     state = {
-        "format": "hetplan/state/1.1",
+        "format": "hetplan/state/1.0",
         "workers": [{"id": "here", "hardware": "card", "offer": "card",
                      "loads": [{"id": "here.1", "variant": "m", "at": {"batch": 8}, "serve": {"max_batch": 8}}]}],
     }  # fmt: skip

@@ -67,7 +67,7 @@ def search(documents, in_time, state=None, **options):
 def files(part=0.5, dear="3", rates=RATES, **limits):
     """Two applications with a model each, 100 queries/s in batches of 1, 160 of 4; two halves of a machine or one."""
     profile = {
-        "format": "hetplan/profile/1.1",
+        "format": "hetplan/profile/1.0",
         "hardware": {name: {"kind": "gpu", "provides": {"part": 1}} for name in ("gpu", "slow")},
         "offers": {
             "gpu": {"hardware": "gpu", "price_per_hour": "2"},
@@ -110,7 +110,7 @@ def shared_files(max_ms=(40, 90, 60), **change):
     """Applications that may run on either of two models: 100 queries/s for 1, and 180 of two at once for 1.7."""
     times = {"small": ([1], [10]), "large": ([2], [11])}
     profile = {
-        "format": "hetplan/profile/1.1",
+        "format": "hetplan/profile/1.0",
         "hardware": {"gpu": {"kind": "gpu"}},
         "tasks": {"t": {}},
         "variants": {

@@ -64,7 +64,7 @@ def test_columns_in_any_order_and_a_cloud_without_zones(tmp_path: Path) -> None:
 def test_prices_merge_with_what_was_measured(tmp_path: Path) -> None:
     prices, _ = convert(write(tmp_path, AWS), region="us-east-1", only="c5,g4dn.xlarge", spot=False)
     measured = {
-        "format": "hetplan/profile/1.1",
+        "format": "hetplan/profile/1.0",
         "tasks": {"t": {}},
         "variants": {
             "m": {
