@@ -225,7 +225,7 @@ def test_a_failed_write_leaves_the_old_file(reference, tmp_path, monkeypatch) ->
 
 def test_the_schema_is_a_json_schema() -> None:
     schema = plan_schema()
-    assert schema["$id"] == "urn:hetplan:schema:plan:1.3"
+    assert schema["$id"] == "urn:hetplan:schema:plan:1.0"
     assert "workers" in schema["properties"]
 
 

@@ -162,13 +162,13 @@ def test_links_and_scalars_must_agree() -> None:
 
 
 def test_the_newest_version_holds_for_the_whole(slo: dict[str, Any]) -> None:
-    parts = [{"format": "hetplan/profile/1.0", "novelty": 1}, {"format": "hetplan/profile/1.0"}]
+    parts = [{"format": "hetplan/profile/1.9", "novelty": 1}, {"format": "hetplan/profile/1.0"}]
     with pytest.raises(InputError, match="Upgrade hetplan"):
         load_inputs(parts, {"format": "hetplan/slo/1.0", "apps": {"any": {"candidates": [{"demand": {"gpu": 1}}]}}})
 
 
 def test_a_newer_version_without_new_keys_is_read_with_a_warning(profile: dict[str, Any], slo: dict[str, Any]) -> None:
-    profile["format"] = "hetplan/profile/1.0"
+    profile["format"] = "hetplan/profile/1.9"
     assert [code for code, _, _ in load_inputs(profile, slo).warnings] == ["W-newer"]
 
 

@@ -307,7 +307,7 @@ def test_nothing_compliant_says_which_target_binds_and_what_would_do():
         ),
         (
             lambda profile, app: profile["hardware"].pop("v100") and profile["offers"].pop("v100-gpu"),
-            "no hardware is of",
+            "no machine type is of",
         ),
         (lambda profile, app: app.update(latency={}), "latency target"),
         (lambda profile, app: app.pop("streams"), "as a stream"),

@@ -124,7 +124,7 @@ def test_more_idle_machines_than_money_or_machines():
     assert "idle" in found.why[0]
     assert (found.repairs[0].field, found.repairs[0].to) == ("slo.limits.cost_per_hour", pytest.approx(12))
     documents[1]["limits"] = {"instances": {"m": [4, 4]}}
-    with pytest.raises(InputError, match="have 3 machines"):
+    with pytest.raises(InputError, match="has 3 machines"):
         solve(documents)
 
 
