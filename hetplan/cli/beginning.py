@@ -155,7 +155,7 @@ def _check_complete(said: Said) -> None:
     if not said.is_text and len(said.limits) != 1:
         faults.append(Fault("--slo", "", "", "one limit of the response time", "Add --slo p99=100, or p95=."))
     if not said.has_source:
-        remedy = "Add --ms HARDWARE:1=6,8=24, or --latencies FILE.csv; `hetplan init --help` shows the others."
+        remedy = "Add --ms MACHINE:1=6,8=24, or --latencies FILE.csv; `hetplan init --help` shows the others."
         faults.append(_unknown_names(said) or Fault("--latencies", "", "", "how long batches take", remedy))
     faults += _not_together(said)
     if faults:

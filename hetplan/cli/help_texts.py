@@ -11,7 +11,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "solve": (
         "hetplan solve profile.json slo.json -o plan.json",
-        "hetplan solve hardware.json prices.json slo.json --set derate=0.9 --gap 0.001",
+        "hetplan solve machines.json prices.json slo.json --set derate=0.9 --gap 0.001",
         "hetplan solve profile.json slo.json -o - | hetplan show -",
     ),
     "verify": ("hetplan verify plan.json profile.json slo.json",),

@@ -35,19 +35,19 @@ Machines = Annotated[
 Prices = Annotated[
     Path | None,
     file_option(
-        "--prices", "CSV", "Prices: columns hardware, price_per_hour, stock; or a SkyPilot catalogue (vms.csv)."
+        "--prices", "CSV", "Prices: columns machine, price_per_hour, stock; or a SkyPilot catalogue (vms.csv)."
     ),
 ]
 Region = Annotated[str, option("--region", "NAME", "With --prices: the region of the catalogue.")]
 Ms = Annotated[
-    _Text, option("--ms", "HARDWARE:BATCH=MS,...", "Milliseconds by batch size on a machine; repeatable: t4:1=6,8=24.")
+    _Text, option("--ms", "MACHINE:BATCH=MS,...", "Milliseconds by batch size on a machine; repeatable: t4:1=6,8=24.")
 ]
 Table = Annotated[
     Path | None,
     file_option(
         "--latencies",
         "CSV",
-        "Measured latencies: columns model, hardware, batch, mean_ms (also p50_ms ... p99_ms, std_ms, quality, "
+        "Measured latencies: columns model, machine, batch, mean_ms (also p50_ms ... p99_ms, std_ms, quality, "
         "price_per_hour).",
     ),
 ]
@@ -56,7 +56,7 @@ Edges = Annotated[
     _Text, option("--edge", "FROM:TO=N", "Pipeline: queries that one stage sends to another per query; repeatable.")
 ]
 Workers = Annotated[
-    _Text, option("--workers", "HARDWARE=COUNT", "Given workers: plan a policy that picks a model for each batch.")
+    _Text, option("--workers", "MACHINE=COUNT", "Given workers: plan a policy that picks a model for each batch.")
 ]
 Given = Annotated[Path | None, file_option("--profile", "FILE", "A profile of `hetplan profile` or `hetplan import`.")]
 Config = Annotated[Path | None, file_option("--config", "FILE", "The config.json of an LLM, for known GPUs.")]
