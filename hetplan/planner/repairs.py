@@ -75,8 +75,6 @@ OVERLOAD = 4.0
 """Where the rate is so many times what there is carries, though no query waits, what would help is tried with the
 formula for queues, in no time; below it, in simulation. The formula asks for more machines: of a day's peak that is
 worth seconds of simulation, of a slip of a digit it is not."""
-PLAYED = ("simulation",)
-"""Sizes at which plans are confirmed in simulation."""
 UNTRIED = " (not tried)"
 UNPLAYED = " (its queues were not played)"
 ABOUT, MOST_ABOUT = " or so", 4
