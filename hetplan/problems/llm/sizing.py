@@ -467,6 +467,7 @@ def _best_way(
         return sum(shown) if sum(shown) < least else math.inf
 
     now = tuple(0 for _ in counts)
+
     def is_far(excess: float) -> bool:
         """Whether this is too late for any other telling of the balancer to help."""
         return excess > 3.0 * HOPELESS and wish.rule == "least-work/1"
