@@ -564,12 +564,13 @@ class Request:
 def read_request(inputs: Inputs) -> Request:
     """What SLO and state say, without machines (`Request.renting`): which of them are of use, a problem says."""
     slo, limits, state = inputs.slo, inputs.slo.limits, inputs.state
+    may_run = variants_of(inputs.profile, slo.apps)
     return Request(
         (),
         limits.cost_per_hour,
         limits.currency,
         limits.provides,
-        {name: Application(name, app, tuple(variants_of(inputs.profile, app))) for name, app in slo.apps.items()},
+        {name: Application(name, slo.apps[name], names) for name, names in may_run.items()},
         slo.goals,
         slo.front,
         limits.instances,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import ROUND_HALF_EVEN, Decimal
 
 from hetplan.errors import InputError
@@ -52,17 +53,24 @@ def times(nanos: int, amount: float) -> int:
     return int((nanos * Decimal(repr(float(amount)))).to_integral_value(ROUND_HALF_EVEN))
 
 
-def variants_of(profile: Profile, app: App) -> list[str]:
-    """The variants that an application may run."""
-    if app.candidates:
-        return sorted(profile.variants)
-    if app.named_models is not None:
-        return sorted(app.named_models)
-    if (families := app.families) is not None:
-        return sorted(name for name, variant in profile.variants.items() if variant.family in families)
-    if app.task is not None:
-        return sorted(name for name, variant in profile.variants.items() if variant.task == app.task)
-    return []
+def variants_of(profile: Profile, apps: Mapping[str, App]) -> dict[str, tuple[str, ...]]:
+    """The variants that each application may run."""
+    of_family, of_task = dict[str | None, list[str]](), dict[str, list[str]]()
+    every = sorted(profile.variants)
+    for name in every:
+        of_family.setdefault(profile.variants[name].family, []).append(name)
+        of_task.setdefault(profile.variants[name].task, []).append(name)
+
+    def of(app: App) -> list[str]:
+        if app.candidates:
+            return every
+        if app.named_models is not None:
+            return sorted(app.named_models)
+        if app.families is not None:
+            return sorted(name for family in dict.fromkeys(app.families) for name in of_family.get(family, ()))
+        return of_task.get(app.task or "", [])
+
+    return {id_: tuple(of(app)) for id_, app in apps.items()}
 
 
 def runs_on(profile: Profile, variant: str | None, hardware: str) -> tuple[Run, ...]:

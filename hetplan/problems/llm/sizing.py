@@ -467,8 +467,13 @@ def _best_way(
         return sum(shown) if sum(shown) < least else math.inf
 
     now = tuple(0 for _ in counts)
+
+    def is_far(excess: float) -> bool:
+        """Whether this is too late for any other telling of the balancer to help."""
+        return excess > 3.0 * HOPELESS and wish.rule == "least-work/1"
+
     rough = [judge.excess(judge.play_briefly(fleet_of(wish, counts, laws_of(now), one))) for one in several[-1:]]
-    if rough[0] <= 3.0 * HOPELESS or wish.rule != "least-work/1":
+    if not is_far(rough[0]):
         rough += [judge.excess(judge.play_briefly(fleet_of(wish, counts, laws_of(now), one))) for one in several[:-1]]
     if min(rough) > HOPELESS:
         return None
@@ -482,6 +487,8 @@ def _best_way(
         for one in several:
             if (excess := tries((start, one), least)) < least:
                 way, least = (start, one), excess
+            elif is_far(sum(found[start, one][:1])):
+                break  # machines this late are so whatever the balancer is told
     if least == DRAWS * HOPELESS:
         return None
     better = least <= DRAWS * NEAR

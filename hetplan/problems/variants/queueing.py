@@ -147,10 +147,15 @@ def busy_limit(*, time_ms: float, batch: int, slo_ms: float, percentile: float) 
 @lru_cache(maxsize=64)
 def _limits(batch: int, percentile: float) -> Vector:
     """The limit at each of `RATIOS`."""
-    late = np.array([np.zeros(RATIOS.size) if use == 0 else _late_share(use * batch, batch) for use in USES])
-    late = np.maximum.accumulate(late, axis=0)
     allowed = 1.0 - percentile / 100.0
-    return np.array([np.interp(allowed, column, USES) for column in late.T])
+    return np.array([np.interp(allowed, column, USES) for column in _late_shares(batch).T])
+
+
+@lru_cache(maxsize=64)
+def _late_shares(batch: int) -> Vector:
+    """The share of late queries at each of `USES` and `RATIOS`, of which every percentile is read."""
+    late = np.array([np.zeros(RATIOS.size) if use == 0 else _late_share(use * batch, batch) for use in USES])
+    return np.maximum.accumulate(late, axis=0)
 
 
 def _late_share(load: float, batch: int) -> Vector:

@@ -42,6 +42,8 @@ Unit = tuple[int, Holds]
 """A type of machine, and what it holds."""
 Units = tuple[tuple[Unit, int], ...]
 """How many there are of each."""
+Total = tuple[Integers, Counter[int]]
+"""Instances of each item, and machines of each type."""
 Apps = tuple[int, ...]
 """Applications that share instances, or one that shares none: a station."""
 
@@ -138,10 +140,17 @@ class UnitPlans:
     def cost(self, units: Units) -> float:
         """What the plan costs: units, what is loaded for them, and what must be there beside them."""
         if units not in self._costs:
-            v, used = self.v, self._machines(units)
-            beside = v.loading_cost(self.counts(units)) + v.idle_nanos(used) / NANO
-            self._costs[units] = self._price_of_all(dict(units)) + beside
+            self._costs[units] = self._price_of_all(dict(units)) + self._beside(self.in_all(units))
         return self._costs[units]
+
+    def _beside(self, total: Total) -> float:
+        """What is loaded for units, and what must be there beside them."""
+        instances, machines = total
+        return self.v.loading_cost(instances) + self.v.idle_nanos(machines) / NANO
+
+    def in_all(self, units: Units) -> Total:
+        """Instances of each item, and the machines of each type that are paid whole."""
+        return self.counts(units), self._machines(units)
 
     def stations(self, units: Units) -> Mapping[Apps, Counts]:
         """The applications that have a load, those together that share instances; and the units that each has."""
@@ -182,15 +191,12 @@ class UnitPlans:
                 found[t, mine] += n
         return tuple(sorted(found.items()))
 
-    def is_allowed(self, units: Units) -> bool:
-        """Whether stocks, rooms and the budget allow it."""
-        if self._is_free:
-            return True
-        v, used = self.v, self._machines(units)
-        x, budget = self.counts(units), v.request.budget
+    def is_allowed(self, total: Total, cost: float) -> bool:
+        """Whether stocks, rooms and the budget allow what costs so much."""
+        v, budget, (x, used) = self.v, self.v.request.budget, total
         if not v.may_move(x) or not v.may_rent(used + Counter(v.idle_counts(used))):
             return False
-        if budget is not None and self.cost(units) - v.loading_cost(x) > budget / NANO * (1.0 + CHEAPER):
+        if budget is not None and cost - v.loading_cost(x) > budget / NANO * (1.0 + CHEAPER):
             return False
         return all(float(room.use @ x) <= room.size * (1.0 + CHEAPER) for room in self._rooms)
 
@@ -207,38 +213,42 @@ class UnitPlans:
 
     def cheaper_plans(self, units: Units, apps: Apps) -> Iterator[Units]:
         """The plans with other units for these applications that may be and cost less, the cheapest first."""
-        now, cost = dict(units), self.cost(units)
+        now, total, most = dict(units), self.in_all(units), self.cost(units) * (1.0 - CHEAPER)
         own = Counter({unit: n for unit, n in units if not self._served_by_one(unit).isdisjoint(apps)})
-        seen, machines, most = {units}, self._price_of_all(now), cost * (1.0 - CHEAPER)
+        seen, machines = {units}, self._price_of_all(now)
         for change in sorted(self._changes(own, apps), key=lambda change: change.dearer):
             # What is loaded, or must be there beside, only adds to it.
-            if machines + change.dearer >= most:
+            cost = machines + change.dearer
+            if cost >= most:
                 return
-            one = self._apply(now, change)
-            if one in seen:
-                continue
-            seen.add(one)
-            if self._is_plain:
-                self._costs.setdefault(one, cost + change.dearer)
-            if self.cost(one) < most and self.is_allowed(one):
-                self._note_station(units, one, change, apps)
+            more = self._filled_up(change.more)
+            if not self._is_free:  # looked at before the plan is made, which is long
+                then = self._changed(total, change.gone, more)
+                cost += self._beside(then)
+                if cost >= most or not self.is_allowed(then, cost):
+                    continue
+            one = _with(now, change.gone, more)
+            if one not in seen:
+                seen.add(one)
+                self._costs.setdefault(one, cost)
+                self._note_station(units, one, apps, change.gone, more)
                 yield one
 
-    def _apply(self, now: Mapping[Unit, int], change: _Change) -> Units:
-        after = Counter(dict(now))
-        after.subtract(change.gone)
-        after.update(self._filled_up(change.more))
-        return tuple(sorted((unit, n) for unit, n in after.items() if n > 0))
+    def _changed(self, total: Total, gone: Mapping[Unit, int], more: Mapping[Unit, int]) -> Total:
+        """The same without some units, and with others."""
+        less, new = self.in_all(tuple(gone.items())), self.in_all(tuple(more.items()))
+        return total[0] - less[0] + new[0], total[1] - less[1] + new[1]
 
-    def _note_station(self, units: Units, one: Units, change: _Change, apps: Apps) -> None:
+    def _note_station(
+        self, units: Units, one: Units, apps: Apps, gone: Mapping[Unit, int], more: Mapping[Unit, int]
+    ) -> None:
         """What waits together, where it is the same: of a long plan only what changed is counted."""
-        more = self._filled_up(change.more)
         if one in self._waiting or any(
-            self._is_shared(unit) or not self._served_by_one(unit) <= {*apps} for unit in (*change.gone, *more)
+            self._is_shared(unit) or not self._served_by_one(unit) <= {*apps} for unit in (*gone, *more)
         ):
             return
         mine = Counter(dict(self.parts(apps, self.stations(units)[apps])))
-        mine.subtract(change.gone)
+        mine.subtract(gone)
         mine.update(more)
         self._waiting[one] = {**self._waiting[units], apps: self._in_places(apps, mine)}
 
@@ -440,3 +450,15 @@ class UnitPlans:
                 self._counted[t, holds] = self._is_machine(t, holds) or holds[0][0] in self.v.whole.get(t, ())
             found[t] += n if self._counted[t, holds] else 0
         return found
+
+
+def _with(now: Mapping[Unit, int], gone: Mapping[Unit, int], more: Mapping[Unit, int]) -> Units:
+    """The same without some units, and with others."""
+    after = dict(now)
+    for unit, n in gone.items():
+        after[unit] -= n
+        if not after[unit]:
+            del after[unit]
+    for unit, n in more.items():
+        after[unit] = after.get(unit, 0) + n
+    return tuple(sorted(after.items()))

@@ -215,7 +215,8 @@ def test_stock_and_budget_say_what_may_be(limits, slow, may_be):
     plans = search(files(rates={"a": 60.0}, **limits), 0.6).plans
     types = [plans.v.kinds[item.kind].type for item in plans.v.items]
     (i,) = [i for i, t in enumerate(types) if plans.v.types[t].hardware == "slow"]
-    assert plans.is_allowed((((types[i], ((i, 1),)), slow),)) == may_be
+    units = (((types[i], ((i, 1),)), slow),)
+    assert plans.is_allowed(plans.in_all(units), plans.cost(units)) == may_be
 
 
 def test_who_shares_nothing_of_a_plan_waits_apart():
