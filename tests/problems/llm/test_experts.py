@@ -91,7 +91,7 @@ def test_the_bound_is_never_above_the_cheapest_of_all_counts(tpot_ms: float) -> 
     slo = {**texts.slo(15.0, tpot_ms=tpot_ms, ttft_ms=700.0), "robust": {"law": False}}
     outcome = hp.solve(profile, slo, options={"queries": 1000})
     assert outcome.plan is not None, outcome.why
-    wish = read_wish(load_inputs(profile, slo), LlmOptions(requests=1000))
+    wish = read_wish(load_inputs(profile, slo), LlmOptions(queries=1000))
     judge = judge_of(wish, Tools(extra={"play_tokens": play, "draw_tokens": draw}), 0)
     kept = [
         4.0 * big + 1.5 * little
