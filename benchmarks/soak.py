@@ -202,8 +202,8 @@ def plan_of(folder: Path, *, streams: bool) -> tuple[Plan, dict[str, Any]]:
         how: dict[str, Any] = {"question": "pool", "workers": (worker,)}
         more: dict[str, Any] = {"models": [{"kind": "sleep", "ms": 2.0}]}
     else:
-        law = {"pieces": [{"base_ms": 2.0, "token_ms": 0.01}], "kv_tokens": 40_000}
-        model = {"task": "chat", "runs": {"cpu": {"law": law}}}
+        law = {"base_ms": 2.0, "token_ms": 0.01}
+        model = {"task": "chat", "runs": {"cpu": {"law": law, "kv_tokens": 40_000}}}
         profile = {"format": "hetplan/profile/1.0", "machines": {"cpu": {}}, "models": {"m": model}}
         (folder / "profile.json").write_text(json.dumps(profile))
         serve = {"max_batch": 32, "concurrency": 32, "most_tokens": 512, "most_seqs": 32}
