@@ -96,9 +96,6 @@ HIGHEST = 99.9
 """A higher percentile lengthens no run."""
 MOST_HELPED = 2
 """Late applications for which a repair is looked for."""
-MOST_LATE = 20
-"""Where more are late no repair is looked for: one changes a few fields together at most (`planner.repairs`), and each
-trial of it is a plan of all applications."""
 MOST_NAMED = 5
 CLOSE = 1e-6
 """So much below a plan's cost, in parts of it, the bound at saturation is another one."""
@@ -145,8 +142,7 @@ def _late_plan(v: Snapshot, sizing: Sizing, search: Search[Units, tuple[Draft, P
     text = f"late in simulation in each of {len(late_in)} plans, although each asked less of its instances"
     if any(not lates for lates in late_in.values()) or best in search.refused:
         text = f"in time in a few runs, and more runs do not confirm it in any of {len(late_in)} plans"
-    is_mended = len(late_in[best]) <= MOST_LATE
-    helped = [v.asked[b] for b in sorted(late_in[best], key=lambda b: v.asked[b].id)][: MOST_HELPED * is_mended]
+    helped = [v.asked[b] for b in sorted(late_in[best], key=lambda b: v.asked[b].id)][:MOST_HELPED]
     repairs = tuple(fix for one in helped for fix in where_late(one, one.rate_qps))
     made = sizing.plan_of(best) or cast(Draft, sizing.first)
     return replace(made, target_missed=f"{text}: {', '.join(names[:MOST_NAMED])}", repairs=repairs, searched=True)
