@@ -33,6 +33,7 @@ from scipy.special import stdtrit
 import hetplan as hp
 from benchmarks import kept, kept_compound
 from benchmarks.reference.planned import KINDS as PLANNED
+from benchmarks.reference.planned import handed_over
 
 __all__ = ["KINDS", "judged", "solved"]
 
@@ -63,11 +64,11 @@ KINDS: Mapping[str, Callable[[int], tuple[Json, ...]]] = {
 
 def solved(kind: str, seed: int) -> tuple[Json, Any]:
     """Status, objective and CPU seconds of the default plan of an instance, and the plan."""
-    profile, slo, *measured = KINDS[kind](seed)
+    files = handed_over(*KINDS[kind](seed))
     question = kind if kind == "policy" else kind.partition("-")[0]
     begun = time.process_time()
     try:
-        found = hp.solve(profile, slo, *measured, formulation=question)
+        found = hp.solve(*files, formulation=question)
     except hp.InputError as error:
         return {"status": "refused", "why": str(error)[:120]}, None
     row: Json = {"status": str(found.status), "cpu_s": round(time.process_time() - begun, 2)}
@@ -84,9 +85,9 @@ def judged(kind: str, seed: int, row: Json, plan: Any) -> Json:
 
 def lateness(kind: str, seed: int, plan: Any) -> float:
     """The lower end of the share beyond a limit, as a part of what may be; the worst of all limits."""
-    profile, slo, *measured = KINDS[kind](seed)
+    files = handed_over(*KINDS[kind](seed))
     noise = kept.QUESTIONS[kind].noise if kind in kept.QUESTIONS else "table"
-    inputs = hp.load(profile, slo, *measured)
+    inputs = hp.load(*files)
     apps = inputs.slo.apps
     length_s = None
     if plan.question != "llm":
@@ -94,7 +95,7 @@ def lateness(kind: str, seed: int, plan: Any) -> float:
         cycle_s = max(sum(app.arrivals.stay_s or ()) for app in apps.values())
         length_s = min(max(QUERIES / min(rates.values()), 40.0 * cycle_s), MOST_QUERIES / sum(rates.values()))
     how: Json = {"seeds": RUNS, "seed": UNSEEN, "duration_s": length_s, "noise": noise}
-    report = hp.simulate(plan, profile, slo, *measured, **how)
+    report = hp.simulate(plan, *files, **how)
     worst = 0.0
     for name, app in apps.items():
         allowed = {target: 1.0 - target.percentile / 100.0 for target in app.targets}
