@@ -24,8 +24,8 @@ from hetplan.planner.forms.black_box import Measured, Verdict
 from hetplan.planner.request import read_request
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.pipeline_query import read_pipeline_queries, refuse_to_measure
+from hetplan.problems.compound.request import read_tiers
 from hetplan.problems.compound.stations import QueuedBox, cheapest_sizes
-from hetplan.problems.compound.wish import read_tiers
 from hetplan.problems.faults import Faults
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.profile import Profile

@@ -20,7 +20,7 @@ from typing import Any
 import hetplan as hp
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.rates import RatesOverTime, read_rates
-from hetplan.studies.ways import WAYS, Compared, Comparison, compare_ways
+from hetplan.studies.strategies import WAYS, Compared, Comparison, compare_ways
 
 POOL = Path(__file__).resolve().parents[1] / "examples" / "pool"
 SERVICES = ("mid", "small", "large")

@@ -24,9 +24,9 @@ import numpy as np
 import hetplan
 from hetplan import registry
 from hetplan.planner.answer import Limits
-from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
 from hetplan.planner.forms.form import certify
+from hetplan.planner.solver_calls import Asking
 from hetplan.problems.pool.kairos import (
     Configurations,
     Eq15,

@@ -28,8 +28,8 @@ from hetplan import registry
 from hetplan.api.planner import Planner
 from hetplan.api.solve import choose, pose
 from hetplan.planner.answer import Limits
-from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Draft
+from hetplan.planner.solver_calls import Asking
 from hetplan.problems.variants.question import Variants
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs

@@ -20,7 +20,7 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "api.formulate": "formulate",
-    "api.judge": "simulate verify",
+    "api.verify_and_simulate": "simulate verify",
     "api.planner": "Planner",
     "api.solve": "solve",
     "errors": "HetplanError HostsError Infeasible InputError Interrupted PlanRejected SolverError",
@@ -74,9 +74,9 @@ __all__ = [
 
 if TYPE_CHECKING:
     from hetplan.api.formulate import formulate
-    from hetplan.api.judge import simulate, verify
     from hetplan.api.planner import Planner
     from hetplan.api.solve import solve
+    from hetplan.api.verify_and_simulate import simulate, verify
     from hetplan.errors import HetplanError, HostsError, Infeasible, InputError, Interrupted, PlanRejected, SolverError
     from hetplan.planner.draft import Repair
     from hetplan.planner.outcome import Outcome

@@ -93,7 +93,6 @@ if TYPE_CHECKING:
     from hetplan.measure.sampling import Seen as SeenSamples
     from hetplan.measure.sampling import false_stops
     from hetplan.planner.answer import Answer, Limits, Status, Stop
-    from hetplan.planner.ask import Asking
     from hetplan.planner.certify import Bounding
     from hetplan.planner.choices import Choice
     from hetplan.planner.contract import Ask, Solver
@@ -110,17 +109,22 @@ if TYPE_CHECKING:
     from hetplan.planner.program import Expression, Uses, rent
     from hetplan.planner.request import Application, Request, read_request
     from hetplan.planner.sizing import ErrorBudget
+    from hetplan.planner.solver_calls import Asking
     from hetplan.planner.terms import Formulation, Options, Sizing, TableOptions, Tools
+    from hetplan.problems.compound.candidates import ways_of
     from hetplan.problems.compound.options import CompoundOptions
     from hetplan.problems.compound.packing import packing as packing_form
     from hetplan.problems.compound.pipeline_query import PipelineQuery
-    from hetplan.problems.compound.ways import ways_of
-    from hetplan.problems.compound.wish import Query as CompoundQuery
-    from hetplan.problems.compound.wish import Tier
-    from hetplan.problems.compound.wish import Way as CompoundWay
+    from hetplan.problems.compound.request import Query as CompoundQuery
+    from hetplan.problems.compound.request import Tier
+    from hetplan.problems.compound.request import Way as CompoundWay
+    from hetplan.problems.draft_simulation import plan_to_simulate
+    from hetplan.problems.draft_simulation import play_until_clear as confirm_in_simulation
+    from hetplan.problems.draft_simulation import with_shown as with_simulated_promises
     from hetplan.problems.pipeline.pipelines import Pipelines
     from hetplan.problems.pipeline.programs import Aim as PipelineGoals
     from hetplan.problems.pipeline.programs import add_groups, add_servers, config_form
+    from hetplan.problems.pipeline.request import PipelineOptions
     from hetplan.problems.pipeline.scaling import SLIPS, best_prefixes, serve_part
     from hetplan.problems.pipeline.scaling import Solution as SolvedPipelines
     from hetplan.problems.pipeline.scaling import climb as climb_goals
@@ -129,14 +133,13 @@ if TYPE_CHECKING:
     from hetplan.problems.pipeline.tree import Task as PipelineTask
     from hetplan.problems.pipeline.tree import Tree as PipelineTree
     from hetplan.problems.pipeline.tree import prefixes, without_dominated
-    from hetplan.problems.pipeline.wish import PipelineOptions
-    from hetplan.problems.policy.bench import Bench
     from hetplan.problems.policy.formulations import plan_rule
     from hetplan.problems.policy.group import Group, SolvedPolicy
     from hetplan.problems.policy.options import PaperOptions as RamsisOptions
     from hetplan.problems.policy.options import PolicyOptions
-    from hetplan.problems.policy.wish import Models as PolicyModels
-    from hetplan.problems.policy.wish import capacity_qps
+    from hetplan.problems.policy.policy_search import Bench
+    from hetplan.problems.policy.request import Models as PolicyModels
+    from hetplan.problems.policy.request import capacity_qps
     from hetplan.problems.pool.capacity import ChosenPool as Chosen
     from hetplan.problems.pool.capacity import RatedPool as Rated
     from hetplan.problems.pool.capacity import flows, rate_at
@@ -159,13 +162,10 @@ if TYPE_CHECKING:
     )
     from hetplan.problems.pool.options import PoolOptions, SearchOptions
     from hetplan.problems.pool.program import Pool, rates_of
-    from hetplan.problems.simulated import plan_to_simulate
-    from hetplan.problems.simulated import play_until_clear as confirm_in_simulation
-    from hetplan.problems.simulated import with_shown as with_simulated_promises
     from hetplan.problems.variants.formulations import plan_instances
     from hetplan.problems.variants.options import VariantsOptions
     from hetplan.problems.variants.program import Room, capacity_rooms
-    from hetplan.problems.variants.wish import Snapshot
+    from hetplan.problems.variants.request import Snapshot
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.load_one import load_profile, load_slo
     from hetplan.profiles.plan import Claim, Plan, Promise, Route, SharesDispatch
@@ -362,7 +362,7 @@ _NAMES = {
     "measure.evaluator_profiler": "Profiler Setup measuring",
     "measure.sampling": "Rule:StopRule Seen:SeenSamples false_stops",
     "planner.answer": "Answer Limits Status Stop",
-    "planner.ask": "Asking",
+    "planner.solver_calls": "Asking",
     "planner.certify": "Bounding",
     "planner.choices": "Choice",
     "planner.contract": "Ask Solver",
@@ -383,30 +383,31 @@ _NAMES = {
     "problems.compound.options": "CompoundOptions",
     "problems.compound.packing": "packing:packing_form",
     "problems.compound.pipeline_query": "PipelineQuery",
-    "problems.compound.ways": "ways_of",
-    "problems.compound.wish": "Query:CompoundQuery Tier Way:CompoundWay",
+    "problems.compound.candidates": "ways_of",
+    "problems.compound.request": "Query:CompoundQuery Tier Way:CompoundWay",
     "problems.pipeline.programs": "Aim:PipelineGoals add_groups add_servers config_form",
     "problems.pipeline.pipelines": "Pipelines",
     "problems.pipeline.scaling": "SLIPS Solution:SolvedPipelines best_prefixes climb:climb_goals "
     "polish:route_servers serve_part",
     "problems.pipeline.tree": "Level:PipelineLevel Task:PipelineTask Tree:PipelineTree prefixes without_dominated",
-    "problems.pipeline.wish": "PipelineOptions",
-    "problems.policy.bench": "Bench",
+    "problems.pipeline.request": "PipelineOptions",
+    "problems.policy.policy_search": "Bench",
     "problems.policy.formulations": "plan_rule",
     "problems.policy.group": "Group SolvedPolicy",
     "problems.policy.options": "PolicyOptions PaperOptions:RamsisOptions",
-    "problems.policy.wish": "capacity_qps Models:PolicyModels",
+    "problems.policy.request": "capacity_qps Models:PolicyModels",
     "problems.pool.capacity": "ChosenPool:Chosen RatedPool:Rated flows rate_at rate_by_answer:rated_by",
     "problems.pool.infeasible": "nothing_served",
     "problems.pool.kairos": "Configurations best_rated cheapest_enough configurations eq15_numbers estimate_rates "
     "list_affordable missing_base most_similar search_pools serves_all_classes unbounded_claim with_estimate",
     "problems.pool.options": "PoolOptions SearchOptions",
     "problems.pool.program": "Pool rates_of",
-    "problems.simulated": "plan_to_simulate play_until_clear:confirm_in_simulation with_shown:with_simulated_promises",
+    "problems.draft_simulation": "plan_to_simulate play_until_clear:confirm_in_simulation "
+    "with_shown:with_simulated_promises",
     "problems.variants.formulations": "plan_instances",
     "problems.variants.options": "VariantsOptions",
     "problems.variants.program": "Room capacity_rooms",
-    "problems.variants.wish": "Snapshot",
+    "problems.variants.request": "Snapshot",
     "profiles.inputs": "Inputs",
     "profiles.load_one": "load_profile load_slo",
     "profiles.plan": "Claim Plan Promise Route SharesDispatch",

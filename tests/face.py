@@ -746,7 +746,7 @@ def stopped(wish: Files, *, after: int, by: str = "limit", **how: Any) -> Stoppe
 
 def spoken(wish: Files, *, unit_s: float = 10.0) -> tuple[list[tuple[float, str]], float]:
     """What long work says where it writes to a pipe, and when; and how long it took. Each unit of it takes so long."""
-    from hetplan.cli.pace import Lines
+    from hetplan.cli.progress import Lines
     from hetplan.planner.answer import Limits
 
     now, said = [0.0], list[tuple[float, str]]()

@@ -128,7 +128,7 @@ def test_problems_solve_no_programs_by_themselves() -> None:
 
 READS_WISHES = {
     "planner/request.py": "the one reader",
-    "planner/bridge.py": "asks a question again with other files, which it writes",
+    "planner/fleet_part.py": "asks a question again with other files, which it writes",
     "planner/outcome.py": "shows the rows of a summary that are called slo",
     "planner/repairs.py": "tries other files, which it writes",
     "planner/summary.py": "shows a plan beside its files, whoever made it",

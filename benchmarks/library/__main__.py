@@ -29,9 +29,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "papers")]
 import hetplan as hp
 from hetplan.errors import HetplanError
 from hetplan.planner.answer import Limits
-from hetplan.planner.ask import Asking
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.forms.write_milp import write_mps
+from hetplan.planner.solver_calls import Asking
 from hetplan.registry import Engines, tools_of
 
 Json = dict[str, Any]

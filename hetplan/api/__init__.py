@@ -1,8 +1,8 @@
 """The way in: what `import hetplan` offers and the commands call, from files to plans that were checked.
 
-`solve` plans · `which_question` says what files ask for · `planner` keeps a profile read, for loops · `judge` verifies
-and simulates plans · `simulated_promises` plays again what they promise · `recipes` plans for other rates · `watching`
-follows the demand · `paid_ahead` plans a moment beside a schedule.
+`solve` plans · `infer_problem` says what files ask for · `planner` keeps a profile read, for loops ·
+`verify_and_simulate` checks plans · `simulated_promises` simulates again what they promise · `plans_by_rate` plans for
+other rates · `autoscaler` follows the demand · `commitments` plans a moment with machines that are reserved.
 """
 
 from __future__ import annotations

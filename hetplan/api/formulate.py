@@ -30,10 +30,10 @@ from hetplan import registry
 from hetplan.api.solve import Choice, choose, fluid_size, plan_for, pose
 from hetplan.errors import InputError
 from hetplan.planner.answer import Answer, Limits, Status, Stop
-from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Infeasibility
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.forms.program import point_faults
+from hetplan.planner.solver_calls import Asking
 from hetplan.profiles.arguments import check_arguments
 from hetplan.profiles.given_files import GivenFile, sort_files
 

@@ -193,7 +193,7 @@ class Planner:
 def violation_of(plan: Plan, inputs: Inputs, cancel: threading.Event | None = None) -> str:
     """How a plan violates the SLO in a quick simulation; empty where it meets it."""
     from hetplan.planner.promise_figures import Verdict
-    from hetplan.problems.simulated import QUERIES, play_length_s
+    from hetplan.problems.draft_simulation import QUERIES, play_length_s
     from hetplan.simulator.simulate import demands_of, simulate
 
     try:

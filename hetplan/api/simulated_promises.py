@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from hetplan.errors import InputError, Interrupted
 from hetplan.planner.contract import Event
 from hetplan.planner.promise_figures import RATES, service_times_of
-from hetplan.problems.simulated import QUERIES, play_length_s
+from hetplan.problems.draft_simulation import QUERIES, play_length_s
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Promise
 from hetplan.profiles.plan_file import plan_digest
@@ -29,7 +29,7 @@ from hetplan.profiles.plan_periods import inputs_of_part, of_part
 from hetplan.serving.demand import response_targets
 from hetplan.simulator.sequential import MOST_RUNS, Evidence
 from hetplan.simulator.simulate import demands_of, simulate
-from hetplan.verifier.facts import judged_statistic
+from hetplan.verifier.plan_index import judged_statistic
 from hetplan.verifier.promise_verdicts import Shown, Tried
 from hetplan.verifier.report import Violation
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from hetplan import registry
 from hetplan.errors import InputError, NoSolver
 from hetplan.planner.answer import Deadline, Limits
-from hetplan.planner.ask import Asking
 from hetplan.planner.make_plan import all_proved, make_plan
 from hetplan.planner.outcome import Outcome
+from hetplan.planner.solver_calls import Asking
 from hetplan.planner.terms import Formulation, Obstacle, OnEvent, Options, Tools, with_logging
 from hetplan.profiles.arguments import check_arguments
 from hetplan.profiles.given_files import GivenFile, sort_files
@@ -142,7 +142,7 @@ def choose(
         question, formulation = _problem_named(formulation)
     kind = registry.problem(question or _infer(inputs))
     if question and (reasons := _in_the_way(kind.question, inputs)):
-        from hetplan.api.which_question import not_asked
+        from hetplan.api.infer_problem import not_asked
 
         raise not_asked(kind.question, reasons[0], inputs)
     name, way = _formulation(kind, formulation)
@@ -174,7 +174,7 @@ def pose(inputs: Inputs, choice: Choice, *, tools: Tools | None = None, start: P
     except InputError as error:
         if choice.inferred:
             error.add_note(f"read as the question {choice.problem.question}; name another with --formulation")
-        from hetplan.planner.as_written import error_as_written
+        from hetplan.planner.written_paths import error_as_written
 
         raise error_as_written(error, inputs.profile) from None
 
@@ -247,7 +247,7 @@ def plan_for(
         kinds = sorted({record.form.kind for record in ask.records})
         raise NoSolver(" or ".join(kinds), {solver: "it is for another kind of form, and answered nothing here"})
     if try_repairs and (outcome.repairs or outcome.why):
-        from hetplan.planner.as_written import outcome_as_written
+        from hetplan.planner.written_paths import outcome_as_written
 
         outcome = outcome_as_written(outcome, inputs.profile)
     if outcome.plan is None:
@@ -414,13 +414,13 @@ def certificate_of(plan: Plan, inputs: Inputs, *, number: int = 1) -> tuple[str,
 def _infer(inputs: Inputs) -> str:
     """The most specific of hetplan's own questions that fits; where none does, the one of others that does."""
     from hetplan.planner.request import read_request
-    from hetplan.problems import ladder
+    from hetplan.problems import infer_problem
 
     request = read_request(inputs)
-    for name in ladder.LADDER:
-        if not ladder.is_ruled_out(name, request) and not registry.obstacles(name, inputs):
+    for name in infer_problem.LADDER:
+        if not infer_problem.is_ruled_out(name, request) and not registry.obstacles(name, inputs):
             return name
-    from hetplan.api.which_question import further
+    from hetplan.api.infer_problem import further
 
     return further(inputs)
 
@@ -430,7 +430,7 @@ def _formulation(kind: type[Problem], name: str | None) -> tuple[str, Formulatio
     found = registry.formulation(kind, name)
     if found is not None:
         return name, found
-    from hetplan.api.which_question import formulation_meant
+    from hetplan.api.infer_problem import formulation_meant
 
     return formulation_meant(kind, name)
 

@@ -86,7 +86,7 @@ def method_from(settings: list[str] | None, *, formulation: str | None) -> tuple
         if not setting.startswith("@"):
             options |= read_settings([setting])
             continue
-        from hetplan.cli.given_files import read_method
+        from hetplan.cli.read_files import read_method
 
         method = read_method(Path(setting[1:]))
         options |= {name.replace("-", "_"): value for name, value in method.get("options", {}).items()}

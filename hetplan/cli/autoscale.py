@@ -21,16 +21,16 @@ from hetplan.cli.arguments import (
     option,
 )
 from hetplan.cli.cluster import HostsFileMaybe, SiteFile
-from hetplan.cli.given_files import KEPT_PLAN, Wait, keep_plan
 from hetplan.cli.knowing import Known, Measuring, knowing
 from hetplan.cli.output import Output
+from hetplan.cli.read_files import KEPT_PLAN, Wait, keep_plan
 from hetplan.cli.solve import Evaluators, JournalFile
 from hetplan.errors import InputError
 from hetplan.profiles.given_files import sort_files
 
 if TYPE_CHECKING:
+    from hetplan.api.autoscaler import Applied, Ended, Happened
     from hetplan.api.planner import Planner
-    from hetplan.api.watching import Applied, Ended, Happened
     from hetplan.executor.apply.platform import Platform
     from hetplan.executor.deployment import Deployment
     from hetplan.planner.outcome import Outcome
@@ -179,7 +179,7 @@ def _schedule(out: Output, plan: Path | None, begins: str | None) -> Schedule | 
     """The schedule of a plan, from the moment at which its first period began: else midnight (UTC)."""
     from datetime import UTC, datetime, timedelta
 
-    from hetplan.cli.given_files import plan_from
+    from hetplan.cli.read_files import plan_from
     from hetplan.planner.schedule import Schedule
 
     if plan is None:
@@ -212,9 +212,9 @@ def _at_one_moment(
     """
     from dataclasses import replace
 
-    from hetplan.api.paid_ahead import PaidAhead
+    from hetplan.api.commitments import PaidAhead
     from hetplan.api.planner import Planner
-    from hetplan.api.recipes import at_any_moment
+    from hetplan.api.plans_by_rate import at_any_moment
     from hetplan.profiles.load_one import load_slo
     from hetplan.profiles.plan_file import with_digest
     from hetplan.profiles.plan_periods import of_period
@@ -246,8 +246,8 @@ def _run(
     dry_run: bool,
     once: bool,
 ) -> Ended:
+    from hetplan.api.autoscaler import Watching
     from hetplan.api.planner import lead_and_limits_of, violation_of
-    from hetplan.api.watching import Watching
     from hetplan.cli.long_work import interruptible
 
     watching = Watching(
@@ -329,7 +329,7 @@ class _Deployed:
         ]
 
     def apply(self, plan: Plan, cancel: threading.Event) -> Applied:
-        from hetplan.api.watching import Applied
+        from hetplan.api.autoscaler import Applied
         from hetplan.executor.target import ApplyFailed
 
         try:
@@ -403,7 +403,7 @@ class _InCluster:
         return [f"{sign} {kind} {name}" for sign, names in signs for kind, name in names]
 
     def apply(self, plan: Plan, cancel: threading.Event) -> Applied:
-        from hetplan.api.watching import Applied
+        from hetplan.api.autoscaler import Applied
         from hetplan.executor.target import ApplyFailed
 
         try:

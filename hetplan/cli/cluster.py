@@ -47,8 +47,8 @@ def apply_to_cluster(
     out: Output, files: list[Path], site: Path, given: dict[str, Any], *, yes: bool, take_over: bool, wait: float
 ) -> None:
     """Bring a plan about (without one: go back), or show what that would change."""
-    from hetplan.cli.given_files import keep_plan
     from hetplan.cli.platform_files import made_for
+    from hetplan.cli.read_files import keep_plan
     from hetplan.executor.apply.cluster import Rendered
     from hetplan.executor.render.site import read_site
 

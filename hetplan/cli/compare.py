@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hetplan.cli.arguments import AsJson, option
-from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output, Page, number
+from hetplan.cli.read_files import plan_from
 from hetplan.cli.whatif import Jobs, JournalFile, On
 from hetplan.errors import InputError
 from hetplan.profiles.given_files import GivenFiles, sort_files
@@ -18,7 +18,7 @@ from hetplan.profiles.given_files import GivenFiles, sort_files
 if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
-    from hetplan.studies.ways import Compared, Comparison
+    from hetplan.studies.strategies import Compared, Comparison
 
 __all__ = ["compare"]
 
@@ -154,7 +154,7 @@ def _hours(text: str | None) -> tuple[float, float]:
 def _run(out: Output, plan: Plan, inputs: Inputs, what: Compared, where: dict[str, Any]) -> Comparison:
     from hetplan.cli.long_work import interruptible, progress
     from hetplan.planner.spread import Spread
-    from hetplan.studies.ways import compare_ways
+    from hetplan.studies.strategies import compare_ways
 
     def work(cancel: threading.Event) -> Comparison:
         alone = where == {"jobs": 1, "on": None, "journal": None}

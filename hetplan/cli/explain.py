@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hetplan.cli.arguments import AsJson, PlanAndFiles
-from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output, number
+from hetplan.cli.read_files import plan_from
 from hetplan.cli.whatif import Jobs, JournalFile, On
 from hetplan.profiles.given_files import sort_files
 

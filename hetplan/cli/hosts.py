@@ -21,9 +21,9 @@ from hetplan.cli.cluster import (
     show_step,
     write_state,
 )
-from hetplan.cli.given_files import Wait, keep_plan, plan_from
 from hetplan.cli.long_work import interruptible
 from hetplan.cli.output import Exit, Output, number
+from hetplan.cli.read_files import Wait, keep_plan, plan_from
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:

@@ -112,7 +112,7 @@ def init(
             _copy(out, example, folder, force=force, as_yaml=as_yaml)
             return
         from hetplan.cli.beginning import Said, made_of, read_limits, together
-        from hetplan.cli.who_answers import assumed_choices
+        from hetplan.cli.model_assignment import assumed_choices
 
         said = Said(
             model, app, machine or (), prices, region, ms or (), latencies, edge or (), workers or (), profile, config,
@@ -286,7 +286,7 @@ def _is_other(path: Path, text: str) -> bool:
 
 def _say(out: Output, folder: Path, names: Sequence[str], made: Made, inputs: Inputs) -> None:
     from hetplan.cli.beginning import next_command
-    from hetplan.cli.who_answers import say_answers
+    from hetplan.cli.model_assignment import say_answers
 
     answered_by = say_answers(out, inputs.profile, inputs.slo)
     out.people.line()

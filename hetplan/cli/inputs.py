@@ -61,7 +61,7 @@ def check(
         if not files and not as_json and not strict:
             typer.echo(context.get_help())
             return
-        from hetplan.cli.which_question import asked
+        from hetplan.cli.infer_problem import asked
         from hetplan.profiles.lint import lint
 
         given = sort_files(files or (), "check", profile_alone=True)
@@ -215,7 +215,7 @@ def import_file(
 
             for line in words_of(slo):
                 out.people.line(line)
-        from hetplan.cli.who_answers import say_of_profile, say_of_wish
+        from hetplan.cli.model_assignment import say_of_profile, say_of_wish
 
         if found is not None:
             say_of_profile(out, found)

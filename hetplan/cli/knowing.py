@@ -26,7 +26,7 @@ __all__ = ["Known", "Measuring", "knowing"]
 
 @dataclass
 class Known:
-    """Measurements for planning, and the tests of what runs (`hetplan.api.watching.Service`)."""
+    """Measurements for planning, and the tests of what runs (`hetplan.api.autoscaler.Service`)."""
 
     inputs: Inputs
     profiles: Sequence[Path]

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hetplan.cli.arguments import AsJson, PlanAndFiles, file_option, option
-from hetplan.cli.given_files import plan_from, trace_from
 from hetplan.cli.output import Exit, Output, Page, number
+from hetplan.cli.read_files import plan_from, trace_from
 from hetplan.profiles.given_files import sort_files
 
 if TYPE_CHECKING:

@@ -92,12 +92,12 @@ def progress(out: Output) -> Iterator[Callable[[Event], None]]:
     if out.as_json:
         yield lambda event: out.send({"event": dict(vars(event))})
     elif sys.stderr.isatty():
-        from hetplan.cli.pace import on_terminal
+        from hetplan.cli.progress import on_terminal
 
         with on_terminal() as show:
             yield show
     else:
-        from hetplan.cli.pace import in_a_pipe
+        from hetplan.cli.progress import in_a_pipe
 
         with in_a_pipe(out.note) as show:
             yield lambda event: out.note(event.detail) if event.what == "compile" else show(event)

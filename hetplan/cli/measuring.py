@@ -74,7 +74,7 @@ class Measurer:
 
     def signed(self, outcome: Outcome, profiles: Sequence[Path], slo: Path, state: Path | None) -> Outcome:
         """The outcome with a plan that names its measurements, verified against them."""
-        from hetplan.api.judge import verify
+        from hetplan.api.verify_and_simulate import verify
         from hetplan.profiles.canonical import digest
         from hetplan.profiles.plan_file import with_digest
 

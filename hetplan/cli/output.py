@@ -3,7 +3,7 @@
 With ``--json`` standard output is NDJSON. The first line names the stream's format, the last object holds
 ``exit: {code, reason}``; in between come events. Nothing else is ever written there.
 
-`ending.py` says which code means what.
+`exits.py` says which code means what.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class Output:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
-            from hetplan.cli.ending import ending_of
+            from hetplan.cli.exits import ending_of
 
             ending = ending_of(error)
             if ending is None:

@@ -243,7 +243,7 @@ def show_outcome(
         else:
             page.line(f"Nothing was written: {outcome.reason}.")
     if outcome.violations or outcome.why or outcome.repairs:
-        from hetplan.cli.why_page import show_why
+        from hetplan.cli.failure_page import show_why
 
         show_why(outcome, page)
     if details and outcome.plan is not None and summary is not None:

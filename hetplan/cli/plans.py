@@ -11,10 +11,10 @@ import typer
 
 from hetplan.cli.arguments import AsJson, PlanAndFiles, Unchecked, option
 from hetplan.cli.cluster import SiteFile, difference_to_cluster
-from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output, number
 from hetplan.cli.plan_page import VIEWS, show_plan, show_view
 from hetplan.cli.policy_page import draw_policies, write_svg
+from hetplan.cli.read_files import plan_from
 from hetplan.cli.summary_page import show_summary
 from hetplan.errors import InputError
 from hetplan.profiles.given_files import sort_files
@@ -139,7 +139,7 @@ def verify(
     stdin.
     """
     with Output("verify", as_json=as_json) as out:
-        from hetplan.api.judge import verify as check_plan
+        from hetplan.api.verify_and_simulate import verify as check_plan
         from hetplan.cli.long_work import interruptible, progress, quiet_engines
         from hetplan.planner.status import UNDECIDED
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output
+from hetplan.cli.read_files import plan_from
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.given_files import sort_files
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from hetplan.api.solve import Choice
     from hetplan.cli.output import Output
     from hetplan.planner.answer import Answer
-    from hetplan.planner.ask import Asking
     from hetplan.planner.forms.form import Form
+    from hetplan.planner.solver_calls import Asking
     from hetplan.profiles.inputs import Inputs
 
 __all__ = ["program_text"]
@@ -81,7 +81,7 @@ class _Listening:
 
 
 def _asked(problem: Any, number: int) -> Form[Any]:
-    from hetplan.planner.ask import Asking
+    from hetplan.planner.solver_calls import Asking
     from hetplan.registry import Engines
 
     listening = _Listening(Asking(Engines()), number)

@@ -122,7 +122,7 @@ def _render_program(
         raise InputError.one(file="--set", path="ask", value=number, why="a number from 1 on", remedy="Write ask=1.")
     if to is Target.VIPR:
         from hetplan.api.solve import certificate_of
-        from hetplan.cli.given_files import plan_from
+        from hetplan.cli.read_files import plan_from
 
         named = sort_files(files, "render", plans=(1, 1))
         text, proved = certificate_of(plan_from(named.plan, warn=out.warn), named.inputs, number=number)

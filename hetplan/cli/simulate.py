@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hetplan.cli.arguments import AsJson, PlanAndFiles, file_option, option
-from hetplan.cli.given_files import plan_from, trace_from
 from hetplan.cli.output import Exit, Output, Page, number
+from hetplan.cli.read_files import plan_from, trace_from
 from hetplan.errors import InputError
 from hetplan.profiles.given_files import GivenFiles, sort_files
 
@@ -186,7 +186,7 @@ def _run(
 
             reports = {"plan": play_replanned(tried, inputs, every_s=replan, on_event=show, cancel=cancel, **how)}
             if baselines and tried.question == "llm":
-                from hetplan.studies.text_baselines import text_beside
+                from hetplan.studies.llm_baselines import text_beside
 
                 return reports | text_beside(tried, inputs, on_event=show, cancel=cancel, **how)
             return reports | (beside(tried, inputs, on_event=show, cancel=cancel, **how) if baselines else {})

@@ -21,8 +21,8 @@ from hetplan.cli.arguments import (
     method_from,
     option,
 )
-from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import WRITES_A_PLAN, Output
+from hetplan.cli.read_files import plan_from
 from hetplan.errors import InputError
 from hetplan.profiles.given_files import sort_files
 
@@ -124,7 +124,7 @@ def solve(
             solver=solver, require_proof=require_proof, allow_unchecked=allow_unchecked,
         )  # fmt: skip
         if apply_repair is not None and output is not None:
-            from hetplan.cli.solved import repaired
+            from hetplan.cli.outcome_files import repaired
 
             repaired(out, outcome, apply_repair, slo, profiles, output)
             return
@@ -199,7 +199,7 @@ def _show(
     show_outcome(outcome, out.people, written=written, files=files, details=details)
     body = outcome.as_dict()
     if outcome.front is not None or (folder is not None and outcome.plan is not None):
-        from hetplan.cli.solved import write_alternatives
+        from hetplan.cli.outcome_files import write_alternatives
 
         body |= write_alternatives(out, outcome, folder)
     if output == "-":

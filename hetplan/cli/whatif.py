@@ -22,8 +22,8 @@ from hetplan.cli.arguments import (
     method_from,
     option,
 )
-from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output, Page, number
+from hetplan.cli.read_files import plan_from
 from hetplan.errors import InputError
 from hetplan.profiles.given_files import GivenFiles, sort_files
 

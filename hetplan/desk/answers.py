@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from hetplan.api.judge import simulate, verify
 from hetplan.api.solve import Choice, choose, fluid_size, plan_for
+from hetplan.api.verify_and_simulate import simulate, verify
 from hetplan.desk.fields import fields_of
 from hetplan.desk.work import Allowance, Task
 from hetplan.drawing.charts import Curve, curves

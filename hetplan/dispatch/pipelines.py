@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from hetplan.dispatch.decision_kernels import has_room_for, spare_in_second
 from hetplan.errors import InputError
-from hetplan.serving.choice import best_route
+from hetplan.serving.route_choice import best_route
 
 if TYPE_CHECKING:
     from hetplan.profiles.plan import Route
@@ -129,7 +129,7 @@ Key = tuple[tuple[str, ...], str | None]
 class PathShares:
     """The routing section of one application, ready to be asked.
 
-    The route is that of `serving.choice`: its `prefix` is the whole path, else the last load alone, else none.
+    The route is that of `serving.route_choice`: its `prefix` is the whole path, else the last load alone, else none.
 
     >>> from hetplan.profiles.plan import Route
     >>> rule = PathShares([Route(node="a", to={"a1": 0.25, "a2": 0.75}), Route(prefix=("a1",), node="b", to={"b1": 1})])

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from hetplan.dispatch.snapshot import Pair, Snapshot
 from hetplan.errors import InputError
-from hetplan.serving.choice import preferred_first
+from hetplan.serving.route_choice import preferred_first
 
 __all__ = [
     "Earliest",

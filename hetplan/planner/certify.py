@@ -29,8 +29,8 @@ from hetplan.planner.tolerances import NO_GAP, PROOF_NUMBERS, VALUE
 from hetplan.profiles.plan_file import with_digest
 
 if TYPE_CHECKING:
-    from hetplan.planner.ask import Asking
     from hetplan.planner.forms.form import Form
+    from hetplan.planner.solver_calls import Asking
     from hetplan.profiles.plan import Claim, Plan, Solve
 
 __all__ = ["Bounding", "Certified", "Split", "carried_tree", "certificate_text", "prove_again", "with_vouched_bounds"]

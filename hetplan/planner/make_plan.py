@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hetplan.errors import Interrupted
 from hetplan.planner.answer import Status, Stop, Vouched, relative_gap
-from hetplan.planner.as_written import notices_as_written
-from hetplan.planner.ask import Asking, Record
 from hetplan.planner.draft import Draft, Infeasibility, Reported
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.request import read_request
 from hetplan.planner.safe_bound import BoundTree, written_tree
+from hetplan.planner.solver_calls import Asking, Record
 from hetplan.planner.status import Finding, Found, PlanStatus, plan_status
 from hetplan.planner.tolerances import BOUND_SLIP, GAP, LARGEST_GAP, PROOF_NUMBERS, PROOF_ROWS, ROUNDING
+from hetplan.planner.written_paths import notices_as_written
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Binding, Claim, InputHashes, Method, Notice, Plan, Solve
 from hetplan.profiles.plan_file import OUTCOMES, settled, with_summary

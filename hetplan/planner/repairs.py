@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from hetplan.errors import HetplanError, InputError
-from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Event, OnEvent, Options, Tools
 from hetplan.planner.draft import TOGETHER, Edit, Repair
 from hetplan.planner.outcome import Outcome
+from hetplan.planner.solver_calls import Asking
 from hetplan.planner.status import Found
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.json_path import write_at

@@ -26,13 +26,13 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from hetplan.problems.compound import wish as compound
-from hetplan.problems.fleet import wish as fleet
+from hetplan.problems.compound import request as compound
+from hetplan.problems.fleet import request as fleet
 from hetplan.problems.llm import wish as llm
-from hetplan.problems.pipeline import wish as pipeline
-from hetplan.problems.policy import wish as policy
-from hetplan.problems.pool import reading as pool
-from hetplan.problems.variants import wish as variants
+from hetplan.problems.pipeline import request as pipeline
+from hetplan.problems.policy import request as policy
+from hetplan.problems.pool import request as pool
+from hetplan.problems.variants import request as variants
 from hetplan.profiles.fields import Later
 from hetplan.profiles.slo import ANSWERERS, App, Rates, Slo
 

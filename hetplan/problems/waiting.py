@@ -1,4 +1,4 @@
-"""How long queries wait at busy servers: a rule of thumb for warnings, and the chance to wait at all."""
+"""Queueing formulas: the mean wait, and the chance to wait at all (Erlang C), from servers and their utilization."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ TOOLS = {
     "fleet": {
         "plan_for": PLAN,
         "verified": "hetplan.api.solve:verified",
-        "at_capacities": "hetplan.solvers.capacities:at_capacities",
+        "at_capacities": "hetplan.solvers.capacity_sweep:at_capacities",
         "simulate_plan": SIMULATE,
     },
     "compound": {"simulate": SIMULATE},
@@ -208,7 +208,7 @@ def formulations(kind: type[Problem]) -> dict[str, Formulation]:
 def obstacles(question: str, inputs: Inputs) -> tuple[Obstacle, ...]:
     """What keeps the files from asking a question; nothing where they may, or where there is no such question."""
     from hetplan.planner.terms import Obstacle
-    from hetplan.problems.ladder import LADDER
+    from hetplan.problems.infer_problem import LADDER
 
     if question in LADDER:
         return LADDER[question](inputs)

@@ -1,6 +1,6 @@
 """The service law of a load: class of query x batch x statistic -> milliseconds; plain data, read without NumPy.
 
-A law is a table and the settings at which it is read; `reading` says where on its axes a batch of queries is.
+A law is a table and the settings at which it is read; `table_points` says where on its axes a batch of queries is.
 """
 
 from __future__ import annotations

@@ -99,11 +99,11 @@ def _system(
         plan, workers, groups = with_calls(plan, inputs, period, workers, groups)
     routes = tuple(route for app in apps for route in routes_of(plan, inputs, app, groups, workers))
     if SHARED in plan.requires:
-        from hetplan.serving.exits import with_shared  # few plans have loads that are shared
+        from hetplan.serving.early_exits import with_shared  # few plans have loads that are shared
 
         groups, routes = with_shared(plan, inputs, groups, routes)
     if any(stage.outcomes for app in apps for stage in app.stages if is_operator(plan, app.id)):
-        from hetplan.serving.exits import with_exits  # few plans of operators have outcomes
+        from hetplan.serving.early_exits import with_exits  # few plans of operators have outcomes
 
         groups, routes = with_exits(plan, inputs, apps, groups, routes)
     links = tuple(_link(link) for link in inputs.profile.links)

@@ -11,8 +11,8 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan import Route as PlannedRoute
 from hetplan.profiles.workers import Worker
-from hetplan.serving.choice import best_route, is_large, preferred_first
 from hetplan.serving.demand import points_of
+from hetplan.serving.route_choice import best_route, is_large, preferred_first
 from hetplan.serving.steps import balancing_of, paths_of
 from hetplan.serving.system import After, App, Backup, Group, Inner, Pull, Route, Rule, Stage, Way
 
@@ -209,7 +209,7 @@ def _by_kind(
     app: App,
     stage: Stage,
 ) -> list[tuple[PlannedRoute, tuple[int, ...]]]:
-    """Which entry routes which classes, by the one rule of `choice`."""
+    """Which entry routes which classes, by the one rule of `route_choice`."""
     chosen: dict[int, tuple[PlannedRoute, list[int]]] = {}
     known: dict[int, PlannedRoute | None] = {}
     for number, kind in enumerate(kinds):

@@ -21,9 +21,9 @@ import numpy as np
 from hetplan.errors import InputError
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
-from hetplan.serving.choice import best_route
 from hetplan.serving.demand import classes_of
 from hetplan.serving.planned_system import planned_systems
+from hetplan.serving.route_choice import best_route
 from hetplan.serving.system import App, Group, Load, Stage
 
 if TYPE_CHECKING:

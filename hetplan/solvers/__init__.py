@@ -6,7 +6,7 @@
     milp_engine.py      what engines for Milp forms share; an engine writes `_run`; trees that prove bounds
       milp_proofs.py      answers without a best point, and their proofs; forms without rows or columns
       linear.py           linear programs asked of HiGHS beside the engine
-    whole_numbers.py    a Milp exactly in whole numbers, or a mixed one on a grid of them
+    integer_programs.py a Milp exactly in whole numbers, or a mixed one on a grid of them
 
     highs.py            "highs"            the default: duals, rays, warm families
     mathopt.py          "mathopt-scip"     an independent branch and bound

@@ -24,9 +24,9 @@ from hetplan.planner.contract import Event
 from hetplan.planner.forms.milp import Milp, Vector
 from hetplan.solvers.engine import in_background
 from hetplan.solvers.highs import Highs
+from hetplan.solvers.integer_programs import IntegerProgram, NotWhole, integer_grid, integer_program
 from hetplan.solvers.linear import around_integers
 from hetplan.solvers.milp_engine import Found, MilpEngine, Word
-from hetplan.solvers.whole_numbers import IntegerProgram, NotWhole, integer_grid, integer_program
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent

@@ -4,8 +4,8 @@ Each study solves the same question many times, for files with small changes (`a
 (`Spread`): `whatif` along ranges, `robust` for errors of what was measured and forecast, `explain` around one plan.
 `comparison` sets plan files beside one another and solves nothing.
 
-`ways` plays other ways to serve the demand of a plan (for plans with periods and for text: `fleet_ways`, `text_ways`,
-`text_baselines`), `replanning` plans that follow one another.
+`strategies` simulates other ways to serve the demand of a plan (for plans with periods and for LLMs:
+`fleet_strategies`, `llm_strategies`, `llm_baselines`), `replanning` plans that follow one another.
 """
 
 from __future__ import annotations

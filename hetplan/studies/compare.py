@@ -17,7 +17,7 @@ from hetplan.profiles.given_files import GivenFile, sort_files
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.rates import RatesOverTime, read_rates
 from hetplan.profiles.read_plan import read_plan
-from hetplan.studies.ways import WAYS, Compared, Comparison, compare_ways
+from hetplan.studies.strategies import WAYS, Compared, Comparison, compare_ways
 
 if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hetplan.api.recipes import STATEFUL, Recipes
-from hetplan.api.watching import planned_for
+from hetplan.api.autoscaler import planned_for
+from hetplan.api.plans_by_rate import STATEFUL, Recipes
 from hetplan.dispatch.replanning import Replanning
 from hetplan.errors import InputError
 from hetplan.profiles.plan_periods import text_apps, without
@@ -22,8 +22,8 @@ from hetplan.simulator.autoscale import autoscale, system_of
 from hetplan.simulator.report import SimulationReport, wishes_of
 from hetplan.simulator.simulate import demands_of, percentiles_of, simulate_system
 from hetplan.simulator.system_changes import follow, lead_and_limits
-from hetplan.studies.fleet_ways import FleetPlayed
-from hetplan.studies.text_baselines import text_beside
+from hetplan.studies.fleet_strategies import FleetPlayed
+from hetplan.studies.llm_baselines import text_beside
 
 if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs

@@ -6,8 +6,8 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hetplan.api.judge import verify
 from hetplan.api.solve import Source
+from hetplan.api.verify_and_simulate import verify
 from hetplan.drawing.report import Documents, report_page
 from hetplan.errors import InputError
 from hetplan.planner.bound_verdicts import has_unproved_bound, words_of_bounds

@@ -1,4 +1,4 @@
-"""What a question must keep that can be a part of a fleet (`hetplan.planner.bridge`).
+"""What a question must keep that can be a part of a fleet (`hetplan.planner.fleet_part`).
 
     for name, check in checks(part, rate=100.0, ask=ask, offers={"gpu": 3}):
         check()
@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from hetplan.planner.answer import Status
-from hetplan.planner.bridge import Part
 from hetplan.planner.contract import Ask
+from hetplan.planner.fleet_part import Part
 from hetplan.planner.forms.milp import Builder
 
 __all__ = ["checks", "fewest_machines"]

@@ -17,7 +17,7 @@ from functools import cached_property
 from hetplan.profiles.plan import Action
 from hetplan.profiles.state import State
 from hetplan.profiles.workers import Load, Worker
-from hetplan.verifier.facts import Facts, machines
+from hetplan.verifier.plan_index import Facts, machines
 from hetplan.verifier.report import Violation
 
 __all__ = ["Scene", "check_actions", "has_room", "moved_instances"]

@@ -11,8 +11,8 @@ from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.operating_points import Verdict, judge, limits_of
 from hetplan.profiles.workers import Worker
 from hetplan.verifier.demand import classes_of, least_wanted, response_targets
-from hetplan.verifier.facts import Facts, option, runs_alike
 from hetplan.verifier.flow import Flow
+from hetplan.verifier.plan_index import Facts, option, runs_alike
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import service_of
 

@@ -25,8 +25,8 @@ from hetplan.verifier.application_checks import (
     undecided_limits,
 )
 from hetplan.verifier.demand import Classes, classes_of
-from hetplan.verifier.facts import Facts, check_options, gather, quality_of, slo_divisor
 from hetplan.verifier.flow import Flow, why_not_followed
+from hetplan.verifier.plan_index import Facts, check_options, gather, quality_of, slo_divisor
 from hetplan.verifier.promises import (
     Computed,
     check_claims,
@@ -116,14 +116,14 @@ def _check_serving(
                 computed[name].append(Computed(_figures(facts, flow, most[name]), frozenset(flow.extrapolated)))
         found += check_capacity(facts, flows, period)
         if asks_for_survival(facts):
-            from hetplan.verifier.losses import check_survival  # few wishes ask for it
+            from hetplan.verifier.failures import check_survival  # few wishes ask for it
 
             found += check_survival(facts, list(flows), period)
     for name in names:
         found += check_demand(facts, name)
     skipped = [f"{name}: {reason}" for name, reason in why.items() if reason]
     if asks_for_survival(facts):
-        from hetplan.verifier.losses import not_computed
+        from hetplan.verifier.failures import not_computed
 
         skipped += not_computed(facts, names)
     return skipped, {name: worst_of(parts) for name, parts in computed.items()}

@@ -27,8 +27,8 @@ from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Serve, Worker
 from hetplan.verifier.batch_waits import LARGEST
 from hetplan.verifier.calls import accuracy_in_service, call_outcomes, calls_at, check_bill, placement_fault
-from hetplan.verifier.facts import gather
 from hetplan.verifier.fanout import any_fans, several_at_most, times_called, why_not_counted
+from hetplan.verifier.plan_index import gather
 from hetplan.verifier.report import Violation
 from hetplan.verifier.resources import cost_nanos
 from hetplan.verifier.stations import (

@@ -13,8 +13,8 @@ from hetplan.planner.tolerances import FEASIBILITY, SLIP
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Worker
-from hetplan.verifier.facts import Facts, run_of
 from hetplan.verifier.fleet_parts import BESIDE, IN_SLICES, Fleet, loaded_variants
+from hetplan.verifier.plan_index import Facts, run_of
 from hetplan.verifier.references import allows
 from hetplan.verifier.report import Violation
 from hetplan.verifier.resources import instances_on

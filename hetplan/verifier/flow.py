@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hetplan.verifier.facts import Facts
+from hetplan.verifier.plan_index import Facts
 from hetplan.verifier.report import Violation
 
 __all__ = ["Flow", "Steps", "why_not_followed"]

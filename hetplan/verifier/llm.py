@@ -20,7 +20,7 @@ from hetplan.profiles.plan_dispatch_rules import LeastWorkDispatch, RoundRobinDi
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.application_checks import check_demand
-from hetplan.verifier.facts import Facts, gather
+from hetplan.verifier.plan_index import Facts, gather
 from hetplan.verifier.report import Violation
 
 __all__ = ["check"]

@@ -38,8 +38,8 @@ from hetplan.verifier.actions import moved_instances
 from hetplan.verifier.application_checks import check_demand
 from hetplan.verifier.check import follow
 from hetplan.verifier.demand import classes_of, strictest_limit_ms
-from hetplan.verifier.facts import Facts, Seat, gather, option, slo_divisor
 from hetplan.verifier.flow import why_not_followed
+from hetplan.verifier.plan_index import Facts, Seat, gather, option, slo_divisor
 from hetplan.verifier.report import Violation
 from hetplan.verifier.resources import instances_on
 from hetplan.verifier.service import service_of

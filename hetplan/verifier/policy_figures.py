@@ -16,7 +16,7 @@ from hetplan.profiles.profile import Run
 from hetplan.profiles.slo import App
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Worker
-from hetplan.verifier.facts import judged_statistic, run_of, says_another_statistic
+from hetplan.verifier.plan_index import judged_statistic, run_of, says_another_statistic
 from hetplan.verifier.policy_chain import Chain, NewHeads, enclosed
 from hetplan.verifier.service import nearest_statistic, table_along_batches
 

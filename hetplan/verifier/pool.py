@@ -62,7 +62,7 @@ from hetplan.profiles.plan import Dispatch, MatchingDispatch, Plan
 from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Load, Serve
 from hetplan.verifier.demand import Classes, classes_of, response_targets
-from hetplan.verifier.facts import Facts, Seat, gather, option
+from hetplan.verifier.plan_index import Facts, Seat, gather, option
 from hetplan.verifier.report import Violation
 from hetplan.verifier.resources import instances_on
 from hetplan.verifier.service import service_of

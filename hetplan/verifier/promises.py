@@ -18,7 +18,7 @@ from hetplan.planner.tolerances import BOUND_SLIP, OPTIMAL_GAP, VALUE
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Claim, Plan, Promise, Solve
 from hetplan.profiles.tables import STATISTICS
-from hetplan.verifier.facts import QUESTIONS, Facts, machines, option, own_table
+from hetplan.verifier.plan_index import QUESTIONS, Facts, machines, option, own_table
 from hetplan.verifier.report import Violation
 from hetplan.verifier.resources import cost_nanos, same_money
 

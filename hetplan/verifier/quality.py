@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from hetplan.planner.tolerances import VALUE
-from hetplan.verifier.facts import Facts, quality_of
+from hetplan.verifier.plan_index import Facts, quality_of
 from hetplan.verifier.report import Violation
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from hetplan.profiles.slo import App
 from hetplan.profiles.tables import Statistic, Table
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.demand import classes_of
-from hetplan.verifier.facts import run_of, runs_meant
+from hetplan.verifier.plan_index import run_of, runs_meant
 from hetplan.verifier.report import Violation, unknown_reference
 
 __all__ = ["allows", "check_header", "check_inputs", "check_references", "check_tables"]

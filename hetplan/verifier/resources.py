@@ -22,7 +22,7 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Run
 from hetplan.profiles.slo import WishLimits
 from hetplan.profiles.workers import Worker
-from hetplan.verifier.facts import Facts, Seat, machines, needs_of
+from hetplan.verifier.plan_index import Facts, Seat, machines, needs_of
 from hetplan.verifier.report import Violation
 
 __all__ = [

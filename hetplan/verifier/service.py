@@ -19,7 +19,7 @@ from hetplan.profiles.operating_points import Verdict
 from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.tables import STATISTICS, Table
 from hetplan.verifier.demand import Classes
-from hetplan.verifier.facts import Facts, Seat, own_table, statistics_of
+from hetplan.verifier.plan_index import Facts, Seat, own_table, statistics_of
 
 if TYPE_CHECKING:
     import numpy as np

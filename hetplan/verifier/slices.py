@@ -9,7 +9,7 @@ from decimal import ROUND_HALF_EVEN, Decimal
 from hetplan.planner.tolerances import VALUE
 from hetplan.profiles.profile import Offer
 from hetplan.profiles.workers import Worker
-from hetplan.verifier.facts import QUESTIONS, Facts, Seat, needs_of, own_needs
+from hetplan.verifier.plan_index import QUESTIONS, Facts, Seat, needs_of, own_needs
 from hetplan.verifier.report import Violation
 
 __all__ = ["check_shares", "paid_by_the_unit", "parts_of_one"]

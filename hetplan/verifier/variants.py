@@ -44,7 +44,7 @@ from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.actions import Scene, has_room
 from hetplan.verifier.demand import classes_of, strictest_limit_ms
-from hetplan.verifier.facts import Seat, gather, run_of
+from hetplan.verifier.plan_index import Seat, gather, run_of
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import read_table, service_of
 

@@ -1,4 +1,4 @@
-"""The walk of queries through a pipeline, along its routes, step by step.
+"""Follows queries step by step through a pipeline along a plan's routes, and returns the flow of each load.
 
 Routes of a pipeline step are looked up by the path so far (the loads visited, root first): the route whose `prefix` is
 the whole path, else the one whose `prefix` is the last load alone, else the one without a prefix. Of those that fit,
@@ -18,8 +18,8 @@ from hetplan.profiles.pipelines import Edge, Pipeline
 from hetplan.profiles.plan import Route
 from hetplan.profiles.slo import App
 from hetplan.verifier.demand import Classes, response_targets
-from hetplan.verifier.facts import Facts, slo_divisor
 from hetplan.verifier.flow import Flow, Steps
+from hetplan.verifier.plan_index import Facts, slo_divisor
 from hetplan.verifier.quality import path_quality
 from hetplan.verifier.service import Service
 

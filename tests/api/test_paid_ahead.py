@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hetplan.api.paid_ahead import PaidAhead
+from hetplan.api.commitments import PaidAhead
 from hetplan.errors import InputError
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Plan

@@ -11,7 +11,7 @@ import pytest
 from api.test_watching import World, made, plan_of
 
 import hetplan as hp
-from hetplan.api.watching import Watching
+from hetplan.api.autoscaler import Watching
 from hetplan.dispatch.replanning import Replanning
 from hetplan.planner.outcome import Outcome
 from hetplan.profiles.load import load_inputs

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hetplan.api.watching import Applied, Ended, Happened, Watching
+from hetplan.api.autoscaler import Applied, Ended, Happened, Watching
 from hetplan.dispatch.replanning import Replanning
 from hetplan.errors import InputError, Interrupted, SolverFailed
 from hetplan.planner.outcome import Outcome

@@ -18,7 +18,7 @@ from hetplan import registry
 from hetplan.api.solve import choose
 from hetplan.errors import Fault
 from hetplan.planner.request import read_request
-from hetplan.problems.ladder import LADDER, is_ruled_out
+from hetplan.problems.infer_problem import LADDER, is_ruled_out
 from hetplan.registry import entry_points
 from tests.build import answered
 

@@ -69,9 +69,9 @@ def test_an_import_upwards_would_be_drawn(house: ModuleType, tmp_path: Path) -> 
     tree = tree_of(
         tmp_path,
         {
-            "profiles/load.py": "from hetplan.planner.ask import Asking\n",
-            "planner/ask.py": types_only,
-            "cli/app.py": "def show():\n    import hetplan.planner.ask\n",
+            "profiles/load.py": "from hetplan.planner.solver_calls import Asking\n",
+            "planner/solver_calls.py": types_only,
+            "cli/app.py": "def show():\n    import hetplan.planner.solver_calls\n",
         },
     )
     assert house.arrows(tree) == {("profiles", "planner"), ("cli", "planner")}
@@ -82,8 +82,8 @@ def test_an_arrow_that_follows_from_two_others_is_left_out(house: ModuleType, tm
     tree = tree_of(
         tmp_path,
         {
-            "cli/app.py": "import hetplan.planner.ask\nimport hetplan.profiles.load\n",
-            "planner/ask.py": "import hetplan.profiles.load\n",
+            "cli/app.py": "import hetplan.planner.solver_calls\nimport hetplan.profiles.load\n",
+            "planner/solver_calls.py": "import hetplan.profiles.load\n",
             "profiles/load.py": "",
         },
     )

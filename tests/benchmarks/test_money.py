@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import money
-from hetplan.api.recipes import Recipes
+from hetplan.api.plans_by_rate import Recipes
 
 
 @pytest.mark.slow

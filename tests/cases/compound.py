@@ -10,9 +10,9 @@ from hetplan.planner.forms.packing import Items, Packing
 from hetplan.planner.request import read_request
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.pipeline_query import read_pipeline_queries, refuse_to_measure
+from hetplan.problems.compound.request import read_tiers
 from hetplan.problems.compound.search import read_measurements
 from hetplan.problems.compound.stations import QueuedBox
-from hetplan.problems.compound.wish import read_tiers
 from hetplan.problems.faults import Faults
 from hetplan.profiles.load import load_inputs
 

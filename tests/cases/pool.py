@@ -9,9 +9,9 @@ from typing import Any
 import hetplan
 from hetplan import registry
 from hetplan.planner.answer import Limits
-from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
 from hetplan.planner.draft import Draft, Infeasibility
+from hetplan.planner.solver_calls import Asking
 from hetplan.problems.pool.question import PoolQuestion
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Profile

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hetplan import errors
-from hetplan.cli.ending import ending_of
+from hetplan.cli.exits import ending_of
 from hetplan.cli.output import Exit
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

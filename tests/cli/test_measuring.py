@@ -219,7 +219,7 @@ def test_a_kill_of_several_at_once_loses_nothing_and_the_journal_becomes_the_sam
 
 @pytest.mark.slow
 def test_several_at_once_say_how_far_they_are(asked: Callable[..., list[object]], run: Callable[..., Any]) -> None:
-    from hetplan.cli.pace import Pace
+    from hetplan.cli.progress import Pace
     from hetplan.planner.contract import Event
 
     ran = run(*asked(), "--jobs", 3, "--set", "max_measurements=9", "--json")

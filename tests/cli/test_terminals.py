@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hetplan.cli.pace import Lines, Pace
+from hetplan.cli.progress import Lines, Pace
 from hetplan.planner.contract import Event
 
 CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -11,8 +11,8 @@ import pytest
 
 from hetplan.errors import InputError, Interrupted, NoSolver, SolverFailed
 from hetplan.planner.answer import Answer, Limits, Status, Stop
-from hetplan.planner.ask import Asking
 from hetplan.planner.forms.milp import Builder, Milp
+from hetplan.planner.solver_calls import Asking
 
 
 def form(*, demand: float = 3.0, whole: bool = False) -> Milp:

@@ -328,7 +328,7 @@ def test_as_good_as_a_bound_that_nobody_proved_is_not_called_verified(tmp_path: 
 
 
 def test_the_bound_of_a_fleet_without_its_prices_is_found_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hetplan.problems.fleet.ways.FEW_AT_ONCE", 0)  # by prices, as large fleets are planned
+    monkeypatch.setattr("hetplan.problems.fleet.formulations.FEW_AT_ONCE", 0)  # by prices, as large fleets are planned
     wish = random_files("fleet", 40)
     answer = solve(wish, "fluid")
     assert answer.plan is not None
@@ -356,7 +356,7 @@ def test_bounds_are_looked_at_until_somebody_cancels_or_the_time_is_over(monkeyp
     for prove in (False, None):
         with pytest.raises(Interrupted):
             verify(answer.plan, wish, prove=prove, simulate=False, cancel=cancel)
-    monkeypatch.setattr("hetplan.api.judge.ANEW_S", 0.0)
+    monkeypatch.setattr("hetplan.api.verify_and_simulate.ANEW_S", 0.0)
     said = verify(answer.plan, wish, simulate=False)
     assert set(said.bounds) == {"not proved here"}
     assert said.is_ok

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hetplan.planner.answer import Limits, Status
-from hetplan.planner.ask import Asking
 from hetplan.planner.elastic import explain, knobs, stretch, stretch_all
 from hetplan.planner.forms.milp import Builder, Elastic, Milp
+from hetplan.planner.solver_calls import Asking
 
 
 def too_much(demand: float = 12.0) -> Milp:

@@ -13,11 +13,11 @@ import pytest
 from hetplan import errors
 from hetplan.errors import InputError
 from hetplan.planner.answer import Answer, Limits, Status, Stop
-from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Options
 from hetplan.planner.draft import Draft, Infeasibility, Repair, Reported
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.make_plan import make_plan
+from hetplan.planner.solver_calls import Asking
 from hetplan.planner.status import Exit, Found
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Method

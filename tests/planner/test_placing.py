@@ -9,11 +9,11 @@ from collections import Counter
 import pytest
 
 from hetplan import registry
-from hetplan.planner import placing
+from hetplan.planner import machine_packing
 from hetplan.planner.answer import Limits, Status
-from hetplan.planner.ask import Asking
 from hetplan.planner.forms.milp import Builder
-from hetplan.planner.placing import Sharing, place, read_places, total_of
+from hetplan.planner.machine_packing import Sharing, place, read_places, total_of
+from hetplan.planner.solver_calls import Asking
 
 PLENTY = 10**9
 
@@ -96,9 +96,9 @@ def test_things_that_need_the_same_are_one_kind() -> None:
 
 
 def test_where_there_are_too_many_patterns_totals_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placing, "MOST_PATTERNS", 1)
+    monkeypatch.setattr(machine_packing, "MOST_PATTERNS", 1)
     sharing = Sharing("card", {"gpu": 1.0}, range(2), [{"gpu": 0.6}, {"gpu": 0.4}], [PLENTY] * 2)
-    placing._patterns.cache_clear()
+    machine_packing._patterns.cache_clear()
     try:
         form, answer = solved(sharing, [5, 2])
         assert answer.value == 4  # 3.8 cards are taken; one by one it is 5
@@ -106,7 +106,7 @@ def test_where_there_are_too_many_patterns_totals_count(monkeypatch: pytest.Monk
         assert read_places(form, answer.point, sharing, [5, 2], {0: 5, 1: 2}) is None
         assert sharing.least([5, 2]) == 4
     finally:
-        placing._patterns.cache_clear()
+        machine_packing._patterns.cache_clear()
 
 
 def test_totals_may_be_lowered_by_what_found_no_place() -> None:
@@ -114,8 +114,8 @@ def test_totals_may_be_lowered_by_what_found_no_place() -> None:
     sharing = Sharing("card", {"gpu": 1.0}, [0], [{"gpu": 0.6}], [PLENTY])
     x = m.columns("x", ["a"], lower=2.0, upper=2.0)
     machines = m.columns("machines", ["all"], cost=1.0)
-    there = [(placing.Expression(machines), sharing.provides)]
-    placing.in_total(m, sharing, x, there, less={total_of("gpu", "card"): 0.5})
+    there = [(machine_packing.Expression(machines), sharing.provides)]
+    machine_packing.in_total(m, sharing, x, there, less={total_of("gpu", "card"): 0.5})
     answer = Asking(registry.solvers("milp"), Limits())(m.build())
     assert answer.status is Status.OPTIMAL
     assert answer.value == pytest.approx(1.7)

@@ -12,12 +12,12 @@ import pytest
 
 from hetplan import registry
 from hetplan.planner.answer import Limits, Status
-from hetplan.planner.ask import Asking
 from hetplan.planner.elastic import explain
 from hetplan.planner.forms.milp import Builder
 from hetplan.planner.machine_limits import budget_in_whole_machines, floors_of, keeps, machine_limits
 from hetplan.planner.program import Expression, Uses, limit_moves, lose, pay_starts, rent, rent_by_period, weighted
 from hetplan.planner.request import PLENTY, Commitment, MachineType, Offer, Request
+from hetplan.planner.solver_calls import Asking
 from hetplan.profiles.fleet_fields import OfferLimit
 
 NANO = 10**9

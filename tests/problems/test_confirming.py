@@ -14,7 +14,7 @@ from cases.simulated import app_saying, report_of
 from hetplan.errors import InputError
 from hetplan.planner.answer import Limits
 from hetplan.planner.sizing import LOOKS
-from hetplan.problems.simulated import LEAST_SPANS, MOST_LONGER, PlanRuns, Simulations
+from hetplan.problems.draft_simulation import LEAST_SPANS, MOST_LONGER, PlanRuns, Simulations
 from hetplan.profiles.load import load_inputs
 
 FILES = files(

@@ -21,7 +21,7 @@ from hetplan.executor.background import Background
 from hetplan.executor.serving.law import OffTable, ServiceLaw
 from hetplan.planner.contract import Tools
 from hetplan.planner.request import read_request
-from hetplan.problems.compound import wish as compound
+from hetplan.problems.compound import request as compound
 from hetplan.problems.faults import Faults
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
@@ -34,7 +34,7 @@ from hetplan.serving.planned_system import planned_systems
 from hetplan.simulator.simulate import demands_of
 from hetplan.verifier import resources
 from hetplan.verifier.demand import classes_of, response_targets
-from hetplan.verifier.facts import Facts, Seat, gather
+from hetplan.verifier.plan_index import Facts, Seat, gather
 from hetplan.verifier.service import service_of
 
 QUICK, PROFILES = 100, 1000
@@ -112,7 +112,7 @@ class Sought:
             self.figures["rate"] = pool.wish.rate_qps
 
     def _pipeline(self) -> None:
-        from hetplan.problems.pipeline.wish import PipelineOptions, read_wish
+        from hetplan.problems.pipeline.request import PipelineOptions, read_wish
 
         wish = read_wish(self.inputs, PipelineOptions(statistic="mean"))
         self.options = {"statistic": "mean"}
@@ -136,7 +136,7 @@ class Sought:
 
     def _variants(self) -> None:
         from hetplan.problems.variants.options import VariantsOptions
-        from hetplan.problems.variants.wish import read_snapshot
+        from hetplan.problems.variants.request import read_snapshot
 
         # Each load has a worker of its own here, so each has its machine to itself.
         v = read_snapshot(self.inputs, VariantsOptions(share_machines=False))
@@ -160,7 +160,7 @@ class Sought:
 
     def _policy(self) -> None:
         from hetplan.problems.policy.options import PolicyOptions
-        from hetplan.problems.policy.wish import read_models
+        from hetplan.problems.policy.request import read_models
 
         statistic = "p95" if any(table.p95 for table in self.inputs.profile.tables.values()) else "p99"
         options = PolicyOptions(statistic=statistic, queue_max=8)
@@ -169,7 +169,7 @@ class Sought:
         faults = Faults.of(self.inputs)
         request = read_request(self.inputs)
         # Of models that another one beats, too.
-        with patch("hetplan.problems.policy.wish.pareto", lambda times, _: list(range(len(times)))):
+        with patch("hetplan.problems.policy.request.pareto", lambda times, _: list(range(len(times)))):
             models = read_models(request, request.apps["a"], "g", options, faults)
         faults.settle()
         assert models is not None
@@ -376,10 +376,10 @@ def test_compound_machines_and_limits_are_read_alike() -> None:
 
 COMPOUND_FAULTS: dict[str, tuple[str, Any]] = {
     "solver: the unit's price for the machine's": (
-        "hetplan.problems.compound.wish.machine_price", lambda offer, hardware: offer.price_per_hour,
+        "hetplan.problems.compound.request.machine_price", lambda offer, hardware: offer.price_per_hour,
     ),
     "solver: the machine's price for the unit's": (
-        "hetplan.problems.compound.wish.Tier.machine_price", property(lambda tier: tier.price),
+        "hetplan.problems.compound.request.Tier.machine_price", property(lambda tier: tier.price),
     ),
     "solver: another target": (
         "hetplan.planner.request.strictest_target",
@@ -439,13 +439,13 @@ FAULTS: dict[str, tuple[str, Any]] = {
     ),
     "executor: no settings": ("hetplan.serving.loads.settings_of", lambda **_: {"size": 200.0}),
     "verifier: the first run on the hardware": (
-        "hetplan.verifier.facts.run_of",
+        "hetplan.verifier.plan_index.run_of",
         lambda profile, worker, load: _first_run(profile, load, worker.hardware),
     ),
     "verifier: the run's own table alone": ("hetplan.verifier.service.table_along_batches", _own_table),
     "verifier: no share is paid": ("hetplan.verifier.slices._slices", lambda *_: None),
     "solver, pool: the first run": (
-        "hetplan.problems.pool.reading._run_on",
+        "hetplan.problems.pool.request._run_on",
         lambda request, variant, *_: min(request.choices(variants=[variant]), key=lambda one: one.place),
     ),
     "solver, variants: knobs before the run's point": ("hetplan.serving.loads.settings_of", _knobs_first),

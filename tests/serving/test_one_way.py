@@ -27,7 +27,7 @@ from hetplan.serving.demand import points_of
 from hetplan.serving.planned_system import planned_systems
 from hetplan.serving.system import Edge, Route, System
 from hetplan.verifier.check import follow
-from hetplan.verifier.facts import gather
+from hetplan.verifier.plan_index import gather
 
 TREES = 250
 DRAWS = [(2 * k + 1) / 34 for k in range(17)]

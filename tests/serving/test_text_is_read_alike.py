@@ -24,7 +24,7 @@ from hetplan.serving import tokens
 from hetplan.serving.loads import worker_price
 from hetplan.serving.tokens import Requests, TokenLaw, fleet_of_plan, law_of_engine
 from hetplan.verifier import llm, resources
-from hetplan.verifier.facts import gather
+from hetplan.verifier.plan_index import gather
 
 QUICK, PROFILES = 60, 1000
 Json = dict[str, Any]

@@ -19,7 +19,7 @@ from hetplan.errors import InputError
 from hetplan.serving.system import App, Edge, Group, Late, Load, Route, Service, Stage, System, Way
 from hetplan.simulator.simulate import simulate
 from hetplan.verifier.check import follow
-from hetplan.verifier.facts import gather
+from hetplan.verifier.plan_index import gather
 
 EVEN = {"arrivals": "deterministic", "noise": "mean", "threads": 1}
 

@@ -10,11 +10,11 @@ import pytest
 
 from hetplan import registry
 from hetplan.planner.answer import Answer, Limits, Status, Stop, Vouched, relative_gap
-from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Solver
 from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.safe_bound import BoundTree, bound_of_tree
+from hetplan.planner.solver_calls import Asking
 from hetplan.planner.tolerances import GAP
 from hetplan.solvers import milp_engine
 from hetplan.solvers.highs import Highs

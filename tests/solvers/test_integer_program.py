@@ -12,7 +12,7 @@ from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.forms.program import point_faults
 from hetplan.solvers.cp_sat import CpSatScaled
-from hetplan.solvers.whole_numbers import decimals, integer_grid, integer_program
+from hetplan.solvers.integer_programs import decimals, integer_grid, integer_program
 
 
 def test_prices_become_whole_exactly() -> None:

@@ -10,10 +10,10 @@ from cases.pipelines import fluid
 from studies.test_ways import FLEET_PROFILE, FLEET_SLO
 
 import hetplan as hp
-from hetplan.api.recipes import Recipes
+from hetplan.api.plans_by_rate import Recipes
 from hetplan.profiles.load import load_inputs
 from hetplan.serving.system import System
-from hetplan.studies.fleet_ways import FleetPlayed
+from hetplan.studies.fleet_strategies import FleetPlayed
 from hetplan.studies.replanning import replanned_fleet
 from hetplan_papers.datasets.loki_by_hand import tiny
 

@@ -12,13 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 import hetplan as hp
-from hetplan.api.recipes import Recipes
+from hetplan.api.plans_by_rate import Recipes
 from hetplan.cli.app import build_app
 from hetplan.errors import InputError
 from hetplan.profiles.load import load_inputs
 from hetplan.simulator.simulate import simulate
+from hetplan.studies.llm_baselines import text_beside
 from hetplan.studies.replanning import play_replanned, replanned_fleet
-from hetplan.studies.text_baselines import text_beside
 
 START_S, LOAD_S = 20.0, 10.0
 PROFILE: dict[str, Any] = {

@@ -21,8 +21,8 @@ from hetplan.profiles.load import load_inputs
 from hetplan.profiles.rates import read_rates
 from hetplan.serving.planned_system import planned_systems
 from hetplan.simulator.system_changes import Names
-from hetplan.studies import ways as compared_ways
-from hetplan.studies.ways import WAYS, Compared, compare_ways
+from hetplan.studies import strategies as compared_ways
+from hetplan.studies.strategies import WAYS, Compared, compare_ways
 
 POOL = Path(__file__).resolve().parents[2] / "examples" / "pool"
 

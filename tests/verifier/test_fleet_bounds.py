@@ -84,7 +84,7 @@ def sound() -> tuple[Json, Json]:
 def solved(wish: Json, **more: Any) -> hp.Outcome:
     """By prices, as large fleets are planned."""
     with pytest.MonkeyPatch.context() as large:
-        large.setattr("hetplan.problems.fleet.ways.FEW_AT_ONCE", 0)
+        large.setattr("hetplan.problems.fleet.formulations.FEW_AT_ONCE", 0)
         return hp.solve(PROFILE, wish, options={"savings": False, "sizing": "formula"}, **more, formulation="fleet")
 
 
@@ -265,7 +265,7 @@ def test_a_bound_a_hair_too_high_gives_way_to_what_is_proved(
     """One that is far too high stays what it was: nobody's proof."""
     from hetplan.problems.fleet import question
 
-    monkeypatch.setattr("hetplan.problems.fleet.ways.FEW_AT_ONCE", 0)
+    monkeypatch.setattr("hetplan.problems.fleet.formulations.FEW_AT_ONCE", 0)
     options, wish = {"sizing": "fluid", "savings": False}, slo(survive={"zones": 1, "serve": 0.9})
     (claim,) = hp.solve(PROFILE, wish, options=options, formulation="fleet").require().claims
     assert claim.bound is not None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import hetplan as hp
 from hetplan.verifier.check import follow
-from hetplan.verifier.facts import gather
+from hetplan.verifier.plan_index import gather
 from tests.build import answered, shipped
 
 POOL = Path(__file__).resolve().parents[2] / "examples" / "pool"

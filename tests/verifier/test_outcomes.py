@@ -10,7 +10,7 @@ from cases.cascades import RATE_QPS, cascade, random_tree
 from cases.documents import DROP, Json, load, read, spoil, worker
 
 from hetplan.verifier.check import follow, verify_plan
-from hetplan.verifier.facts import gather
+from hetplan.verifier.plan_index import gather
 
 
 def violations(case: Json, edits: dict[str, Any] | None = None) -> list[str]:

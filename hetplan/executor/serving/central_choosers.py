@@ -24,7 +24,7 @@ from hetplan.executor.serving.choosers import Chooser
 from hetplan.executor.serving.law import OffTable, ServiceLaw
 from hetplan.executor.serving.links import Lane
 from hetplan.executor.serving.query_tree import Task
-from hetplan.serving.choice import is_large, preferred_first
+from hetplan.serving.route_choice import is_large, preferred_first
 
 __all__ = ["DealtChooser", "InOrderChooser", "MatchingChooser", "PolicyChooser", "Times", "parts_of"]
 

@@ -18,7 +18,7 @@ from hetplan.dispatch.pipelines import PathShares
 from hetplan.executor.serving.links import Lane
 from hetplan.executor.serving.query_tree import Task
 from hetplan.profiles.plan import Route
-from hetplan.serving.choice import best_route
+from hetplan.serving.route_choice import best_route
 
 __all__ = ["Chooser", "EarliestChooser", "NoWorker", "ShareChooser", "TurnChooser", "by_class", "route_for"]
 
@@ -100,7 +100,7 @@ def by_outcome(routes: Iterable[Route], outcomes: Mapping[str, str]) -> list[Rou
 def route_for(
     routes: Sequence[Route], path: tuple[str, ...], outcomes: Mapping[str, str], at: Mapping[str, float]
 ) -> Route | None:
-    """The route of a step by the rule of `serving.choice`; for a class that no route names, that of the next class.
+    """The route of a step (rule: `serving.route_choice`); of a class that no route names, that of the next class.
 
     >>> routes = [Route(when={"batch": 8}, to={"a": 1.0}), Route(prefix=("x",), when={"batch": 64}, to={"b": 1.0})]
     >>> [list(route_for(routes, ("x",), {}, {"batch": batch}).to) for batch in (8, 9, 64)]

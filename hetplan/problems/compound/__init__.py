@@ -19,9 +19,9 @@ it is, learn, propose again; every compliant plan is then cut down to the least 
 the `Packing` form over all queries: most weight served (goodput), then least cost; or all of them at least cost.
 Formulation ``paper`` has the paper's rules as its defaults.
 
-The files, in the order in which they are used: `question` (the door), `options`, `wish` (tiers, objective, stated
+The files, in the order in which they are used: `question` (the door), `options`, `request` (tiers, objective, stated
 candidates), `pipeline_query` (a query whose plans are searched for, and the form of it), `two_stage` (search, then
-pack; fronts), `search` (the first stage), `ways` (of what was measured, alone or with shared replicas), `stations`
-(replicas for a rate), `packing` (the second stage, and what is missing), `plan` (its sections), `sizing` (plans for a
-rate are simulated).
+pack; fronts), `search` (the first stage), `candidates` (of what was measured, alone or with shared replicas),
+`stations` (replicas for a rate), `packing` (the second stage, and what is missing), `plan` (its sections), `sizing`
+(plans for a rate are simulated).
 """

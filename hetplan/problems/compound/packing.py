@@ -28,7 +28,7 @@ from hetplan.planner.forms.milp import Builder
 from hetplan.planner.forms.packing import Choice, Items, Packing, sums_of
 from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.problems.compound.pipeline_query import CompoundProblem
-from hetplan.problems.compound.wish import BUDGET, Query, Tier, Way
+from hetplan.problems.compound.request import BUDGET, Query, Tier, Way
 from hetplan.profiles.fields import NANO
 
 __all__ = ["PackedQueries", "figures", "mean_weights", "pack", "packing"]

@@ -21,11 +21,11 @@ from hetplan.planner.forms.calls import Call, Calls
 from hetplan.planner.forms.fans import Fans
 from hetplan.planner.forms.space import Space, is_ordered, settings_of
 from hetplan.planner.request import Application, Request, read_request
+from hetplan.problems.applicability import outcomes
 from hetplan.problems.compound.options import FEWEST_SAMPLES, CompoundOptions
+from hetplan.problems.compound.request import BUDGET, Query, Tier, Wish, read_queries, read_tiers, read_wish
 from hetplan.problems.compound.stations import QueuedBox
-from hetplan.problems.compound.wish import BUDGET, Query, Tier, Wish, read_queries, read_tiers, read_wish
 from hetplan.problems.faults import Faults
-from hetplan.problems.fitting import outcomes
 from hetplan.profiles.apis import Api
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Link, Pipeline

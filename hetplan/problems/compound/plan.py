@@ -9,11 +9,11 @@ from typing import Any
 
 from hetplan.planner.draft import Draft, Reported, Scope
 from hetplan.planner.transition import Names, transition
+from hetplan.problems.compound.candidates import Seat
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.packing import PackedQueries
 from hetplan.problems.compound.pipeline_query import CompoundProblem
-from hetplan.problems.compound.ways import Seat
-from hetplan.problems.compound.wish import MeasuredPlan, Query, Way
+from hetplan.problems.compound.request import MeasuredPlan, Query, Way
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice, Promise, Route, Unserved
 from hetplan.profiles.plan_dispatch_rules import ChosenPlanDispatch

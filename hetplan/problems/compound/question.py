@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from hetplan.planner.contract import Ask, Obstacle, Options, Tools
-from hetplan.problems import ladder
+from hetplan.problems import infer_problem
 from hetplan.problems.compound.options import CompoundOptions, PaperOptions
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Compound:
     @classmethod
     def fits(cls, inputs: Inputs) -> tuple[Obstacle, ...]:
         """What keeps these files from asking for compound plans."""
-        return ladder.compound(inputs)
+        return infer_problem.compound(inputs)
 
     @classmethod
     def from_inputs(

@@ -29,12 +29,12 @@ from hetplan.errors import Fault, InputError, Interrupted, SolverFailed
 from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.draft import Repair
 from hetplan.planner.forms.black_box import BlackBox, Measured, OutOfTime, Past, Runs, Verdict
+from hetplan.problems.compound.candidates import price_of_shares, ways_of
 from hetplan.problems.compound.pipeline_query import CompoundProblem, PipelineQuery, refuse_to_measure
+from hetplan.problems.compound.request import Query, Way
 from hetplan.problems.compound.stations import MOST_REPLICAS, QueuedBox
-from hetplan.problems.compound.ways import price_of_shares, ways_of
-from hetplan.problems.compound.wish import Query, Way
+from hetplan.problems.draft_simulation import where_late
 from hetplan.problems.repairs import change
-from hetplan.problems.simulated import where_late
 from hetplan.profiles.plan import Notice, Plan
 
 __all__ = ["Stage", "keep_setting", "read_measurements", "repair_of_rate", "search_all", "size_again"]

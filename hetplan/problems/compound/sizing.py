@@ -24,8 +24,7 @@ from hetplan.planner.sizing import Confirmation, confirm
 from hetplan.problems.compound.pipeline_query import CompoundProblem, PipelineQuery
 from hetplan.problems.compound.plan import MEAN_LATENCY, cost_of, mean_latency_ms
 from hetplan.problems.compound.search import Stage, size_again
-from hetplan.problems.repairs import change
-from hetplan.problems.simulated import (
+from hetplan.problems.draft_simulation import (
     PlanRuns,
     Played,
     Simulations,
@@ -35,6 +34,7 @@ from hetplan.problems.simulated import (
     together,
     where_late,
 )
+from hetplan.problems.repairs import change
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice, Promise
 

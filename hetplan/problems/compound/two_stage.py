@@ -1,4 +1,4 @@
-"""The two stages in turn: plans are searched for, then one is chosen for every query; a plan, or a front of plans.
+"""Solves compound queries in two stages: search candidates for each, then choose one each; a plan or a front.
 
 **A plan.** What the first stage found is packed (`packing`). Where operators of one model may share replicas, that is
 packed as well, and the cheaper is taken. Where queries come at a rate, the plan is simulated and sized until they are
@@ -25,13 +25,13 @@ from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.draft import Draft, Infeasibility
 from hetplan.planner.forms.black_box import Aim, Figure
 from hetplan.planner.front import FrontOf, unbeaten
+from hetplan.problems.compound.candidates import share_replicas
 from hetplan.problems.compound.packing import PackedQueries, mean_weights, pack
 from hetplan.problems.compound.pipeline_query import CompoundProblem
 from hetplan.problems.compound.plan import alternatives_of, cost_of, draft_plan, mean_latency_ms, why_unserved
+from hetplan.problems.compound.request import Query
 from hetplan.problems.compound.search import Stage, keep_setting, repair_of_rate, search_all
 from hetplan.problems.compound.sizing import size_plan
-from hetplan.problems.compound.ways import share_replicas
-from hetplan.problems.compound.wish import Query
 from hetplan.profiles.plan import Notice
 
 __all__ = ["plan_queries"]

@@ -1,7 +1,7 @@
 r"""Machines of several applications over time: what to commit, what to rent in which period, where, for whom.
 
-It joins other questions as parts (`planner/bridge.py`), over periods, zones, failures and ways to buy, and writes none
-of their mathematics again.
+It joins other questions as parts (`planner/fleet_part.py`), over periods, zones, failures and ways to buy, and writes
+none of their mathematics again.
 
 ==============  ==============================  =======================================================================
 letter          in the code                     meaning
@@ -33,11 +33,12 @@ machine is `Wish.each`. Applications of `variants`, or of pipelines, whose insta
 machines may fail, may share some afterwards. Who might share a machine, and is planned in neither way, counts as free
 in the bound (`sharing.who_may_share`).
 
-The files, in the order in which they are used: `question` (the door), `wish` (reading, and who plans what), `menus`
-(the rows of an application, and its cheapest machines), `zones` (these found quicker, where zones are alike), `program`
-(the one program of all periods: a small fleet is that, one period alone, and hours of a large one), `search` (prices,
-menus and the bound of large fleets), `whole` (their whole machines), `ways` (the conversation), `first` (a plan, soon),
-`room` (for queries that wait), `sharing` (machines that are shared), `after_failure` (what machines hold, so that
-nothing loads for long), `draft` (the plan and its bill), `bounds` (what no fleet costs less than), `levers` (what each
-way to buy saves), `why` (no plan, and what would give one). Other wishes of one period than the cost: `between`.
+The files, in the order in which they are used: `question` (the door), `request` (reading, and who plans what),
+`candidate_columns` (the rows of an application, and its cheapest machines), `zones` (these found quicker, where zones
+are alike), `program` (the one program of all periods: a small fleet is that, one period alone, and hours of a large
+one), `search` (prices, columns and the bound of large fleets), `rounding` (their whole machines), `formulations` (the
+conversation), `first_fleet` (a plan, soon), `sizing` (for queries that wait), `sharing` (machines that are shared),
+`after_failure` (what machines hold, so that nothing loads for long), `draft` (the plan and its bill), `bounds` (what no
+fleet costs less than), `savings` (what each way to buy saves), `infeasible` (no plan, and what would give one). Other
+objectives of one period than the cost: `max_objectives`.
 """

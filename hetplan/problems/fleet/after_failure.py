@@ -37,18 +37,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hetplan.planner.bridge import Part
+from hetplan.planner.fleet_part import Part
 from hetplan.planner.request import Request, read_request
-from hetplan.problems.fleet.menus import left_of
-from hetplan.problems.fleet.ways import Found
-from hetplan.problems.fleet.wish import Situation, Wish
+from hetplan.problems.fleet.candidate_columns import left_of
+from hetplan.problems.fleet.formulations import Found
+from hetplan.problems.fleet.request import Situation, Wish
 from hetplan.problems.fleet.zones import Counts
 from hetplan.problems.pipeline.draft import divide_by_room
 from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.profiles.workers import Load, Worker
 
 if TYPE_CHECKING:
-    from hetplan.problems.fleet.ways import Found
+    from hetplan.problems.fleet.formulations import Found
 
 __all__ = ["SOON_S", "GoingOn", "filled", "going_on", "held_ahead", "is_slow", "loaded_anew_s", "with_slow_pipelines"]
 

@@ -34,15 +34,15 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from hetplan.errors import Interrupted
-from hetplan.planner.bridge import Cone, Part, Table
 from hetplan.planner.certify import Bounding, Split
 from hetplan.planner.contract import Ask, Tools
+from hetplan.planner.fleet_part import Cone, Part, Table
 from hetplan.planner.tolerances import SLIP
+from hetplan.problems.fleet.formulations import SAYS_SIZE, Found, part_of, priced, searched
 from hetplan.problems.fleet.program import form_of
+from hetplan.problems.fleet.request import Application, Wish
 from hetplan.problems.fleet.search import MISSING, Search, is_over
 from hetplan.problems.fleet.sharing import in_slices, who_may_share
-from hetplan.problems.fleet.ways import SAYS_SIZE, Found, part_of, priced, searched
-from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.profiles.plan_periods import machines_with_users
 from hetplan.profiles.validate import validate
 
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetplan.planner.answer import Answer
-    from hetplan.planner.ask import Asking
-    from hetplan.planner.bridge import Part
     from hetplan.planner.contract import Ask
+    from hetplan.planner.fleet_part import Part
     from hetplan.planner.forms.milp import Milp
+    from hetplan.planner.solver_calls import Asking
     from hetplan.profiles.plan import Claim, Plan
     from hetplan.profiles.plan_parts import Part as PlanPart
     from hetplan.profiles.workers import Worker

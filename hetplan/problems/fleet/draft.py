@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hetplan.planner.bridge import Part
 from hetplan.planner.draft import Draft, Reported, Scope
+from hetplan.planner.fleet_part import Part
 from hetplan.problems.fleet.after_failure import SOON_S, loaded_anew_s
 from hetplan.problems.fleet.bounds import PRICES, ROWS, missing, sized_by_formula
-from hetplan.problems.fleet.menus import left_of
+from hetplan.problems.fleet.candidate_columns import left_of
+from hetplan.problems.fleet.formulations import Bound, Found
+from hetplan.problems.fleet.request import Situation, Wish, owners
 from hetplan.problems.fleet.search import starts_of
 from hetplan.problems.fleet.sharing import used_in
-from hetplan.problems.fleet.ways import Bound, Found
-from hetplan.problems.fleet.wish import Situation, Wish, owners
 from hetplan.profiles.fields import HOURS_A_MONTH, money_text
 from hetplan.profiles.plan import Action, Notice, Period, Promise, Valid
 from hetplan.profiles.plan_file import PERIODS

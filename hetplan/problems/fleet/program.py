@@ -22,9 +22,9 @@ from hetplan.errors import SolverFailed
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.program import Expression, Rented, limit_moves, pay_starts, weighted
-from hetplan.problems.fleet.menus import Choice, add_part
+from hetplan.problems.fleet.candidate_columns import Choice, add_part
+from hetplan.problems.fleet.request import Wish
 from hetplan.problems.fleet.search import Fleet, Search, add_machines, cost_per_hour
-from hetplan.problems.fleet.wish import Wish
 from hetplan.problems.fleet.zones import to_whole
 
 __all__ = ["Planned", "cheapest_of_one", "form_of", "moves_of", "planned"]

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from hetplan.errors import Interrupted
 from hetplan.planner.contract import Ask, Obstacle, Options, Tools
-from hetplan.problems import ladder
+from hetplan.problems import infer_problem
 from hetplan.problems.faults import Faults
-from hetplan.problems.fleet.wish import FleetOptions
+from hetplan.problems.fleet.request import FleetOptions
 
 if TYPE_CHECKING:
-    from hetplan.planner.bridge import Part
     from hetplan.planner.certify import Bounding
     from hetplan.planner.draft import Draft, Infeasibility
+    from hetplan.planner.fleet_part import Part
+    from hetplan.problems.draft_simulation import Played
+    from hetplan.problems.fleet.formulations import Found
+    from hetplan.problems.fleet.request import Wish
     from hetplan.problems.fleet.sharing import Play
-    from hetplan.problems.fleet.ways import Found
-    from hetplan.problems.fleet.wish import Wish
-    from hetplan.problems.simulated import Played
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Claim, Plan
     from hetplan.profiles.plan_parts import Part as PlanPart
@@ -47,14 +47,14 @@ class FleetQuestion:
     @classmethod
     def fits(cls, inputs: Inputs) -> tuple[Obstacle, ...]:
         """What keeps these files from asking for a fleet."""
-        return ladder.fleet(inputs)
+        return infer_problem.fleet(inputs)
 
     @classmethod
     def from_inputs(
         cls, inputs: Inputs, options: Options, *, formulation: str, tools: Tools, start: Plan | None = None
     ) -> FleetQuestion:
         """Read the files; raises `InputError` with every fault found. Nothing is taken from a previous plan."""
-        from hetplan.problems.fleet.wish import read_wish
+        from hetplan.problems.fleet.request import read_wish
 
         del formulation, start
         wish = read_wish(inputs, cast(FleetOptions, options), Faults.of(inputs))
@@ -76,12 +76,22 @@ class FleetQuestion:
         """Prices and menus, then whole machines, then each part by its own question; pools get room to wait."""
         from hetplan.planner.draft import Infeasibility, without_bound
         from hetplan.problems.fleet.after_failure import held_ahead, with_slow_pipelines
-        from hetplan.problems.fleet.between import answered, is_between
         from hetplan.problems.fleet.bounds import bounded
         from hetplan.problems.fleet.draft import drafted
-        from hetplan.problems.fleet.first import keep_first
-        from hetplan.problems.fleet.levers import Buying, levers_of
-        from hetplan.problems.fleet.room import Answers, with_own_machines, with_room
+        from hetplan.problems.fleet.first_fleet import keep_first
+        from hetplan.problems.fleet.formulations import (
+            BESIDE,
+            is_quick,
+            is_small,
+            part_of,
+            parts_of,
+            planner_of,
+            settled_anew,
+            with_margins,
+        )
+        from hetplan.problems.fleet.infeasible import by_its_own
+        from hetplan.problems.fleet.max_objectives import answered, is_between
+        from hetplan.problems.fleet.savings import Buying, levers_of
         from hetplan.problems.fleet.search import is_over
         from hetplan.problems.fleet.sharing import (
             ALONE,
@@ -93,17 +103,7 @@ class FleetQuestion:
             with_fewer_slices,
             with_sharing,
         )
-        from hetplan.problems.fleet.ways import (
-            BESIDE,
-            is_quick,
-            is_small,
-            part_of,
-            parts_of,
-            planner_of,
-            settled_anew,
-            with_margins,
-        )
-        from hetplan.problems.fleet.why import by_its_own
+        from hetplan.problems.fleet.sizing import Answers, with_own_machines, with_room
 
         between = is_between(self.wish)
         if self.wish.goal == "cost" and not self.tools.trial:
@@ -171,7 +171,7 @@ class FleetQuestion:
     def _play(self, ask: Ask) -> Play | None:
         """Who plays a part on machines that it shares; nobody without a simulator."""
         from hetplan.planner.sizing import ErrorBudget
-        from hetplan.problems.simulated import QUERIES, Played, play_length_s, play_until_clear
+        from hetplan.problems.draft_simulation import QUERIES, Played, play_length_s, play_until_clear
         from hetplan.profiles.plan import InputHashes, Plan
         from hetplan.profiles.plan_periods import inputs_of_part
 

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from hetplan.errors import Interrupted, SolverFailed
 from hetplan.planner.answer import Status
-from hetplan.planner.bridge import Part
 from hetplan.planner.contract import Ask, Event
+from hetplan.planner.fleet_part import Part
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.machine_limits import MachineLimit, machine_limits
 from hetplan.planner.program import Rented, rent_by_period
 from hetplan.planner.safe_bound import dual_bound
-from hetplan.problems.fleet.menus import Choice, Menus, on_grid
-from hetplan.problems.fleet.wish import HUGE, Application, Wish
+from hetplan.problems.fleet.candidate_columns import Choice, Menus, on_grid
+from hetplan.problems.fleet.request import HUGE, Application, Wish
 from hetplan.problems.fleet.zones import zone_classes, zone_orders
 
 __all__ = [

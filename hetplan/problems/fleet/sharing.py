@@ -1,4 +1,4 @@
-"""Applications on machines that they share: planned in slices, each the part of a machine that one instance takes.
+"""Plans applications that share machines: in slices, each the part of a machine that one instance takes.
 
 A machine of a hardware h has P_h places, where instances fit exactly if they take no more (`places_for`); k_ah of
 application a take all of them. An instance waits for none of its neighbours: it has its own part of the machine, as it
@@ -45,20 +45,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import SolverFailed
-from hetplan.planner.bridge import COSTS, Part, Table, short_name
 from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.draft import Infeasibility
+from hetplan.planner.fleet_part import COSTS, Part, Table, short_name
 from hetplan.planner.machine_limits import keeps, machine_limits
 from hetplan.planner.request import read_request
+from hetplan.problems.draft_simulation import Played
 from hetplan.problems.fleet.after_failure import SOON_S, filled, loaded_anew_s
-from hetplan.problems.fleet.menus import left_of
-from hetplan.problems.fleet.room import with_room
+from hetplan.problems.fleet.candidate_columns import left_of
+from hetplan.problems.fleet.formulations import (
+    BESIDE,
+    Found,
+    Together,
+    is_small,
+    needs_on,
+    part_of,
+    planner_of,
+    searched,
+)
+from hetplan.problems.fleet.request import Application, Situation, Wish
 from hetplan.problems.fleet.search import Fleet, cost_of, is_over
-from hetplan.problems.fleet.ways import BESIDE, Found, Together, is_small, needs_on, part_of, planner_of, searched
-from hetplan.problems.fleet.wish import Application, Situation, Wish
+from hetplan.problems.fleet.sizing import with_room
 from hetplan.problems.fleet.zones import Counts, to_whole
-from hetplan.problems.places import fit_together, on_servers, places_for
-from hetplan.problems.simulated import Played
+from hetplan.problems.slot_packing import fit_together, on_servers, places_for
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice

@@ -1,4 +1,4 @@
-"""Zones that sell the same may change places: the cheapest machines of one application are found quicker there.
+"""Uses that zones with equal offers are interchangeable, to find one application's cheapest machines faster.
 
 **A program** ten times as quick as that of all offers, with the letters of the lists below::
 
@@ -45,10 +45,10 @@ from math import comb, prod
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.bridge import Cone
+from hetplan.planner.fleet_part import Cone
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.request import Offer
-from hetplan.problems.fleet.wish import Wish
+from hetplan.problems.fleet.request import Wish
 
 __all__ = [
     "Box",

@@ -1,6 +1,6 @@
 """Says why files do not ask for a fleet that makes text, and why other questions do not fit files that do.
 
-Read where a profile has engines, or an SLO states attainment; `problems/ladder.py` asks.
+Read where a profile has engines, or an SLO states attainment; `problems/infer_problem.py` asks.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.bridge import AtCapacities, Cone
+from hetplan.planner.fleet_part import AtCapacities, Cone
 from hetplan.planner.forms.milp import Builder
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.problems.llm.program import Rows, program

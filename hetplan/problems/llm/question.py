@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Obstacle, Options, Tools
-from hetplan.problems import ladder
+from hetplan.problems import infer_problem
 from hetplan.problems.llm.options import LlmOptions
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class LlmQuestion:
     @classmethod
     def fits(cls, inputs: Inputs) -> tuple[Obstacle, ...]:
         """What keeps these files from asking for a fleet that makes text."""
-        return ladder.llm(inputs)
+        return infer_problem.llm(inputs)
 
     @classmethod
     def from_inputs(

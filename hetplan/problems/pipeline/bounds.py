@@ -43,6 +43,7 @@ from hetplan.planner.request import Application
 from hetplan.planner.tolerances import BOUND_SLIP, SLIP
 from hetplan.problems.pipeline.pipelines import MOST_PREFIXES, Pipelines
 from hetplan.problems.pipeline.programs import Aim, Program, config_form, variant_form
+from hetplan.problems.pipeline.request import Goal
 from hetplan.problems.pipeline.scaling import (
     CLAIMED,
     KEPT,
@@ -70,7 +71,6 @@ from hetplan.problems.pipeline.tree import (
     restore_stated,
     variant_tree,
 )
-from hetplan.problems.pipeline.wish import Goal
 from hetplan.profiles.plan import Claim, Plan
 from hetplan.serving.table_points import answering_statistic
 from hetplan.serving.window import Window, busiest, least_work, time_after

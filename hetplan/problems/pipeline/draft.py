@@ -19,6 +19,7 @@ from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.request import PLENTY
 from hetplan.planner.transition import Names, transition
 from hetplan.problems.pipeline.pipelines import Pipelines
+from hetplan.problems.pipeline.request import count_placed
 from hetplan.problems.pipeline.scaling import Solution, best_of, quality_of
 from hetplan.problems.pipeline.tree import (
     ON_LIMIT_MS,
@@ -30,7 +31,6 @@ from hetplan.problems.pipeline.tree import (
     with_gains_of,
     without_dominated,
 )
-from hetplan.problems.pipeline.wish import count_placed
 from hetplan.problems.waiting import MOST_BUSY, waiting_ms
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Action, Dispatch, Notice, Promise, Route, Unserved, Valid
@@ -187,7 +187,7 @@ def _shared_groups(
     """Servers that steps share, and how many instances of each step's configuration are on one of them."""
     if not on_shared:
         return
-    from hetplan.problems.places import on_servers
+    from hetplan.problems.slot_packing import on_servers
 
     fleet, stock = problem.wish.fleet, {offer.id: offer.stock for offer in problem.wish.fleet.request.offers}
     tasks = [tree.tasks for tree, _ in found.forest]

@@ -34,6 +34,7 @@ from hetplan.planner.elastic import Knob, giving_together, knobs, stretch
 from hetplan.planner.forms.milp import Milp
 from hetplan.problems.pipeline.pipelines import LEVELS, Pipelines
 from hetplan.problems.pipeline.programs import Aim, Forest, config_form, levels_form, variant_form
+from hetplan.problems.pipeline.request import Fleet
 from hetplan.problems.pipeline.scaling import NO_RATE, best_quality
 from hetplan.problems.pipeline.tree import (
     Mask,
@@ -51,7 +52,6 @@ from hetplan.problems.pipeline.tree import (
     variant_tree,
     without_dominated,
 )
-from hetplan.problems.pipeline.wish import Fleet
 from hetplan.problems.repairs import change
 from hetplan.profiles.fields import NANO
 

@@ -40,7 +40,7 @@ from hetplan.problems.pipeline.scaling import (
     scale,
     solve_config,
 )
-from hetplan.problems.pipeline.tables import is_crowded, solve_by_tables
+from hetplan.problems.pipeline.small_cluster import is_crowded, solve_by_tables
 from hetplan.problems.pipeline.tree import (
     ON_LIMIT_MS,
     Places,

@@ -37,6 +37,7 @@ from hetplan.planner.contract import Tools
 from hetplan.planner.draft import Scope
 from hetplan.planner.request import Request
 from hetplan.problems.pipeline.programs import Aim, Program, steps_form
+from hetplan.problems.pipeline.request import Goal, PipelineOptions, Wish, read_wish
 from hetplan.problems.pipeline.tree import (
     ON_LIMIT_MS,
     Tree,
@@ -46,7 +47,6 @@ from hetplan.problems.pipeline.tree import (
     with_least_loads,
     without_dominated,
 )
-from hetplan.problems.pipeline.wish import Goal, PipelineOptions, Wish, read_wish
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.program import NOTHING, Expression, Uses, bill, limit_moves, machines_rented, rent, weighted
+from hetplan.problems.pipeline.request import Fleet, Goal
 from hetplan.problems.pipeline.tree import ON_LIMIT_MS, Level, Places, Task, Tree, Vector, best_at
-from hetplan.problems.pipeline.wish import Fleet, Goal
 
 __all__ = [
     "ONE_MORE",

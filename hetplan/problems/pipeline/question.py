@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from hetplan.planner.contract import Ask, Obstacle, Options, Tools
 from hetplan.planner.draft import Draft, Infeasibility
-from hetplan.problems import ladder
+from hetplan.problems import infer_problem
 from hetplan.problems.pipeline.pipelines import Pipelines
-from hetplan.problems.pipeline.wish import (
+from hetplan.problems.pipeline.request import (
     BudgetOptions,
     ConfigOptions,
     PaperOptions,
@@ -44,7 +44,7 @@ class PipelineQuestion(Pipelines):
     @classmethod
     def fits(cls, inputs: Inputs) -> tuple[Obstacle, ...]:
         """What keeps these files from asking for pipelines."""
-        return ladder.pipeline(inputs)
+        return infer_problem.pipeline(inputs)
 
     @classmethod
     def from_inputs(

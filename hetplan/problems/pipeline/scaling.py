@@ -33,6 +33,7 @@ from hetplan.problems.pipeline.programs import (
     flows_form,
     paper_form,
 )
+from hetplan.problems.pipeline.request import Fleet, Goal
 from hetplan.problems.pipeline.tree import (
     Level,
     Mask,
@@ -44,7 +45,6 @@ from hetplan.problems.pipeline.tree import (
     forest_of,
     forest_of_variants,
 )
-from hetplan.problems.pipeline.wish import Fleet, Goal
 
 __all__ = [
     "ABOUT",

@@ -30,6 +30,14 @@ import numpy as np
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasibility
 from hetplan.planner.sizing_search import GOOD, LATE, Counts, Refused, Search, Together, more_room
+from hetplan.problems.draft_simulation import (
+    Played,
+    Simulations,
+    check_simulator,
+    plan_to_simulate,
+    where_late,
+    with_shown,
+)
 from hetplan.problems.pipeline.bounds import claims_in_parts, without_room
 from hetplan.problems.pipeline.draft import draft, nothing_to_do
 from hetplan.problems.pipeline.infeasible import explain, explain_steps, explain_too_few, explain_too_slow
@@ -52,7 +60,6 @@ from hetplan.problems.pipeline.scaling import (
     solve_steps,
 )
 from hetplan.problems.pipeline.tree import Places, Task, Tree
-from hetplan.problems.simulated import Played, Simulations, check_simulator, plan_to_simulate, where_late, with_shown
 from hetplan.problems.waiting import waiting_ms
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Dispatch, Plan

@@ -22,9 +22,9 @@ whose oldest query is late counts as late. Goodput was never above simulation in
 
 `question`       which files ask for a policy; its formulations
 `options`        what may be set
-`wish`           the files: applications with their arrivals, workers, models
+`request`        the files: applications with their arrivals, workers, models
 `group`          groups of workers and their decision process; policies found for it
-`bench`          solves processes, and simulates policies
+`policy_search`  solves processes, and simulates policies
 `formulations`   load or workers divided, a policy per load, the fewest workers, rules of other packages
 `infeasible`     why no policy meets the SLO, and what would keep it
 `plan`           the plan, what it claims, and the process that proves a claim again

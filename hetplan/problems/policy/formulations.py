@@ -17,12 +17,12 @@ import numpy as np
 
 from hetplan.errors import Interrupted
 from hetplan.planner.draft import Draft, Infeasibility, Reported
-from hetplan.problems.policy.bench import Bench
 from hetplan.problems.policy.group import Group, PolicyProblem, SolvedPolicy, fewest_possible
 from hetplan.problems.policy.infeasible import least_count, repairs_of
 from hetplan.problems.policy.options import MOST_WORKERS
 from hetplan.problems.policy.plan import draft_policies
-from hetplan.problems.policy.wish import capacity_qps
+from hetplan.problems.policy.policy_search import Bench
+from hetplan.problems.policy.request import capacity_qps
 from hetplan.profiles.plan import Notice
 
 __all__ = ["best_policies", "best_split", "divide_work", "fewest_workers", "plan_rule"]

@@ -39,7 +39,7 @@ from hetplan.planner.forms.queue_process_measures import Measures
 from hetplan.planner.request import Request, read_request
 from hetplan.problems.faults import Faults
 from hetplan.problems.policy.options import MOST_WORKERS, PolicyOptions
-from hetplan.problems.policy.wish import (
+from hetplan.problems.policy.request import (
     AppWish,
     Models,
     Workers,

@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import partial
 
 from hetplan.planner.draft import Infeasibility, Repair
-from hetplan.problems.policy.bench import Bench
 from hetplan.problems.policy.group import Group, PolicyProblem, SolvedPolicy
 from hetplan.problems.policy.options import MOST_WORKERS
+from hetplan.problems.policy.policy_search import Bench
 
 __all__ = ["least_count", "repairs_of", "slo_too_tight"]
 

@@ -16,7 +16,7 @@ from hetplan.planner.promise_figures import on_service_times
 from hetplan.planner.transition import Names, transition
 from hetplan.problems.policy.group import Group, PolicyProblem, SolvedPolicy, fewest_possible
 from hetplan.problems.policy.options import PolicyOptions
-from hetplan.problems.policy.wish import offers_of_workers
+from hetplan.problems.policy.request import offers_of_workers
 from hetplan.profiles.plan import Claim, Notice, Plan, Promise, Route, Valid
 from hetplan.profiles.plan_dispatch_rules import Estimate, QueueSlackDispatch
 from hetplan.profiles.plan_policy import Expected, Otherwise, PolicyTable

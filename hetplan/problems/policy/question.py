@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from hetplan.planner.contract import Ask, Obstacle, Options, Tools
-from hetplan.problems import ladder
-from hetplan.problems.fitting import ANOTHER, amount_field
+from hetplan.problems import infer_problem
+from hetplan.problems.applicability import ANOTHER, amount_field
 from hetplan.problems.policy.options import PaperOptions, PolicyOptions
 
 if TYPE_CHECKING:
     from hetplan.planner.certify import Bounding
     from hetplan.planner.draft import Draft, Infeasibility
     from hetplan.planner.request import Application, Request
-    from hetplan.problems.policy.bench import Bench
     from hetplan.problems.policy.group import PolicyProblem
+    from hetplan.problems.policy.policy_search import Bench
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Claim, Plan
 
@@ -114,7 +114,7 @@ class Policy:
     @classmethod
     def fits(cls, inputs: Inputs) -> tuple[Obstacle, ...]:
         """What keeps these files from asking for a policy."""
-        return ladder.policy(inputs)
+        return infer_problem.policy(inputs)
 
     @classmethod
     def from_inputs(
@@ -134,8 +134,8 @@ class Policy:
 
     def decide(self, ask: Ask) -> Draft | Infeasibility:
         """The conversation: policies at every load; targets checked; repairs where one is missed."""
-        from hetplan.problems.policy.bench import Bench
         from hetplan.problems.policy.infeasible import slo_too_tight
+        from hetplan.problems.policy.policy_search import Bench
 
         bench = Bench(ask, self.asked.options, self.tools)
         if (reason := slo_too_tight(self.asked, bench)) is not None:
@@ -158,7 +158,7 @@ class Policy:
     def _quick_answer(self, ask: Ask) -> Draft | Infeasibility:
         """Policies of whole batches at the ends of the range: these are found soon. None is simulated."""
         from hetplan.planner.draft import Draft
-        from hetplan.problems.policy.bench import WHOLE_BATCHES, Bench
+        from hetplan.problems.policy.policy_search import WHOLE_BATCHES, Bench
 
         options = self.asked.options.model_copy(update=WHOLE_BATCHES)
         bench = Bench(ask, options, replace(self.tools, repairs=False, trial=False))

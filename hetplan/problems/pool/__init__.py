@@ -5,7 +5,7 @@ rule by which queries are sent. With a budget the rate is as high as it can be; 
 
 `question`     which files ask for a pool; its formulations; what proves a bound again
 `options`      what may be set
-`reading`      the files, and what they may not say
+`request`      the files, and what they may not say
 `program`      the pool in the letters of its paper, and the programs of it (`planner.program` rents machines)
 `capacity`     what given counts carry: by the program, by flows without an engine, in simulation
 `sizing`       plans that meet the SLO in simulation, the default; or by a formula

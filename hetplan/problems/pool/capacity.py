@@ -31,9 +31,9 @@ from hetplan.dispatch.matching import Matching
 from hetplan.errors import InputError
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.draft import Reported
+from hetplan.problems.draft_simulation import check_simulator
 from hetplan.problems.pool.program import MOST_LISTED, Counts, Pool, fluid_program_at, read_shares
-from hetplan.problems.pool.reading import Matrix, Vector
-from hetplan.problems.simulated import check_simulator
+from hetplan.problems.pool.request import Matrix, Vector
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice, Promise
 

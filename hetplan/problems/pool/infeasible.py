@@ -19,7 +19,7 @@ from hetplan.planner.draft import Infeasibility, Repair
 from hetplan.planner.elastic import explain
 from hetplan.planner.machine_limits import keeps
 from hetplan.problems.pool.program import Counts, Pool, cover_program, read_counts
-from hetplan.problems.pool.reading import Vector
+from hetplan.problems.pool.request import Vector
 from hetplan.problems.repairs import change
 from hetplan.profiles.fields import NANO, money_text
 

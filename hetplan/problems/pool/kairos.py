@@ -65,7 +65,7 @@ from hetplan.problems.pool.infeasible import nothing_served, rate_not_reached
 from hetplan.problems.pool.options import Eq15Options, SearchOptions
 from hetplan.problems.pool.plan import plan_chosen
 from hetplan.problems.pool.program import MOST_PROGRAMS, Counts, Pool, fluid_program, rates_of
-from hetplan.problems.pool.reading import Vector
+from hetplan.problems.pool.request import Vector
 from hetplan.profiles.plan import Notice
 
 __all__ = [

@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.answer import Answer, Status
-from hetplan.planner.bridge import AtCapacities, Cone
 from hetplan.planner.contract import Tools
+from hetplan.planner.fleet_part import AtCapacities, Cone
 from hetplan.planner.forms.milp import Milp
+from hetplan.problems.draft_simulation import Played
 from hetplan.problems.pool.capacity import RatedPool, rate_by_answer
 from hetplan.problems.pool.options import FluidOptions
 from hetplan.problems.pool.program import Pool, fluid_program_at
 from hetplan.problems.pool.question import PoolQuestion
 from hetplan.problems.pool.sizing import is_playable, look_at_pool, usable_utilization
-from hetplan.problems.simulated import Played
 from hetplan.profiles.validate import validate
 
 __all__ = ["cone", "is_open"]

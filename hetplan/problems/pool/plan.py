@@ -15,7 +15,7 @@ from hetplan.planner.transition import Names, transition
 from hetplan.problems.pool.capacity import ChosenPool, RatedPool, SimulatedRate, meets_request, simulate
 from hetplan.problems.pool.infeasible import less_rate, nothing_served, rate_not_reached
 from hetplan.problems.pool.program import Counts, Pool
-from hetplan.problems.pool.reading import Matrix
+from hetplan.problems.pool.request import Matrix
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Unserved, Valid
 from hetplan.profiles.plan_dispatch_rules import EarliestDispatch, ThresholdDispatch

@@ -73,7 +73,7 @@ from hetplan.planner.request import Offer, Request, cheapest_first
 from hetplan.planner.terms import Tools
 from hetplan.planner.tolerances import SLIP
 from hetplan.problems.pool.options import PoolOptions
-from hetplan.problems.pool.reading import Matrix, Times, Vector, Wish
+from hetplan.problems.pool.request import Matrix, Times, Vector, Wish
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.serving.window import Window, busiest, least_work, time_after

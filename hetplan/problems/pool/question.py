@@ -29,7 +29,7 @@ from hetplan.planner.elastic import explain
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.request import PLENTY, Application, Request, read_request
 from hetplan.planner.terms import Obstacle, Options, Tools
-from hetplan.problems import ladder
+from hetplan.problems import infer_problem
 from hetplan.problems.faults import Faults
 from hetplan.problems.pool.capacity import (
     GAP,
@@ -56,7 +56,7 @@ from hetplan.problems.pool.program import (
     minima_program,
     read_counts,
 )
-from hetplan.problems.pool.reading import check_together, read_columns, read_types, read_wish
+from hetplan.problems.pool.request import check_together, read_columns, read_types, read_wish
 from hetplan.problems.pool.sizing import Choose, draft_sized, size_pool
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
@@ -147,7 +147,7 @@ class PoolQuestion(Pool):
     @classmethod
     def fits(cls, inputs: Inputs) -> tuple[Obstacle, ...]:
         """What keeps these files from asking for a pool."""
-        return ladder.pool(inputs)
+        return infer_problem.pool(inputs)
 
     @classmethod
     def from_inputs(

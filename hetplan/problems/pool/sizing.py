@@ -48,6 +48,19 @@ from hetplan.planner.sizing_search import (
     neighbours,
 )
 from hetplan.planner.tolerances import BOUND_SLIP
+from hetplan.problems.draft_simulation import (
+    HOPELESS,
+    QUERIES,
+    SEARCHED,
+    Played,
+    Simulations,
+    check_simulator,
+    look,
+    plan_to_simulate,
+    play_length_s,
+    where_late,
+    with_shown,
+)
 from hetplan.problems.pool.capacity import (
     GAP,
     ChosenPool,
@@ -64,19 +77,6 @@ from hetplan.problems.pool.kairos import configurations
 from hetplan.problems.pool.options import FluidOptions, SearchOptions
 from hetplan.problems.pool.plan import draft_pool, plan_chosen
 from hetplan.problems.pool.program import MOST_PROGRAMS, Pool, bursts_of, fluid_program, rates_of, read_counts
-from hetplan.problems.simulated import (
-    HOPELESS,
-    QUERIES,
-    SEARCHED,
-    Played,
-    Simulations,
-    check_simulator,
-    look,
-    plan_to_simulate,
-    play_length_s,
-    where_late,
-    with_shown,
-)
 from hetplan.problems.waiting import all_busy
 from hetplan.profiles.plan import Notice, Plan
 from hetplan.profiles.plan_file import settled

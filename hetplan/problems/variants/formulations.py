@@ -17,8 +17,8 @@ from hetplan.planner.answer import Answer, Status, relative_gap
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasibility, Reported, Scope, without_bound
 from hetplan.planner.forms.milp import Milp
+from hetplan.planner.machine_packing import IN_TOTAL, Filling, read_places
 from hetplan.planner.next_state import USED
-from hetplan.planner.placing import IN_TOTAL, Filling, read_places
 from hetplan.problems.variants.infeasible import explain_infeasible, fits_nowhere, over_limits
 from hetplan.problems.variants.placement import (
     Packed,
@@ -40,7 +40,7 @@ from hetplan.problems.variants.program import (
     why_no_columns,
 )
 from hetplan.problems.variants.queueing import answer_fewest, ask_for_bursts, leave_room_to_wait
-from hetplan.problems.variants.wish import CEILING, Integers, Snapshot, Vector
+from hetplan.problems.variants.request import CEILING, Integers, Snapshot, Vector
 
 if TYPE_CHECKING:
     from hetplan.planner.certify import Bounding

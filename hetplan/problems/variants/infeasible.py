@@ -14,13 +14,13 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import TOGETHER, Infeasibility, Repair
 from hetplan.planner.elastic import explain, knobs, stretch
 from hetplan.planner.machine_limits import machine_limits
-from hetplan.planner.placing import IN_TOTAL
+from hetplan.planner.machine_packing import IN_TOTAL
 from hetplan.planner.tolerances import SLIP
 from hetplan.problems.repairs import change
 from hetplan.problems.variants.placement import Placed
 from hetplan.problems.variants.plan import steady_nanos
 from hetplan.problems.variants.program import LOAD, capacity_rooms, least_use, program, why_no_columns
-from hetplan.problems.variants.wish import Serves, Snapshot
+from hetplan.problems.variants.request import Serves, Snapshot
 from hetplan.profiles.fields import NANO
 
 __all__ = ["explain_infeasible", "fits_nowhere", "over_limits", "unservable_apps"]

@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.bridge import AtCapacities, Cone
-from hetplan.planner.placing import MOST_ON_ONE, Sharing
+from hetplan.planner.fleet_part import AtCapacities, Cone
+from hetplan.planner.machine_packing import MOST_ON_ONE, Sharing
 from hetplan.problems.variants.options import VariantsOptions
 from hetplan.problems.variants.queueing import answer_fewest, leave_room_to_wait
-from hetplan.problems.variants.wish import Snapshot, read_snapshot
+from hetplan.problems.variants.request import Snapshot, read_snapshot
 from hetplan.profiles.validate import validate
 
 __all__ = ["cone"]

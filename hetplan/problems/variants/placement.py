@@ -5,10 +5,10 @@ every instance has its place: running instances stay on their machines (known by
 that runs there), the others go, large ones first, where they leave least room over. What runs keeps its name, what is
 new gets one.
 
-Machines of a type are filled by `pack`: those that are shared as the program says (`planner.placing`), others by best
-fit over several orders, and exactly where that leaves something over and the machines are few. `exact_program` is the
-whole program with a count per item and machine, for when the totals allow what no machines can hold. `Placed` are the
-workers of the plan: `workers_on_machines`, or where no machine is known `workers_by_counts`.
+Machines of a type are filled by `pack`: those that are shared as the program says (`planner.machine_packing`), others
+by best fit over several orders, and exactly where that leaves something over and the machines are few. `exact_program`
+is the whole program with a count per item and machine, for when the totals allow what no machines can hold. `Placed`
+are the workers of the plan: `workers_on_machines`, or where no machine is known `workers_by_counts`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import numpy as np
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.forms.milp import Builder, Milp
-from hetplan.planner.placing import Filling
+from hetplan.planner.machine_packing import Filling
 from hetplan.planner.request import PLENTY, MachineType
 from hetplan.planner.tolerances import SLIP
 from hetplan.problems.variants.program import write_program
-from hetplan.problems.variants.wish import WHOLE, Integers, Slot, Snapshot, Vector, count_of
+from hetplan.problems.variants.request import WHOLE, Integers, Slot, Snapshot, Vector, count_of
 from hetplan.profiles.workers import Load, Serve, Worker
 
 __all__ = ["Packed", "Placed", "exact_program", "machines_of_exact", "pack", "workers_by_counts", "workers_on_machines"]

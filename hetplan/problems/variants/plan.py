@@ -16,11 +16,11 @@ from typing import Any, Literal
 import numpy as np
 
 from hetplan.planner.draft import Draft, Reported
+from hetplan.planner.machine_packing import IN_TOTAL, total_of
 from hetplan.planner.next_state import COUNTERS, USED
-from hetplan.planner.placing import IN_TOTAL, total_of
 from hetplan.problems.variants.placement import Placed
 from hetplan.problems.variants.program import capacity_rooms
-from hetplan.problems.variants.wish import WHOLE, Integers, Serves, Snapshot, count_of
+from hetplan.problems.variants.request import WHOLE, Integers, Serves, Snapshot, count_of
 from hetplan.problems.waiting import MOST_BUSY, waiting_ms
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Action, Notice, Promise, Route, SharesDispatch, Unserved, Valid

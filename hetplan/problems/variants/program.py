@@ -28,9 +28,9 @@ y_bv        --                     queries/s of b served by v, where v may serve
     eligible: T_bv <= S_b, quality >= a_b: bounds, not rows
 
 Machines are rented by `planner.program`, whose rows say what they cost and how many there may be. Of a type all have a
-price for the whole machine, whatever is on it (`planner.placing` says what one may hold; an instance that says nothing
-of what it computes with takes one alone), and cost nothing where what is on them is paid by itself: C x is a fee
-beside them then, and they are used up by what all that they hold takes together.
+price for the whole machine, whatever is on it (`planner.machine_packing` says what one may hold; an instance that says
+nothing of what it computes with takes one alone), and cost nothing where what is on them is paid by itself: C x is a
+fee beside them then, and they are used up by what all that they hold takes together.
 
 (1) to (4) are Section 4.2.1 of INFaaS, with one cover row per application (the paper sums over all models at once) and
 with gross cost, whose argmin is that of the paper's net cost but of which a relative gap means something. With machines
@@ -54,11 +54,11 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.forms.columns import Columns
 from hetplan.planner.forms.milp import Builder, Elastic, Milp
 from hetplan.planner.machine_limits import PRICE_OF_SLACK
-from hetplan.planner.placing import Sharing, in_total, place
+from hetplan.planner.machine_packing import Sharing, in_total, place
 from hetplan.planner.program import Expression, Uses, limit_moves, rent
 from hetplan.planner.request import PLENTY
 from hetplan.planner.tolerances import SLIP
-from hetplan.problems.variants.wish import OWN, Integers, Snapshot, Vector, count_of
+from hetplan.problems.variants.request import OWN, Integers, Snapshot, Vector, count_of
 
 __all__ = [
     "LOAD",

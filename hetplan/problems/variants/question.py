@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from hetplan.planner.contract import Ask, Obstacle, Options, Tools
-from hetplan.problems import ladder
+from hetplan.problems import infer_problem
 from hetplan.problems.variants.options import PaperOptions, VariantsOptions
 from hetplan.profiles.validate import collector_at_rest
 
 if TYPE_CHECKING:
     from hetplan.planner.certify import Bounding
     from hetplan.planner.draft import Draft, Infeasibility
-    from hetplan.problems.variants.wish import Snapshot
+    from hetplan.problems.variants.request import Snapshot
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Claim, Plan
 
@@ -41,14 +41,14 @@ class Variants:
     @classmethod
     def fits(cls, inputs: Inputs) -> tuple[Obstacle, ...]:
         """What keeps these files from asking for variants."""
-        return ladder.variants(inputs)
+        return infer_problem.variants(inputs)
 
     @classmethod
     def from_inputs(
         cls, inputs: Inputs, options: Options, *, formulation: str, tools: Tools, start: Plan | None = None
     ) -> Variants:
         """Read the files; raises `InputError` with every fault found. The state, not a plan, says what runs."""
-        from hetplan.problems.variants.wish import read_snapshot
+        from hetplan.problems.variants.request import read_snapshot
 
         del start
         snapshot = read_snapshot(inputs, cast(VariantsOptions, options))

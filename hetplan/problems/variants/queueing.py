@@ -47,7 +47,7 @@ import numpy as np
 from hetplan.errors import Interrupted
 from hetplan.planner.tolerances import SLIP
 from hetplan.problems.batch_queue import busy_limit_of_law
-from hetplan.problems.variants.wish import Serves, Snapshot, Vector
+from hetplan.problems.variants.request import Serves, Snapshot, Vector
 from hetplan.serving.demand import Target
 from hetplan.serving.law import Law
 from hetplan.serving.table_points import answering_statistic

@@ -38,7 +38,7 @@ from hetplan.planner.next_state import USED
 from hetplan.planner.sizing import ErrorBudget
 from hetplan.planner.sizing_search import LATE, Counts, Refused, Search, is_less, more_room
 from hetplan.planner.tolerances import BOUND_SLIP
-from hetplan.problems.simulated import (
+from hetplan.problems.draft_simulation import (
     LOOK_SEEDS,
     Played,
     check_simulator,
@@ -57,8 +57,8 @@ from hetplan.problems.variants.queueing import (
     drop_hopeless,
     share_queues,
 )
+from hetplan.problems.variants.request import Asked, Item, Serves, Snapshot, Vector
 from hetplan.problems.variants.units import Apps, UnitPlans, Units
-from hetplan.problems.variants.wish import Asked, Item, Serves, Snapshot, Vector
 from hetplan.profiles.plan import Plan
 
 __all__ = ["Sizing", "size_plan"]

@@ -27,10 +27,10 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 
 from hetplan.planner.draft import Draft
-from hetplan.planner.placing import IN_TOTAL, Filling
+from hetplan.planner.machine_packing import IN_TOTAL, Filling
 from hetplan.planner.sizing_search import Counts
 from hetplan.problems.variants.program import TAKEN, Room, capacity_rooms
-from hetplan.problems.variants.wish import Integers, Snapshot
+from hetplan.problems.variants.request import Integers, Snapshot
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.workers import Load, Worker
 

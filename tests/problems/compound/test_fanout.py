@@ -22,6 +22,7 @@ from hetplan.planner.forms.fans import Fans
 from hetplan.planner.request import read_request
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.pipeline_query import _read_fanouts, read_pipeline_queries, refuse_to_measure
+from hetplan.problems.compound.request import read_tiers
 from hetplan.problems.compound.search import read_measurements
 from hetplan.problems.compound.stations import (
     PlacedStations,
@@ -30,7 +31,6 @@ from hetplan.problems.compound.stations import (
     calls_ahead,
     extra_time_of_bulk,
 )
-from hetplan.problems.compound.wish import read_tiers
 from hetplan.problems.faults import Faults
 from hetplan.problems.waiting import all_busy
 from hetplan.profiles.load import load_inputs

@@ -14,7 +14,7 @@ from hetplan.measure.journal import Journal
 from hetplan.planner.request import read_request
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.pipeline_query import read_pipeline_queries
-from hetplan.problems.compound.wish import read_tiers
+from hetplan.problems.compound.request import read_tiers
 from hetplan.problems.faults import Faults
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import with_digest

@@ -12,7 +12,7 @@ import pytest
 from cases.compound import form_of
 
 import hetplan as hp
-from hetplan.cli.front_page import how_sure
+from hetplan.cli.pareto_page import how_sure
 from hetplan.measure.evaluator_profiler import measuring
 from hetplan.planner.forms.black_box import Aim
 from hetplan.planner.front import unbeaten

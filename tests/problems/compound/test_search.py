@@ -51,7 +51,7 @@ def two_operators(limit_s: float = 0.51, **how: object) -> BlackBox:
 
 def sought_of(query: SyntheticQuery) -> PipelineQuery:
     """A synthetic query as the planner reads it."""
-    from hetplan.problems.compound.wish import read_tiers
+    from hetplan.problems.compound.request import read_tiers
     from hetplan.problems.faults import Faults
     from hetplan.profiles.load import load_inputs
 

@@ -15,11 +15,11 @@ import pytest
 import hetplan as hp
 from hetplan.executor.serving.applications import Application
 from hetplan.planner.request import read_request
+from hetplan.problems.compound.candidates import _Caller, _SharedStations, ways_of
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.pipeline_query import read_pipeline_queries, refuse_to_measure
+from hetplan.problems.compound.request import MeasuredPlan, read_tiers
 from hetplan.problems.compound.search import read_measurements
-from hetplan.problems.compound.ways import _Caller, _SharedStations, ways_of
-from hetplan.problems.compound.wish import MeasuredPlan, read_tiers
 from hetplan.problems.faults import Faults
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import SHARED

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import hetplan as hp
-from hetplan.cli import front_page
+from hetplan.cli import pareto_page
 from hetplan.errors import InputError
 from hetplan.measure.evaluator_profiler import measuring
 from hetplan.profiles.read_plan import read_plan
@@ -80,7 +80,7 @@ def test_a_front_is_every_plan_that_no_other_beats_and_each_point_is_a_verified_
     found = sorted((point["quality"], point["cost_per_hour"]) for point, _ in outcome.front.points)
     assert [q for q, _ in found] == pytest.approx([q for q, _ in front])
     assert [c for _, c in found] == pytest.approx([c for _, c in front])
-    front_page.write_front(outcome.front, tmp_path / "front")
+    pareto_page.write_front(outcome.front, tmp_path / "front")
     rows = (tmp_path / "front" / "front.csv").read_text().splitlines()
     assert rows[0] == "point,quality,cost_per_hour,status,plan"
     assert len(rows) == 1 + len(front)

@@ -310,11 +310,11 @@ def test_prices_of_groups_of_periods_bound_every_period(monkeypatch: pytest.Monk
         profile["offers"][f"small-{name}"]["commit"] = {"term_s": 3600, "discount": 0.45}
     slo = wish(app([90.0, 40.0, 85.0, 60.0]), periods=4, starts=False, limits={"survive": {"zones": 1, "serve": 0.5}})
     least = solved(slo, profile, sizing="fluid")
-    monkeypatch.setattr("hetplan.problems.fleet.ways.FEW_AT_ONCE", 0)
+    monkeypatch.setattr("hetplan.problems.fleet.formulations.FEW_AT_ONCE", 0)
     monkeypatch.setattr("hetplan.problems.fleet.search.PAIRS", 1)
-    monkeypatch.setattr("hetplan.problems.fleet.ways.REFINED", 0)
+    monkeypatch.setattr("hetplan.problems.fleet.formulations.REFINED", 0)
     monkeypatch.setattr("hetplan.problems.fleet.search.LEAST_GROUPS", 2)
-    monkeypatch.setattr("hetplan.problems.fleet.whole.FEW_PAIRS", 0)
+    monkeypatch.setattr("hetplan.problems.fleet.rounding.FEW_PAIRS", 0)
     seen = list[Event]()
     options = {"savings": False, "gap": 0.0, "sizing": "fluid"}
     rough = hp.solve(profile, slo, options=options, on_event=seen.append, formulation="fleet")
@@ -335,7 +335,7 @@ def test_a_first_plan_pays_ahead_for_what_runs_all_the_time_where_it_may(
     limits: Json, ahead: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time is over where the search for machines begins: nothing but the first plan is there."""
-    monkeypatch.setattr("hetplan.problems.fleet.ways.FEW_AT_ONCE", 0)
+    monkeypatch.setattr("hetplan.problems.fleet.formulations.FEW_AT_ONCE", 0)
     profile, now = copy.deepcopy(PROFILE), [0.0]
     for name in ("a", "b"):
         profile["offers"][f"big-{name}"]["commit"] = {"term_s": 86400, "discount": 0.5}
@@ -459,7 +459,7 @@ def test_without_moves_machines_stay_and_limits_are_kept(monkeypatch: pytest.Mon
     still = solved(wish(app([90.0, 40.0]), periods=2, limits={"changes": 0}))
     assert cost(still) > cost(free)
     with monkeypatch.context() as small:
-        small.setattr("hetplan.problems.fleet.ways.FEW_AT_ONCE", 0)
+        small.setattr("hetplan.problems.fleet.formulations.FEW_AT_ONCE", 0)
         assert cost(solved(wish(app([90.0, 40.0]), periods=2, limits={"changes": 0}))) == pytest.approx(cost(still))
         assert cost(solved(wish(app([90.0, 40.0]), periods=2, limits={"changes": 5}))) == pytest.approx(cost(free))
     assert machines_of(still.require(), "p0") == machines_of(still.require(), "p1")
@@ -556,7 +556,7 @@ def test_of_many_hours_each_gets_the_room_that_its_queues_ask_for() -> None:
 def test_work_that_is_interrupted_keeps_the_machines_that_it_knows(
     moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hetplan.problems.fleet.ways.FEW_AT_ONCE", 0)
+    monkeypatch.setattr("hetplan.problems.fleet.formulations.FEW_AT_ONCE", 0)
     monkeypatch.setattr("hetplan.problems.fleet.search.PAIRS", 1)
     slo = wish(app([90.0, 40.0, 85.0, 60.0, 55.0]), periods=5, limits={"survive": {"zones": 1, "serve": 0.5}})
     cancel, seen = threading.Event(), list[str]()
@@ -593,7 +593,7 @@ def test_room_to_wait_is_found_at_the_prices_that_are_known(way: str, monkeypatc
         with monkeypatch.context() as now:
             for name in ways:
                 function, stand_in = ROOM_BY_PRICES[name]
-                now.setattr(f"hetplan.problems.fleet.ways.{function}", stand_in)
+                now.setattr(f"hetplan.problems.fleet.formulations.{function}", stand_in)
             outcome = hp.solve(PROFILE, slo, options={"savings": False}, formulation="fleet")
         plan = outcome.require()
         assert not [one for one in plan.warnings if one.code == "W-queueing"]

@@ -14,7 +14,7 @@ from hetplan.api.solve import plan_for, verified
 from hetplan.cli.fleet_page import bill_csv, totals
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.terms import Tools
-from hetplan.problems.fleet import ways
+from hetplan.problems.fleet import formulations
 from hetplan.profiles.plan_parts import Bill, Lever
 from hetplan.verifier.report import Report, Violation
 from tests.problems.fleet.test_fleet import PROFILE, Json, app, cost, solved, wish
@@ -69,7 +69,7 @@ def test_of_many_periods_ways_by_the_hour_are_played_where_that_is_asked(
     levers: Any, kept: bool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is the same all day is played anyway: that is one period."""
-    monkeypatch.setattr(ways, "FEW_PAIRS", 1)
+    monkeypatch.setattr(formulations, "FEW_PAIRS", 1)
     bill = bill_of(solved(wish(app([20.0, 60.0]), periods=2), sold(ahead=False), savings=levers))
     assert [one.kept for one in bill.levers] == [True, True, kept, True]
     assert all(one.verified for one in bill.levers)

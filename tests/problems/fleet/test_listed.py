@@ -11,12 +11,12 @@ import pytest
 
 import hetplan as hp
 from hetplan import registry
-from hetplan.planner.ask import Asking
-from hetplan.planner.bridge import Cone
+from hetplan.planner.fleet_part import Cone
+from hetplan.planner.solver_calls import Asking
 from hetplan.problems.faults import Faults
-from hetplan.problems.fleet.menus import LOOK, STEP, Menus
-from hetplan.problems.fleet.ways import parts_of
-from hetplan.problems.fleet.wish import FleetOptions, Wish, read_wish
+from hetplan.problems.fleet.candidate_columns import LOOK, STEP, Menus
+from hetplan.problems.fleet.formulations import parts_of
+from hetplan.problems.fleet.request import FleetOptions, Wish, read_wish
 from hetplan.problems.fleet.zones import LONGEST, Places
 
 

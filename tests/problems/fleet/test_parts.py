@@ -14,12 +14,12 @@ import pytest
 import hetplan as hp
 from hetplan import registry
 from hetplan.api.solve import plan_for
-from hetplan.planner.ask import Asking
-from hetplan.planner.bridge import Cone, Settled, Table
+from hetplan.planner.fleet_part import Cone, Settled, Table
+from hetplan.planner.solver_calls import Asking
 from hetplan.problems.faults import Faults
-from hetplan.problems.fleet.room import _has_room
-from hetplan.problems.fleet.ways import ESTIMATED, parts_of, table_of
-from hetplan.problems.fleet.wish import FleetOptions, read_wish
+from hetplan.problems.fleet.formulations import ESTIMATED, parts_of, table_of
+from hetplan.problems.fleet.request import FleetOptions, read_wish
+from hetplan.problems.fleet.sizing import _has_room
 from hetplan.profiles.load import load_inputs
 from hetplan.testing.part_checks import checks, fewest_machines
 from tests.build import shipped

@@ -12,17 +12,16 @@ import pytest
 
 import hetplan as hp
 from hetplan.api.solve import plan_for
-from hetplan.planner.bridge import Cone, Looks, Settled
+from hetplan.planner.fleet_part import Cone, Looks, Settled
+from hetplan.problems.draft_simulation import Played
 from hetplan.problems.faults import Faults
-from hetplan.problems.fleet import room
-from hetplan.problems.fleet.whole import Descent
-from hetplan.problems.fleet.wish import FleetOptions, read_wish
+from hetplan.problems.fleet.request import FleetOptions, read_wish
+from hetplan.problems.fleet.rounding import Descent
 from hetplan.problems.pool import sizing
 from hetplan.problems.pool.part import cone, is_open
-from hetplan.problems.simulated import Played
 from hetplan.profiles.load import load_inputs
 from hetplan.simulator.simulate import simulate
-from hetplan.solvers.capacities import at_capacities
+from hetplan.solvers.capacity_sweep import at_capacities
 
 sys.path.insert(0, str(Path(hp.__file__).parents[1] / "benchmarks"))
 import kept
@@ -66,7 +65,7 @@ def test_what_is_confirmed_was_settled_on_these_machines_or_on_fewer_at_a_higher
 
     pool: Any = SimpleNamespace(settle=settle, looks=Looks(), confirmed=Looks())
     said = [
-        room.confirmed(pool, (n,), {"a": n}, rate)
+        sizing.confirmed(pool, (n,), {"a": n}, rate)
         for n, rate in [(3, 30.0), (3, 29.0), (4, 30.0), (4, 31.0), (3, 31.0), (2, 40.0)]
     ]
     assert said == [True, True, True, True, False, False]
@@ -121,9 +120,9 @@ def test_who_is_not_sure_to_help_does_not_where_a_look_was_refuted() -> None:
     pool: Any = SimpleNamespace(
         hardware=("a", "b"), late=lambda machines, _rate: late[machines], looks=Looks(), confirmed=Looks()
     )
-    assert room.helping(pool, (1, 1), 10.0) == {"a", "b"}
+    assert sizing.helping(pool, (1, 1), 10.0) == {"a", "b"}
     pool.confirmed.add((1, 1), 10.0, is_kept=False)
-    assert room.helping(pool, (1, 1), 10.0) == {"a"}
+    assert sizing.helping(pool, (1, 1), 10.0) == {"a"}
 
 
 def test_parts_that_were_settled_or_played_are_not_asked_again() -> None:
@@ -141,12 +140,12 @@ def test_parts_that_were_settled_or_played_are_not_asked_again() -> None:
     answers: Any = {}
     rate, offers = app.rates[0], {wish.offers[0].name: 40}
     for _ in range(2):
-        by = room._settling(wish, {app.name: part}, answers)[app.name]
+        by = sizing._settling(wish, {app.name: part}, answers)[app.name]
         assert by.settle(offers, rate).part is not None
         assert asked == ["formula"]
     played = Settled(by.settle(offers, rate).part)
-    answers[app.name, room.CAREFUL][rate, tuple(offers.items())] = played
-    by = room._settling(wish, {app.name: part}, answers)[app.name]
+    answers[app.name, sizing.CAREFUL][rate, tuple(offers.items())] = played
+    by = sizing._settling(wish, {app.name: part}, answers)[app.name]
     assert by.settle(offers, rate) is played
     assert asked == ["formula"]
 

@@ -14,7 +14,7 @@ from cases.shared_fleets import Files, Json, cost, is_refused_with_places_change
 
 import hetplan as hp
 from hetplan.planner.bound_verdicts import Word
-from hetplan.problems.places import places_for
+from hetplan.problems.slot_packing import places_for
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import plan_dict, with_digest
 from hetplan.simulator.day import HowPlayed, play_day
@@ -336,7 +336,7 @@ def test_a_bound_that_no_slices_show_is_not_believed(monkeypatch: pytest.MonkeyP
     at_once = solved(files, savings=False).require()
     assert at_once.claims[0].bound == pytest.approx(2.0)
     assert [one.word for one in hp.verify(at_once, *files).claims] == [Word.PROVED]
-    monkeypatch.setattr("hetplan.problems.fleet.ways.FEW_AT_ONCE", 0)
+    monkeypatch.setattr("hetplan.problems.fleet.formulations.FEW_AT_ONCE", 0)
     plan = solved(files, savings=False).require()
     assert plan.claims[0].value == pytest.approx(2.0)
     assert plan.claims[0].bound == pytest.approx(1.5, rel=1e-6)

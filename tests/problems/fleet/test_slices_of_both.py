@@ -13,7 +13,7 @@ from cases.packing import fewest
 from cases.shared_fleets import Files, Json, add_pools, cost, goes_on, solved, text
 
 import hetplan as hp
-from hetplan.api.recipes import Recipes
+from hetplan.api.plans_by_rate import Recipes
 from hetplan.drawing.day import hours_of
 from hetplan.planner.bound_verdicts import Word
 from hetplan.planner.next_state import next_state
@@ -22,7 +22,7 @@ from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_periods import machines_of, of_period
 from hetplan.simulator.day import HowPlayed, _Day, play_day
-from hetplan.studies.ways import Compared, compare_ways
+from hetplan.studies.strategies import Compared, compare_ways
 
 CARRIES = 50.0 * 0.8
 """Queries a second that the fluid program asks of one instance of a pool."""
@@ -386,7 +386,7 @@ def test_a_forged_plan_is_caught(forge: Callable[[Json], None], code: str) -> No
 @pytest.mark.slow
 def test_a_bound_that_no_slices_show_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three cards of nodes of two: a node and a half is shown by prices, and no more."""
-    monkeypatch.setattr("hetplan.problems.fleet.ways.FEW_AT_ONCE", 0)
+    monkeypatch.setattr("hetplan.problems.fleet.formulations.FEW_AT_ONCE", 0)
     files = _files({"faces": [70.0]}, {"chat": [2.0]})
     plan = _solved(files).require()
     assert (plan.claims[0].value, plan.claims[0].bound) == (pytest.approx(2.0), pytest.approx(1.5, rel=1e-6))

@@ -16,12 +16,12 @@ from cases.shared_fleets import Files, Json, add_pools, cost, goes_on, is_refuse
 
 import hetplan as hp
 from hetplan.planner.bound_verdicts import Word
-from hetplan.problems.fleet import room
+from hetplan.problems.fleet import sizing
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_dispatch_rules import LeastWorkDispatch
 from hetplan.profiles.plan_file import with_digest
 from hetplan.simulator.day import HowPlayed, _Day, play_day
-from hetplan.studies.ways import Compared, compare_ways
+from hetplan.studies.strategies import Compared, compare_ways
 
 NODE = 8
 """Cards of a machine."""
@@ -188,7 +188,7 @@ def test_a_lost_zone_leaves_what_is_kept_and_the_day_is_played() -> None:
 @pytest.mark.slow
 def test_nobody_shares_where_playing_finds_that_dearer(monkeypatch: pytest.MonkeyPatch) -> None:
     """One engine each is too slow when it is played, by itself; were several times as many asked for, two nodes do."""
-    files, roomier = _files({"chat": [18.5], "code": [18.5]}), room._roomier
+    files, roomier = _files({"chat": [18.5], "code": [18.5]}), sizing._roomier
     for app in files[1]["apps"].values():
         app["latency"]["ttft_p95_ms"] = 300
 
@@ -197,7 +197,7 @@ def test_nobody_shares_where_playing_finds_that_dearer(monkeypatch: pytest.Monke
         more = {key: dict.fromkeys(own, 4.0) for key, own in wish.rooms.items()}
         return replace(wish, rooms=more) if wish.slices else wish
 
-    monkeypatch.setattr(room, "_roomier", too_much)
+    monkeypatch.setattr(sizing, "_roomier", too_much)
     plan = _solved(files, sizing="simulation").require()
     assert plan.bill is not None
     assert plan.bill.cost_per_hour == pytest.approx(2.0)
@@ -332,7 +332,7 @@ def test_a_forged_plan_is_caught(forge: Callable[[Json], None]) -> None:
 @pytest.mark.slow
 def test_a_bound_that_no_slices_show_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three engines of half a node: a node and a half is shown by prices, and no more."""
-    monkeypatch.setattr("hetplan.problems.fleet.ways.FEW_AT_ONCE", 0)
+    monkeypatch.setattr("hetplan.problems.fleet.formulations.FEW_AT_ONCE", 0)
     files = _files({"chat": [20.0], "code": [2.0]})
     assert (_engines(20.0), _engines(2.0)) == (2, 1)
     plan = _solved(files).require()

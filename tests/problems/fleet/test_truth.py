@@ -14,8 +14,8 @@ import hetplan as hp
 from hetplan.planner.bound_verdicts import Word
 from hetplan.planner.repairs import edit_documents
 from hetplan.problems.faults import Faults
-from hetplan.problems.fleet import between, room, ways
-from hetplan.problems.fleet.wish import FleetOptions, read_wish
+from hetplan.problems.fleet import formulations, max_objectives, sizing
+from hetplan.problems.fleet.request import FleetOptions, read_wish
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_periods import of_period
@@ -55,7 +55,7 @@ def test_one_text_in_a_fleet_costs_what_it_does_alone(seed: int) -> None:
 @pytest.mark.slow
 def test_the_most_rate_of_text_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where its own question refused what rows say, the rate went up by a hundred-thousandth at a time."""
-    case, steps, reached = kept_text.case(0), list[float](), between._reached
+    case, steps, reached = kept_text.case(0), list[float](), max_objectives._reached
     (app,) = case.slo["apps"].values()
     app["question"], app["rate_qps"] = "llm", "max"
     case.slo.setdefault("limits", {})["cost_per_hour"] = "20"
@@ -65,8 +65,8 @@ def test_the_most_rate_of_text_is_found_in_few_steps(monkeypatch: pytest.MonkeyP
         assert len(steps) < 200
         return reached(*asked)
 
-    monkeypatch.setattr(between, "_reached", counted)
-    monkeypatch.setattr(room, "ROUNDS", 0)
+    monkeypatch.setattr(max_objectives, "_reached", counted)
+    monkeypatch.setattr(sizing, "ROUNDS", 0)
     assert fleet(case.profile, case.slo).require().claims[0].value > 100.0
 
 
@@ -76,7 +76,7 @@ def test_margins_that_text_gets_are_a_change_of_its_hour() -> None:
     wish = read_wish(inputs, FleetOptions(), Faults.of(inputs))
     app = next(one for one in wish.apps if one.question == "llm")
     firm = replace(wish, firm=frozenset({(app.name, wish.rate(app, 3))}))
-    changed = [p for p in range(wish.periods) if ways._is_changed(wish, firm, app, p)]
+    changed = [p for p in range(wish.periods) if formulations._is_changed(wish, firm, app, p)]
     assert changed == [p for p in range(wish.periods) if app.rates[p] == app.rates[3]]
 
 
@@ -168,8 +168,10 @@ def test_the_room_of_two_kinds_of_machines_is_found_where_one_is_never_enough(
 
     It went on for ever.
     """
-    monkeypatch.setattr(room, "surviving", lambda *_: (5, 3))
-    monkeypatch.setattr(room, "_alone", lambda _wish, _part, name, _rate: (1.2, True) if name == "a" else (1.0, False))
+    monkeypatch.setattr(sizing, "surviving", lambda *_: (5, 3))
+    monkeypatch.setattr(
+        sizing, "_alone", lambda _wish, _part, name, _rate: (1.2, True) if name == "a" else (1.0, False)
+    )
     each = (10.0, 1.0) if enough else (3.0, 4.0)
     part: Any = SimpleNamespace(
         app="x", hardware=("a", "b"), carried=lambda there: sum(n * c for n, c in zip(there, each, strict=True))
@@ -178,7 +180,7 @@ def test_the_room_of_two_kinds_of_machines_is_found_where_one_is_never_enough(
     found: Any = SimpleNamespace(
         wish=SimpleNamespace(rooms={}), fleet=SimpleNamespace(choices={("x", 0): SimpleNamespace(machines=(5, 3))})
     )
-    rooms = room._rooms(found, part, late)
+    rooms = sizing._rooms(found, part, late)
     assert part.carried([n / rooms[name] for name, n in (("a", 5), ("b", 3))]) < 20.0
     assert (rooms["a"] == 1.2) is not enough
 
@@ -217,7 +219,7 @@ def test_what_was_not_played_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of more machines, or in larger fleets, what may help is tried by programs alone."""
     case = kept_text.case(7)
     slo = {**case.slo, **NEWER, "limits": {"cost_per_hour": "0.385"}}
-    monkeypatch.setattr(ways, "FEW_OF_TEXT", 0)
+    monkeypatch.setattr(formulations, "FEW_OF_TEXT", 0)
     texts = [one.text for one in fleet(case.profile, slo).repairs]
     assert texts
     assert all(text.endswith("(its queues were not played)") for text in texts)

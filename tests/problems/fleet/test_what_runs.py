@@ -12,7 +12,7 @@ import pytest
 from cases.shared_fleets import Files, Json, add_pools, cost, solved
 
 import hetplan as hp
-from hetplan.api.recipes import Recipes
+from hetplan.api.plans_by_rate import Recipes
 from hetplan.planner.outcome import Outcome
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import with_digest

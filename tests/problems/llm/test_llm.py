@@ -16,10 +16,10 @@ import hetplan as hp
 from hetplan.api.solve import plan_for
 from hetplan.errors import InputError
 from hetplan.planner.answer import Answer, Status, Stop
-from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
 from hetplan.planner.sizing import CONFIRMING_SEEDS, LOOKS
 from hetplan.planner.sizing_search import LATE
+from hetplan.planner.solver_calls import Asking
 from hetplan.problems.llm import sizing
 from hetplan.problems.llm.balancing import Steering, fleet_of
 from hetplan.problems.llm.judge import CONFIRMED, Judge

@@ -10,8 +10,8 @@ import hetplan as hp
 from benchmarks.kept_pipelines import fair, lost_by, pipeline
 from hetplan.api.solve import choose, plan_for, pose
 from hetplan.planner.answer import Limits
-from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
+from hetplan.planner.solver_calls import Asking
 from hetplan.problems.pipeline.latency_levels import solve_level_choices
 from hetplan.problems.pipeline.sizing import deal_of
 from hetplan.profiles.load import load_inputs

@@ -8,7 +8,7 @@ import pytest
 from cases.pipelines import fluid
 
 from hetplan.api.solve import choose, pose
-from hetplan.problems.pipeline import latency_levels, sizing, tables
+from hetplan.problems.pipeline import latency_levels, sizing, small_cluster
 from hetplan.problems.pipeline.latency_levels import level_choices
 from hetplan.problems.pipeline.tree import all_levels
 from hetplan.profiles.load import load_inputs
@@ -98,9 +98,9 @@ def test_several_pipelines_divide_the_servers_as_well_as_every_division():
     chance = np.random.default_rng(1)
     size = (3, 2, 2)
     worth = [np.maximum.accumulate(chance.uniform(-0.3, 1, (4, 3, 3)), axis=0) for _ in range(3)]
-    worth = [np.where(one < 0, tables.NONE, one) for one in worth]
+    worth = [np.where(one < 0, small_cluster.NONE, one) for one in worth]
     every = list(np.ndindex(4, 3, 3))
-    parts = [every[cell] for cell in tables._Space(size).divide([one.ravel() for one in worth], len(every) - 1)]
+    parts = [every[cell] for cell in small_cluster._Space(size).divide([one.ravel() for one in worth], len(every) - 1)]
     best = max(
         sum(one[by] for one, by in zip(worth, (a, b, left), strict=True))
         for a in every

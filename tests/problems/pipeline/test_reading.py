@@ -8,7 +8,7 @@ from cases.pipelines import diamond, fluid
 from hetplan.errors import InputError
 from hetplan.planner.contract import Tools
 from hetplan.problems.pipeline.question import PipelineQuestion
-from hetplan.problems.pipeline.wish import ConfigOptions
+from hetplan.problems.pipeline.request import ConfigOptions
 from hetplan.profiles.load import load_inputs
 from hetplan_papers.datasets.loki_by_hand import tiny
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import hetplan as hp
-from hetplan.verifier import application_checks, facts
+from hetplan.verifier import application_checks, plan_index
 
 Docs = tuple[dict[str, Any], dict[str, Any]]
 
@@ -117,8 +117,8 @@ def test_many_groups_of_a_plan_are_counted_once(monkeypatch: pytest.MonkeyPatch)
             route["to"] = {f"{name}.a": 1 / groups for name in names}
     plan |= {"workers": [*many, last], "actions": []}
     plan["dispatch"]["a"]["backup"] = []
-    asked, runs_alike = [], facts.runs_alike
-    for room in (facts, application_checks):
+    asked, runs_alike = [], plan_index.runs_alike
+    for room in (plan_index, application_checks):
         monkeypatch.setattr(
             room, "runs_alike", lambda worker, load: (asked.append(worker.id), runs_alike(worker, load))[1]
         )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import hetplan as hp
-from hetplan.problems.places import on_servers
+from hetplan.problems.slot_packing import on_servers
 from hetplan.simulator.baselines import kinds_of
 
 Docs = tuple[dict[str, Any], dict[str, Any]]

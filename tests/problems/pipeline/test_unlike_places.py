@@ -20,13 +20,13 @@ from hetplan.problems.faults import Faults
 from hetplan.problems.pipeline.latency_levels import priced_form
 from hetplan.problems.pipeline.pipelines import Pipelines
 from hetplan.problems.pipeline.programs import levels_form
+from hetplan.problems.pipeline.request import Fleet, read_fleet
 from hetplan.problems.pipeline.tree import all_levels, prefixes, variant_tree
-from hetplan.problems.pipeline.wish import Fleet, read_fleet
-from hetplan.problems.places import on_servers
+from hetplan.problems.slot_packing import on_servers
 from hetplan.solvers.highs import Highs
 from hetplan.solvers.priced_columns import PricedColumns
-from hetplan.verifier.facts import gather
 from hetplan.verifier.pipeline import places_on
+from hetplan.verifier.plan_index import gather
 from tests.problems.pipeline.test_shared_servers import MS, Docs, documents, on_one, solved, total
 
 UNLIKE = {"see": 1.0, "name": 2.0, "read": 4.0}

@@ -10,12 +10,12 @@ from cases.policy_published import DATA, present, tables
 from hetplan import registry
 from hetplan.errors import InputError
 from hetplan.planner.answer import Limits
-from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
 from hetplan.planner.draft import Infeasibility
+from hetplan.planner.solver_calls import Asking
 from hetplan.problems.policy.options import PaperOptions, PolicyOptions
 from hetplan.problems.policy.question import Policy
-from hetplan.problems.policy.wish import capacity_qps, dispersion, pareto, repair
+from hetplan.problems.policy.request import capacity_qps, dispersion, pareto, repair
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.slo import Rates
 from hetplan.verifier.policy_figures import batch_latencies_ms

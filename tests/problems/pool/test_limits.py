@@ -19,8 +19,8 @@ import hetplan
 from hetplan import registry
 from hetplan.api.solve import plan_for
 from hetplan.planner.answer import Answer, Limits, Status, Stop
-from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Draft, Infeasibility
+from hetplan.planner.solver_calls import Asking
 from hetplan.problems.pool.capacity import flows, starting_pool
 from hetplan.problems.pool.program import cover_program, fluid_program, fluid_program_at
 from hetplan.problems.pool.question import PoolQuestion

@@ -16,8 +16,8 @@ from scipy.optimize import linprog
 
 from hetplan import registry
 from hetplan.planner.answer import Limits
-from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Draft, Infeasibility
+from hetplan.planner.solver_calls import Asking
 from hetplan.problems.pool.program import fluid_program_at, fluid_programs_at
 from hetplan.problems.pool.question import PoolQuestion
 

@@ -15,10 +15,10 @@ from hetplan import registry
 from hetplan.dispatch.queue_rules import Threshold
 from hetplan.errors import InputError
 from hetplan.planner.answer import Limits
-from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
 from hetplan.planner.draft import Draft, Infeasibility
 from hetplan.planner.make_plan import make_plan
+from hetplan.planner.solver_calls import Asking
 from hetplan.problems.pool.capacity import SimulatedRate, rate_at, simulate
 from hetplan.problems.pool.question import PoolQuestion
 from hetplan.profiles.plan import Method

@@ -9,7 +9,7 @@ from hetplan.planner.contract import Limits
 from hetplan.planner.service_times import late_alone
 from hetplan.problems.variants.options import VariantsOptions
 from hetplan.problems.variants.queueing import FAR, SURE, drop_hopeless
-from hetplan.problems.variants.wish import read_snapshot
+from hetplan.problems.variants.request import read_snapshot
 from hetplan.profiles.load import load_inputs
 
 QUESTION = {"formulation": "variants"}

@@ -11,12 +11,12 @@ from cases.variants import NEEDS, machines, solve, table2
 import hetplan as hp
 from hetplan import registry
 from hetplan.api.solve import plan_for
-from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
 from hetplan.planner.draft import Draft
+from hetplan.planner.solver_calls import Asking
 from hetplan.problems.variants.formulations import cheapest_plan
 from hetplan.problems.variants.options import VariantsOptions
-from hetplan.problems.variants.wish import read_snapshot
+from hetplan.problems.variants.request import read_snapshot
 from hetplan.profiles.load import load_inputs
 
 

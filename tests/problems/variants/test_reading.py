@@ -7,7 +7,7 @@ import hetplan as hp
 from hetplan.api.solve import choose
 from hetplan.errors import InputError
 from hetplan.problems.variants.options import VariantsOptions
-from hetplan.problems.variants.wish import read_snapshot
+from hetplan.problems.variants.request import read_snapshot
 from hetplan.profiles.load import load_inputs
 from tests.build import answered
 

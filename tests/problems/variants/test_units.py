@@ -10,16 +10,16 @@ import pytest
 import hetplan as hp
 from benchmarks.kept import is_kept, variants, variants_shared
 from hetplan import registry
-from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
 from hetplan.planner.next_state import next_state
 from hetplan.planner.sizing_search import Refused, Search
+from hetplan.planner.solver_calls import Asking
 from hetplan.problems.variants.formulations import FORMULATIONS
 from hetplan.problems.variants.options import VariantsOptions
 from hetplan.problems.variants.program import spread_evenly
 from hetplan.problems.variants.queueing import leave_room_to_wait
+from hetplan.problems.variants.request import read_snapshot
 from hetplan.problems.variants.sizing import Sizing
-from hetplan.problems.variants.wish import read_snapshot
 from hetplan.profiles.load import load_inputs
 
 RATES = {"a": 90.0, "b": 60.0}

@@ -12,7 +12,7 @@ from hetplan.planner.contract import Tools
 from hetplan.problems.batch_queue import busy_limit_of_law
 from hetplan.problems.variants.options import VariantsOptions
 from hetplan.problems.variants.queueing import busy_limit, leave_room_to_wait
-from hetplan.problems.variants.wish import read_snapshot
+from hetplan.problems.variants.request import read_snapshot
 from hetplan.profiles.load import load_inputs
 from hetplan.simulator.figures import Together, responses_of
 
