@@ -35,6 +35,7 @@ __all__ = [
     "joined",
     "lower",
     "offer_id",
+    "stated_law",
 ]
 
 Json = dict[str, Any]
@@ -474,17 +475,15 @@ class _Lowering:
         gpu, _ = self._gpus_of(machine, stated.said)
         for key, why, remedy in contradictions(stated.said, held, known, gpu):
             self._fault((*stated.place(key), key), stated.said[key], why, remedy)
-        numbers = dict(held.pop("law"))
-        numbers.pop("form", None)
-        about = {key: numbers.pop(key) for key in LAW_KEYS if key in numbers}
-        made = {key: held[called] for key, called in ENGINE_KEYS.items() if called in held} | about
+        law = stated_law(held["law"])
+        made = {key: held[called] for key, called in ENGINE_KEYS.items() if called in held} | law
         if "kv_tokens" in stated.said:
             made.pop("kv_error", None)
         elif "kv_tokens" not in made:
             why = f"the room for KV: none is left beside the weights on {known.identity['gpus']} of these GPUs"
             self._fault(stated.at, "", why, "Write kv_tokens, as it was printed.")
             return False
-        stated.said = {**made, **stated.said, "law": numbers}
+        stated.said = {**made, **stated.said, "law": law["law"]}
         return True
 
     # -- pipelines -----------------------------------------------------------------------------------------------------
@@ -586,6 +585,12 @@ def _metrics(models: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(quality := said.get("quality"), Mapping):
             found.setdefault((said.get("task") or name).lower(), *quality)
     return found
+
+
+def stated_law(law: Mapping[str, Any]) -> Json:
+    """A law as it is planned with, as a run of a file says it: its numbers, and what is known of them beside it."""
+    about = {key: law[key] for key in LAW_KEYS if law.get(key) not in (None, {})}
+    return about | {"law": {key: one for key, one in law.items() if key not in (*LAW_KEYS, "form") and one is not None}}
 
 
 def _is_fast(said: Mapping[str, Any]) -> bool:
