@@ -256,8 +256,8 @@ def _pipeline(steps: Sequence[str], edges: Mapping[tuple[str, str], float]) -> d
         raise InputError.one(file="--edge", value=unknown[0], why="a step of the table",
                              remedy=f"The table has {', '.join(steps)}.")  # fmt: skip
     drawn = edges or dict.fromkeys(pairwise(steps), 1.0)
-    edges = [{"from": one, "to": other, "fanout": whole_if_it_is(many)} for (one, other), many in drawn.items()]
-    return {"stages": {step: {} for step in steps}, **({"edges": edges} if edges else {})}
+    listed = [{"from": one, "to": other, "fanout": whole_if_it_is(many)} for (one, other), many in drawn.items()]
+    return {"stages": {step: {} for step in steps}, **({"edges": listed} if listed else {})}
 
 
 def _objective(said: Answers, machines: Iterable[Machine]) -> list[str]:

@@ -204,9 +204,7 @@ def read_kind(sources: Given | Sequence[Given], kind: str, model_type: type[M]) 
         try:
             document = _document(source, kind, name, model_type)
             if isinstance(source, Profile) and made is None:  # one of several: as files say it, to be joined with them
-                from hetplan.profiles.written_profile import written_profile
-
-                document = written_profile(document)
+                document = _file_of(source, name)
         except InputError as error:
             loaded.faults += error.faults
             continue
@@ -250,6 +248,14 @@ def read_kind(sources: Given | Sequence[Given], kind: str, model_type: type[M]) 
         for table_id, table in loaded.model.tables.items():
             table.named(table_id, file=loaded.name, written=loaded.places(("tables", table_id)))
     return loaded
+
+
+def _file_of(profile: Profile, name: str) -> dict[str, Any]:
+    """The file that a profile was read from."""
+    if not profile.places.file:
+        why = "a profile that was read from a file or a dict, to be joined with others; this one was made in Python"
+        raise InputError.one(file=name, why=why, remedy="Give it by itself, or as the dict of a profile file.")
+    return dict(profile.places.file)
 
 
 def _with_measurements(document: Any, source: Given, name: str, tables: dict[Steps, str]) -> tuple[Any, list[Fault]]:

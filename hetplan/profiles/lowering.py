@@ -7,7 +7,7 @@ all runs of a model share goes to each; columns become tables, laws engines. Eve
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,7 @@ __all__ = [
     "lower",
     "offer_id",
     "stated_law",
+    "stated_runs",
 ]
 
 Json = dict[str, Any]
@@ -105,6 +106,17 @@ def lower(document: Mapping[str, Any]) -> Lowered:
     (['t4', 't4-spot'], [{'hardware': 't4', 'latency': 'net-t4'}], [6, 24])
     """
     return _Lowering(document).result()
+
+
+def stated_runs(document: Mapping[str, Any], model: str) -> list[tuple[str, Json]]:
+    """The runs of a model, in the order of its runs where it is planned with: of each its machine and all that is said.
+
+    >>> said = {"models": {"net": {"batch": [1], "load_s": 2, "runs": {"t4": {"mean_ms": [6]}}}}}
+    >>> stated_runs(said, "net")
+    [('t4', {'batch': [1], 'load_s': 2, 'mean_ms': [6]})]
+    """
+    runs = _in_order(_Lowering(document).runs_of(model, document["models"][model]))
+    return [(machine, one.said) for machine, one in runs]
 
 
 class _Lowering:
@@ -243,8 +255,7 @@ class _Lowering:
         out["tasks"], out["variants"] = {}, {}
         runs: dict[str, list[tuple[str, _Stated]]] = {}
         for name, said in models.items():
-            # Sorted, as a list of what a file has by name: no digest hangs on the order of keys.
-            runs[name] = sorted(self._runs_of(name, said), key=lambda one: (one[0].lower(), one[1].number))
+            runs[name] = _in_order(self.runs_of(name, said))
         metrics = _metrics(models)
         ids = _table_ids([(name, machine, one.number) for name, several in runs.items() for machine, one in several])
         for name, said in models.items():
@@ -283,7 +294,7 @@ class _Lowering:
         source = said.get("quality_source", self.source)
         return {"value": quality, **({"source": source} if source is not None else {})}
 
-    def _runs_of(self, name: str, said: Mapping[str, Any]) -> Iterator[tuple[str, _Stated]]:
+    def runs_of(self, name: str, said: Mapping[str, Any]) -> Iterator[tuple[str, _Stated]]:
         """The runs of a model, each with all that is said of it and where."""
         at: Steps = ("models", name)
         shared = {key: one for key, one in said.items() if key not in OF_MODEL and one is not None}
@@ -572,6 +583,11 @@ class _Stated:
     def place(self, key: str) -> Steps:
         """Where a key is said; where it would be, if it is not."""
         return self.places.get(key, self.at)
+
+
+def _in_order(runs: Iterable[tuple[str, _Stated]]) -> list[tuple[str, _Stated]]:
+    """Sorted, as a list of what a file has by name: no digest hangs on the order of keys."""
+    return sorted(runs, key=lambda one: (one[0].lower(), one[1].number))
 
 
 def _metrics(models: Mapping[str, Any]) -> dict[str, str]:

@@ -14,20 +14,20 @@ from hetplan.profiles.lowering import ENGINE_KEYS, SPEEDS, stated_law
 from hetplan.profiles.plain_data import whole_if_it_is
 from hetplan.profiles.read_json import format_of
 
-__all__ = ["engine_run", "model_of", "new_profile", "price_of", "without_nothing", "zoned"]
+__all__ = ["engine_run", "model_of", "new_profile", "price_of", "runs_of", "without_nothing", "zoned"]
 
 Json = dict[str, Any]
 _NOT_SHARED = ("law", "like")
 """Keys of a run that are said at each run even where they are alike everywhere."""
 
 
-def new_profile(source: Json, **sections: Any) -> Json:
-    """A file whose numbers are of one source; sections of nothing are left out.
+def new_profile(source: Json | None, *, currency: str | None = None, **sections: Any) -> Json:
+    """A file whose numbers are of one source; what is nothing is left out.
 
     >>> new_profile({"kind": "measured"}, machines={"t4": {}}, models={})
     {'format': 'hetplan/profile/1.0', 'source': {'kind': 'measured'}, 'machines': {'t4': {}}}
     """
-    return without_nothing({"format": format_of("profile"), "source": source, **sections})
+    return without_nothing({"format": format_of("profile"), "currency": currency, "source": source, **sections})
 
 
 def without_nothing(said: Mapping[str, Any]) -> Json:
@@ -36,9 +36,14 @@ def without_nothing(said: Mapping[str, Any]) -> Json:
 
 
 def model_of(task: str, name: str, runs: Iterable[tuple[str, Json]], **about: Any) -> Json:
-    """A model with its runs by machine type; what all of them say alike is said once, at the model.
+    """A model of a task with its runs."""
+    return ({"task": task} if task != name else {}) | without_nothing(about) | runs_of(runs)
 
-    >>> model_of("net", "net", [("t4", {"batch": [1], "mean_ms": [6]}), ("cpu", {"batch": [1], "mean_ms": [60]})])
+
+def runs_of(runs: Iterable[tuple[str, Json]]) -> Json:
+    """The runs of a model by machine type; what all of them say alike is said once, beside them.
+
+    >>> runs_of([("t4", {"batch": [1], "mean_ms": [6]}), ("cpu", {"batch": [1], "mean_ms": [60]})])
     {'batch': [1], 'runs': {'t4': {'mean_ms': [6]}, 'cpu': {'mean_ms': [60]}}}
     """
     listed = list(runs)
@@ -47,8 +52,7 @@ def model_of(task: str, name: str, runs: Iterable[tuple[str, Json]], **about: An
     for machine, one in listed:
         by_machine.setdefault(machine, []).append({key: said for key, said in one.items() if key not in shared})
     found = {machine: several[0] if len(several) == 1 else several for machine, several in by_machine.items()}
-    of_task = {"task": task} if task != name else {}
-    return of_task | without_nothing(about) | shared | ({"runs": found} if found else {})
+    return shared | ({"runs": found} if found else {})
 
 
 def _shared(runs: list[Json]) -> Json:

@@ -1,7 +1,7 @@
 """The profile as a person writes it, format 1.0: machine types with their prices, models with their measurements.
 
-What these models accept is put into the shape that is planned with (`profile.py`) by `lowering.py`; and
-`written_profile.py` goes the other way. Here is what can be said of one place alone: keys, types, ranges.
+What these models accept is put into the shape that is planned with (`profile.py`) by `lowering.py`. Here is what can be
+said of one place alone: keys, types, ranges. Tools that write files have `new_files.py`.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def test_cells_that_were_seen_are_replaced_and_the_others_are_scaled() -> None:
     ones = [reply(15.0 + number % 2) for number in range(100)]
     twos = [reply(27.0, batch=2) for _ in range(2 * LEAST_SAMPLES)]
     before = copy.deepcopy(PROFILE)
-    found = learn_profile(PLAN, load_profile(PROFILE), PROFILE, [Spell(sent([*ones, *twos]), [{}])], "by a test")
+    found = learn_profile(PLAN, load_profile(PROFILE), [Spell(sent([*ones, *twos]), [{}])], "by a test")
     assert before == PROFILE, "the former profile stays"
     ((variant, hardware, batches, times),) = found.changes
     assert (variant, hardware, batches) == ("m", "cpu", 100 + LEAST_SAMPLES)
@@ -89,7 +89,7 @@ def test_cells_that_were_seen_are_replaced_and_the_others_are_scaled() -> None:
 def test_scores_become_the_quality_of_the_variant_that_answered() -> None:
     bodies = [reply(10.0)] * 40
     scores = [1.0, 0.0, 0.0, 0.0] * 10
-    found = learn_profile(PLAN, load_profile(PROFILE), PROFILE, [Spell(sent(bodies), [{}], scores)], "n")
+    found = learn_profile(PLAN, load_profile(PROFILE), [Spell(sent(bodies), [{}], scores)], "n")
     quality = load_profile(found.document).variants["m"].quality
     assert quality is not None
     assert (quality.value, quality.source) == (0.25, next(name for name in found.document["sources"] if name != "lab"))
@@ -105,7 +105,7 @@ def test_replies_that_say_nothing_teach_nothing() -> None:
         ([reply(5)] * 50, 503),
     ):
         with pytest.raises(InputError, match="no reply says which worker"):
-            learn_profile(PLAN, load_profile(PROFILE), PROFILE, [Spell(sent(bodies, status), [{}])], "n")
+            learn_profile(PLAN, load_profile(PROFILE), [Spell(sent(bodies, status), [{}])], "n")
 
 
 def line(report: Any, quantity: str) -> LoadLine:

@@ -96,13 +96,13 @@ def convert(
             }
             for run in sorted(mine, key=_size)
         ]
-        run = {
+        rates = {
             "needs": {"gpu": count},
             "axes": dict(zip(_AXES, axes, strict=True)),
             "mean_qps": [[_digits(best.get((first, second))) for second in axes[1]] for first in axes[0]],
             "points": points,
         }
-        found.setdefault(variant, []).append((machine, run))
+        found.setdefault(variant, []).append((machine, rates))
     models = {name: model_of(name, name, several) for name, several in found.items()}
     return new_profile(_source(runs), machines=machines, models=models), None
 
@@ -165,10 +165,10 @@ def convert_laws(
             continue
         _machine(machines, hardware_id, count, price_per_hour)
         least = {"max_tokens": max(8192, seen["sequences"]), "max_seqs": max(256, seen["sequences"])}
-        run = engine_run(**engine_said, **room, tensor=count, **{**least, **limits})
+        engine_said |= {**room, "tensor": count, **least, **limits}
         alone = sum(one[:3] == (variant, machine, count) for one in groups) == 1
         own = variant if alone else as_id("-".join(filter(None, (variant, apart))))
-        found.setdefault(own, (variant, []))[1].append((hardware_id, run))
+        found.setdefault(own, (variant, []))[1].append((hardware_id, engine_run(**engine_said)))
     if faults and not found:
         raise InputError(faults)
     missed = (
