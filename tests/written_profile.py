@@ -10,15 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from hetplan.errors import InputError
+from hetplan.profiles.columns import RATES, STATISTICS, TIMES
 from hetplan.profiles.lowering import (
     AS_THEY_ARE,
     ENGINE_KEYS,
-    RATES,
     RUN_KEYS,
     S_A_DAY,
-    STATISTICS,
     TABLE_KEYS,
-    TIMES,
     batch_rate,
     offer_id,
     stated_law,

@@ -24,7 +24,8 @@ from typing import Any
 from hetplan.errors import InputError
 from hetplan.measure.load_send import Sent
 from hetplan.profiles.canonical import digest
-from hetplan.profiles.lowering import OF_MODEL, SPEEDS, TABLE_KEYS, TIMES, stated_runs
+from hetplan.profiles.columns import TIMES
+from hetplan.profiles.lowering import OF_MODEL, SPEEDS, TABLE_KEYS, stated_runs
 from hetplan.profiles.merge import merge
 from hetplan.profiles.new_files import runs_of
 from hetplan.profiles.plan import Plan

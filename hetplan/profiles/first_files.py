@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from hetplan.errors import Fault, InputError
-from hetplan.profiles.csv_rows import STATISTICS, as_id
+from hetplan.profiles.columns import STATISTICS
+from hetplan.profiles.csv_rows import as_id
 from hetplan.profiles.measurement_tables import read_measurements
 from hetplan.profiles.new_files import model_of, new_profile, price_of
 from hetplan.profiles.plain_data import whole_if_it_is
@@ -179,7 +180,7 @@ def read_latencies(path: Path, model: str | None = None) -> Latencies:
             name = next(iter([*(row.at.keys() - {"batch"}), *sorted(row.said.keys() & _NOT_ASKED)]), "batch")
             why, remedy = "times by batch alone, for `hetplan init`", "Write the profile, and name the table there."
             faults.append(Fault(str(path), f"line {row.line}, {name}", "", why, remedy))
-        ms = {stat: row.said[f"{stat}_ms"] for stat in STATISTICS if f"{stat}_ms" in row.said}
+        ms: dict[str, float] = {stat: row.said[f"{stat}_ms"] for stat in STATISTICS if f"{stat}_ms" in row.said}
         found.timings.append(Timing(row.model, row.machine, int(row.at.get("batch", 1)), ms))
         if "quality" in row.said:
             found.quality[row.model] = row.said["quality"]

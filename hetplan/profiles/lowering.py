@@ -14,6 +14,7 @@ from typing import Any
 from pydantic_core import PydanticCustomError
 
 from hetplan.errors import Fault, InputError
+from hetplan.profiles.columns import RATES, STATISTICS, TIMES
 from hetplan.profiles.fields import ID, money_text, parse_money
 from hetplan.profiles.json_path import closest, json_path, shortened
 from hetplan.profiles.places import FileOf, Places, Steps
@@ -23,13 +24,10 @@ __all__ = [
     "ENGINE_KEYS",
     "LAW_KEYS",
     "OF_MODEL",
-    "RATES",
     "RUN_KEYS",
     "SPEEDS",
-    "STATISTICS",
     "S_A_DAY",
     "TABLE_KEYS",
-    "TIMES",
     "Lowered",
     "batch_rate",
     "joined",
@@ -44,7 +42,6 @@ Json = dict[str, Any]
 S_A_DAY = 86_400.0
 AS_THEY_ARE = ("metrics", "reference", "tiers", "zones", "links", "apis", "extensions")
 """Sections that are planned with as they are written."""
-STATISTICS = ("mean", "std", "p50", "p90", "p95", "p99", "max")
 RUN_KEYS = {"at": "at", "load_s": "load_s", "needs": "needs", "price_per_hour": "price_per_hour"}
 """Keys of a run in the file, and what they are called where it is planned with."""
 TABLE_KEYS = ("samples", "outside", "given", "interval", "points")
@@ -56,8 +53,6 @@ ENGINE_KEYS = {
 }  # fmt: skip
 LAW_KEYS = ("basis", "error_mean", "fit_error", "range")
 """What is said of a law beside its numbers."""
-TIMES = {one: f"{one}_ms" for one in STATISTICS}
-RATES = {"mean": "mean_qps"}
 SPEEDS = ("law", *TIMES.values(), *RATES.values())
 """Keys of which a run has some: how fast it is. All of a run are of one measurement."""
 OF_ONE_SPEED = ("max_qps", "points", "samples", "interval")
@@ -382,15 +377,15 @@ class _Lowering:
         written, at = self.made.written, ("tables", name)
         table: Json = {"quantity": quantity, "axes": _axes(said)}
         written[at] = one.at
-        if "batch" in said:
+        if said.get("batch") is not None:
             written[(*at, "axes", "batch")] = (*one.place("batch"), "batch")
             written[(*at, "axes")] = one.place("batch")
         else:
             written[(*at, "axes")] = (*one.place("axes"), "axes")
         for statistic, key in columns.items():
+            written[(*at, statistic)] = (*one.place(key), key)
             if key in said:
                 table[statistic] = said[key]
-                written[(*at, statistic)] = (*one.place(key), key)
         for key in TABLE_KEYS:
             if key in said:
                 table[key] = said[key]
@@ -652,7 +647,7 @@ def _commit(reserved: Mapping[str, Any]) -> Json:
 
 
 def _axes(said: Mapping[str, Any]) -> Json:
-    return {"batch": said["batch"]} if "batch" in said else dict(said.get("axes", {}))
+    return {"batch": said["batch"]} if said.get("batch") is not None else dict(said.get("axes", {}))
 
 
 def batch_rate(said: Mapping[str, Any]) -> float | None:

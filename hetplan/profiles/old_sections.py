@@ -72,7 +72,8 @@ def _first_machine(document: Mapping[str, Any]) -> tuple[str, Json]:
 
 def _first_model(document: Mapping[str, Any]) -> tuple[str, Json]:
     """A model with one of its runs."""
-    from hetplan.profiles.lowering import RATES, TIMES, stated_law
+    from hetplan.profiles.columns import RATES, TIMES
+    from hetplan.profiles.lowering import stated_law
 
     name, model = next(iter(document["variants"].items()))
     run = model["runs"][0]

@@ -18,6 +18,7 @@ from hetplan.errors import InputError
 from hetplan.planner.draft import Edit
 from hetplan.planner.repairs import edit_documents, steps_of, value_at
 from hetplan.profiles.canonical import digest
+from hetplan.profiles.columns import STATISTICS
 from hetplan.profiles.fields import MOST, MOST_MONEY, NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.json_path import closest, json_path
@@ -27,7 +28,6 @@ from hetplan.profiles.one_order import in_one_order
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.profile_file import ProfileFile
 from hetplan.profiles.slo import LatencyTarget, Slo
-from hetplan.profiles.tables import STATISTICS
 from hetplan.profiles.validate import validate
 
 __all__ = ["FACTORS", "Axis", "Files", "axis_of", "change_inputs", "factor", "own_prices"]
