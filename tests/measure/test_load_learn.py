@@ -200,3 +200,28 @@ def test_a_file_that_is_no_labelled_set_is_refused(tmp_path: Path, content: byte
     np.save(tmp_path / "set.npy", np.zeros(3)) if content == "npy" else (tmp_path / "set.npy").write_bytes(content)
     with pytest.raises(InputError, match=r"no \.npz file"):
         read_labelled_set(tmp_path / "set.npy")
+
+
+def test_what_was_not_seen_stays_as_the_file_says_it() -> None:
+    """A run that is like the one that was seen keeps the former times, and all numbers keep their source."""
+    runs = {"cpu": {"mean_ms": [10, 18, 30], "max_qps": 100}, "gpu": {"like": "cpu", "load_s": 9}}
+    said = {
+        "format": "hetplan/profile/1.0",
+        "source": {"name": "lab", "kind": "measured"},
+        "machines": {"cpu": {}, "gpu": {"kind": "gpu", "price_per_hour": 2}},
+        "models": {
+            "M": {"task": "rank", "quality": {"right": 0.9}, "batch": [1, 2, 4], "load_s": 3, "runs": runs},
+            "other": {"task": "rank", "quality": {"right": 0.8}, "batch": [1], "runs": {"cpu": {"mean_ms": [7]}}},
+        },
+    }
+    replies = [reply(15.0)] * 100
+    before = load_profile(said)
+    learned = load_profile(learn_profile(PLAN, before, [Spell(sent(replies), [{}])], "n").document)
+    assert (learned.offers, learned.variants["other"]) == (before.offers, before.variants["other"])
+    assert learned.tables["other-cpu"] == before.tables["other-cpu"]
+    assert learned.tables["m-gpu"] == before.tables["m-gpu"]
+    assert learned.variants["m"].quality == before.variants["m"].quality
+    assert [run.load_s for run in learned.variants["m"].runs] == [3, 9]
+    assert [run.saturation_qps for run in learned.variants["m"].runs] == [pytest.approx(100 / 1.55), 100]
+    table = learned.tables["m-cpu"]
+    assert (table.mean, learned.sources[table.source or ""].kind) == ((15.5, 27.9, 46.5), "measured")
