@@ -42,7 +42,7 @@ from benchmarks.reality_replay import Replay
 from benchmarks.stalls import StallWatch
 from hetplan.executor.kept_process import marked
 from hetplan.profiles.load_one import load_profile
-from hetplan.profiles.written_profile import written_profile
+from tests.written_profile import written_profile
 
 RUNS = 8
 HOSTS = ("--hosts", "hosts.toml")

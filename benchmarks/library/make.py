@@ -14,8 +14,8 @@ from cases.random_pools import random_pool
 from cases.random_variants import random_snapshot
 
 from benchmarks.library.__main__ import HERE, INDEX, ROOT, asked, command_of, found_of
-from hetplan.profiles.written_profile import written_profile
 from hetplan_papers.datasets import infaas_generator, loki_by_hand, loki_generator
+from tests.written_profile import written_profile
 
 Json = dict[str, Any]
 PLANNED = {"sizing": "fluid"}

@@ -417,21 +417,19 @@ def _latency(said: Said) -> dict[str, Any]:
 
 def _prices(said: Said, known: Profile) -> dict[str, Any] | None:
     """A profile with the machines that were given a price, to be read beside the one that is there."""
-    from hetplan.profiles.written_profile import written_profile
+    from hetplan.profiles.new_files import new_profile, price_of, without_nothing
 
     machines = machines_of(said) | _priced(said, known.hardware if said.prices else ())[0]
     unknown = [name for name in machines if name not in known.hardware]
     if unknown:
         remedy = f"The profile has {', '.join(known.hardware)}."
         raise InputError.one(file="--machine", value=unknown[0], why="a machine of the profile", remedy=remedy)
-    priced = {name: one for name, one in machines.items() if one.price is not None}
-    offers = {
-        f"{name}-offer": {
-            "hardware": name, "price_per_hour": one.price, **({} if one.stock is None else {"stock": one.stock})
-        }
-        for name, one in priced.items()
-    }  # fmt: skip
-    return written_profile({"offers": offers}) if offers else None
+    priced = {
+        name: without_nothing({"price_per_hour": price_of(one.price), "stock": one.stock})
+        for name, one in machines.items()
+        if one.price is not None
+    }
+    return new_profile(None, machines=priced) if priced else None
 
 
 def _runs(said: Said, known: Profile) -> dict[str, Any]:

@@ -79,7 +79,6 @@ def _documents(files: list[Path] | None) -> dict[str, Any]:
     from hetplan.cli.init import shipped_examples
     from hetplan.profiles.given_files import sort_files
     from hetplan.profiles.read_json import read_json
-    from hetplan.profiles.written_profile import written_profile
     from hetplan.profiles.yaml_text import is_yaml, read_yaml
 
     def read(path: Any) -> Any:
@@ -94,7 +93,7 @@ def _documents(files: list[Path] | None) -> dict[str, Any]:
     inputs, profiles = named.inputs, named.profiles
     found = {"profile": read(profiles[0]), "slo": read(named.slo)}
     if len(profiles) > 1 or "measurements" in found["profile"]:  # the page sends one document, with all that is in it
-        found["profile"] = written_profile(inputs.profile.model_dump(mode="json", by_alias=True, exclude_unset=True))
+        found["profile"] = dict(inputs.profile.places.file)
     others = {"state": named.state, "measured": named.measured}
     return found | {kind: read(path) for kind, path in others.items() if path is not None}
 

@@ -302,7 +302,7 @@ class _Asking:
         import json
 
         from hetplan.measure.load_learn import Spell, learn_profile
-        from hetplan.profiles.load_one import load_profile, read_profile
+        from hetplan.profiles.load_one import load_profile
         from hetplan.profiles.plan_file import write_atomically
 
         assert self.wanted.learn is not None
@@ -312,7 +312,7 @@ class _Asking:
         both = zip(sent, self.points, strict=True)
         is_scored = self.wanted.labelled is not None
         spells = [Spell(one, points, one.quality.tolist() if is_scored else ()) for one, points in both]
-        found = learn_profile(plan, inputs.profile, read_profile(*self.wanted.profiles).document, spells, note)
+        found = learn_profile(plan, inputs.profile, spells, note)
         load_profile(found.document)
         write_atomically(self.wanted.learn, (json.dumps(found.document, indent=1, allow_nan=False) + "\n").encode())
         out.people.table(

@@ -137,9 +137,11 @@ def _serve(model: Mapping[str, Any], *, cores: Sequence[int]) -> Served:
 def _finish(out: Output, wish: Wish, found: Measurements, engines: MeasuredEngines, output: Path) -> None:
     import json
 
+    from hetplan.errors import InputError
     from hetplan.measure.profile_document import profile_document
     from hetplan.measure.profile_engine import engine_document
     from hetplan.profiles.load_one import load_profile
+    from hetplan.profiles.merge import merge
     from hetplan.profiles.plan_file import write_atomically
 
     found.failed += [(f"engines.{name}", one.why) for name, one in engines.engines.items() if one.why]
@@ -157,9 +159,10 @@ def _finish(out: Output, wish: Wish, found: Measurements, engines: MeasuredEngin
     if not measured and not laws:
         out.end(Exit.FAULT if complete else Exit.INTERRUPTED, "nothing was measured", written=None, **body)
         return
-    document = _joined(
-        profile_document(wish, found) if measured else {}, engine_document(wish, engines) if laws else {}
-    )
+    parts = [("models", profile_document(wish, found))] if measured else []
+    document, _, faults = merge([*parts, *([("engines", engine_document(wish, engines))] if laws else [])])
+    if faults:
+        raise InputError(faults)
     load_profile(document)
     write_atomically(output, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
     if measured:
@@ -184,16 +187,6 @@ def _show_ways(out: Output, measured: Sequence[Cell]) -> None:
             f'"network_ms_per_hop": {median(ways):.2g} in the SLO file (of a pipeline "network_ms_once"; clients on '
             "this machine)"
         )
-
-
-def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """A profile of models and one of engines, as one; the newer format of both."""
-    document = {**one, **other}
-    for section in one.keys() & other.keys() - {"format"}:
-        document[section] = {**one[section], **other[section]}
-    measured = [part.get("extensions", {}).get("measured", {}) for part in (one, other)]
-    document["extensions"] = {**document.get("extensions", {}), "measured": {**measured[0], **measured[1]}}
-    return document
 
 
 def _show_laws(out: Output, engines: MeasuredEngines) -> None:

@@ -24,11 +24,14 @@ from typing import Any
 from hetplan.errors import InputError
 from hetplan.measure.load_send import Sent
 from hetplan.profiles.canonical import digest
+from hetplan.profiles.columns import TIMES
+from hetplan.profiles.lowering import OF_MODEL, SPEEDS, TABLE_KEYS, stated_runs
+from hetplan.profiles.merge import merge
+from hetplan.profiles.new_files import runs_of
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load
-from hetplan.profiles.written_profile import written_profile
 from hetplan.serving.law import Law, OffTable, same_value
 from hetplan.serving.loads import law_of_load, run_of
 from hetplan.serving.runs import runs_on
@@ -96,12 +99,8 @@ class _Samples:
         return self.took_ms / self.expected_ms
 
 
-def learn_profile(
-    plan: Plan, profile: Profile, document: Mapping[str, Any], spells: Sequence[Spell], note: str
-) -> Learned:
-    """The profile `document` (as it is planned with) with what the replies to a load say; InputError where they say
-    nothing.
-    """
+def learn_profile(plan: Plan, profile: Profile, spells: Sequence[Spell], note: str) -> Learned:
+    """The file of a profile with what the replies to a load say; InputError where they say nothing."""
     found: dict[tuple[str, str, str], _Samples] = {}
     known = {load.id: (worker.hardware, load) for worker in plan.workers for load in worker.loads}
     for spell in spells:
@@ -120,7 +119,7 @@ def learn_profile(
             file="--learn", why="no reply says which worker of the plan served it, and for how long",
             remedy="Send to a router of `hetplan apply`, with the plan and the profile that it follows.",
         )  # fmt: skip
-    return _rewritten(profile, document, found, note)
+    return _rewritten(profile, found, note)
 
 
 @dataclass(frozen=True)
@@ -181,54 +180,46 @@ def _but_batch(at: At) -> dict[str, float]:
     return {name: value for name, value in at.items() if name != "batch"}
 
 
-def _rewritten(
-    profile: Profile, document: Mapping[str, Any], found: Mapping[tuple[str, str, str], _Samples], note: str
-) -> Learned:
-    made = copy.deepcopy(dict(document))
+def _rewritten(profile: Profile, found: Mapping[tuple[str, str, str], _Samples], note: str) -> Learned:
     changes, scaled = [], []
     source: dict[str, Any] = {"kind": "measured", "tool": "hetplan loadtest --learn"}
     source["date"] = datetime.date.today().isoformat()
     name = f"learned-{digest({'note': note, 'of': [list(key) for key in found]})[7:15]}"
+    # Beside another source, all that is said names its own.
+    new = {"format": profile.format, "sources": {name: source}}
+    made, _, _ = merge([("profile", copy.deepcopy(dict(profile.places.file))), ("learned", new)])
     for (variant, hardware, _), samples in found.items():
-        entry = _by_id(made["variants"], variant)
+        called = next(one for one in made["models"] if one.lower() == variant)
+        model, runs = made["models"][called], stated_runs(made, called)
         for number, run in enumerate(profile.variants[variant].runs):
             if run.hardware != hardware or _but_batch(run.at) != samples.at:
                 continue
-            table, unseen = _table(profile.tables[run.latency or ""], run, samples)
-            new = _new_id(made["tables"], f"{variant}-{hardware}-learned")
-            made["tables"][new] = {**table, "source": name}
-            entry["runs"][number]["latency"] = new
-            if "saturation_qps" in entry["runs"][number]:
-                entry["runs"][number]["saturation_qps"] = _short(float(run.saturation_qps or 0.0) / samples.times)
+            columns, unseen = _columns(profile.tables[run.latency or ""], run, samples)
+            machine, said = runs[number]
+            kept = {key: one for key, one in said.items() if key not in _OF_A_TABLE}
+            most = {"max_qps": _short(said["max_qps"] / samples.times)} if "max_qps" in said else {}
+            runs[number] = machine, {**kept, **columns, "source": name, **most}
             if unseen:
                 scaled.append(
                     f"{unseen} points of {variant} on {hardware} are the former ones times {samples.times:.3g}"
                 )
+        model = {key: one for key, one in model.items() if key in OF_MODEL and key != "runs"}
         if len(samples.scores) >= LEAST_SAMPLES:
-            value = _short(sum(samples.scores) / len(samples.scores))
-            entry["quality"] = {**(entry.get("quality") or {}), "value": value, "source": name}
+            value, of = _short(sum(samples.scores) / len(samples.scores)), model.get("quality")
+            metric = next(iter(of)) if isinstance(of, Mapping) else None
+            model |= {"quality": {metric: value} if metric is not None else value, "quality_source": name}
+        made["models"][called] = model | runs_of(runs)
         changes.append((variant, hardware, round(samples.weight), _short(samples.times)))
     source["note"] = "; ".join([note, *scaled])
-    made["sources"] = {**made.get("sources", {}), name: source}
-    return Learned(written_profile(made), tuple(changes))
+    return Learned(made, tuple(changes))
 
 
-def _by_id(section: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(content for id_, content in section.items() if id_.lower() == name.lower())
-    return found
+_OF_A_TABLE = {"batch", "axes", *SPEEDS, *TABLE_KEYS, "max_qps", "source"}
+"""Keys of a run that say what was measured."""
 
 
-def _new_id(tables: Mapping[str, Any], wanted: str) -> str:
-    taken = {name.lower() for name in tables}
-    base, number, name = wanted[:55], 1, wanted[:60]
-    while name.lower() in taken:
-        number += 1
-        name = f"{base}-{number}"
-    return name
-
-
-def _table(table: Table, run: Run, samples: _Samples) -> tuple[dict[str, Any], int]:
-    """The table anew, and how many of its cells were not seen."""
+def _columns(table: Table, run: Run, samples: _Samples) -> tuple[dict[str, Any], int]:
+    """The columns anew, and how many of their cells were not seen."""
     axes = {name: list(values) for name, values in table.axes.items()}
     cells = {place: _seen_statistics(axes, place, run, samples) for place in product(*axes.values())}
     seen = {place: figures for place, figures in cells.items() if figures is not None}
@@ -238,7 +229,7 @@ def _table(table: Table, run: Run, samples: _Samples) -> tuple[dict[str, Any], i
     if "mean" not in table.statistics and unseen:
         statistics -= {"mean", "std"}
     spread = _spread_of(list(seen.values()))
-    made: dict[str, Any] = {"quantity": "latency_ms", "axes": axes}
+    made: dict[str, Any] = {"batch": axes["batch"]} if list(axes) == ["batch"] else {"axes": axes}
     for statistic in ("mean", "std", *_PERCENTILES, "max"):
         if statistic not in statistics:
             continue
@@ -246,9 +237,10 @@ def _table(table: Table, run: Run, samples: _Samples) -> tuple[dict[str, Any], i
             place: figures[statistic] if figures is not None else _scale_cell(table, place, statistic, samples, spread)
             for place, figures in cells.items()
         }
-        made[statistic] = _nest(axes, values)
+        made[TIMES[statistic]] = _nest(axes, values)
     made["samples"] = _nest(axes, {place: figures["samples"] if figures else 0 for place, figures in cells.items()})
-    return made | {"outside": table.outside} | ({"given": dict(table.given)} if table.given else {}), unseen
+    made |= {"outside": table.outside} if table.outside != "refuse" else {}
+    return made | ({"given": dict(table.given)} if table.given else {}), unseen
 
 
 def _seen_statistics(

@@ -54,6 +54,8 @@ from hetplan.profiles.fields import (
     Real,
     wrong,
 )
+from hetplan.profiles.lowering import lower
+from hetplan.profiles.pipeline_file import PipelineEntry
 from hetplan.profiles.pipelines import Pipeline
 from hetplan.profiles.profile import Metric, Task
 from hetplan.profiles.validate import validate
@@ -220,8 +222,9 @@ class MeasuredEngine(Model):
 
     def stated(self) -> dict[str, Any]:
         """What a profile says of it besides its law."""
-        names = ("kv_tokens", "context_tokens", "most_tokens", "most_seqs", "tensor", "pipeline", "precision")
-        return {name: getattr(self, name) for name in names}
+        names = ("kv_tokens", "context_tokens", "tensor", "pipeline", "precision")
+        most = {"max_tokens": self.most_tokens, "max_seqs": self.most_seqs}
+        return most | {name: getattr(self, name) for name in names}
 
 
 class Wish(Model):
@@ -263,14 +266,15 @@ class Wish(Model):
         tasks = {*self.tasks, *(variant.task for variant in self.variants.values())}
         for name, pipeline in self.pipelines.items():
             try:
-                nodes = Pipeline.model_validate(pipeline).nodes
+                said = PipelineEntry.model_validate(pipeline).model_dump(mode="json", by_alias=True, exclude_unset=True)
+                nodes = Pipeline.model_validate(lower({"pipelines": {name: said}}).document["pipelines"][name]).nodes
             except ValueError as error:
                 why = str(error).splitlines()[1:2] or ["as in a profile"]
                 raise wrong(f"a pipeline as in a profile ({why[0]})", "Mend it.", at=("pipelines", name)) from None
             for node, step in nodes.items():
                 if step.task is not None and step.task not in tasks:
                     none = f"no variant is of task {step.task!r}"
-                    raise wrong(none, "Add one, or [tasks.NAME].", at=("pipelines", name, "nodes", node))
+                    raise wrong(none, "Add one, or [tasks.NAME].", at=("pipelines", name, "stages", node))
         return self
 
     def cells(self) -> Iterator[tuple[str, str, dict[str, float]]]:

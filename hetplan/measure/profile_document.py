@@ -1,7 +1,7 @@
-"""From measured cells to profile.json: tables, runs, qualities, fan-outs, and where all of it comes from.
+"""From measured cells to profile.json: machines, models and their runs, qualities, fan-outs; where all of it is from.
 
 What profiles have no key for (intervals, outliers, how many runs, whether the stopping rule was met) is under
-``extensions.measured``, per hardware and variant. Prices are nobody's to measure: offers belong into another file.
+``extensions.measured``, per machine and model. Prices are nobody's to measure: they belong into another file.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from hetplan.measure.measure_file import MeasuredHardware, MeasuredVariant, Wish
 from hetplan.measure.profile_cell import Cell, CellFigures, cores_of_this_process, figures_of
 from hetplan.measure.profile_run import Measurements
 from hetplan.profiles.canonical import digest
+from hetplan.profiles.new_files import model_of, new_profile, without_nothing
 from hetplan.profiles.plain_data import whole_if_it_is
-from hetplan.profiles.written_profile import written_profile
 
-__all__ = ["machine_memory_gib", "profile_document"]
+__all__ = ["machine_memory_gib", "machine_of", "profile_document"]
 
 _PERCENTILES = ("p50", "p90", "p95", "p99")
 
@@ -32,90 +32,80 @@ def profile_document(wish: Wish, found: Measurements) -> dict[str, Any]:
         name: _source(wish.hardware[name], [cell for cell in measured if cell.hardware == name]) for name in hardware
     }
     id_of = {name: f"{name[:40]}-{digest(source)[7:15]}" for name, source in source_of.items()}
-    document: dict[str, Any] = {
-        "sources": {id_of[name]: source for name, source in source_of.items()},
-        "metrics": {name: _dump(metric) for name, metric in wish.metrics.items()},
-        "hardware": {name: _hardware(wish.hardware[name]) for name in hardware},
-        "tasks": {
-            name: _dump(wish.tasks[name]) if name in wish.tasks else {}
-            for name in dict.fromkeys((*wish.tasks, *(wish.variants[variant].task for variant in variants)))
-        },
-        "variants": {},
-        "tables": {},
-        "pipelines": {},
-        "extensions": {},
-    }
+    # Where all numbers are of one source, none names it.
+    named = id_of if len(id_of) > 1 else {}
+    several = {id_of[name]: source for name, source in source_of.items()}
+    models, extensions = dict[str, Any](), dict[str, Any]()
     for name in variants:
-        _add_variant(document, wish, name, found, measured, id_of)
-    for name, pipeline in wish.pipelines.items():
-        document["pipelines"][name] = _pipeline(pipeline, wish, measured)
-    return written_profile(document)
+        models[name], extensions[f"measured.{name}"] = _model(wish, name, found, measured, named)
+    return new_profile(
+        {"name": next(iter(id_of.values())), **next(iter(source_of.values()))} if len(id_of) == 1 else None,
+        sources=several if named else None,
+        machines={name: machine_of(wish.hardware[name]) for name in hardware},
+        metrics={name: _dump(metric) for name, metric in wish.metrics.items()},
+        models=models,
+        pipelines={name: _pipeline(pipeline, wish, measured) for name, pipeline in wish.pipelines.items()},
+        extensions=extensions,
+    )
 
 
-def _add_variant(
-    document: dict[str, Any],
-    wish: Wish,
-    name: str,
-    found: Measurements,
-    measured: Sequence[Cell],
-    id_of: Mapping[str, str],
-) -> None:
+def _model(
+    wish: Wish, name: str, found: Measurements, measured: Sequence[Cell], named: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A model with its runs, and what profiles have no key for; `named` has the sources that are to be named."""
     variant = wish.variants[name]
     runs, details = [], {}
-    for hardware in variant.on or tuple(wish.hardware):
-        cells = [cell for cell in measured if cell.variant == name and cell.hardware == hardware]
+    for machine in variant.on or tuple(wish.hardware):
+        cells = [cell for cell in measured if cell.variant == name and cell.hardware == machine]
         if not cells:
             continue
         figures = {_place(cell.point): figures_of(cell.samples_ms, cell.preempted, wish.repeats) for cell in cells}
-        table = _id(f"{name}-{hardware}")
-        document["tables"][table] = _table(variant, figures) | {
-            "source": id_of[hardware],
-            "outside": variant.outside,
-            "interval": wish.repeats.confidence,
-        }
-        run: dict[str, Any] = {"hardware": hardware, "latency": table, "load_s": cells[0].load_s}
-        if variant.at:
-            run |= {"at": dict(variant.at)} | _saturation(variant, figures)
-        needs = _needs(wish.hardware[hardware], cells)
-        run |= {"needs": needs} if needs else {}
+        source = {"source": named[machine]} if named else {}
+        at = dict(variant.at)
+        alone = list(variant.axes) == ["batch"] and len(variant.axes["batch"]) == 1
+        run: dict[str, Any] = {"load_s": cells[0].load_s, "needs": _needs(wish.hardware[machine], cells)}
+        run |= {"at": at} if at and not alone else {}
+        run |= _columns(variant, figures)
+        run |= {"outside": variant.outside} if variant.outside != "refuse" else {}
+        run |= {"interval": wish.repeats.confidence, **source}
+        run |= _most(variant, figures) if at and not alone else {}
         sizes = {_place(cell.point): cell.bytes_out for cell in cells if cell.bytes_out is not None}
         if sizes:
-            run["bytes_out"] = _id(f"{name}-{hardware}-bytes")
-            document["tables"][run["bytes_out"]] = _size_table(variant, sizes, id_of[hardware])
-        runs.append(run)
-        details[hardware] = _details(cells, figures)
-    entry: dict[str, Any] = {"task": variant.task} | ({"family": variant.family} if variant.family else {})
+            run["bytes_out"] = {**_axes(variant), "mean": _grid(variant, sizes), **source}
+        runs.append((machine, {key: one for key, one in run.items() if one != {}}))
+        details[machine] = _details(cells, figures)
     value = _quality(name, found, measured)
-    if value is not None:
-        entry["quality"] = {"value": value, "source": id_of[runs[0]["hardware"]]}
-    if name in found.artifacts:
-        entry["artifact"] = {"kind": "onnx", "sha256": found.artifacts[name]}
-    if variant.knobs:
-        entry["knobs"] = dict(variant.knobs)
-    document["variants"][name] = entry | {"runs": runs}
+    metric = wish.tasks[variant.task].metric if variant.task in wish.tasks else None
+    sha = found.artifacts.get(name)
+    model = model_of(
+        variant.task,
+        name,
+        runs,
+        family=variant.family,
+        quality={metric: value} if metric is not None and value is not None else value,
+        quality_source=named[runs[0][0]] if named and value is not None else None,
+        artifact={"kind": "onnx", "sha256": sha} if sha is not None else None,
+        knobs=dict(variant.knobs),
+    )
     if name in found.qualities:
         details["quality"] = found.qualities[name].as_dict()
-    document["extensions"][f"measured.{name}"] = details
+    return model, details
 
 
-def _table(variant: MeasuredVariant, figures: Mapping[tuple[float, ...], CellFigures]) -> dict[str, Any]:
+def _columns(variant: MeasuredVariant, figures: Mapping[tuple[float, ...], CellFigures]) -> dict[str, Any]:
     def grid(pick: Any) -> Any:
         return _grid(variant, {place: pick(found) for place, found in figures.items()})
 
-    table: dict[str, Any] = {"quantity": "latency_ms", "axes": _axes(variant)}
-    table |= {"mean": grid(lambda found: found.mean), "std": grid(lambda found: found.std)}
+    columns = _axes(variant)
+    columns |= {"mean_ms": grid(lambda found: found.mean), "std_ms": grid(lambda found: found.std)}
     for name in _PERCENTILES:
-        table[name] = grid(lambda found, name=name: found.percentiles[name])
-    return table | {"max": grid(lambda found: found.max), "samples": grid(lambda found: found.runs)}
+        columns[f"{name}_ms"] = grid(lambda found, name=name: found.percentiles[name])
+    return columns | {"max_ms": grid(lambda found: found.max), "samples": grid(lambda found: found.runs)}
 
 
-def _size_table(variant: MeasuredVariant, sizes: Mapping[tuple[float, ...], float], source: str) -> dict[str, Any]:
-    axes = _axes(variant)
-    return {"quantity": "bytes_out", "axes": axes, "mean": _grid(variant, sizes), "source": source}
-
-
-def _axes(variant: MeasuredVariant) -> dict[str, list[float]]:
-    return {name: [whole_if_it_is(value) for value in variant.axes[name]] for name in sorted(variant.axes)}
+def _axes(variant: MeasuredVariant) -> dict[str, Any]:
+    axes = {name: [whole_if_it_is(value) for value in variant.axes[name]] for name in sorted(variant.axes)}
+    return axes if list(axes) == ["batch"] else {"axes": axes}
 
 
 def _grid(variant: MeasuredVariant, cells: Mapping[tuple[float, ...], Any]) -> Any:
@@ -131,11 +121,11 @@ def _place(point: Mapping[str, float]) -> tuple[float, ...]:
     return tuple(float(point[name]) for name in sorted(point))
 
 
-def _saturation(variant: MeasuredVariant, figures: Mapping[tuple[float, ...], CellFigures]) -> dict[str, float]:
+def _most(variant: MeasuredVariant, figures: Mapping[tuple[float, ...], CellFigures]) -> dict[str, float]:
     found = figures.get(_place(variant.at))
     if found is None:
         return {}
-    return {"saturation_qps": float(f"{1000.0 * variant.at.get('batch', 1.0) / found.mean:.6g}")}
+    return {"max_qps": float(f"{1000.0 * variant.at.get('batch', 1.0) / found.mean:.6g}")}
 
 
 def _needs(machine: MeasuredHardware, cells: Sequence[Cell]) -> dict[str, float]:
@@ -147,22 +137,20 @@ def _needs(machine: MeasuredHardware, cells: Sequence[Cell]) -> dict[str, float]
         for name, amount in (cell.memory_gib or {}).items():
             if amount > 0:
                 needs[name] = max(needs.get(name, 0.0), float(f"{amount:.3g}"))
-    provided = _hardware(machine)["provides"]
+    provided = machine_of(machine).get("provides", {})
     return {name: amount for name, amount in needs.items() if name in provided}
 
 
-def _hardware(machine: MeasuredHardware) -> dict[str, Any]:
+def machine_of(machine: MeasuredHardware) -> dict[str, Any]:
+    """The machine type that was measured, as a profile file has it."""
     provides = dict(machine.provides)
     if not provides and machine.kind == "cpu":
         # A worker is as many cores as the model was measured on, with their part of the memory.
         share = machine.threads / max(len(cores_of_this_process()) or os.cpu_count() or 1, machine.threads)
         provides = {"cpu_cores": float(machine.threads), "mem_gib": float(f"{share * machine_memory_gib():.3g}")}
-    said: dict[str, Any] = {"kind": machine.kind, "startup_s": machine.startup_s, "provides": provides}
-    if machine.tier is not None:
-        said["tier"] = machine.tier
-    if machine.relative_time is not None:
-        said["relative_time"] = machine.relative_time
-    return said
+    kind = machine.kind if machine.kind != ("gpu" if provides.get("gpu") else "cpu") else None
+    more = {"startup_s": machine.startup_s, "provides": provides, "tier": machine.tier}
+    return without_nothing({"kind": kind, **more, "relative_time": machine.relative_time})
 
 
 def _details(cells: Sequence[Cell], figures: Mapping[tuple[float, ...], CellFigures]) -> dict[str, Any]:
@@ -197,7 +185,7 @@ def _pipeline(pipeline: Mapping[str, Any], wish: Wish, measured: Sequence[Cell])
     """The pipeline with measured fan-outs and bytes on the edges out of each task, where the file states none."""
     edges = []
     for edge in pipeline.get("edges", ()):
-        task = pipeline["nodes"][edge["from"]].get("task")
+        task = _task_of(pipeline, edge["from"])
         mine = [cell for cell in measured if wish.variants[cell.variant].task == task] if task else []
         said = dict(edge)
         fanouts = {name: _average(mine, name, "fanout") for name in dict.fromkeys(cell.variant for cell in mine)}
@@ -209,6 +197,14 @@ def _pipeline(pipeline: Mapping[str, Any], wish: Wish, measured: Sequence[Cell])
             said["bytes"] = max(sizes)
         edges.append(said)
     return {**pipeline, "edges": edges}
+
+
+def _task_of(pipeline: Mapping[str, Any], stage: str) -> str | None:
+    """What a stage does: by default its id, in a pipeline of models."""
+    said = pipeline.get("stages", {}).get(stage, {})
+    of_models = not any(pipeline.get(key) for key in ("knobs", "space", "evaluator")) and "resource" not in said
+    task: str | None = said.get("task", stage if of_models else None)
+    return task
 
 
 def _average(cells: Sequence[Cell], variant: str, what: str) -> float | None:

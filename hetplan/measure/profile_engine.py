@@ -22,12 +22,13 @@ from urllib.parse import urlsplit
 from hetplan.measure.journal import CellJournal
 from hetplan.measure.load_send import Reply, StreamedConnection
 from hetplan.measure.measure_file import MeasuredEngine, Wish
+from hetplan.measure.profile_document import machine_of
 from hetplan.measure.profile_models import MeasurementFailed
 from hetplan.planner.contract import Event
 from hetplan.precise_loop import new_event_loop
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.engine_law import FittedLaw, FittedNumbers, Iteration, nearest
-from hetplan.profiles.written_profile import written_profile
+from hetplan.profiles.new_files import engine_run, model_of, new_profile, without_nothing
 
 __all__ = ["MeasuredLaw", "engine_document", "measure_engines"]
 
@@ -267,49 +268,46 @@ def _nearest(times: Sequence[float], at: float) -> int:
 
 def engine_document(wish: Wish, found: MeasuredEngines) -> dict[str, Any]:
     """The profile of all engines that were measured."""
-    document: dict[str, Any] = {
-        "sources": {}, "hardware": {}, "tasks": {}, "variants": {}, "engines": {},
-        "extensions": {"measured": {}},
-    }  # fmt: skip
+    machines, extensions = dict[str, Any](), dict[str, Any]()
+    runs: dict[str, tuple[str, list[tuple[str, dict[str, Any]]]]] = {}
     for name, mine in _measure_cells(found):
         engine = wish.engines[name]
-        hardware = wish.hardware[engine.hardware]
-        document["sources"]["streams"] = {"kind": "measured", "tool": "hetplan profile"}
-        document["hardware"][engine.hardware] = {"kind": hardware.kind, "provides": dict(hardware.provides)}
-        document["tasks"][engine.task] = {}
-        variant = document["variants"].setdefault(engine.variant, {"task": engine.task, "runs": []})
-        variant["runs"].append({"hardware": engine.hardware, "engine": name, "load_s": engine.load_s})
-        document["engines"][name] = _engine(engine, mine)
+        machines[engine.hardware] = machine_of(wish.hardware[engine.hardware])
+        run = {"load_s": engine.load_s, **_run(engine, mine)}
+        runs.setdefault(engine.variant, (engine.task, []))[1].append((engine.hardware, run))
         errors = sorted(abs(float(one)) for one in mine.law.errors) if mine.law is not None else []
-        document["extensions"]["measured"][name] = {
+        extensions[name] = {
             "iterations": len(errors), "error_p90": _digits(errors[int(0.9 * (len(errors) - 1))]),
             "error_most": _digits(errors[-1]),
         }  # fmt: skip
-    return written_profile(document)
+    return new_profile(
+        {"name": "streams", "kind": "measured", "tool": "hetplan profile"},
+        machines=machines,
+        models={name: model_of(task, name, several) for name, (task, several) in runs.items()},
+        extensions={"measured": extensions},
+    )
 
 
 def _measure_cells(found: MeasuredEngines) -> Iterator[tuple[str, MeasuredLaw]]:
     return ((name, mine) for name, mine in found.engines.items() if mine.law is not None)
 
 
-def _engine(engine: MeasuredEngine, mine: MeasuredLaw) -> dict[str, Any]:
+def _run(engine: MeasuredEngine, mine: MeasuredLaw) -> dict[str, Any]:
     assert mine.law is not None
     is_mixed = any(one.pairs and one.sequences for one in mine.iterations)
-    said: dict[str, Any] = {"source": "streams", "overlap": "measured" if is_mixed else "assumed"}
+    said = engine.stated() | ({"overlap": "measured"} if is_mixed else {})
     reach = {
         name: int(max(getattr(one, name) for one in mine.iterations)) for name in ("tokens", "kv_tokens", "sequences")
     }
     if isinstance(mine.law, FittedNumbers):
-        error = {"basis": "measured", "error_mean": _digits(mine.law.error), "range": reach}
-        said["law"] = {**mine.law.document, **error}
-    else:
-        names = ("base_ms", "token_ms", "kv_token_ms", "sequence_ms", "pair_ms")
-        said["pieces"] = [
-            {name: _digits(value) for name, value in zip(names, row, strict=True) if value > 0.0}
-            for row in mine.law.pieces.tolist()
-        ]
-        said["fitted"] = {"error": _digits(mine.law.error), **reach}
-    return said | {key: value for key, value in engine.stated().items() if value is not None}
+        law = {**mine.law.document, "basis": "measured", "error_mean": _digits(mine.law.error), "range": reach}
+        return engine_run(law, **said)
+    names = ("base_ms", "token_ms", "kv_token_ms", "sequence_ms", "pair_ms")
+    pieces = [
+        {name: _digits(value) for name, value in zip(names, row, strict=True) if value > 0.0}
+        for row in mine.law.pieces.tolist()
+    ]
+    return without_nothing({**said, "error_mean": _digits(mine.law.error), "range": reach, "law": pieces})
 
 
 def _digits(value: float) -> float:

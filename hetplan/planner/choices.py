@@ -20,10 +20,11 @@ from hetplan.serving.table_points import settings_of, statistic_of
 
 if TYPE_CHECKING:
     from hetplan.planner.terms import TableOptions
+    from hetplan.profiles.columns import Statistic
     from hetplan.profiles.engines import Engine
     from hetplan.profiles.plan import Notice
     from hetplan.profiles.profile import Hardware, Run
-    from hetplan.profiles.tables import Statistic, Table
+    from hetplan.profiles.tables import Table
     from hetplan.serving.law import Law
 
 __all__ = ["HAIR", "Choice", "Choices"]

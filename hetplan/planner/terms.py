@@ -17,7 +17,7 @@ from hetplan.planner.old_names import OLD_OPTIONS, OLD_SIZINGS
 from hetplan.profiles.fields import wrong
 
 if TYPE_CHECKING:
-    from hetplan.profiles.tables import Statistic
+    from hetplan.profiles.columns import Statistic
 
 __all__ = ["Event", "Formulation", "Obstacle", "OnEvent", "Options", "Sizing", "TableOptions", "Tools", "with_logging"]
 

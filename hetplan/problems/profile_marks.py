@@ -28,9 +28,9 @@ from functools import cache
 from pydantic import BaseModel
 
 from hetplan.problems.field_marks import QUESTIONS, fields_of, in_markdown
+from hetplan.profiles.columns import STATISTICS
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.state import State
-from hetplan.profiles.tables import STATISTICS
 
 __all__ = ["MODELS", "field_in_file", "fields_of_file", "line_of", "mark_in", "table_of"]
 

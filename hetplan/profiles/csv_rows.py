@@ -7,16 +7,16 @@ import re
 from pathlib import Path
 
 from hetplan.errors import InputError
+from hetplan.profiles.columns import TIMES
 from hetplan.profiles.read_text import read_text
 
-__all__ = ["STATISTICS", "as_id", "number_in", "read_rows"]
+__all__ = ["as_id", "number_in", "read_rows"]
 
-STATISTICS = ("mean", "std", "p50", "p90", "p95", "p99", "max")
 _OTHER_NAMES = {
     "variant": "model", "name": "model", "gpu": "machine", "hardware": "machine", "device": "machine",
     "instance": "machine", "batch_size": "batch", "ms": "mean_ms", "latency_ms": "mean_ms", "avg_ms": "mean_ms",
     "median_ms": "p50_ms", "stdev_ms": "std_ms", "accuracy": "quality", "price": "price_per_hour",
-    **{name: f"{name}_ms" for name in STATISTICS},
+    **TIMES,
     "task": "step", "stage": "step",
 }  # fmt: skip
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")

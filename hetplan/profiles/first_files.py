@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from hetplan.errors import Fault, InputError
-from hetplan.profiles.csv_rows import STATISTICS, as_id
+from hetplan.profiles.columns import STATISTICS
+from hetplan.profiles.csv_rows import as_id
 from hetplan.profiles.measurement_tables import read_measurements
+from hetplan.profiles.new_files import model_of, new_profile, price_of
 from hetplan.profiles.plain_data import whole_if_it_is
 from hetplan.profiles.read_json import format_of
 from hetplan.profiles.slo import LatencyTarget
-from hetplan.profiles.written_profile import written_profile
 
 __all__ = [
     "MOST_SERVERS",
@@ -179,7 +180,7 @@ def read_latencies(path: Path, model: str | None = None) -> Latencies:
             name = next(iter([*(row.at.keys() - {"batch"}), *sorted(row.said.keys() & _NOT_ASKED)]), "batch")
             why, remedy = "times by batch alone, for `hetplan init`", "Write the profile, and name the table there."
             faults.append(Fault(str(path), f"line {row.line}, {name}", "", why, remedy))
-        ms = {stat: row.said[f"{stat}_ms"] for stat in STATISTICS if f"{stat}_ms" in row.said}
+        ms: dict[str, float] = {stat: row.said[f"{stat}_ms"] for stat in STATISTICS if f"{stat}_ms" in row.said}
         found.timings.append(Timing(row.model, row.machine, int(row.at.get("batch", 1)), ms))
         if "quality" in row.said:
             found.quality[row.model] = row.said["quality"]
@@ -214,20 +215,15 @@ def first_files(said: Answers) -> tuple[dict[str, Any], dict[str, Any], list[str
         )  # fmt: skip
     app = as_id(said.app) if said.app else models[0] if len(models) == 1 else "app"
     _check_qualities(said, models)
-    tables = {f"{model}-{name}": _table(said, model, name) for model in models for name in machines}
-    tables = {name: table for name, table in tables.items() if table["axes"]["batch"]}
-    judged = bool(said.quality or said.steps)
     tasks = list(dict.fromkeys(said.steps.values())) or [app]
-    profile = {
-        "sources": {"own": {"kind": "measured", "note": "given to hetplan init"}},
-        **({"metrics": {"quality": {"better": "higher"}}} if judged else {}),
-        "hardware": {name: _hardware(one) for name, one in machines.items()},
-        "offers": {name: _offer(one, said) for name, one in machines.items() if one.price is not None},
-        "tasks": {task: {"metric": "quality"} if judged else {} for task in tasks},
-        "variants": {model: _variant(said, model, said.steps.get(model, app), tables, machines) for model in models},
-        "tables": tables,
-        **({"pipelines": {app: _pipeline(tasks, said.edges)}} if said.steps else {}),
-    }
+    priced = any(one.price is not None for one in machines.values())
+    profile = new_profile(
+        {"name": "own", "kind": "measured", "note": "given to hetplan init"},
+        currency=said.currency if said.currency != "USD" and priced else None,
+        machines={name: _machine(one, said) for name, one in machines.items()},
+        models={model: _model(said, model, said.steps.get(model, app), machines) for model in models},
+        pipelines={app: _pipeline(tasks, said.edges)} if said.steps else {},
+    )
     named = {"models": models} if len(models) > 1 else {"model": models[0]}
     wish: dict[str, Any] = {
         **({"pipeline": app} if said.steps else {"task": app} if said.workers else named),
@@ -241,7 +237,7 @@ def first_files(said: Answers) -> tuple[dict[str, Any], dict[str, Any], list[str
         slo["limits"] = limits
     if said.horizon:
         slo["horizon"] = dict(said.horizon)
-    return written_profile(profile), {**slo, "apps": {app: wish}}, list(_assumed(said, machines.values()))
+    return profile, {**slo, "apps": {app: wish}}, list(_assumed(said, machines.values()))
 
 
 def _check_qualities(said: Answers, models: Sequence[str]) -> None:
@@ -261,10 +257,8 @@ def _pipeline(steps: Sequence[str], edges: Mapping[tuple[str, str], float]) -> d
         raise InputError.one(file="--edge", value=unknown[0], why="a step of the table",
                              remedy=f"The table has {', '.join(steps)}.")  # fmt: skip
     drawn = edges or dict.fromkeys(pairwise(steps), 1.0)
-    return {
-        "nodes": {step: {"task": step} for step in steps},
-        "edges": [{"from": one, "to": other, "fanout": whole_if_it_is(many)} for (one, other), many in drawn.items()],
-    }
+    listed = [{"from": one, "to": other, "fanout": whole_if_it_is(many)} for (one, other), many in drawn.items()]
+    return {"stages": {step: {} for step in steps}, **({"edges": listed} if listed else {})}
 
 
 def _objective(said: Answers, machines: Iterable[Machine]) -> list[str]:
@@ -318,7 +312,7 @@ def _assumed(said: Answers, machines: Iterable[Machine]) -> Iterator[str]:
     yield "an instance has its machine to itself (runs without needs)"
 
 
-def _table(said: Answers, model: str, hardware: str) -> dict[str, Any]:
+def _run(said: Answers, model: str, hardware: str) -> dict[str, Any]:
     mine = {one.batch: one.ms for one in said.timings if (one.model, one.hardware) == (model, hardware)}
     batches = sorted(mine)
     stats = [name for name in STATISTICS if batches and all(name in mine[batch] for batch in batches)]
@@ -328,27 +322,21 @@ def _table(said: Answers, model: str, hardware: str) -> dict[str, Any]:
             why="one statistic (mean_ms, p95_ms, ...) of every batch",
             remedy="Fill the column, or take the lines without it out.",
         )  # fmt: skip
-    values = {name: [mine[batch][name] for batch in batches] for name in stats}
-    return {"quantity": "latency_ms", "axes": {"batch": batches}, **values, "source": "own"}
+    return {"batch": batches, **{f"{name}_ms": [mine[batch][name] for batch in batches] for name in stats}}
 
 
-def _variant(
-    said: Answers, model: str, task: str, tables: Mapping[str, Any], machines: Mapping[str, Machine]
-) -> dict[str, Any]:
-    runs = [{"hardware": name, "latency": f"{model}-{name}"} for name in machines if f"{model}-{name}" in tables]
+def _model(said: Answers, model: str, task: str, machines: Iterable[str]) -> dict[str, Any]:
+    runs = [(name, run) for name in machines if (run := _run(said, model, name))["batch"]]
     value = said.quality.get(model, 1.0 if said.steps else None)
-    quality = {"quality": {"value": value}} if value is not None else {}
-    return {"task": task, **quality, "runs": runs}
+    return model_of(task, model, runs, quality={"quality": value} if value is not None else None)
 
 
-def _hardware(machine: Machine) -> dict[str, Any]:
-    return {"kind": machine.kind}
-
-
-def _offer(machine: Machine, said: Answers) -> dict[str, Any]:
+def _machine(machine: Machine, said: Answers) -> dict[str, Any]:
+    kind = {"kind": machine.kind} if machine.kind != "cpu" else {}
+    if machine.price is None:
+        return kind
     most = machine.stock if machine.stock is not None else MOST_SERVERS if said.steps else None
-    stock = {"stock": most} if most is not None else {}
-    return {"hardware": machine.name, "price_per_hour": machine.price, "currency": said.currency, **stock}
+    return {**kind, "price_per_hour": price_of(machine.price), **({"stock": most} if most is not None else {})}
 
 
 def _kind(hardware: str) -> str:

@@ -10,14 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.csv_rows import as_id, read_rows
 from hetplan.profiles.first_files import Machine
+from hetplan.profiles.new_files import price_of
 from hetplan.profiles.read_json import format_of
-from hetplan.profiles.written_profile import written_profile
 
 __all__ = ["Settings", "read_settings_table", "settings_files"]
 
@@ -91,21 +92,23 @@ def settings_files(
     """The profile, the SLO, the measurements, and what was assumed: all steps run on machines of one kind."""
     gpu = machine.name
     stock = {"stock": machine.stock} if machine.stock is not None else {}
-    priced = {"offers": {gpu: {"hardware": gpu, "price_per_hour": machine.price, "per": "gpu", **stock}}}
+    priced = {} if machine.price is None else {"price_per_hour": price_of(machine.price), **stock, "per": "gpu"}
+    edges = [{"from": one, "to": other} for one, other in pairwise(table.steps)]
+    chain = {"edges": edges} if edges else {}
     profile: dict[str, Any] = {
-        "reference": gpu,
-        "tiers": ["cloud"],
+        "format": format_of("profile"),
+        "machines": {gpu: {"tier": "cloud", "relative_time": 1.0, "provides": {"gpu": 1}, **priced}},
         "metrics": {"quality": {"better": "higher"}},
-        "hardware": {gpu: {"kind": "gpu", "tier": "cloud", "relative_time": 1.0, "provides": {"gpu": 1}}},
-        **(priced if machine.price is not None else {}),
         "pipelines": {
             app: {
-                "nodes": {step: {"device": "gpu"} for step in table.steps},
-                "edges": [{"from": one, "to": other} for one, other in zip(table.steps, table.steps[1:], strict=False)],
+                "stages": {step: {"resource": "gpu"} for step in table.steps},
+                **chain,
                 "knobs": table.knobs,
                 "metric": "quality",
             }
         },
+        "reference": gpu,
+        "tiers": ["cloud"],
     }
     best = ["max quality", "min cost"] if "quality" not in wish else "min cost"
     slo: dict[str, Any] = {"format": format_of("slo"), "objective": best}
@@ -123,7 +126,7 @@ def settings_files(
         assumed.append(f"each quality is the mean of {_SAMPLES} samples (no column samples)")
     if machine.stock is None:
         assumed.append("as many machines as are wanted can be rented (no stock is stated)")
-    return written_profile(profile), slo, measured, assumed
+    return profile, slo, measured, assumed
 
 
 def _number(text: str | None) -> float | None:

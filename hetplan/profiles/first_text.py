@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import product
@@ -30,8 +30,8 @@ from hetplan.profiles.language_models import (
     precision_of_text,
 )
 from hetplan.profiles.law_review import doubt_of, iteration_ms, times_the_floor
+from hetplan.profiles.new_files import engine_run, model_of, new_profile, price_of
 from hetplan.profiles.read_json import read_json
-from hetplan.profiles.written_profile import written_profile
 
 if TYPE_CHECKING:
     from hetplan.profiles.tables import Table
@@ -105,21 +105,19 @@ def text_profile(
     prices = {
         hardware: _price(one, hardware, gpus, count_gpus=count_gpus) for (hardware, _, gpus), one in sizes.items()
     }
-    profile: dict[str, Any] = {
-        "sources": {"laws": {"kind": "assumed", "tool": "hetplan init", "note": "no time was measured"}},
-        "hardware": {one: {"kind": "gpu", "provides": {"gpu": gpus}} for one, _, gpus in sizes if one in used},
-        "offers": {f"{one}-offer": price for one, price in prices.items() if one in used},
-        "tasks": {name: {}},
-        "variants": {},
-        "engines": {},
-    }
+    runs: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for one in served.values():
-        profile["engines"][one.name] = {**one.engine, "source": "laws"}
-        variant = as_id(f"{name}-{one.way.precision}") if len(precisions) > 1 else name
-        runs = profile["variants"].setdefault(variant, {"task": name, "runs": []})["runs"]
-        runs.append({"hardware": one.hardware, "engine": one.name, **({"at": one.at} if one.at else {})})
+        model_id = as_id(f"{name}-{one.way.precision}") if len(precisions) > 1 else name
+        run = engine_run(**one.engine) | ({"at": one.at} if one.at else {})
+        runs.setdefault(model_id, []).append((one.hardware, run))
+    profile = new_profile(
+        {"name": "laws", "kind": "assumed", "tool": "hetplan init", "note": "no time was measured"},
+        currency=COUNTED if count_gpus else None,
+        machines={one: {"provides": {"gpu": gpus}, **prices[one]} for one, _, gpus in sizes if one in used},
+        models={model_id: model_of(name, model_id, several) for model_id, several in runs.items()},
+    )
     doubts = {one.name: doubt_of(_times_the_floor(one, held)) for one in served.values()}
-    return written_profile(profile), list(_assumed_of(profile, doubts, count_gpus=count_gpus))
+    return profile, list(_assumed_of(served.values(), doubts, count_gpus=count_gpus))
 
 
 def _model(text: str | None, config: Path | None) -> tuple[str, LanguageModel, tuple[str, ...], LanguageModel | None]:
@@ -170,8 +168,7 @@ def _price(machine: Machine, hardware: str, gpus: int, *, count_gpus: bool) -> d
     each = Decimal(1) if count_gpus else Decimal(str(machine.price))
     price = each * (gpus if count_gpus or hardware != machine.name else 1)
     stock = {"stock": machine.stock} if machine.stock is not None else {}
-    currency = {"currency": COUNTED} if count_gpus else {}
-    return {"hardware": hardware, "price_per_hour": f"{price.normalize():f}", **currency, **stock}
+    return {"price_per_hour": price_of(price), **stock}
 
 
 def _ways(
@@ -246,14 +243,14 @@ def lengths_of(path: Path) -> tuple[dict[str, Any], float]:
     return app["mix"], app["rate_qps"]
 
 
-def _assumed_of(profile: Mapping[str, Any], doubts: Mapping[str, str], *, count_gpus: bool) -> Iterator[str]:
+def _assumed_of(served: Iterable[_Served], doubts: Mapping[str, str], *, count_gpus: bool) -> Iterator[str]:
     """What a profile by names takes for granted: of each engine its law, with its basis and error, and its KV room."""
-    for name, engine in profile["engines"].items():
+    for name, engine in {one.name: one.engine for one in served}.items():
         law, room = engine["law"], Room(engine["kv_tokens"], engine["kv_bytes_per_token"], engine["kv_error"])
         doubt = doubts.get(name, "")
         source = str(law["source"]).removeprefix("catalogue/")
         yield f"{name}: {law['basis']} ({source}), +-{law['error_mean']:.0%}; {room}{'; ' * bool(doubt)}{doubt}"
     if count_gpus:
         yield "no price was given, so plans take the fewest GPUs (price_per_hour: each costs 1)"
-    elif any(offer["hardware"] != one for one, offer in profile["offers"].items()):
+    else:
         yield "GPUs of a kind cost the same in machines of any size (price_per_hour)"

@@ -12,10 +12,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
+from hetplan.profiles.columns import Statistic
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Metric, Profile, Run, Variant
 from hetplan.profiles.slo import App, Slo
-from hetplan.profiles.tables import Statistic, Table
+from hetplan.profiles.tables import Table
 from hetplan.profiles.who_answers import choices, listed
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.canonical import digest
+from hetplan.profiles.columns import STATISTICS
 from hetplan.profiles.dangling import known_ids
 from hetplan.profiles.fields import NANO, Model
 from hetplan.profiles.inputs import Inputs
@@ -29,7 +30,7 @@ from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_json import format_faults, is_newer, read_json, source_name
 from hetplan.profiles.references import References
 from hetplan.profiles.slo import Slo
-from hetplan.profiles.tables import STATISTICS, Table
+from hetplan.profiles.tables import Table
 from hetplan.profiles.validate import collector_at_rest
 from hetplan.profiles.yaml_text import with_lines
 
@@ -204,9 +205,7 @@ def read_kind(sources: Given | Sequence[Given], kind: str, model_type: type[M]) 
         try:
             document = _document(source, kind, name, model_type)
             if isinstance(source, Profile) and made is None:  # one of several: as files say it, to be joined with them
-                from hetplan.profiles.written_profile import written_profile
-
-                document = written_profile(document)
+                document = _file_of(source, name)
         except InputError as error:
             loaded.faults += error.faults
             continue
@@ -250,6 +249,14 @@ def read_kind(sources: Given | Sequence[Given], kind: str, model_type: type[M]) 
         for table_id, table in loaded.model.tables.items():
             table.named(table_id, file=loaded.name, written=loaded.places(("tables", table_id)))
     return loaded
+
+
+def _file_of(profile: Profile, name: str) -> dict[str, Any]:
+    """The file that a profile was read from."""
+    if not profile.places.file:
+        why = "a profile that was read from a file or a dict, to be joined with others; this one was made in Python"
+        raise InputError.one(file=name, why=why, remedy="Give it by itself, or as the dict of a profile file.")
+    return dict(profile.places.file)
 
 
 def _with_measurements(document: Any, source: Given, name: str, tables: dict[Steps, str]) -> tuple[Any, list[Fault]]:

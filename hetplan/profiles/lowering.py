@@ -7,13 +7,14 @@ all runs of a model share goes to each; columns become tables, laws engines. Eve
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic_core import PydanticCustomError
 
 from hetplan.errors import Fault, InputError
+from hetplan.profiles.columns import RATES, STATISTICS, TIMES
 from hetplan.profiles.fields import ID, money_text, parse_money
 from hetplan.profiles.json_path import closest, json_path, shortened
 from hetplan.profiles.places import FileOf, Places, Steps
@@ -23,18 +24,17 @@ __all__ = [
     "ENGINE_KEYS",
     "LAW_KEYS",
     "OF_MODEL",
-    "RATES",
     "RUN_KEYS",
     "SPEEDS",
-    "STATISTICS",
     "S_A_DAY",
     "TABLE_KEYS",
-    "TIMES",
     "Lowered",
     "batch_rate",
     "joined",
     "lower",
     "offer_id",
+    "stated_law",
+    "stated_runs",
 ]
 
 Json = dict[str, Any]
@@ -42,7 +42,6 @@ Json = dict[str, Any]
 S_A_DAY = 86_400.0
 AS_THEY_ARE = ("metrics", "reference", "tiers", "zones", "links", "apis", "extensions")
 """Sections that are planned with as they are written."""
-STATISTICS = ("mean", "std", "p50", "p90", "p95", "p99", "max")
 RUN_KEYS = {"at": "at", "load_s": "load_s", "needs": "needs", "price_per_hour": "price_per_hour"}
 """Keys of a run in the file, and what they are called where it is planned with."""
 TABLE_KEYS = ("samples", "outside", "given", "interval", "points")
@@ -54,8 +53,6 @@ ENGINE_KEYS = {
 }  # fmt: skip
 LAW_KEYS = ("basis", "error_mean", "fit_error", "range")
 """What is said of a law beside its numbers."""
-TIMES = {one: f"{one}_ms" for one in STATISTICS}
-RATES = {"mean": "mean_qps"}
 SPEEDS = ("law", *TIMES.values(), *RATES.values())
 """Keys of which a run has some: how fast it is. All of a run are of one measurement."""
 OF_ONE_SPEED = ("max_qps", "points", "samples", "interval")
@@ -104,6 +101,17 @@ def lower(document: Mapping[str, Any]) -> Lowered:
     (['t4', 't4-spot'], [{'hardware': 't4', 'latency': 'net-t4'}], [6, 24])
     """
     return _Lowering(document).result()
+
+
+def stated_runs(document: Mapping[str, Any], model: str) -> list[tuple[str, Json]]:
+    """The runs of a model, in the order of its runs where it is planned with: of each its machine and all that is said.
+
+    >>> said = {"models": {"net": {"batch": [1], "load_s": 2, "runs": {"t4": {"mean_ms": [6]}}}}}
+    >>> stated_runs(said, "net")
+    [('t4', {'batch': [1], 'load_s': 2, 'mean_ms': [6]})]
+    """
+    runs = _in_order(_Lowering(document).runs_of(model, document["models"][model]))
+    return [(machine, one.said) for machine, one in runs]
 
 
 class _Lowering:
@@ -242,8 +250,7 @@ class _Lowering:
         out["tasks"], out["variants"] = {}, {}
         runs: dict[str, list[tuple[str, _Stated]]] = {}
         for name, said in models.items():
-            # Sorted, as a list of what a file has by name: no digest hangs on the order of keys.
-            runs[name] = sorted(self._runs_of(name, said), key=lambda one: (one[0].lower(), one[1].number))
+            runs[name] = _in_order(self.runs_of(name, said))
         metrics = _metrics(models)
         ids = _table_ids([(name, machine, one.number) for name, several in runs.items() for machine, one in several])
         for name, said in models.items():
@@ -282,7 +289,7 @@ class _Lowering:
         source = said.get("quality_source", self.source)
         return {"value": quality, **({"source": source} if source is not None else {})}
 
-    def _runs_of(self, name: str, said: Mapping[str, Any]) -> Iterator[tuple[str, _Stated]]:
+    def runs_of(self, name: str, said: Mapping[str, Any]) -> Iterator[tuple[str, _Stated]]:
         """The runs of a model, each with all that is said of it and where."""
         at: Steps = ("models", name)
         shared = {key: one for key, one in said.items() if key not in OF_MODEL and one is not None}
@@ -370,15 +377,15 @@ class _Lowering:
         written, at = self.made.written, ("tables", name)
         table: Json = {"quantity": quantity, "axes": _axes(said)}
         written[at] = one.at
-        if "batch" in said:
+        if said.get("batch") is not None:
             written[(*at, "axes", "batch")] = (*one.place("batch"), "batch")
             written[(*at, "axes")] = one.place("batch")
         else:
             written[(*at, "axes")] = (*one.place("axes"), "axes")
         for statistic, key in columns.items():
+            written[(*at, statistic)] = (*one.place(key), key)
             if key in said:
                 table[statistic] = said[key]
-                written[(*at, statistic)] = (*one.place(key), key)
         for key in TABLE_KEYS:
             if key in said:
                 table[key] = said[key]
@@ -474,17 +481,15 @@ class _Lowering:
         gpu, _ = self._gpus_of(machine, stated.said)
         for key, why, remedy in contradictions(stated.said, held, known, gpu):
             self._fault((*stated.place(key), key), stated.said[key], why, remedy)
-        numbers = dict(held.pop("law"))
-        numbers.pop("form", None)
-        about = {key: numbers.pop(key) for key in LAW_KEYS if key in numbers}
-        made = {key: held[called] for key, called in ENGINE_KEYS.items() if called in held} | about
+        law = stated_law(held["law"])
+        made = {key: held[called] for key, called in ENGINE_KEYS.items() if called in held} | law
         if "kv_tokens" in stated.said:
             made.pop("kv_error", None)
         elif "kv_tokens" not in made:
             why = f"the room for KV: none is left beside the weights on {known.identity['gpus']} of these GPUs"
             self._fault(stated.at, "", why, "Write kv_tokens, as it was printed.")
             return False
-        stated.said = {**made, **stated.said, "law": numbers}
+        stated.said = {**made, **stated.said, "law": law["law"]}
         return True
 
     # -- pipelines -----------------------------------------------------------------------------------------------------
@@ -575,6 +580,11 @@ class _Stated:
         return self.places.get(key, self.at)
 
 
+def _in_order(runs: Iterable[tuple[str, _Stated]]) -> list[tuple[str, _Stated]]:
+    """Sorted, as a list of what a file has by name: no digest hangs on the order of keys."""
+    return sorted(runs, key=lambda one: (one[0].lower(), one[1].number))
+
+
 def _metrics(models: Mapping[str, Any]) -> dict[str, str]:
     """The metric of each task that has one: that of the first of its models by name, in whatever order they are.
 
@@ -586,6 +596,12 @@ def _metrics(models: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(quality := said.get("quality"), Mapping):
             found.setdefault((said.get("task") or name).lower(), *quality)
     return found
+
+
+def stated_law(law: Mapping[str, Any]) -> Json:
+    """A law as it is planned with, as a run of a file says it: its numbers, and what is known of them beside it."""
+    about = {key: law[key] for key in LAW_KEYS if law.get(key) not in (None, {})}
+    return about | {"law": {key: one for key, one in law.items() if key not in (*LAW_KEYS, "form") and one is not None}}
 
 
 def _is_fast(said: Mapping[str, Any]) -> bool:
@@ -631,7 +647,7 @@ def _commit(reserved: Mapping[str, Any]) -> Json:
 
 
 def _axes(said: Mapping[str, Any]) -> Json:
-    return {"batch": said["batch"]} if "batch" in said else dict(said.get("axes", {}))
+    return {"batch": said["batch"]} if said.get("batch") is not None else dict(said.get("axes", {}))
 
 
 def batch_rate(said: Mapping[str, Any]) -> float | None:

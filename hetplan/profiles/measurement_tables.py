@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hetplan.errors import Fault, InputError
+from hetplan.profiles.columns import RATES, TIMES
 from hetplan.profiles.csv_rows import as_id, number_in, read_rows
 from hetplan.profiles.json_path import shortened_text
-from hetplan.profiles.lowering import RATES, SPEEDS, TIMES
+from hetplan.profiles.lowering import SPEEDS
 from hetplan.profiles.places import Steps
 from hetplan.profiles.plain_data import whole_if_it_is
 from hetplan.profiles.read_text import path_inside

@@ -1,4 +1,4 @@
-"""Sections that profile files had before format 1.0, and the new form of what they say, written out."""
+"""Sections that profile files had before format 1.0, and the new form of the first of what they say."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from hetplan.profiles.places import FileOf
 
 __all__ = ["faults_of_old_sections"]
 
+Json = dict[str, Any]
+
 _NOW: Mapping[str, tuple[str, str]] = {
     "hardware": ("machines", "types of machine and their prices are machines"),
     "offers": ("machines", "a price is price_per_hour, spot or reserved of a machine type"),
@@ -21,7 +23,10 @@ _NOW: Mapping[str, tuple[str, str]] = {
     "engines": ("models", "laws of language models are said at runs of a model"),
     "tasks": ("models", "a task is said at its models, with their quality as {metric: number}"),
 }
-Json = dict[str, Any]
+_EXAMPLES: Mapping[str, tuple[str, Json]] = {
+    "machines": ("t4", {"provides": {"gpu": 1}, "price_per_hour": 0.526}),
+    "models": ("net", {"batch": [1, 8], "runs": {"t4": {"mean_ms": [6, 24]}}}),
+}
 _LONGEST = 240
 """Letters of the new form that a message shows; the rest is cut."""
 
@@ -41,21 +46,45 @@ def faults_of_old_sections(document: Mapping[str, Any], file_of: FileOf) -> list
 
 
 def _remedy(document: Mapping[str, Any], section: str) -> str:
-    from hetplan.profiles.written_profile import written_profile
-
-    examples: dict[str, Json] = {
-        "machines": {"t4": {"provides": {"gpu": 1}, "price_per_hour": 0.526}},
-        "models": {"net": {"batch": [1, 8], "runs": {"t4": {"mean_ms": [6, 24]}}}},
-    }
-    example = examples[section]
-    found: Json
+    first = _first_machine if section == "machines" else _first_model
     try:
-        found = written_profile(document).get(section) or example
-    except (AttributeError, KeyError, TypeError, ValueError):
-        found = example
-    name = next(iter(found))
-    text = json.dumps({name: found[name]})
+        (name, said), hint = first(document), ""
+    except (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError):
+        (name, said), hint = _EXAMPLES[section], "for instance "
+    text = json.dumps({name: said})
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST].rpartition(', ')[0]}, ..."
-    more = ", and so on" if len(found) > 1 else ""
-    return f'Write {"for instance " if found is example else ""}"{section}": {text}{more}.'
+    several = not hint and len(document.get("hardware" if section == "machines" else "variants", ())) > 1
+    return f'Write {hint}"{section}": {text}{", and so on" if several else ""}.'
+
+
+def _first_machine(document: Mapping[str, Any]) -> tuple[str, Json]:
+    """A machine type with one of its prices."""
+    from hetplan.profiles.new_files import price_of, without_nothing
+
+    hardware, offers = document.get("hardware") or {}, (document.get("offers") or {}).values()
+    name = next(iter(hardware), None) or next(iter(offers))["hardware"]
+    said = without_nothing(hardware.get(name, {}))
+    for offer in [one for one in offers if one["hardware"] == name][:1]:
+        said |= {"price_per_hour": price_of(offer["price_per_hour"])}
+    return name, said
+
+
+def _first_model(document: Mapping[str, Any]) -> tuple[str, Json]:
+    """A model with one of its runs."""
+    from hetplan.profiles.columns import RATES, TIMES
+    from hetplan.profiles.lowering import stated_law
+
+    name, model = next(iter(document["variants"].items()))
+    run = model["runs"][0]
+    if "engine" in run:
+        engine = document["engines"][run["engine"]]
+        said = {"law": engine["pieces"]} if "pieces" in engine else stated_law(engine["law"])
+        said |= {"kv_tokens": engine["kv_tokens"]}
+    else:
+        columns = TIMES if "latency" in run else RATES
+        table = document["tables"][run["latency" if "latency" in run else "rate"]]
+        axes = table.get("axes", {})
+        said = {"batch": axes["batch"]} if list(axes) == ["batch"] else {"axes": axes}
+        said |= {called: table[statistic] for statistic, called in columns.items() if statistic in table}
+    return name, {"task": model["task"], "runs": {run["hardware"]: said}}

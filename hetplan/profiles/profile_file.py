@@ -1,7 +1,7 @@
 """The profile as a person writes it, format 1.0: machine types with their prices, models with their measurements.
 
-What these models accept is put into the shape that is planned with (`profile.py`) by `lowering.py`; and
-`written_profile.py` goes the other way. Here is what can be said of one place alone: keys, types, ranges.
+What these models accept is put into the shape that is planned with (`profile.py`) by `lowering.py`. Here is what can be
+said of one place alone: keys, types, ranges. Tools that write files have `new_files.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from hetplan.profiles.columns import Columns
+from hetplan.profiles.columns import TIMES, Columns
 from hetplan.profiles.engines import LawNumbers, LawRange, Piece
 from hetplan.profiles.fields import (
     Amount,
@@ -44,9 +44,6 @@ else:
     _Link = Annotated[Any, Later("hetplan.profiles.pipelines:Link")]
 
 __all__ = ["Machine", "ModelEntry", "ProfileFile", "Reserved", "Run", "Spot", "ZonePrices"]
-
-
-TIMES = ("mean_ms", "std_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms", "max_ms")
 
 
 class Reserved(Model):
@@ -211,7 +208,7 @@ class _Measured(Model):
             raise wrong("axes, or batch where that is the only one", "Keep one of them.", at=("batch",))
         speeds = [
             next((key for key in keys if getattr(self, key) is not None), None)
-            for keys in (TIMES, ("mean_qps",), ("law",))
+            for keys in (TIMES.values(), ("mean_qps",), ("law",))
         ]
         stated = [key for key in speeds if key is not None]
         if len(stated) > 1:
@@ -228,7 +225,7 @@ class Run(_Measured):
     @model_validator(mode="after")
     def _own_times(self) -> Run:
         own = next((key for key in ("batch", "axes") if getattr(self, key) is not None), None)
-        is_timed = any(getattr(self, key) is not None for key in (*TIMES, "mean_qps"))
+        is_timed = any(getattr(self, key) is not None for key in (*TIMES.values(), "mean_qps"))
         if self.like is not None and own is not None and not is_timed:
             why = f"a run with {own} of its own has times of its own"
             raise wrong(why, f"Write mean_ms at these points, or leave {own} out.", at=(own,))

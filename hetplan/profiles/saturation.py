@@ -6,10 +6,11 @@ import math
 from itertools import islice, product
 
 from hetplan.errors import InputError
+from hetplan.profiles.columns import Statistic
 from hetplan.profiles.dangling import Dangling
 from hetplan.profiles.places import Steps
 from hetplan.profiles.profile import Run
-from hetplan.profiles.tables import Statistic, Table
+from hetplan.profiles.tables import Table
 
 __all__ = ["check_saturation"]
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from hetplan.errors import InputError
-from hetplan.profiles.fields import Amount, Fraction, Grid, Id, Key, Model, Real, wrong
+from hetplan.profiles.columns import STATISTICS, Measured, Statistic
+from hetplan.profiles.fields import wrong
 from hetplan.profiles.json_path import json_path
 from hetplan.profiles.operating_points import Limit, OperatingPoint, Verdict, grid_under
 from hetplan.profiles.places import Steps
@@ -22,11 +23,9 @@ if TYPE_CHECKING:
 
     from hetplan.profiles.multilinear import Cells
 
-__all__ = ["MAY_BE_ZERO", "STATISTICS", "Quantity", "Readings", "Statistic", "Table"]
+__all__ = ["MAY_BE_ZERO", "Quantity", "Readings", "Table"]
 
 Quantity = Literal["latency_ms", "requests_per_s", "ttft_ms", "tpot_ms", "bytes_out", "slowdown"]
-Statistic = Literal["mean", "std", "p50", "p90", "p95", "p99", "max"]
-STATISTICS: tuple[Statistic, ...] = ("mean", "std", "p50", "p90", "p95", "p99", "max")
 
 MAY_BE_ZERO = frozenset({"requests_per_s", "bytes_out"})
 """A machine that cannot serve a class at all has rate 0; a time of 0 is always a slip."""
@@ -41,7 +40,7 @@ class Readings:
     source: str | None
 
 
-class Table(Model):
+class Table(Measured):
     """One quantity over a grid of named axes; one nested level of numbers per axis, in the order of `axes`.
 
     Axes are in alphabetical order, so that a tool that sorts the keys of a JSON file cannot turn a table around.
@@ -49,22 +48,9 @@ class Table(Model):
     """
 
     quantity: Quantity
-    axes: dict[Key, tuple[Real, ...]] = Field(default_factory=dict)
-    mean: Grid = None
-    std: Grid = None
-    p50: Grid = None
-    p90: Grid = None
-    p95: Grid = None
-    p99: Grid = None
-    max: Grid = None
-    samples: Grid = Field(default=None, description="how many measurements per cell, or one number for all")
-    source: Id | None = None
-    outside: Literal["refuse", "clamp", "linear"] = "refuse"
-    given: dict[Key, Amount] = Field(default_factory=dict, description="under which conditions it was measured")
     points: tuple[OperatingPoint, ...] = Field(
         default=(), description="runs of a benchmark: under limits on times the rates are those of runs that keep them"
     )
-    interval: Fraction | None = Field(default=None, description="confidence of the error bars, where there are any")
 
     @model_validator(mode="after")
     def _sound(self) -> Table:

@@ -12,10 +12,11 @@ from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
 from hetplan.errors import InputError
+from hetplan.profiles.columns import STATISTICS
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Profile, Run
-from hetplan.profiles.tables import STATISTICS, Table
+from hetplan.profiles.tables import Table
 from hetplan.profiles.who_answers import pipeline_of
 from hetplan.profiles.workers import Load, Worker
 from hetplan.serving.law import Law, same_value

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:
+    from hetplan.profiles.columns import Statistic
     from hetplan.profiles.plan import Notice
-    from hetplan.profiles.tables import Statistic, Table
+    from hetplan.profiles.tables import Table
 
 __all__ = ["ORDER", "At", "answering_statistic", "point_of", "settings_of", "statistic_of"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hetplan.profiles.tables import STATISTICS, Table
+from hetplan.profiles.columns import STATISTICS
+from hetplan.profiles.tables import Table
 from hetplan.serving.law import Law
 from hetplan.serving.table_points import answering_statistic
 

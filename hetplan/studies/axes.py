@@ -18,6 +18,7 @@ from hetplan.errors import InputError
 from hetplan.planner.draft import Edit
 from hetplan.planner.repairs import edit_documents, steps_of, value_at
 from hetplan.profiles.canonical import digest
+from hetplan.profiles.columns import STATISTICS
 from hetplan.profiles.fields import MOST, MOST_MONEY, NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.json_path import closest, json_path
@@ -27,9 +28,7 @@ from hetplan.profiles.one_order import in_one_order
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.profile_file import ProfileFile
 from hetplan.profiles.slo import LatencyTarget, Slo
-from hetplan.profiles.tables import STATISTICS
 from hetplan.profiles.validate import validate
-from hetplan.profiles.written_profile import written_profile
 
 __all__ = ["FACTORS", "Axis", "Files", "axis_of", "change_inputs", "factor", "own_prices"]
 
@@ -68,7 +67,7 @@ class Files:
     def of(cls, inputs: Inputs) -> Files:
         """The documents that these inputs were read from, whatever was left out left out."""
         given = {"slo": _plain(inputs.slo), "profile": _plain(inputs.profile)}
-        return cls(inputs, {**given, "file": inputs.profile.places.file or _file_of(given["profile"])})
+        return cls(inputs, {**given, "file": inputs.profile.places.file})
 
     def inputs_with(self, documents: Documents) -> Inputs:
         """The inputs of changed documents; InputError where they cannot be read."""
@@ -99,14 +98,6 @@ class Files:
 
 def _plain(model: Profile | Slo) -> Documents:
     return model.model_dump(mode="json", by_alias=True, exclude_unset=True)
-
-
-def _file_of(planned: Documents) -> Documents:
-    """The file of a profile that was read from none; nothing where no file could say it."""
-    try:
-        return written_profile(planned)
-    except InputError:
-        return {}
 
 
 def _changed(given: Any, before: Any, after: Any) -> Any:

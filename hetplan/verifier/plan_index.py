@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from hetplan.profiles.columns import STATISTICS
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile, Run
-from hetplan.profiles.tables import STATISTICS, Table
+from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.report import Violation
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from hetplan.planner.answer import relative_gap
 from hetplan.planner.tolerances import BOUND_SLIP, OPTIMAL_GAP, VALUE
+from hetplan.profiles.columns import STATISTICS
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Claim, Plan, Promise, Solve
-from hetplan.profiles.tables import STATISTICS
 from hetplan.verifier.plan_index import QUESTIONS, Facts, machines, option, own_table
 from hetplan.verifier.report import Violation
 from hetplan.verifier.resources import cost_nanos, same_money

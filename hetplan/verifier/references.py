@@ -10,13 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import get_args
 
 from hetplan.planner.tolerances import FEASIBILITY
+from hetplan.profiles.columns import Statistic
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Node, Pipeline
 from hetplan.profiles.plan import Plan, Route
 from hetplan.profiles.plan_file import FEATURES, OUTCOMES, SHARED
 from hetplan.profiles.profile import Profile, Variant
 from hetplan.profiles.slo import App
-from hetplan.profiles.tables import Statistic, Table
+from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.demand import classes_of
 from hetplan.verifier.plan_index import run_of, runs_meant

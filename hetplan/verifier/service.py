@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
+from hetplan.profiles.columns import STATISTICS
 from hetplan.profiles.operating_points import Verdict
 from hetplan.profiles.profile import Profile, Run
-from hetplan.profiles.tables import STATISTICS, Table
+from hetplan.profiles.tables import Table
 from hetplan.verifier.demand import Classes
 from hetplan.verifier.plan_index import Facts, Seat, own_table, statistics_of
 

@@ -258,3 +258,15 @@ def test_what_cannot_be_met_is_said_in_the_places_of_the_files() -> None:
     assert found.exit_code == 3
     assert "profile.machines.t4.hosts cannot be met" in found.why
     assert any(one.text.endswith("to profile.machines.t4.hosts") for one in found.repairs)
+
+
+def test_a_statistic_that_was_not_measured_is_asked_for_where_the_file_would_say_it() -> None:
+    profile = {
+        "format": "hetplan/profile/1.0",
+        "machines": {"t4": {"price_per_hour": 1}},
+        "models": {"net": {"batch": [1, 8], "runs": {"t4": {"mean_ms": [6, 24]}}}},
+    }
+    app = {"model": "net", "latency": {"p99_ms": 80}, "rate_qps": 30}
+    with pytest.raises(hp.InputError) as caught:
+        hp.solve(profile, {"format": "hetplan/slo/1.0", "apps": {"a": app}}, options={"statistic": "p99"})
+    assert [one.path for one in caught.value.faults] == ["$.models.net.runs.t4.p99_ms"]

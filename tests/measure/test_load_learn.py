@@ -66,7 +66,7 @@ def test_cells_that_were_seen_are_replaced_and_the_others_are_scaled() -> None:
     ones = [reply(15.0 + number % 2) for number in range(100)]
     twos = [reply(27.0, batch=2) for _ in range(2 * LEAST_SAMPLES)]
     before = copy.deepcopy(PROFILE)
-    found = learn_profile(PLAN, load_profile(PROFILE), PROFILE, [Spell(sent([*ones, *twos]), [{}])], "by a test")
+    found = learn_profile(PLAN, load_profile(PROFILE), [Spell(sent([*ones, *twos]), [{}])], "by a test")
     assert before == PROFILE, "the former profile stays"
     ((variant, hardware, batches, times),) = found.changes
     assert (variant, hardware, batches) == ("m", "cpu", 100 + LEAST_SAMPLES)
@@ -89,7 +89,7 @@ def test_cells_that_were_seen_are_replaced_and_the_others_are_scaled() -> None:
 def test_scores_become_the_quality_of_the_variant_that_answered() -> None:
     bodies = [reply(10.0)] * 40
     scores = [1.0, 0.0, 0.0, 0.0] * 10
-    found = learn_profile(PLAN, load_profile(PROFILE), PROFILE, [Spell(sent(bodies), [{}], scores)], "n")
+    found = learn_profile(PLAN, load_profile(PROFILE), [Spell(sent(bodies), [{}], scores)], "n")
     quality = load_profile(found.document).variants["m"].quality
     assert quality is not None
     assert (quality.value, quality.source) == (0.25, next(name for name in found.document["sources"] if name != "lab"))
@@ -105,7 +105,7 @@ def test_replies_that_say_nothing_teach_nothing() -> None:
         ([reply(5)] * 50, 503),
     ):
         with pytest.raises(InputError, match="no reply says which worker"):
-            learn_profile(PLAN, load_profile(PROFILE), PROFILE, [Spell(sent(bodies, status), [{}])], "n")
+            learn_profile(PLAN, load_profile(PROFILE), [Spell(sent(bodies, status), [{}])], "n")
 
 
 def line(report: Any, quantity: str) -> LoadLine:
@@ -200,3 +200,28 @@ def test_a_file_that_is_no_labelled_set_is_refused(tmp_path: Path, content: byte
     np.save(tmp_path / "set.npy", np.zeros(3)) if content == "npy" else (tmp_path / "set.npy").write_bytes(content)
     with pytest.raises(InputError, match=r"no \.npz file"):
         read_labelled_set(tmp_path / "set.npy")
+
+
+def test_what_was_not_seen_stays_as_the_file_says_it() -> None:
+    """A run that is like the one that was seen keeps the former times, and all numbers keep their source."""
+    runs = {"cpu": {"mean_ms": [10, 18, 30], "max_qps": 100}, "gpu": {"like": "cpu", "load_s": 9}}
+    said = {
+        "format": "hetplan/profile/1.0",
+        "source": {"name": "lab", "kind": "measured"},
+        "machines": {"cpu": {}, "gpu": {"kind": "gpu", "price_per_hour": 2}},
+        "models": {
+            "M": {"task": "rank", "quality": {"right": 0.9}, "batch": [1, 2, 4], "load_s": 3, "runs": runs},
+            "other": {"task": "rank", "quality": {"right": 0.8}, "batch": [1], "runs": {"cpu": {"mean_ms": [7]}}},
+        },
+    }
+    replies = [reply(15.0)] * 100
+    before = load_profile(said)
+    learned = load_profile(learn_profile(PLAN, before, [Spell(sent(replies), [{}])], "n").document)
+    assert (learned.offers, learned.variants["other"]) == (before.offers, before.variants["other"])
+    assert learned.tables["other-cpu"] == before.tables["other-cpu"]
+    assert learned.tables["m-gpu"] == before.tables["m-gpu"]
+    assert learned.variants["m"].quality == before.variants["m"].quality
+    assert [run.load_s for run in learned.variants["m"].runs] == [3, 9]
+    assert [run.saturation_qps for run in learned.variants["m"].runs] == [pytest.approx(100 / 1.55), 100]
+    table = learned.tables["m-cpu"]
+    assert (table.mean, learned.sources[table.source or ""].kind) == ((15.5, 27.9, 46.5), "measured")

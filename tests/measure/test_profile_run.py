@@ -102,9 +102,9 @@ def test_a_callable_says_bytes_fanout_and_score(folder: Path) -> None:
         task = "find"
         callable = "measured_callables:load"
         axes = {{batch = [1, 8]}}
-        [pipelines.p.nodes.a]
+        [pipelines.p.stages.a]
         task = "find"
-        [pipelines.p.nodes.b]
+        [pipelines.p.stages.b]
         task = "classify"
         [[pipelines.p.edges]]
         from = "a"

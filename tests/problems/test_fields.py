@@ -22,10 +22,10 @@ from hetplan.problems.field_marks import QUESTIONS, fields_of_slo, mark_of, tabl
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import plan_bytes, with_digest
-from hetplan.profiles.written_profile import written_profile
 from hetplan.serving.planned_system import planned_systems
 from hetplan.simulator.simulate import demands_of
 from tests.build import answered, shipped
+from tests.written_profile import written_profile
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"

@@ -11,9 +11,9 @@ from hetplan.profiles.catalogue import known_laws, law_named
 from hetplan.profiles.language_models import models
 from hetplan.profiles.law_review import DOUBTFUL, doubt_of, review_laws, times_the_floor
 from hetplan.profiles.load_one import load_profile, read_profile
-from hetplan.profiles.written_profile import written_profile
 from hetplan.serving.tokens import law_of_engine
 from tests.cases.grids import DATA, IDENTITY, grids
+from tests.written_profile import written_profile
 
 
 def test_every_law_is_one_that_a_profile_takes() -> None:

@@ -71,3 +71,14 @@ def test_one_metric_of_a_task_in_any_order(other: Any) -> None:
 def test_a_task_is_one_in_any_letters() -> None:
     profile = read({"a": {**RUNS, "task": "Cars"}, "b": {**RUNS, "task": "cars"}})
     assert (list(profile.tasks), profile.variants["a"].task) == (["cars"], "cars")
+
+
+def test_a_profile_made_by_hand_is_joined_with_no_file() -> None:
+    """One that was read from a file is: as that file says it."""
+    made = Profile.model_validate({"hardware": {"t4": {"kind": "gpu"}}})
+    prices = {"format": "hetplan/profile/1.0", "machines": {"t4": {"price_per_hour": 1}}}
+    with pytest.raises(InputError, match="this one was made in Python"):
+        load_profile(made, prices)
+    read_again = load_profile({**prices, "machines": {"t4": {"provides": {"gpu": 1}}}})
+    joined = load_profile(read_again, prices)
+    assert (joined.hardware["t4"].provides, joined.offers["t4"].price_per_hour) == ({"gpu": 1.0}, 10**9)

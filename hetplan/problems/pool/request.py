@@ -18,12 +18,13 @@ from hetplan.planner.choices import Choice
 from hetplan.planner.request import PLENTY, Application, Request
 from hetplan.problems.faults import Faults, refuse_not_provided, refused
 from hetplan.problems.pool.options import PoolOptions
+from hetplan.profiles.columns import Statistic
 from hetplan.profiles.fields import money_text
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.json_path import json_path
 from hetplan.profiles.operating_points import Limit, Verdict, judge, nearest
 from hetplan.profiles.plan import Notice
-from hetplan.profiles.tables import Statistic, Table
+from hetplan.profiles.tables import Table
 from hetplan.serving.table_points import point_of, statistic_of
 
 __all__ = [

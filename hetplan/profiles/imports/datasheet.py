@@ -20,8 +20,8 @@ from typing import Any
 from hetplan.errors import InputError
 from hetplan.profiles.cards import MEMORY_SHARE
 from hetplan.profiles.imports.words import above_0, digits, ill_written, section
+from hetplan.profiles.new_files import model_of, new_profile, price_of
 from hetplan.profiles.read_json import read_json
-from hetplan.profiles.written_profile import written_profile
 
 __all__ = ["convert", "convert_sheet"]
 
@@ -46,32 +46,29 @@ def convert_sheet(sheet: Any, *, file: str = "datasheet") -> dict[str, Any]:
         raise ill_written(file, "$", sheet, 'an object with "models" and "gpus"')
     usual = {name: above_0(sheet, name, "$", file, value) for name, value in _USUAL.items()}
     models, gpus = (section(sheet, name, file) for name in ("models", "gpus"))
-    document: dict[str, Any] = {
-        "sources": {"sheet": {"kind": "assumed", "tool": "roofline of data sheets", "note": _said(usual)}},
-        "hardware": {},
-        "offers": {},
-        "tasks": {name: {} for name in models},
-        "variants": {name: {"task": name, "runs": []} for name in models},
-        "engines": {},
-    }
+    machines: dict[str, dict[str, Any]] = {}
+    runs: dict[str, list[tuple[str, dict[str, Any]]]] = {name: [] for name in models}
     for gpu, card in gpus.items():
         count = round(above_0(card, "gpus", f"$.gpus.{gpu}", file, 1.0))
-        document["hardware"][gpu] = {"kind": "gpu", "provides": {"gpu": count}}
+        machines[gpu] = {"provides": {"gpu": count}}
         if "price_per_hour" in card:
-            document["offers"][f"{gpu}-offer"] = {"hardware": gpu, "price_per_hour": card["price_per_hour"]}
+            machines[gpu]["price_per_hour"] = price_of(card["price_per_hour"])
         for name, model in models.items():
-            engine = _engine(model, f"$.models.{name}", card, f"$.gpus.{gpu}", usual, file, count)
-            if engine is not None:
-                document["engines"][f"{name}-{gpu}"] = engine
-                document["variants"][name]["runs"].append({"hardware": gpu, "engine": f"{name}-{gpu}"})
-    if not document["engines"]:
+            run = _run(model, f"$.models.{name}", card, f"$.gpus.{gpu}", usual, file, count)
+            if run is not None:
+                runs[name].append((gpu, run))
+    if not any(runs.values()):
         raise InputError.one(
             file=file, path="$.models",
             value=", ".join(f"{name}: {_weights(one, '$.models', file) / 1e9:.4g} GB" for name, one in models.items()),
             why=f"weights that fit into {usual['memory']:.0%} of some machine's memory",
             remedy='Use several GPUs as one machine ("gpus": 4; with init --machine h100x4=PRICE), or a larger one.',
         )  # fmt: skip
-    return written_profile(document)
+    return new_profile(
+        {"name": "sheet", "kind": "assumed", "tool": "roofline of data sheets", "note": _said(usual)},
+        machines=machines,
+        models={name: model_of(name, name, several) for name, several in runs.items()},
+    )
 
 
 def _weights(model: Mapping[str, Any], at: str, file: str) -> float:
@@ -79,7 +76,7 @@ def _weights(model: Mapping[str, Any], at: str, file: str) -> float:
     return above_0(model, "parameters", at, file) * above_0(model, "bytes_per_parameter", at, file, 2.0)
 
 
-def _engine(
+def _run(
     model: Mapping[str, Any], at: str, card: Mapping[str, Any], gpu_at: str, usual: Mapping[str, float], file: str,
     count: int,
 ) -> dict[str, Any] | None:  # fmt: skip
@@ -97,15 +94,13 @@ def _engine(
     pair = 4.0 * heads * size * layers
     base = usual["iteration_ms"]
     return {
-        "pieces": [
-            {"base_ms": base, "token_ms": digits(2e3 * parameters / flops), "pair_ms": digits(1e3 * pair / flops)},
-            {"base_ms": digits(base + 1e3 * weights / speed), "kv_token_ms": digits(1e3 * kv / speed)},
-        ],
-        "overlap": "assumed",
         "kv_tokens": int(room / kv),
         "kv_bytes_per_token": kv,
         "tensor": count,
-        "source": "sheet",
+        "law": [
+            {"base_ms": base, "token_ms": digits(2e3 * parameters / flops), "pair_ms": digits(1e3 * pair / flops)},
+            {"base_ms": digits(base + 1e3 * weights / speed), "kv_token_ms": digits(1e3 * kv / speed)},
+        ],
     }
 
 

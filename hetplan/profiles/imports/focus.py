@@ -17,9 +17,8 @@ from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.profiles.imports.words import id_of
-from hetplan.profiles.lowering import offer_id
+from hetplan.profiles.new_files import new_profile, price_of, zoned
 from hetplan.profiles.read_text import read_text
-from hetplan.profiles.written_profile import written_profile
 
 __all__ = ["convert_bill"]
 
@@ -38,7 +37,7 @@ def convert_bill(path: Path, *, region: str = "", only: str = "") -> dict[str, A
     file = str(path)
     rows = list(enumerate(csv.DictReader(read_text(path, wanted="a bill").splitlines(), restval=""), start=2))
     wanted = [one.strip().lower() for one in only.split(",") if one.strip()]
-    hardware, offers, newest, currencies = dict[str, Any](), dict[str, Any](), dict[str, str](), set[str]()
+    machines, newest, currencies = dict[str, dict[str, Any]](), dict[tuple[str, str, bool], str](), set[str]()
     for line, row in rows:
         machine = _machine(row)
         if machine is None or (region and row.get("RegionId") != region):
@@ -47,18 +46,15 @@ def convert_bill(path: Path, *, region: str = "", only: str = "") -> dict[str, A
         if wanted and not any(one in name for one in wanted):
             continue
         spot = bool(_SPOT.search(row.get("ChargeDescription", ""))) or row.get("PricingCategory") == "Dynamic"
-        key, day = offer_id(name, spot=spot, zone=where), row.get("ChargePeriodStart", "")
+        key, day = (name, where, spot), row.get("ChargePeriodStart", "")
         price = _price(row, line, file)
         if price is None or day < newest.get(key, ""):  # of several prices the newest
             continue
         newest[key] = day
         currencies.add(row["BillingCurrency"])
-        hardware[name] = {"kind": "gpu" if _GPU.match(name) else "cpu"}
-        offers[key] = {
-            "hardware": name, "price_per_hour": format(price.normalize(), "f"), "currency": row["BillingCurrency"],
-            "zone": where, **({"interruptions_per_hour": 0.0} if spot else {}),
-        }  # fmt: skip
-    if not offers:
+        prices = machines.setdefault(name, {}).setdefault(where, {})
+        (prices.setdefault("spot", {}) if spot else prices)["price_per_hour"] = price_of(format(price, "f"))
+    if not machines:
         why = f"no hours of machines of region {region or 'any'} and {only or 'any type'} among {len(rows)} charges"
         raise InputError.one(
             file=file, why=why, remedy="Loosen --set region=, only=; or give a bill with hours of compute."
@@ -66,12 +62,15 @@ def convert_bill(path: Path, *, region: str = "", only: str = "") -> dict[str, A
     if len(currencies) > 1:
         raise InputError.one(file=file, path="BillingCurrency", value=", ".join(sorted(currencies)),
                              why="one currency", remedy="Split the bill: hetplan converts none.")  # fmt: skip
-    about = {
-        "sources": {"prices": {"kind": "imported", "tool": "FOCUS bill", "note": path.name}},
-        "hardware": dict(sorted(hardware.items())),
-        "offers": dict(sorted(offers.items())),
-    }
-    return written_profile(about)
+    currency = currencies.pop()
+    return new_profile(
+        {"name": "prices", "kind": "imported", "tool": "FOCUS bill", "note": path.name},
+        currency=currency if currency != "USD" else None,
+        machines={
+            name: ({"kind": "gpu"} if _GPU.match(name) else {}) | zoned(dict(sorted(zones.items())))
+            for name, zones in sorted(machines.items())
+        },
+    )
 
 
 def _machine(row: Row) -> str | None:

@@ -21,8 +21,8 @@ AIBrix writes one object per GPU, as a file, a list or one per line::
 Here a row of `tputs` is an output size, a column an input size, and `indexes` holds [output tokens, input tokens];
 `slos` (seconds) says under which targets it was measured. There is no workload in it, so there is no SLO either.
 
-Both become rate tables over `input_tokens` x `output_tokens`, one variant `llm` with a run per GPU, and one offer per
-GPU ("<gpu>-od"). Where a workload is given, an SLO asks for the least cost at the total rate.
+Both become rates over `input_tokens` x `output_tokens`: one model `llm` with a run per GPU, which has a price. Where a
+workload is given, an SLO asks for the least cost at the total rate.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ import math
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from hetplan.profiles.imports.json_lines import read_json_or_lines
 from hetplan.profiles.imports.words import refuse
+from hetplan.profiles.new_files import model_of, new_profile, price_of
 from hetplan.profiles.plain_data import is_number
-from hetplan.profiles.written_profile import written_profile
 
 __all__ = ["convert", "convert_document"]
 
@@ -81,20 +82,19 @@ def _from_melange(document: Mapping[str, Any], file: str) -> tuple[dict[str, Any
         "input_tokens": _buckets(document, "input_buckets", shape[0], file),
         "output_tokens": _buckets(document, "output_buckets", shape[1], file),
     }
-    profile = _empty("melange")
+    found = _Found()
     limits: dict[str, list[int | None]] = {}
     for name, gpu in gpus.items():
         if _shape(grids[name]) != shape:
             why = f"{shape[0]} x {shape[1]} entries, as the first GPU has"
             refuse(file, f"$.gpu_info.{name}.tputs", grids[name], why, "Profile every GPU over the same buckets.")
         cost = _number(gpu.get("cost"), f"$.gpu_info.{name}.cost", file)
-        hardware = _add(profile, name, cost, axes, grids[name], {})
+        machine = found.add(name, cost, axes, grids[name], {})
         most = gpu.get("max_instances", gpu.get("instances"))
         if isinstance(most, int) and not isinstance(most, bool) and most >= 0:
-            limits[hardware] = [0, most]
-    if "workload_distribution" not in document:
-        return written_profile(profile), None
-    return written_profile(profile), _wish(document, axes, limits, file)
+            limits[machine] = [0, most]
+    wish = _wish(document, axes, limits, file) if "workload_distribution" in document else None
+    return found.profile("melange"), wish
 
 
 def _wish(
@@ -130,7 +130,7 @@ def _wish(
 
 
 def _from_aibrix(entries: list[Mapping[str, Any]], file: str) -> dict[str, Any]:
-    profile = _empty("aibrix gpu optimizer")
+    found = _Found()
     for number, entry in enumerate(entries):
         path = f"$[{number}]" if len(entries) > 1 else "$"
         name = entry["gpu"]
@@ -146,10 +146,9 @@ def _from_aibrix(entries: list[Mapping[str, Any]], file: str) -> dict[str, Any]:
             refuse(file, f"{path}.tputs", by_output, why, "Make tputs and indexes agree.")
         by_input = [list(column) for column in zip(*by_output, strict=True)]
         cost = _number(entry.get("cost"), f"{path}.cost", file)
-        _add(
-            profile, name, cost, {"input_tokens": inputs, "output_tokens": outputs}, by_input, _given(entry, path, file)
-        )
-    return written_profile(profile)
+        axes = {"input_tokens": inputs, "output_tokens": outputs}
+        found.add(name, cost, axes, by_input, _given(entry, path, file))
+    return found.profile("aibrix gpu optimizer")
 
 
 def _given(entry: Mapping[str, Any], path: str, file: str) -> dict[str, float]:
@@ -167,38 +166,29 @@ def _given(entry: Mapping[str, Any], path: str, file: str) -> dict[str, float]:
     return {_GIVEN[field].replace("_ms", f"{infix}_ms"): seconds * 1000 for field, seconds in said.items()}
 
 
-def _empty(tool: str) -> dict[str, Any]:
-    return {
-        "sources": {"import": {"kind": "imported", "tool": tool}},
-        "hardware": {},
-        "offers": {},
-        "tasks": {"chat": {}},
-        "variants": {"llm": {"task": "chat", "runs": []}},
-        "tables": {},
-    }
+@dataclass
+class _Found:
+    """The GPUs of a file, and how fast the model is on each."""
 
+    machines: dict[str, Any] = field(default_factory=dict)
+    runs: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
-def _add(
-    profile: dict[str, Any],
-    name: str,
-    cost: float,
-    axes: Mapping[str, list[float]],
-    rates: list[list[float]],
-    given: Mapping[str, float],
-) -> str:
-    """Add one GPU; its id."""
-    hardware = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("._-")[:50] or "gpu"
-    if hardware in profile["hardware"]:
-        hardware = f"{hardware}-{len(profile['hardware']) + 1}"
-    profile["hardware"][hardware] = {"kind": "gpu", "provides": {"gpu": 1}}
-    profile["offers"][f"{hardware}"] = {"hardware": hardware, "price_per_hour": f"{cost:.12g}"}
-    table: dict[str, Any] = {"quantity": "requests_per_s", "axes": dict(axes), "mean": rates, "source": "import"}
-    if given:
-        table["given"] = dict(given)
-    profile["tables"][f"llm-{hardware}"] = table
-    run = {"hardware": hardware, "rate": f"llm-{hardware}", "needs": {"gpu": 1}}
-    profile["variants"]["llm"]["runs"].append(run)
-    return hardware
+    def add(
+        self, name: str, cost: float, axes: Mapping[str, list[float]], rates: list[list[float]],
+        given: Mapping[str, float],
+    ) -> str:  # fmt: skip
+        """Add one GPU; its id."""
+        machine = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("._-")[:50] or "gpu"
+        if machine in self.machines:
+            machine = f"{machine}-{len(self.machines) + 1}"
+        self.machines[machine] = {"provides": {"gpu": 1}, "price_per_hour": price_of(f"{cost:.12g}")}
+        run = {"needs": {"gpu": 1}, "axes": dict(axes), "mean_qps": rates}
+        self.runs.append((machine, run | ({"given": dict(given)} if given else {})))
+        return machine
+
+    def profile(self, tool: str) -> dict[str, Any]:
+        source = {"name": "import", "kind": "imported", "tool": tool}
+        return new_profile(source, machines=self.machines, models={"llm": model_of("chat", "llm", self.runs)})
 
 
 def _grid(value: Any, path: str, file: str) -> list[list[float]]:

@@ -28,10 +28,11 @@ from typing import Any
 from hetplan.errors import InputError
 from hetplan.profiles.imports.words import id_of
 from hetplan.profiles.json_path import shortened_text
+from hetplan.profiles.lowering import batch_rate
+from hetplan.profiles.new_files import model_of, new_profile
 from hetplan.profiles.plain_data import whole_if_it_is
 from hetplan.profiles.read_text import read_text
 from hetplan.profiles.saturation import AT_ONCE, ONE_BY_ONE
-from hetplan.profiles.written_profile import written_profile
 
 __all__ = ["convert", "convert_text"]
 
@@ -74,11 +75,7 @@ def _analyzed(text: str, file: str) -> dict[str, Any]:
         why = f"the columns {_LOADS[0]} (or {_LOADS[1]}), {_THROUGHPUT} and {_TAIL}"
         remedy = "Give metrics-model-inference.csv; the file of GPUs has no times."
         raise InputError.one(file=file, path="line 1", value=", ".join(header)[:80], why=why, remedy=remedy)
-    profile: dict[str, Any] = {
-        "sources": {"import": {"kind": "imported", "tool": "Model Analyzer", "note": "p99 alone, no means"}},
-        "hardware": {"server": {"kind": "server"}},
-        "tasks": {}, "variants": {}, "tables": {},
-    }  # fmt: skip
+    models: dict[str, Any] = {}
     groups: dict[tuple[str, str], list[tuple[int, Mapping[str, str]]]] = {}
     for number, line in rows:
         if any(line.values()):
@@ -97,20 +94,27 @@ def _analyzed(text: str, file: str) -> dict[str, Any]:
         best = max(sizes, key=lambda size: most[size])
         given = max(_number(lowest[size][1], load, file, lowest[size][0]) for size in sizes)
         said = {"request_rate_qps": given} if load == "Request Rate" else {"concurrency": given} if given > 1 else {}
-        profile["tasks"].setdefault(task, {})
-        profile["tables"][f"{name}-server"] = {
-            "quantity": "latency_ms",
-            "axes": {"batch": [whole_if_it_is(size) for size in sizes]},
-            "p99": [_number(lowest[size][1], _TAIL, file, lowest[size][0]) for size in sizes],
-            **({"given": said} if said else {}), "source": "import", "outside": "refuse",
-        }  # fmt: skip
         # The p99 is no mean: more may have been answered than batches of that length allow.
         at_once = AT_ONCE if best > 1 else ONE_BY_ONE
         allowed = at_once * 1000.0 * best / _number(lowest[best][1], _TAIL, file, lowest[best][0])
-        run = {"hardware": "server", "latency": f"{name}-server", "at": {"batch": whole_if_it_is(best)},
-               "saturation_qps": min(most[best], allowed)}  # fmt: skip
-        profile["variants"][name] = {"task": task, "runs": [run]}
-    return written_profile(profile)
+        run = _run(best, min(most[best], allowed), {
+            "batch": [whole_if_it_is(size) for size in sizes],
+            "p99_ms": [_number(lowest[size][1], _TAIL, file, lowest[size][0]) for size in sizes],
+        })  # fmt: skip
+        models[name] = model_of(task, name, [("server", run | ({"given": said} if said else {}))])
+    return new_profile(
+        {"name": "import", "kind": "imported", "tool": "Model Analyzer", "note": "p99 alone, no means"},
+        machines={"server": {"kind": "server"}},
+        models=models,
+    )
+
+
+def _run(best: float, most_qps: float, columns: dict[str, Any]) -> dict[str, Any]:
+    """A run whose most throughput was seen at one of its batch sizes."""
+    at = {"batch": whole_if_it_is(best)}
+    alone = columns["batch"] == [best]
+    run = columns if alone else {"at": at, **columns}
+    return run if alone and batch_rate(run) == most_qps else {**run, "max_qps": most_qps}
 
 
 def convert_text(text: str, *, file: str, variant: str = "model", hardware: str = "") -> dict[str, Any]:
@@ -143,47 +147,38 @@ def convert_text(text: str, *, file: str, variant: str = "model", hardware: str 
         if held is None or _number(row, load, file, number) < _number(held[1], load, file, held[0]):
             lowest[size] = (number, row)
     sizes = sorted(lowest)
-    table = _table(sizes, [lowest[size] for size in sizes], load, file)
+    columns = _columns(sizes, [lowest[size] for size in sizes], load, file)
     best = max(sizes, key=lambda size: highest_qps[size])
     name, machine = id_of(variant, "model"), id_of(hardware, "server")
-    run = {
-        "hardware": machine,
-        "latency": f"{name}-{machine}",
-        "at": {"batch": whole_if_it_is(best)},
-        "saturation_qps": highest_qps[best],
-    }
-    return written_profile(
-        {
-            "sources": {"import": {"kind": "imported", "tool": "perf_analyzer"}},
-            "hardware": {machine: {"kind": "server"}},
-            "variants": {name: {"task": name, "runs": [run]}},
-            "tables": {f"{name}-{machine}": table},
-        }
+    return new_profile(
+        {"name": "import", "kind": "imported", "tool": "perf_analyzer"},
+        machines={machine: {"kind": "server"}},
+        models={name: model_of(name, name, [(machine, _run(best, highest_qps[best], columns))])},
     )
 
 
-def _table(
+def _columns(
     sizes: Sequence[float], rows: Sequence[tuple[int, Mapping[str, str]]], load: str, file: str
 ) -> dict[str, Any]:
-    table: dict[str, Any] = {"quantity": "latency_ms", "axes": {"batch": [whole_if_it_is(size) for size in sizes]}}
+    columns: dict[str, Any] = {"batch": [whole_if_it_is(size) for size in sizes]}
     means = [_mean_us(row, file, number) for number, row in rows]
     if all(mean is not None for mean in means):
-        table["mean"] = [_ms(mean) for mean in means if mean is not None]
+        columns["mean_ms"] = [_ms(mean) for mean in means if mean is not None]
     for name in _PERCENTILES:
         column = f"{name} latency"
         if column in rows[0][1]:
-            table[name] = [_ms(_number(row, column, file, number)) for number, row in rows]
-    if "mean" not in table and not any(name in table for name in _PERCENTILES):
+            columns[f"{name}_ms"] = [_ms(_number(row, column, file, number)) for number, row in rows]
+    if len(columns) == 1:
         raise InputError.one(
             file=file, path="line 1", why="a column of latency: p50 latency, Avg latency, or parts of the mean",
             remedy="Give a file written with -f.",
         )  # fmt: skip
     given = max(_number(row, load, file, number) for number, row in rows)
     if load == "Request Rate":
-        table["given"] = {"request_rate_qps": given}
+        columns["given"] = {"request_rate_qps": given}
     elif given > 1:
-        table["given"] = {"concurrency": given}
-    return table | {"source": "import", "outside": "refuse"}
+        columns["given"] = {"concurrency": given}
+    return columns
 
 
 def _mean_us(row: Mapping[str, str], file: str, number: int) -> float | None:

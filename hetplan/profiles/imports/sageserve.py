@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from hetplan.errors import InputError
 from hetplan.profiles.cards import room_for, stated_rooms
 from hetplan.profiles.imports.words import digits, id_of
+from hetplan.profiles.new_files import model_of, new_profile
 from hetplan.profiles.read_text import read_text
-from hetplan.profiles.written_profile import written_profile
 
 __all__ = ["convert", "fitted"]
 
@@ -107,25 +107,21 @@ def _row(values: tuple[float, ...], *, seconds: bool) -> _Row:
 
 
 def _profile(groups: dict[tuple[str, str, int], list[_Row]], file: str, rooms: Mapping[str, int]) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "sources": {"import": {"kind": "imported", "tool": "SageServe"}},
-        "hardware": {},
-        "tasks": {},
-        "variants": {},
-        "engines": {},
-    }
+    machines: dict[str, Any] = {}
+    runs: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for (written, card, gpus), rows in groups.items():
         model, kind = id_of(written, "x"), id_of(card, "x")
-        hardware = f"{kind}-x{gpus}" if gpus > 1 else kind
-        document["hardware"][hardware] = {"kind": "gpu", "provides": {"gpu": gpus}}
-        name, engine = f"{model}-{hardware}", fitted(rows, file=file)
-        held = engine["fitted"]["kv_tokens"]
-        room = room_for(name, model, kind, gpus, said=rooms, held=held, file=file)
-        document["engines"][name] = {**engine, **room, "tensor": gpus, "source": "import"}
-        document["tasks"].setdefault(model, {})
-        runs = document["variants"].setdefault(model, {"task": model, "runs": []})["runs"]
-        runs.append({"hardware": hardware, "engine": name})
-    return written_profile(document)
+        machine = f"{kind}-x{gpus}" if gpus > 1 else kind
+        machines[machine] = {"provides": {"gpu": gpus}}
+        run = fitted(rows, file=file)
+        held = run["range"]["kv_tokens"]
+        room = room_for(f"{model}-{machine}", model, kind, gpus, said=rooms, held=held, file=file)
+        runs.setdefault(model, []).append((machine, {**room, "tensor": gpus, **run}))
+    return new_profile(
+        {"name": "import", "kind": "imported", "tool": "SageServe"},
+        machines=machines,
+        models={name: model_of(name, name, several) for name, several in runs.items()},
+    )
 
 
 def fitted(rows: Sequence[_Row], *, file: str = "sageserve") -> dict[str, Any]:
@@ -134,17 +130,16 @@ def fitted(rows: Sequence[_Row], *, file: str = "sageserve") -> dict[str, Any]:
     Up to a tenth of the rows, those furthest off, are left out where they are off by more than half: runs that broke
     down. What an iteration takes besides computing is at most the shortest decode: else no decode would be as short.
     """
-    engine, off = _fit(rows)
+    run, off = _fit(rows)
     furthest = [place for place in np.argsort(-off) if off[place] > _BROKEN][: len(rows) // 10]
     if furthest:
-        engine, off = _fit([row for place, row in enumerate(rows) if place not in set(furthest)])
-    error = engine["fitted"]["error"]
-    if error > _LONGEST:
+        run, off = _fit([row for place, row in enumerate(rows) if place not in set(furthest)])
+    if (error := run["error_mean"]) > _LONGEST:
         raise InputError.one(
             file=file, value=f"{error:.3g}", why="two pieces do not fit: off by over a quarter on the mean",
             remedy="Look at the times; batched prefills of some files are not times of one batch.",
         )  # fmt: skip
-    return engine
+    return run
 
 
 def _fit(rows: Sequence[_Row]) -> tuple[dict[str, Any], Floats]:
@@ -172,17 +167,17 @@ def _fit(rows: Sequence[_Row]) -> tuple[dict[str, Any], Floats]:
     off[used] = np.maximum(off[used], np.abs(np.maximum(base + work @ slopes, reading[0]) / prefill - 1.0))
     most = max(row.batch * (row.prompt + row.tokens) for row in rows)
     longest, together = int(tokens.max()), int(batch.max())
-    engine = {
-        "pieces": [
+    run = {
+        "max_tokens": max(longest, together),
+        "max_seqs": together,
+        "error_mean": digits(error),
+        "range": {"tokens": longest, "kv_tokens": most, "sequences": together},
+        "law": [
             {"base_ms": digits(base), "token_ms": digits(slopes[0]), "pair_ms": digits(slopes[1])},
             {"base_ms": digits(reading[0]), "kv_token_ms": digits(reading[1]), "sequence_ms": digits(reading[2])},
         ],
-        "overlap": "assumed",
-        "fitted": {"error": digits(error), "tokens": longest, "kv_tokens": most, "sequences": together},
-        "most_tokens": max(longest, together),
-        "most_seqs": together,
     }
-    return engine, off
+    return run, off
 
 
 def _least(columns: Floats, times: Floats, base: float = 0.0) -> Floats:

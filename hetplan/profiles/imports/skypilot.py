@@ -22,9 +22,8 @@ from typing import Any
 
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.imports.words import id_of
-from hetplan.profiles.lowering import offer_id
+from hetplan.profiles.new_files import new_profile, price_of, zoned
 from hetplan.profiles.read_text import read_text
-from hetplan.profiles.written_profile import written_profile
 
 __all__ = ["cheapest", "convert", "is_catalogue"]
 
@@ -52,22 +51,23 @@ def convert(
     faults = [fault for line, row in rows for fault in _wrong(row, file, line)]
     if faults:
         raise InputError(faults)
-    hardware, offers = {}, {}
+    machines, zones = dict[str, dict[str, Any]](), dict[str, dict[str, dict[str, Any]]]()
     for _, row in rows:
         name = id_of(row["InstanceType"], "machine")
-        hardware[name] = _hardware(row)
+        machines[name] = _machine(row)
         zone = id_of(row.get("AvailabilityZone") or row["Region"], "machine")
+        prices = zones.setdefault(name, {}).setdefault(zone, {})
         if row["Price"]:
-            offers[offer_id(name, zone=zone)] = {**_offer(name, row["Price"]), "zone": zone}
+            prices["price_per_hour"] = price_of(_price(row["Price"]))
         if spot and row.get("SpotPrice"):
-            price = {**_offer(name, row["SpotPrice"]), "zone": zone, "interruptions_per_hour": 0.0}
-            offers[offer_id(name, spot=True, zone=zone)] = price
-    about = {
-        "sources": {"prices": {"kind": "imported", "tool": "SkyPilot catalogue", "note": f"{Path(file).name}"}},
-        "hardware": dict(sorted(hardware.items())),
-        "offers": dict(sorted(offers.items())),
+            prices["spot"] = {"price_per_hour": price_of(_price(row["SpotPrice"]))}
+    made = {
+        name: machine | zoned({zone: prices for zone, prices in sorted(zones[name].items()) if prices})
+        for name, machine in sorted(machines.items())
     }
-    return written_profile(about), None
+    return new_profile(
+        {"name": "prices", "kind": "imported", "tool": "SkyPilot catalogue", "note": Path(file).name}, machines=made
+    ), None
 
 
 def _some(names: Iterable[str]) -> str:
@@ -110,7 +110,7 @@ def cheapest(path: Path, names: Iterable[str], region: str = "") -> dict[str, tu
         ]
         if fits:
             best = min(fits, key=lambda row: (Decimal(row["Price"]), row["InstanceType"], row["Region"]))
-            found[name] = (f"{best['InstanceType']} in {best['Region']}", _offer(name, best["Price"])["price_per_hour"])
+            found[name] = (f"{best['InstanceType']} in {best['Region']}", _price(best["Price"]))
     return found
 
 
@@ -155,13 +155,13 @@ def _wrong(row: Row, file: str, line: int) -> Iterator[Fault]:
             yield Fault(file, f"line {line}, {name}", cell, "a number of at least 0", "Correct the cell.")
 
 
-def _hardware(row: Row) -> dict[str, Any]:
+def _machine(row: Row) -> dict[str, Any]:
     count = float(row["AcceleratorCount"] or 0) if row["AcceleratorName"] else 0.0
     provides = {
         "gpu": count, "gpu_mem_gib": count * _gib(row.get("GpuInfo", "")),
         "cpu_cores": float(row["vCPUs"] or 0), "mem_gib": float(row["MemoryGiB"] or 0),
     }  # fmt: skip
-    return {"kind": "gpu" if count else "cpu", "provides": {name: value for name, value in provides.items() if value}}
+    return {"provides": {name: value for name, value in provides.items() if value}}
 
 
 def _gib(info: str) -> float:
@@ -173,5 +173,5 @@ def _gib(info: str) -> float:
         return 0.0
 
 
-def _offer(name: str, price: str) -> dict[str, Any]:
-    return {"hardware": name, "price_per_hour": format(Decimal(price).normalize(), "f"), "currency": "USD"}
+def _price(cell: str) -> str:
+    return format(Decimal(cell).normalize(), "f")

@@ -21,7 +21,7 @@ from hetplan.profiles.imports.runs import Run, check_run
 from hetplan.profiles.imports.sweep_law import MODELLED, fit_sweep
 from hetplan.profiles.imports.sweep_readers import runs_of_file
 from hetplan.profiles.imports.words import count_of, digits, id_of, refuse
-from hetplan.profiles.written_profile import written_profile
+from hetplan.profiles.new_files import engine_run, model_of, new_profile, price_of
 
 __all__ = ["convert", "convert_laws", "read_runs"]
 
@@ -78,12 +78,13 @@ def convert(
 ) -> tuple[dict[str, Any], None]:  # fmt: skip
     """The profile of some reports: tables of rates by tokens in and out, every run an operating point."""
     runs = read_runs(paths, hardware=hardware, gpus=gpus, model=model)
-    profile = _empty(runs)
+    machines: dict[str, Any] = {}
+    found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     groups: dict[tuple[str, str, int], list[Run]] = {}
     for run in runs:
         groups.setdefault((run.model, run.hardware, run.gpus), []).append(run)
     for (variant, machine, count), mine in groups.items():
-        _machine(profile, machine, count, price_per_hour)
+        _machine(machines, machine, count, price_per_hour)
         sizes = sorted({_size(run) for run in mine})
         axes = [sorted({size[place] for size in sizes}) for place in (0, 1)]
         best = {size: max(run.rate_qps for run in mine if _size(run) == size) for size in sizes}
@@ -95,18 +96,15 @@ def convert(
             }
             for run in sorted(mine, key=_size)
         ]
-        name = f"{variant}-{machine}-rate"
-        profile["tables"][name] = {
-            "quantity": "requests_per_s",
+        rates = {
+            "needs": {"gpu": count},
             "axes": dict(zip(_AXES, axes, strict=True)),
-            "mean": [[_digits(best.get((first, second))) for second in axes[1]] for first in axes[0]],
+            "mean_qps": [[_digits(best.get((first, second))) for second in axes[1]] for first in axes[0]],
             "points": points,
-            "source": "import",
         }
-        profile["tasks"].setdefault(variant, {})
-        runs_of = profile["variants"].setdefault(variant, {"task": variant, "runs": []})["runs"]
-        runs_of.append({"hardware": machine, "rate": name, "needs": {"gpu": count}})
-    return written_profile(profile), None
+        found.setdefault(variant, []).append((machine, rates))
+    models = {name: model_of(name, name, several) for name, several in found.items()}
+    return new_profile(_source(runs), machines=machines, models=models), None
 
 
 def _size(run: Run) -> tuple[int, int]:
@@ -117,24 +115,21 @@ def _digits(value: float | None) -> float | None:
     return None if value is None else digits(value, 9)
 
 
-def _empty(runs: Sequence[Run]) -> dict[str, Any]:
+def _source(runs: Sequence[Run], missed: str = "") -> dict[str, Any]:
     tools = ", ".join(dict.fromkeys(run.tool for run in runs))
     notes = [f"{run.place}: {run.unsteady}, so its times refute limits and keep none" for run in runs if run.unsteady]
     if any(run.tool == MODELLED for run in runs):
         notes.insert(0, f"{MODELLED}: it adds up kernels: nothing was measured on an engine")
     more = f" and {len(notes) - 3} more" if len(notes) > 3 else ""
-    note = {"note": "; ".join(notes[:3]) + more} if notes else {}
-    return {
-        "sources": {"import": {"kind": "imported", "tool": tools, **note}},
-        "hardware": {}, "offers": {}, "tasks": {}, "variants": {}, "tables": {},
-    }  # fmt: skip
+    note = "; ".join(filter(None, ("; ".join(notes[:3]) + more, missed)))
+    return {"name": "import", "kind": "imported", "tool": tools, **({"note": note} if note else {})}
 
 
-def _machine(profile: dict[str, Any], name: str, gpus: int, price: str) -> None:
-    machine = profile["hardware"].setdefault(name, {"kind": "gpu", "provides": {"gpu": gpus}})
+def _machine(machines: dict[str, Any], name: str, gpus: int, price: str) -> None:
+    machine = machines.setdefault(name, {"provides": {"gpu": gpus}})
     machine["provides"]["gpu"] = max(machine["provides"]["gpu"], gpus)
     if price:
-        profile["offers"].setdefault(f"{name}-offer", {"hardware": name, "price_per_hour": price})
+        machine["price_per_hour"] = price_of(price)
 
 
 # Laws
@@ -146,9 +141,12 @@ def convert_laws(
 ) -> tuple[dict[str, Any], None]:  # fmt: skip
     """The profile of some reports: a law of nine numbers for each model on each machine."""
     runs, rooms = read_runs(paths, hardware=hardware, gpus=gpus, model=model), stated_rooms(kv_tokens)
-    said = {"most_tokens": most_tokens, "most_seqs": most_seqs}
-    limits = {name: count_of(value, name, "--set") for name, value in said.items() if value is not None}
-    profile = _empty(runs)
+    said = {"max_tokens": most_tokens, "max_seqs": most_seqs}
+    limits = {
+        name: count_of(value, name.replace("max", "most"), "--set") for name, value in said.items() if value is not None
+    }
+    machines: dict[str, Any] = {}
+    found: dict[str, tuple[str, list[tuple[str, dict[str, Any]]]]] = {}
     file = os.fspath(paths) if isinstance(paths, str | os.PathLike) else ", ".join(map(str, paths))
     groups: dict[tuple[str, str, int, str, str], list[Run]] = {}
     for run in runs:
@@ -159,33 +157,25 @@ def convert_laws(
         apart = id_of("-".join(filter(None, (engine, label))), "") if engine or label else ""
         name = as_id("-".join(filter(None, (variant, hardware_id, apart))))
         try:
-            law, seen = fit_sweep(mine, file)
+            engine_said, seen = fit_sweep(mine, file)
             held = seen["kv_tokens"]
             room = room_for(name, variant, machine, count, said=rooms, held=held, file=file)
         except InputError as error:
             faults += error.faults
             continue
-        _machine(profile, hardware_id, count, price_per_hour)
-        least = {"most_tokens": max(8192, seen["sequences"]), "most_seqs": max(256, seen["sequences"])}
-        profile.setdefault("engines", {})[name] = {
-            **law,
-            **room,
-            "tensor": count,
-            **least,
-            **limits,
-            "source": "import",
-        }
-        profile["tasks"].setdefault(variant, {})
+        _machine(machines, hardware_id, count, price_per_hour)
+        least = {"max_tokens": max(8192, seen["sequences"]), "max_seqs": max(256, seen["sequences"])}
+        engine_said |= {**room, "tensor": count, **least, **limits}
         alone = sum(one[:3] == (variant, machine, count) for one in groups) == 1
         own = variant if alone else as_id("-".join(filter(None, (variant, apart))))
-        runs_of = profile["variants"].setdefault(own, {"task": variant, "runs": []})["runs"]
-        runs_of.append({"hardware": hardware_id, "engine": name})
-    if faults and not profile.get("engines"):
+        found.setdefault(own, (variant, []))[1].append((hardware_id, engine_run(**engine_said)))
+    if faults and not found:
         raise InputError(faults)
-    if faults:
-        note = f"{len(faults)} of {len(groups)} sweeps say too little, or what no law fits: {faults[0].why}"
-        profile["sources"]["import"]["note"] = "; ".join(filter(None, (profile["sources"]["import"].get("note"), note)))
-    return written_profile(profile), None
+    missed = (
+        f"{len(faults)} of {len(groups)} sweeps say too little, or what no law fits: {faults[0].why}" if faults else ""
+    )
+    models = {name: model_of(task, name, several) for name, (task, several) in found.items()}
+    return new_profile(_source(runs, missed), machines=machines, models=models), None
 
 
 def card_many(name: str) -> int:

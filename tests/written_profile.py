@@ -1,7 +1,6 @@
-"""From a profile as it is planned with to the file that a person would write: `lowering.py` backwards.
+"""From a profile as it is planned with, as many tests state one, to the file that a person would write.
 
-Importers, measurements and repairs make the first and hand out the second. What all runs of a model share is said once;
-zones with the same prices are a list.
+What all runs of a model share is said once; zones with the same prices are a list.
 """
 
 from __future__ import annotations
@@ -11,28 +10,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from hetplan.errors import InputError
-from hetplan.profiles.fields import money_text, parse_money
+from hetplan.profiles.columns import RATES, STATISTICS, TIMES
 from hetplan.profiles.lowering import (
     AS_THEY_ARE,
     ENGINE_KEYS,
-    LAW_KEYS,
-    RATES,
     RUN_KEYS,
     S_A_DAY,
-    SPEEDS,
-    STATISTICS,
     TABLE_KEYS,
-    TIMES,
     batch_rate,
     offer_id,
+    stated_law,
 )
+from hetplan.profiles.new_files import price_of, runs_of
+from hetplan.profiles.plain_data import whole_if_it_is
 from hetplan.profiles.read_json import format_of
 
 __all__ = ["renamed_offers", "written_profile"]
 
 Json = dict[str, Any]
-_NOT_SHARED = ("law", "like")
-"""Keys of a run that are said at each run even where they are alike everywhere."""
 
 
 def written_profile(lowered: Mapping[str, Any]) -> Json:
@@ -132,7 +127,7 @@ class _Writing:
         return machines
 
     def _price(self, offer: Mapping[str, Any], hosts: Any) -> Json:
-        made: Json = {"price_per_hour": _number(offer["price_per_hour"])}
+        made: Json = {"price_per_hour": price_of(offer["price_per_hour"])}
         if offer.get("stock") is not None:
             made["stock"] = offer["stock"]
         if offer.get("interruptions_per_hour"):
@@ -140,8 +135,8 @@ class _Writing:
         if offer.get("commit") is not None:
             commit = dict(offer["commit"])
             days = commit.pop("term_s") / S_A_DAY
-            rest = {key: one if key == "discount" else _number(one) for key, one in commit.items() if one is not None}
-            made["reserved"] = {"term_days": _whole(days), **rest}
+            rest = {key: one if key == "discount" else price_of(one) for key, one in commit.items() if one is not None}
+            made["reserved"] = {"term_days": whole_if_it_is(days), **rest}
         if hosts:
             made["hosts"] = list(hosts)
         return made
@@ -158,22 +153,13 @@ class _Writing:
             if quality.get("source") not in (None, self.source):
                 made["quality_source"] = quality["source"]
         made |= {key: variant[key] for key in ("artifact", "knobs") if variant.get(key)}
-        runs: dict[str, list[Json]] = {}
-        for run in variant.get("runs") or ():
-            runs.setdefault(run["hardware"], []).append(self._run(run))
-        shared = _shared([one for several in runs.values() for one in several])
-        made |= shared
-        if runs:
-            made["runs"] = {
-                machine: _one_or_all([_without(one, *shared) for one in several]) for machine, several in runs.items()
-            }
-        return made
+        return made | runs_of((run["hardware"], self._run(run)) for run in variant.get("runs") or ())
 
     def _run(self, run: Mapping[str, Any]) -> Json:
         made: Json = {}
         for key, called in RUN_KEYS.items():
             if run.get(called) not in (None, {}) and key != "at":
-                made[key] = _number(run[called]) if key == "price_per_hour" else run[called]
+                made[key] = price_of(run[called]) if key == "price_per_hour" else run[called]
         at = run.get("at") or {}
         if run.get("engine") is not None:
             made |= self._engine(self.given["engines"][run["engine"]])
@@ -217,8 +203,7 @@ class _Writing:
                 made[key] = {"mixed": "both"}.get(engine[called], engine[called]) if key == "role" else engine[called]
         law = engine.get("law")
         if law is not None and not isinstance(law, str):
-            made |= {key: law[key] for key in LAW_KEYS if law.get(key) not in (None, {})}
-            made["law"] = {key: one for key, one in law.items() if key not in (*LAW_KEYS, "form") and one is not None}
+            made |= stated_law(law)
         else:
             fitted = dict(engine.get("fitted") or {})
             made |= {"error_mean": fitted.pop("error")} if "error" in fitted else {}
@@ -278,32 +263,5 @@ def _zoned(machine: str, zones: dict[str | None, Json]) -> Json:
     return {"zones": zones}
 
 
-def _shared(runs: list[Json]) -> Json:
-    """What several runs of a model say alike, to be said once; all of them have to say it."""
-    if len(runs) < 2:
-        return {}
-    first, *others = runs
-    alike = {key for key in first if all(key in other and other[key] == first[key] for other in others)}
-    said = {key for one in runs for key in one if key in SPEEDS}
-    if not said <= alike:  # one who says a time inherits none
-        alike -= said
-    return {key: one for key, one in first.items() if key in alike and key not in _NOT_SHARED}
-
-
-def _one_or_all(runs: list[Json]) -> Any:
-    return runs[0] if len(runs) == 1 else runs
-
-
 def _without(said: Mapping[str, Any], *keys: str) -> Json:
     return {key: one for key, one in said.items() if key not in keys}
-
-
-def _number(money: Any) -> Any:
-    """An amount as a number; as text where no number is that decimal."""
-    nanos = parse_money(money)
-    number = float(money_text(nanos))
-    return _whole(number) if parse_money(number) == nanos else money_text(nanos)
-
-
-def _whole(number: float) -> float | int:
-    return int(number) if number == int(number) else number
