@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.profile import Metric, Profile, Run, Variant
+from hetplan.profiles.profile import Profile, Run, Variant
 from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.tables import Statistic, Table
 from hetplan.profiles.who_answers import choices, listed
@@ -352,10 +352,9 @@ def _burden(profile: Profile, variant: Variant, run: Run) -> NDArray[np.float64]
     price = _price(profile, run)
     if price is None or np.isnan(cells).any():
         return None
-    task = profile.tasks[variant.task]
-    metric = profile.metrics[task.metric] if task.metric is not None else Metric()
+    metric = profile.metric_of(variant.task)
     quality = variant.quality.value if variant.quality is not None else 0.0
-    loss = -quality if metric.better == "higher" else quality
+    loss = -quality if metric is None or metric.better == "higher" else quality
     needs = [run.needs[resource] for resource in sorted(run.needs)]
     return np.concatenate(([price, loss, *needs], cells))
 
