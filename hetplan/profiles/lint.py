@@ -124,7 +124,6 @@ def _tables(profile: Profile) -> Iterator[Finding]:
     for name, table in profile.tables.items():
         yield from _falling(name, table)
         yield from _noisy(name, table)
-        yield from _disordered(name, table)
 
 
 def _falling(name: str, table: Table) -> Iterator[Finding]:
@@ -170,17 +169,6 @@ def _noisy(name: str, table: Table) -> Iterator[Finding]:
     if worst > _NOISY:
         text = f"std/mean reaches {worst:.2g}: judge limits by p99 (statistic), and simulate before trusting means"
         yield ("W-noisy", f"tables.{name}.std", text)
-
-
-def _disordered(name: str, table: Table) -> Iterator[Finding]:
-    held: list[Statistic] = [kind for kind in ("p50", "p90", "p95", "p99", "max") if getattr(table, kind) is not None]
-    # Of times that a batch takes the mean is above the median at times, and hardly ever above a tail.
-    above: list[tuple[Statistic, Statistic]] = [("mean", kind) for kind in held if kind != "p50"]
-    for lower, upper in (*pairwise(held), *(above if table.mean is not None else ())):
-        for low, high in _cells(getattr(table, lower), getattr(table, upper)):
-            if low is not None and high is not None and low > high:
-                yield ("W-order", f"tables.{name}.{upper}", f"{upper} {high:g} is below {lower} {low:g}")
-                break
 
 
 def _cells(one: Any, other: Any) -> Iterator[tuple[Any, Any]]:

@@ -169,8 +169,8 @@ def test_a_quality_may_be_beyond_1_where_its_metric_says_so() -> None:
 def test_a_wished_quality_is_a_share_of_1_where_no_metric_is_named() -> None:
     models = {name: {"task": "t", "quality": 0.7, "runs": {"h": TIMED}} for name in ("a", "b")}
     profile = {"format": "hetplan/profile/1.0", "machines": {"h": {"price_per_hour": 1}}, "models": models}
-    for answered in ({"task": "t"}, {"model": "a"}, {"models": ["a", "b"]}):
-        app = {**answered, "rate_qps": 1, "quality": {"min": 75}}
+    for one in ({"task": "t"}, {"model": "a"}, {"models": ["a", "b"]}):
+        app = {**one, "rate_qps": 1, "quality": {"min": 75}}
         with pytest.raises(InputError) as caught:
             load_inputs(profile, {"format": "hetplan/slo/1.0", "apps": {"x": app}})
         (fault,) = caught.value.faults
