@@ -56,6 +56,7 @@ def summary_text(summary: Summary, checked: tuple[str, str] = NOTHING_CHECKED) -
         monthly_bounds=tuple(_bound_sentences(summary, monthly=True)),
         axis=_axis(summary),
         limits=tuple(map(partial(_limit, summary), summary.slo)),
+        budget=tuple(_budget(summary)),
         ways=tuple(_ways(summary)),
         cautions=tuple(_cautions(summary)),
         stated=not summary.made_here,
@@ -540,6 +541,14 @@ def _limit(summary: Summary, row: SloRow) -> Limit:
     )  # fmt: skip
 
 
+def _budget(summary: Summary) -> Iterator[Limit]:
+    cost, most = summary.cost_per_hour, summary.budget_per_hour
+    if cost is not None and most is not None:
+        verdict = "met" if cost <= most * (1.0 + BELOW) else "violated"
+        asked, found = (f"{money(one, summary.currency)}/h" for one in (most, cost))
+        yield Limit("money", "an hour", "", f"<= {asked}", found, verdict, "<=", most, cost, cost)
+
+
 def _few(names: Sequence[str]) -> str:
     return _list_words(names) if len(names) <= MOST_NAMES else f"{len(names)} kinds"
 
@@ -577,7 +586,7 @@ def _costs(summary: Summary) -> Iterator[Bar]:
     for row in rows:
         if row.cost_per_month:
             of = _machine_text(row, zones=True)
-            colour = colour_class(types.index(row.machine))
+            colour = colour_class(types.index(row.machine), spot=row.purchase == "spot")
             yield _bar(f"{row.count + row.standby} x {of}", row.cost_per_month, summary, colour)
     if summary.hours:
         parts = [*summary.cost_of_apps.items(), ("idle reserved machines", summary.cost_of_idle)]
