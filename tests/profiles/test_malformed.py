@@ -223,6 +223,12 @@ def test_an_old_profile_is_shown_its_own_numbers() -> None:
         ),
         (lambda p, s: s["limits"].update(changes=10.0), "$.limits.changes", "Write 10."),
         (lambda p, s: p.update(modles={}), "$.modles", 'Did you mean "models"?'),
+        (lambda p, s: p["machines"]["g4dn"].update(price=1), "$.machines.g4dn.price", 'Write "price_per_hour": 1.'),
+        (lambda p, s: p["machines"]["g4dn"].update(count=3), "$.machines.g4dn.count", 'Write "stock": 3.'),
+        (lambda p, s: p["machines"]["g4dn"].update(gpu=2), "$.machines.g4dn.gpu", "Write provides: {gpu: 2}."),
+        (lambda p, s: p["machines"]["g4dn"].update(gpu="T4"), "$.machines.g4dn.gpu", 'Write "gpu_type": "t4".'),
+        (lambda p, s: s.update(budget=3), "$.budget", "Write limits: {cost_per_hour: ...}"),
+        (lambda p, s: s["apps"]["faces"].update(quality=0.8), "$.apps.faces.quality", "Write {min: ...}"),
         (lambda p, s: p["models"]["rn50"].update(axis={}), "$.models.rn50.axis", 'Did you mean "axes"?'),
         (
             lambda p, s: p["machines"]["g4dn"]["spot"].update(price_per_our=1),
