@@ -1,7 +1,8 @@
 """What the documentation shows is run: its files, its commands, its Python, and the output in the README.
 
 In a page, `<!-- file: NAME -->` before a fenced block writes that block to a file, `<!-- run -->` before a `console` or
-`python` block runs it, in a folder of the page's own beside a copy of `examples/`; its Python files can be imported. A
+`python` block runs it, in a folder of the page's own; its Python files can be imported. Pages of the checkout, such as
+the README, have a copy of `examples/` there, those of the site have to make it. A
 console block shows commands after `$ `; lines below a command are its output, and then have to be exactly that, where
 `...` stands for anything. Every command must succeed. `<!-- start -->` starts the one command of a block, waits until
 it printed what is shown, and stops it at the end of the page; a port that it names is replaced by a free one.
@@ -210,7 +211,8 @@ def shown() -> list[Any]:
 def test_what_a_page_shows_runs(page: Path, started: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if "$ curl " in page.read_text() and shutil.which("curl") is None:
         pytest.skip("no curl here")
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    if not page.is_relative_to(ROOT / "docs"):  # who reads the site has no checkout
+        shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     names: dict[str, object] = {}

@@ -89,7 +89,7 @@ Budget = Annotated[str | None, option("--budget", "PRICE", "The highest cost per
 Folder = Annotated[Path, option("-o --output", "FOLDER", "Write the files to this folder.")]
 AsYaml = Annotated[bool, typer.Option("--yaml", help="Write YAML with comments instead of JSON.")]
 Add = Annotated[bool, typer.Option("--add", help="Add the application to the files in the folder.")]
-Example = Annotated[str | None, option("--example", "NAME", "Only copy a shipped example: pool, llm, fleet, ...")]
+Example = Annotated[str | None, option("--example", "NAME", "Only copy a shipped example: pool, llm, ... or all.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 
 
@@ -158,6 +158,18 @@ def shipped_examples() -> Path:
     return next((at for at in (package / "examples", package.parent / "examples") if at.is_dir()), package)
 
 
+def _copy_all(out: Output, root: Path, folder: Path, *, force: bool) -> None:
+    """Everything under `examples/`, as the pages of the documentation name it."""
+    import shutil
+
+    if folder.exists() and any(folder.iterdir()) and not force:
+        raise InputError([Fault(str(folder), "", "", "the folder holds files already", OTHER_PLACE)])
+    shutil.copytree(root, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    said = f"{sum(path.is_file() for path in folder.rglob('*'))} files written to {folder}"
+    out.people.line(said)
+    out.end(Exit.OK, said)
+
+
 def _copy(out: Output, example: str, folder: Path, *, force: bool, as_yaml: bool) -> None:
     """The files of an example that is shipped, and how it is solved.
 
@@ -170,9 +182,12 @@ def _copy(out: Output, example: str, folder: Path, *, force: bool, as_yaml: bool
     from hetplan.profiles.yaml_text import write_yaml
 
     root = shipped_examples()
+    if example == "all":
+        _copy_all(out, root, folder, force=force)
+        return
     known = sorted(path.parent.name for path in root.glob("*/slo.json") if (path.parent / "profile.json").exists())
     if example not in known:
-        remedy = f"Known: {', '.join(known)}."
+        remedy = f"Known: {', '.join(known)}; all copies everything that the pages name."
         raise InputError.one(file="--example", value=example, why="an example that is shipped", remedy=remedy)
     own = ("profile.json", "slo.json", "state.json", "measured.json")
     texts: dict[str, bytes] = {}

@@ -52,7 +52,7 @@ PAGE_STYLE = (
     ".hp .look{margin-top:10px;font-weight:600}.hp .look a{display:inline-flex;align-items:center;"
     "min-height:40px;color:var(--warn)}"
     ".hp .chip{display:inline-block;padding:7px 14px;border-radius:16px;font-weight:600;font-size:.9375rem;"
-    "max-width:44ch}"
+    "max-width:56ch}.hp .gain{font-size:1.375rem;font-weight:650;margin-top:6px}"
     ".hp .chip.good{background:var(--good-bg);color:var(--good)}.hp .chip.open{background:var(--warn-bg);"
     "color:var(--warn)}"
     ".hp .chip.bad{background:var(--bad-bg);color:var(--bad)}"

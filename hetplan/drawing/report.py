@@ -204,6 +204,8 @@ def _answer(page: Html, given: Documents, level: int) -> None:
         verified = (given.verified or {}).get("reason") == "verified"
         status = f"{told.status.removesuffix('.')}{'; verified' * verified}"
         page.answer(told.money if level == 1 else ("", ""), told.state, status)
+    if level == 1 and told.axis is not None and told.axis.sense == "max":
+        page.text(told.axis.value[1], "gain")
     faults = list((given.verified or {}).get("violations") or ())
     page.items(faults[:MOST_FAULTS], "notes")
     if faults[MOST_FAULTS:]:
@@ -234,7 +236,7 @@ def _limits(page: Html, given: Documents, level: int) -> None:
     page.heading(_finding(told.limits, stated=told.stated), level)
     lead = "The bar reaches to what was simulated, its paler end is the uncertainty. The upright line is the limit."
     page.text(lead, "lead")
-    page.rows(_limit_row(one, stated=told.stated) for one in told.limits)
+    page.rows(_limit_row(one, stated=told.stated) for one in (*told.limits, *told.budget))
     _tight_hours(page, given, level)
 
 
@@ -312,7 +314,7 @@ def _machines(page: Html, given: Documents, level: int) -> None:
         model, app = row[at["model"]], row[at["application"]]
         stage = f", {row[at['stage']]}" if "stage" in at and row[at["stage"]] else ""
         idle = model in ("", "-") and app in ("", "(nobody)")
-        name = f"{machine}, idle" if idle else f"{model} on {machine}" if model not in ("", "-") else machine
+        name = f"{machine}, idle" if idle else f"{model if model not in ('', '-') else 'no model'} on {machine}"
         rows.append([(name, "reserved" if idle else f"for {app}{stage}"), *(row[at[each]] for each in names)])
     counts = [row[at[first[0]]] for row in table.rows] if first else []
     whole = all(one.isdigit() or not one for one in counts)

@@ -38,7 +38,8 @@ def route_rows(plan: Document, slo: Document | None = None, spot: Collection[str
     colours, groups = hardware_colours(plan), dict[str, tuple[str, str]]()
     for worker in plan.get("workers") or ():
         for load in worker.get("loads") or ():
-            groups[str(load.get("id"))] = (_group_text(worker, spot), colours[str(worker.get("hardware"))])
+            hatched = "-spot" * (worker.get("offer") in (spot or ()))
+            groups[str(load.get("id"))] = (_group_text(worker, spot), colours[str(worker.get("hardware"))] + hatched)
     return [row for app, routes in (plan.get("routing") or {}).items() for row in _rows(app, routes, groups, plan, slo)]
 
 

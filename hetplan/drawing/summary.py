@@ -87,6 +87,8 @@ class SummaryText:
     monthly_bounds: tuple[str, ...] = ()
     axis: Axis | None = None
     limits: tuple[Limit, ...] = ()
+    budget: tuple[Limit, ...] = ()
+    """The limit on the money, if there is one."""
     ways: tuple[Bar, ...] = ()
     """Simpler ways to buy, the dearest first, this plan the last."""
     cautions: tuple[str, ...] = ()

@@ -34,7 +34,9 @@ _TOKENS = {
 }  # fmt: skip
 """Colours on light and on dark ground: text has 4.5:1 or more on them, bars 3:1."""
 _PLAIN = ("ahead", "demand", "bar", "track", *(f"k{number}" for number in range(COLOURS + 1)))
-_HATCHED = {"spot": "spot", "idle": "ahead", "never": "never"}
+_HATCHED = {
+    "spot": "spot", "idle": "ahead", "never": "never", **{f"k{one}-spot": f"k{one}" for one in range(COLOURS + 1)},
+}  # fmt: skip
 
 
 def _colours(dark: bool) -> str:
@@ -71,13 +73,13 @@ HATCHES = "<defs>" + "".join(
 """What is taken back, idle or impossible is hatched, so that it is told apart without colours; once on each page."""
 
 
-def colour_class(place: int) -> str:
-    """The class that colours the thing at this place of its kind's list.
+def colour_class(place: int, *, spot: bool = False) -> str:
+    """The class that colours the thing at this place of its kind's list; what may be taken back is hatched.
 
-    >>> colour_class(0), colour_class(40)
-    ('k0', 'k8')
+    >>> colour_class(0), colour_class(40, spot=True)
+    ('k0', 'k8-spot')
     """
-    return f"k{min(place, COLOURS)}"
+    return f"k{min(place, COLOURS)}{'-spot' * spot}"
 
 
 def plain(text: object) -> str:

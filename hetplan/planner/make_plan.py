@@ -359,8 +359,10 @@ def _taken_back(inputs: Inputs, workers: Sequence[Worker]) -> Iterator[Notice]:
             rented[worker.offer] += worker.count + worker.standby
     for offer, count in sorted(rented.items()):
         often = inputs.profile.offers[offer].interruptions_per_hour
-        if often:
-            text = f"{often * count:g} interruptions of {count} spot machines an hour are expected, no machine is spare"
+        if rate := (often or 0.0) * count:
+            when = f"1 of {count} spot machines is taken back every {1.0 / rate:.3g} hours"
+            when = when if rate < 1.0 else f"{rate:.3g} of {count} spot machines are taken back an hour"
+            text = f"{when} on average, no machine is spare"
             yield Notice(code="W-interruptions", at=f"offers.{offer}", text=text)
         if inputs.profile.offers[offer].commit is not None:
             text = "planned by the hour: only a fleet plans reserved machines"

@@ -28,6 +28,8 @@ TEXTS = ("note", "warnings", "next")
 
 _NOT_ITS_OWN = "W-interruptions"
 """What is said in the line about failures, and not among the warnings."""
+_OF_A_NUMBER = ("W-unit", "W-order")
+"""Warnings about a number of the files, whose texts do not say of which."""
 
 
 def summarize(plan: Plan, inputs: Inputs | None = None, *, made_here: bool = False) -> Summary:
@@ -289,6 +291,7 @@ def _warnings(notices: Iterable[Notice]) -> Iterator[tuple[str, int, str]]:
     found: dict[str, list[str]] = {}
     for notice in notices:
         if notice.code != _NOT_ITS_OWN:
-            found.setdefault(notice.code, []).append(notice.text)
+            of = f"{notice.at}: " if notice.code in _OF_A_NUMBER else ""
+            found.setdefault(notice.code, []).append(of + notice.text)
     for code, texts in found.items():
         yield code, len(texts), texts[0]

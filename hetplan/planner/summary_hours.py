@@ -270,7 +270,7 @@ def _slo_rows(plan: Plan, inputs: Inputs | None) -> Iterator[SloRow]:
     """
     total: dict[str, int] = {}
     found: dict[str, dict[str, list[_Seen]]] = {}
-    hours = {one.id: _hours_text(plan, [one]) for one in plan.periods}
+    hours = {one.id: _hours_text(plan, [one]) if len(plan.periods) > 1 else "" for one in plan.periods}
     known: dict[str, list[SloRow]] = {}
     for period in plan.periods:
         situations: Mapping[str, Any] = {"": period.parts or (), **(period.failures or {})}

@@ -29,6 +29,8 @@ def unreadable(error: OSError | ValueError, path: Path, file: str) -> InputError
     """The refusal of a file that is not there, or that cannot be opened."""
     if isinstance(error, FileNotFoundError):
         remedy = "Check the path" + _neighbour(path) + "."
+        if "examples" in path.parts:
+            remedy = "`hetplan init --example all -o examples` copies the examples of the pages into this folder."
         return InputError.one(file=file, why="there is no such file", remedy=remedy)
     why = f"the file cannot be read ({getattr(error, 'strerror', None) or error})"
     return InputError.one(file=file, why=why, remedy="Check the path and who may read it.")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hetplan.errors import InputError
 from hetplan.profiles.columns import Statistic
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.profile import Metric, Profile, Run, Variant
+from hetplan.profiles.profile import Profile, Run, Variant
 from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.tables import Table
 from hetplan.profiles.who_answers import choices, listed
@@ -125,7 +125,6 @@ def _tables(profile: Profile) -> Iterator[Finding]:
     for name, table in profile.tables.items():
         yield from _falling(name, table)
         yield from _noisy(name, table)
-        yield from _disordered(name, table)
 
 
 def _falling(name: str, table: Table) -> Iterator[Finding]:
@@ -171,17 +170,6 @@ def _noisy(name: str, table: Table) -> Iterator[Finding]:
     if worst > _NOISY:
         text = f"std/mean reaches {worst:.2g}: judge limits by p99 (statistic), and simulate before trusting means"
         yield ("W-noisy", f"tables.{name}.std", text)
-
-
-def _disordered(name: str, table: Table) -> Iterator[Finding]:
-    held: list[Statistic] = [kind for kind in ("p50", "p90", "p95", "p99", "max") if getattr(table, kind) is not None]
-    # Of times that a batch takes the mean is above the median at times, and hardly ever above a tail.
-    above: list[tuple[Statistic, Statistic]] = [("mean", kind) for kind in held if kind != "p50"]
-    for lower, upper in (*pairwise(held), *(above if table.mean is not None else ())):
-        for low, high in _cells(getattr(table, lower), getattr(table, upper)):
-            if low is not None and high is not None and low > high:
-                yield ("W-order", f"tables.{name}.{upper}", f"{upper} {high:g} is below {lower} {low:g}")
-                break
 
 
 def _cells(one: Any, other: Any) -> Iterator[tuple[Any, Any]]:
@@ -353,10 +341,9 @@ def _burden(profile: Profile, variant: Variant, run: Run) -> NDArray[np.float64]
     price = _price(profile, run)
     if price is None or np.isnan(cells).any():
         return None
-    task = profile.tasks[variant.task]
-    metric = profile.metrics[task.metric] if task.metric is not None else Metric()
+    metric = profile.metric_of(variant.task)
     quality = variant.quality.value if variant.quality is not None else 0.0
-    loss = -quality if metric.better == "higher" else quality
+    loss = -quality if metric is None or metric.better == "higher" else quality
     needs = [run.needs[resource] for resource in sorted(run.needs)]
     return np.concatenate(([price, loss, *needs], cells))
 

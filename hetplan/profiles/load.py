@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -442,6 +443,7 @@ _PRICE_ELSEWHERE = _Usual(0.0, 1e5, "", _PRICE.above)
 _LIKE_THE_DOLLAR = frozenset({"USD", "EUR", "GBP", "CHF", "CAD", "AUD", "NZD", "SGD"})
 _OUTLIER = 100.0
 """Times the median of the other offers: no profile compares machines so far apart, but a month has 730 hours."""
+_RISING = ("p50", "p90", "p95", "p99", "max")
 _BANDWIDTH = _Usual(0.01, 1e6, "is this Gbit/s?", "are these bits per second? {key} is in Mbit/s")
 
 
@@ -459,7 +461,7 @@ def _memory(needs: dict[str, float], at: str) -> Iterator[Suspicion]:
 
 
 def suspicious_profile(profile: Profile) -> Iterator[Suspicion]:
-    """Numbers of a profile that are possible, but look like another unit."""
+    """Numbers of a profile that are possible, but look like another unit, or like two columns exchanged."""
     for name, hardware in profile.hardware.items():
         at = f"hardware.{name}"
         yield from _unusual(_SECONDS, hardware.startup_s, f"{at}.startup_s", "startup_s")
@@ -502,19 +504,35 @@ def _prices(profile: Profile) -> Iterator[Suspicion]:
 
 
 def _suspicious_table(name: str, table: Table) -> Iterator[Suspicion]:
-    """A whole table below a tenth of a millisecond, or above an hour, was written in another unit."""
+    """A whole table below a tenth of a millisecond, or above an hour, was written in another unit.
+
+    A percentile below a smaller one was mixed up, or misread.
+    """
     if table.quantity not in ("latency_ms", "ttft_ms", "tpot_ms"):
         return
     statistic = next(one for one in STATISTICS if one != "std" and getattr(table, one) is not None)
-    cells = [getattr(table, statistic)]
-    while cells and isinstance(cells[0], tuple):
-        cells = [cell for row in cells for cell in row]
-    known = [cell for cell in cells if cell is not None]
+    known = [cell for cell in _cells(table, statistic) if cell is not None]
     if known and max(known) < 0.1:
         text = f"every {statistic} is below 0.1 ms: are these seconds? {table.quantity} is in milliseconds"
         yield ("W-unit", f"tables.{name}.{statistic}", text)
     elif known and min(known) > 3.6e6:
         yield ("W-unit", f"tables.{name}.{statistic}", f"every {statistic} is above an hour: is this microseconds?")
+    held = {kind: _cells(table, kind) for kind in _RISING if getattr(table, kind) is not None}
+    # Of times that a batch takes the mean is above the median at times, and hardly ever above a tail.
+    above = [("mean", kind) for kind in held if kind != "p50"] if table.mean is not None else []
+    for lower, upper in (*pairwise(held), *above):
+        pairs = zip(held.get(lower) or _cells(table, "mean"), held[upper], strict=True)
+        wrong = next(((low, high) for low, high in pairs if None not in (low, high) and low > high), None)
+        if wrong is not None:
+            yield ("W-order", f"tables.{name}.{upper}", f"{upper} {wrong[1]:g} is below {lower} {wrong[0]:g}")
+
+
+def _cells(table: Table, statistic: str) -> list[Any]:
+    """The cells of a grid in one row; None where nothing was measured."""
+    cells = [getattr(table, statistic)]
+    while cells and isinstance(cells[0], tuple):
+        cells = [cell for row in cells for cell in row]
+    return cells
 
 
 def suspicious_slo(slo: Slo) -> Iterator[Suspicion]:

@@ -134,8 +134,7 @@ def combined(profile: Profile, pipeline: Pipeline) -> Sequence[Metric]:
         return []
     most = 1.0
     for node in pipeline.nodes.values():
-        task = profile.tasks.get(node.task or "")
-        metric = profile.metrics.get(task.metric or "") if task is not None else None
+        metric = profile.metric_of(node.task or "")
         if metric is None or metric.range[0] < 0:
             return []
         most *= metric.range[1]

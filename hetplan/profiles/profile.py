@@ -222,3 +222,10 @@ class Profile(Model):
     def places(self) -> Places:
         """Where its parts stand in the files; the reader fills it in, and it takes no part in comparisons."""
         return Places()
+
+    def metric_of(self, task: str) -> Metric | None:
+        """The metric of a task: a share of 1 where it names none; None where the profile lacks the task or metric."""
+        if task not in self.tasks:
+            return None
+        named = self.tasks[task].metric
+        return Metric() if named is None else self.metrics.get(named)

@@ -34,21 +34,20 @@ def check_wished(found: Dangling, app: App, at: Steps) -> None:
 
 def _metrics_of(found: Dangling, app: App) -> Sequence[Metric]:
     """The metric of an app's answers, where it has one (a pipeline may combine several)."""
-    names: set[str | None] = set()
     variants = found.profile.variants
     tasks = {variants[name].task for name in app.named_models or () if name in variants}
     tasks |= {variant.task for variant in variants.values() if variant.family in (app.families or ())}
     tasks |= {app.task} if app.task is not None else set()
-    names |= {found.profile.tasks[task].metric for task in tasks if task in found.profile.tasks}
     pipeline = found.profile.pipelines.get(app.pipeline or "")
     if pipeline is not None:
         if pipeline.metric is None:
             from hetplan.profiles.pipeline_references import combined
 
             return combined(found.profile, pipeline)
-        names.add(pipeline.metric)
-    known = [found.profile.metrics[name] for name in names if name is not None and name in found.profile.metrics]
-    return known if len(known) == 1 else []
+        return [found.profile.metrics[pipeline.metric]] if pipeline.metric in found.profile.metrics else []
+    # Models of several tasks have one range of quality together only if each task's metric has it.
+    known = [metric for metric in map(found.profile.metric_of, sorted(tasks)) if metric is not None]
+    return known[:1] if all(metric == known[0] for metric in known) else []
 
 
 def check_families(found: Dangling, named: Sequence[str], at: Steps) -> None:

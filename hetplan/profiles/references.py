@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hetplan.profiles.dangling import Dangling
 from hetplan.profiles.places import Steps
-from hetplan.profiles.profile import Metric, Run, Variant
+from hetplan.profiles.profile import Run, Variant
 from hetplan.profiles.slo import App, Slo
 
 __all__ = ["References"]
@@ -60,10 +60,7 @@ class References(Dangling):
             self.must_know("tasks", variant.task, "variants", name, "task")
         if variant.quality is not None:
             self.must_know("sources", variant.quality.source, "variants", name, "quality", "source")
-            task = self.profile.tasks.get(variant.task)
-            metric = Metric() if task is not None and task.metric is None else None
-            if task is not None and task.metric is not None:
-                metric = self.profile.metrics.get(task.metric)
+            metric = self.profile.metric_of(variant.task)
             if metric is not None and not metric.range[0] <= variant.quality.value <= metric.range[1]:
                 from hetplan.profiles.quality_references import in_range
 

@@ -56,6 +56,7 @@ def summary_text(summary: Summary, checked: tuple[str, str] = NOTHING_CHECKED) -
         monthly_bounds=tuple(_bound_sentences(summary, monthly=True)),
         axis=_axis(summary),
         limits=tuple(map(partial(_limit, summary), summary.slo)),
+        budget=tuple(_budget(summary)),
         ways=tuple(_ways(summary)),
         cautions=tuple(_cautions(summary)),
         stated=not summary.made_here,
@@ -364,9 +365,11 @@ def _whole_machines(bound: float) -> int:
 
 def _slo_table(summary: Summary) -> Table:
     rows = summary.slo
-    if any(row.worst for row in rows):
-        columns = ("application", "metric", "limit", "no failure (worst hour)", "worst failure", "verdict")
-        return Table("SLO", columns, tuple(map(_slo_cells_of_hours, rows)), (2,))
+    if worst := [one for row in rows for one in row.worst]:
+        failing = any(one.failure for one in worst)
+        head = f"{'no failure' if failing else 'simulated'}{' (worst hour)' * any(one.hours for one in worst)}"
+        columns = ("application", "metric", "limit", head, *["worst failure"] * failing, "verdict")
+        return Table("SLO", columns, tuple(_slo_cells_of_hours(row, failing=failing) for row in rows), (2,))
     seen = {row.basis for row in rows} & {"simulation", "measurement"}
     heads = {"simulation": f"simulated ({_interval_words(rows)})", "measurement": "measured (interval)"}
     head = heads[seen.pop()] if len(seen) == 1 else "simulated or measured (interval)" if seen else "simulated"
@@ -399,12 +402,12 @@ def _result_text(row: SloRow) -> str:
     return f"{text} {row.note}" if row.note else text
 
 
-def _slo_cells_of_hours(row: SloRow) -> tuple[str, ...]:
-    cells = {
-        bool(one.failure): f"{_worst_text(row, one.interval)} ({', '.join(filter(None, [one.failure, one.hours]))})"
-        for one in row.worst
-    }
-    told = (cells.get(False, row.note if row.worst else _result_text(row)), cells.get(True, ""))
+def _slo_cells_of_hours(row: SloRow, *, failing: bool) -> tuple[str, ...]:
+    cells: dict[bool, str] = {}
+    for one in row.worst:
+        when = ", ".join(filter(None, [one.failure, one.hours]))
+        cells[bool(one.failure)] = _worst_text(row, one.interval) + (f" ({when})" if when else "")
+    told = (cells.get(False, row.note if row.worst else _result_text(row)), *[cells.get(True, "")] * failing)
     return (row.app, row.metric, _limit_text(row), *told, row.verdict)
 
 
@@ -538,6 +541,14 @@ def _limit(summary: Summary, row: SloRow) -> Limit:
     )  # fmt: skip
 
 
+def _budget(summary: Summary) -> Iterator[Limit]:
+    cost, most = summary.cost_per_hour, summary.budget_per_hour
+    if cost is not None and most is not None:
+        verdict = "met" if cost <= most * (1.0 + BELOW) else "violated"
+        asked, found = (f"{money(one, summary.currency)}/h" for one in (most, cost))
+        yield Limit("money", "an hour", "", f"<= {asked}", found, verdict, "<=", most, cost, cost)
+
+
 def _few(names: Sequence[str]) -> str:
     return _list_words(names) if len(names) <= MOST_NAMES else f"{len(names)} kinds"
 
@@ -575,7 +586,7 @@ def _costs(summary: Summary) -> Iterator[Bar]:
     for row in rows:
         if row.cost_per_month:
             of = _machine_text(row, zones=True)
-            colour = colour_class(types.index(row.machine))
+            colour = colour_class(types.index(row.machine), spot=row.purchase == "spot")
             yield _bar(f"{row.count + row.standby} x {of}", row.cost_per_month, summary, colour)
     if summary.hours:
         parts = [*summary.cost_of_apps.items(), ("idle reserved machines", summary.cost_of_idle)]
@@ -629,13 +640,13 @@ def _money_of_apps(summary: Summary) -> Iterator[str]:
         for row in summary.machines if summary.hours else ():
             if row.app == app and row.cost_per_month is not None:
                 part = f"{_machine_text(row, zones=False)} {whole_money(row.cost_per_month, summary.currency)}"
-                by_model.setdefault(row.model, []).append(part)
+                by_model.setdefault(row.model or "no model", []).append(part)
         listed = "; ".join(f"{model} on {', '.join(parts)}" for model, parts in by_model.items())
         if listed:
             yield f"{app} {month(cost)} a month: {listed}"
         else:
             alone.append(f"{app} {month(cost)}")
-    if summary.cost_of_idle or not summary.hours:
+    if summary.cost_of_idle:
         alone.append(f"idle reserved machines {month(summary.cost_of_idle)}")
     if alone:
         yield f"{', '.join(alone)} a month"

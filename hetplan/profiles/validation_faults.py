@@ -22,6 +22,9 @@ __all__ = ["Located", "left_without", "located_faults"]
 
 _LONG_LIST = 80
 """Letters of a list that a message still shows."""
+_FEW_KEYS = 8
+"""Of an object with more keys a message names none: the line is long enough."""
+_AN_OBJECT = "Write { ... }."
 Steps = tuple[str | int, ...]
 Located = tuple[Steps, Fault]
 """A fault with the steps to its place, for code that has to act on the place."""
@@ -80,15 +83,20 @@ def _explain(details: list[Any], steps: Steps, model_type: type[BaseModel], *, n
         return " or ".join(expected), remedy or "Write one of these."
     detail = details[0]
     if detail["type"] == "extra_forbidden":
-        moved = _MOVED.get(tuple("*" if steps[max(0, at - 1)] in ("apps", "offers") and at else step
+        moved = _MOVED.get(tuple("*" if steps[max(0, at - 1)] in ("apps", "offers", "machines") and at else step
                                  for at, step in enumerate(steps)))  # fmt: skip
-        if moved is not None and model_type.__name__ == "Slo":
+        if moved is not None and model_type.__name__ in ("Slo", "ProfileFile"):
             return moved[0], moved[1] if isinstance(moved[1], str) else moved[1](detail.get("input"))
         known = sorted(_keys_at(model_type, steps[:-1]))
-        cure = "Upgrade hetplan: the file is of a newer version." if newer else ""
+        near = closest(steps[-1], known)
         listed = f"Known here: {', '.join(known)}." if known else "Remove it."
-        return "this format has no such key", f"{closest(steps[-1], known)}{cure or listed}"
-    return _expected(detail), _remedy(detail, steps) or "Mend the value."
+        listed = "" if near and len(known) > _FEW_KEYS else listed
+        cure = "Upgrade hetplan: the file is of a newer version." if newer else listed
+        return "this format has no such key", f"{near}{cure}".rstrip()
+    remedy = _remedy(detail, steps)
+    if remedy == _AN_OBJECT and 0 < len(known := sorted(_keys_at(model_type, steps))) <= _FEW_KEYS:
+        remedy = f"Write {{{known[-1]}: ...}}; known there: {', '.join(known)}."
+    return _expected(detail), remedy or "Mend the value."
 
 
 def _renamed(name: str) -> Callable[[object], str]:
@@ -144,6 +152,11 @@ def _share(old: object) -> str:
     return f"Write {', '.join(said) or 'no share'}."
 
 
+def _gpu(old: object) -> str:
+    return f"Write provides: {{gpu: {old}}}." if isinstance(old, int) else _renamed("gpu_type")(str(old).lower())
+
+
+_BUDGET = "Write limits: {cost_per_hour: ...}, beside apps."
 _MOVED: Mapping[Steps, tuple[str, str | Callable[[object], str]]] = {
     ("apps", "*", "runs"): ("an application itself says what answers it", _answerer),
     ("apps", "*", "demand"): ("rate_qps, streams, arrivals and mix stand in the application itself", _rates),
@@ -157,6 +170,15 @@ _MOVED: Mapping[Steps, tuple[str, str | Callable[[object], str]]] = {
     ),
     ("apps", "*", "goodput"): ("the share of requests within all limits at once is attainment", _renamed("attainment")),
     ("apps", "*", "rate"): ("the rate is rate_qps", _renamed("rate_qps")),
+    ("apps", "*", "qps"): ("the rate is rate_qps", _renamed("rate_qps")),
+    ("apps", "*", "slo"): ("limits of time are latency", _renamed("latency")),
+    ("apps", "*", "budget"): ("a budget is of all applications together", _BUDGET),
+    ("budget",): ("a budget is one of the limits", _BUDGET),
+    ("limits", "budget"): ("a budget is cost_per_hour", _renamed("cost_per_hour")),
+    ("machines", "*", "price"): ("a price is per hour", _renamed("price_per_hour")),
+    ("machines", "*", "cost_per_hour"): ("what a machine costs is its price", _renamed("price_per_hour")),
+    ("machines", "*", "count"): ("how many can be had is stock", _renamed("stock")),
+    ("machines", "*", "gpu"): ("the kind of a GPU is gpu_type; how many there are stands in provides", _gpu),
     ("apps", "*", "variants"): (
         "what answers an application is model, or models",
         lambda old: _answerer({"variants": old}),
@@ -184,7 +206,7 @@ _MOVED: Mapping[Steps, tuple[str, str | Callable[[object], str]]] = {
         _renamed("serve"),
     ),
 }
-"""Keys of an older SLO file, or that people try, by their places, and what is written instead."""
+"""Keys of older files, or that people try, by their places, and what is written instead."""
 
 _EXPECTED = {
     "missing": "this key is required",
@@ -262,9 +284,9 @@ _TYPE_REMEDIES = {
     "bool_type": "Write true or false, without quotes.",
     "tuple_type": "Put it into [ ].",
     "list_type": "Put it into [ ].",
-    "dict_type": "Write { ... }.",
-    "model_type": "Write { ... }.",
-    "model_attributes_type": "Write { ... }.",
+    "dict_type": _AN_OBJECT,
+    "model_type": _AN_OBJECT,
+    "model_attributes_type": _AN_OBJECT,
     "too_short": "Add what is missing, or leave the key out.",
     "too_long": "Remove what is too many.",
     "finite_number": "Write null or leave the key out where there is no number.",

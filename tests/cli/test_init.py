@@ -264,5 +264,20 @@ def test_an_example_that_is_not_shipped_is_answered_by_those_that_are(run: Calla
     assert not (tmp_path / "mine").exists()
 
 
+def test_all_examples_are_copied_where_a_page_names_one_that_is_not_there(
+    run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has only the site and a wheel has no folder `examples`."""
+    monkeypatch.chdir(tmp_path)
+    asked = ("check", "examples/compound/profile.json", "examples/compound/rate-slo.json")
+    missed = run(*asked)
+    assert missed.code == 2
+    command = missed.err.split("`")[1].removeprefix("hetplan ").split()
+    assert run(*command).code == 0
+    assert run(*asked).code == 0
+    assert (tmp_path / "examples" / "scheduler.py").exists()
+    assert "holds files already" in run(*command).err
+
+
 def test_a_price_may_begin_with_its_point() -> None:
     assert read_machine("t4=.5:3").price == "0.5"

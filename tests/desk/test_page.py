@@ -128,7 +128,7 @@ def test_every_state_of_the_desk_looks_whole_and_shows_the_plan(driver: str, poo
         for word in ("-5", "abc", "", "1e12"):
             tab.run(TYPE % (BUDGET, word))
             wrong = tab.run(SEEN)
-            assert wrong["chip"] == "\u26a0 Invalid input: still the plan with Budget, dollars an hour: 3"
+            assert wrong["chip"] == "\u26a0 Invalid input. Still the plan for Budget, dollars an hour: 3"
             assert wrong["wrong"] == ["A budget is 0 or more, and at most a million. Write dollars an hour, such as 3."]
             assert (wrong["old"], wrong["money"]) == ("old", planned["money"]), "the old answer stays"
         whole()

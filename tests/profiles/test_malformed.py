@@ -166,6 +166,18 @@ def test_a_quality_may_be_beyond_1_where_its_metric_says_so() -> None:
     assert load_profile({**said, "metrics": {"top1": {"range": [0, 100]}}}).variants["m"].quality.value == 76.1
 
 
+def test_a_wished_quality_is_a_share_of_1_where_no_metric_is_named() -> None:
+    models = {name: {"task": "t", "quality": 0.7, "runs": {"h": TIMED}} for name in ("a", "b")}
+    profile = {"format": "hetplan/profile/1.0", "machines": {"h": {"price_per_hour": 1}}, "models": models}
+    for one in ({"task": "t"}, {"model": "a"}, {"models": ["a", "b"]}):
+        app = {**one, "rate_qps": 1, "quality": {"min": 75}}
+        with pytest.raises(InputError) as caught:
+            load_inputs(profile, {"format": "hetplan/slo/1.0", "apps": {"x": app}})
+        (fault,) = caught.value.faults
+        assert fault.path == "$.apps.x.quality.min"
+        assert "Write 0.75" in fault.remedy
+
+
 def test_runs_that_are_like_one_another_have_a_fault_each() -> None:
     faults = faults_of({"h": {}, "g": {}}, {"m": {"runs": {"h": {"like": "g"}, "g": {"like": "h"}}}})
     assert {one.path for one in faults} == {"$.models.m.runs.h.like", "$.models.m.runs.g.like"}
@@ -211,6 +223,12 @@ def test_an_old_profile_is_shown_its_own_numbers() -> None:
         ),
         (lambda p, s: s["limits"].update(changes=10.0), "$.limits.changes", "Write 10."),
         (lambda p, s: p.update(modles={}), "$.modles", 'Did you mean "models"?'),
+        (lambda p, s: p["machines"]["g4dn"].update(price=1), "$.machines.g4dn.price", 'Write "price_per_hour": 1.'),
+        (lambda p, s: p["machines"]["g4dn"].update(count=3), "$.machines.g4dn.count", 'Write "stock": 3.'),
+        (lambda p, s: p["machines"]["g4dn"].update(gpu=2), "$.machines.g4dn.gpu", "Write provides: {gpu: 2}."),
+        (lambda p, s: p["machines"]["g4dn"].update(gpu="T4"), "$.machines.g4dn.gpu", 'Write "gpu_type": "t4".'),
+        (lambda p, s: s.update(budget=3), "$.budget", "Write limits: {cost_per_hour: ...}"),
+        (lambda p, s: s["apps"]["faces"].update(quality=0.8), "$.apps.faces.quality", "Write {min: ...}"),
         (lambda p, s: p["models"]["rn50"].update(axis={}), "$.models.rn50.axis", 'Did you mean "axes"?'),
         (
             lambda p, s: p["machines"]["g4dn"]["spot"].update(price_per_our=1),
