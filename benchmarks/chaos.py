@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import Any
 
 from hetplan.executor.deployment import Deployment
-from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.kept_process import marked
+from hetplan.executor.site import read_site
 from hetplan.executor.target import ApplyFailed
 from hetplan.profiles.plan import InputHashes, Method, Plan
 from hetplan.profiles.plan_file import with_digest
@@ -94,12 +94,12 @@ class Chaos:
     def __init__(self, folder: Path, seed: int = 0, clients: int = 3) -> None:
         self.folder, self.draw = folder, random.Random(seed)
         self.deployment = Deployment(
-            read_hosts(
+            read_site(
                 {
                     "state_dir": str(folder / "state"), "limits": {"start_s": LIMIT_S, "drain_s": 2.0, "call_s": 30.0},
                     "router": {"port": 0}, "targets": {"here": {"kind": "local"}},
-                    "hosts": {"box": {"target": "here", "hardware": ["cpu"], "machines": 2 * WORKERS}},
-                    "models": [{"kind": "sleep", "ms": 5.0}],
+                    "hosts": {"box": {"target": "here", "machines": ["cpu"], "count": 2 * WORKERS}},
+                    "models": {"*": {"kind": "sleep", "ms": 5.0}},
                 }
             )
         )  # fmt: skip

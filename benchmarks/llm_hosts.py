@@ -31,8 +31,8 @@ sys.path.insert(0, str(ROOT))
 
 from hetplan.cli.loadtest import TextLoad, text_load
 from hetplan.executor.deployment import Deployment
-from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.kept_process import marked
+from hetplan.executor.site import read_site
 from hetplan.measure.load_send import Target, send_load
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import InputHashes, Method, Plan
@@ -86,10 +86,10 @@ def plan_of(count: int, output: float) -> Plan:
 
 def hosts_of(folder: Path, rule: dict[str, Any]) -> Any:
     """This machine plays all."""
-    return read_hosts({
-        "state_dir": str(folder / "state"), "profiles": [str(folder / "profile.json")], "router": {"port": 0},
-        "targets": {"here": {"kind": "local"}}, "models": [rule],
-        "hosts": {"box": {"target": "here", "hardware": ["gpu"], "machines": 8, "gpus_per_worker": 0}},
+    return read_site({
+        "state_dir": str(folder / "state"), "files": [str(folder / "profile.json")], "router": {"port": 0},
+        "targets": {"here": {"kind": "local"}}, "models": {"*": rule},
+        "hosts": {"box": {"target": "here", "machines": ["gpu"], "count": 8, "gpus_per_worker": 0}},
     })  # fmt: skip
 
 
@@ -192,7 +192,7 @@ def router(seconds: float, *, streams: int = 50, tokens: int = 50, rounds: int =
         stub.start()
         while not (folder / "port").exists() or not (folder / "port").read_text():
             pass
-        rule = {"kind": "openai", "url": f"http://127.0.0.1:{(folder / 'port').read_text()}"}
+        rule = {"url": f"http://127.0.0.1:{(folder / 'port').read_text()}"}
         with Deployment(hosts_of(folder, rule)) as deployment:
             try:
                 endpoint = deployment.apply(plan_of(1, float(tokens))).endpoint

@@ -45,7 +45,7 @@ from hetplan.profiles.load_one import load_profile
 from tests.written_profile import written_profile
 
 RUNS = 8
-HOSTS = ("--hosts", "hosts.toml")
+HOSTS = ("--site", "site.toml")
 _IDLY = 0.3
 """The share of a core at which ways are measured, with one query after the other."""
 
@@ -229,10 +229,10 @@ class Workplace:
         """The trusted file: everything on this machine."""
         rule = 'path = "{variant}.onnx"\nthreads = 1' if case.kind == "onnx" else ""
         names = json.dumps(list(case.profile["hardware"]))
-        (self.folder / "hosts.toml").write_text(
-            f'slo = "slo.json"\nprofiles = ["profile.json"]\n[router]\nport = 0\n[targets.here]\nkind = "local"\n'
-            f'[hosts.this]\ntarget = "here"\nhardware = {names}\n{case.hosts}\n'
-            f'[[models]]\nkind = "{case.kind}"\n{rule}\n'
+        (self.folder / "site.toml").write_text(
+            f'files = ["profile.json", "slo.json"]\n[router]\nport = 0\n[targets.here]\nkind = "local"\n'
+            f'[hosts.this]\ntarget = "here"\nmachines = {names}\n{case.hosts}\n'
+            f'[models."*"]\nkind = "{case.kind}"\n{rule}\n'
         )
 
 

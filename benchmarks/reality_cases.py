@@ -25,7 +25,7 @@ class Case:
     way: str = "workers"
     """Where queries wait: at the workers, in the router, or at the workers of a pipeline's steps (`hops`)."""
     hosts: str = "machines = 40"
-    """What hosts.toml says of the machines."""
+    """What site.toml says of the machines."""
     other_cores: Sequence[int] = ()
     """Where router and sender run, if not everywhere."""
     hop_ms: float | None = None
@@ -190,7 +190,7 @@ def onnx(profile: dict[str, Any], *, shared: bool = False) -> Iterator[Case]:
     """Real models, measured just before: one on a core of its own, or two that share both cores with all else."""
     cores = sorted(os.sched_getaffinity(0))
     workers = 2 if shared else 1
-    hosts = f"machines = {workers}" if shared else f"machines = {workers}\ncores = [{cores[-1]}]\ncores_per_worker = 1"
+    hosts = f"count = {workers}" if shared else f"count = {workers}\ncores = [{cores[-1]}]\ncores_per_worker = 1"
     others = cores if shared else cores[:-1] or cores
     for name in ONNX:
         mean_ms = profile["tables"][f"{name}-cpu-1"]["mean"][0]
@@ -236,6 +236,6 @@ def chain(profiled: Callable[[str, float], dict[str, Any]]) -> Iterator[Case]:
         yield Case(
             "chain", f"matching, {name}", profile, slo, ("--formulation", "pool"),
             ((f"{share:.0%} of its core", share * 1000.0 / mean_ms, "poisson"),), kind="onnx", way="router",
-            hosts=f"machines = 1\ncores = [{core}]\ncores_per_worker = 1", hop_ms=cell["beside_ms"],
+            hosts=f"count = 1\ncores = [{core}]\ncores_per_worker = 1", hop_ms=cell["beside_ms"],
             load=("--labelled", "labelled.npz"),
         )  # fmt: skip

@@ -32,9 +32,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import router_beside
 from hetplan.executor.deployment import Deployment
-from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.kept_process import marked
 from hetplan.executor.serving.process import ask_for_short_turns
+from hetplan.executor.site import read_site
 from hetplan.precise_loop import new_event_loop
 from hetplan.profiles.plan import InputHashes, MatchingDispatch, Method, Plan, Route, SharesDispatch
 from hetplan.profiles.plan_file import with_digest
@@ -217,11 +217,11 @@ def pool_plan(workers: int, service_ms: float, *, at_once: int = 1, rule: str = 
 @contextmanager
 def ours(workers: int, service_ms: float, **how: Any) -> Iterator[int]:
     with tempfile.TemporaryDirectory() as folder:
-        hosts = read_hosts(
+        hosts = read_site(
             {
                 "state_dir": folder, "router": {"port": 0}, "targets": {"here": {"kind": "local"}},
-                "hosts": {"box": {"target": "here", "hardware": ["cpu"], "machines": 64}},
-                "models": [{"kind": "sleep", "ms": service_ms}],
+                "hosts": {"box": {"target": "here", "machines": ["cpu"], "count": 64}},
+                "models": {"*": {"kind": "sleep", "ms": service_ms}},
             }
         )  # fmt: skip
         with Deployment(hosts) as deployment:

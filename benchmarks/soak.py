@@ -34,7 +34,7 @@ from typing import Any
 from urllib.request import urlopen
 
 from hetplan.executor.deployment import Deployment
-from hetplan.executor.hosts_file import read_hosts
+from hetplan.executor.site import read_site
 from hetplan.profiles.plan import InputHashes, Method, Plan
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.workers import Load, Worker
@@ -196,11 +196,11 @@ def rest_mib(process: int, wanted: float) -> float:
 
 
 def plan_of(folder: Path, *, streams: bool) -> tuple[Plan, dict[str, Any]]:
-    """What is served, and what hosts.toml says of it."""
+    """What is served, and what site.toml says of it."""
     if not streams:
         worker = Worker(id="w1", hardware="cpu", count=2, loads=(Load(id="w1.a", app="app", variant="m"),))
         how: dict[str, Any] = {"question": "pool", "workers": (worker,)}
-        more: dict[str, Any] = {"models": [{"kind": "sleep", "ms": 2.0}]}
+        more: dict[str, Any] = {"models": {"*": {"kind": "sleep", "ms": 2.0}}}
     else:
         law = {"base_ms": 2.0, "token_ms": 0.01}
         model = {"task": "chat", "runs": {"cpu": {"law": law, "kv_tokens": 40_000}}}
@@ -216,7 +216,7 @@ def plan_of(folder: Path, *, streams: bool) -> tuple[Plan, dict[str, Any]]:
             "dispatch": {"app": rule},
             "routing": {"app": [{"to": {"w1.a": 1.0}}]},
         }
-        more = {"models": [{"kind": "sleep"}], "profiles": [str(folder / "profile.json")]}
+        more = {"models": {"*": {"kind": "sleep"}}, "files": [str(folder / "profile.json")]}
     inputs = InputHashes(profile="p", slo="s")
     return with_digest(Plan.model_validate({"method": Method(formulation="by hand"), "inputs": inputs, **how})), more
 
@@ -224,12 +224,12 @@ def plan_of(folder: Path, *, streams: bool) -> tuple[Plan, dict[str, Any]]:
 def soak(folder: Path, seconds: float, *, streams: bool = False) -> dict[str, object]:
     """Run it on a deployment of its own; AssertionError says what did not hold."""
     plan, more = plan_of(folder, streams=streams)
-    hosts = read_hosts(
+    hosts = read_site(
         {
             **more,
             "state_dir": str(folder / "state"), "limits": {"start_s": 120.0, "drain_s": 2.0, "call_s": 30.0},
             "router": {"port": 0}, "targets": {"here": {"kind": "local"}},
-            "hosts": {"box": {"target": "here", "hardware": ["cpu"], "machines": 4}},
+            "hosts": {"box": {"target": "here", "machines": ["cpu"], "count": 4}},
         }
     )  # fmt: skip
     with Deployment(hosts) as deployment:

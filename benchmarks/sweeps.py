@@ -167,7 +167,7 @@ def search() -> None:
         (folder / "profile.json").write_text(json.dumps(profile))
         (folder / "measure.py").write_text(EVALUATOR)
         command = json.dumps([sys.executable, "measure.py"])
-        (folder / "hosts.toml").write_text(f"[evaluators.track-eval]\ncommand = {command}\n")
+        (folder / "site.toml").write_text(f"[evaluators.track-eval]\ncommand = {command}\n")
 
         def once(jobs: int, on: str | None) -> tuple[int, bytes, bytes]:
             journal, plan = folder / "journal.jsonl", folder / "plan.json"
@@ -175,7 +175,7 @@ def search() -> None:
             ran = CliRunner().invoke(
                 build_app(),
                 ["solve", str(folder / "profile.json"), str(folder / "slo.json"), "--evaluate", "track-eval",
-                 "--hosts", str(folder / "hosts.toml"), "--journal", str(journal), "--set", "samples_min=100",
+                 "--site", str(folder / "site.toml"), "--journal", str(journal), "--set", "samples_min=100",
                  "--set", "samples_max=100", "--set", "stop_rule=fixed", "--set", "early=false", "--set", "steps=24",
                  "--jobs", str(jobs), *(["--on", on] if on else []), "-o", str(plan)],
             )  # fmt: skip

@@ -882,7 +882,7 @@ def cluster(
     for name, offer in wish.profile.get("offers", {}).items():
         lines += [f"[offers.{name}]", "'offer' = 'spot'"] if "interruptions_per_hour" in offer else []
     for name in wish.machine_types:
-        lines.append(f"[hardware.{name}]")
+        lines.append(f"[machines.{name}]")
         lines += [f"gpus = {accelerators[name]}"] if name in (accelerators or {}) else []
         device = (resources or {}).get(name)
         lines += [f"device = '{device}'"] if device is not None else []

@@ -63,28 +63,28 @@ class Hosted:
     """
 
     def __init__(self, folder: Path, wish: Files, *, machines: int = 8, service_ms: float | None = None) -> None:
-        self.folder, self._hosts, self.address = folder, folder / "hosts.toml", ("", 0)
+        self.folder, self._hosts, self.address = folder, folder / "site.toml", ("", 0)
         self.profile, self.slo = wish.write(folder)[:2]
         names = ", ".join(f'"{name}"' for name in wish.machine_types)
         slept = "" if service_ms is None else f"ms = {service_ms}\n"
         self._hosts.write_text(
-            f'format = "hetplan/hosts/1.0"\nstate_dir = "state"\nprofiles = ["profile.json"]\nslo = "slo.json"\n'
+            f'format = "hetplan/site/1.0"\nstate_dir = "state"\nfiles = ["profile.json", "slo.json"]\n'
             "[limits]\nstart_s = 120.0\ncall_s = 60.0\ndrain_s = 2.0\n"
             f'[router]\nport = 0\n[targets.here]\nkind = "local"\n[hosts.this]\ntarget = "here"\n'
-            f'hardware = [{names}]\nmachines = {machines}\n[[models]]\nkind = "sleep"\n{slept}'
+            f'machines = [{names}]\ncount = {machines}\n[models."*"]\nkind = "sleep"\n{slept}'
         )
 
     def __enter__(self) -> Hosted:
         return self
 
     def __exit__(self, *_: object) -> None:
-        command("down", "--hosts", self._hosts, "--yes")
+        command("down", "--site", self._hosts, "--yes")
 
     def apply(self, plan: Json) -> Ran:
         """Bring a plan about."""
         path = self.folder / "plan.json"
         path.write_text(json.dumps(plan))
-        ran = command("apply", path, "--hosts", self._hosts, "--yes")
+        ran = command("apply", path, "--site", self._hosts, "--yes")
         found = re.search(r"http://([0-9.]+):([0-9]+)", ran.out)
         if found:
             self.address = (found[1], int(found[2]))

@@ -59,7 +59,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
     },
     "README": {"python3 -m venv": "continuous integration runs these two blocks as they stand"},
     "howto/compound": {
-        "hetplan autoscale profile.json slo.json --hosts": "waits for live samples, and asks a reader's own evaluator",
+        "hetplan autoscale profile.json slo.json --site": "waits for live samples, and asks a reader's own evaluator",
     },
     "howto/day": {"hetplan compare": "plays each way many times: minutes. tests/studies does so with smaller files"},
     "howto/run": {

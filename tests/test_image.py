@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from hetplan.cli.app import build_app
 from hetplan.executor.render.router import _container
-from hetplan.executor.render.site import Site
+from hetplan.executor.site import Site
 
 ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / "Dockerfile"
@@ -64,7 +64,7 @@ def test_its_commands_are_hetplans() -> None:
 def test_what_a_cluster_starts_in_it_is_there() -> None:
     """`python` is that of the environment, which has hetplan: the image has it first on its path."""
     assert ("ENV", "PATH=/opt/hetplan/bin:$PATH") in stages()[1]
-    site = Site.model_validate({"name": "pool", "router": {"image": "registry.example/hetplan:1.0", "open": True}})
+    site = Site.model_validate({"name": "pool", "router": {"image": "registry.example/hetplan:1.0"}})
     program, dash, module, *_ = _container("router", site, 8600, "http")["command"]
     assert (program, dash) == ("python", "-m")
     assert (ROOT / module.replace(".", "/")).with_suffix(".py").is_file()

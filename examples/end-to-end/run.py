@@ -112,17 +112,17 @@ class Example:
     @contextmanager
     def running(self, plan: str, slo: str, *, profiles: list[str] | None = None) -> Iterator[str]:
         """The plan applied to this machine, and taken down again; the router's address."""
-        text = (HERE / "hosts.toml").read_text().replace("python3", sys.executable)
-        text = text.replace(json.dumps(PROFILES), json.dumps(profiles or PROFILES))
-        (self.folder / "hosts.toml").write_text(f'slo = "{slo}"\n{text}')
+        text = (HERE / "site.toml").read_text().replace("python3", sys.executable)
+        text = text.replace(json.dumps(PROFILES), json.dumps([*(profiles or PROFILES), slo]))
+        (self.folder / "site.toml").write_text(text)
         try:
             yield self.apply(plan)
         finally:
-            self.hetplan("down", "--hosts", "hosts.toml", "--yes")
+            self.hetplan("down", "--site", "site.toml", "--yes")
 
     def apply(self, plan: str) -> str:
         """Bring the machine to what the plan wants; the router's address."""
-        return str(self.hetplan("apply", plan, "--hosts", "hosts.toml", "--yes")[-1]["endpoint"])
+        return str(self.hetplan("apply", plan, "--site", "site.toml", "--yes")[-1]["endpoint"])
 
     def load(
         self, name: str, plan: str, slo: str, endpoint: str, *more: str, profiles: list[str] | None = None
@@ -181,7 +181,7 @@ def with_more_load(example: Example) -> None:
     (example.folder / "more.slo.json").write_text(json.dumps(more))
     with example.running(plan, "variants.slo.json") as endpoint:
         example.load("variants", plan, "variants.slo.json", endpoint)
-        example.hetplan("status", "--hosts", "hosts.toml", "-o", "state.json", stream=False)
+        example.hetplan("status", "--site", "site.toml", "-o", "state.json", stream=False)
         plan = example.plan("variants-more", "more.slo.json", "state.json")
         endpoint = example.apply(plan)
         example.load("variants, re-planned", plan, "more.slo.json", endpoint, "state.json")
@@ -189,9 +189,9 @@ def with_more_load(example: Example) -> None:
 
 def two_tiers(example: Example) -> None:
     """A compound query over a device and an edge, its plans measured by an evaluator while they are searched."""
-    (example.folder / "hosts.toml").write_text((HERE / "hosts.toml").read_text().replace("python3", sys.executable))
+    (example.folder / "site.toml").write_text((HERE / "site.toml").read_text().replace("python3", sys.executable))
     (example.folder / "measured.jsonl").unlink(missing_ok=True)
-    measuring = ["--evaluate", "gratings", "--hosts", "hosts.toml", "--journal", "measured.jsonl"]
+    measuring = ["--evaluate", "gratings", "--site", "site.toml", "--journal", "measured.jsonl"]
     slo, profiles = "two-tier.slo.json", ["two-tier.json"]
     plan = example.plan("two tiers", slo, *measuring, profiles=profiles)
     with example.running(plan, slo, profiles=profiles) as endpoint:

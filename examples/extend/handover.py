@@ -7,7 +7,7 @@
 
 A target gets units (one worker each) by name and content, and never a plan. What runs is the truth: `observe` asks, and
 remembers nothing. Every call may be repeated. A call that fails raises `TargetFailed` and leaves what ran as it was.
-Of a cluster with an HTTP API, replace the two folders by its calls. hosts.toml says::
+Of a cluster with an HTTP API, replace the two folders by its calls. site.toml says::
 
     [targets.site]
     kind = "handover"
@@ -42,7 +42,7 @@ class Handover:
 
     def __init__(self, setting: Setting) -> None:
         self.name = setting.name
-        folder = Path(setting.hosts.path(str(setting.settings.get("folder", "handover"))))
+        folder = Path(setting.site.path(str(setting.settings.get("folder", "handover"))))
         self.wanted, self.running = folder / "wanted", folder / "running"
 
     def check(self, units: Sequence[Unit]) -> list[str]:

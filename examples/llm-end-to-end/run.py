@@ -59,8 +59,7 @@ input_tokens = {lengths}
 """
 
 HOSTS = """
-profiles = ["measured.json"]
-slo = "slo.json"
+files = ["measured.json", "slo.json"]
 router = {{ port = 0 }}
 
 [targets.here]
@@ -68,12 +67,11 @@ kind = "local"
 
 [hosts.box]
 target = "here"
-hardware = ["small", "large"]
-machines = 16
+machines = ["small", "large"]
+count = 16
 gpus_per_worker = 0                 # nothing computes, so no GPU is asked for
 
-[[models]]
-kind = "openai"                     # a real fleet says "vllm serve ..." here
+[models."*"]                        # a real fleet says "vllm serve ..." here
 command = ["{python}", "-m", "hetplan.executor.emulator", "{{variant}}-{{hardware}}", "{truth}", "--port", "{{port}}",
            "--most-tokens", "{{max_tokens}}", "--most-seqs", "{{max_seqs}}"]
 """
@@ -143,17 +141,17 @@ def run(folder: Path, *, quick: bool, seconds: float) -> None:
         hetplan("profile", "measure.toml", "-o", "measured.json", folder=folder)
     hetplan("solve", "measured.json", "prices.json", "slo.json", "-o", "plan.json", folder=folder)
     hosts = HOSTS.format(python=sys.executable, truth=HERE / "truth.json")
-    (folder / "hosts.toml").write_text(hosts)
+    (folder / "site.toml").write_text(hosts)
     try:
-        said = hetplan("apply", "plan.json", "--hosts", "hosts.toml", "--yes", folder=folder)
+        said = hetplan("apply", "plan.json", "--site", "site.toml", "--yes", folder=folder)
         found = re.search(r"http://[^/\s]+", said)
         assert found is not None
         served(found[0])
         files = ("plan.json", "measured.json", "prices.json", "slo.json")
         hetplan("loadtest", *files, "--endpoint", found[0], "--duration", str(seconds), folder=folder)
-        hetplan("status", "--hosts", "hosts.toml", folder=folder)
+        hetplan("status", "--site", "site.toml", folder=folder)
     finally:
-        hetplan("down", "--hosts", "hosts.toml", "--yes", folder=folder, show=False)
+        hetplan("down", "--site", "site.toml", "--yes", folder=folder, show=False)
 
 
 def main() -> None:

@@ -43,9 +43,9 @@ class Example:
             # A few samples on a busy machine bound no percentile tightly.
             (folder / "slo.json").write_text((HERE / "slo.json").read_text().replace('"p95_ms": 100', '"p95_ms": 1000'))
         # Models run in folders of their own: their commands name files by whole paths.
-        hosts = (HERE / "hosts.toml").read_text().replace("python3", sys.executable)
+        hosts = (HERE / "site.toml").read_text().replace("python3", sys.executable)
         here = folder.resolve()
-        (folder / "hosts.toml").write_text(hosts.replace('"serve.py", "."', f'"{here / "serve.py"}", "{here}"'))
+        (folder / "site.toml").write_text(hosts.replace('"serve.py", "."', f'"{here / "serve.py"}", "{here}"'))
 
     def hetplan(self, *words: str, allow: tuple[int, ...] = (0,)) -> list[dict[str, Any]]:
         """Run a command as a user would; the lines of its stream."""
@@ -68,7 +68,7 @@ class Example:
             if self.quick
             else ["--set", "max_measurements=20"]
         )
-        return ["--evaluate", "questions", "--hosts", "hosts.toml", "--journal", "measured.jsonl", *most]
+        return ["--evaluate", "questions", "--site", "site.toml", "--journal", "measured.jsonl", *most]
 
     def search(self) -> dict[str, Any]:
         """Measure settings until one is known to comply, and plan it."""
@@ -129,7 +129,7 @@ def whole(example: Example) -> None:
     """From search to service."""
     example.search()
     try:
-        endpoint = str(example.hetplan("apply", "plan.json", "--hosts", "hosts.toml", "--yes")[-1]["endpoint"])
+        endpoint = str(example.hetplan("apply", "plan.json", "--site", "site.toml", "--yes")[-1]["endpoint"])
         example.load(endpoint)
         example.serve(endpoint, first=2_000_000)
         example.watched()
@@ -139,7 +139,7 @@ def whole(example: Example) -> None:
         example.watched()
         example.serve(endpoint, first=4_000_000)
     finally:
-        example.hetplan("down", "--hosts", "hosts.toml", "--yes")
+        example.hetplan("down", "--site", "site.toml", "--yes")
 
 
 def main() -> None:

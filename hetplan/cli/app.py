@@ -59,9 +59,7 @@ class _HelpfulCommand(TyperCommand):
     """A command that shows its help, and succeeds, when it is called without the arguments it needs."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        one_of_both = {"hosts", "site"} <= {param.name for param in self.params}
-        needs = one_of_both or any(param.required for param in self.params)
-        if not args and not ctx.resilient_parsing and needs:
+        if not args and not ctx.resilient_parsing and any(param.required for param in self.params):
             text = ctx.get_help()
             if text:
                 typer.echo(text)

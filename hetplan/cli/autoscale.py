@@ -20,7 +20,7 @@ from hetplan.cli.arguments import (
     method_from,
     option,
 )
-from hetplan.cli.cluster import HostsFileMaybe, SiteFile
+from hetplan.cli.cluster import SiteFile
 from hetplan.cli.knowing import Known, Measuring, knowing
 from hetplan.cli.output import Output
 from hetplan.cli.read_files import KEPT_PLAN, Wait, keep_plan
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hetplan.api.planner import Planner
     from hetplan.executor.apply.platform import Platform
     from hetplan.executor.deployment import Deployment
+    from hetplan.executor.site import Site
     from hetplan.planner.outcome import Outcome
     from hetplan.planner.schedule import Schedule
     from hetplan.profiles.plan import Plan
@@ -64,8 +65,7 @@ Seconds = Annotated[float | None, typer.Option("--time-limit", min=0.0, metavar=
 
 def autoscale(
     files: Files,
-    hosts: HostsFileMaybe = None,
-    site: SiteFile = None,
+    site: SiteFile = Path("site.toml"),
     every: Every = 5.0,
     period: Period = 60.0,
     change: Change = 0.1,
@@ -100,13 +100,14 @@ def autoscale(
 
     With --time-limit a plan may not be simulated in time. It is simulated then, and applied only if it meets the SLO.
 
-    With --site it follows a Prometheus ([watch] of site.toml), and renders and applies each plan in the cluster.
+    In a cluster it follows a Prometheus ([watch] of site.toml), and renders and applies each plan.
 
     Ctrl-C ends it (exit 130); the replicas keep running. With --once: exit 0 done or nothing to do, 3 infeasible,
     7 not applied.
     """
     from hetplan.api.planner import Planner
     from hetplan.dispatch.replanning import Replanning
+    from hetplan.executor.site import read_site
     from hetplan.planner.answer import Limits
 
     with Output("autoscale", as_json=as_json) as out:
@@ -116,25 +117,22 @@ def autoscale(
             every_s=every, period_s=period, change=change, hold_s=hold, settle_s=settle, headroom=headroom,
             floor_qps=floor, com=com,
         )  # fmt: skip
-        if hosts is not None and site is not None:
-            why = "machines are named by hosts.toml, a cluster by site.toml"
-            raise InputError.one(file="--hosts", why=why, remedy="Leave one of them out.")
-        if site is not None and evaluate:
-            why = "plans are measured on hosts, and --site names a cluster"
-            raise InputError.one(file="--evaluate", why=why, remedy="Measure before: hetplan measure --hosts.")
+        place = read_site(site)
+        if evaluate and not place.targets:
+            why = "plans are measured on hosts, and this site is a cluster"
+            raise InputError.one(file="--evaluate", why=why, remedy="Measure before: hetplan solve --evaluate.")
         named = sort_files(files, "autoscale", plans=(0, 1), takes_state=False)
         if named.state is not None:
             why = "autoscale reads the state from the hosts"
             raise InputError.one(file=str(named.state), why=why, remedy="Leave the state out.")
         profiles, slo = list(named.profiles), named.slo
         measuring = Measuring(named.measured, evaluate, journal, live)
-        machines = hosts if hosts is not None else Path("hosts.toml")
-        with knowing(out, profiles, slo, machines, measuring) as known, ExitStack() as stack:
+        with knowing(out, profiles, slo, site, measuring) as known, ExitStack() as stack:
             runs: _Deployed | _InCluster
-            if site is not None:
-                runs = _InCluster.of(out, site, known, wait)
+            if place.targets:
+                runs = stack.enter_context(_on_hosts(place, known, wait))
             else:
-                runs = stack.enter_context(_on_hosts(machines, known, wait))
+                runs = _InCluster.of(out, place, known, wait)
             kept = _schedule(out, named.plan if named.plans else None, begins)
             planner, limits = Planner(profiles, slo), Limits(seconds=time_limit)
             make = _making(out, planner, slo, kept, {**how, "limits": limits}, known)
@@ -265,12 +263,11 @@ def _run(
 
 
 @contextmanager
-def _on_hosts(hosts: Path, known: Known, wait_s: float) -> Iterator[_Deployed]:
+def _on_hosts(site: Site, known: Known, wait_s: float) -> Iterator[_Deployed]:
     from hetplan.executor.deployment import Deployment
-    from hetplan.executor.hosts_file import read_hosts
     from hetplan.registry import target
 
-    with Deployment(read_hosts(hosts), targets=target) as deployment:
+    with Deployment(site, targets=target) as deployment:
         yield _Deployed(deployment, wait_s, known.streams)
 
 
@@ -300,13 +297,13 @@ class _Deployed:
         if not self.deployment.observe():
             return {}
         endpoint = self.deployment.endpoint()
-        hosts = self.deployment.hosts
-        if hosts.watch.prometheus is not None:
+        site = self.deployment.site
+        if site.watch.prometheus is not None:
             from hetplan.executor.prometheus import arrived_by_prometheus
 
-            counted = arrived_by_prometheus(hosts.watch.prometheus, hosts.watch.query)
+            counted = arrived_by_prometheus(site.watch.prometheus, site.watch.query)
             return {app: count for app, count in counted.items() if app not in self.streams}
-        metrics = router_metrics(endpoint, token=token_of(hosts))
+        metrics = router_metrics(endpoint, token=token_of(site))
         if metrics is None:
             raise OSError(f"no router answers at {endpoint}")
         followed = {app: counters for app, counters in metrics["apps"].items() if app not in self.streams}
@@ -363,19 +360,17 @@ class _InCluster:
     streams: frozenset[str]
 
     @classmethod
-    def of(cls, out: Output, file: Path, known: Known, wait_s: float) -> _InCluster:
+    def of(cls, out: Output, site: Site, known: Known, wait_s: float) -> _InCluster:
         """That of a site file, which has to say which Prometheus is asked."""
         from hetplan.api.planner import Planner
         from hetplan.cli.cluster import KUBERNETES
         from hetplan.cli.platform_files import settings_of
         from hetplan.executor.apply.platform import Platform
-        from hetplan.executor.render.site import read_site
 
-        site = read_site(file)
         if site.watch.prometheus is None:
             why = "nothing says how many queries arrive"
             remedy = 'Add [watch] prometheus = "http://HOST:PORT", and query unless hetplan\'s router counts them.'
-            raise InputError.one(file=str(file), path="$.watch.prometheus", value="nothing", why=why, remedy=remedy)
+            raise InputError.one(file="site.toml", path="$.watch.prometheus", value="nothing", why=why, remedy=remedy)
         planner = Planner(known.profiles, known.slo)
         settings = settings_of(site, KUBERNETES, {})
         return cls(out, Platform(site), planner.inputs, settings, wait_s, known.streams)

@@ -1,4 +1,4 @@
-"""`hetplan apply`, `status` and `down` with `--site`: a plan rendered for a cluster, and brought about there."""
+"""`hetplan apply`, `status` and `down` of a cluster: a plan rendered for it, and brought about there."""
 
 from __future__ import annotations
 
@@ -19,42 +19,37 @@ if TYPE_CHECKING:
     from hetplan.executor.apply.cluster import Changes
     from hetplan.executor.apply.one_by_one import Progress
     from hetplan.executor.apply.platform import Platform
+    from hetplan.executor.site import Site
     from hetplan.profiles.state import State
 
 __all__ = [
-    "HostsFileMaybe",
     "SiteFile",
     "apply_to_cluster",
     "check_options",
     "cluster_down",
     "cluster_status",
     "difference_to_cluster",
-    "one_of",
     "show_step",
     "write_state",
 ]
 
 KUBERNETES = "kubernetes"
-HostsFileMaybe = Annotated[
-    Path | None, file_option("--hosts", "FILE", "Trusted file with hosts, models and time-outs.")
-]
 SiteFile = Annotated[
-    Path | None, file_option("--site", "FILE", "Instead of --hosts: site.toml of a Kubernetes cluster.")
+    Path, file_option("--site", "FILE", "Trusted file: hosts or a cluster, and how models are served.")
 ]
 
 
 def apply_to_cluster(
-    out: Output, files: list[Path], site: Path, given: dict[str, Any], *, yes: bool, take_over: bool, wait: float
+    out: Output, files: list[Path], site: Site, given: dict[str, Any], *, yes: bool, take_over: bool, wait: float
 ) -> None:
     """Bring a plan about (without one: go back), or show what that would change."""
     from hetplan.cli.platform_files import made_for
     from hetplan.cli.read_files import keep_plan
     from hetplan.executor.apply.cluster import Rendered
-    from hetplan.executor.render.site import read_site
 
     made = made_for(out, files, KUBERNETES, site, given) if files else None
     wanted = Rendered(str(made.plan.digest), made.files) if made is not None else None
-    platform = _platform(made.site if made is not None else read_site(site), take_over=take_over)
+    platform = _platform(site, take_over=take_over)
     if not yes:
         unfinished = platform.unfinished()
         if unfinished is not None and wanted is not None:
@@ -78,11 +73,9 @@ def apply_to_cluster(
     out.end(Exit.OK, reason)
 
 
-def cluster_status(out: Output, site: Path, output: Path | None, *, as_json: bool) -> None:
+def cluster_status(out: Output, site: Site, output: Path | None, *, as_json: bool) -> None:
     """What runs, by the objects that the cluster has."""
-    from hetplan.executor.render.site import read_site
-
-    platform = _platform(read_site(site))
+    platform = _platform(site)
     unfinished = platform.unfinished()
     if unfinished is not None:
         out.warn(f"{unfinished}; apply again finishes it, apply --undo --yes goes back")
@@ -104,11 +97,9 @@ def cluster_status(out: Output, site: Path, output: Path | None, *, as_json: boo
     out.end(Exit.APPLY_FAILED if missing else Exit.OK, reason)
 
 
-def cluster_down(out: Output, site: Path, *, yes: bool, wait: float) -> None:
+def cluster_down(out: Output, site: Site, *, yes: bool, wait: float) -> None:
     """Delete all objects of the deployment."""
-    from hetplan.executor.render.site import read_site
-
-    platform = _platform(read_site(site))
+    platform = _platform(site)
     names = platform.there()
     for kind, name in names:
         out.send({"object": {"kind": kind, "name": name}})
@@ -121,19 +112,19 @@ def cluster_down(out: Output, site: Path, *, yes: bool, wait: float) -> None:
     out.end(Exit.OK, reason)
 
 
-def _platform(site: Any, **how: Any) -> Platform:
+def _platform(site: Site, **how: Any) -> Platform:
     from hetplan.executor.apply.platform import Platform
 
     return Platform(site, **how)
 
 
-def difference_to_cluster(out: Output, plan: Path, site: Path) -> int:
+def difference_to_cluster(out: Output, plan: Path, site: Site) -> int:
     """What applying a plan would change in a cluster; how many objects that are."""
     from hetplan.cli.platform_files import made_for
     from hetplan.executor.apply.cluster import Rendered
 
     made = made_for(out, [plan], KUBERNETES, site, {})
-    return _rows(out, _platform(made.site).changes(Rendered(str(made.plan.digest), made.files)))
+    return _rows(out, _platform(site).changes(Rendered(str(made.plan.digest), made.files)))
 
 
 def _show(out: Output, found: Changes) -> None:
@@ -187,18 +178,11 @@ def write_state(out: Output, state: State, output: Path | None, *, as_json: bool
         typer.echo(content, nl=False)
 
 
-def one_of(hosts: Path | None, site: Path | None) -> None:
-    """Machines are named by hosts.toml, a cluster by site.toml."""
-    if (hosts is None) == (site is None):
-        why = "which machines?" if hosts is None else "machines are named by hosts.toml, a cluster by site.toml"
-        raise InputError.one(file="--hosts", why=why, remedy="Add --hosts hosts.toml, or --site site.toml.")
-
-
-def check_options(hosts: Path | None, of_the_other: Mapping[str, object]) -> None:
+def check_options(site: Site, *, of_clusters: Mapping[str, object], of_hosts: Mapping[str, object]) -> None:
     """Refuse options that say something of the other kind of place alone."""
-    named, other = ("--hosts", "--site") if hosts is not None else ("--site", "--hosts")
-    for name, value in of_the_other.items():
+    what, other = ("hosts", of_clusters) if site.targets else ("a cluster", of_hosts)
+    for name, value in other.items():
         if value:
             raise InputError.one(
-                file=name, why=f"it says nothing with {named}", remedy=f"Leave it out; it goes with {other}."
+                file=name, why=f"it says nothing of {what}, which this site is", remedy="Leave it out."
             )

@@ -11,13 +11,11 @@ import typer
 
 from hetplan.cli.arguments import AsJson, option, read_settings
 from hetplan.cli.cluster import (
-    HostsFileMaybe,
     SiteFile,
     apply_to_cluster,
     check_options,
     cluster_down,
     cluster_status,
-    one_of,
     show_step,
     write_state,
 )
@@ -28,6 +26,7 @@ from hetplan.errors import InputError
 
 if TYPE_CHECKING:
     from hetplan.executor.deployment import Applied, Deployment, Progress
+    from hetplan.executor.site import Site
     from hetplan.executor.steps import Difference
     from hetplan.executor.units import Seen
     from hetplan.profiles.plan import Plan
@@ -36,21 +35,20 @@ __all__ = ["apply", "down", "show_difference", "status"]
 
 
 def apply(
+    site: SiteFile,
     plan: Annotated[
         Path | None, typer.Argument(metavar="PLAN", readable=False, help="Plan file written by `hetplan solve`.")
     ] = None,
-    hosts: HostsFileMaybe = None,
-    site: SiteFile = None,
     yes: Annotated[bool, typer.Option("--yes", help="Apply the changes; without it they are only printed.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Undo an interrupted apply.")] = False,
     period: Annotated[
         str | None, typer.Option(metavar="ID", help="The period of the plan; default: the first.")
     ] = None,
     settings: Annotated[
-        list[str] | None, option("--set", "NAME=VALUE", "With --site: set rule, nodes or quota of `hetplan render`.")
+        list[str] | None, option("--set", "NAME=VALUE", "Of a cluster: set rule, nodes or quota of `hetplan render`.")
     ] = None,
     take_over: Annotated[
-        bool, typer.Option("--take-over", help="With --site: take over fields that other managers set.")
+        bool, typer.Option("--take-over", help="Of a cluster: take over fields that other managers set.")
     ] = False,
     restore: Annotated[
         bool, typer.Option("--restore", help="After a reboot: start again all that was applied on this machine.")
@@ -69,33 +67,31 @@ def apply(
 
     `--restore` acts at once: it starts the missing keepers of this machine, which start all that was applied.
 
-    With `--site` it renders the plan for Kubernetes and applies it with kubectl. site.toml names profile and SLO in
-    `files`.
+    A site without targets is a cluster: the plan is rendered for Kubernetes and applied with kubectl.
     """
     with Output("apply", as_json=as_json) as out:
         from hetplan.executor.deployment import Deployment
-        from hetplan.executor.hosts_file import read_hosts
+        from hetplan.executor.site import read_site
         from hetplan.registry import target
 
-        one_of(hosts, site)
-        of_clusters = {"--set": settings, "--take-over": take_over}
-        of_hosts = {"--restore": restore, "--systemd": systemd}
-        check_options(hosts, of_clusters if hosts is not None else of_hosts)
         beside = {"--yes": yes, "--undo": undo, "--period": period, "--wait": wait}
         _check_flags(plan, restore=restore, systemd=systemd, beside=beside)
-        if restore and hosts is not None:
-            _restore(out, hosts, systemd)
-            return
-        if (plan is None) != undo:
+        if (plan is None) != (undo or restore):
             why = "--undo takes no plan: it restores the previous replicas" if undo else "expected a plan"
             raise InputError.one(path="PLAN", why=why, remedy="Write hetplan apply PLAN, or hetplan apply --undo.")
-        if hosts is None:
+        place = read_site(site)
+        of_clusters = {"--set": settings, "--take-over": take_over}
+        check_options(place, of_clusters=of_clusters, of_hosts={"--restore": restore, "--systemd": systemd})
+        if restore:
+            _restore(out, place, systemd)
+            return
+        if not place.targets:
             given = {**read_settings(settings or []), **({"period": period} if period is not None else {})}
             files = [plan] if plan is not None else []
-            apply_to_cluster(out, files, site or Path(), given, yes=yes, take_over=take_over, wait=wait)
+            apply_to_cluster(out, files, place, given, yes=yes, take_over=take_over, wait=wait)
             return
         wanted = plan_from(plan) if plan is not None else None
-        with Deployment(read_hosts(hosts), targets=target) as deployment:
+        with Deployment(place, targets=target) as deployment:
             if not yes:
                 _preview(out, deployment, wanted, period)
                 return
@@ -117,31 +113,29 @@ def _check_flags(plan: Path | None, *, restore: bool, systemd: Path | None, besi
     extra = [str(plan)] if plan is not None else [name for name, value in beside.items() if value]
     if restore and extra:
         why = "it starts at once what was applied before, and takes neither a plan nor what says how to apply one"
-        remedy = f"Leave {extra[0]} out: hetplan apply --restore --hosts hosts.toml."
+        remedy = f"Leave {extra[0]} out: hetplan apply --restore --site site.toml."
         raise InputError.one(file="--restore", value=extra[0], why=why, remedy=remedy)
     if systemd is not None and not restore:
         raise InputError.one(file="--systemd", why="units restore what was applied", remedy="Add --restore.")
 
 
-def _restore(out: Output, hosts: Path, systemd: Path | None) -> None:
+def _restore(out: Output, site: Site, systemd: Path | None) -> None:
     """Start the keepers of this machine where they are missing, or write units for systemd that do so."""
     from hetplan.executor.deployment import Deployment
-    from hetplan.executor.hosts_file import read_hosts
     from hetplan.executor.local import Local
     from hetplan.executor.systemd import unit_name, unit_text
     from hetplan.profiles.plan_file import write_atomically
     from hetplan.registry import target
 
-    read = read_hosts(hosts)
-    with Deployment(read, targets=target) as deployment:
+    with Deployment(site, targets=target) as deployment:
         local = {name: one for name, one in deployment.targets.items() if isinstance(one, Local)}
         for name, one in local.items():
             if systemd is None:
                 one.keep()
                 continue
             systemd.mkdir(parents=True, exist_ok=True)
-            path = systemd / unit_name(read, name)
-            write_atomically(path, unit_text(read, one).encode())
+            path = systemd / unit_name(site, name)
+            write_atomically(path, unit_text(site, one).encode())
             out.send({"unit": str(path)})
             out.people.line(f"written: {path}")
         done = "units for systemd" if systemd is not None else "keepers run"
@@ -191,8 +185,7 @@ def _act(
 
 
 def status(
-    hosts: HostsFileMaybe = None,
-    site: SiteFile = None,
+    site: SiteFile,
     over: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.0, help="Measure rates over these seconds; 0: since the start.")
     ] = 1.0,
@@ -208,14 +201,14 @@ def status(
     """
     with Output("status", quiet=as_json) as out:
         from hetplan.executor.deployment import Deployment
-        from hetplan.executor.hosts_file import read_hosts
+        from hetplan.executor.site import read_site
         from hetplan.registry import target
 
-        one_of(hosts, site)
-        if hosts is None:
-            cluster_status(out, site or Path(), output, as_json=as_json)
+        place = read_site(site)
+        if not place.targets:
+            cluster_status(out, place, output, as_json=as_json)
             return
-        with Deployment(read_hosts(hosts), targets=target) as deployment:
+        with Deployment(place, targets=target) as deployment:
             unfinished = deployment.unfinished()
             if unfinished is not None:
                 out.warn(f"{unfinished}; apply again finishes it, apply --undo --yes goes back")
@@ -247,8 +240,7 @@ def status(
 
 
 def down(
-    hosts: HostsFileMaybe = None,
-    site: SiteFile = None,
+    site: SiteFile,
     yes: Annotated[bool, typer.Option("--yes", help="Stop the replicas; without it they are only printed.")] = False,
     wait: Wait = 0.0,
     as_json: AsJson = False,
@@ -256,14 +248,14 @@ def down(
     """Stop all that runs: the router, all replicas and their keepers."""
     with Output("down", as_json=as_json) as out:
         from hetplan.executor.deployment import Deployment
-        from hetplan.executor.hosts_file import read_hosts
+        from hetplan.executor.site import read_site
         from hetplan.registry import target
 
-        one_of(hosts, site)
-        if hosts is None:
-            cluster_down(out, site or Path(), yes=yes, wait=wait)
+        place = read_site(site)
+        if not place.targets:
+            cluster_down(out, place, yes=yes, wait=wait)
             return
-        with Deployment(read_hosts(hosts), targets=target) as deployment:
+        with Deployment(place, targets=target) as deployment:
             seen = _seen(out, deployment, acts=yes)
             for one in seen:
                 out.send({"unit": one.name, "status": one.status})

@@ -119,7 +119,7 @@ class Measuring:
 
 
 @contextmanager
-def knowing(out: Output, profiles: Sequence[Path], slo: Path, hosts: Path, asked: Measuring) -> Iterator[Known]:
+def knowing(out: Output, profiles: Sequence[Path], slo: Path, site: Path, asked: Measuring) -> Iterator[Known]:
     """What the options name, for as long as the block runs; a bad file ends it before anything is touched."""
     from hetplan.cli.measuring import measuring
     from hetplan.profiles.load import load_inputs
@@ -130,7 +130,7 @@ def knowing(out: Output, profiles: Sequence[Path], slo: Path, hosts: Path, asked
     with ExitStack() as stack:
         if asked.evaluate:
             at_work = measuring(
-                profiles, slo, names=asked.evaluate, hosts=hosts, journal=asked.journal, history=None, out=out
+                profiles, slo, names=asked.evaluate, site=site, journal=asked.journal, history=None, out=out
             )  # fmt: skip
             measurer = stack.enter_context(at_work)
             assert measurer is not None

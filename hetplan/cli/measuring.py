@@ -1,6 +1,6 @@
 """What measures plans while `hetplan solve` searches: commands of trusted configuration, their journal, the past.
 
-`--evaluate` names evaluators of the `--hosts` file. `--jobs` candidates are measured beside each other, in processes of
+`--evaluate` names evaluators of the `--site` file. `--jobs` candidates are measured beside each other, in processes of
 this machine or (`--on`) of a Ray cluster. Every sample is in the `--journal` before it is used, so that
 Ctrl-C and kill -9 lose none, and the same command goes on where it stopped. The plan names the measurements that it
 was made from: `verify` and `simulate` read the journal.
@@ -109,7 +109,7 @@ def measuring(
     slo: Path,
     *,
     names: Sequence[str] | None,
-    hosts: Path | None,
+    site: Path | None,
     journal: Path | None,
     history: Path | None,
     jobs: int = 0,
@@ -121,13 +121,13 @@ def measuring(
     `jobs` more are measured beside each one, on a cluster where `on` names it.
     """
     if not names:
-        _nobody(hosts=hosts, journal=journal, history=history, jobs=jobs + 1 if jobs else None, on=on)
+        _nobody(site=site, journal=journal, history=history, jobs=jobs + 1 if jobs else None, on=on)
         yield None
         return
     from hetplan.profiles.load import load_inputs
 
     inputs = load_inputs(list(profiles), slo)
-    measurer = _measurer(inputs, names, hosts, journal, history)
+    measurer = _measurer(inputs, names, site, journal, history)
     measurer.jobs = jobs + 1
     if on is not None:
         measurer.move(on, jobs + 1)
@@ -152,7 +152,7 @@ def _nobody(**given: object) -> None:
 
 
 def _measurer(
-    inputs: Inputs, names: Sequence[str], hosts: Path | None, journal: Path | None, history: Path | None
+    inputs: Inputs, names: Sequence[str], site: Path | None, journal: Path | None, history: Path | None
 ) -> Measurer:
     """What the options name; raises `InputError` before anything is measured."""
     from hetplan.measure.evaluator import load_evaluators
@@ -160,15 +160,15 @@ def _measurer(
     from hetplan.profiles.journal import read_measured
     from hetplan.profiles.sampled import sampled_of
 
-    if hosts is None:
+    if site is None:
         raise InputError.one(
             file="--evaluate", value=", ".join(names), why="a trusted file says which command that is",
-            remedy="Name it with --hosts hosts.toml ([evaluators.NAME], command = [...]).",
+            remedy="Name it with --site site.toml ([evaluators.NAME], command = [...]).",
         )  # fmt: skip
-    known = load_evaluators(hosts)
+    known = load_evaluators(site)
     if missing := [name for name in names if name not in known]:
         raise InputError.one(
-            file=str(hosts), path=f"evaluators.{missing[0]}", why="there is no such evaluator",
+            file=str(site), path=f"evaluators.{missing[0]}", why="there is no such evaluator",
             remedy=f"Known here: {', '.join(known) or 'none'}.",
         )  # fmt: skip
     commands = _by_pipeline(inputs, {name: known[name] for name in names}, names)

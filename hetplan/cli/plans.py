@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson, PlanAndFiles, Unchecked, option
-from hetplan.cli.cluster import SiteFile, difference_to_cluster
+from hetplan.cli.arguments import AsJson, PlanAndFiles, Unchecked, file_option, option
+from hetplan.cli.cluster import difference_to_cluster
 from hetplan.cli.output import Exit, Output, number
 from hetplan.cli.plan_page import VIEWS, show_plan, show_view
 from hetplan.cli.policy_page import draw_policies, write_svg
@@ -225,11 +225,7 @@ _NAMES = ("id", "app", "about", "quantity", "code")
 
 def diff(
     plans: Annotated[list[Path], typer.Argument(metavar="PLANS...", readable=False, help="The plans to compare.")],
-    hosts: Annotated[
-        Path | None,
-        typer.Option("--hosts", metavar="FILE", readable=False, help="Compare with what runs on these hosts."),
-    ] = None,
-    site: SiteFile = None,
+    site: Annotated[Path | None, file_option("--site", "FILE", "Compare with what runs at this site.")] = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 8 if there are differences.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -239,16 +235,13 @@ def diff(
     name, not by position. Of more it prints a column per plan: status, cost, bound and machines.
     """
     with Output("diff", as_json=as_json) as out:
-        if (len(plans) > 1) + (hosts is not None) + (site is not None) != 1:
+        if (len(plans) > 1) + (site is not None) != 1:
             raise InputError.one(
-                path="PLAN",
-                why="expected a second plan, --hosts or --site",
-                remedy="Write hetplan diff old.json new.json, or add --hosts hosts.toml or --site site.toml.",
-            )
-        if hosts is not None:
-            found = _with_hosts(out, plans[0], hosts)
-        elif site is not None:
-            found = difference_to_cluster(out, plans[0], site)
+                path="PLAN", why="expected a second plan, or --site",
+                remedy="Write hetplan diff old.json new.json, or add --site site.toml.",
+            )  # fmt: skip
+        if site is not None:
+            found = _with_site(out, plans[0], site)
         else:
             found = _with_plan(out, plans) if len(plans) == 2 else _side_by_side(out, plans)
         same = "the plans are the same" if len(plans) > 1 else "what runs matches the plan"
@@ -302,13 +295,16 @@ def _with_plan(out: Output, plans: list[Path]) -> int:
     return len(found)
 
 
-def _with_hosts(out: Output, plan: Path, hosts: Path) -> int:
+def _with_site(out: Output, plan: Path, file: Path) -> int:
     from hetplan.cli.hosts import show_difference
     from hetplan.executor.deployment import Deployment
-    from hetplan.executor.hosts_file import read_hosts
+    from hetplan.executor.site import read_site
     from hetplan.registry import target
 
-    with Deployment(read_hosts(hosts), targets=target) as deployment:
+    site = read_site(file)
+    if not site.targets:
+        return difference_to_cluster(out, plan, site)
+    with Deployment(site, targets=target) as deployment:
         return show_difference(out, deployment.difference(plan_from(plan)))
 
 

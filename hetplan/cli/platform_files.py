@@ -17,7 +17,7 @@ from hetplan.profiles.given_files import sort_files
 
 if TYPE_CHECKING:
     from hetplan.executor.render.rules import Choice
-    from hetplan.executor.render.site import Site
+    from hetplan.executor.site import Site
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
     from hetplan.simulator.report import Line, SimulationReport
@@ -37,7 +37,6 @@ of a mixed fleet lie further apart than the speeds: a slow replica is of use for
 class Made:
     """What a plan becomes on a platform: the files by name, and what is said of each application's rule."""
 
-    site: Site
     plan: Plan
     files: Mapping[str, str]
     verdicts: Mapping[str, str]
@@ -50,8 +49,9 @@ def render_platform(
     if folder == "-":
         raise InputError.one(file="-o", why="a folder is needed", remedy="Add -o deploy.")
     from hetplan.executor.render import COMMANDS
+    from hetplan.executor.site import read_site
 
-    made = made_for(out, files, target, site_file, given)
+    made = made_for(out, files, target, read_site(site_file if site_file is not None else {}), given)
     for old in _write(Path(folder), made.files):
         out.warn(f"{old} is of an earlier plan, and was left there")
     names = ", ".join(made.files) if len(made.files) < 4 else f"{len(made.files)} files"
@@ -62,11 +62,8 @@ def render_platform(
     out.end(Exit.OK, reason, files=sorted(made.files), verdicts=dict(made.verdicts))
 
 
-def made_for(out: Output, files: list[Path], target: str, site_file: Path | None, given: Mapping[str, Any]) -> Made:
+def made_for(out: Output, files: list[Path], target: str, site: Site, given: Mapping[str, Any]) -> Made:
     """A plan file as files of a platform, with those that it was made from."""
-    from hetplan.executor.render.site import read_site
-
-    site = read_site(site_file if site_file is not None else {})
     settings = settings_of(site, target, given)
     plan, inputs = _read(files, site, settings.pop("period", None))
     return made_of(out, target, site, plan, inputs, settings)
@@ -130,7 +127,7 @@ def made_of(
     made = render(target, ready, site, **given)
     for app, verdict in verdicts.items():
         out.people.line(f"{app}: {verdict}")
-    return Made(site, plan, made, verdicts)
+    return Made(plan, made, verdicts)
 
 
 def _read(files: list[Path], site: Site, period: object) -> tuple[Plan, Inputs]:
@@ -245,7 +242,7 @@ def _refuse(missed: list[Line], choice: Choice, target: str) -> None:
         ways = [" or ".join(f"--set rule={rule}" for rule in rules)] if rules else []
         why = f"under {kept} the plan violates its limit"
         ways += ["--set router=hetplan"] if target == "kubernetes" else []
-        ways += ["plan with more headroom", "hetplan apply --hosts, which runs its router"]
+        ways += ["plan with more headroom", "hetplan apply on hosts, which runs its router"]
         remedy = f"Ways out: {'; '.join(ways)}."
         faults.append(Fault("plan", f"$.dispatch.{line.app}", str(line), why, remedy))
     raise CannotRender.of(faults)
@@ -253,8 +250,8 @@ def _refuse(missed: list[Line], choice: Choice, target: str) -> None:
 
 def write_template(out: Output, files: list[Path], target: str, output: str, site_file: Path | None) -> None:
     """Write site.toml with every line that the target needs for this plan; what is not known is "?"."""
-    from hetplan.executor.render.site import read_site
     from hetplan.executor.render.template import template
+    from hetplan.executor.site import read_site
     from hetplan.profiles.plan_file import write_atomically
 
     site = read_site(site_file if site_file is not None else {})

@@ -54,9 +54,9 @@ Seconds = Annotated[
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]
 Evaluators = Annotated[
-    list[str] | None, option("--evaluate", "NAME", "Measure with this evaluator of --hosts; repeatable.")
+    list[str] | None, option("--evaluate", "NAME", "Measure with this evaluator of --site; repeatable.")
 ]
-Hosts = Annotated[Path | None, file_option("--hosts", "TOML", "Trusted file with the commands of evaluators.")]
+SiteFile = Annotated[Path | None, file_option("--site", "FILE", "Trusted file with the commands of evaluators.")]
 JournalFile = Annotated[Path | None, option("--journal", "FILE", "Keep every measurement here, and go on from it.")]
 History = Annotated[
     Path | None, file_option("--history", "FILE", "Measurements of earlier queries; the search begins with them.")
@@ -87,7 +87,7 @@ def solve(
     settings: Settings = None,
     start: Start = None,
     evaluate: Evaluators = None,
-    hosts: Hosts = None,
+    site: SiteFile = None,
     journal: JournalFile = None,
     history: History = None,
     jobs: Jobs = 1,
@@ -119,7 +119,7 @@ def solve(
         outcome = _solve(
             out, named.inputs, profiles, slo,
             limits={"seconds": time_limit, "gap": gap, "seed": seed},
-            who={"names": evaluate, "hosts": hosts, "journal": journal, "history": history, "jobs": jobs - 1, "on": on},
+            who={"names": evaluate, "site": site, "journal": journal, "history": history, "jobs": jobs - 1, "on": on},
             state=named.state, formulation=formulation, options=options, start=start,
             solver=solver, require_proof=require_proof, allow_unchecked=allow_unchecked,
         )  # fmt: skip

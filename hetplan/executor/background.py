@@ -1,7 +1,7 @@
-"""What hosts.toml's own profile and SLO files add to a plan: times of loads, qualities, shapes of pipelines, deadlines.
+"""What site.toml's own profile and SLO files add to a plan: times of loads, qualities, shapes of pipelines, deadlines.
 
 A plan names its pipelines' steps and shares but not how many queries a step sends on, nor how long a model takes. Where
-hosts.toml names no files, what the plan itself holds has to do: single steps work, and steps whose routes say which
+site.toml names no files, what the plan itself holds has to do: single steps work, and steps whose routes say which
 step follows which. Steps, qualities and targets come from the serving floor, as those of the simulator do.
 """
 
@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import log
+from pathlib import Path
 from typing import Any
 
 from hetplan.errors import InputError
-from hetplan.executor.hosts_file import HostsFile
+from hetplan.executor.site import Site
 from hetplan.executor.words import Split
 from hetplan.profiles.engines import Engine
+from hetplan.profiles.given_files import sort_files
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.load_one import load_slo, read_profile
@@ -54,18 +56,19 @@ class Background:
     digest: str | None = None
     """Of the profile, by which one sees whether the plan was made from it."""
     inputs: Inputs | None = None
-    """Profile and SLO with measurements, where hosts.toml names some."""
+    """Profile and SLO with measurements, where site.toml names some."""
 
     @classmethod
-    def of(cls, hosts: HostsFile) -> Background:
-        """The files that hosts.toml names, read and checked."""
-        loaded = read_profile(*(hosts.path(name) for name in hosts.profiles)) if hosts.profiles else None
-        slo = load_slo(hosts.path(hosts.slo)) if hosts.slo else None
-        if loaded is None:
-            return cls(None, slo)
-        if hosts.measured is None or slo is None:
+    def of(cls, site: Site) -> Background:
+        """The files that site.toml names, read and checked."""
+        if not site.files:
+            return cls()
+        given = sort_files([site.path(name) for name in site.files], "apply", takes_state=False, profile_alone=True)
+        loaded = read_profile(*given.profiles)
+        slo = load_slo(given.slo) if given.slo != Path() else None
+        if given.measured is None or slo is None:
             return cls(loaded.model, slo, loaded.digest)
-        inputs = load_inputs(loaded, slo, measured=hosts.path(hosts.measured))
+        inputs = load_inputs(loaded, slo, measured=given.measured)
         return cls(loaded.model, slo, loaded.digest, inputs)
 
     def sold(self, offer: str | None) -> tuple[str | None, bool]:
@@ -110,8 +113,8 @@ class Background:
         run = self._run(load, hardware)
         if self.profile is None or run is None:
             raise InputError.one(
-                file="hosts.toml", path="$.profiles", value=f"{load.variant} on {hardware}",
-                why="the law of this engine is not known", remedy='Name the profile: profiles = ["profile.json"].',
+                file="site.toml", path="$.files", value=f"{load.variant} on {hardware}",
+                why="the law of this engine is not known", remedy='Name the profile: files = ["profile.json"].',
             )  # fmt: skip
         found = self.profile.engines.get(run.engine or "")
         if found is None:
@@ -139,7 +142,7 @@ class Background:
             raise InputError.one(
                 file="plan", path="$.dispatch", value=key,
                 why=f"one table is named for loads of different runs: {runs}",
-                remedy='Name the profile under "profile" in hosts.toml: it has a table for each run.',
+                remedy='Name the profile under "files" in site.toml: it has a table for each run.',
             )  # fmt: skip
 
     def settings(self, load: Load, hardware: str) -> dict[str, float]:
@@ -150,7 +153,7 @@ class Background:
         return settings_of(knobs=load.knobs, at=run.at, variant_knobs=self.profile.variants[load.variant or ""].knobs)
 
     def gpus(self, hardware: str, stated: int | None) -> int | None:
-        """How many GPUs a machine of this hardware has: what hosts.toml states, else the profile; None: nobody says."""
+        """How many GPUs a machine of this hardware has: what site.toml states, else the profile; None: nobody says."""
         if self.is_api(hardware):
             return 0
         known = self.profile.hardware.get(hardware) if self.profile is not None else None

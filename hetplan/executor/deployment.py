@@ -1,8 +1,8 @@
-"""A deployment: everything that hosts.toml describes, brought to what a plan wants and kept account of.
+"""A deployment: everything that site.toml describes, brought to what a plan wants and kept account of.
 
 ::
 
-    with Deployment(read_hosts("hosts.toml")) as deployment:
+    with Deployment(read_site("site.toml")) as deployment:
         print(*deployment.difference(plan).lines())     # nothing is touched
         deployment.apply(plan)                          # ApplyFailed where it cannot be, after going back
         state = deployment.state()                      # what `hetplan solve` reads
@@ -30,9 +30,9 @@ from hetplan.errors import Fault, InputError
 from hetplan.executor.apply.one_by_one import Progress, Task, bring_about, resumed
 from hetplan.executor.background import Background
 from hetplan.executor.durable import DeploymentLock, Journal, Record, Unfinished, write_durably
-from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.routing_table import routing_table
 from hetplan.executor.secrets import token_of, unguarded
+from hetplan.executor.site import Site
 from hetplan.executor.steps import Difference, Step, difference, steps_of, targets_of, workers_of
 from hetplan.executor.target import (
     ApplyFailed,
@@ -62,22 +62,22 @@ def _local_only(kind: str) -> type[Target]:
     from hetplan.executor.local import Local
 
     if kind != "local":
-        raise InputError.one(file="hosts.toml", path="$.targets", value=kind, why="this target is not known here")
+        raise InputError.one(file="site.toml", path="$.targets", value=kind, why="this target is not known here")
     return Local
 
 
 class Deployment:
     """One deployment. `targets` gives the class of a kind of target; `registry.target` knows them all."""
 
-    def __init__(self, hosts: HostsFile, *, targets: Callable[[str], Any] = _local_only) -> None:
-        self.hosts = hosts
-        self.folder = hosts.path(hosts.state_dir)
+    def __init__(self, site: Site, *, targets: Callable[[str], Any] = _local_only) -> None:
+        self.site = site
+        self.folder = site.path(site.state_dir)
         self._record_path = self.folder / "record.json"
         self._journal = Journal(self.folder / "journal.jsonl")
         self._background: Background | None = None
         self.targets: dict[str, Target] = {
-            name: targets(entry.kind)(Setting(name, hosts, self.folder / "targets" / name, entry.settings))
-            for name, entry in hosts.targets.items()
+            name: targets(entry.kind)(Setting(name, site, self.folder / "targets" / name, entry.settings))
+            for name, entry in site.targets.items()
         }
 
     def __enter__(self) -> Deployment:
@@ -102,9 +102,9 @@ class Deployment:
     def wanted(self, plan: Plan, *, period: str | None = None, running: Sequence[Seen] | None = None) -> Wanted:
         """What a plan wants of these hosts; `InputError` with every reason why they cannot give it."""
         if self._background is None:
-            self._background = Background.of(self.hosts)
+            self._background = Background.of(self.site)
         seen = self.observe() if running is None else running
-        made = wanted(plan, self.hosts, running=seen, period=period, background=self._background)
+        made = wanted(plan, self.site, running=seen, period=period, background=self._background)
         self._check(made)
         return made
 
@@ -122,7 +122,7 @@ class Deployment:
             elif one.status != "ready" or one.why:
                 again = f", started again {one.restarts} times" if one.restarts else ""
                 lines.append(f"{one.name}: {one.status}{again}{f': {one.why}' if one.why else ''}")
-        routed = self.targets[self.hosts.router_target].routed()
+        routed = self.targets[self.site.router_target].routed()
         if routed is None:
             lines.append("the router does not run: queries go nowhere")
         elif routed.get("router_status", "ready") != "ready":
@@ -150,7 +150,7 @@ class Deployment:
     @property
     def routed(self) -> bool:
         """Whether a router runs."""
-        return self.targets[self.hosts.router_target].routed() is not None
+        return self.targets[self.site.router_target].routed() is not None
 
     @property
     def makes_text(self) -> bool:
@@ -160,14 +160,14 @@ class Deployment:
         return any(load.tokens is not None for unit in units for load in unit.loads)
 
     def endpoint(self) -> str:
-        """Where queries go; the router's real port where hosts.toml leaves it open."""
-        routed, settings = self.targets[self.hosts.router_target].routed(), self.hosts.router
+        """Where queries go; the router's real port where site.toml leaves it open."""
+        routed, settings = self.targets[self.site.router_target].routed(), self.site.router
         port = routed.get("router_port") if routed is not None else None
         return f"http://{in_url(settings.address or settings.bind)}:{port or settings.port}"
 
     def state(self, *, over_s: float = 1.0) -> State:
         """What runs, and what was observed of it during `over_s` seconds; as a state file has it."""
-        return observed_state(self.observe(), self.endpoint(), over_s=over_s, token=token_of(self.hosts))
+        return observed_state(self.observe(), self.endpoint(), over_s=over_s, token=token_of(self.site))
 
     # Acting
 
@@ -188,7 +188,7 @@ class Deployment:
             seen = self.observe()
             goal = self.wanted(plan, period=period, running=seen)
             found = self._difference(seen, goal)
-            steps = steps_of(found, goal, self.hosts, actions=_actions(plan, goal))
+            steps = steps_of(found, goal, self.site, actions=_actions(plan, goal))
             self._carry_out(goal, seen, steps, say, cancel)
             return Applied(steps, self.endpoint(), goal.notes)
 
@@ -208,9 +208,9 @@ class Deployment:
         with self._locked("down", wait_s):
             failed = []
             # The router first: nothing is to be sent to workers that go.
-            for name in sorted(self.targets, key=lambda one: one != self.hosts.router_target):
+            for name in sorted(self.targets, key=lambda one: one != self.site.router_target):
                 try:
-                    self.targets[name].down(drain_s=self.hosts.limits.drain_s)
+                    self.targets[name].down(drain_s=self.site.limits.drain_s)
                 except TargetFailed as error:
                     failed.append(str(error))
             if failed:
@@ -228,20 +228,20 @@ class Deployment:
     def _settle(self) -> None:
         """What an apply that was killed asked for may be under way still: it ends before anybody looks."""
         for target in self.targets.values() if self.unfinished() is not None else ():
-            _settle(target, self.hosts)
+            _settle(target, self.site)
 
     def _check(self, made: Wanted) -> None:
-        faults = unguarded(self.hosts, made.units.values())
+        faults = unguarded(self.site, made.units.values())
         for name, target in self.targets.items():
             units = [unit for unit in made.units.values() if unit.target == name]
-            faults += [Fault("hosts.toml", f"$.targets.{name}", "", why, "") for why in target.check(units)]
+            faults += [Fault("site.toml", f"$.targets.{name}", "", why, "") for why in target.check(units)]
         if faults:
             raise InputError(faults)
 
     def _difference(self, seen: Sequence[Seen], goal: Wanted) -> Difference:
         endpoints = {one.name: one.endpoint for one in seen if one.endpoint is not None}
-        table = final_table(goal, endpoints, self.hosts)
-        routed = self.targets[self.hosts.router_target].routed()
+        table = final_table(goal, endpoints, self.site)
+        routed = self.targets[self.site.router_target].routed()
         follows = routed is not None and table is not None and routed.get("revision") == table["revision"]
         nothing = routed is None and not goal.units
         return difference(seen, goal, routed=follows or nothing)
@@ -251,7 +251,7 @@ class Deployment:
         cancel: threading.Event | None,
     ) -> None:  # fmt: skip
         record = Record.read(self._record_path)
-        carrier = Carrier(self.hosts, self.targets, seen, goal, record.apps if record is not None else {})
+        carrier = Carrier(self.site, self.targets, seen, goal, record.apps if record is not None else {})
 
         def end() -> None:
             carrier.check_health()
@@ -270,12 +270,12 @@ class Deployment:
     def _tasks_back(self, seen: Sequence[Seen]) -> list[Task]:
         """The way to what ran before."""
         goal, now = self._goal_before(seen), self.observe()
-        carrier = Carrier(self.hosts, self.targets, now, goal, goal.apps)
+        carrier = Carrier(self.site, self.targets, now, goal, goal.apps)
         return carrier.tasks(self._steps_back(now, goal))
 
     def _steps_back(self, seen: Sequence[Seen], goal: Wanted) -> tuple[Step, ...]:
         """To what ran before. No router that does not run is started half-way: it may be what could not be started."""
-        steps = steps_of(self._difference(seen, goal), goal, self.hosts)
+        steps = steps_of(self._difference(seen, goal), goal, self.site)
         if self.routed:
             return steps
         routes = [step for step in steps if step.do == "route"]
@@ -289,15 +289,15 @@ class Deployment:
         ]  # fmt: skip
         apps: Mapping[str, Any] = record.apps if record is not None else {}
         if record is None:
-            routed = self.targets[self.hosts.router_target].routed()
+            routed = self.targets[self.site.router_target].routed()
             apps = routed["apps"] if routed is not None else {}
         plan = record.plan if record is not None else "nothing"
         return Wanted(plan, workers_of(units), {unit.name: unit for unit in units}, apps)
 
 
-def _settle(target: Target, hosts: HostsFile) -> None:
+def _settle(target: Target, site: Site) -> None:
     if isinstance(target, SettlingTarget):
-        target.settle(limit_s=hosts.limits.start_s)
+        target.settle(limit_s=site.limits.start_s)
 
 
 def _actions(plan: Plan, goal: Wanted) -> tuple[Action, ...]:
@@ -310,22 +310,22 @@ def _actions(plan: Plan, goal: Wanted) -> tuple[Action, ...]:
 T = TypeVar("T")
 
 
-def final_table(wanted: Wanted, endpoints: Mapping[str, Endpoint], hosts: HostsFile) -> dict[str, Any] | None:
+def final_table(wanted: Wanted, endpoints: Mapping[str, Endpoint], site: Site) -> dict[str, Any] | None:
     """What the router follows when all is done; None where nothing is to be served, or not all of it is up."""
     if not wanted.units or not wanted.units.keys() <= endpoints.keys():
         return None
     pairs = [(unit, endpoints[name]) for name, unit in wanted.units.items()]
-    return routing_table(wanted.apps, pairs, hosts.router)
+    return routing_table(wanted.apps, pairs, site.router)
 
 
 class Carrier:
     """Carries out one apply: from what was seen to what is wanted."""
 
     def __init__(
-        self, hosts: HostsFile, targets: Mapping[str, Target], seen: Sequence[Seen], wanted: Wanted,
+        self, site: Site, targets: Mapping[str, Target], seen: Sequence[Seen], wanted: Wanted,
         before: Mapping[str, Any],
     ) -> None:  # fmt: skip
-        self.hosts, self.targets, self.wanted, self.before = hosts, targets, wanted, before
+        self.site, self.targets, self.wanted, self.before = site, targets, wanted, before
         self.units: dict[str, Unit] = {one.name: one.unit for one in seen if one.unit is not None}
         self.endpoints = {one.name: one.endpoint for one in seen if one.endpoint is not None}
         self.homes = {name: unit.target for name, unit in self.units.items()}
@@ -336,7 +336,7 @@ class Carrier:
 
     def do(self, step: Step) -> None:
         """One step; raises `TargetFailed` where a target could not do it."""
-        limits = self.hosts.limits
+        limits = self.site.limits
         if step.do in ("start", "load"):
             groups: dict[str, list[Unit]] = {}
             for unit in step.units:
@@ -364,25 +364,25 @@ class Carrier:
                 self.endpoints.pop(name, None)
         else:
             table = self.table(step.live)
-            self.targets[self.hosts.router_target].route(table, limit_s=limits.start_s)
+            self.targets[self.site.router_target].route(table, limit_s=limits.start_s)
 
     def table(self, live: Sequence[str]) -> dict[str, Any] | None:
         """What the router follows while these units are live; None where nothing is to be served at all."""
         there = [name for name in live if name in self.units and name in self.endpoints]
         if set(there) == set(self.wanted.units):
-            return final_table(self.wanted, self.endpoints, self.hosts)
+            return final_table(self.wanted, self.endpoints, self.site)
         if not there and not self.wanted.units:
             return None
         apps = self._apps({load.id for name in there for load in self.units[name].loads})
         pairs = [(self.units[name], self.endpoints[name]) for name in there]
-        return routing_table(apps, pairs, self.hosts.router)
+        return routing_table(apps, pairs, self.site.router)
 
     def check_health(self) -> None:
         """Every wanted unit runs and is ready; raises `ApplyFailed` naming those that are not."""
         sick = []
         grouped = targets_of(self.wanted.units, {name: unit.target for name, unit in self.wanted.units.items()})
         for target, names in grouped.items():
-            _settle(self.targets[target], self.hosts)
+            _settle(self.targets[target], self.site)
             said = {one.name: one for one in self.targets[target].observe()}
             sick += [
                 f"{name} ({said[name].why or said[name].status})" if name in said else f"{name} (gone)"

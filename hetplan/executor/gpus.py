@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from hetplan.errors import InputError
-from hetplan.executor.hosts_file import Machines
+from hetplan.executor.site import Host
 from hetplan.executor.units import Unit
 from hetplan.profiles.fields import Count, Model, PositiveAmount
 from hetplan.profiles.validate import validate
@@ -79,7 +79,7 @@ class Device:
     mem_gib: float | None = None
     part: float | None = None
     names: tuple[str, ...] = ()
-    """What hosts.toml may call it."""
+    """What site.toml may call it."""
     mig_mode: bool = False
 
     @property
@@ -115,12 +115,12 @@ class Want:
         return what + (f" with {self.mem_gib:.3g} GiB" if self.mem_gib is not None else "")
 
 
-def want_of(unit: Unit, host: Machines) -> Want | None:
+def want_of(unit: Unit, host: Host) -> Want | None:
     """What a unit takes of its host's GPUs; None where it takes none: its hardware has none, or it computes nothing.
 
     >>> from hetplan.executor.units import LoadSpec
     >>> load = LoadSpec("w.a", share_gpu=0.25, instances=2, enforce="mps")
-    >>> host = Machines(target="here", hardware="gpu", machines=4, devices=("0", "1"))
+    >>> host = Host(target="here", hardware="gpu", machines=4, devices=("0", "1"))
     >>> str(want_of(Unit("w-0", "w", 0, "gpu", "here", "box", loads=(load,)), host))
     '0.5 of a GPU'
     >>> str(want_of(Unit("w-0", "w", 0, "a100x2", "here", "box", gpus=2), host))
@@ -215,8 +215,8 @@ def listed_names(devices: Sequence[Device]) -> str:
     return ", ".join(device.names[-1] if device.names else device.id for device in devices) or "none"
 
 
-def devices_of(host: Machines, listed: GpuList | None) -> tuple[Device, ...]:
-    """The devices that a host's workers may have: those that hosts.toml names, else all that the machine has.
+def devices_of(host: Host, listed: GpuList | None) -> tuple[Device, ...]:
+    """The devices that a host's workers may have: those that site.toml names, else all that the machine has.
 
     A name that the list does not know is kept as it is: CUDA may know it (a prefix of a UUID), or there is no list.
     """
@@ -234,7 +234,7 @@ def _named(name: str, there: Sequence[Device]) -> Device:
     return alike[0] if len(alike) == 1 else Device(name, names=(name,))
 
 
-def wrong_devices(name: str, host: Machines, listed: GpuList | None) -> list[str]:
+def wrong_devices(name: str, host: Host, listed: GpuList | None) -> list[str]:
     """What is wrong with the devices that a host lists: not there, named twice, or divided by MIG."""
     there = _devices_there(listed) if listed is not None else []
     devices, found = devices_of(host, listed), []
@@ -373,7 +373,7 @@ class _Search:
 
 
 def assign(
-    units: Sequence[tuple[Unit, Machines]], listed: GpuList | None, taken: Iterable[tuple[Want, Sequence[Device]]] = ()
+    units: Sequence[tuple[Unit, Host]], listed: GpuList | None, taken: Iterable[tuple[Want, Sequence[Device]]] = ()
 ) -> tuple[dict[str, tuple[Want, tuple[Device, ...]]], list[str]]:
     """The devices of each unit that takes some and whose host has some, and who cannot have what it needs.
 

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from hetplan.executor.gpus import Device, Want, assign, visible, want_of
-from hetplan.executor.hosts_file import Machines
 from hetplan.executor.kept_process import KeptProcess, Note, StartFailed, end_all, notes
 from hetplan.executor.secrets import mark_of, token_in_environment
 from hetplan.executor.serving.http_server import BACKLOG
 from hetplan.executor.shares import LocalMeans, held
+from hetplan.executor.site import Host
 from hetplan.executor.units import Unit
 
 __all__ = ["SOCKET", "Keeper", "Slot", "Slots", "main", "socket_path"]
@@ -53,7 +53,7 @@ class Slots:
     """What is taken.
 
     >>> slots = Slots()
-    >>> host = Machines(target="here", hardware="cpu", machines=2, cores=(4, 5), cores_per_worker=1, ports=(9000, 9001))
+    >>> host = Host(target="here", machines="cpu", count=2, cores=(4, 5), cores_per_worker=1, ports=(9000, 9001))
     >>> slots.take("a", host, cores=1).cores, slots.take("b", host, cores=1).cores
     ((4,), (5,))
     >>> slots.give_back("a")
@@ -61,10 +61,10 @@ class Slots:
     9000
     """
 
-    taken: dict[str, tuple[Slot, Machines]] = field(default_factory=dict)
+    taken: dict[str, tuple[Slot, Host]] = field(default_factory=dict)
 
     def take(
-        self, name: str, host: Machines, *, cores: int, gpus: tuple[Want, Sequence[Device]] | None = None,
+        self, name: str, host: Host, *, cores: int, gpus: tuple[Want, Sequence[Device]] | None = None,
         limited: bool = False,
     ) -> Slot:  # fmt: skip
         """A slot for this unit with these GPUs; `StartFailed` where the host has none left."""
@@ -90,7 +90,7 @@ class Slots:
         """The unit is gone."""
         self.taken.pop(name, None)
 
-    def _ports(self, name: str, host: Machines) -> tuple[int, Sequence[int]]:
+    def _ports(self, name: str, host: Host) -> tuple[int, Sequence[int]]:
         if host.ports is None:
             return 0, ()
         used = {slot.port for slot, _ in self.taken.values()}
@@ -100,7 +100,7 @@ class Slots:
         return free[0], free[1:]
 
 
-def _no_gpu(host: Machines) -> dict[str, str]:
+def _no_gpu(host: Host) -> dict[str, str]:
     """A unit without a GPU beside others with one must not find theirs."""
     return {"CUDA_VISIBLE_DEVICES": ""} if host.devices else {}
 
@@ -149,7 +149,7 @@ class Keeper:
                 asked = {**kept.config["router"], "port": note.more["port"]}
                 self.routes = {**kept.config, "router": asked}
             else:
-                unit, host = Unit.from_dict(kept.config["unit"]), Machines.model_validate(note.more["host"])
+                unit, host = Unit.from_dict(kept.config["unit"]), Host.model_validate(note.more["host"])
                 self.kept[unit.name], self.units[unit.name] = kept, unit
                 self.slots.taken[unit.name] = (_slot_of(note, kept), host)
         everyone = [*self.kept.values(), *([self.router] if self.router is not None else [])]
@@ -213,7 +213,7 @@ class Keeper:
         return {"status": self.router.status, "port": self.router.port, "why": self.router.why}
 
     async def _start(self, asked: Mapping[str, Any]) -> Mapping[str, int]:
-        wanted = [(Unit.from_dict(one["unit"]), Machines.model_validate(one["host"])) for one in asked["units"]]
+        wanted = [(Unit.from_dict(one["unit"]), Host.model_validate(one["host"])) for one in asked["units"]]
         missing = [(unit, host) for unit, host in wanted if unit.name not in self.units]
         given = await self._gpus(missing)
         outcomes = await asyncio.gather(
@@ -229,7 +229,7 @@ class Keeper:
         await asyncio.gather(*(self.kept[unit.name].until_ready(asked["limit_s"]) for unit, _ in wanted))
         return {unit.name: self.kept[unit.name].port for unit, _ in wanted}
 
-    async def _gpus(self, units: Sequence[tuple[Unit, Machines]]) -> dict[str, tuple[Want, tuple[Device, ...]]]:
+    async def _gpus(self, units: Sequence[tuple[Unit, Host]]) -> dict[str, tuple[Want, tuple[Device, ...]]]:
         """The GPUs of units that are to start; they are looked up anew, as slices of MIG come and go."""
         if not any(want_of(unit, host) for unit, host in units):
             return {}
@@ -240,7 +240,7 @@ class Keeper:
         return given
 
     async def _start_one(
-        self, unit: Unit, host: Machines, limit_s: float, gpus: tuple[Want, Sequence[Device]] | None
+        self, unit: Unit, host: Host, limit_s: float, gpus: tuple[Want, Sequence[Device]] | None
     ) -> None:
         share = held(unit, host, self.means)
         limited = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" in share.environment
@@ -248,7 +248,7 @@ class Keeper:
         config = {
             "unit": unit.as_dict(), "content": unit.content, "bind": host.bind, "port": slot.port, "cores": slot.cores
         }  # fmt: skip
-        environment = {**host.environment, **share.environment, **slot.environment}
+        environment = {**host.env, **share.environment, **slot.environment}
         kept = KeptProcess(
             unit.name, "hetplan.executor.serving.worker", config, self.folder, environment=environment,
             more={"host": host.model_dump(mode="json"), **_gpus_noted(slot)},
@@ -376,7 +376,7 @@ def _gpus_noted(slot: Slot) -> dict[str, Any]:
 
 def _slot_of(note: Note, kept: KeptProcess) -> Slot:
     """What a noted unit has to itself."""
-    host, gpus = Machines.model_validate(note.more["host"]), None
+    host, gpus = Host.model_validate(note.more["host"]), None
     if "want" in note.more:
         devices = [Device(**{**one, "names": tuple(one["names"])}) for one in note.more["devices"]]
         gpus = (Want(**note.more["want"]), devices)

@@ -56,12 +56,12 @@ class Local:
     kind: ClassVar[str] = "local"
 
     def __init__(self, setting: Setting) -> None:
-        self.name, self.hosts = setting.name, setting.hosts
+        self.name, self.site = setting.name, setting.site
         self.folder = setting.folder.resolve()
-        settings = validate(LocalSettings, dict(setting.settings), file=f"hosts.toml, targets.{setting.name}.settings")
+        settings = validate(LocalSettings, dict(setting.settings), file=f"site.toml, targets.{setting.name}.settings")
         self.means = LocalMeans(
             Path(settings.mps_pipe),
-            self.hosts.path(settings.gpu_list) if settings.gpu_list else None,
+            self.site.path(settings.gpu_list) if settings.gpu_list else None,
         )  # fmt: skip
         self._connection: socket.socket | None = None
         self._hangs = False
@@ -73,21 +73,21 @@ class Local:
         reasons: list[str] = []
         there = os.sched_getaffinity(0)
         for unit in units:
-            host = self.hosts.hosts[unit.host]
+            host = self.site.hosts[unit.host]
             reasons += refusals(unit, host, self.means)
             missing = [str(core) for core in host.cores if core not in there]
             if missing:
                 reasons.append(f"hosts.{unit.host}.cores: this machine has no core {', '.join(missing)}")
             for load in unit.loads:
                 reasons += _missing(load.model)
-        reasons += gpu_refusals(units, self.hosts.hosts, self.means)
+        reasons += gpu_refusals(units, self.site.hosts, self.means)
         for name in dict.fromkeys(unit.host for unit in units):
             reasons += self._too_few(name, [unit for unit in units if unit.host == name])
         return list(dict.fromkeys(reasons))
 
     def observe(self) -> tuple[Seen, ...]:
         """Asks the keeper; where none answers, what the notes of its processes say of those that run."""
-        said = self._ask_if_runs("observe", limit_s=self.hosts.limits.call_s)
+        said = self._ask_if_runs("observe", limit_s=self.site.limits.call_s)
         if said is None:
             return tuple(self._unkept())
         return tuple(
@@ -130,19 +130,19 @@ class Local:
         """Ends them, children included."""
         self._keep()
         # The keeper first waits for a start that is under way for an apply which was killed.
-        self._ask_if_runs("stop", limit_s=self.hosts.limits.start_s, names=list(names), drain_s=drain_s)
+        self._ask_if_runs("stop", limit_s=self.site.limits.start_s, names=list(names), drain_s=drain_s)
 
     def route(self, routes: Mapping[str, Any] | None, *, limit_s: float) -> None:
         """Starts the router, or has it follow these routes."""
         if routes is None and not self._runs() and not notes(self.folder):
             return
         self._ensure_keeper()
-        drain_s = self.hosts.limits.drain_s
+        drain_s = self.site.limits.drain_s
         self._ask("route", limit_s=limit_s, routes=dict(routes) if routes is not None else None, drain_s=drain_s)
 
     def routed(self) -> Mapping[str, Any] | None:
         """What the router follows; `router.port` is the port that it really has."""
-        said = self._ask_if_runs("observe", limit_s=self.hosts.limits.call_s)
+        said = self._ask_if_runs("observe", limit_s=self.site.limits.call_s)
         if said is None:
             return self._routed_unkept()
         if said["routes"] is None or said["router"] is None:
@@ -160,7 +160,7 @@ class Local:
         """Ends everything, the keeper last; what is left of earlier ones too. One that hangs is not waited for."""
         if self._runs():
             with suppress(TargetFailed):
-                self._ask("down", limit_s=self.hosts.limits.call_s, drain_s=drain_s)
+                self._ask("down", limit_s=self.site.limits.call_s, drain_s=drain_s)
             self.close()
             until = time.monotonic() + 2.0
             while self._connect() and time.monotonic() < until:
@@ -211,7 +211,7 @@ class Local:
 
     def _ensure_keeper(self) -> None:
         if self._runs():
-            if self._mark != mark_of(token_of(self.hosts)):
+            if self._mark != mark_of(token_of(self.site)):
                 why = "it was started with another token; hetplan down, then apply again"
                 raise TargetFailed(self.name, "keeper", why)
             return
@@ -246,7 +246,7 @@ class Local:
             return subprocess.Popen(
                 self.keeper_command(),
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/",
-                env={**os.environ, MARK: str(self.folder), "PYTHONPATH": python_path(), **environment_of(self.hosts)},
+                env={**os.environ, MARK: str(self.folder), "PYTHONPATH": python_path(), **environment_of(self.site)},
             )  # fmt: skip
 
     def _ask_if_runs(self, do: str, *, limit_s: float, **asked: Any) -> Any | None:
@@ -291,14 +291,14 @@ class Local:
         return line
 
     def _host(self, unit: Unit) -> dict[str, Any]:
-        return self.hosts.hosts[unit.host].model_dump(mode="json")
+        return self.site.hosts[unit.host].model_dump(mode="json")
 
     def _address(self, unit: Unit) -> str:
-        host = self.hosts.hosts[unit.host]
+        host = self.site.hosts[unit.host]
         return host.address or {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host.bind, host.bind)
 
     def _too_few(self, name: str, units: Sequence[Unit]) -> list[str]:
-        host = self.hosts.hosts[name]
+        host = self.site.hosts[name]
         found = []
         if host.cores_per_worker and host.cores_per_worker * len(units) > len(host.cores):
             found.append(

@@ -22,9 +22,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hetplan.executor.hosts_file import RouterSettings
 from hetplan.executor.kept_process import python_path
 from hetplan.executor.routing_table import routing_table
+from hetplan.executor.site import RouterSettings
 from hetplan.executor.units import Endpoint, LoadSpec, Unit, named
 
 __all__ = ["ServedModel"]
@@ -40,7 +40,7 @@ _LEFT_OUT: dict[str, dict[str, Any]] = {
         "command": [], "port": None, "protocol": "plain", "ready": None, "model": _APP, "environment": {},
     },
 }  # fmt: skip
-"""What a rule of hosts.toml says besides, by kind; an endpoint of HTTP counts as ready."""
+"""What a rule of site.toml says besides, by kind; an endpoint of HTTP counts as ready."""
 
 
 def _begun_by(process: int) -> list[int]:

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hetplan.executor.hosts_file import RouterSettings
+from hetplan.executor.site import RouterSettings
 from hetplan.executor.units import Endpoint, Unit
 from hetplan.profiles.canonical import digest
 
 __all__ = ["routing_table"]
 
 
+_FOLLOWED = {"bind", "port", "seed", "retries", "frozen_s", "timeout_s", "most_waiting"}
+"""What of its settings a router reads; all else is for those who start it."""
+
+
 def routing_table(
     apps: Mapping[str, Any], units: Iterable[tuple[Unit, Endpoint]], settings: RouterSettings
 ) -> dict[str, Any]:
     """The routes over these units; `revision` is the digest of all of it, by which a router says what it follows."""
-    router = settings.model_dump(mode="json", exclude={"target", "address", "behind_edge"})
+    router = settings.model_dump(mode="json", include=_FOLLOWED)
     table = {"router": router, "apps": dict(apps), "units": [_unit(unit, at) for unit, at in units]}
     return {"revision": digest(table), **table}
 

@@ -1,6 +1,6 @@
 """The token that guards listeners beyond this machine: where it is read, and who has to have one.
 
-hosts.toml names a file or a variable of the environment, never the token itself; it reaches keepers, workers and the
+site.toml names a file or a variable of the environment, never the token itself; it reaches keepers, workers and the
 router through their environment, never through an argument.
 """
 
@@ -17,7 +17,7 @@ from hetplan.errors import Fault, InputError
 from hetplan.executor.units import Unit
 
 if TYPE_CHECKING:
-    from hetplan.executor.hosts_file import HostsFile
+    from hetplan.executor.site import Site
 
 __all__ = [
     "GUARDED",
@@ -50,16 +50,16 @@ def is_loopback(bind: str) -> bool:
         return bind == "localhost"
 
 
-def token_of(hosts: HostsFile) -> str | None:
-    """The token that hosts.toml names; None where it names none."""
-    return _read(environment_of(hosts), file="hosts.toml")
+def token_of(site: Site) -> str | None:
+    """The token that site.toml names; None where it names none."""
+    return _read(environment_of(site), file="site.toml")
 
 
-def environment_of(hosts: HostsFile) -> dict[str, str]:
+def environment_of(site: Site) -> dict[str, str]:
     """The variable by which a process finds the token: where it is, or the token where it comes that way."""
-    security = hosts.security
+    security = site.security
     if security.token_file is not None:
-        return {TOKEN_FILE: str(hosts.path(security.token_file))}
+        return {TOKEN_FILE: str(site.path(security.token_file))}
     return {TOKEN: os.environ.get(security.token_env, "")} if security.token_env is not None else {}
 
 
@@ -99,24 +99,24 @@ def mark_of(token: str | None) -> str:
     return hashlib.sha256(b"hetplan\0" + token.encode()).hexdigest()[:16] if token else ""
 
 
-def unguarded(hosts: HostsFile, units: Iterable[Unit]) -> list[Fault]:
+def unguarded(site: Site, units: Iterable[Unit]) -> list[Fault]:
     """The listeners of these units and of the router that others reach without an edge or a token before them."""
     used = dict.fromkeys(unit.host for unit in units)
     reached = {
-        f"$.hosts.{name}.bind": hosts.hosts[name].bind
+        f"$.hosts.{name}.bind": site.hosts[name].bind
         for name in used
-        if hosts.targets[hosts.hosts[name].target].kind in GUARDED and not is_loopback(hosts.hosts[name].bind)
+        if site.targets[site.hosts[name].target].kind in GUARDED and not is_loopback(site.hosts[name].bind)
     }
     faults = []
-    of_router = hosts.targets[hosts.router_target].kind in GUARDED and not is_loopback(hosts.router.bind)
-    router = {"$.router.bind": hosts.router.bind} if used and of_router else {}
-    if not hosts.router.behind_edge:
+    of_router = site.targets[site.router_target].kind in GUARDED and not is_loopback(site.router.bind)
+    router = {"$.router.bind": site.router.bind} if used and of_router else {}
+    if not site.router.behind_edge:
         why = "other machines reach the router there, and nothing before it ends TLS"
-        faults += [Fault("hosts.toml", at, value, why, _NO_EDGE) for at, value in router.items()]
+        faults += [Fault("site.toml", at, value, why, _NO_EDGE) for at, value in router.items()]
     reached |= router
-    if not hosts.security.open and token_of(hosts) is None:
+    if not site.security.open and token_of(site) is None:
         why = "it is reached from other machines, and no token guards it"
-        faults += [Fault("hosts.toml", at, value, why, _NO_TOKEN) for at, value in reached.items()]
+        faults += [Fault("site.toml", at, value, why, _NO_TOKEN) for at, value in reached.items()]
     return faults
 
 

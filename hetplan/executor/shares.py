@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from hetplan.executor.gpus import GpuList, assign, devices_of, read_gpus, want_of, wrong_devices
-from hetplan.executor.hosts_file import Machines
+from hetplan.executor.site import Host
 from hetplan.executor.units import LoadSpec, Unit
 
 __all__ = ["Held", "LocalMeans", "gpu_refusals", "held", "refusals"]
@@ -45,7 +45,7 @@ class Held:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def refusals(unit: Unit, host: Machines, means: LocalMeans) -> list[str]:
+def refusals(unit: Unit, host: Host, means: LocalMeans) -> list[str]:
     """Why the unit cannot be held to its shares here; empty where it can."""
     if host.enforcement == "none":
         return []
@@ -75,7 +75,7 @@ def refusals(unit: Unit, host: Machines, means: LocalMeans) -> list[str]:
 _LIST = "give settings.gpu_list one that `hetplan doctor --gpus --record FILE` wrote"
 
 
-def _no_gpu_share(unit: Unit, load: LoadSpec, host: Machines, means: LocalMeans) -> str:
+def _no_gpu_share(unit: Unit, load: LoadSpec, host: Host, means: LocalMeans) -> str:
     """Why this machine cannot hold a load to its share of a GPU; "" where it can."""
     if load.share_gpu is None or load.instances * load.share_gpu > 1.0 + 1e-6:
         return "no GPU has so much. Plan a share of at most one GPU per worker"
@@ -99,7 +99,7 @@ def _no_gpu_share(unit: Unit, load: LoadSpec, host: Machines, means: LocalMeans)
     return ""
 
 
-def gpu_refusals(units: Sequence[Unit], hosts: Mapping[str, Machines], means: LocalMeans) -> list[str]:
+def gpu_refusals(units: Sequence[Unit], hosts: Mapping[str, Host], means: LocalMeans) -> list[str]:
     """Why the GPUs of this machine are not enough for all of these units together, by share and by memory."""
     wanting = [(unit, hosts[unit.host]) for unit in units if want_of(unit, hosts[unit.host]) is not None]
     if not wanting:
@@ -116,12 +116,12 @@ def gpu_refusals(units: Sequence[Unit], hosts: Mapping[str, Machines], means: Lo
     return found or [f"no room on the GPUs: {why}" for why in assign(wanting, means.gpus)[1]]
 
 
-def held(unit: Unit, host: Machines, means: LocalMeans) -> Held:
+def held(unit: Unit, host: Host, means: LocalMeans) -> Held:
     """How to start the unit.
 
     >>> from hetplan.executor.units import LoadSpec
     >>> unit = Unit("", "w", 0, "gpu", "here", "box", loads=(LoadSpec("w.a", share_gpu=0.25, enforce="mps"),))
-    >>> host = Machines(target="here", hardware="gpu", machines=1)
+    >>> host = Host(target="here", machines="gpu", count=1)
     >>> dict(held(unit, host, LocalMeans(mps_pipe=Path("/run/mps"))).environment)["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"]
     '25'
     """

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from hetplan.executor.gpus import assign
-from hetplan.executor.hosts_file import HostsFile
+from hetplan.executor.site import Site
 from hetplan.executor.target import ApplyFailed
 from hetplan.executor.units import LoadSpec, Seen, Unit
 from hetplan.executor.wanted import Wanted
@@ -195,9 +195,7 @@ def order_fits(actions: Sequence[Action], running: Sequence[Worker], wanted: Seq
     return {name: count for name, count in up.items() if count} == dict(goal)
 
 
-def steps_of(
-    found: Difference, wanted: Wanted, hosts: HostsFile, *, actions: Sequence[Action] = ()
-) -> tuple[Step, ...]:
+def steps_of(found: Difference, wanted: Wanted, site: Site, *, actions: Sequence[Action] = ()) -> tuple[Step, ...]:
     """The steps; none where nothing differs. Where nothing is wanted the router goes first, then all units at once."""
     if not found:
         return ()
@@ -208,15 +206,15 @@ def steps_of(
         seen.unit for seen in (*found.keep, *found.stop, *(old for old, _ in found.change)) if seen.unit
     )
     if not order_fits(actions, running, wanted.workers):
-        actions = _transition(running, wanted.workers, hosts)
-    return tuple(_Way(found, hosts).steps(actions))
+        actions = _transition(running, wanted.workers, site)
+    return tuple(_Way(found, site).steps(actions))
 
 
-def _transition(running: Sequence[Worker], wanted: Sequence[Worker], hosts: HostsFile) -> tuple[Action, ...]:
+def _transition(running: Sequence[Worker], wanted: Sequence[Worker], site: Site) -> tuple[Action, ...]:
     """The order anew; the room of the hosts is the stock that it heeds."""
     room: Counter[str] = Counter()
-    for host in hosts.hosts.values():
-        for hardware in host.hardware:
+    for host in site.hosts.values():
+        for hardware in host.machines:
             room[hardware] += host.room_for(hardware)
     offers = {name: Offer(hardware=name, price_per_hour=0, stock=count) for name, count in room.items()}
     moved = [[worker.model_copy(update={"offer": worker.hardware}) for worker in group] for group in (running, wanted)]
@@ -228,7 +226,7 @@ class _Way:
     """What is up at each moment of the way."""
 
     found: Difference
-    hosts: HostsFile
+    site: Site
     made: list[Step] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -310,12 +308,12 @@ class _Way:
 
     def _fits(self, unit: Unit, up: Collection[Unit]) -> bool:
         """Whether its host has room for it beside what is up, among the workers and on the GPUs that it lists."""
-        host = self.hosts.hosts[unit.host]
+        host = self.site.hosts[unit.host]
         beside = [one for one in up if one.host == unit.host]
-        if isinstance(host.machines, int):
-            room = host.machines - len(beside)
+        if isinstance(host.count, int):
+            room = host.count - len(beside)
         else:
-            room = host.machines.get(unit.hardware, 0) - sum(one.hardware == unit.hardware for one in beside)
+            room = host.count.get(unit.hardware, 0) - sum(one.hardware == unit.hardware for one in beside)
         if room <= 0 or not host.devices or host.enforcement == "none":
             return room > 0
         return not assign([(one, host) for one in (*beside, unit)], None)[1]

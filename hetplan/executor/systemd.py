@@ -9,35 +9,35 @@ from __future__ import annotations
 import sys
 from math import ceil
 
-from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.kept_process import MARK, python_path
 from hetplan.executor.local import Local
 from hetplan.executor.render.names import systemd_value, systemd_word
 from hetplan.executor.secrets import TOKEN_FILE, environment_of
+from hetplan.executor.site import Site
 
 __all__ = ["unit_name", "unit_text"]
 
 
-def unit_name(hosts: HostsFile, target: str) -> str:
+def unit_name(site: Site, target: str) -> str:
     """The unit's file name.
 
-    >>> from hetplan.executor.hosts_file import read_hosts
-    >>> unit_name(read_hosts({"name": "shop", "targets": {"here": {"kind": "local"}},
-    ...     "hosts": {"box": {"target": "here", "hardware": "cpu", "machines": 1}}}), "here")
+    >>> from hetplan.executor.site import read_site
+    >>> unit_name(read_site({"name": "shop", "targets": {"here": {"kind": "local"}},
+    ...     "hosts": {"box": {"target": "here", "machines": "cpu", "count": 1}}}), "here")
     'hetplan-shop-here.service'
     """
-    return f"hetplan-{hosts.name}-{target}.service"
+    return f"hetplan-{site.name}-{target}.service"
 
 
-def unit_text(hosts: HostsFile, target: Local) -> str:
+def unit_text(site: Site, target: Local) -> str:
     """The unit that keeps what runs on this target."""
     # A token of an apply's own environment is not known to systemd: the unit then needs a drop-in that sets it.
-    secret = {name: value for name, value in environment_of(hosts).items() if name == TOKEN_FILE}
+    secret = {name: value for name, value in environment_of(site).items() if name == TOKEN_FILE}
     said = {MARK: target.folder, "PYTHONPATH": python_path(), **secret}
     environment = "\n".join(f"Environment={systemd_value(f'{name}={value}')}" for name, value in said.items())
-    stop_s = ceil(2 * hosts.limits.drain_s) + 10
+    stop_s = ceil(2 * site.limits.drain_s) + 10
     return f"""[Unit]
-Description=hetplan {hosts.name}: workers and router of target {target.name}
+Description=hetplan {site.name}: workers and router of target {target.name}
 After=network.target
 
 [Service]

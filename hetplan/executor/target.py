@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from hetplan.errors import HostsError
-from hetplan.executor.hosts_file import HostsFile
+from hetplan.executor.site import Site
 from hetplan.executor.units import Endpoint, Seen, Unit
 
 __all__ = [
@@ -29,10 +29,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Setting:
-    """All that a target is made from: its name, hosts.toml, its own folder in the state directory, its settings."""
+    """All that a target is made from: its name, site.toml, its own folder in the state directory, its settings."""
 
     name: str
-    hosts: HostsFile
+    site: Site
     folder: Path
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -70,7 +70,7 @@ class Target(Protocol):
     def route(self, routes: Mapping[str, Any] | None, *, limit_s: float) -> None:
         """Have the router run and follow these routes (`routing_table.RoutingTable.as_dict`); None stops it.
 
-        Called only on the target that hosts.toml names for the router. Returns when the router follows them.
+        Called only on the target that site.toml names for the router. Returns when the router follows them.
         """
         ...
 

@@ -1,6 +1,6 @@
 """What a plan wants, as plain data: one unit per worker instance, with the loads that it holds.
 
-A unit is all that a target sees of a plan. It holds names, numbers and what hosts.toml says about them; its `name` is
+A unit is all that a target sees of a plan. It holds names, numbers and what site.toml says about them; its `name` is
 made of what cannot change while it runs (so an old and a new form of one worker can run side by side), its loads can
 be changed in place.
 """
@@ -23,7 +23,7 @@ Law = Mapping[str, Any]
 class LoadSpec:
     """A model in a worker: which, how it batches, what share of the machine it may use, and how it is served.
 
-    `model` is the entry of hosts.toml that serves it, with its words filled in: {"kind": "sleep", "law": {...}},
+    `model` is the entry of site.toml that serves it, with its words filled in: {"kind": "sleep", "law": {...}},
     {"kind": "onnx", "path": ...} or {"kind": "command", "command": [...]}. `expected` is how long a batch should take,
     by the profile: by it a query that could not be in time any more is given up, where its application does that.
     `gpu_mem_gib` is what one instance needs of a GPU's memory, by the profile.
@@ -67,7 +67,7 @@ class LoadSpec:
 
 @dataclass(frozen=True)
 class Unit:
-    """One worker instance: the `index`-th of the plan's group `worker`, on a host of hosts.toml.
+    """One worker instance: the `index`-th of the plan's group `worker`, on a host of site.toml.
 
     `policies` are the plan's tables for this worker (rule queue-slack/1); `standby` units run but get no queries;
     `gpus` is how many GPUs its hardware has, None where nobody says.

@@ -1,7 +1,7 @@
-"""From a plan and hosts.toml to what shall run: units on hosts, and the routes that lead queries to them.
+"""From a plan and site.toml to what shall run: units on hosts, and the routes that lead queries to them.
 
 The plan is untrusted. It was read by `read_plan` (digest, names, closed vocabulary); here its counts are held against
-what the hosts have room for, and every load must be served by a rule of hosts.toml. Nothing of it becomes a path or a
+what the hosts have room for, and every load must be served by a rule of site.toml. Nothing of it becomes a path or a
 word of a command but ids, which cannot hold a slash at their start, a space or a shell's character.
 """
 
@@ -14,9 +14,9 @@ from typing import Any
 
 from hetplan.errors import Fault, InputError
 from hetplan.executor.background import Background
-from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.model_rules import served_by
 from hetplan.executor.secrets import GUARDED
+from hetplan.executor.site import Site
 from hetplan.executor.units import LoadSpec, Seen, Unit, named
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_policy import PolicyTable
@@ -38,14 +38,14 @@ class Wanted:
 
 
 def wanted(
-    plan: Plan, hosts: HostsFile, *, running: Iterable[Seen] = (), period: str | None = None,
+    plan: Plan, site: Site, *, running: Iterable[Seen] = (), period: str | None = None,
     background: Background | None = None,
 ) -> Wanted:  # fmt: skip
     """What a plan wants of these hosts; raises `InputError` with every reason why they cannot give it.
 
     `running` are units that run now: a worker stays on the host where it is.
     """
-    known = background if background is not None else Background.of(hosts)
+    known = background if background is not None else Background.of(site)
     chosen = _period(plan, period)
     if plan.parts is not None:
         from hetplan.profiles.plan_periods import of_period
@@ -55,14 +55,14 @@ def wanted(
     callers = _callers(plan, known, workers, chosen)
     workers = (*workers, *callers)
     at = {(s.unit.worker, s.unit.index): s.unit.host for s in running if s.unit is not None}
-    placing = _Placing(hosts, known, at)
-    _check_counts(workers, hosts)
-    _check_offers(workers, hosts, known)
+    placing = _Placing(site, known, at)
+    _check_counts(workers, site)
+    _check_offers(workers, site, known)
     _check_names(plan.model_copy(update={"workers": (*plan.workers, *callers)}), workers)
     units: dict[str, Unit] = {}
     # Workers that the plan ties to a host come first, so that no other takes their room.
     for worker in sorted(workers, key=lambda one: one.host is None):
-        loads = tuple(_load(plan, known, hosts, worker, load, placing.faults) for load in worker.loads)
+        loads = tuple(_load(plan, known, site, worker, load, placing.faults) for load in worker.loads)
         placing.faults += _at_one_address(loads)
         policies = _policies(plan, worker)
         for index in range(worker.count + worker.standby):
@@ -71,9 +71,9 @@ def wanted(
                 break
             unit = named(
                 Unit(
-                    name="", worker=worker.id, index=index, hardware=worker.hardware, target=hosts.hosts[host].target,
+                    name="", worker=worker.id, index=index, hardware=worker.hardware, target=site.hosts[host].target,
                     host=host, queue=worker.queue, standby=index >= worker.count, offer=worker.offer,
-                    plan_host=worker.host, gpus=known.gpus(worker.hardware, hosts.hosts[host].gpus_per_worker),
+                    plan_host=worker.host, gpus=known.gpus(worker.hardware, site.hosts[host].gpus_per_worker),
                     loads=loads, policies=policies,
                 )
             )  # fmt: skip
@@ -97,29 +97,29 @@ def _period(plan: Plan, period: str | None) -> str:
     return period
 
 
-def _check_counts(workers: Sequence[Worker], hosts: HostsFile) -> None:
+def _check_counts(workers: Sequence[Worker], site: Site) -> None:
     """Before anything is made per instance: a hostile count must cost nothing."""
     total = sum(worker.count + worker.standby for worker in workers)
     loads = max((load.instances * load.serve.concurrency for worker in workers for load in worker.loads), default=0)
-    most = hosts.limits.most_units
+    most = site.limits.most_units
     for what, count in (("workers", total), ("instances of one load", loads)):
         if count > most:
             raise InputError.one(
                 file="plan", path="$.workers", value=count, why=f"{what}: more than these hosts allow ({most})",
-                remedy="Plan for fewer, or raise limits.most_units in hosts.toml.",
+                remedy="Plan for fewer, or raise limits.most_units in site.toml.",
             )  # fmt: skip
 
 
-def _check_offers(workers: Sequence[Worker], hosts: HostsFile, known: Background) -> None:
+def _check_offers(workers: Sequence[Worker], site: Site, known: Background) -> None:
     """Where hosts say a zone or how they are bought, the profile has to say that of offers."""
-    name = next((name for name, one in hosts.hosts.items() if one.zone is not None or one.spot is not None), None)
+    name = next((name for name, one in site.hosts.items() if one.zone is not None or one.spot is not None), None)
     offers = known.profile.offers if known.profile is not None else {}
     lost = {worker.offer: None for worker in workers if worker.offer is not None and worker.offer not in offers}
     if name is not None and lost:
         raise InputError.one(
-            file="hosts.toml", path=f"$.hosts.{name}", value=", ".join(map(str, lost)),
+            file="site.toml", path=f"$.hosts.{name}", value=", ".join(map(str, lost)),
             why="this host is in a zone, or for spot machines or others, and no profile says which of these offers are",
-            remedy='Name the profile that the plan was made from: profiles = ["profile.json"].',
+            remedy='Name the profile that the plan was made from: files = ["profile.json"].',
         )  # fmt: skip
 
 
@@ -137,7 +137,7 @@ def _callers(plan: Plan, known: Background, workers: Sequence[Worker], period: s
                 raise InputError.one(
                     file="plan", path=f"$.dispatch.{app}.placement.{node}", value=api,
                     why="no worker has this step, and no profile says that it is a call of this API",
-                    remedy="Name in hosts.toml the profile and the SLO that the plan was made from (profiles, slo).",
+                    remedy="Name in site.toml the profile and the SLO that the plan was made from (files).",
                 )  # fmt: skip
             called.setdefault(api, []).append(Load(id=f"{api}.{app}.{node}"[:63], app=app, node=node, knobs=knobs))
     return tuple(
@@ -146,19 +146,19 @@ def _callers(plan: Plan, known: Background, workers: Sequence[Worker], period: s
     )
 
 
-def _called(known: Background, hosts: HostsFile, worker: Worker, load: Load) -> dict[str, Any]:
+def _called(known: Background, site: Site, worker: Worker, load: Load) -> dict[str, Any]:
     """How often an API's call that fails is made again; InputError where the load calls none, or its host cannot."""
     call = known.call(load.app or "", load.node or "", load.knobs, worker.hardware)
     if call is None:
         raise InputError.one(
-            file="hosts.toml", path="$.models", value=load.id, why="the plan has this load on a machine, not at an API",
-            remedy='Name the API in the rule of kind "api", as in hardware = "acme".',
+            file="site.toml", path="$.models", value=load.id, why="the plan has this load on a machine, not at an API",
+            remedy='Name the API in the rule of kind "api", as in machine = "acme".',
         )  # fmt: skip
-    for name, host in hosts.hosts.items():
-        kind = hosts.targets[host.target].kind
-        if worker.hardware in host.hardware and kind not in GUARDED:
+    for name, host in site.hosts.items():
+        kind = site.targets[host.target].kind
+        if worker.hardware in host.machines and kind not in GUARDED:
             raise InputError.one(
-                file="hosts.toml", path=f"$.hosts.{name}.hardware", value=worker.hardware,
+                file="site.toml", path=f"$.hosts.{name}.machines", value=worker.hardware,
                 why=f"a target of kind {kind} makes no calls, as the key is not there",
                 remedy="Have a host of a local or ssh target make them.",
             )  # fmt: skip
@@ -192,7 +192,7 @@ def _check_outcomes(workers: Sequence[Worker], apps: Mapping[str, Any]) -> None:
                 why = (
                     f"its answers come to {_listed(stated)}; by the profile those of step {load.node}: {_listed(known)}"
                 )
-                remedy = "Make the plan from the profile that hosts.toml names."
+                remedy = "Make the plan from the profile that site.toml names."
                 faults.append(Fault("plan", f"$.workers[{worker.id}].loads.{load.id}.outcomes", "", why, remedy))
     if faults:
         raise InputError(faults)
@@ -205,8 +205,8 @@ def _listed(names: Iterable[str]) -> str:
 class _Placing:
     """Which host takes which worker instance: where it runs already, else the first with room."""
 
-    def __init__(self, hosts: HostsFile, known: Background, at: Mapping[tuple[str, int], str]) -> None:
-        self.hosts, self.known, self.at = hosts, known, at
+    def __init__(self, site: Site, known: Background, at: Mapping[tuple[str, int], str]) -> None:
+        self.site, self.known, self.at = site, known, at
         self.taken: Counter[tuple[str, str]] = Counter()
         self.faults: list[Fault] = []
 
@@ -227,12 +227,12 @@ class _Placing:
         """The hosts of its hardware, and of the host that the plan names."""
         return [
             name
-            for name, host in self.hosts.hosts.items()
-            if worker.hardware in host.hardware and (not worker.host or worker.host in (name, *host.plays))
+            for name, host in self.site.hosts.items()
+            if worker.hardware in host.machines and (not worker.host or worker.host in (name, *host.plays))
         ]
 
     def _says(self, name: str) -> bool:
-        host = self.hosts.hosts[name]
+        host = self.site.hosts[name]
         return bool(host.offers) or host.zone is not None or host.spot is not None
 
     def _sold_so(self, worker: Worker, name: str) -> bool:
@@ -240,18 +240,18 @@ class _Placing:
 
         Where hosts of its hardware say zones, one that says none takes no worker of a zone.
         """
-        host, (zone, spot) = self.hosts.hosts[name], self.known.sold(worker.offer)
+        host, (zone, spot) = self.site.hosts[name], self.known.sold(worker.offer)
         if (host.offers and worker.offer not in host.offers) or (host.spot is not None and host.spot != spot):
             return False
         if zone is None or host.zone is not None:
             return zone is None or host.zone == zone
-        return not any(self.hosts.hosts[other].zone for other in self._playing(worker))
+        return not any(self.site.hosts[other].zone for other in self._playing(worker))
 
     def _room(self, name: str, hardware: str) -> int:
-        host = self.hosts.hosts[name]
-        if isinstance(host.machines, dict):
+        host = self.site.hosts[name]
+        if isinstance(host.count, dict):
             return host.room_for(hardware) - self.taken[name, hardware]
-        return host.machines - sum(count for (other, _), count in self.taken.items() if other == name)
+        return host.count - sum(count for (other, _), count in self.taken.items() if other == name)
 
     def _refuse(self, worker: Worker, index: int, fitting: Sequence[str]) -> None:
         wish = f"{worker.count + worker.standby} of {worker.hardware}" + (f" at {worker.host}" if worker.host else "")
@@ -259,13 +259,13 @@ class _Placing:
         wish += f" ({sold})" if sold and any(map(self._says, playing)) else ""
         if fitting:
             why = f"the hosts have room for {index} of them ({', '.join(fitting)}; other workers taken off)"
-            remedy = "Raise `machines` in hosts.toml, or plan with fewer (limits.instances of the SLO)."
+            remedy = "Raise `count` in site.toml, or plan with fewer (limits.instances of the SLO)."
         elif playing:
             why = f"no host is for {sold}: {'; '.join(map(self._said, playing))}"
-            remedy = "Write `zone`, `spot` or `offers` of a host in hosts.toml so that one is."
+            remedy = "Write `zone`, `spot` or `offers` of a host in site.toml so that one is."
         else:
             why = "no host plays that" + (f" (hosts with `plays` {worker.host})" if worker.host else "")
-            remedy = f'Add "{worker.hardware}" to the hardware of a host in hosts.toml' + (
+            remedy = f'Add "{worker.hardware}" to the machines of a host in site.toml' + (
                 f', and "{worker.host}" to its `plays`.' if worker.host else "."
             )
         self.faults.append(Fault("plan", f"$.workers[{worker.id}]", wish, why, remedy))
@@ -278,14 +278,14 @@ class _Placing:
 
     def _said(self, name: str) -> str:
         """What a host says of offers, in words."""
-        host = self.hosts.hosts[name]
+        host = self.site.hosts[name]
         said = [f"offers {', '.join(host.offers)}"] if host.offers else []
         said += [f"zone {host.zone}"] if host.zone is not None else []
         said += ["spot" if host.spot else "not spot"] if host.spot is not None else []
         return f"{name} is {', '.join(said) or 'in no zone'}"
 
 
-def _load(plan: Plan, known: Background, hosts: HostsFile, worker: Worker, load: Load, faults: list[Fault]) -> LoadSpec:
+def _load(plan: Plan, known: Background, site: Site, worker: Worker, load: Load, faults: list[Fault]) -> LoadSpec:
     law, model, memory, tokens, split = None, {}, None, None, None
     cap: int | None = None
     try:
@@ -299,10 +299,10 @@ def _load(plan: Plan, known: Background, hosts: HostsFile, worker: Worker, load:
         law = known.law(plan, load, worker.hardware)
         memory = known.gpu_mem_gib(load, worker.hardware)
         model = served_by(
-            hosts, load, worker.hardware, law=law, table=known.table, tokens=tokens, engine=engine, split=split
+            site, load, worker.hardware, law=law, table=known.table, tokens=tokens, engine=engine, split=split
         )
         if model["kind"] == "api":
-            model = {**model, **_called(known, hosts, worker, load)}
+            model = {**model, **_called(known, site, worker, load)}
         if engine is not None and engine.role == "prefill":
             model = {**model, "link_ms_per_token": known.link_ms_per_token(plan, load.app)}
     except InputError as error:
@@ -327,7 +327,7 @@ def _at_one_address(loads: Sequence[LoadSpec]) -> Iterator[Fault]:
         where = load.model.get("port") or load.model.get("url") if load.tokens is not None else None
         if where is not None and where in seen:
             why, remedy = "engines of one machine have a server each", "Give each load a rule with a port of its own."
-            yield Fault("hosts.toml", "$.models", where, f"{why}, and {load.id} would have that of another", remedy)
+            yield Fault("site.toml", "$.models", where, f"{why}, and {load.id} would have that of another", remedy)
         seen.add(where)
 
 
@@ -359,11 +359,11 @@ def _notes(plan: Plan, known: Background, period: str) -> Iterable[str]:
     if len(plan.periods) > 1:
         yield f"the plan has {len(plan.periods)} periods; this is {period}"
     if known.digest is not None and known.digest != plan.inputs.profile:
-        yield "the plan was made from another profile than hosts.toml names: times and qualities may differ"
+        yield "the plan was made from another profile than site.toml names: times and qualities may differ"
     for unserved in plan.unserved:
         yield f"{unserved.app}: {unserved.rate_qps:g} qps are left unserved ({unserved.why})"
     if known.profile is None and any(len(_nodes_of(plan, app)) > 1 for app in plan.routing):
-        yield "hosts.toml names no profile: every step is taken to send on one query"
+        yield "site.toml names no profile: every step is taken to send on one query"
 
 
 def _nodes_of(plan: Plan, app: str) -> set[str | None]:

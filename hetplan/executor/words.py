@@ -1,4 +1,4 @@
-"""What may stand in braces in the words of a trusted file (hosts.toml, site.toml), and how they are filled in.
+"""What may stand in braces in the words of a trusted file (site.toml, site.toml), and how they are filled in.
 
 A plan gives ids and numbers alone: what comes from it is held to plain letters, digits, ``. _ -``. It can be no path,
 no option, no second word.
@@ -94,7 +94,7 @@ def split_otherwise(given: Sequence[str], split: Split, who: str, *, at: str, fi
 
 
 def command(
-    given: Sequence[str], names: Mapping[str, Any], *, at: str, file: str = "hosts.toml", port: int | None = None
+    given: Sequence[str], names: Mapping[str, Any], *, at: str, file: str = "site.toml", port: int | None = None
 ) -> list[str]:
     """The words of a command, filled in; `{port}` stays where no port is given: it is known later.
 
@@ -111,7 +111,7 @@ def command(
 
 
 def filled(
-    text: str, names: Mapping[str, Any], *, at: str = "", file: str = "hosts.toml", also: Sequence[str] = ()
+    text: str, names: Mapping[str, Any], *, at: str = "", file: str = "site.toml", also: Sequence[str] = ()
 ) -> str:
     """A text of a trusted file with the load's names in place of ``{variant}``, ``{node}``, ``{knobs.size}``.
 
@@ -120,7 +120,7 @@ def filled(
     >>> filled("{variant}", {"variant": "../../etc/passwd"}, at="$.models[0].path")
     Traceback (most recent call last):
       ...
-    hetplan.errors.InputError: hosts.toml: $.models[0].path (found ../../etc/passwd): {variant} of the plan is no ...
+    hetplan.errors.InputError: site.toml: $.models[0].path (found ../../etc/passwd): {variant} of the plan is no ...
     """
 
     def value(match: re.Match[str]) -> str:

@@ -4,7 +4,7 @@ The time of a run is how long the router had the query. So it has what a worker 
 model's own work: reading inputs, the hand-over to the model and back, writing the answer, the router's decision, and
 how late each of them wakes up.
 
-What the worker serves is plain data, as a rule of hosts.toml becomes it:
+What the worker serves is plain data, as a rule of site.toml becomes it:
 
 - `onnx`: the file, in a session of the worker. A query carries random inputs: the bytes of an .npy file where the
   model has one input, else lists by name in JSON.

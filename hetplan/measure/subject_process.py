@@ -1,6 +1,6 @@
 """The process behind a worker that runs a callable or a command of a wish (`hetplan.measure.profile_router` starts it).
 
-It speaks JSON lines, as any command of hosts.toml does: ``{"at": [{"batch": 8}], "inputs": [null]}`` asks for a run at
+It speaks JSON lines, as any command of site.toml does: ``{"at": [{"batch": 8}], "inputs": [null]}`` asks for a run at
 each point, and ``{"outputs": [{"took_ms": 3.1, "ms": null, "bytes_out": 40.0, ...}]}`` comes back. With "ready" as its
 input a point is made ready and not run. What the model prints goes to the standard error.
 """

@@ -162,7 +162,7 @@ TARGETS = {
     "local": "hetplan.executor.local:Local",
     "ssh": "hetplan.executor.ssh.target:SshTarget",
 }
-"""Kind of target in hosts.toml -> the class that runs things there."""
+"""Kind of target in site.toml -> the class that runs things there."""
 
 
 def problem_names() -> list[str]:
@@ -329,7 +329,7 @@ def target(kind: str) -> type[Target]:
     found = find_part(TARGETS, "targets", kind.lower())
     if found is None:
         raise InputError.one(
-            file="hosts.toml",
+            file="site.toml",
             path="$.targets",
             value=kind,
             why="there is no such kind of target",

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hetplan.executor.hosts_file import RouterSettings
 from hetplan.executor.routing_table import routing_table
+from hetplan.executor.site import RouterSettings
 from hetplan.executor.target import Target, TargetFailed
 from hetplan.executor.units import Endpoint, Unit
 

@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hetplan.executor.hosts_file import HostsFile, read_hosts
 from hetplan.executor.kept_process import marked
+from hetplan.executor.site import Site, read_site
 from hetplan.profiles.plan import InputHashes, Method, Plan
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.workers import Load, Worker
@@ -34,17 +34,17 @@ def make_worker(name: str, count: int = 1, *, variant: str = "m", app: str = "ap
     )  # fmt: skip
 
 
-def make_hosts(folder: Path, **changes: Any) -> HostsFile:
+def make_hosts(folder: Path, **changes: Any) -> Site:
     """One machine that plays everything, with sleep models of one millisecond."""
     content: dict[str, Any] = {
         "state_dir": str(folder / "state"),
         "limits": {"start_s": 120.0, "drain_s": 2.0, "call_s": 60.0},
         "router": {"port": 0},
         "targets": {"here": {"kind": "local"}},
-        "hosts": {"box": {"target": "here", "hardware": ["cpu", "gpu"], "machines": 8}},
-        "models": [{"kind": "sleep", "ms": 1.0}],
+        "hosts": {"box": {"target": "here", "machines": ["cpu", "gpu"], "count": 8}},
+        "models": {"*": {"kind": "sleep", "ms": 1.0}},
     }
-    return read_hosts({**content, **changes})
+    return read_site({**content, **changes})
 
 
 class Client:

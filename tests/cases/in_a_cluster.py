@@ -7,7 +7,7 @@ from typing import Any
 from hetplan.executor.apply.cluster import Rendered
 from hetplan.executor.render.groups import Application, Fleet, Group
 from hetplan.executor.render.kubernetes import render
-from hetplan.executor.render.site import read_site
+from hetplan.executor.site import read_site
 from hetplan.profiles.canonical import digest
 
 

@@ -17,7 +17,7 @@ from uuid import uuid4
 import pytest
 
 from hetplan.executor.apply.platform import Platform
-from hetplan.executor.render.site import read_site
+from hetplan.executor.site import read_site
 
 FOLDER = Path(os.environ.get("HETPLAN_KUBERNETES", "/nowhere"))
 

@@ -95,7 +95,7 @@ def random_case(
         "models": {model: {"image": f"registry.example/m{n}:1", "command": ["/opt/serve", "--port", "{port}"],
                            "args": ["--batch={max_batch}"], "model_uri": "hf://org/model", "deployment": "m.a:app"}
                    for n, model in enumerate(models)},
-        "hardware": {kind: {"selector": {"pool": kind}, "addresses": [f"10.{n}.0.{1 + i}" for i in range(60)]}
+        "machines": {kind: {"selector": {"pool": kind}, "addresses": [f"10.{n}.0.{1 + i}" for i in range(60)]}
                      for n, kind in enumerate(kinds)},
     }  # fmt: skip
     return plan, load_inputs(profile, slo), site

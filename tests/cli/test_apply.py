@@ -24,9 +24,9 @@ router = {port = 0}
 kind = "local"
 [hosts.box]
 target = "here"
-hardware = "cpu"
-machines = 2
-[[models]]
+machines = "cpu"
+count = 2
+[models."*"]
 kind = "sleep"
 ms = 1.0
 [evaluators.other]
@@ -47,7 +47,7 @@ def hetplan(*words: str, folder: Path) -> Ran:
     """A command in that folder, in the process of the tests: what it starts goes on by itself all the same."""
     from hetplan.cli.app import build_app
 
-    hosts = () if "--hosts" in words or words[0] == "diff" else ("--hosts", "hosts.toml")
+    hosts = () if "--site" in words or words[0] == "diff" else ("--site", "site.toml")
     with chdir(folder):
         ran = CliRunner().invoke(build_app(), [*words, *hosts])
     if ran.exception is not None and not isinstance(ran.exception, SystemExit):
@@ -62,7 +62,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
     from hetplan.profiles.plan_file import write_plan
 
-    (tmp_path / "hosts.toml").write_text(HOSTS)
+    (tmp_path / "site.toml").write_text(HOSTS)
     write_plan(make_plan(make_worker("w1", 2)), tmp_path / "plan.json")
     write_plan(make_plan(make_worker("w1", 3)), tmp_path / "large.json")
     yield tmp_path
@@ -74,13 +74,13 @@ def test_from_nothing_to_serving_and_back(folder: Path) -> None:
     assert shown.returncode == 0
     assert "2 x w1" in shown.stdout
     assert "nothing was touched" in shown.stdout
-    assert hetplan("diff", "plan.json", "--hosts", "hosts.toml", "--exit-code", folder=folder).returncode == 8
+    assert hetplan("diff", "plan.json", "--site", "site.toml", "--exit-code", folder=folder).returncode == 8
     done = hetplan("apply", "plan.json", "--yes", "--json", folder=folder)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert lines[0]["command"] == "apply"
     assert lines[-1]["endpoint"].startswith("http://127.0.0.1:")
-    assert hetplan("diff", "plan.json", "--hosts", "hosts.toml", "--exit-code", folder=folder).returncode == 0
+    assert hetplan("diff", "plan.json", "--site", "site.toml", "--exit-code", folder=folder).returncode == 0
     state = json.loads(hetplan("status", "--json", "--over", "0", folder=folder).stdout)
     assert state["format"] == "hetplan/state/1.0"
     assert state["observed"]["w1.a"]["status"] == "active"
@@ -95,7 +95,7 @@ def test_undo_is_shown_first_and_done_with_yes(folder: Path) -> None:
 
     from hetplan.errors import Interrupted
     from hetplan.executor.deployment import Deployment, Progress
-    from hetplan.executor.hosts_file import read_hosts
+    from hetplan.executor.site import read_site
 
     assert hetplan("apply", "plan.json", "--yes", folder=folder).returncode == 0
     cancel = threading.Event()
@@ -104,7 +104,7 @@ def test_undo_is_shown_first_and_done_with_yes(folder: Path) -> None:
         if event.kind == "done":
             cancel.set()
 
-    with Deployment(read_hosts(folder / "hosts.toml")) as deployment:
+    with Deployment(read_site(folder / "site.toml")) as deployment:
         with pytest.raises(Interrupted, match="apply --undo --yes goes back"):
             deployment.apply(make_plan(make_worker("w2", 1)), on_event=cut_off, cancel=cancel)
         left = {seen.name for seen in deployment.observe()}
@@ -117,7 +117,7 @@ def test_undo_is_shown_first_and_done_with_yes(folder: Path) -> None:
         assert deployment.unfinished() is not None
         assert hetplan("apply", "--undo", "--yes", folder=folder).returncode == 0
         assert deployment.unfinished() is None
-    assert hetplan("diff", "plan.json", "--hosts", "hosts.toml", "--exit-code", folder=folder).returncode == 0
+    assert hetplan("diff", "plan.json", "--site", "site.toml", "--exit-code", folder=folder).returncode == 0
 
 
 @pytest.mark.slow
@@ -132,7 +132,7 @@ def test_what_the_hosts_cannot_give_is_bad_input_and_touches_nothing(folder: Pat
 def test_what_cannot_be_reached_is_seven(folder: Path) -> None:
     """The command starts, and ends at once."""
     broken = HOSTS.replace('kind = "sleep"\nms = 1.0', f'kind = "command"\ncommand = ["{sys.executable}", "-c", "0"]')
-    (folder / "hosts.toml").write_text(broken)
+    (folder / "site.toml").write_text(broken)
     ran = hetplan("apply", "plan.json", "--yes", folder=folder)
     assert ran.returncode == 7
     assert "ended without an answer" in ran.stderr
@@ -171,6 +171,6 @@ def test_status_names_what_is_missing_and_keep_brings_it_back(folder: Path) -> N
 
 @pytest.mark.parametrize(("name", "why"), [("absent.toml", "No such file or directory"), (".", "Is a directory")])
 def test_hosts_that_cannot_be_read_are_named_with_the_remedy(folder: Path, name: str, why: str) -> None:
-    ran = hetplan("apply", "plan.json", "--hosts", name, folder=folder)
+    ran = hetplan("apply", "plan.json", "--site", name, folder=folder)
     assert ran.returncode == 2
     assert ran.stderr == f"error: {name}: it cannot be read: {why}. Give a TOML file.\n"

@@ -49,17 +49,16 @@ ROOT = Path(__file__).resolve().parents[2]
 HOSTS = """
 name = "watched"
 state_dir = "state"
-profiles = ["profile.json"]
-slo = "slo.json"
+files = ["profile.json", "slo.json"]
 router = {port = PORT}
 limits = {start_s = 120.0, drain_s = 2.0, call_s = 60.0}
 [targets.here]
 kind = "local"
 [hosts.box]
 target = "here"
-hardware = "cpu"
-machines = 24
-[[models]]
+machines = "cpu"
+count = 24
+[models."*"]
 kind = "sleep"
 ms = 5.0
 """
@@ -69,7 +68,7 @@ ms = 5.0
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "profile.json").write_text(json.dumps(in_format_1_0(PROFILE)))
     (tmp_path / "slo.json").write_text(json.dumps(SLO))
-    (tmp_path / "hosts.toml").write_text(HOSTS.replace("PORT", str(free_port())))
+    (tmp_path / "site.toml").write_text(HOSTS.replace("PORT", str(free_port())))
     return tmp_path
 
 
@@ -81,7 +80,7 @@ def free_port() -> int:
 
 def arguments(folder: Path, *more: str) -> list[str]:
     files = [str(folder / name) for name in ("profile.json", "slo.json")]
-    return ["autoscale", *files, "--hosts", str(folder / "hosts.toml"), *more]
+    return ["autoscale", *files, "--site", str(folder / "site.toml"), *more]
 
 
 @pytest.mark.slow
@@ -102,7 +101,7 @@ def test_it_asks_other_questions_too(tmp_path: Path, run: Callable[..., Any]) ->
     hosts = hosts.replace("machines = 24", 'machines = 24\nplays = ["c1", "c2", "g1", "i1"]')
     for name in ("profile.json", "slo.json"):
         (tmp_path / name).write_bytes((variants / name).read_bytes())
-    (tmp_path / "hosts.toml").write_text(hosts)
+    (tmp_path / "site.toml").write_text(hosts)
     ran = run(*arguments(tmp_path, "--once", "--dry-run", "--json"))
     assert ran.code == Exit.OK, ran.err
     # The default plan, which leaves room to wait, is of three machines.
@@ -128,15 +127,15 @@ def test_no_plan_ends_with_its_own_code_and_keeps_what_runs(folder: Path, run: C
 
 @pytest.mark.slow
 def test_hosts_without_room_are_reported_and_nothing_is_touched(folder: Path, run: Callable[..., Any]) -> None:
-    hosts = (folder / "hosts.toml").read_text()
-    (folder / "hosts.toml").write_text(hosts.replace("machines = 24", "machines = 0"))
+    hosts = (folder / "site.toml").read_text()
+    (folder / "site.toml").write_text(hosts.replace("machines = 24", "machines = 0"))
     ran = run(*arguments(folder, "--once", "--json"))
     assert ran.code == Exit.BAD_INPUT
     assert "room" in ran.lines[-2]["event"]["text"]
 
 
 def test_files_that_cannot_be_read_end_it_at_once(folder: Path, run: Callable[..., Any]) -> None:
-    (folder / "hosts.toml").write_text("targets = 3")
+    (folder / "site.toml").write_text("targets = 3")
     assert run(*arguments(folder)).code == Exit.BAD_INPUT
     (folder / "slo.json").unlink()
     assert run(*arguments(folder)).code == Exit.BAD_INPUT
@@ -185,7 +184,7 @@ def test_workers_come_and_go_with_the_demand_and_no_query_is_lost(
     folder: Path, watching: subprocess.Popen[str]
 ) -> None:
     from hetplan.executor.deployment import Deployment
-    from hetplan.executor.hosts_file import read_hosts
+    from hetplan.executor.site import read_site
     from hetplan.registry import target
 
     assert watching.stdout is not None
@@ -201,7 +200,7 @@ def test_workers_come_and_go_with_the_demand_and_no_query_is_lost(
     def applied() -> int:
         return sum(event["what"] == "apply" for event in events)
 
-    with Deployment(read_hosts(folder / "hosts.toml"), targets=target) as deployment:
+    with Deployment(read_site(folder / "site.toml"), targets=target) as deployment:
         until(lambda: applied() == 1)
         assert len(deployment.observe()) == 2, "at 15 a second one server would be late too often"
         demand = Demand(8.0, deployment.endpoint())

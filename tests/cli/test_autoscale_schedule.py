@@ -49,15 +49,14 @@ SLO: dict[str, Any] = {
 }  # fmt: skip
 HOSTS = """
 name = "kept"
-profiles = ["profile.json"]
-slo = "slo.json"
+files = ["profile.json", "slo.json"]
 [targets.here]
 kind = "local"
 [hosts.box]
 target = "here"
-hardware = "big"
-machines = 30
-[[models]]
+machines = "big"
+count = 30
+[models."*"]
 kind = "sleep"
 ms = 5.0
 """
@@ -67,7 +66,7 @@ ms = 5.0
 def files(tmp_path: Path) -> list[str]:
     for name, held in (("profile.json", PROFILE), ("slo.json", SLO)):
         (tmp_path / name).write_text(json.dumps(held))
-    (tmp_path / "hosts.toml").write_text(HOSTS)
+    (tmp_path / "site.toml").write_text(HOSTS)
     return [str(tmp_path / name) for name in ("profile.json", "slo.json")]
 
 
@@ -118,8 +117,8 @@ def test_beyond_the_schedule_it_plans_with_what_is_paid_for_ahead(
     paid = {one.offer: one.count for one in plan.commitments or ()}
     assert paid == {"big-a": 4}, "a term is twice as long as a period, and what is paid for ahead is cheaper"
     busy = Busy(plan, {"shop": 200.0, "news": 60.0}, monkeypatch)
-    hosts = path.with_name("hosts.toml")
-    words = ("--hosts", hosts, path, "--dry-run", "--every", "0.2", "--headroom", "0", "--json")
+    hosts = path.with_name("site.toml")
+    words = ("--site", hosts, path, "--dry-run", "--every", "0.2", "--headroom", "0", "--json")
     ran = run("autoscale", *files, *words)
     said = [line["event"]["text"] for line in ran.lines if "event" in line and line["event"]["what"] != "look"]
     assert ran.code == Exit.INTERRUPTED, ran.err

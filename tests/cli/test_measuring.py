@@ -61,12 +61,12 @@ def asked(tmp_path: Path) -> Callable[..., list[object]]:
     (tmp_path / "measure.py").write_text(SCRIPT)
 
     def arguments(mode: str = "good", *, journal: str = "journal.jsonl", plan: str = "plan.json") -> list[object]:
-        hosts = tmp_path / "hosts.toml"
+        hosts = tmp_path / "site.toml"
         command = json.dumps([sys.executable, "measure.py", mode])
         timeout_s = 1.5 if mode == "bad" else 60
         hosts.write_text(f"[evaluators.track-eval]\ncommand = {command}\ntimeout_s = {timeout_s}\n")
         return [
-            "solve", EXAMPLE / "profile.json", tmp_path / "slo.json", "--evaluate", "track-eval", "--hosts", hosts,
+            "solve", EXAMPLE / "profile.json", tmp_path / "slo.json", "--evaluate", "track-eval", "--site", hosts,
             "--journal", tmp_path / journal, "--set", "samples_min=10", "--set", "samples_max=60",
             "-o", tmp_path / plan,
         ]  # fmt: skip

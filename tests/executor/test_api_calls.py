@@ -17,11 +17,11 @@ from cases.deployments import Client
 import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.executor.deployment import Deployment
-from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.serving.frames import FAILED
 from hetplan.executor.serving.http_model import HttpModel, key_of
 from hetplan.executor.serving.models import Result
 from hetplan.executor.serving.query_body import Query
+from hetplan.executor.site import read_site
 from hetplan.executor.wanted import wanted
 
 KEY = "sk-only-for-tests"
@@ -42,7 +42,7 @@ SLO: dict[str, Any] = {
     "apps": {"ask": {"pipeline": "rag", "quality": {"min": 0.6}, "streams": 2, "rate_qps": 4,
                      "latency": {"p50_ms": 900}}},
 }  # fmt: skip
-MEASURED = {"apps": {"ask": [{
+MEASURED = {"format": "hetplan/measured/1.0", "apps": {"ask": [{
     "knobs": {"model": "large"}, "mean": 0.9, "se": 0.01, "samples": 500, "verdict": "pass", "passes": True,
     "seconds": {"find": 0.001, "write": 0.02}, "bytes": {"find": 10.0, "write": 10.0}, "input_bytes": 10.0,
 }]}}  # fmt: skip
@@ -89,16 +89,16 @@ def files(folder: Path) -> dict[str, Any]:
     for name, said in (("profile", PROFILE), ("slo", SLO), ("measured", MEASURED)):
         (folder / f"{name}.json").write_text(json.dumps(said))
     (folder / "acme.key").write_text(KEY + "\n")
-    here = {name: str(folder / f"{name}.json") for name in ("slo", "measured")}
-    return {**here, "profiles": [str(folder / "profile.json")]}
+    return {"files": [str(folder / f"{name}.json") for name in ("profile", "slo", "measured")]}
 
 
-def rules(url: str, **more: Any) -> list[dict[str, Any]]:
-    called = {"kind": "api", "hardware": "acme", "url": url, "protocol": "openai", "model": "big-{knobs.model}", **more}
-    return [called, {"kind": "sleep"}]
+def rules(url: str, **more: Any) -> dict[str, dict[str, Any]]:
+    named = {"protocol": "openai", "name": "big-{knobs.model}"}
+    called = {"kind": "api", "model": "*", "machine": "acme", "url": url, **named, **more}
+    return {"called": called, "*": {"kind": "sleep"}}
 
 
-BOX = {"box": {"target": "here", "hardware": ["box", "acme"], "machines": {"box": 4, "acme": 1}}}
+BOX = {"box": {"target": "here", "machines": ["box", "acme"], "count": {"box": 4, "acme": 1}}}
 
 
 def plan() -> hp.Plan:
@@ -170,28 +170,28 @@ def test_a_call_that_is_not_answered_in_time_has_failed(retries: int) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"profiles": []}, "no profile says that it is a call"),
-        ({"hosts": {"box": {**BOX["box"], "hardware": ["box"], "machines": 4}}}, 'Add "acme" to the hardware'),
+        ({"files": []}, "no profile says that it is a call"),
+        ({"hosts": {"box": {**BOX["box"], "machines": ["box"], "count": 4}}}, 'Add "acme" to the machines'),
         ({"models": rules("http://api.example/v1", key_env="K")}, "for all to read"),
         ({"models": rules("https://api.example", key_env="K", key_file="k")}, "in a file or in the environment"),
-        ({"models": rules("https://api.example", hardware=[], model="m")}, "on a machine, not at an API"),
-        ({"models": rules("https://api.example", model=None)}, "a model is named"),
-        ({"models": [{"kind": "sleep"}]}, "how long this load takes"),
+        ({"models": rules("https://api.example", machine=["acme", "box"], name="m")}, "on a machine, not at an API"),
+        ({"models": rules("https://api.example", name=None)}, "a model is named"),
+        ({"models": {"*": {"kind": "sleep"}}}, "how long this load takes"),
         ({"targets": {"here": {"kind": "elsewhere"}}}, "the key is not there"),
-        ({"targets": {"here": {"kind": "kubernetes"}}}, "no target of hosts.toml"),
+        ({"targets": {"here": {"kind": "kubernetes"}}}, "no target of hosts"),
     ],
 )
 def test_what_cannot_be_called_is_refused_with_a_remedy(change: dict[str, Any], why: str, tmp_path: Path) -> None:
     said = {"targets": {"here": {"kind": "local"}}, "hosts": BOX, "models": rules("https://api.example"),
             **files(tmp_path), **change}  # fmt: skip
     with pytest.raises(InputError, match=why):
-        wanted(plan(), read_hosts(said))
+        wanted(plan(), read_site(said))
 
 
 def test_the_place_of_an_outcome_goes_to_whoever_makes_the_calls(tmp_path: Path) -> None:
     rule = rules("http://127.0.0.1:1/", key_file="acme.key", outcome="choices.0.verdict")
     said = {"targets": {"here": {"kind": "local"}}, "hosts": BOX, "models": rule, **files(tmp_path)}
-    made = wanted(plan(), read_hosts(said))
+    made = wanted(plan(), read_site(said))
     kinds = {load.model["kind"]: load.model.get("outcome") for unit in made.units.values() for load in unit.loads}
     assert kinds == {"api": "choices.0.verdict", "sleep": None}
 

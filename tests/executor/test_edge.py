@@ -24,7 +24,7 @@ from hetplan.executor.render import render
 from hetplan.executor.render.groups import groups
 from hetplan.executor.render.names import CannotRender, objects_of
 from hetplan.executor.render.rules import choose
-from hetplan.executor.render.site import read_site
+from hetplan.executor.site import read_site
 
 NEEDS_OPENSSL = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs OpenSSL's command")
 ONE = make_plan(make_worker("w1", 1))

@@ -38,15 +38,13 @@ def asked(client: Client, app: str, body: dict[str, Any]) -> tuple[int, Any]:
 def test_an_example_is_served_as_planned(deploy: Callable[..., Deployment], question: str) -> None:
     folder = EXAMPLES / question
     files = {"profile": str(folder / "profile.json"), "slo": str(folder / "slo.json")}
-    measured = {"measured": str(folder / "measured.json")} if question == "compound" else {}
-    plan = hp.solve(*files.values(), *measured.values()).require()
+    measured = [str(folder / "measured.json")] if question == "compound" else {}
+    plan = hp.solve(*files.values(), *measured).require()
     hardware = sorted({worker.hardware for worker in plan.workers})
     places = sorted({worker.host for worker in plan.workers if worker.host})
-    box = {"target": "here", "hardware": hardware, "plays": places, "machines": 64, "enforcement": "none"}
+    box = {"target": "here", "machines": hardware, "plays": places, "count": 64, "enforcement": "none"}
     # Operators of compound queries have no tables: their times are measured per configuration.
-    deployment = deploy(
-        profiles=[files["profile"]], slo=files["slo"], hosts={"box": box}, models=[{"kind": "sleep"}], **measured
-    )
+    deployment = deploy(files=[*files.values(), *measured], hosts={"box": box}, models={"*": {"kind": "sleep"}})
     client = Client(deployment.apply(plan).endpoint)
     served = sorted({load.app for worker in plan.workers for load in worker.loads if load.app} | set(plan.routing))
     assert served
@@ -80,11 +78,11 @@ def test_queries_that_wait_at_an_operator_are_served_together(
     measured = str(EXAMPLES / "compound" / "measured.json")
     plan = hp.solve(files["profile"], files["slo"], measured, options={"sizing": "formula"}).require()
     hardware = sorted({worker.hardware for worker in plan.workers})
-    box = {"target": "here", "hardware": hardware, "machines": 64, "enforcement": "none"}
+    box = {"target": "here", "machines": hardware, "count": 64, "enforcement": "none"}
     # So slow that those who come at once wait for one another, however fast this machine is.
     deployment = deploy(
-        profiles=[files["profile"]], slo=files["slo"], measured=measured, hosts={"box": box},
-        models=[{"kind": "sleep", "times": 8}],
+        files=[files["profile"], files["slo"], measured], hosts={"box": box},
+        models={"*": {"kind": "sleep", "times": 8}},
     )  # fmt: skip
     endpoint = deployment.apply(plan).endpoint
     with ThreadPoolExecutor(16) as pool:
@@ -108,10 +106,10 @@ def test_the_router_sends_as_many_calls_as_a_fanout_says(deploy: Callable[..., D
     Path(files["slo"]).write_text(json.dumps(slo))
     measured = str(EXAMPLES / "compound" / "measured.json")
     plan = hp.solve(files["profile"], files["slo"], measured).require()
-    box = {"target": "here", "hardware": sorted({one.hardware for one in plan.workers}), "machines": 64,
+    box = {"target": "here", "machines": sorted({one.hardware for one in plan.workers}), "count": 64,
            "enforcement": "none"}  # fmt: skip
     deployment = deploy(
-        profiles=[files["profile"]], slo=files["slo"], measured=measured, hosts={"box": box}, models=[{"kind": "sleep"}]
+        files=[files["profile"], files["slo"], measured], hosts={"box": box}, models={"*": {"kind": "sleep"}}
     )
     client = Client(deployment.apply(plan).endpoint)
     status, said = asked(client, "gate", {})

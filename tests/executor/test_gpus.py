@@ -29,10 +29,10 @@ from hetplan.executor.gpus import (
     visible,
     want_of,
 )
-from hetplan.executor.hosts_file import Machines
 from hetplan.executor.keeper import Keeper
 from hetplan.executor.kept_process import KeptProcess, StartFailed
 from hetplan.executor.shares import LocalMeans, gpu_refusals, held, refusals
+from hetplan.executor.site import Host
 from hetplan.executor.steps import difference, steps_of
 from hetplan.executor.units import LoadSpec, Seen, Unit, named
 from hetplan.executor.wanted import Wanted, wanted
@@ -61,9 +61,9 @@ def means(tmp_path: Path) -> LocalMeans:
     return LocalMeans(mps_pipe=tmp_path, gpu_list=tmp_path / "gpus.json")
 
 
-def host(*devices: str, **fields: object) -> Machines:
-    return Machines.model_validate(
-        {"target": "here", "hardware": "gpu", "machines": 9, "devices": devices, **fields}
+def host(*devices: str, **fields: object) -> Host:
+    return Host.model_validate(
+        {"target": "here", "machines": "gpu", "count": 9, "devices": devices, **fields}
     )  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def unit(
     return named(Unit("", name, 0, "gpu", "here", on, gpus=gpus, loads=(made,)))
 
 
-def given(units: list[Unit], hosts: dict[str, Machines], listed: GpuList | None = RECORDED) -> dict[str, list[str]]:
+def given(units: list[Unit], hosts: dict[str, Host], listed: GpuList | None = RECORDED) -> dict[str, list[str]]:
     """Worker -> ids of its devices."""
     got, refused = assign([(one, hosts[one.host]) for one in units], listed)
     assert not refused
@@ -173,16 +173,16 @@ def test_how_many_gpus_a_worker_has_is_the_hosts_word_then_the_profiles(tmp_path
     }  # fmt: skip
     (tmp_path / "p.json").write_text(json.dumps(profile))
     plan = make_plan(make_worker("w1", hardware="gpu"), make_worker("w2"))
-    box: dict[str, Any] = {"target": "here", "hardware": ["cpu", "gpu"], "machines": 8}
+    box: dict[str, Any] = {"target": "here", "machines": ["cpu", "gpu"], "count": 8}
     profiles = [str(tmp_path / "p.json")]
     for stated, gpus_of in ({}, [2, 0]), ({"gpus_per_worker": 3}, [3, 3]):
-        made = wanted(plan, make_hosts(tmp_path, profiles=profiles, hosts={"box": {**box, **stated}}))
+        made = wanted(plan, make_hosts(tmp_path, files=profiles, hosts={"box": {**box, **stated}}))
         assert [one.gpus for one in made.units.values()] == gpus_of
     assert [one.gpus for one in wanted(plan, make_hosts(tmp_path)).units.values()] == [None, None]
 
 
 def test_two_hosts_that_name_one_device_share_it() -> None:
-    hosts = {"one": host("0"), "two": host("GPU-aaaa", hardware="gpu-b")}
+    hosts = {"one": host("0"), "two": host("GPU-aaaa", machines="gpu-b")}
     assert given([unit("a", 0.5, on="one"), unit("b", 0.5, on="two")], hosts) == {"a": ["GPU-aaaa"], "b": ["GPU-aaaa"]}
     whole = [unit("a", gpus=1, on="one"), unit("b", gpus=1, on="two")]
     (refused,) = assign([(one, hosts[one.host]) for one in whole], RECORDED)[1]
@@ -287,7 +287,7 @@ def test_the_keeper_starts_each_process_with_its_own_device(
 
 def test_steps_wait_for_the_share_that_a_stop_frees(tmp_path: Path) -> None:
     """Eight workers may run here, but the GPU takes what comes only when what runs has gone."""
-    box = {"target": "here", "hardware": ["gpu"], "machines": 8, "devices": ["0"]}
+    box = {"target": "here", "machines": ["gpu"], "count": 8, "devices": ["0"]}
     hosts = make_hosts(tmp_path, hosts={"box": box})
     old, new = unit("w1", 0.75), unit("w2", 0.5)
     seen = Seen(old.name, old.content, "ready", unit=old)
@@ -303,7 +303,7 @@ def test_steps_wait_for_the_share_that_a_stop_frees(tmp_path: Path) -> None:
 
 def test_an_apply_is_refused_where_the_recorded_gpus_are_not_enough(tmp_path: Path, means: LocalMeans) -> None:
     settings = {"gpu_list": str(means.gpu_list), "mps_pipe": str(means.mps_pipe)}
-    box = {"target": "here", "hardware": ["gpu"], "machines": 8, "devices": ["0"]}
+    box = {"target": "here", "machines": ["gpu"], "count": 8, "devices": ["0"]}
     made = make_hosts(tmp_path, hosts={"box": box}, targets={"here": {"kind": "local", "settings": settings}})
     worker = make_worker("w1", 2, hardware="gpu", load={"share": {"gpu": 0.6, "enforce": "mps"}})
     with Deployment(made) as deployment:

@@ -82,7 +82,7 @@ def serve(deploy: Callable[..., Deployment], tmp_path: Path) -> Callable[..., tu
 
     def start(worker: Worker | None = None, **rule: Any) -> tuple[Deployment, Client]:
         command = [sys.executable, str(script), "{port}", "{variant}-x"]
-        deployment = deploy(models=[{"kind": "http", "command": command, **rule}])
+        deployment = deploy(models={"*": {"command": command, **rule}})
         endpoint = deployment.apply(make_plan(worker or make_worker("w1", 1))).endpoint
         return deployment, Client(endpoint)
 
@@ -272,7 +272,7 @@ def test_a_batch_of_tensors_is_one_request(serve: Callable[..., tuple[Deployment
 def test_a_command_that_ends_before_it_is_ready_is_named(deploy: Callable[..., Deployment]) -> None:
     from hetplan.executor.target import ApplyFailed
 
-    deployment = deploy(models=[{"kind": "http", "command": [sys.executable, "-c", "import sys; sys.exit(4)"]}])
+    deployment = deploy(models={"*": {"command": [sys.executable, "-c", "import sys; sys.exit(4)"]}})
     with pytest.raises(ApplyFailed, match="ended with 4 before it was ready"):
         deployment.apply(make_plan(make_worker("w1", 1)))
 
@@ -288,7 +288,7 @@ def test_a_command_that_ends_before_it_is_ready_is_named(deploy: Callable[..., D
 )
 def test_rules_that_are_wrong_are_named(tmp_path: Path, rule: dict[str, Any], why: str) -> None:
     with pytest.raises(InputError) as refused:
-        wanted(make_plan(make_worker("w1")), make_hosts(tmp_path, models=[{"kind": "http", **rule}]))
+        wanted(make_plan(make_worker("w1")), make_hosts(tmp_path, models={"*": {**rule}}))
     assert why in str(refused.value)
 
 

@@ -113,7 +113,7 @@ def test_another_plan_takes_over_without_a_lost_query(deploy: Callable[..., Depl
 
 @pytest.mark.slow
 def test_a_worker_that_is_killed_under_load_costs_no_answer_and_comes_back(deploy: Callable[..., Deployment]) -> None:
-    deployment = deploy(models=[{"kind": "sleep", "ms": 30.0}])
+    deployment = deploy(models={"*": {"kind": "sleep", "ms": 30.0}})
     endpoint = deployment.apply(ONE).endpoint
     outcomes: list[str] = []
 
@@ -139,7 +139,7 @@ def test_a_worker_that_is_killed_under_load_costs_no_answer_and_comes_back(deplo
 
 @pytest.mark.slow
 def test_without_a_second_try_a_dead_worker_is_reported_as_503(deploy: Callable[..., Deployment]) -> None:
-    deployment = deploy(models=[{"kind": "sleep", "ms": 50_000.0}], router={"port": 0, "retries": 0})
+    deployment = deploy(models={"*": {"kind": "sleep", "ms": 50_000.0}}, router={"port": 0, "retries": 0})
     endpoint = deployment.apply(make_plan(make_worker("w1", 1))).endpoint
     with ThreadPoolExecutor(1) as pool:
         asking = pool.submit(lambda: Client(endpoint).post())
@@ -159,7 +159,7 @@ def arrived(deployment: Deployment, unit: str) -> int:
 
 @pytest.mark.slow
 def test_a_taken_port_undoes_the_apply(deploy: Callable[..., Deployment], taken_port: int) -> None:
-    host = {"target": "here", "hardware": ["cpu"], "machines": 8}
+    host = {"target": "here", "machines": ["cpu"], "count": 8}
     both = {"box": {**host, "plays": ["fine"]}, "bad": {**host, "plays": ["bad"], "ports": [taken_port, taken_port]}}
     deployment = deploy(hosts=both)
     before = make_plan(make_worker("w1", 1, host="fine"))
@@ -176,7 +176,7 @@ def test_a_taken_port_undoes_the_apply(deploy: Callable[..., Deployment], taken_
 @pytest.mark.slow
 def test_workers_that_the_router_cannot_reach_are_stopped_again(deploy: Callable[..., Deployment]) -> None:
     limits = {"start_s": 3.0, "drain_s": 0.5, "call_s": 60.0}
-    host = {"target": "here", "hardware": ["cpu"], "machines": 8, "address": "127.9.9.9"}
+    host = {"target": "here", "machines": ["cpu"], "count": 8, "address": "127.9.9.9"}
     deployment = deploy(hosts={"box": host}, limits=limits)
     with pytest.raises(ApplyFailed, match="no link to") as failed:
         deployment.apply(make_plan(make_worker("w1"), make_worker("w2")))
@@ -188,7 +188,7 @@ def test_workers_that_the_router_cannot_reach_are_stopped_again(deploy: Callable
 @pytest.mark.slow
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
 def test_router_and_workers_speak_ipv6_too(deploy: Callable[..., Deployment]) -> None:
-    host = {"target": "here", "hardware": ["cpu"], "machines": 8, "bind": "::1"}
+    host = {"target": "here", "machines": ["cpu"], "count": 8, "bind": "::1"}
     deployment = deploy(hosts={"box": host}, router={"port": 0, "bind": "::1"})
     endpoint = deployment.apply(make_plan(make_worker("w1"))).endpoint
     assert endpoint.startswith("http://[::1]:")
@@ -211,7 +211,7 @@ def test_a_taken_port_of_the_router_leaves_nothing(deploy: Callable[..., Deploym
 @pytest.mark.slow
 def test_of_a_range_of_ports_a_free_one_is_taken(deploy: Callable[..., Deployment], taken_port: int) -> None:
     ports = [taken_port, min(taken_port + 20, 65535)]
-    host = {"target": "here", "hardware": ["cpu"], "machines": 8, "ports": ports}
+    host = {"target": "here", "machines": ["cpu"], "count": 8, "ports": ports}
     deployment = deploy(hosts={"box": host})
     deployment.apply(make_plan(make_worker("w1", 1)))
     (seen,) = deployment.observe()
@@ -351,10 +351,10 @@ def test_what_a_killed_apply_asked_for_is_over_before_the_next_looks(
     deploy: Callable[..., Deployment], tmp_path: Path, then: str
 ) -> None:
     """A model that takes a second to load in place: while it loads, what ran before is still to be seen."""
-    models = [
-        {"kind": "command", "command": [sys.executable, "-c", SLOWLY], "variant": "v"},
-        {"kind": "sleep", "ms": 1.0},
-    ]
+    models = {
+        "v": {"kind": "command", "command": [sys.executable, "-c", SLOWLY]},
+        "*": {"kind": "sleep", "ms": 1.0},
+    }
     deployment = deploy(models=models)
     before, after = make_plan(make_worker("w1", 1)), make_plan(make_worker("w1", 1, variant="v"))
     deployment.apply(before)
@@ -367,7 +367,7 @@ def test_what_a_killed_apply_asked_for_is_over_before_the_next_looks(
     else:
         deployment.apply(wanted)
     assert not deployment.difference(wanted)
-    Local(Setting("here", deployment.hosts, deployment.folder / "targets" / "here")).settle(limit_s=60.0)
+    Local(Setting("here", deployment.site, deployment.folder / "targets" / "here")).settle(limit_s=60.0)
     assert not deployment.difference(wanted), "nothing comes later"
     assert deployment.unfinished() is None
 
@@ -377,9 +377,9 @@ def test_down_ends_a_start_that_hangs_and_whose_apply_was_killed(
     deploy: Callable[..., Deployment], tmp_path: Path
 ) -> None:
     hangs = {"kind": "command", "command": [sys.executable, "-c", "import time; time.sleep(1000)"]}
-    deployment = deploy(models=[hangs], limits={"start_s": 300.0, "drain_s": 1.0})
+    deployment = deploy(models={"*": hangs}, limits={"start_s": 300.0, "drain_s": 1.0})
     write_plan(make_plan(make_worker("w1", 2)), tmp_path / "plan.json")
-    changes = {"models": [hangs], "limits": {"start_s": 300.0}}
+    changes = {"models": {"*": hangs}, "limits": {"start_s": 300.0}}
     applying = cut_off(tmp_path, tmp_path / "plan.json", after_s=300.0, changes=changes)
     wait_for(lambda: [seen.status for seen in deployment.observe()] == ["starting"] * 2 or applying.poll() is not None)
     applying.kill()
@@ -397,7 +397,7 @@ def test_of_two_applies_one_waits_or_refuses_and_names_the_other(deploy: Callabl
         inside.set()
         go_on.wait(60)
 
-    with ThreadPoolExecutor(1) as pool, Deployment(deployment.hosts) as other:
+    with ThreadPoolExecutor(1) as pool, Deployment(deployment.site) as other:
         working = pool.submit(lambda: deployment.apply(ONE, on_event=slow))
         assert inside.wait(60)
         with pytest.raises(DeploymentLocked, match=f"apply of .*process {os.getpid()}"):
@@ -445,7 +445,9 @@ def test_down_ends_what_a_command_left_behind(deploy: Callable[..., Deployment],
         "    outputs = [{'load': asked['load'], 'twice': 2 * x} for x in asked['inputs']]\n"
         "    print(json.dumps({'outputs': outputs}), flush=True)\n"
     )
-    deployment = deploy(models=[{"kind": "command", "command": [sys.executable, str(serve), "--variant", "{variant}"]}])
+    deployment = deploy(
+        models={"*": {"kind": "command", "command": [sys.executable, str(serve), "--variant", "{variant}"]}}
+    )
     endpoint = deployment.apply(make_plan(make_worker("w1", 1))).endpoint
     assert Client(endpoint).post(body={"inputs": 21})[1]["outputs"] == {"load": "w1.a", "twice": 42}
     assert len(processes(deployment, "1000")) == 1, "the process that hides"
@@ -488,7 +490,7 @@ def test_a_disk_that_fills_up_at_the_end_is_undone(
 def test_a_wrong_model_file_is_found_before_anything_is_touched(deploy: Callable[..., Deployment]) -> None:
     from hetplan.errors import InputError
 
-    deployment = deploy(models=[{"kind": "onnx", "path": "nowhere/{variant}.onnx"}])
+    deployment = deploy(models={"*": {"kind": "onnx", "path": "nowhere/{variant}.onnx"}})
     with pytest.raises(InputError, match=r"no model file .*nowhere/m\.onnx"):
         deployment.apply(ONE)
     assert deployment.observe() == ()
@@ -497,7 +499,7 @@ def test_a_wrong_model_file_is_found_before_anything_is_touched(deploy: Callable
 
 @pytest.mark.slow
 def test_a_query_that_takes_too_long_is_given_back(deploy: Callable[..., Deployment]) -> None:
-    deployment = deploy(models=[{"kind": "sleep", "ms": 60_000.0}], router={"port": 0, "timeout_s": 0.3})
+    deployment = deploy(models={"*": {"kind": "sleep", "ms": 60_000.0}}, router={"port": 0, "timeout_s": 0.3})
     status, said = Client(deployment.apply(ONE).endpoint).post()
     assert (status, said["outcome"], said["why"]) == (503, "lost", "no answer in time")
 

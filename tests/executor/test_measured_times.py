@@ -13,8 +13,8 @@ import pytest
 import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.executor.background import Background
-from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.serving.law import ServiceLaw
+from hetplan.executor.site import read_site
 from hetplan.serving.operators import operators_of
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "compound"
@@ -22,9 +22,9 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "compound"
 
 def hosts(**more: Any) -> dict[str, Any]:
     return {
-        "profiles": [str(EXAMPLE / "profile.json")], "slo": str(EXAMPLE / "slo.json"),
+        "files": [str(EXAMPLE / "profile.json"), str(EXAMPLE / "slo.json")],
         "targets": {"here": {"kind": "local"}},
-        "hosts": {"box": {"target": "here", "hardware": ["any"], "machines": 9}}, **more,
+        "hosts": {"box": {"target": "here", "machines": ["any"], "count": 9}}, **more,
     }  # fmt: skip
 
 
@@ -38,7 +38,9 @@ def made() -> tuple[hp.Plan, hp.Inputs]:
 
 def test_each_operator_sleeps_as_long_as_it_was_measured(made: Any) -> None:
     plan, inputs = made
-    known = Background.of(read_hosts(hosts(measured=str(EXAMPLE / "measured.json"))))
+    known = Background.of(
+        read_site(hosts(files=[str(EXAMPLE / f"{name}.json") for name in ("profile", "slo", "measured")]))
+    )
     operators = operators_of(plan, inputs)
     assert operators
     for worker in plan.workers:

@@ -54,7 +54,7 @@ def total(found: dict[tuple[str, tuple[tuple[str, str], ...]], float], name: str
 
 @pytest.mark.slow
 def test_router_and_workers_count_by_application_worker_and_model(deploy: Callable[..., Deployment]) -> None:
-    deployment = deploy(models=[{"kind": "sleep", "ms": 3.0}])
+    deployment = deploy(models={"*": {"kind": "sleep", "ms": 3.0}})
     endpoint = deployment.apply(make_plan(make_worker("w1", 2))).endpoint
     for _ in range(6):
         assert Client(endpoint).post()[0] == 200
@@ -101,7 +101,7 @@ def test_the_dashboard_asks_for_metrics_and_labels_that_there_are(deploy: Callab
     board = json.loads((Path(__file__).resolve().parents[2] / "examples" / "grafana.json").read_text())
     asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"]) == 8
-    endpoint = deploy(models=[{"kind": "sleep", "ms": 1.0}]).apply(make_plan(make_worker("w1", 1))).endpoint
+    endpoint = deploy(models={"*": {"kind": "sleep", "ms": 1.0}}).apply(make_plan(make_worker("w1", 1))).endpoint
     assert Client(endpoint).post()[0] == 200
     there = {name for name, _ in scraped(f"{endpoint}/metrics")}
     streams = {"hetplan_first_token_seconds_bucket", "hetplan_token_seconds_bucket"}

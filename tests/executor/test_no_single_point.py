@@ -191,7 +191,7 @@ def frozen_one(deploy: Callable[..., Deployment], **changes: Any) -> tuple[Deplo
 
     The keeper is frozen too: else it would end the worker and start it again, and the queries would go on through that.
     """
-    deployment = deploy(models=[{"kind": "sleep", "ms": 400.0, **changes}], router={"port": 0, "frozen_s": 0.2})
+    deployment = deploy(models={"*": {"kind": "sleep", "ms": 400.0, **changes}}, router={"port": 0, "frozen_s": 0.2})
     endpoint = deployment.apply(ONE).endpoint
     workers = [Client(f"{one.address}:{one.port}") for seen in deployment.observe() if (one := seen.endpoint)]
     victim = processes(deployment, WORKER)[0]
@@ -237,8 +237,8 @@ def test_a_worker_that_is_killed_on_a_disk_without_room_comes_back(
 def test_units_for_systemd_say_all_that_a_keeper_needs(applied: Deployment, tmp_path: Path) -> None:
     target = applied.targets["here"]
     assert isinstance(target, Local)
-    text = unit_text(applied.hosts, target)
-    assert unit_name(applied.hosts, "here") == "hetplan-hetplan-here.service"
+    text = unit_text(applied.site, target)
+    assert unit_name(applied.site, "here") == "hetplan-hetplan-here.service"
     fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("Env"))
     assert fields["ExecStart"].split()[-3:] == ['"/tmp/nvidia-mps"', '""', '"wait"']
     assert fields["KillMode"] == "process"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hetplan.errors import InputError
-from hetplan.executor.hosts_file import HostsFile, read_hosts
+from hetplan.executor.site import Site, read_site
 from hetplan.executor.wanted import wanted
 from hetplan.profiles.plan import InputHashes, Method, Plan
 from hetplan.profiles.plan_file import with_digest
@@ -45,7 +45,7 @@ def plan(**counts: int) -> Plan:
     )  # fmt: skip
 
 
-def hosts(folder: Path, kind: str = "local", settings: Mapping[str, Any] | None = None, **said: Any) -> HostsFile:
+def hosts(folder: Path, kind: str = "local", settings: Mapping[str, Any] | None = None, **said: Any) -> Site:
     profile = folder / "profile.json"
     document = {
         "format": "hetplan/profile/1.0",
@@ -55,16 +55,16 @@ def hosts(folder: Path, kind: str = "local", settings: Mapping[str, Any] | None 
         "tables": {"l": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [10]}},
     }  # fmt: skip
     profile.write_text(json.dumps(document))
-    listed = {name: {"target": "here", "hardware": ["gpu", "free"], "machines": 2, **one} for name, one in said.items()}
-    return read_hosts(
+    listed = {name: {"target": "here", "machines": ["gpu", "free"], "count": 2, **one} for name, one in said.items()}
+    return read_site(
         {
-            "name": "prod", "profiles": [str(profile)], "targets": {"here": {"kind": kind, "settings": settings or {}}},
-            "hosts": listed, "models": [{"kind": "sleep", "ms": 2.0}],
+            "name": "prod", "files": [str(profile)], "targets": {"here": {"kind": kind, "settings": settings or {}}},
+            "hosts": listed, "models": {"*": {"kind": "sleep", "ms": 2.0}},
         }
     )  # fmt: skip
 
 
-def placed(wish: Plan, where: HostsFile) -> dict[str, Counter[str]]:
+def placed(wish: Plan, where: Site) -> dict[str, Counter[str]]:
     """On how many machines of each host the workers of each offer are."""
     found: dict[str, Counter[str]] = {}
     for unit in wanted(wish, where).units.values():
@@ -80,7 +80,7 @@ def test_workers_go_to_hosts_of_their_zone(tmp_path: Path) -> None:
 
 
 def test_no_room_in_a_zone_is_refused_by_name(tmp_path: Path) -> None:
-    two = hosts(tmp_path, first={"zone": "b", "machines": 9}, second={"zone": "a"})
+    two = hosts(tmp_path, first={"zone": "b", "count": 9}, second={"zone": "a"})
     with pytest.raises(
         InputError, match=r"3 of gpu \(offer gpu-a, zone a\)\): the hosts have room for 2 of them \(second"
     ):
@@ -96,7 +96,7 @@ def test_hosts_that_say_nothing_take_all(tmp_path: Path) -> None:
 
 
 def test_spot_machines_are_told_from_others(tmp_path: Path) -> None:
-    both = hosts(tmp_path, any={"machines": 9}, cheap={"spot": True, "machines": 1}, firm={"spot": False})
+    both = hosts(tmp_path, any={"count": 9}, cheap={"spot": True, "count": 1}, firm={"spot": False})
     # Those that are for few come first, and what they have no room for goes on.
     assert placed(plan(gpu_b_spot=2, gpu_b=3), both) == {
         "gpu-b-spot": {"cheap": 1, "any": 1}, "gpu-b": {"firm": 2, "any": 1},
@@ -113,6 +113,6 @@ def test_hosts_of_an_offer_take_no_other(tmp_path: Path) -> None:
 
 
 def test_zones_without_a_profile_that_knows_them_are_refused(tmp_path: Path) -> None:
-    bare = hosts(tmp_path, first={"zone": "b"}).model_copy(update={"profiles": ()})
+    bare = hosts(tmp_path, first={"zone": "b"}).model_copy(update={"files": ()})
     with pytest.raises(InputError, match=r"hosts\.first \(found gpu-a\).*no profile says"):
         wanted(plan(gpu_a=1), bare)

@@ -36,7 +36,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The router's: queries reach its workers over its link alone."""
     folder = tmp_path_factory.mktemp("v2")
     (folder / "model.py").write_text(SCRIPT)
-    models = [{"kind": "command", "command": [sys.executable, str(folder / "model.py")]}]
+    models = {"*": {"kind": "command", "command": [sys.executable, str(folder / "model.py")]}}
     with Deployment(make_hosts(folder, models=models)) as deployment:
         try:
             yield deployment.apply(make_plan(make_worker("w1", 1))).endpoint

@@ -18,9 +18,9 @@ from cases.documents import DROP, Json, read, spoil
 
 from hetplan.errors import InputError
 from hetplan.executor.deployment import Deployment
-from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.serving.choosers import by_outcome
 from hetplan.executor.serving.query_tree import Steps
+from hetplan.executor.site import read_site
 from hetplan.executor.wanted import wanted
 from hetplan.profiles.plan import Plan, Route
 from hetplan.profiles.plan_file import with_digest
@@ -35,10 +35,10 @@ for line in sys.stdin:
 
 
 def files(case: Json, folder: Path) -> dict[str, Any]:
-    """The entries of hosts.toml that name profile and SLO."""
+    """The entries of site.toml that name profile and SLO."""
     for name in ("profile", "slo"):
         (folder / f"{name}.json").write_text(json.dumps(case[name]))
-    return {"profiles": [str(folder / "profile.json")], "slo": str(folder / "slo.json")}
+    return {"files": [str(folder / "profile.json"), str(folder / "slo.json")]}
 
 
 def plan_of(case: Json) -> Plan:
@@ -46,13 +46,13 @@ def plan_of(case: Json) -> Plan:
 
 
 def hosts(**more: Any) -> dict[str, Any]:
-    return {"hosts": {"box": {"target": "here", "hardware": ["g"], "machines": 64}}, **more}
+    return {"hosts": {"box": {"target": "here", "machines": ["g"], "count": 64}}, **more}
 
 
 @pytest.mark.slow
 def test_sleep_models_leave_early_as_often_as_the_plan_says(deploy: Callable[..., Deployment], tmp_path: Path) -> None:
     case = spoil(cascade(), {f"profile/tables/t-{name}/mean": 1.0 for name in "sbc"})
-    deployment = deploy(**hosts(models=[{"kind": "sleep"}], **files(case, tmp_path)))
+    deployment = deploy(**hosts(models={"*": {"kind": "sleep"}}, **files(case, tmp_path)))
     client = Client(deployment.apply(plan_of(case)).endpoint)
     said = [client.post("shop") for _ in range(400)]
     assert {status for status, _ in said} == {200}
@@ -75,10 +75,10 @@ def test_the_models_own_word_decides_and_a_wrong_one_is_an_error(
     deploy: Callable[..., Deployment], tmp_path: Path, known: bool
 ) -> None:
     (tmp_path / "model.py").write_text(MODEL)
-    models = [
-        {"kind": "command", "node": "small", "command": [sys.executable, str(tmp_path / "model.py")]},
-        {"kind": "sleep", "ms": 1.0},
-    ]
+    models = {
+        "small": {"kind": "command", "command": [sys.executable, str(tmp_path / "model.py")]},
+        "*": {"kind": "sleep", "ms": 1.0},
+    }
     deployment = deploy(**hosts(models=models, **(files(cascade(), tmp_path) if known else {})))
     client = Client(deployment.apply(plan_of(cascade())).endpoint)
     status, text = client.post("shop", {"inputs": "sure"})
@@ -121,15 +121,15 @@ class Verdicts(http.server.BaseHTTPRequestHandler):
 def test_the_answer_of_a_server_says_what_it_comes_to(deploy: Callable[..., Deployment], tmp_path: Path) -> None:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Verdicts) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        rule = {"kind": "http", "node": "small", "url": f"http://127.0.0.1:{server.server_port}", "ready": "/"}
-        models = [{**rule, "outcome": "seen.0.verdict"}, {"kind": "sleep", "ms": 1.0}]
+        rule = {"url": f"http://127.0.0.1:{server.server_port}"}
+        models = {"small": {**rule, "outcome": "seen.0.verdict"}, "*": {"kind": "sleep", "ms": 1.0}}
         client = Client(deploy(**hosts(models=models)).apply(plan_of(cascade())).endpoint)
         for said, steps in (("sure", ["small"]), ("unsure", ["small", "large"])):
             status, text = client.post("shop", {"inputs": said})
             assert (status, [hop["node"] for hop in text["path"]]) == (200, steps), text
         assert "no outcome" in client.post("shop", {"inputs": {"no": "word"}})[1]["why"]
-        with pytest.raises(InputError, match=r"models\[0\].outcome.*come to sure, unsure, and nothing says"):
-            wanted(plan_of(cascade()), make_hosts(tmp_path, **hosts(models=[rule, models[1]])))
+        with pytest.raises(InputError, match=r"models.small.outcome.*come to sure, unsure, and nothing says"):
+            wanted(plan_of(cascade()), make_hosts(tmp_path, **hosts(models={**models, "small": rule})))
         server.shutdown()
 
 
@@ -139,8 +139,8 @@ def test_the_router_weighs_ends_as_the_simulator_does(seed: int) -> None:
     """Random queries sent through `Steps` by hand: the mean of their qualities is that of the verifier's figures."""
     case, figures = random_tree(seed)
     plan, _ = read(case)
-    folder_less = read_hosts(
-        {"state_dir": "x", "targets": {"here": {"kind": "local"}}, **hosts(models=[{"kind": "sleep", "ms": 1.0}])}
+    folder_less = read_site(
+        {"state_dir": "x", "targets": {"here": {"kind": "local"}}, **hosts(models={"*": {"kind": "sleep", "ms": 1.0}})}
     )
     pipeline = case["profile"]["pipelines"]["tree"]
     from hetplan.executor.background import Background
@@ -185,4 +185,4 @@ def test_a_plan_and_a_profile_that_differ_are_refused(edits: dict[str, Any], wor
     case = spoil(cascade(), edits)
     here = {"state_dir": "x", "targets": {"here": {"kind": "local"}}, **files(case, tmp_path)}
     with pytest.raises(InputError, match=words):
-        wanted(plan_of(case), read_hosts({**here, **hosts(models=[{"kind": "sleep", "ms": 1.0}])}))
+        wanted(plan_of(case), read_site({**here, **hosts(models={"*": {"kind": "sleep", "ms": 1.0}})}))

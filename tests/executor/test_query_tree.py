@@ -82,7 +82,7 @@ def served(deploy: Callable[..., Deployment], folder: Path, pipeline: str, nodes
         "rate_qps": 1,
     }
     slo.write_text(json.dumps({"format": "hetplan/slo/1.0", "apps": {"app": wish}}))
-    deployment = deploy(profiles=[str(profile)], slo=str(slo), models=[{"kind": "sleep"}])
+    deployment = deploy(files=[str(profile), str(slo)], models={"*": {"kind": "sleep"}})
     workers = [
         Worker(id=f"w{n}", hardware="cpu", loads=(Load(id=f"w{n}.a", app="app", node=n, variant=f"v{n}"),))
         for n in nodes

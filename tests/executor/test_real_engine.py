@@ -143,12 +143,12 @@ def test_a_real_engine_is_measured_planned_with_started_and_loaded(
     (tmp_path / "slo.json").write_text(json.dumps({"format": "hetplan/slo/1.0", "apps": {"talk": app}}))
     paths = (tmp_path / "profile.json", tmp_path / "slo.json")
     plan = hetplan.solve(*paths).require()
-    host: dict[str, Any] = {"target": "here", "hardware": ["core"], "machines": 2, "gpus_per_worker": 0}
+    host: dict[str, Any] = {"target": "here", "machines": ["core"], "count": 2, "gpus_per_worker": 0}
     rule = {
-        "kind": "openai", "command": command(model, "{port}", "{max_seqs}", "{max_tokens}"), "ready": "/health",
+        "command": command(model, "{port}", "{max_seqs}", "{max_tokens}"),
         "model": "tiny",
     }  # fmt: skip
-    made = deploy(profiles=[str(paths[0])], hosts={"box": host}, models=[rule])
+    made = deploy(files=[str(paths[0])], hosts={"box": host}, models={"*": rule})
     endpoint = made.apply(plan).endpoint
     report = text_load(plan, load_inputs([paths[0]], paths[1]), TextLoad(endpoint, 60.0))
     lines = {line.name: line for line in report.lines}

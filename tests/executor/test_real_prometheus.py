@@ -14,9 +14,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from hetplan.executor.hosts_file import WatchSettings
 from hetplan.executor.one_model import ServedModel
 from hetplan.executor.prometheus import arrived_by_prometheus
+from hetplan.executor.site import WatchSettings
 
 PROMETHEUS = os.environ.get("HETPLAN_PROMETHEUS") or shutil.which("prometheus")
 pytestmark = [

@@ -14,14 +14,14 @@ from cases.deployments import Client, make_hosts, make_plan, make_worker
 
 from hetplan.errors import InputError
 from hetplan.executor.deployment import Deployment, router_metrics
-from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.kept_process import marked
 from hetplan.executor.secrets import mark_of, token_of
+from hetplan.executor.site import read_site
 from hetplan.executor.target import TargetFailed
 
 ONE = make_plan(make_worker("w1", 1))
 TOKEN = "0123456789abcdef0123"
-OPEN: dict[str, Any] = {"target": "here", "hardware": ["cpu"], "machines": 8, "bind": "0.0.0.0"}
+OPEN: dict[str, Any] = {"target": "here", "machines": ["cpu"], "count": 8, "bind": "0.0.0.0"}
 
 
 @pytest.fixture
@@ -119,15 +119,15 @@ def test_the_far_machine_reads_its_own_file(tmp_path: Path) -> None:
     from hetplan.executor.ssh.target import SshTarget
     from hetplan.executor.target import Setting
 
-    hosts = read_hosts(
+    hosts = read_site(
         {
             "security": {"token_file": "here"},
             "targets": {"far": {"kind": "ssh"}},
-            "hosts": {"box": {"target": "far", "hardware": "cpu", "machines": 1}},
+            "hosts": {"box": {"target": "far", "machines": "cpu", "count": 1}},
         }
     )
     settings = {"address": "10.0.0.5", "token_file": "/etc/shop/token"}
     target = SshTarget(Setting("far", hosts, tmp_path, settings))
-    far = target._far_setting()["hosts"]["security"]
+    far = target._far_setting()["site"]["security"]
     assert far == {"token_file": "/etc/shop/token", "open": False}
     assert os.path.isabs(far["token_file"])

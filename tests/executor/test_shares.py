@@ -11,10 +11,10 @@ from cases.deployments import make_hosts, make_plan, make_worker
 
 from hetplan.errors import InputError
 from hetplan.executor.deployment import Deployment
-from hetplan.executor.hosts_file import Machines
 from hetplan.executor.keeper import Slots
 from hetplan.executor.kept_process import StartFailed, marked
 from hetplan.executor.shares import LocalMeans, held, refusals
+from hetplan.executor.site import Host
 from hetplan.executor.units import LoadSpec, Unit
 
 
@@ -22,8 +22,8 @@ def unit(*loads: LoadSpec) -> Unit:
     return Unit("u", "w1", 0, "cpu", "here", "box", loads=loads)
 
 
-def host(**fields: object) -> Machines:
-    return Machines.model_validate({"target": "here", "hardware": "cpu", "machines": 4, **fields})
+def host(**fields: object) -> Host:
+    return Host.model_validate({"target": "here", "machines": "cpu", "count": 4, **fields})
 
 
 CPU = LoadSpec("w1.a", share_cpu_cores=0.5, enforce="cgroup")
@@ -75,7 +75,7 @@ def test_a_plan_with_shares_is_refused_by_a_host_that_cannot_keep_them(tmp_path:
 @pytest.mark.slow
 def test_workers_run_on_their_own_cores(deploy: Callable[..., Deployment]) -> None:
     there = sorted(os.sched_getaffinity(0))
-    box = {"target": "here", "hardware": ["cpu"], "machines": 8, "cores": there[:1], "cores_per_worker": 1}
+    box = {"target": "here", "machines": ["cpu"], "count": 8, "cores": there[:1], "cores_per_worker": 1}
     deployment = deploy(hosts={"box": box})
     with pytest.raises(InputError, match="need more than the 1 of"):
         deployment.apply(make_plan(make_worker("w1", 2)))

@@ -11,7 +11,7 @@ from cases.deployments import make_hosts, make_plan, make_worker
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetplan.executor.hosts_file import HostsFile
+from hetplan.executor.site import Site
 from hetplan.executor.steps import Step, difference, order_fits, steps_of, workers_of
 from hetplan.executor.units import Endpoint, Seen, Unit
 from hetplan.executor.wanted import Wanted, wanted
@@ -25,7 +25,7 @@ def seen_of(made: Wanted) -> list[Seen]:
     ]
 
 
-def play(steps: tuple[Step, ...], seen: list[Seen], hosts: HostsFile) -> tuple[dict[str, Unit], set[str]]:
+def play(steps: tuple[Step, ...], seen: list[Seen], hosts: Site) -> tuple[dict[str, Unit], set[str]]:
     """Carry steps out on paper; whatever a step must not do fails here."""
     up = {one.name: one.unit for one in seen if one.unit is not None}
     live = set(up)
@@ -35,9 +35,9 @@ def play(steps: tuple[Step, ...], seen: list[Seen], hosts: HostsFile) -> tuple[d
                 assert unit.name not in up, "started twice"
                 up[unit.name] = unit
             for name, count in Counter(unit.host for unit in up.values()).items():
-                machines = hosts.hosts[name].machines
-                assert isinstance(machines, int)
-                assert count <= machines, "more than the host has room for"
+                most = hosts.hosts[name].count
+                assert isinstance(most, int)
+                assert count <= most, "more than the host has room for"
         elif step.do == "load":
             for unit in step.units:
                 assert unit.name in up
@@ -52,7 +52,7 @@ def play(steps: tuple[Step, ...], seen: list[Seen], hosts: HostsFile) -> tuple[d
     return up, live
 
 
-def between(before: Plan, after: Plan, hosts: HostsFile) -> tuple[Step, ...]:
+def between(before: Plan, after: Plan, hosts: Site) -> tuple[Step, ...]:
     seen = seen_of(wanted(before, hosts))
     goal = wanted(after, hosts, running=seen)
     steps = steps_of(difference(seen, goal, routed=False), goal, hosts, actions=after.actions)
@@ -68,7 +68,7 @@ def test_up_before_down_where_there_is_room(tmp_path: Path) -> None:
 
 
 def test_down_first_only_as_far_as_room_demands(tmp_path: Path) -> None:
-    hosts = make_hosts(tmp_path, hosts={"box": {"target": "here", "hardware": ["cpu"], "machines": 3}})
+    hosts = make_hosts(tmp_path, hosts={"box": {"target": "here", "machines": ["cpu"], "count": 3}})
     steps = between(make_plan(make_worker("w1", 3)), make_plan(make_worker("w2", 3)), hosts)
     assert [len(step.names) for step in steps if step.do == "stop"] != [3], "never all at once"
 
@@ -179,7 +179,7 @@ def test_any_change_ends_where_it_should_within_the_room(
     most = max(sum(count + extra for count, _, extra in said.values()) for said in (old, new))
     hosts = make_hosts(
         tmp_path_factory.getbasetemp(),
-        hosts={"box": {"target": "here", "hardware": ["cpu"], "machines": most + spare}},
+        hosts={"box": {"target": "here", "machines": ["cpu"], "count": most + spare}},
     )
     between(plans[0], plans[1], hosts)
 

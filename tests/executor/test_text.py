@@ -65,7 +65,7 @@ def make_text_plan(at_once: int = 8, **counts: int) -> Plan:
     )  # fmt: skip
 
 
-HOST = {"target": "here", "hardware": ["gpu", "old"], "machines": 8, "gpus_per_worker": 0}
+HOST = {"target": "here", "machines": ["gpu", "old"], "count": 8, "gpus_per_worker": 0}
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def served(deploy: Callable[..., Deployment], tmp_path: Path) -> Callable[..., t
     def start(plan: Plan | None = None, rule: dict[str, Any] | None = None, **changes: Any) -> tuple[Deployment, str]:
         profile = write_profile(tmp_path)
         made = deploy(
-            profiles=[profile], hosts={"box": HOST}, models=[rule or {"kind": "sleep"}], **changes
+            files=[profile], hosts={"box": HOST}, models={"*": rule or {"kind": "sleep"}}, **changes
         )  # fmt: skip
         return made, made.apply(plan or make_text_plan(gpu=1)).endpoint
 
@@ -86,7 +86,7 @@ def served(deploy: Callable[..., Deployment], tmp_path: Path) -> Callable[..., t
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The router of a fleet of a fast and a slow machine, which tests that change nothing share."""
     folder = tmp_path_factory.mktemp("text")
-    content = {"profiles": [write_profile(folder)], "hosts": {"box": HOST}, "models": [{"kind": "sleep"}]}
+    content = {"files": [write_profile(folder)], "hosts": {"box": HOST}, "models": {"*": {"kind": "sleep"}}}
     with Deployment(make_hosts(folder, **content)) as deployment:
         try:
             yield deployment.apply(make_text_plan(gpu=1, old=1)).endpoint
@@ -264,7 +264,7 @@ def test_another_server_is_started_with_the_plans_numbers_and_again_when_it_ends
 ) -> None:
     (tmp_path / "server.py").write_text(SERVER)
     words = ["{port}", "{variant}", "{max_tokens}", "{max_seqs}", "{tensor}"]
-    rule = {"kind": "openai", "command": [sys.executable, str(tmp_path / "server.py"), *words], "model": "real/name"}
+    rule = {"command": [sys.executable, str(tmp_path / "server.py"), *words], "name": "real/name"}
     deployment, endpoint = served(rule=rule)
     answer = ask(endpoint, {"model": "talker", "prompt": "x", "stream": True})
     assert answer.read() == b'data: "real/name"\n\ndata: "talker 512 8 1"\n\n'
@@ -281,7 +281,7 @@ def test_a_stream_of_an_http_model_passes_through(deploy: Callable[..., Deployme
     (tmp_path / "server.py").write_text(SERVER)
     command = [sys.executable, str(tmp_path / "server.py"), "{port}", "plain"]
     worker = Worker(id="w", hardware="gpu", count=1, loads=(Load(id="w.a", app="app", variant="m"),))
-    made = deploy(models=[{"kind": "http", "command": command, "ready": "/", "protocol": "openai"}])
+    made = deploy(models={"*": {"command": command, "health": "/", "protocol": "openai"}})
     endpoint = made.apply(make_plan(worker)).endpoint
     for path in ("/v1/chat/completions", "/v1/completions"):
         answer = ask(endpoint, {"messages": [{"content": "x"}], "prompt": "x", "stream": True}, path)
@@ -331,14 +331,14 @@ def write_roles(folder: Path, *, link_mbps: float = 8.0) -> str:
     return str(folder / "roles.json")
 
 
-ROLE_HOST = {**HOST, "hardware": ["fill", "make"]}
+ROLE_HOST = {**HOST, "machines": ["fill", "make"]}
 
 
 @pytest.fixture(scope="module")
 def split(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Deployment, str]]:
     """One machine that prefills and two that decode."""
     folder = tmp_path_factory.mktemp("split")
-    hosts = {"profiles": [write_roles(folder)], "hosts": {"box": ROLE_HOST}, "models": [{"kind": "sleep"}]}
+    hosts = {"files": [write_roles(folder)], "hosts": {"box": ROLE_HOST}, "models": {"*": {"kind": "sleep"}}}
     with Deployment(make_hosts(folder, **hosts)) as deployment:
         try:
             yield deployment, deployment.apply(make_text_plan(fill=1, make=2)).endpoint
@@ -421,8 +421,8 @@ def test_the_shipped_split_fleet_on_this_machine_is_as_fast_as_promised_and_simu
     inputs = load_inputs([paths[0]], paths[1])
     plan = hetplan.solve(*paths).require()
     assert {worker.hardware for worker in plan.workers} == {"h100-fill", "h100-make"}
-    host = {**HOST, "hardware": ["h100-fill", "h100-make"]}
-    made = deploy(profiles=[str(paths[0])], hosts={"box": host}, models=[{"kind": "sleep"}])
+    host = {**HOST, "machines": ["h100-fill", "h100-make"]}
+    made = deploy(files=[str(paths[0])], hosts={"box": host}, models={"*": {"kind": "sleep"}})
     endpoint = made.apply(plan).endpoint
     for tries_left in (2, 1, 0):  # other work on the machine only ever makes it later
         report = text_load(plan, inputs, TextLoad(endpoint, 75.0, timeout_s=120.0))
@@ -438,13 +438,13 @@ def test_the_shipped_split_fleet_on_this_machine_is_as_fast_as_promised_and_simu
 
 
 def test_only_the_embedded_engine_plays_one_role(tmp_path: Path) -> None:
-    hosts = {"profiles": [write_roles(tmp_path)], "hosts": {"box": ROLE_HOST}}
+    hosts = {"files": [write_roles(tmp_path)], "hosts": {"box": ROLE_HOST}}
     with pytest.raises(InputError, match='kind = "sleep" alone'):
         wanted(
             make_text_plan(fill=1, make=1),
-            make_hosts(tmp_path, **hosts, models=[{"kind": "openai", "command": ["vllm", "{port}"]}]),
+            make_hosts(tmp_path, **hosts, models={"*": {"command": ["vllm", "{port}"]}}),
         )
-    made = wanted(make_text_plan(fill=1, make=1), make_hosts(tmp_path, **hosts, models=[{"kind": "sleep"}]))
+    made = wanted(make_text_plan(fill=1, make=1), make_hosts(tmp_path, **hosts, models={"*": {"kind": "sleep"}}))
     models = {unit.hardware: unit.loads[0].model for unit in made.units.values()}
     assert models["fill"]["link_ms_per_token"] == pytest.approx(1.0)
     assert "link_ms_per_token" not in models["make"]
@@ -453,12 +453,12 @@ def test_only_the_embedded_engine_plays_one_role(tmp_path: Path) -> None:
 def test_kinds_that_cannot_make_text_are_refused(tmp_path: Path) -> None:
     def refused(hosts: dict[str, Any]) -> str:
         profile = write_profile(tmp_path)
-        content = {"profiles": [profile], "hosts": {"box": HOST}, "models": [{"kind": "sleep"}], **hosts}
+        content = {"files": [profile], "hosts": {"box": HOST}, "models": {"*": {"kind": "sleep"}}, **hosts}
         with pytest.raises(InputError) as caught:
             wanted(make_text_plan(gpu=1), make_hosts(tmp_path, **content))
         return str(caught.value)
 
-    assert "the law of this engine is not known" in refused({"profiles": []})
-    assert "keeps the law" in refused({"models": [{"kind": "sleep", "ms": 5}]})
-    assert 'kind = "openai"' in refused({"models": [{"kind": "command", "command": ["x"]}]})
-    assert "where to listen" in refused({"models": [{"kind": "openai", "command": ["vllm"]}]})
+    assert "the law of this engine is not known" in refused({"files": []})
+    assert "keeps the law" in refused({"models": {"*": {"kind": "sleep", "ms": 5}}})
+    assert "leave kind out" in refused({"models": {"*": {"kind": "command", "command": ["x"]}}})
+    assert "where to listen" in refused({"models": {"*": {"command": ["vllm"]}}})

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cases.deployments import make_hosts, make_plan, make_worker
 
 from hetplan.errors import InputError
-from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.serving import http_model
 from hetplan.executor.serving.worker import model_of
+from hetplan.executor.site import read_site
 from hetplan.executor.units import Seen, Unit
 from hetplan.executor.wanted import Wanted, wanted
 from hetplan.profiles.plan import Route
@@ -23,7 +24,7 @@ from hetplan.profiles.workers import Load, Worker
 
 
 def hosts(tmp_path: Path, **machines: dict[str, object]) -> object:
-    listed = {name: {"target": "here", "hardware": ["cpu"], **said} for name, said in machines.items()}
+    listed = {name: {"target": "here", "machines": ["cpu"], **said} for name, said in machines.items()}
     return make_hosts(tmp_path, hosts=listed)
 
 
@@ -36,7 +37,7 @@ def test_every_instance_becomes_a_unit(tmp_path: Path) -> None:
 
 
 def test_more_than_the_hosts_take_is_refused_with_the_room_there_is(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"room for 8 of them.*Raise `machines`"):
+    with pytest.raises(InputError, match=r"room for 8 of them.*Raise `count`"):
         wanted(make_plan(make_worker("w1", 9)), make_hosts(tmp_path))
 
 
@@ -66,7 +67,7 @@ def test_routes_and_policies_lead_to_what_is_there(tmp_path: Path) -> None:
 
 
 def test_a_worker_tied_to_a_host_goes_there_and_keeps_its_room(tmp_path: Path) -> None:
-    two = hosts(tmp_path, first={"machines": 1, "plays": ["m1"]}, second={"machines": 1})
+    two = hosts(tmp_path, first={"count": 1, "plays": ["m1"]}, second={"count": 1})
     made = wanted(make_plan(make_worker("w1"), make_worker("w2", host="m1")), two)  # type: ignore[arg-type]
     assert {unit.worker: unit.host for unit in made.units.values()} == {"w1": "second", "w2": "first"}
     with pytest.raises(InputError, match=r"no host plays that .*m9"):
@@ -74,7 +75,7 @@ def test_a_worker_tied_to_a_host_goes_there_and_keeps_its_room(tmp_path: Path) -
 
 
 def test_what_runs_stays_where_it_is(tmp_path: Path) -> None:
-    two = hosts(tmp_path, first={"machines": 4}, second={"machines": 4})
+    two = hosts(tmp_path, first={"count": 4}, second={"count": 4})
     running = [Seen("x", "", "ready", unit=Unit("x", "w1", 0, "cpu", "here", "second"))]
     made = wanted(make_plan(make_worker("w1", 2)), two, running=running)  # type: ignore[arg-type]
     assert [unit.host for unit in made.units.values()] == ["second", "first"]
@@ -82,7 +83,7 @@ def test_what_runs_stays_where_it_is(tmp_path: Path) -> None:
 
 def test_machines_per_hardware_are_counted_apart(tmp_path: Path) -> None:
     both = make_hosts(
-        tmp_path, hosts={"box": {"target": "here", "hardware": ["cpu", "gpu"], "machines": {"cpu": 1, "gpu": 1}}}
+        tmp_path, hosts={"box": {"target": "here", "machines": ["cpu", "gpu"], "count": {"cpu": 1, "gpu": 1}}}
     )
     assert len(wanted(make_plan(make_worker("a"), make_worker("b", hardware="gpu")), both).units) == 2
     with pytest.raises(InputError, match="room for 1 of them"):
@@ -112,63 +113,79 @@ def test_an_edited_plan_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["../up", "a/b", "$(x)", "a b", "..", "-x", "é"])
 def test_a_hostile_knob_reaches_no_path_and_no_command(tmp_path: Path, value: str) -> None:
-    """Knobs may hold any text: they are held to plain names where hosts.toml puts them into a word."""
+    """Knobs may hold any text: they are held to plain names where site.toml puts them into a word."""
     worker = Worker(id="w1", hardware="cpu", loads=(Load(id="w1.a", app="app", node="n", knobs={"size": value}),))
     for model in (
         {"kind": "command", "command": ["serve", "--size", "{knobs.size}"]},
         {"kind": "onnx", "path": "models/{knobs.size}.onnx"},
     ):
         with pytest.raises(InputError, match="is no plain name"):
-            wanted(make_plan(worker), make_hosts(tmp_path, models=[model]))
+            wanted(make_plan(worker), make_hosts(tmp_path, models={"*": model}))
 
 
 def test_no_rule_and_no_time_are_reported_with_what_to_write(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no rule says how.*Add \[\[models\]\].*variant = \"m\""):
-        wanted(
-            make_plan(make_worker("w1")), make_hosts(tmp_path, models=[{"kind": "sleep", "variant": "other", "ms": 1}])
-        )
+    with pytest.raises(InputError, match=r"no rule says how.*Add \[models.m\]"):
+        wanted(make_plan(make_worker("w1")), make_hosts(tmp_path, models={"other": {"kind": "sleep", "ms": 1}}))
     with pytest.raises(InputError, match="neither the plan nor a profile"):
-        wanted(make_plan(make_worker("w1")), make_hosts(tmp_path, models=[{"kind": "sleep"}]))
+        wanted(make_plan(make_worker("w1")), make_hosts(tmp_path, models={"*": {"kind": "sleep"}}))
 
 
 def test_a_plan_from_another_profile_is_remarked_on(tmp_path: Path) -> None:
     profile = tmp_path / "profile.json"
     profile.write_text('{"format": "hetplan/profile/1.0"}')
-    with_profile = make_hosts(tmp_path, profiles=[str(profile)])
+    with_profile = make_hosts(tmp_path, files=[str(profile)])
     assert any("another profile" in note for note in wanted(make_plan(make_worker("w1")), with_profile).notes)
     assert wanted(make_plan(make_worker("w1")), make_hosts(tmp_path)).notes == ()
 
 
-def test_the_first_rule_that_fits_serves(tmp_path: Path) -> None:
-    rules = [{"kind": "sleep", "variant": ["x", "m"], "hardware": "gpu", "ms": 1}, {"kind": "sleep", "ms": 2}]
-    made = wanted(make_plan(make_worker("a"), make_worker("b", hardware="gpu")), make_hosts(tmp_path, models=rules))
-    assert {unit.worker: unit.loads[0].model["law"] for unit in made.units.values()} == {"a": {"ms": 2}, "b": {"ms": 1}}
+RULES = {
+    "*": {"ms": 1}, "of-app": {"model": "*", "app": "app", "ms": 2}, "m": {"ms": 3}, "find": {"ms": 4},
+    "on-gpu": {"model": ["x", "m"], "machine": "gpu", "ms": 5}, "late": {"stage": "rank", "ms": 6},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("load", "names", "ms"),
+    [
+        ({"variant": "y", "app": "other"}, RULES, 1), ({"variant": "y"}, RULES, 2), ({}, RULES, 3),
+        ({"variant": "y", "load": {"node": "find"}}, RULES, 4), ({"hardware": "gpu"}, RULES, 5),
+        ({"hardware": "gpu"}, ["*", "of-app"], 2), ({"variant": "y", "load": {"node": "rank"}}, ["late", "*"], 6),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("order", [list, reversed])
+def test_the_rule_that_fits_most_closely_serves_in_any_order(
+    tmp_path: Path, load: Any, names: Any, ms: int, order: Any
+) -> None:
+    rules = {name: {"kind": "sleep", **RULES[name]} for name in order(list(names))}
+    made = wanted(make_plan(make_worker("w", **load)), make_hosts(tmp_path, models=rules))
+    (unit,) = made.units.values()
+    assert unit.loads[0].model["law"] == {"ms": ms}
 
 
 def test_every_fault_of_the_file_is_reported_at_once_with_its_place() -> None:
     with pytest.raises(InputError) as caught:
-        read_hosts(
+        read_site(
             {
                 "targets": {"here": {"kind": "local"}},
-                "hosts": {"box": {"target": "here", "hardware": ["cpu"], "machines": -1, "prots": [1, 2]}},
-                "models": [{"kind": "sleep", "ms": 0}],
+                "hosts": {"box": {"target": "here", "machines": ["cpu"], "count": -1, "prots": [1, 2]}},
+                "models": {"*": {"kind": "sleep", "ms": 0}},
                 "evaluators": {"x": {"command": ["of another tool"]}},
             }
         )
     places = {fault.path for fault in caught.value.faults}
-    assert places == {"$.hosts.box.machines", "$.hosts.box.prots", "$.models[0].ms"}
+    assert places == {"$.hosts.box.count", "$.hosts.box.prots", '$.models["*"].ms'}
 
 
 def test_a_host_of_no_target_and_swapped_ports_are_reported() -> None:
     base = {"targets": {"here": {"kind": "local"}}}
     with pytest.raises(InputError, match="there is no target 'there'"):
-        read_hosts({**base, "hosts": {"box": {"target": "there", "hardware": "cpu", "machines": 1}}})
+        read_site({**base, "hosts": {"box": {"target": "there", "machines": "cpu", "count": 1}}})
     with pytest.raises(InputError, match=r"first, last"):
-        read_hosts({**base, "hosts": {"box": {"target": "here", "hardware": "cpu", "machines": 1, "ports": [9, 2]}}})
-    box = {"target": "here", "hardware": "cpu", "machines": 1}
+        read_site({**base, "hosts": {"box": {"target": "here", "machines": "cpu", "count": 1, "ports": [9, 2]}}})
+    box = {"target": "here", "machines": "cpu", "count": 1}
     for variables in ({"A=B": "x"}, {"": "x"}, {"A": "x\0y"}):
-        with pytest.raises(InputError, match="environment"):
-            read_hosts({**base, "hosts": {"box": {**box, "environment": variables}}})
+        with pytest.raises(InputError, match="env"):
+            read_site({**base, "hosts": {"box": {**box, "env": variables}}})
 
 
 @pytest.mark.parametrize("question", ["llm", "fleet"])
@@ -178,9 +195,9 @@ def test_an_engine_that_makes_text_has_its_law_also_in_a_plan_of_several_questio
     examples = Path(__file__).resolve().parents[2] / "examples" / "llm"
     hosts = make_hosts(
         tmp_path,
-        hosts={"box": {"target": "here", "hardware": ["a100"], "machines": 1}},
-        profiles=[str(examples / "profile.json")],
-        models=[{"kind": "openai", "url": "http://127.0.0.1:9"}],
+        hosts={"box": {"target": "here", "machines": ["a100"], "count": 1}},
+        files=[str(examples / "profile.json")],
+        models={"*": {"url": "http://127.0.0.1:9"}},
     )
     worker = make_worker("w", hardware="a100", variant="llama-8b", app="chat")
     asked = wanted(make_plan(worker, question=question), hosts)
@@ -209,8 +226,8 @@ def test_engines_of_one_machine_are_told_apart_by_their_gpus_and_their_ports(
     )  # fmt: skip
 
     def asked(**rule: object) -> Wanted:
-        said = {"kind": "openai", "command": ["serve", "{port}"], **rule}
-        return wanted(plan, make_hosts(tmp_path, profiles=[str(tmp_path / "profile.json")], models=[said]))
+        said = {"command": ["serve", "{port}"], **rule}
+        return wanted(plan, make_hosts(tmp_path, files=[str(tmp_path / "profile.json")], models={"*": said}))
 
     (unit,) = asked().units.values()
     assert [(load.app, load.instances, load.model["gpus"]) for load in unit.loads] == [("of-a", 1, 2), ("of-b", 1, 4)]

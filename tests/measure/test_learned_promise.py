@@ -35,16 +35,15 @@ SLO: dict[str, Any] = {
 }
 # What runs here is three times as slow as the profile says.
 HOSTS = """
-profiles = ["profile.json"]
-slo = "slo.json"
+files = ["profile.json", "slo.json"]
 router = { port = 0 }
 [targets.here]
 kind = "local"
 [hosts.box]
 target = "here"
-hardware = ["m"]
-machines = 8
-[[models]]
+machines = ["m"]
+count = 8
+[models."*"]
 kind = "sleep"
 times = 3
 """
@@ -64,12 +63,12 @@ def test_what_was_learned_is_planned_with_and_then_the_promise_holds(
     monkeypatch.chdir(tmp_path)
     for name, content in (("profile.json", PROFILE), ("slo.json", SLO)):
         Path(name).write_text(json.dumps(content))
-    Path("hosts.toml").write_text(HOSTS)
+    Path("site.toml").write_text(HOSTS)
 
     def loaded(profile: str, *more: str) -> tuple[int, dict[str, Any], int]:
         assert run("solve", profile, "slo.json", "--formulation", "pool", "-o", "plan.json")[0] == 0
         machines = sum(worker["count"] for worker in json.loads(Path("plan.json").read_text())["workers"])
-        code, said = run("apply", "plan.json", "--hosts", "hosts.toml", "--yes")
+        code, said = run("apply", "plan.json", "--site", "site.toml", "--yes")
         assert code == 0, said
         how = ("--endpoint", said["endpoint"], "--duration", "8", "--tolerance", "40")
         code, said = run("loadtest", "plan.json", profile, "slo.json", *how, *more)
@@ -89,4 +88,4 @@ def test_what_was_learned_is_planned_with_and_then_the_promise_holds(
         assert run("loadtest", "plan.json", "learned.json", "slo.json", "--endpoint", "http://127.0.0.1:9",
                    "--learn", "learned.json")[0] == 2  # fmt: skip
     finally:
-        run("down", "--hosts", "hosts.toml", "--yes")
+        run("down", "--site", "site.toml", "--yes")

@@ -118,7 +118,7 @@ for line in sys.stdin:
 def test_a_command_speaks_json_lines(tmp_path: Path):
     script = tmp_path / "measure.py"
     script.write_text(COMMAND)
-    trusted = tmp_path / "hosts.toml"
+    trusted = tmp_path / "site.toml"
     said = 'command = ["{}", "{}"]\ntimeout_s = {}\n'
     trusted.write_text(
         f"[evaluators.e]\n{said.format(sys.executable, script, 60)}"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from hetplan.executor.render.names import Json
-from hetplan.executor.render.site import Site
+from hetplan.executor.site import Site
 from hetplan.executor.target import TargetFailed
 
 __all__ = ["FIELD_MANAGER", "NAME", "Away", "Kubectl"]

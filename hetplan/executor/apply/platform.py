@@ -22,7 +22,7 @@ from hetplan.executor.apply.cluster import NOTHING, Changes, Cluster, Rendered, 
 from hetplan.executor.apply.one_by_one import Progress, Say, Task, bring_about, one_by_one, resumed
 from hetplan.executor.durable import DeploymentLock, Journal, Unfinished
 from hetplan.executor.render.names import marked_name
-from hetplan.executor.render.site import Site
+from hetplan.executor.site import Site
 from hetplan.executor.target import ApplyFailed
 from hetplan.profiles.state import Observed, State
 from hetplan.profiles.workers import Load, Worker

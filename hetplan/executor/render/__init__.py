@@ -15,7 +15,7 @@ from hetplan.executor.render.groups import Fleet, groups
 from hetplan.executor.render.names import CannotRender
 from hetplan.executor.render.router import routed
 from hetplan.executor.render.rules import choose
-from hetplan.executor.render.site import Site
+from hetplan.executor.site import Site
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 

@@ -12,7 +12,7 @@ from hetplan.executor.render.groups import Fleet, Group
 from hetplan.executor.render.machines import Placed, place
 from hetplan.executor.render.names import CannotRender, Json, comment, dns_name
 from hetplan.executor.render.pods import labels, of_images, plan_notes, words
-from hetplan.executor.render.site import Site
+from hetplan.executor.site import Site
 from hetplan.profiles.yaml_text import read_yaml, write_yaml
 
 __all__ = ["FILES", "read", "render"]

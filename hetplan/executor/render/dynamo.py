@@ -14,7 +14,7 @@ from hetplan.executor.render.names import CannotRender, Json, documents, objects
 from hetplan.executor.render.nodes import Nodes
 from hetplan.executor.render.pods import labels, nodes_by_group, of_images, plan_notes, pod, read_labels, thing
 from hetplan.executor.render.rules import refused
-from hetplan.executor.render.site import Site
+from hetplan.executor.site import Site
 
 __all__ = ["FILES", "read", "render"]
 

@@ -17,7 +17,7 @@ from typing import Any
 from hetplan.errors import Fault, InputError
 from hetplan.executor.render.names import CannotRender, dns_name
 from hetplan.executor.render.nodes import allocatable
-from hetplan.executor.render.site import FILE, Site
+from hetplan.executor.site import FILE, Site
 from hetplan.executor.words import Split, words_of
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.fields import NANO
@@ -330,10 +330,10 @@ class _Reading:
         part = load.share.gpu if load.share is not None else None
         one = needs.get("gpu") or (float(group.split.gpus) if text else None)
         if has is None and part is None and one is None:
-            self._fault(FILE, f"$.hardware.{group.hardware}.gpus", "nothing",
+            self._fault(FILE, f"$.machines.{group.hardware}.gpus", "nothing",
                         f"nothing says how many GPUs (or other accelerators) a {group.hardware} has",
                         f'Write "provides": {{"gpu": 1}} under machines.{group.hardware} of the profile, '
-                        f"or add [hardware.{group.hardware}] gpus = 1 (0: it has none).")  # fmt: skip
+                        f"or add [machines.{group.hardware}] gpus = 1 (0: it has none).")  # fmt: skip
         amount = part if part is not None else one if one is not None else (has or 0) / seats
         whole = has if has is not None else max(math.ceil(amount * seats), 1)
         spread = math.ceil(amount / whole) if whole and amount > whole else 1
@@ -347,8 +347,8 @@ class _Reading:
             each = offered / seats if offered is not None else None
             if need is not None and offered is not None and need > offered + 1e-9:
                 why = f"{group.model} needs more {resource} than a node offers pods ({offered:g})"
-                remedy = f"Add [hardware.{group.hardware}] instance_type of a larger machine, or plan again."
-                self._fault(FILE, f"$.hardware.{group.hardware}", f"{need:g}", why, remedy)
+                remedy = f"Add [machines.{group.hardware}] instance_type of a larger machine, or plan again."
+                self._fault(FILE, f"$.machines.{group.hardware}", f"{need:g}", why, remedy)
             asked[resource] = need if need is not None else each
         return replace(
             group, gpus=gpus, gpu_fraction=amount if amount and not gpus else None, machine_gpus=whole,

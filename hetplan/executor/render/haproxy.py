@@ -18,7 +18,7 @@ from hetplan.executor.render.groups import Application, Fleet, Group
 from hetplan.executor.render.machines import place
 from hetplan.executor.render.names import CannotRender, comment, haproxy_word, slice_of
 from hetplan.executor.render.rules import OWN
-from hetplan.executor.render.site import Site
+from hetplan.executor.site import Site
 
 __all__ = ["FILES", "bounds", "configuration", "fronted", "read", "render"]
 
@@ -160,7 +160,7 @@ def _backend(
     for group in groups:
         weight = max(round(WHOLE_WEIGHT * group.weight / most_weight), 1)
         for server, at in servers(group):
-            word = haproxy_word(at, f"$.hardware.{group.hardware}.addresses")
+            word = haproxy_word(at, f"$.machines.{group.hardware}.addresses")
             one = f"server {server} {word} check"
             if found == "service":
                 one = f"server-template {server}- {group.most} {word} check"

@@ -26,7 +26,7 @@ from hetplan.executor.render.pods import (
     weights,
 )
 from hetplan.executor.render.rules import OWN, refused
-from hetplan.executor.render.site import Site
+from hetplan.executor.site import Site
 
 __all__ = ["FILES", "read", "render"]
 

@@ -42,7 +42,7 @@ from hetplan.executor.render.pods import (
 )
 from hetplan.executor.render.router import beside, objects, room_for_worker
 from hetplan.executor.render.rules import HETPLAN, OWN, elsewhere
-from hetplan.executor.render.site import Site
+from hetplan.executor.site import Site
 
 __all__ = ["FILES", "deployments", "read", "render"]
 

@@ -27,7 +27,7 @@ from hetplan.executor.render.pods import (
     weights,
 )
 from hetplan.executor.render.rules import refused
-from hetplan.executor.render.site import Site
+from hetplan.executor.site import Site
 from hetplan.profiles.yaml_text import write_yaml
 
 __all__ = ["FILES", "read", "render"]

@@ -8,7 +8,7 @@ from typing import Literal
 
 from hetplan.errors import Fault
 from hetplan.executor.render.groups import Fleet, Group
-from hetplan.executor.render.site import FILE, Site
+from hetplan.executor.site import FILE, Site
 
 __all__ = ["Placed", "place"]
 
@@ -58,10 +58,10 @@ def place(fleet: Fleet, site: Site, faults: list[Fault], *, where: Where = "any"
             faults.append(
                 Fault(
                     FILE,
-                    f"$.hardware.{group.hardware}.addresses",
+                    f"$.machines.{group.hardware}.addresses",
                     str(len(addresses)),
                     f"{group.name} has {machines} machines, and no more addresses are left",
-                    f'Add [hardware.{group.hardware}] addresses = ["10.0.0.5", ...], one for each machine.',
+                    f'Add [machines.{group.hardware}] addresses = ["10.0.0.5", ...], one for each machine.',
                 )
             )
             continue

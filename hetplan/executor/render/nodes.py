@@ -16,7 +16,7 @@ from typing import Any
 
 from hetplan.errors import Fault
 from hetplan.executor.render.names import Json
-from hetplan.executor.render.site import FILE, HardwareSite, Site
+from hetplan.executor.site import FILE, MachineType, Site
 
 __all__ = ["Nodes", "accelerator", "allocatable", "gpu_resource", "nodes_of", "same_nodes", "stop_limit_s"]
 
@@ -65,10 +65,10 @@ class Nodes:
         }
 
 
-def accelerator(hardware: str, machine: HardwareSite) -> tuple[str, Json] | None:
+def accelerator(hardware: str, machine: MachineType) -> tuple[str, Json] | None:
     """The GPU of a machine type: what site.toml names, else the head of its id; None where neither is known.
 
-    >>> [accelerator(name, HardwareSite()) and accelerator(name, HardwareSite())[0]
+    >>> [accelerator(name, MachineType()) and accelerator(name, MachineType())[0]
     ...  for name in ("h100x8", "a100-80", "l4", "a100", "box")]
     ['h100', 'a100-80', 'l4', None, None]
     """
@@ -83,16 +83,16 @@ def _begins(hardware: str, gpu: str) -> bool:
     return re.fullmatch(rf"{re.escape(gpu)}([x_-].*)?", hardware) is not None
 
 
-def gpu_resource(hardware: str, machine: HardwareSite) -> str:
+def gpu_resource(hardware: str, machine: MachineType) -> str:
     """What the cluster calls the GPUs of a machine type."""
     found = accelerator(hardware, machine)
     return machine.device or (found[1].get("resource", _GPU) if found is not None else _GPU)
 
 
-def allocatable(machine: HardwareSite, provides: Mapping[str, float], site: Site) -> tuple[float | None, float | None]:
+def allocatable(machine: MachineType, provides: Mapping[str, float], site: Site) -> tuple[float | None, float | None]:
     """CPU cores and GiB that one node offers pods, less what is kept for DaemonSets; None where nobody says.
 
-    >>> allocatable(HardwareSite(instance_type="g6.xlarge"), {}, Site())
+    >>> allocatable(MachineType(instance_type="g6.xlarge"), {}, Site())
     (3.42, 13.3)
     """
     known = _known()["instances"].get(machine.instance_type or "")
@@ -156,7 +156,7 @@ def nodes_of(
 
 
 def _labels(
-    hardware: str, machine: HardwareSite, site: Site, gpus: int
+    hardware: str, machine: MachineType, site: Site, gpus: int
 ) -> tuple[dict[str, str], dict[str, Sequence[str]]]:
     """What tells nodes of this type from others on this cloud."""
     by_type = {_TYPE: machine.instance_type} if machine.instance_type else {}
@@ -187,8 +187,8 @@ def _asked(hardware: str, site: Site) -> Fault:
         "karpenter": 'gpu_product = "l4" (of an A100 also instance_type = "p4d.24xlarge")',
     }.get(site.cloud, 'selector = {"node.kubernetes.io/instance-type" = "g6.xlarge"}')
     return Fault(
-        FILE, f"$.hardware.{hardware}.selector", "nothing", f"nothing says which nodes are {hardware}",
-        f"Add [hardware.{hardware}] {line}.",
+        FILE, f"$.machines.{hardware}.selector", "nothing", f"nothing says which nodes are {hardware}",
+        f"Add [machines.{hardware}] {line}.",
     )  # fmt: skip
 
 
@@ -199,6 +199,6 @@ def same_nodes(found: Mapping[str, Nodes]) -> Iterator[Fault]:
             mine, theirs = {**one.selector, **one.any_of}, {**its.selector, **its.any_of}
             if other != name and mine and mine.items() <= theirs.items():
                 yield Fault(
-                    FILE, f"$.hardware.{name}.selector", json.dumps(mine), f"nodes of {other} have these labels, too",
-                    f'Add [hardware.{name}] selector = {{"node.kubernetes.io/instance-type" = "..."}} of its own.',
+                    FILE, f"$.machines.{name}.selector", json.dumps(mine), f"nodes of {other} have these labels, too",
+                    f'Add [machines.{name}] selector = {{"node.kubernetes.io/instance-type" = "..."}} of its own.',
                 )  # fmt: skip

@@ -13,7 +13,7 @@ from hetplan.errors import Fault, InputError
 from hetplan.executor.render.groups import Application, Fleet, Group
 from hetplan.executor.render.names import Json, dns_name, label_value, slice_of
 from hetplan.executor.render.nodes import Nodes, gpu_resource, nodes_of, same_nodes, stop_limit_s
-from hetplan.executor.render.site import FILE, ModelSite, Site
+from hetplan.executor.site import FILE, ServerModel, Site
 from hetplan.executor.words import command, split_otherwise
 
 __all__ = [
@@ -154,10 +154,10 @@ def amounts(group: Group, site: Site, faults: list[Fault]) -> Json:
             faults.append(
                 Fault(
                     FILE,
-                    f"$.hardware.{group.hardware}.device",
+                    f"$.machines.{group.hardware}.device",
                     f"{group.gpu_fraction:g} of a GPU",
                     f"{group.name} has a part of a GPU, and nothing says what the cluster calls it",
-                    f'Add [hardware.{group.hardware}] device = "nvidia.com/mig-1g.10gb" (or "nvidia.com/gpu.shared").',
+                    f'Add [machines.{group.hardware}] device = "nvidia.com/mig-1g.10gb" (or "nvidia.com/gpu.shared").',
                 )
             )
         else:
@@ -343,7 +343,7 @@ def weights(app: Application, groups: Sequence[Group]) -> dict[str, int]:
     return slice_of(shares, WHOLE)
 
 
-def environment(model: ModelSite) -> list[Json]:
+def environment(model: ServerModel) -> list[Json]:
     """Variables, and secrets by the name under which the platform keeps them."""
     plain: list[Json] = [{"name": name, "value": value} for name, value in sorted(model.env.items())]
     return plain + [

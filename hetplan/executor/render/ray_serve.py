@@ -18,7 +18,7 @@ from hetplan.executor.render.names import CannotRender, Json, documents, objects
 from hetplan.executor.render.nodes import Nodes
 from hetplan.executor.render.pods import WHOLE, labels, nodes_by_group, plan_notes, pod, thing, weights
 from hetplan.executor.render.rules import refused
-from hetplan.executor.render.site import FILE, Site
+from hetplan.executor.site import FILE, Site
 from hetplan.profiles.yaml_text import read_yaml, write_yaml
 
 __all__ = ["FILES", "read", "render"]

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from hetplan.errors import Fault, InputError
 from hetplan.executor.background import Background
-from hetplan.executor.hosts_file import HostsFile, RouterSettings, read_hosts
 from hetplan.executor.render.groups import Fleet, Group
 from hetplan.executor.render.names import CannotRender, Json, dns_name, marked_name
 from hetplan.executor.render.nodes import allocatable
 from hetplan.executor.render.pods import PROBE_S, config, front, labels, plan_notes, pod_ends, sleep_first, volume
 from hetplan.executor.render.rules import HETPLAN
-from hetplan.executor.render.site import FILE, Site
 from hetplan.executor.routing_table import routing_table
 from hetplan.executor.secrets import TOKEN
+from hetplan.executor.site import FILE, Host, ServerModel, Site, TargetEntry, TimeLimits
 from hetplan.executor.units import Endpoint, Unit
 from hetplan.executor.wanted import wanted
 from hetplan.profiles.inputs import Inputs
@@ -58,11 +56,10 @@ def routed(fleet: Fleet, plan: Plan, inputs: Inputs, site: Site) -> Fleet:
     measured = inputs if inputs.measured is not None else None
     known = Background(inputs.profile, inputs.slo, inputs.digests.get("profile"), measured)
     try:
-        made = wanted(single, _hosts(single, fleet, site), background=known)
+        made = wanted(single, _as_hosts(single, site), background=known)
     except InputError as error:
-        raise CannotRender.of(_of_site(fault, single) for fault in error.faults) from None
+        raise CannotRender.of(error.faults) from None
     group_of = {load: group for group in fleet.groups for load in group.loads}
-    model_of = {load: one.model for group in fleet.groups for one in group.members for load in one.loads}
     pairs, held, turns = [], dict[str, dict[str, Any]](), dict[str, Unit]()
     for unit in made.units.values():
         group = group_of[unit.loads[0].id]
@@ -70,10 +67,8 @@ def routed(fleet: Fleet, plan: Plan, inputs: Inputs, site: Site) -> Fleet:
         if group.turns:
             turns[group.name] = unit
         for load in unit.loads:
-            if (called := site.model(model_of[load.id]).name) is not None:
-                load = replace(load, model={**load.model, "model": called})
             held.setdefault(group.name, {}).setdefault(load.id, load)
-    table = routing_table(made.apps, pairs, RouterSettings(bind="0.0.0.0", port=site.router.port))
+    table = routing_table(made.apps, pairs, site.router.model_copy(update={"bind": "0.0.0.0"}))
     workers = {}
     for group in fleet.groups:
         one = turns.get(group.name)
@@ -112,14 +107,16 @@ def _faults(fleet: Fleet, plan: Plan, inputs: Inputs, site: Site) -> Iterator[Fa
     if router.image is None:
         why, line = "nothing says which image holds hetplan", 'image = "registry.example/hetplan:1.0"'
         yield Fault(FILE, "$.router.image", "nothing", why, f"Add [router] {line}.")
-    if router.token is None and not router.open:
+    if site.security.token_secret is None and not site.security.open:
         why = "router and workers are reached by all pods of the cluster, and no token guards them"
-        line = 'Add [router] token = {name = "SECRET", key = "KEY"}, or open = true'
-        yield Fault(FILE, "$.router.token", "nothing", why, f"{line} if everyone there may use them.")
+        line = 'Add [security] token_secret = {name = "SECRET", key = "KEY"}, or open = true'
+        yield Fault(FILE, "$.security", "nothing", why, f"{line} if everyone there may use them.")
     for model in dict.fromkeys(one.model for group in fleet.groups for one in group.members):
         if site.model(model).port == router.worker_port:
             why = "its server and the worker beside it would listen on the same port"
             yield Fault(FILE, f"$.models.{model}.port", str(router.worker_port), why, "Set [router] worker_port.")
+    if not router.port or not router.worker_port:
+        yield Fault(FILE, "$.router.port", "0", "a Service names the ports of pods", "Write a port above 0.")
     if len(plan.periods) > 1:
         why = "the router follows one table, and the plan's changes by the hour"
         yield Fault("plan", "$.periods", str(len(plan.periods)), why, "Add --set period=ID.")
@@ -127,7 +124,7 @@ def _faults(fleet: Fleet, plan: Plan, inputs: Inputs, site: Site) -> Iterator[Fa
         called = set(getattr(rule, "placement", {}).values()) & set(inputs.profile.apis)
         if called:
             why = "a step of it calls an API of others, whose key no pod has"
-            yield Fault("plan", f"$.dispatch.{app}", ", ".join(sorted(called)), why, "Use hetplan apply --hosts.")
+            yield Fault("plan", f"$.dispatch.{app}", ", ".join(sorted(called)), why, "Use hetplan apply on hosts.")
     for group in fleet.groups:
         for what, has, takes in (("cpu_cores", group.cpu_cores, WORKER_CORES), ("mem_gib", group.mem_gib, WORKER_GIB)):
             if has is not None and has <= takes:
@@ -159,7 +156,7 @@ def _with_turns(
             one.makes_text or one.machines_per_worker > 1 for one in members
         ):
             why = "its models take turns on the machine, and have parts of it, or make text, too"
-            faults.append(Fault("plan", which, worker.id, why, "Use hetplan apply --hosts."))
+            faults.append(Fault("plan", which, worker.id, why, "Use hetplan apply on hosts."))
         apps = tuple(dict.fromkeys(app for one in members for app in one.apps))
         app = first.app if all(one.app == first.app for one in members) else "shared"
         name = marked_name(app, "turns", first.hardware, distinct_by=" ".join(load.id for load in worker.loads))
@@ -219,41 +216,28 @@ def _replicas(plan: Plan) -> Iterator[Worker]:
             )  # fmt: skip
 
 
-def _hosts(plan: Plan, fleet: Fleet, site: Site) -> HostsFile:
+def _as_hosts(plan: Plan, site: Site) -> Site:
     """The cluster as hosts that take all of the plan's workers; each model's server runs beside its worker."""
-    names = list(dict.fromkeys(worker.hardware for worker in plan.workers))
-    plays = sorted({worker.host for worker in plan.workers if worker.host is not None})
-    text = {load for group in fleet.groups if group.makes_text for load in group.loads}
-    models = {}
-    for load in (load for worker in plan.workers for load in worker.loads):
-        name = _model(load)
-        model = site.model(name)
-        fits = {"variant": load.variant} if load.variant is not None else {"node": load.node} if load.node else {}
-        url = f"http://127.0.0.1:{model.port}"
-        asked = {"url": url, "ready": model.health, **fits}
-        http = {
-            "kind": "http", **asked, "protocol": model.protocol,
-            **({"route": model.route} if model.route is not None else {}),
-            **({"outcome": model.outcome} if model.outcome is not None else {}),
-        }  # fmt: skip
-        models[name] = {"kind": "openai", **asked} if load.id in text else http
-    return read_hosts(
-        {
-            "targets": {_TARGET: {"kind": _TARGET}},
-            "hosts": {
-                name: {"target": _TARGET, "hardware": [name], "plays": plays, "machines": _MOST_UNITS} for name in names
-            },
-            "limits": {"most_units": _MOST_UNITS},
-            "models": list(models.values()),
+    names = dict.fromkeys(worker.hardware for worker in plan.workers)
+    plays = tuple(sorted({worker.host for worker in plan.workers if worker.host is not None}))
+    host = Host(target=_TARGET, machines=tuple(names), plays=plays, count=_MOST_UNITS)
+    return site.model_copy(
+        update={
+            "targets": {_TARGET: TargetEntry(kind=_TARGET)}, "hosts": {_TARGET: host},
+            "limits": TimeLimits(most_units=_MOST_UNITS),
+            "models": {name: _beside_worker(site.model(name)) for name in map(_model, _loads(plan))},
         }
-    )
+    )  # fmt: skip
 
 
-def _of_site(fault: Fault, plan: Plan) -> Fault:
-    """A fault of hosts as one of site.toml, which stands for them here."""
-    names = list(dict.fromkeys(_model(load) for worker in plan.workers for load in worker.loads))
-    path = re.sub(r"^\$\.models\[(\d+)\]", lambda found: f"$.models.{names[int(found[1])]}", fault.path)
-    return replace(fault, file=FILE, path=path) if fault.file == "hosts.toml" else fault
+def _beside_worker(model: ServerModel) -> ServerModel:
+    """The server as its worker finds it: it runs already, in a container of its own."""
+    asked = {"url": f"http://127.0.0.1:{model.port}", "port": 0}
+    return model.model_copy(update={**asked, "command": (), "args": (), "env": {}, "secret": {}})
+
+
+def _loads(plan: Plan) -> Iterator[Load]:
+    return (load for worker in plan.workers for load in worker.loads)
 
 
 def _model(load: Load) -> str:
@@ -294,7 +278,7 @@ def _held(fleet: Fleet, group: Group, site: Site) -> Json:
 
 def _container(part: str, site: Site, port: int, name: str) -> Json:
     """A container of hetplan's image; the token comes from where the platform keeps it."""
-    token, made, alive = site.router.token, dict[str, Any](), _probe("/livez", name)
+    token, made, alive = site.security.token_secret, dict[str, Any](), _probe("/livez", name)
     if token is not None:
         ref = {"name": token.name, "key": token.key}
         made["env"] = [{"name": TOKEN, "valueFrom": {"secretKeyRef": ref}}]

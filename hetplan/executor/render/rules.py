@@ -256,7 +256,7 @@ def taken(target: str, app: Application, groups: Sequence[Group]) -> tuple[str, 
 def _no_own(target: str, app: Application) -> str | None:
     """Why a router of the user's cannot stand in front here."""
     if app.rule == "queue-slack/1":
-        return f"{_HOLDS}: hetplan apply --hosts runs hetplan's router"
+        return f"{_HOLDS}: hetplan apply on hosts runs hetplan's router"
     return f"{_ROUTERS[target]} is the router here" if target in _ROUTERS else None
 
 
@@ -307,7 +307,7 @@ def _kept(
 
 
 def _needs_router(app: Application, why: str, ways: Sequence[str]) -> Fault:
-    listed = "; ".join([*ways, "hetplan apply --hosts, which runs hetplan's router"])
+    listed = "; ".join([*ways, "hetplan apply on hosts, which runs hetplan's router"])
     return Fault("plan", f"$.dispatch.{app.name}", app.rule, f"{why}, which this target cannot", f"Ways out: {listed}.")
 
 

@@ -15,7 +15,7 @@ from hetplan.executor.render.names import CannotRender, Json, comment
 from hetplan.executor.render.nodes import accelerator
 from hetplan.executor.render.pods import WHOLE, of_images, plan_notes, weights, words
 from hetplan.executor.render.rules import refused
-from hetplan.executor.render.site import FILE, Site
+from hetplan.executor.site import FILE, Site
 from hetplan.profiles.yaml_text import read_yaml, write_yaml
 
 __all__ = ["FILES", "read", "render"]
@@ -58,9 +58,9 @@ def _service(site: Site, group: Group, faults: list[Fault]) -> Json:
         found = accelerator(group.hardware, machine)
         if found is None or "skypilot" not in found[1] or group.gpu_fraction is not None:
             faults.append(
-                Fault(FILE, f"$.hardware.{group.hardware}.gpu_product", machine.gpu_product or "nothing",
+                Fault(FILE, f"$.machines.{group.hardware}.gpu_product", machine.gpu_product or "nothing",
                       f"SkyPilot has no word for {group.gpu_fraction or group.gpus} of this GPU",
-                      f'Add [hardware.{group.hardware}] gpu_product = "l4"; parts of a GPU it does not share out.')
+                      f'Add [machines.{group.hardware}] gpu_product = "l4"; parts of a GPU it does not share out.')
             )  # fmt: skip
         else:
             resources["accelerators"] = f"{found[1]['skypilot']}:{group.gpus}"

@@ -17,7 +17,7 @@ from hetplan.executor.render.groups import Fleet, Group
 from hetplan.executor.render.machines import Placed, place
 from hetplan.executor.render.names import CannotRender, comment, dns_name, systemd_value, systemd_word
 from hetplan.executor.render.pods import of_images, words
-from hetplan.executor.render.site import Site
+from hetplan.executor.site import Site
 
 __all__ = ["FILES", "read", "render"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from hetplan.errors import Fault
 from hetplan.executor.render.nodes import nodes_of
-from hetplan.executor.render.site import UNKNOWN, Site
+from hetplan.executor.site import UNKNOWN, Site
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile
 
@@ -26,7 +26,7 @@ def template(plan: Plan, profile: Profile, site: Site, target: str) -> str:
 
 def _lines(plan: Plan, profile: Profile, site: Site, target: str) -> Iterator[str]:
     workers = [*plan.workers, *(worker for part in (plan.parts or {}).values() for worker in part.workers)]
-    if not site.models and not site.hardware:
+    if not site.models and not site.machines:
         yield f'name = "{site.name}"'
         if target not in _ON_MACHINES:
             yield from ('cloud = "none"  # gke, eks, aks, karpenter', f'namespace = "{site.namespace}"')
@@ -43,7 +43,7 @@ def _lines(plan: Plan, profile: Profile, site: Site, target: str) -> Iterator[st
     for name in kinds:
         lines = list(_of_machine(profile, site, target, name, several=len(kinds) > 1))
         if lines:
-            yield from ("", f"[hardware.{_bare(name)}]", *lines)
+            yield from ("", f"[machines.{_bare(name)}]", *lines)
 
 
 def _of_machine(profile: Profile, site: Site, target: str, name: str, *, several: bool) -> Iterator[str]:

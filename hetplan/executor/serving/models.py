@@ -206,7 +206,7 @@ class _Command:
 
 
 class CommandModel:
-    """A command of hosts.toml that serves one load."""
+    """A command of site.toml that serves one load."""
 
     def __init__(
         self, made: Mapping[str, Any], *, load: str, knobs: Mapping[str, Any], servers: int,

@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from hetplan.executor.hosts_file import read_hosts
+from hetplan.executor.site import read_site
 from hetplan.executor.target import Setting, SettlingTarget, Target, TargetFailed
 from hetplan.executor.units import Unit
 
@@ -40,8 +40,8 @@ def answer(message: Mapping[str, Any], make: Callable[[Setting], Target]) -> dic
             raise TargetFailed(message["name"], "hetplan", why)
         folder = (Path.home() / str(message["folder"])).resolve() / str(message["deployment"])
         folder.mkdir(parents=True, exist_ok=True)
-        hosts = read_hosts(message["hosts"]).model_copy(update={"folder": folder})
-        target = make(Setting(message["name"], hosts, folder / message["name"], message["settings"]))
+        site = read_site(message["site"]).model_copy(update={"folder": folder})
+        target = make(Setting(message["name"], site, folder / message["name"], message["settings"]))
         try:
             with _alone(folder / f"{message['name']}.agent-lock"):
                 return {"reply": _called(target, message)}

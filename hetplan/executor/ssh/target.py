@@ -40,9 +40,9 @@ class SshTarget:
 
     def __init__(self, setting: Setting) -> None:
         self.name = setting.name
-        self.settings = validate(SshSettings, dict(setting.settings), file="hosts.toml")
+        self.settings = validate(SshSettings, dict(setting.settings), file="site.toml")
         self._setting = setting
-        here = str(setting.hosts.folder)
+        here = str(setting.site.folder)
         self._places = FilePlaces(here, self.settings.files or here)
 
     def check(self, units: Sequence[Unit]) -> list[str]:
@@ -73,7 +73,7 @@ class SshTarget:
     def stop(self, names: Sequence[str], *, drain_s: float) -> None:
         """Stop units there."""
         # The keeper there first waits for a start that is under way for an apply which was killed.
-        limit_s = drain_s + self._setting.hosts.limits.start_s
+        limit_s = drain_s + self._setting.site.limits.start_s
         self._ask({"call": "stop", "names": list(names), "drain_s": drain_s}, limit_s=limit_s)
 
     def route(self, routes: Mapping[str, Any] | None, *, limit_s: float) -> None:
@@ -97,7 +97,7 @@ class SshTarget:
             subprocess.run(command, capture_output=True, timeout=10.0, check=False)
 
     def _ask(self, message: Mapping[str, Any], *, limit_s: float = 0.0) -> Any:
-        limit_s += self._setting.hosts.limits.call_s + self.settings.connect_s + _GRACE_S
+        limit_s += self._setting.site.limits.call_s + self.settings.connect_s + _GRACE_S
         try:
             try:
                 reply = self._called(message, limit_s)
@@ -139,20 +139,20 @@ class SshTarget:
         return f"{self.settings.user}@{self.settings.address}" if self.settings.user else self.settings.address
 
     def _command(self) -> list[str]:
-        return [self.settings.ssh, *_options(self.settings, self._setting.hosts.folder)]
+        return [self.settings.ssh, *_options(self.settings, self._setting.site.folder)]
 
     def _far_setting(self) -> dict[str, Any]:
-        """What the far end is to know of hosts.toml: this machine's part of it, and no other target's."""
-        hosts = self._setting.hosts
-        whole = hosts.model_dump(mode="json", exclude={"folder", "profiles", "slo", "models", "state_dir"})
+        """What the far end is to know of site.toml: this machine's part of it, and no other target's."""
+        site = self._setting.site
+        whole = site.model_dump(mode="json", include={"format", "name", "limits", "router", "security", "hosts"})
         return {
             "name": self.name,
-            "deployment": hosts.name,
+            "deployment": site.name,
             "folder": self.settings.folder,
             "settings": self.settings.model_dump(include={"mps_pipe", "gpu_list"}, exclude_none=True),
-            "hosts": {
+            "site": {
                 **whole,
-                "security": {"token_file": self.settings.token_file, "open": hosts.security.open},
+                "security": {"token_file": self.settings.token_file, "open": site.security.open},
                 "targets": {self.name: {"kind": "local", "settings": {}}},
                 "router": {**whole["router"], "target": self.name},
                 "hosts": {name: host for name, host in whole["hosts"].items() if host["target"] == self.name},
@@ -225,12 +225,12 @@ class SshSettings(Model):
     user: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9._-]*$")
     port: int = Field(default=22, ge=1, le=65535)
     ssh: str = Field(default="ssh", description="the ssh program")
-    identity_file: str | None = Field(default=None, description="relative to hosts.toml; by default ssh's own choice")
-    known_hosts: str | None = Field(default=None, description="relative to hosts.toml; by default ssh's own file")
+    identity_file: str | None = Field(default=None, description="relative to site.toml; by default ssh's own choice")
+    known_hosts: str | None = Field(default=None, description="relative to site.toml; by default ssh's own file")
     python: str = Field(default="python3", description="the far machine's Python that has hetplan installed")
     folder: str = Field(default=".hetplan", description="where the far machine keeps its side, below its home")
     files: str | None = Field(
-        default=None, pattern="^/", description="the folder there that holds what lies beside hosts.toml here"
+        default=None, pattern="^/", description="the folder there that holds what lies beside site.toml here"
     )
     mps_pipe: str | None = Field(default=None, pattern="^/", description="of the far machine, as for a local target")
     gpu_list: str | None = Field(default=None, pattern="^/", description="of the far machine, as for a local target")

@@ -13,7 +13,7 @@ import pytest
 from cases.real_cluster import Server
 
 from hetplan.executor.apply.platform import Platform
-from hetplan.executor.render.site import read_site
+from hetplan.executor.site import read_site
 
 HERE = Path(__file__).resolve().parent
 

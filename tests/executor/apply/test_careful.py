@@ -15,7 +15,7 @@ from hetplan.executor.render import kserve, llm_d
 from hetplan.executor.render.groups import Application, Fleet, Group
 from hetplan.executor.render.kubernetes import render
 from hetplan.executor.render.names import objects_of
-from hetplan.executor.render.site import read_site
+from hetplan.executor.site import read_site
 from hetplan.executor.target import ApplyFailed
 from hetplan.profiles.canonical import digest
 
@@ -81,7 +81,7 @@ def split(image: str = "registry.example/net:1", **parts: float) -> Rendered:
     said = {
         "gateway": "gw",
         "models": {name: {"image": image} for name in parts},
-        "hardware": {name: {"selector": {"pool": name}} for name in parts},
+        "machines": {name: {"selector": {"pool": name}} for name in parts},
     }
     plan = digest(parts)
     apps = {"rank": Application("rank", dns="rank")}
@@ -147,7 +147,7 @@ def test_two_namespaces_share_neither_names_nor_labels_nor_journal(platform: Mak
     wide, marks = [], []
     for namespace in ("live", "trial"):
         group = Group("rank-net-t4", "rank", "net", "t4", ((0.0, 2),), apps=("rank",), machine_gpus=1, gpus=1)
-        said = {"namespace": namespace, "models": {"net": {"image": "x"}}, "hardware": {"t4": {"selector": {"a": "b"}}}}
+        said = {"namespace": namespace, "models": {"net": {"image": "x"}}, "machines": {"t4": {"selector": {"a": "b"}}}}
         fleet = Fleet((group,), {"rank": Application("rank", dns="rank")}, ((0.0, None),), "shop", digest(namespace))
         files = render(fleet, read_site(said), nodes="karpenter", quota="kueue")
         found = [one for name, text in files.items() for one in objects_of(text, name)]
@@ -190,7 +190,7 @@ def test_what_runs_is_told_whole(platform: Make, cluster: Any) -> None:
     load = {"node": "see", "variant": "net", "at": {"batch": 4.0}, "knobs": {"k": 1}, "instances": 2}
     load |= {"share": {"gpu": 0.5}, "serve": {"max_batch": 4, "concurrency": 3}}
     group = Group("shared-net", "shared", "net", "a.100_x", ((0.0, 3),), per_machine=2, offer="on.demand-eu", load=load)
-    site = read_site({"models": {"net": {"image": "x"}}, "hardware": {"a.100_x": {"selector": {"a": "b"}}}})
+    site = read_site({"models": {"net": {"image": "x"}}, "machines": {"a.100_x": {"selector": {"a": "b"}}}})
     fleet = Fleet((group,), {}, ((0.0, None),), "prod", digest("x"))
     platform().apply(Rendered(fleet.digest, render(fleet, site)))
     (worker,) = Platform.state(platform().groups()).workers

@@ -35,7 +35,7 @@ def do(tmp_path: Path, request: pytest.FixtureRequest) -> Do:
         (tmp_path / "plan.json").write_text(json.dumps(solve(wish, "fluid").plan))
         named = f"files = {json.dumps([str(one) for one in given])}\n" + cluster(wish, {"small": {"pool": "s"}})
         said += f'[cluster]\nkubectl = "{fake.program}"\ncall_s = 60\n'
-        said += '[router]\nimage = "registry.example/h:1"\nopen = true\n'
+        said += '[router]\nimage = "registry.example/h:1"\n[security]\nopen = true\n'
         (tmp_path / "site.toml").write_text(f"{named}\n{said}")
         plan = [tmp_path / "plan.json"] if verb in ("apply", "diff") and "--undo" not in more else []
         plan = list(given) if verb == "autoscale" else plan
@@ -168,15 +168,17 @@ def test_site_toml_says_how_it_is_rendered_unless_the_command_does(do: Do) -> No
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("status", "--over", "2"), "--site site.toml"),
-        (("status", "--site", "site.toml", "--hosts", "hosts.toml"), "a cluster by site.toml"),
-        (("apply", "--site", "site.toml"), "expected a plan"),
-        (("apply", "plan.json", "--site", "site.toml", "--restore"), "--restore: it says nothing with --site"),
-        (("apply", "plan.json", "--hosts", "hosts.toml", "--take-over"), "--take-over: it says nothing with --hosts"),
-        (("apply", "plan.json", "--hosts", "hosts.toml", "--set", "rule=split"), "--set: it says nothing with --hosts"),
+        (("status", "--over", "2"), "--site"),
+        (("apply", "--site", "cluster.toml"), "expected a plan"),
+        (("apply", "--site", "cluster.toml", "--restore"), "--restore: it says nothing of a cluster"),
+        (("apply", "plan.json", "--site", "hosts.toml", "--take-over"), "--take-over: it says nothing of hosts"),
+        (("apply", "plan.json", "--site", "hosts.toml", "--set", "rule=split"), "--set: it says nothing of hosts"),
     ],
 )
-def test_slips_are_named(words: tuple[str, ...], said: str) -> None:
-    ran = command(*words)
+def test_slips_are_named(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    here = '[targets.here]\nkind = "local"\n[hosts.box]\ntarget = "here"\nmachines = "cpu"\ncount = 1\n'
+    for name, text in (("cluster", 'namespace = "ours"\n'), ("hosts", here)):
+        (tmp_path / f"{name}.toml").write_text(text)
+    ran = command(*(tmp_path / word if word.endswith(".toml") else word for word in words))
     assert ran.code == EXIT["bad input"]
     assert said in ran.err

@@ -13,7 +13,7 @@ import pytest
 from cases.in_a_cluster import rendered
 
 from hetplan.executor.apply.platform import Platform
-from hetplan.executor.render.site import read_site
+from hetplan.executor.site import read_site
 from hetplan.executor.target import TargetFailed
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")

@@ -13,7 +13,7 @@ from hetplan.executor.apply.cluster import Rendered
 from hetplan.executor.apply.platform import Platform
 from hetplan.executor.render.groups import Application, Fleet, Group
 from hetplan.executor.render.kubernetes import render
-from hetplan.executor.render.site import read_site
+from hetplan.executor.site import read_site
 from hetplan.executor.target import ApplyFailed, DeploymentLocked, TargetFailed
 from hetplan.profiles.canonical import digest
 

@@ -29,7 +29,7 @@ def site_of(wish: Files) -> str:
     lines = [f"[models.'{name}']\nimage = 'registry.example/m:1'" for name in wish.profile["variants"]]
     for number, name in enumerate(wish.machine_types):
         addresses = [f"10.{number}.0.{n}" for n in range(1, 200)]
-        lines.append(f"[hardware.{name}]\naddresses = {json.dumps(addresses)}")
+        lines.append(f"[machines.{name}]\naddresses = {json.dumps(addresses)}")
         lines += ["gpus = 1"] if "gpu" not in wish.profile["hardware"][name].get("provides", {}) else []
     return "\n".join(lines)
 
@@ -65,7 +65,7 @@ def test_a_rule_that_looks_at_each_query_is_refused_with_the_ways_out(tmp_path: 
 def test_all_reasons_come_at_once(tmp_path: Path) -> None:
     wish = crowd()
     (name, *_) = wish.machine_types
-    ran = rendered(tmp_path, written(tmp_path, wish, f"[hardware.{name}]\naddresses = ['10.0.0.1']"))
+    ran = rendered(tmp_path, written(tmp_path, wish, f"[machines.{name}]\naddresses = ['10.0.0.1']"))
     assert ran.code == EXIT["infeasible"]
     for words in ("looks at each query", "no more addresses are left"):
         assert words in ran.err

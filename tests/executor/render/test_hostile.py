@@ -13,7 +13,7 @@ from hetplan.executor.render import TARGETS, read, render
 from hetplan.executor.render.groups import groups
 from hetplan.executor.render.names import CannotRender, dns_name
 from hetplan.executor.render.rules import choose
-from hetplan.executor.render.site import read_site
+from hetplan.executor.site import read_site
 
 IDS = (
     ("on", "off"), ("y", "n"), ("null", "true"), ("1e3", "0x1f"), ("1.5", "2024-01-01"), ("a.b", "a_b", "a-b"),
@@ -90,7 +90,7 @@ def unquoted(line: str) -> list[str]:
 def test_words_of_the_site_reach_systemd_as_they_are(word: str) -> None:
     plan, inputs, written = random_case(4)
     models = {name: {**one, "command": ["/opt/serve", word]} for name, one in written["models"].items()}
-    site = read_site({**written, "models": models, "hardware": {}})
+    site = read_site({**written, "models": models, "machines": {}})
     files = render("systemd", choose("systemd", plan, groups(plan, inputs, site)).fleet, site)
     lines = [line for text in files.values() for line in text.splitlines() if line.startswith('ExecStart="')]
     assert lines
@@ -102,10 +102,10 @@ def test_words_of_the_site_reach_systemd_as_they_are(word: str) -> None:
 @pytest.mark.parametrize("bad", ["10.0.0.1:1 weight 9", "a\nserver evil 6.6.6.6:1", "x;y", "{", '"'])
 def test_an_address_is_one_word_of_haproxy(bad: str) -> None:
     plan, inputs, written = random_case(4)
-    hardware = {name: {**one, "addresses": [bad] * 60} for name, one in written["hardware"].items()}
+    hardware = {name: {**one, "addresses": [bad] * 60} for name, one in written["machines"].items()}
 
     def made() -> dict[str, str]:
-        site = read_site({**written, "hardware": hardware})
+        site = read_site({**written, "machines": hardware})
         return render("haproxy", choose("haproxy", plan, groups(plan, inputs, site)).fleet, site)
 
     with pytest.raises(InputError):
@@ -114,9 +114,9 @@ def test_an_address_is_one_word_of_haproxy(bad: str) -> None:
 
 def test_a_template_that_nobody_filled_in_is_refused_line_by_line() -> None:
     with pytest.raises(InputError) as refused:
-        read_site({"models": {"net": {"image": "?"}}, "hardware": {"t4": {"gpus": "?", "addresses": ["?"]}}})
+        read_site({"models": {"net": {"image": "?"}}, "machines": {"t4": {"gpus": "?", "addresses": ["?"]}}})
     assert [fault.path for fault in refused.value.faults] == [
-        "$.models.net.image", "$.hardware.t4.gpus", "$.hardware.t4.addresses[0]",
+        "$.models.net.image", "$.machines.t4.gpus", "$.machines.t4.addresses[0]",
     ]  # fmt: skip
 
 

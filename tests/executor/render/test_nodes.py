@@ -14,7 +14,7 @@ from hetplan.executor.render.groups import groups
 from hetplan.executor.render.names import CannotRender
 from hetplan.executor.render.nodes import nodes_of
 from hetplan.executor.render.rules import OWN, choose
-from hetplan.executor.render.site import Site, read_site
+from hetplan.executor.site import Site, read_site
 
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 TYPES = {"t4": "g4dn.xlarge", "l4": "g6.xlarge", "h100": "p5.48xlarge"}
@@ -73,7 +73,7 @@ def test_every_pod_fits_the_nodes_of_its_own_machines_and_no_others(cloud: str) 
     for seed in range(12):
         plan, inputs, written = random_case(seed, machines=dict(COUNTS))
         spot = {name: {"pool": "spot"} for name in inputs.profile.offers if name.endswith("-spot") and cloud == "none"}
-        site = read_site({**written, "cloud": cloud, "hardware": machines, "offers": spot})
+        site = read_site({**written, "cloud": cloud, "machines": machines, "offers": spot})
         fleet = groups(plan, inputs, site)
         files = render("kubernetes", choose("kubernetes", plan, fleet, OWN).fleet, site)
         pods = {
@@ -93,7 +93,7 @@ def test_every_pod_fits_the_nodes_of_its_own_machines_and_no_others(cloud: str) 
 
 def test_pods_of_an_offer_in_a_zone_run_there() -> None:
     zone, own = "topology.kubernetes.io/zone", {"pool": "cpu"}
-    said = {"hardware": {"cpu8": {"selector": own}}, "offers": {"renamed": {zone: "eu-west-1a"}}}
+    said = {"machines": {"cpu8": {"selector": own}}, "offers": {"renamed": {zone: "eu-west-1a"}}}
     for offer, expected in (("plain", "a"), ("renamed", "eu-west-1a")):
         faults: list[Any] = []
         found = nodes_of("cpu8", read_site(said), faults, gpus=0, several=True, offer=offer, zone="a")
@@ -111,7 +111,7 @@ def test_what_no_table_says_is_asked_for() -> None:
         faults: list[Any] = []
         nodes_of(hardware, Site(cloud=cloud), faults, gpus=1, several=False)  # type: ignore[arg-type]
         assert [words in fault.remedy for fault in faults] == [True], (cloud, hardware)
-        assert faults[0].path == f"$.hardware.{hardware}.selector"
+        assert faults[0].path == f"$.machines.{hardware}.selector"
 
 
 def test_a_part_of_a_gpu_is_refused_until_its_name_is_known() -> None:
@@ -122,9 +122,9 @@ def test_a_part_of_a_gpu_is_refused_until_its_name_is_known() -> None:
     )
     plan = plan.model_copy(update={"workers": workers})
     site = read_site(written)
-    with pytest.raises(CannotRender, match=r"hardware\.l4\.device.*0\.5 of a GPU"):
+    with pytest.raises(CannotRender, match=r"machines\.l4\.device.*0\.5 of a GPU"):
         render("kubernetes", choose("kubernetes", plan, groups(plan, inputs, site), OWN).fleet, site)
-    site = read_site({**written, "hardware": {"l4": {"selector": {"a": "b"}, "device": "nvidia.com/gpu.shared"}}})
+    site = read_site({**written, "machines": {"l4": {"selector": {"a": "b"}, "device": "nvidia.com/gpu.shared"}}})
     files = render("kubernetes", choose("kubernetes", plan, groups(plan, inputs, site), OWN).fleet, site)
     assert 'nvidia.com/gpu.shared: "1"' in files["kubernetes.yaml"]
 
@@ -132,7 +132,7 @@ def test_a_part_of_a_gpu_is_refused_until_its_name_is_known() -> None:
 def test_a_pod_asks_for_no_more_than_a_node_offers() -> None:
     plan, inputs, written = random_case(0, machines={"l4": 1})
     hardware = {"l4": {"instance_type": "g6.xlarge", "selector": {"a": "b"}}}
-    site = read_site({**written, "hardware": hardware})
+    site = read_site({**written, "machines": hardware})
     for group in groups(plan, inputs, site).groups:
         assert group.cpu_cores == pytest.approx(3.42 / group.per_machine)
         assert group.mem_gib == pytest.approx(13.3 / group.per_machine)

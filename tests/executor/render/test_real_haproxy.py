@@ -20,7 +20,7 @@ import pytest
 
 from hetplan.executor.render import render
 from hetplan.executor.render.groups import Application, Fleet, Group
-from hetplan.executor.render.site import Site, read_site
+from hetplan.executor.site import Site, read_site
 
 pytestmark = [
     pytest.mark.slow,
@@ -72,7 +72,7 @@ def fleet_of(*groups: Group, deadline_ms: float | None = DEADLINE_MS) -> Fleet:
 
 def site_of(port: int) -> Site:
     machines = {name: {"addresses": ["127.0.0.1"]} for name in ("quick", "slow")}
-    return read_site({"hop_ms": 10, "edge": {"port": port}, "hardware": machines})
+    return read_site({"hop_ms": 10, "edge": {"port": port}, "machines": machines})
 
 
 async def ask(port: int) -> tuple[int, float]:

@@ -29,12 +29,14 @@ from hetplan.executor.render.names import CannotRender
 from hetplan.executor.render.pods import WORKER
 from hetplan.executor.render.router import routed
 from hetplan.executor.render.rules import HETPLAN, choose
-from hetplan.executor.render.site import read_site
+from hetplan.executor.site import read_site
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.read_plan import read_plan
 
 TOKEN = "sesame-sesame-sesame"
-ROUTER = '[router]\nimage = "registry.example/hetplan:1"\ntoken = {name = "hetplan", key = "token"}\n'
+ROUTER = (
+    '[router]\nimage = "registry.example/hetplan:1"\n[security]\ntoken_secret = {name = "hetplan", key = "token"}\n'
+)
 
 
 def crowd(name: str = "pool", times: float = 4.0) -> Files:
@@ -68,7 +70,7 @@ def test_the_router_is_the_first_way_out_and_what_it_needs_is_asked_for(tmp_path
     ran = command("render", *arguments, "--set", "router=hetplan")
     assert ran.code == EXIT["infeasible"]
     assert "Add [router] image" in ran.err
-    assert "Add [router] token" in ran.err
+    assert "Add [security] token_secret" in ran.err
     assert not (tmp_path / "made").exists()
     ran = command("render", *arguments, "--set", "router=hetplan", "--set", "rule=split")
     assert ran.code == EXIT["bad input"]
@@ -141,7 +143,7 @@ def test_random_plans_read_back_and_have_a_worker_in_the_table_for_each_pod() ->
     said = 0
     for seed in range(24):
         plan, inputs, written = random_case(seed, text=bool(seed % 3 == 0))
-        site = read_site({**written, "router": {"image": "registry.example/hetplan:1", "open": True}})
+        site = read_site({**written, "router": {"image": "registry.example/hetplan:1"}, "security": {"open": True}})
         fleet = routed(choose("kubernetes", plan, groups(plan, inputs, site), HETPLAN).fleet, plan, inputs, site)
         try:
             files = render("kubernetes", fleet, site)
@@ -179,7 +181,7 @@ def test_rules_that_pods_cannot_keep_are_refused(tmp_path: Path) -> None:
     wish = crowd()
     plan, inputs = read_plan(solve(wish, "fluid").plan), load_inputs(wish.profile, wish.slo)
     labels = {name: {"pool": name} for name in wish.machine_types}
-    (tmp_path / "open.toml").write_text(cluster(wish, labels) + '\n[router]\nimage = "x"\nopen = true\n')
+    (tmp_path / "open.toml").write_text(cluster(wish, labels) + '\n[router]\nimage = "x"\n[security]\nopen = true\n')
     site = read_site(tmp_path / "open.toml")
     fleet = choose("kubernetes", plan, groups(plan, inputs, site), HETPLAN).fleet
     assert routed(fleet, plan, inputs, site).router
@@ -261,7 +263,7 @@ def test_servers_of_one_pod_have_a_container_and_a_port_each(tmp_path: Path) -> 
     cores = [int(one["resources"]["requests"]["cpu"].removesuffix("m")) for one in pod["spec"]["containers"]]
     assert sum(cores) <= 8000
     (tmp_path / "site.toml").write_text(
-        (tmp_path / "site.toml").read_text().replace("[hardware.m0]", "[hardware.m0]\ngpus = 1")
+        (tmp_path / "site.toml").read_text().replace("[machines.m0]", "[machines.m0]\ngpus = 1")
     )
     ran = command("render", *arguments, "--set", "router=hetplan")
     assert ran.code == EXIT["infeasible"]
@@ -275,7 +277,7 @@ def test_gpus_go_to_one_server_of_models_that_take_turns() -> None:
     inputs.profile.hardware[worker.hardware].provides["gpu"] = 2
     model = worker.loads[0].variant
     said = cluster(wish, {name: {"pool": name} for name in wish.machine_types}, accelerators={worker.hardware: 2})
-    site = read_site(tomllib.loads(f'{said}\n[router]\nimage = "x"\nopen = true\n'))
+    site = read_site(tomllib.loads(f'{said}\n[router]\nimage = "x"\n[security]\nopen = true\n'))
     fleet = choose("kubernetes", plan, groups(plan, inputs, site), HETPLAN).fleet
     made = routed(fleet, plan, inputs, site)
     files = render("kubernetes", made, site)

@@ -14,16 +14,16 @@ from hetplan.executor.render import TARGETS, render
 from hetplan.executor.render.groups import groups
 from hetplan.executor.render.names import CannotRender
 from hetplan.executor.render.rules import choose
-from hetplan.executor.render.site import read_site
 from hetplan.executor.render.template import template
+from hetplan.executor.site import read_site
 
 
 def made(target: str, *, of_site: dict[str, Any] | None = None, **of_models: Any) -> dict[str, str]:
     """The files of a plan, with more said in its site file and of each model."""
     plan, inputs, written = random_case(4, text=target in ("llm-d", "dynamo"))
     models = {name: {**one, **of_models} for name, one in written["models"].items()}
-    hardware = {name: {} for name in written["hardware"]} if target == "systemd" else written["hardware"]
-    site = read_site({**written, "models": models, "hardware": hardware, **(of_site or {})})
+    hardware = {name: {} for name in written["machines"]} if target == "systemd" else written["machines"]
+    site = read_site({**written, "models": models, "machines": hardware, **(of_site or {})})
     return render(target, choose(target, plan, groups(plan, inputs, site)).fleet, site)
 
 

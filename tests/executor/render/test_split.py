@@ -11,12 +11,11 @@ from cases.rendered import random_case
 from face import read_objects
 
 from hetplan.errors import InputError
-from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.render import render
 from hetplan.executor.render.groups import groups
 from hetplan.executor.render.names import CannotRender
 from hetplan.executor.render.rules import choose
-from hetplan.executor.render.site import read_site
+from hetplan.executor.site import read_site
 from hetplan.executor.wanted import wanted
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
@@ -65,14 +64,14 @@ def made(target: str, way: str, words: tuple[str, ...] = WORDS) -> list[dict[str
 
 
 def on_hosts(way: str, folder: Path, words: tuple[str, ...]) -> list[list[str]]:
-    """The commands of its servers where hosts.toml starts them."""
+    """The commands of its servers where site.toml starts them."""
     plan, inputs, _ = planned(way)
     (folder / "profile.json").write_text(inputs.profile.model_dump_json(exclude_none=True, by_alias=True))
-    hosts = read_hosts(
+    hosts = read_site(
         {
-            "profiles": [str(folder / "profile.json")], "targets": {"here": {"kind": "local"}},
-            "hosts": {"box": {"target": "here", "hardware": "h200", "machines": 99}},
-            "models": [{"kind": "openai", "command": ["serve", "--port={port}", *words]}],
+            "files": [str(folder / "profile.json")], "targets": {"here": {"kind": "local"}},
+            "hosts": {"box": {"target": "here", "machines": "h200", "count": 99}},
+            "models": {"*": {"command": ["serve", "--port={port}", *words]}},
         }
     )  # fmt: skip
     units = wanted(plan.model_copy(update={"question": "llm"}), hosts).units.values()

@@ -22,7 +22,7 @@ from hetplan.executor.render.groups import Fleet, groups
 from hetplan.executor.render.names import CannotRender
 from hetplan.executor.render.router import routed
 from hetplan.executor.render.rules import HETPLAN, choose
-from hetplan.executor.render.site import Site, read_site
+from hetplan.executor.site import Site, read_site
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_dispatch_rules import WeightedLeastDispatch
 from hetplan.profiles.plan_periods import of_period
@@ -97,7 +97,13 @@ def test_no_pod_sleeps_for_longer_than_it_may_take_to_end_and_all_images_are_pul
     plan, inputs, written = case_of(target, seed)
     models = {name: {**one, "stop_s": 0.5} for name, one in written["models"].items()}
     site = read_site(
-        {**written, "models": models, "image_pull_secrets": ["ours"], "router": {"image": "ours/hetplan", "open": True}}
+        {
+            **written,
+            "models": models,
+            "image_pull_secrets": ["ours"],
+            "router": {"image": "ours/hetplan"},
+            "security": {"open": True},
+        }
     )
     fleet = groups(plan, inputs, site)
     try:
@@ -247,7 +253,7 @@ def test_compose_takes_its_file(tmp_path: Path) -> None:
 
 def local_files(target: str) -> Mapping[str, str]:
     plan, inputs, written = random_case(4)
-    site = read_site({**written, "hardware": {name: {} for name in written["hardware"]}})
+    site = read_site({**written, "machines": {name: {} for name in written["machines"]}})
     return render(target, choose(target, plan, groups(plan, inputs, site)).fleet, site)
 
 
@@ -314,7 +320,7 @@ def site_of(plan: Any, inputs: Any) -> Site:
                        "deployment": "m.a:app"}
                 for name in models
             },
-            "hardware": {
+            "machines": {
                 name: {"selector": {"pool": name}, "device": "example.com/gpu",
                        "addresses": [f"10.{n}.0.{i}" for i in range(99)],
                        **({} if "gpu" in one.provides or one.kind == "cpu" else {"gpus": 1})}

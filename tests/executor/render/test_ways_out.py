@@ -13,7 +13,7 @@ from hetplan.executor.render import TARGETS, render
 from hetplan.executor.render.groups import groups
 from hetplan.executor.render.names import CannotRender
 from hetplan.executor.render.rules import RULES, choose, elsewhere, refused
-from hetplan.executor.render.site import read_site
+from hetplan.executor.site import read_site
 from hetplan.profiles.plan_dispatch_rules import EarliestDispatch, RoundRobinDispatch
 from hetplan.profiles.plan_sections import MatchingDispatch, Route
 

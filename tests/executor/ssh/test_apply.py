@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from hetplan.executor.deployment import Deployment, Progress
-from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.kept_process import end_all, marked
 from hetplan.executor.local import Local
+from hetplan.executor.site import read_site
 from hetplan.executor.ssh.target import SshTarget
 from hetplan.executor.target import ApplyFailed
 from hetplan.profiles.plan import InputHashes, Method, Plan, Route
@@ -48,7 +48,7 @@ def plan(near: int, far: int) -> Plan:
 
 @pytest.fixture
 def deployment(tmp_path: Path, sshd: Any) -> Iterator[Deployment]:
-    hosts = read_hosts(
+    hosts = read_site(
         {
             "name": "two",
             "state_dir": str(tmp_path / "state"),
@@ -56,10 +56,10 @@ def deployment(tmp_path: Path, sshd: Any) -> Iterator[Deployment]:
             "router": {"target": "here", "port": 0},
             "targets": {"here": {"kind": "local"}, "far": {"kind": "ssh", "settings": sshd.settings}},
             "hosts": {
-                "near-box": {"target": "here", "hardware": "cpu", "machines": 4},
-                "far-box": {"target": "far", "hardware": "gpu", "machines": 4},
+                "near-box": {"target": "here", "machines": "cpu", "count": 4},
+                "far-box": {"target": "far", "machines": "gpu", "count": 4},
             },
-            "models": [{"kind": "sleep", "ms": 2.0}],
+            "models": {"*": {"kind": "sleep", "ms": 2.0}},
         }
     )
     made = Deployment(hosts, targets=KINDS.__getitem__)

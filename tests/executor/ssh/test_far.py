@@ -68,10 +68,10 @@ def ask(folder: Path, target: Memory, call: str, **said: Any) -> Any:
     hosts = {
         "name": "prod",
         "targets": {"far": {"kind": "local"}},
-        "hosts": {"box": {"target": "far", "hardware": "t4", "machines": 1}},
+        "hosts": {"box": {"target": "far", "machines": "t4", "count": 1}},
     }
     setting = {"hetplan": __version__, "name": "far", "deployment": "prod", "folder": str(folder / "f"), "settings": {}}
-    message = {**setting, "hosts": hosts, "call": call, **said}
+    message = {**setting, "site": hosts, "call": call, **said}
     return json.loads(json.dumps(answer(json.loads(json.dumps(message)), make)))
 
 
@@ -90,7 +90,7 @@ def test_every_call_reaches_the_target_and_its_answer_comes_back(tmp_path: Path)
     assert target.closed
     assert target.setting is not None
     assert target.setting.folder == tmp_path / "f" / "prod" / "far"
-    assert list(target.setting.hosts.hosts) == ["box"]
+    assert list(target.setting.site.hosts) == ["box"]
 
 
 def test_failures_come_back_with_their_reason(tmp_path: Path) -> None:
@@ -105,5 +105,5 @@ def test_failures_come_back_with_their_reason(tmp_path: Path) -> None:
 def test_another_version_and_bad_hosts_are_refused(tmp_path: Path) -> None:
     target = Memory()
     assert "install the same version" in ask(tmp_path, target, "observe", hetplan="0.0.1")["failed"]["why"]
-    assert "InputError" in ask(tmp_path, target, "observe", hosts={"targets": {}})["failed"]["why"]
+    assert "InputError" in ask(tmp_path, target, "observe", site={"targets": 3})["failed"]["why"]
     assert target.setting is None

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from hetplan.errors import InputError
-from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.kept_process import end_all, marked
+from hetplan.executor.site import read_site
 from hetplan.executor.ssh.target import FilePlaces, SshTarget, control_folder
 from hetplan.executor.target import Setting, TargetFailed
 from hetplan.executor.units import LoadSpec, Seen, Unit, named
@@ -23,12 +23,12 @@ SLEEP = {"kind": "sleep", "law": {"ms": 4.0}, "statistic": "mean", "times": 1.0,
 
 
 def setting(tmp_path: Path, **settings: Any) -> Setting:
-    hosts = read_hosts(
+    hosts = read_site(
         {
             "name": "prod",
             "limits": {"call_s": 60.0, "start_s": 120.0, "drain_s": 1.0},
             "targets": {"here": {"kind": "local"}, "far": {"kind": "ssh", "settings": settings}},
-            "hosts": {"box": {"target": "far", "hardware": "t4", "machines": 4}},
+            "hosts": {"box": {"target": "far", "machines": "t4", "count": 4}},
         }
     )
     return Setting("far", hosts.model_copy(update={"folder": tmp_path}), tmp_path / "near", settings)
