@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from build import Files, app, files, machine, model, pipeline
-from face import Answer, solve, verify
+from face import Answer, simulate, solve, verify
 
 UNCONFIRMED = "W-unconfirmed"
 
@@ -45,6 +45,24 @@ def test_one_of_which_some_come_is_confirmed(problem: str) -> None:
     assert answer.is_plan, answer.why
     assert not unconfirmed(answer)
     assert {one.app for one in answer.promises if one.is_simulated} == {"busy", "seldom"}
+
+
+def test_what_was_confirmed_is_handed_out() -> None:
+    """Two machines of a queue carry more than twice what one does: runs that confirm share queries so, and so do plans.
+
+    At equal parts for all three machines 5.1% were late where 5% may be.
+    """
+    burst = {"process": "mmpp", "relative_rates": [0.6, 1.8], "stay_s": [2.0, 1.0]}
+    wanted = app("net", rate=89.2, limits={95: 21.3}, arrivals=burst)
+    wish = files(
+        machines={"m0": machine(3.2, spot=2.3, spot_stock=1)}, models={"net": model({"m0": {1: 9.9}})},
+        apps={"ask": wanted}, problem="variants",
+    )  # fmt: skip
+    answer = solve(wish)
+    assert answer.is_plan, answer.why
+    assert len({one.offer for one in answer.machines}) == 2
+    (late,) = simulate(answer.plan, wish, seeds=8, duration_s=300.0).violation_rate.values()
+    assert late.value < 0.0475
 
 
 def bursty(stay_s: float) -> Files:

@@ -65,6 +65,8 @@ __all__ = ["Sizing", "size_plan"]
 
 Lates = Mapping[int, float]
 """Of applications, the violation rate over what may be."""
+Confirmed = tuple[Units, Draft, Played]
+"""A plan that runs confirmed, and what they showed."""
 
 MOST_LOOKED, MORE_LOOKED = 100.0, 40.0
 """Queries of all looks, in those that one short look at each station takes, as wide as it may be; so many more each
@@ -123,18 +125,21 @@ def size_plan(v: Snapshot, ask: Ask, solve: Solve, tools: Tools, formulation: st
         if not search.looks:
             raise Interrupted("the time limit ended before any plan was simulated")
         return _with_bound_of(first, _late_plan(v, sizing, search))
-    made, shown = found
-    said = replace(with_shown(made, shown), searched=made is not first)
+    units, made, shown = found
+    is_first = units == sizing.first_units
+    said = replace(with_shown(made, shown), searched=not is_first)
     if v.options.sizing == "simulation" and not tools.trial:
         full = _plan_at_saturation(v, ask, solve, _cost(made))
         if isinstance(full, Draft) and (
-            made is not first or hopeful is not v or _shown_bound(full) < _cost(made) * (1.0 - CLOSE)
+            not is_first or hopeful is not v or _shown_bound(full) < _cost(made) * (1.0 - CLOSE)
         ):
             return _with_bound_of(full, replace(said, searched=True), AT_SATURATION)
-    return said if made is first and hopeful is v else _with_bound_of(first, said)
+    if is_first and hopeful is v:
+        return replace(said, reported=first.reported, extensions=first.extensions)
+    return _with_bound_of(first, said)
 
 
-def _late_plan(v: Snapshot, sizing: Sizing, search: Search[Units, tuple[Draft, Played]]) -> Draft:
+def _late_plan(v: Snapshot, sizing: Sizing, search: Search[Units, Confirmed]) -> Draft:
     """The plan that is late in the fewest applications, and what may help these."""
     late_in = {units: sizing.late_in(units) for units in search.looks}
     best = min(late_in, key=lambda units: (len(late_in[units]), search.looks[units]))
@@ -193,8 +198,8 @@ class Sizing:
     formulation: str
     first: Draft | Infeasibility | None = None
     """The program's first plan: its claims are its own."""
-    made: dict[Units, Draft] = field(default_factory=dict)
-    """Plans of the program."""
+    first_units: Units | None = None
+    """What that plan is made of, where its machines are full."""
     shown: dict[tuple[Apps, Counts], Lates] = field(default_factory=dict)
     """What looks showed of each application, and what a test did."""
     confirmed: dict[tuple[Apps, Counts], Played] = field(default_factory=dict)
@@ -248,8 +253,8 @@ class Sizing:
             read = self.plans.units_of(made)
             full = self.plans.fill_up(dict(read))
             units = full if self.plans.cost(full) <= self.plans.cost(read) else read
-            if units == read:
-                self.made.setdefault(units, made)
+            if plans == 1 and units == read:
+                self.first_units = units
             yield units
             late, before = self.late_in(units), made
             for _ in range(MOST_SAME):
@@ -368,7 +373,7 @@ class Sizing:
         )  # fmt: skip
         return {b: shown.each[name] for b, name in names.items()}
 
-    def confirm(self, one: Units) -> tuple[Draft, Played] | Refused:
+    def confirm(self, one: Units) -> Confirmed | Refused:
         """The plan, if runs of their own confirm all stations; what was confirmed beside others is not run again."""
         made, at = self.plan_of(one), self.plans.stations(one)
         if made is None:
@@ -387,7 +392,7 @@ class Sizing:
             self.confirmed |= {(apps, at[apps]): tested.of(self.v.asked[b].id for b in apps) for apps in group}
         tested = together(self.confirmed[part] for part in sorted(at.items()))
         self._keep(one, tested)
-        return made, tested
+        return one, made, tested
 
     def _test(self, one: Units, apps: Apps, budget: ErrorBudget) -> Played:
         """What runs show of these applications, until it is clear; none is confirmed once the time is over."""
@@ -424,9 +429,10 @@ class Sizing:
         self.ask.keep(kept, simulated=tested is not None, rank=(-cost,), value=cost)
 
     def plan_of(self, one: Units, apps: Apps | None = None) -> Draft | None:
-        """The plan of these machines; of `apps` alone, where no machine is slower for what else it holds."""
-        if apps is None and one in self.made:
-            return self.made[one]
+        """The plan of these machines; of `apps` alone, where no machine is slower for what else it holds.
+
+        Each station gets its queries as it got them when it was played, whatever the program said of it.
+        """
         only_played = apps is not None
         if apps is None or any(kind.slowdown for kind in self.v.kinds):
             apps = tuple(b for mine in self.plans.stations(one) for b in mine)
