@@ -31,7 +31,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 from typer.testing import CliRunner
+
+from hetplan.profiles.profile_file import ProfileFile
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -245,6 +248,14 @@ def test_json_in_a_page_is_json(page: Path) -> None:
     for block in blocks(page):
         if block.language == "json":
             json.loads(block.text)
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/howto/*.md")), ids=lambda page: page.name)
+def test_a_part_of_a_profile_in_a_page_has_keys_that_profiles_have(page: Path) -> None:
+    yaml = YAML(typ="safe", pure=True)
+    for block in blocks(page):
+        if block.language == "yaml" and block.mark != "file":
+            ProfileFile.model_validate({"format": "hetplan/profile/1.0", **yaml.load(block.text)})
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -191,4 +191,4 @@ def _list_laws(out: Output, words: Sequence[str]) -> None:
     titles = ("law", "base ms", "experts ms", "basis", "off", "fit off")
     out.people.table(titles, rows, right=("base ms", "experts ms", "off", "fit off"))
     out.people.line()
-    out.people.line('A profile\'s engine takes one by its name: "law": "catalogue/...". `--json` shows its numbers.')
+    out.people.line('A run of a profile takes one by its name: "law": "catalogue/...". `--json` shows its numbers.')

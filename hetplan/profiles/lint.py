@@ -197,7 +197,7 @@ def _allowed_runs(profile: Profile, app: App) -> list[tuple[str, Run]]:
 def _choices(profile: Profile, name: str, app: App) -> Iterator[Finding]:
     """Several models for one application, among which price and speed alone choose."""
     for step, names in choices(profile, app):
-        where = f"step {step} of {name}" if step else name
+        where = f"stage {step} of {name}" if step else name
         text = (
             f"{listed(names)} may answer {where} and not each states a quality, so the cheapest that is fast enough "
             "does: name one (model), give each model a task of its own, or state their qualities"

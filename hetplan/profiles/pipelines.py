@@ -189,9 +189,9 @@ class PathQuality(Model):
     @model_validator(mode="after")
     def _fits_rule(self) -> PathQuality:
         if self.weights and self.rule != "additive":
-            raise wrong('weights are for rule "additive"', 'Set "rule": "additive", or drop them.', at=("weights",))
+            raise wrong('weights are for quality "additive"', 'Write "additive", or drop them.', at=("weights",))
         if self.rule == "table" and not self.paths:
-            raise wrong('rule "table" needs measured paths', 'Add "paths": {"node=variant/node=variant": quality}.')
+            raise wrong('quality "table" needs measured paths', 'Add "paths": {"node=variant/node=variant": quality}.')
         return self
 
 

@@ -340,6 +340,8 @@ def _limit_words(summary: Summary, one: Bound, *, monthly: bool = False) -> str:
     if "per_hour" in name:
         said = f"{money(bound, summary.currency)}/h"
         what = {"gross_cost_per_hour": "with loading", "net_cost_per_hour": "for new machines"}.get(name)
+        if what is None and summary.cost_per_hour is None and not summary.missing:
+            return f"at least {(least := _whole_machines(bound))} machine{'s' * (least > 1)}"
         if what is None:
             return f"no plan costs less than {_month(bound, summary) + ' a month' if monthly else said}"
         return f"at least {said} {what}, of this plan {money(one.value, summary.currency)}/h"

@@ -337,7 +337,7 @@ def _read_pipeline_query(
             why = f"operators of {app.id} run on machines, of which limits.instances says how many there are"
             faults.in_slo(f"$.limits.capacity.{name}", why, "Limit its hardware there.")
     if any(node.device is None for node in pipeline.nodes.values()):
-        faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", "operators have a device", 'Add "device": "gpu".')
+        faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", "operators have a resource", 'Add "resource": "gpu".')
     faults.obstacles(outcomes(inputs.profile, pipeline_id, "compound plans"))
     _check_fanouts(pipeline_id, pipeline, faults)
     if len(pipeline.nodes) > MOST_OPERATORS:
@@ -394,7 +394,7 @@ def _read_targets(
     at, wanted = f"$.apps.{app.id}", app.ceiling if lower else app.floor
     free = wanted is None and "quality" in wish.of
     if app.strictest is None and not {"quality", "latency"} & set(wish.of):
-        remedy = 'Write {"percentile": 50, "max_ms": 500}.'
+        remedy = 'Write {"p50_ms": 500}.'
         faults.in_slo(f"{at}.latency", "a compound query has a latency target", remedy)
     if wanted is None and not free:
         word = "max" if lower else "min"
@@ -505,9 +505,8 @@ def _check_calls(inputs: Inputs, app: Application, pipeline_id: str, faults: Fau
         why = f"{app.id} calls {apis[0]}, and an hour of calls costs what so many queries cost"
         faults.in_slo(f"$.apps.{app.id}.rate_qps", why, "Write how many queries per second come in all.")
     if not profile.offers:
-        faults.in_profile(
-            "$.offers", "calls are paid for in money, machines without offers count 1 each", "Add offers."
-        )
+        why = "calls are paid for in money, and machines without a price count 1 each"
+        faults.in_profile("$.offers", why, "Add price_per_hour to the machine types.")
     for name in apis:
         odd = [o for o, offer in profile.offers.items() if offer.currency != profile.apis[name].currency]
         if odd:

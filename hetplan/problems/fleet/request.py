@@ -429,7 +429,7 @@ def _offers(request: Request, faults: Faults) -> tuple[Offer, ...]:
         why = "a price of its own, where whole machines are bought"
         faults.in_profile(f"$.{one.path}.price_per_hour", why, "Give offers the price.")
     if not profile.offers:
-        faults.in_profile("$.offers", "no offers: a fleet says what to buy", "Add offers with their prices.")
+        faults.in_profile("$.offers", "no prices: a fleet says what to buy", "Add price_per_hour to the machine types.")
         return ()
     sold = {offer.name: offer for offer in request.renting(profile, sorted(used)).offers}
     return tuple(sold[name] for name in profile.offers if name in sold)
@@ -466,7 +466,7 @@ def between(inputs: Inputs) -> Iterator[Obstacle]:
     request = read_request(inputs)
     yield from of_no_fleet(request)
     if not inputs.profile.offers:
-        yield Obstacle("no offers: a fleet says what to buy", "$.offers", "Add offers with their prices.")
+        yield Obstacle("no prices: a fleet says what to buy", "$.offers", "Add price_per_hour to the machine types.")
     if not request.apps or not BETWEEN.issuperset(request.goals):
         yield Obstacle("a fleet is planned for cost, rate, quality or changes", "$.objective", 'Write "min cost".')
     for name, app in request.apps.items():

@@ -220,7 +220,7 @@ def _kinds(request: Request, app: Application, faults: Faults) -> tuple[Kind, ..
     if found and roles in ({"prefill"}, {"decode"}):
         other = "decode" if "prefill" in roles else "prefill"
         why = f"engines that {next(iter(roles))} alone serve no request"
-        faults.in_profile("$.engines", why, f'Add engines of role "{other}" or "mixed".')
+        faults.in_profile("$.engines", why, f'Add laws of role "{other}" or "mixed".')
     return tuple(found)
 
 
@@ -275,7 +275,7 @@ def _link(profile: Profile, kinds: Sequence[Kind], faults: Faults) -> float:
         why = (
             f"the KV of one model is of no use to another: {', '.join(variants)} have engines of role prefill or decode"
         )
-        faults.in_profile("$.engines", why, 'Give these roles to one variant; others have engines of role "mixed".')
+        faults.in_profile("$.engines", why, 'Give these roles to one model; laws of others have the role "mixed".')
     for one in roles["prefill"]:
         for other in roles["decode"]:
             link = link_between(profile, one.hardware, other.hardware)

@@ -159,7 +159,7 @@ def explain_too_few(problem: Pipelines, ask: Ask) -> Infeasibility | None:
     if max(least) > 1:
         each = f"at least {sum(least)} places on servers, not one"
     find, write = _finder(problem, ask)
-    why = f"capacity: {len(least)} steps need {each} each, and there are {there:g}: no demand at all can be served"
+    why = f"capacity: {len(least)} stages need {each} each, and there are {there:g}: no demand at all can be served"
     repairs = tuple(looser_limits(problem, write, find)) or tuple(all_limits_looser(problem, ask, write))
     return Infeasibility(why=(why,), repairs=repairs)
 
@@ -286,7 +286,7 @@ def _binding_step(problem: Pipelines, ask: Ask, few: Sequence[Tree]) -> str:
     if most is None:
         return "capacity: the servers do not carry the demand"
     step, part = most
-    return f"capacity: step {step} binds; at the most that can be served it takes {part:.0f}% of the servers"
+    return f"capacity: stage {step} binds; at the most that can be served it takes {part:.0f}% of the servers"
 
 
 def _largest_step(trees: Sequence[Tree], counts: Sequence[Places | Vector]) -> tuple[str, float] | None:
@@ -561,7 +561,7 @@ def _explain_at_levels(problem: Pipelines, ask: Ask, limits: tuple[Repair, ...],
         repairs = [*limits, *floors] or [*all_limits_looser(problem, ask, partial(_write_levels, problem))]
         return Infeasibility(why=(f"capacity: {short}",), repairs=tuple(repairs), proved=proved)
     step, part = largest
-    binds = f"step {step} binds; where as much as was found is served it takes {part:.0f}% of the servers"
+    binds = f"stage {step} binds; where as much as was found is served it takes {part:.0f}% of the servers"
     why = [f"capacity: {short}; {binds}"]
     repairs = [*_less_demand_at_levels(problem, most), *limits]
     for i in range(len(problem.served)):

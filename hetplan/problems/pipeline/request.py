@@ -149,7 +149,7 @@ def _judged(request: Request, faults: Faults) -> None:
     for name, app in request.apps.items():
         if app.strictest is None:
             at = f"$.apps.{name}.latency"
-            faults.in_slo(at, "no limit on the response time", 'Add {"percentile": 99, "max_ms": 250}.')
+            faults.in_slo(at, "no limit on the response time", 'Write {"p99_ms": 250}.')
     higher_is_better(request, faults)
 
 
@@ -337,7 +337,7 @@ class _Reader:
             if self.pipeline.quality.rule == "table":
                 return 1.0
             self.faults.in_profile(
-                f"$.variants.{name}.quality", f"step {node} needs to know how good it is", 'Add {"value": 0.9}.'
+                f"$.variants.{name}.quality", f"stage {node} needs to know how good it is", 'Write "quality": 0.9.'
             )
             return 1.0
         if not 0.0 <= value <= 1.0:
@@ -530,7 +530,7 @@ def read_fleet(request: Request, faults: Faults, *, shared: bool = False) -> Fle
         faults.in_slo(
             "$.limits.instances",
             f"nothing limits how many servers of {', '.join(free)} there may be",
-            f'Write {{"{free[0]}": [0, 20]}}, give its offers a stock, or limit cost_per_hour.',
+            f'Write {{"{free[0]}": [0, 20]}}, give its machine type a stock, or limit cost_per_hour.',
         )
     elif names and not fleet.most.sum() >= 1:
         faults.in_slo("$.limits.instances", "there is not one server", 'Write for instance {"gpu": [0, 20]}.')

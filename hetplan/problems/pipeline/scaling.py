@@ -377,7 +377,7 @@ def _check_joins(problem: Pipelines) -> None:
         at = f"$.pipelines.{problem.request.apps[tree.app].pipeline}"
         if tree.rule != "additive" or tree.paths:
             why = "steps with several steps before them are planned for accuracy that adds up over the steps only"
-            remedy = 'Set "rule": "additive", or plan a tree.'
+            remedy = 'Write "quality": "additive", or plan a tree.'
             faults.in_profile(f"{at}.quality.rule", why, remedy, value=tree.rule)
         for task in tree.tasks:
             if any(values.size and np.ptp(values) > 0 for values in task.factor.values()):

@@ -488,7 +488,7 @@ class _Reading:
             self.faults.in_profile(f"$.variants.{name}.quality", why, hint or "Add it.", value=accuracy)
         choice = self._choose_run([one for one in runs if one.is_timed])
         if choice is None:
-            why, remedy = "a policy needs a latency table", "Give the run a table of latency_ms."
+            why, remedy = "a policy needs measured times", "Give the run mean_ms."
             self.faults.in_profile(f"$.variants.{name}.runs", why, remedy)
             return None
         at = f"tables.{choice.table.name}"

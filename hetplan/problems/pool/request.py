@@ -425,7 +425,7 @@ def _check_types(
             faults.in_slo(
                 f"$.limits.instances.{kind.id}",
                 f"{kind.id} costs nothing and nothing limits its number",
-                "Give [least, most], or a stock to its offer.",
+                "Give [least, most], or a stock to its machine type.",
             )
     for offer in request.offers:
         bought = request.budget // offer.nanos if request.budget is not None and offer.nanos > 0 else 0

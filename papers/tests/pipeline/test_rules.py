@@ -36,7 +36,7 @@ def test_a_step_to_which_nothing_is_sent_is_planned(formulation, fanout):
 def test_fewer_servers_than_steps():
     outcome = fluid(*tiny(0.2, 5, servers=1), formulation="inferline")
     assert outcome.exit_code == 3
-    assert "2 steps need a server each, and there are 1" in outcome.why[0]
+    assert "2 stages need a server each, and there are 1" in outcome.why[0]
 
 
 @pytest.mark.parametrize("rate", [1e-9, 20.0])

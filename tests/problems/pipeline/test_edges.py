@@ -33,7 +33,7 @@ def test_a_step_to_which_nothing_is_sent_has_a_server(formulation, fanout):
 def test_fewer_servers_than_steps(formulation):
     outcome = fluid(*tiny(0.2, 5, servers=1), formulation=formulation)
     assert outcome.exit_code == 3
-    assert "2 steps need a server each, and there are 1" in outcome.why[0]
+    assert "2 stages need a server each, and there are 1" in outcome.why[0]
     assert [(one.field, one.to) for one in outcome.repairs] == [("slo.limits.instances.g[1]", 2)]
 
 

@@ -24,7 +24,7 @@ def repair(outcome, part):
 def test_tiny():
     outcome = fluid(*loki_by_hand.tiny(0.2, 101))
     assert outcome.exit_code == 3
-    assert "step a" in outcome.why[0]
+    assert "stage a" in outcome.why[0]
     assert "no latency limit" in outcome.why[1]
     assert repair(outcome, "rate_qps").to == pytest.approx(100)
     assert repair(outcome, "instances").to == 6
@@ -38,7 +38,7 @@ def test_beyond_capacity_by_a_hair_is_infeasible_and_repaired(hair):
     outcome = fluid(*loki_by_hand.tiny(0.2, 100 * (1 + hair)))
     assert (outcome.status, outcome.exit_code) == ("infeasible", 3)
     assert repair(outcome, "rate_qps").to == 100
-    assert "step a of x binds" in outcome.why[0]
+    assert "stage a of x binds" in outcome.why[0]
 
 
 @pytest.mark.slow
@@ -212,7 +212,7 @@ def test_the_repairs_at_latency_levels_suffice(by_levels):
     profile, slo = loki_by_hand.tiny(0.2, 101)
     outcome = fluid(profile, slo)
     assert outcome.exit_code == 3
-    assert "step a of x binds" in outcome.why[0]
+    assert "stage a of x binds" in outcome.why[0]
     assert "no latency limit of x was found to help" in outcome.why[1]
     rate, count = repair(outcome, "rate_qps"), repair(outcome, "instances")
     assert rate.to == pytest.approx(100, rel=1e-3)
@@ -331,7 +331,7 @@ def test_no_smaller_change_would_do(seed):
 @pytest.mark.slow
 def test_fewer_servers_than_steps_of_a_large_tree():
     outcome = fluid(*loki_generator.inputs(loki_generator.T5, servers=4, utilisation=1.5, variants=5))
-    assert "5 steps need a server each" in outcome.why[0]
+    assert "5 stages need a server each" in outcome.why[0]
     assert repair(outcome, "instances.c").to == 1
     assert repair(outcome, "instances.b").to == 3
 

@@ -96,7 +96,7 @@ def test_fewer_servers_than_steps_are_enough_where_they_have_places() -> None:
     assert outcome.exit_code == 3
     outcome = hp.solve(*documents(nodes=1, cards=2), formulation="pipeline")
     assert outcome.exit_code == 3
-    assert any("3 steps need a place on a server each, and there are 2" in why for why in outcome.why)
+    assert any("3 stages need a place on a server each, and there are 2" in why for why in outcome.why)
     assert [one.amount for one in outcome.repairs] == [2.0]
 
 

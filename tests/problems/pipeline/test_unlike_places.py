@@ -133,7 +133,7 @@ def test_too_few_places_for_one_instance_of_each_step() -> None:
     outcome = hp.solve(*files, formulation="pipeline")
     assert outcome.exit_code == 3
     assert any(
-        "3 steps need at least 13 places on servers, not one each, and there are 8" in one for one in outcome.why
+        "3 stages need at least 13 places on servers, not one each, and there are 8" in one for one in outcome.why
     )
     assert [one.amount for one in outcome.repairs] == [2.0], "three nodes: 16 + 2 + 4 cards"
 
