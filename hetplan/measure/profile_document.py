@@ -11,7 +11,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hetplan.measure.measure_file import MeasuredHardware, MeasuredVariant, Wish, points_of
+from hetplan.measure.measure_file import MeasuredMachine, MeasuredModel, Wish, points_of
 from hetplan.measure.profile_cell import Cell, CellFigures, cores_of_this_process, figures_of
 from hetplan.measure.profile_run import Measurements
 from hetplan.profiles.canonical import digest
@@ -26,19 +26,19 @@ _PERCENTILES = ("p50", "p90", "p95", "p99")
 def profile_document(wish: Wish, found: Measurements) -> dict[str, Any]:
     """The profile of all cells that were measured; a variant without any is left out."""
     measured = [cell for cell in found.cells if not cell.failed]
-    variants = [name for name in wish.variants if any(cell.variant == name for cell in measured)]
-    hardware = [name for name in wish.hardware if any(cell.hardware == name for cell in measured)]
+    variants = [name for name in wish.models if any(cell.variant == name for cell in measured)]
+    hardware = [name for name in wish.machines if any(cell.hardware == name for cell in measured)]
     source_of = {
-        name: _source(wish.hardware[name], [cell for cell in measured if cell.hardware == name]) for name in hardware
+        name: _source(wish.machines[name], [cell for cell in measured if cell.hardware == name]) for name in hardware
     }
     id_of = {name: f"{name[:40]}-{digest(source)[7:15]}" for name, source in source_of.items()}
     document: dict[str, Any] = {
         "sources": {id_of[name]: source for name, source in source_of.items()},
         "metrics": {name: _dump(metric) for name, metric in wish.metrics.items()},
-        "hardware": {name: _hardware(wish.hardware[name]) for name in hardware},
+        "hardware": {name: _hardware(wish.machines[name]) for name in hardware},
         "tasks": {
             name: _dump(wish.tasks[name]) if name in wish.tasks else {}
-            for name in dict.fromkeys((*wish.tasks, *(wish.variants[variant].task for variant in variants)))
+            for name in dict.fromkeys((*wish.tasks, *(wish.models[variant].task for variant in variants)))
         },
         "variants": {},
         "tables": {},
@@ -60,9 +60,9 @@ def _add_variant(
     measured: Sequence[Cell],
     id_of: Mapping[str, str],
 ) -> None:
-    variant = wish.variants[name]
+    variant = wish.models[name]
     runs, details = [], {}
-    for hardware in variant.on or tuple(wish.hardware):
+    for hardware in variant.on or tuple(wish.machines):
         cells = [cell for cell in measured if cell.variant == name and cell.hardware == hardware]
         if not cells:
             continue
@@ -76,7 +76,7 @@ def _add_variant(
         run: dict[str, Any] = {"hardware": hardware, "latency": table, "load_s": cells[0].load_s}
         if variant.at:
             run |= {"at": dict(variant.at)} | _saturation(variant, figures)
-        needs = _needs(wish.hardware[hardware], cells)
+        needs = _needs(wish.machines[hardware], cells)
         run |= {"needs": needs} if needs else {}
         sizes = {_place(cell.point): cell.bytes_out for cell in cells if cell.bytes_out is not None}
         if sizes:
@@ -98,7 +98,7 @@ def _add_variant(
     document["extensions"][f"measured.{name}"] = details
 
 
-def _table(variant: MeasuredVariant, figures: Mapping[tuple[float, ...], CellFigures]) -> dict[str, Any]:
+def _table(variant: MeasuredModel, figures: Mapping[tuple[float, ...], CellFigures]) -> dict[str, Any]:
     def grid(pick: Any) -> Any:
         return _grid(variant, {place: pick(found) for place, found in figures.items()})
 
@@ -109,16 +109,16 @@ def _table(variant: MeasuredVariant, figures: Mapping[tuple[float, ...], CellFig
     return table | {"max": grid(lambda found: found.max), "samples": grid(lambda found: found.runs)}
 
 
-def _size_table(variant: MeasuredVariant, sizes: Mapping[tuple[float, ...], float], source: str) -> dict[str, Any]:
+def _size_table(variant: MeasuredModel, sizes: Mapping[tuple[float, ...], float], source: str) -> dict[str, Any]:
     axes = _axes(variant)
     return {"quantity": "bytes_out", "axes": axes, "mean": _grid(variant, sizes), "source": source}
 
 
-def _axes(variant: MeasuredVariant) -> dict[str, list[float]]:
+def _axes(variant: MeasuredModel) -> dict[str, list[float]]:
     return {name: [whole_if_it_is(value) for value in variant.axes[name]] for name in sorted(variant.axes)}
 
 
-def _grid(variant: MeasuredVariant, cells: Mapping[tuple[float, ...], Any]) -> Any:
+def _grid(variant: MeasuredModel, cells: Mapping[tuple[float, ...], Any]) -> Any:
     """One level of lists per axis, in alphabetical order of the axes; null where nothing was measured."""
     flat = [cells.get(_place(point)) for point in points_of(variant.axes)]
     for name in sorted(variant.axes, reverse=True)[:-1]:
@@ -131,14 +131,14 @@ def _place(point: Mapping[str, float]) -> tuple[float, ...]:
     return tuple(float(point[name]) for name in sorted(point))
 
 
-def _saturation(variant: MeasuredVariant, figures: Mapping[tuple[float, ...], CellFigures]) -> dict[str, float]:
+def _saturation(variant: MeasuredModel, figures: Mapping[tuple[float, ...], CellFigures]) -> dict[str, float]:
     found = figures.get(_place(variant.at))
     if found is None:
         return {}
     return {"saturation_qps": float(f"{1000.0 * variant.at.get('batch', 1.0) / found.mean:.6g}")}
 
 
-def _needs(machine: MeasuredHardware, cells: Sequence[Cell]) -> dict[str, float]:
+def _needs(machine: MeasuredMachine, cells: Sequence[Cell]) -> dict[str, float]:
     """What a run needs of what its hardware provides; what that does not state cannot be asked of it."""
     needs: dict[str, float] = {}
     if machine.provider == "cpu":
@@ -151,7 +151,7 @@ def _needs(machine: MeasuredHardware, cells: Sequence[Cell]) -> dict[str, float]
     return {name: amount for name, amount in needs.items() if name in provided}
 
 
-def _hardware(machine: MeasuredHardware) -> dict[str, Any]:
+def _hardware(machine: MeasuredMachine) -> dict[str, Any]:
     provides = dict(machine.provides)
     if not provides and machine.kind == "cpu":
         # A worker is as many cores as the model was measured on, with their part of the memory.
@@ -198,7 +198,7 @@ def _pipeline(pipeline: Mapping[str, Any], wish: Wish, measured: Sequence[Cell])
     edges = []
     for edge in pipeline.get("edges", ()):
         task = pipeline["nodes"][edge["from"]].get("task")
-        mine = [cell for cell in measured if wish.variants[cell.variant].task == task] if task else []
+        mine = [cell for cell in measured if wish.models[cell.variant].task == task] if task else []
         said = dict(edge)
         fanouts = {name: _average(mine, name, "fanout") for name in dict.fromkeys(cell.variant for cell in mine)}
         known = {name: value for name, value in fanouts.items() if value is not None}
@@ -216,7 +216,7 @@ def _average(cells: Sequence[Cell], variant: str, what: str) -> float | None:
     return float(f"{sum(found) / len(found):.6g}") if found else None
 
 
-def _source(machine: MeasuredHardware, cells: Sequence[Cell]) -> dict[str, Any]:
+def _source(machine: MeasuredMachine, cells: Sequence[Cell]) -> dict[str, Any]:
     from importlib.metadata import version
 
     versions = ", ".join(

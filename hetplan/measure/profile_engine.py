@@ -121,7 +121,7 @@ def measure_engines(
 
 
 _LEAST = 6
-_IDENTITY = {"url", "model", "most_tokens", "most_seqs", "headers"}
+_IDENTITY = {"url", "name", "most_tokens", "most_seqs", "headers"}
 
 
 def measure_cell(engine: MeasuredEngine, cell: Cell) -> list[Iteration]:
@@ -220,7 +220,7 @@ class _Cell:
     async def _start(self, length: int, output: int) -> _Stream:
         engine, parts = self.engine, urlsplit(self.engine.url)
         body = json.dumps({
-            "model": engine.model, "prompt": [self.random.randrange(10, 1000) for _ in range(length)],
+            "model": engine.name, "prompt": [self.random.randrange(10, 1000) for _ in range(length)],
             "max_tokens": output, "min_tokens": output, "ignore_eos": True, "temperature": 0, "stream": True,
         }).encode()  # fmt: skip
         loop = asyncio.get_running_loop()
@@ -273,12 +273,12 @@ def engine_document(wish: Wish, found: MeasuredEngines) -> dict[str, Any]:
     }  # fmt: skip
     for name, mine in _measure_cells(found):
         engine = wish.engines[name]
-        hardware = wish.hardware[engine.hardware]
+        hardware = wish.machines[engine.machine]
         document["sources"]["streams"] = {"kind": "measured", "tool": "hetplan profile"}
-        document["hardware"][engine.hardware] = {"kind": hardware.kind, "provides": dict(hardware.provides)}
+        document["hardware"][engine.machine] = {"kind": hardware.kind, "provides": dict(hardware.provides)}
         document["tasks"][engine.task] = {}
-        variant = document["variants"].setdefault(engine.variant, {"task": engine.task, "runs": []})
-        variant["runs"].append({"hardware": engine.hardware, "engine": name, "load_s": engine.load_s})
+        variant = document["variants"].setdefault(engine.model, {"task": engine.task, "runs": []})
+        variant["runs"].append({"hardware": engine.machine, "engine": name, "load_s": engine.load_s})
         document["engines"][name] = _engine(engine, mine)
         errors = sorted(abs(float(one)) for one in mine.law.errors) if mine.law is not None else []
         document["extensions"]["measured"][name] = {
