@@ -208,12 +208,12 @@ class Workplace:
         if not (self.folder / "labelled.npz").exists():
             models.write_models(self.folder, fit_to=300, labelled=200)
         core = max(os.sched_getaffinity(0))  # that on which a worker with a core of its own will serve
-        lines = ['format = "hetplan/measure/1.0"', "[hardware.cpu-1]", "provides = {mem_gib = 4}", f"cores = [{core}]"]
+        lines = ['format = "hetplan/measure/1.0"', "[machines.cpu-1]", "provides = {mem_gib = 4}", f"cores = [{core}]"]
         how = ["pause_ms = 2"] if through == "nothing" else [f"busy = {busy}"] if busy is not None else []
         lines += ["[repeats]", f'through = "{through}"', *how]
         lines += ["[metrics.top1]", 'kind = "bernoulli"', "[tasks.see]", 'metric = "top1"']
         for name in names:
-            lines += [f"[variants.{name}]", 'task = "see"', f'onnx = "{name}.onnx"', 'quality = "labelled.npz"']
+            lines += [f"[models.{name}]", 'task = "see"', f'onnx = "{name}.onnx"', 'quality = "labelled.npz"']
         (self.folder / "measure.toml").write_text("\n".join(lines))
         self.hetplan("profile", "measure.toml", "-o", "onnx.json", "--fresh", "--force")
         return self._planned("onnx.json") | {"offers": {"cpu-1": {"hardware": "cpu-1", "price_per_hour": "0.04"}}}

@@ -28,18 +28,18 @@ EMULATOR = [sys.executable, "-m", "hetplan.executor.emulator"]
 
 MEASURE = """
 format = "hetplan/measure/1.0"
-[hardware.small]
+[machines.small]
 kind = "gpu"
 provides = {{gpu = 1}}
-[hardware.large]
+[machines.large]
 kind = "gpu"
 provides = {{gpu = 1}}
 
 [engines.talker-small]
 url = "http://127.0.0.1:{small}/v1/completions"
-model = "talker-small"
-variant = "talker"
-hardware = "small"
+name = "talker-small"
+model = "talker"
+machine = "small"
 kv_tokens = 20000
 context_tokens = 4096
 most_seqs = 32
@@ -48,9 +48,9 @@ input_tokens = {lengths}
 
 [engines.talker-large]
 url = "http://127.0.0.1:{large}/v1/completions"
-model = "talker-large"
-variant = "talker"
-hardware = "large"
+name = "talker-large"
+model = "talker"
+machine = "large"
 kv_tokens = 60000
 context_tokens = 4096
 most_seqs = 64

@@ -81,10 +81,10 @@ def _check_nodes(wish: Wish, on: str | None) -> None:
     """Nodes are those of a cluster: without one nothing is measured by this machine in their place."""
     from hetplan.errors import InputError
 
-    named = [(name, hardware.node) for name, hardware in wish.hardware.items() if hardware.node is not None]
+    named = [(name, hardware.node) for name, hardware in wish.machines.items() if hardware.node is not None]
     if named and on is None:
         raise InputError.one(
-            file="measure.toml", path=f"$.hardware.{named[0][0]}.node", value=named[0][1],
+            file="measure.toml", path=f"$.machines.{named[0][0]}.node", value=named[0][1],
             why="it is a node of a cluster, and none is named", remedy="Add --on ray:ADDRESS, or leave node out.",
         )  # fmt: skip
 
@@ -235,7 +235,7 @@ def _show(out: Output, wish: Wish, found: Measurements) -> None:
                 "" if figures.converged else "wide",
             )
         )
-    titles = ("variant", "hardware", "at", "p50 ms", "p99 ms", "p99 interval", "runs", "outliers", "")
+    titles = ("model", "machine type", "at", "p50 ms", "p99 ms", "p99 interval", "runs", "outliers", "")
     out.people.table(titles, rows, right=("p50 ms", "p99 ms", "runs"))
     out.people.table(
         ("quality of", "value", "interval", "samples"),

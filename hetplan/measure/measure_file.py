@@ -4,7 +4,7 @@
 
     format = "hetplan/measure/1.0"
 
-    [hardware.cpu-1]                    # this machine, as profiles shall call it; several are several ways to use it
+    [machines.cpu-1]                    # this machine, as profiles shall call it; several are several ways to use it
     kind = "cpu"
     threads = 1                         # of the model; pinned to as many cores
 
@@ -13,7 +13,7 @@
     p99_within = 0.1
     through = "router"                  # the default; or "nothing": alone
 
-    [variants.small]
+    [models.small]
     task = "classify"
     onnx = "small.onnx"                 # or callable = "module:function", http = "http://...", command = ["...", "..."]
     axes = {batch = [1, 2, 4, 8]}
@@ -21,9 +21,9 @@
 
     [engines.small]                     # a server of OpenAI's protocol, whose law is fitted to its streams
     url = "http://127.0.0.1:8000/v1/completions"
-    model = "org/model"
-    variant = "talker"
-    hardware = "l4"
+    name = "org/model"
+    model = "talker"
+    machine = "l4"
     kv_tokens = 40000
 
 Files are named relative to the file's own folder. `tasks`, `metrics` and `pipelines` are written as in a profile.
@@ -63,8 +63,8 @@ from hetplan.profiles.validate import validate
 __all__ = [
     "FORMAT",
     "MeasuredEngine",
-    "MeasuredHardware",
-    "MeasuredVariant",
+    "MeasuredMachine",
+    "MeasuredModel",
     "Repeats",
     "Wish",
     "points_of",
@@ -77,7 +77,7 @@ _MOST_CELLS = 10_000
 _ONE_BY_ONE: dict[str, tuple[float, ...]] = {"batch": (1.0,)}
 
 
-class MeasuredHardware(Model):
+class MeasuredMachine(Model):
     """The machine that measures, as profiles call it, and how much of it a model may use."""
 
     kind: Key = "cpu"
@@ -92,7 +92,7 @@ class MeasuredHardware(Model):
     provides: dict[Key, Amount] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _enough_cores(self) -> MeasuredHardware:
+    def _enough_cores(self) -> MeasuredMachine:
         if self.cores and len(set(self.cores)) < self.threads:
             raise wrong(f"{self.threads} threads want as many cores", "List more, or lower threads.", at=("cores",))
         return self
@@ -130,12 +130,12 @@ class Repeats(Model):
         return self
 
 
-class MeasuredVariant(Model):
+class MeasuredModel(Model):
     """One model, how it is run, and over which points of which axes."""
 
     task: Id
     family: Id | None = None
-    on: tuple[Id, ...] = Field(default=(), description="hardware; default: all of it")
+    on: tuple[Id, ...] = Field(default=(), description="machine types; default: all of them")
     onnx: str | None = None
     callable: str | None = None
     http: str | None = None
@@ -158,7 +158,7 @@ class MeasuredVariant(Model):
         return next(kind for kind in _KINDS if getattr(self, kind) is not None)
 
     @model_validator(mode="after")
-    def _one_way(self) -> MeasuredVariant:
+    def _one_way(self) -> MeasuredModel:
         given = [kind for kind in _KINDS if getattr(self, kind) is not None]
         if len(given) != 1:
             found = " and ".join(given) or "none"
@@ -194,9 +194,9 @@ class MeasuredEngine(Model):
     """A server of OpenAI's protocol that makes text: where it is, what cannot be seen from outside, and what to try."""
 
     url: Annotated[str, Field(pattern=r"^http://[^/?#]+/\S+$")] = Field(description="of completions, with its path")
-    model: str
-    variant: Id
-    hardware: Id
+    name: str = Field(description="what the server calls its model")
+    model: Id
+    machine: Id
     task: Id = "chat"
     kv_tokens: PositiveCount = Field(description="room for KV, in tokens; a vLLM server says it when it starts")
     context_tokens: PositiveCount | None = None
@@ -231,39 +231,35 @@ class Wish(Model):
     """The whole file."""
 
     format: Literal["hetplan/measure/1.0"]
-    hardware: Named[MeasuredHardware] = Field(min_length=1)
+    machines: Named[MeasuredMachine] = Field(min_length=1)
     repeats: Repeats = Field(default_factory=Repeats)
     metrics: Named[Metric] = Field(default_factory=dict)
     tasks: Named[Task] = Field(default_factory=dict)
-    variants: Named[MeasuredVariant] = Field(default_factory=dict)
+    models: Named[MeasuredModel] = Field(default_factory=dict)
     engines: Named[MeasuredEngine] = Field(default_factory=dict)
     pipelines: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _hangs_together(self) -> Wish:
-        if not self.variants and not self.engines:
-            raise wrong("nothing is to be measured", "Add [variants.NAME], or [engines.NAME].", at=("variants",))
+        if not self.models and not self.engines:
+            raise wrong("nothing is to be measured", "Add [models.NAME], or [engines.NAME].", at=("models",))
+        listed = f"There are: {', '.join(self.machines)}."
         for name, engine in self.engines.items():
-            if engine.hardware not in self.hardware:
-                listed = ", ".join(self.hardware)
-                raise wrong(f"there is no hardware {engine.hardware!r}", f"There are: {listed}.", at=("engines", name))
-        for name, variant in self.variants.items():
-            for number, hardware in enumerate(variant.on):
-                if hardware not in self.hardware:
-                    raise wrong(
-                        f"there is no hardware {hardware!r}",
-                        f"There are: {', '.join(self.hardware)}.",
-                        at=("variants", name, "on", number),
-                    )
-            cells = len(points_of(variant.axes))
+            if engine.machine not in self.machines:
+                raise wrong(f"there is no machine type {engine.machine!r}", listed, at=("engines", name, "machine"))
+        for name, model in self.models.items():
+            for number, machine in enumerate(model.on):
+                if machine not in self.machines:
+                    raise wrong(f"there is no machine type {machine!r}", listed, at=("models", name, "on", number))
+            cells = len(points_of(model.axes))
             if cells > _MOST_CELLS:
-                at = ("variants", name, "axes")
+                at = ("models", name, "axes")
                 raise wrong(f"at most {_MOST_CELLS} points, not {cells}", "Shorten the axes.", at=at)
         for name, task in self.tasks.items():
             if task.metric is not None and task.metric not in self.metrics:
                 at = ("tasks", name, "metric")
                 raise wrong(f"there is no metric {task.metric!r}", "Add it under [metrics].", at=at)
-        tasks = {*self.tasks, *(variant.task for variant in self.variants.values())}
+        tasks = {*self.tasks, *(model.task for model in self.models.values())}
         for name, pipeline in self.pipelines.items():
             try:
                 said = PipelineEntry.model_validate(pipeline).model_dump(mode="json", by_alias=True, exclude_unset=True)
@@ -273,16 +269,16 @@ class Wish(Model):
                 raise wrong(f"a pipeline as in a profile ({why[0]})", "Mend it.", at=("pipelines", name)) from None
             for node, step in nodes.items():
                 if step.task is not None and step.task not in tasks:
-                    none = f"no variant is of task {step.task!r}"
+                    none = f"no model is of task {step.task!r}"
                     raise wrong(none, "Add one, or [tasks.NAME].", at=("pipelines", name, "stages", node))
         return self
 
     def cells(self) -> Iterator[tuple[str, str, dict[str, float]]]:
-        """Every variant, hardware and point, in the order of measuring: a variant is loaded once per hardware."""
-        for name, variant in self.variants.items():
-            for hardware in variant.on or tuple(self.hardware):
-                for point in points_of(variant.axes):
-                    yield name, hardware, point
+        """Every model, machine type and point, in the order of measuring: a model is loaded once per machine type."""
+        for name, model in self.models.items():
+            for machine in model.on or tuple(self.machines):
+                for point in points_of(model.axes):
+                    yield name, machine, point
 
 
 def points_of(axes: Mapping[str, Sequence[float]]) -> list[dict[str, float]]:
@@ -307,9 +303,9 @@ def read_wish(path: str | os.PathLike[str]) -> tuple[Wish, Path]:
         ) from None
     wish = validate(Wish, content, file=str(path))
     faults = [
-        Fault(str(path), f"$.variants.{name}.{key}", str(value), "there is no such file", "Mend its name.")
-        for name, variant in wish.variants.items()
-        for key, value in (("onnx", variant.onnx), ("quality", variant.quality), ("body", variant.body))
+        Fault(str(path), f"$.models.{name}.{key}", str(value), "there is no such file", "Mend its name.")
+        for name, model in wish.models.items()
+        for key, value in (("onnx", model.onnx), ("quality", model.quality), ("body", model.body))
         if value is not None and not (file.parent / value).is_file()
     ]
     if faults:

@@ -45,11 +45,11 @@ def lanes_of(wish: Wish, nodes: Sequence[Mapping[str, Any]]) -> list[list[_Turn]
     """Per machine its nodes in turn, each with the hardware that it is; `InputError` where a node cannot be found."""
     machines: dict[str, dict[str, _Turn]] = {}
     used = {name for _, name, _ in wish.cells()}
-    for name, hardware in wish.hardware.items():
+    for name, hardware in wish.machines.items():
         if name not in used:
             continue  # of an engine, which is asked from here
         if hardware.node is None:
-            raise _wrong(name, "", "with --on every hardware says which node of the cluster it is", nodes)
+            raise _wrong(name, "", "with --on every machine type says which node of the cluster it is", nodes)
         found = [node for node in nodes if node["Alive"] and hardware.node in _names(node)]
         if len(found) != 1:
             why = "no node of the cluster is called so" if not found else f"{len(found)} nodes of the cluster are"
@@ -67,7 +67,7 @@ def _names(node: Mapping[str, Any]) -> set[str]:
 def _wrong(name: str, value: str, why: str, nodes: Sequence[Mapping[str, Any]]) -> InputError:
     known = ", ".join(f"{node['NodeID']} ({node['NodeManagerHostname']})" for node in nodes if node["Alive"])
     return InputError.one(
-        file="measure.toml", path=f"$.hardware.{name}.node", value=value, why=why,
+        file="measure.toml", path=f"$.machines.{name}.node", value=value, why=why,
         remedy=f"Name it by its id, address, host name, or a resource that it alone has: {known or 'no nodes'}.",
     )  # fmt: skip
 

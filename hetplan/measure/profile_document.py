@@ -11,7 +11,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hetplan.measure.measure_file import MeasuredHardware, MeasuredVariant, Wish, points_of
+from hetplan.measure.measure_file import MeasuredMachine, MeasuredModel, Wish, points_of
 from hetplan.measure.profile_cell import Cell, CellFigures, cores_of_this_process, figures_of
 from hetplan.measure.profile_run import Measurements
 from hetplan.profiles.canonical import digest
@@ -26,10 +26,10 @@ _PERCENTILES = ("p50", "p90", "p95", "p99")
 def profile_document(wish: Wish, found: Measurements) -> dict[str, Any]:
     """The profile of all cells that were measured; a variant without any is left out."""
     measured = [cell for cell in found.cells if not cell.failed]
-    variants = [name for name in wish.variants if any(cell.variant == name for cell in measured)]
-    hardware = [name for name in wish.hardware if any(cell.hardware == name for cell in measured)]
+    variants = [name for name in wish.models if any(cell.variant == name for cell in measured)]
+    hardware = [name for name in wish.machines if any(cell.hardware == name for cell in measured)]
     source_of = {
-        name: _source(wish.hardware[name], [cell for cell in measured if cell.hardware == name]) for name in hardware
+        name: _source(wish.machines[name], [cell for cell in measured if cell.hardware == name]) for name in hardware
     }
     id_of = {name: f"{name[:40]}-{digest(source)[7:15]}" for name, source in source_of.items()}
     # Where all numbers are of one source, none names it.
@@ -41,7 +41,7 @@ def profile_document(wish: Wish, found: Measurements) -> dict[str, Any]:
     return new_profile(
         {"name": next(iter(id_of.values())), **next(iter(source_of.values()))} if len(id_of) == 1 else None,
         sources=several if named else None,
-        machines={name: machine_of(wish.hardware[name]) for name in hardware},
+        machines={name: machine_of(wish.machines[name]) for name in hardware},
         metrics={name: _dump(metric) for name, metric in wish.metrics.items()},
         models=models,
         pipelines={name: _pipeline(pipeline, wish, measured) for name, pipeline in wish.pipelines.items()},
@@ -53,9 +53,9 @@ def _model(
     wish: Wish, name: str, found: Measurements, measured: Sequence[Cell], named: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """A model with its runs, and what profiles have no key for; `named` has the sources that are to be named."""
-    variant = wish.variants[name]
+    variant = wish.models[name]
     runs, details = [], {}
-    for machine in variant.on or tuple(wish.hardware):
+    for machine in variant.on or tuple(wish.machines):
         cells = [cell for cell in measured if cell.variant == name and cell.hardware == machine]
         if not cells:
             continue
@@ -63,7 +63,7 @@ def _model(
         source = {"source": named[machine]} if named else {}
         at = dict(variant.at)
         alone = list(variant.axes) == ["batch"] and len(variant.axes["batch"]) == 1
-        run: dict[str, Any] = {"load_s": cells[0].load_s, "needs": _needs(wish.hardware[machine], cells)}
+        run: dict[str, Any] = {"load_s": cells[0].load_s, "needs": _needs(wish.machines[machine], cells)}
         run |= {"at": at} if at and not alone else {}
         run |= _columns(variant, figures)
         run |= {"outside": variant.outside} if variant.outside != "refuse" else {}
@@ -92,7 +92,7 @@ def _model(
     return model, details
 
 
-def _columns(variant: MeasuredVariant, figures: Mapping[tuple[float, ...], CellFigures]) -> dict[str, Any]:
+def _columns(variant: MeasuredModel, figures: Mapping[tuple[float, ...], CellFigures]) -> dict[str, Any]:
     def grid(pick: Any) -> Any:
         return _grid(variant, {place: pick(found) for place, found in figures.items()})
 
@@ -103,12 +103,12 @@ def _columns(variant: MeasuredVariant, figures: Mapping[tuple[float, ...], CellF
     return columns | {"max_ms": grid(lambda found: found.max), "samples": grid(lambda found: found.runs)}
 
 
-def _axes(variant: MeasuredVariant) -> dict[str, Any]:
+def _axes(variant: MeasuredModel) -> dict[str, Any]:
     axes = {name: [whole_if_it_is(value) for value in variant.axes[name]] for name in sorted(variant.axes)}
     return axes if list(axes) == ["batch"] else {"axes": axes}
 
 
-def _grid(variant: MeasuredVariant, cells: Mapping[tuple[float, ...], Any]) -> Any:
+def _grid(variant: MeasuredModel, cells: Mapping[tuple[float, ...], Any]) -> Any:
     """One level of lists per axis, in alphabetical order of the axes; null where nothing was measured."""
     flat = [cells.get(_place(point)) for point in points_of(variant.axes)]
     for name in sorted(variant.axes, reverse=True)[:-1]:
@@ -121,14 +121,14 @@ def _place(point: Mapping[str, float]) -> tuple[float, ...]:
     return tuple(float(point[name]) for name in sorted(point))
 
 
-def _most(variant: MeasuredVariant, figures: Mapping[tuple[float, ...], CellFigures]) -> dict[str, float]:
+def _most(variant: MeasuredModel, figures: Mapping[tuple[float, ...], CellFigures]) -> dict[str, float]:
     found = figures.get(_place(variant.at))
     if found is None:
         return {}
     return {"max_qps": float(f"{1000.0 * variant.at.get('batch', 1.0) / found.mean:.6g}")}
 
 
-def _needs(machine: MeasuredHardware, cells: Sequence[Cell]) -> dict[str, float]:
+def _needs(machine: MeasuredMachine, cells: Sequence[Cell]) -> dict[str, float]:
     """What a run needs of what its hardware provides; what that does not state cannot be asked of it."""
     needs: dict[str, float] = {}
     if machine.provider == "cpu":
@@ -141,7 +141,7 @@ def _needs(machine: MeasuredHardware, cells: Sequence[Cell]) -> dict[str, float]
     return {name: amount for name, amount in needs.items() if name in provided}
 
 
-def machine_of(machine: MeasuredHardware) -> dict[str, Any]:
+def machine_of(machine: MeasuredMachine) -> dict[str, Any]:
     """The machine type that was measured, as a profile file has it."""
     provides = dict(machine.provides)
     if not provides and machine.kind == "cpu":
@@ -186,7 +186,7 @@ def _pipeline(pipeline: Mapping[str, Any], wish: Wish, measured: Sequence[Cell])
     edges = []
     for edge in pipeline.get("edges", ()):
         task = _task_of(pipeline, edge["from"])
-        mine = [cell for cell in measured if wish.variants[cell.variant].task == task] if task else []
+        mine = [cell for cell in measured if wish.models[cell.variant].task == task] if task else []
         said = dict(edge)
         fanouts = {name: _average(mine, name, "fanout") for name in dict.fromkeys(cell.variant for cell in mine)}
         known = {name: value for name, value in fanouts.items() if value is not None}
@@ -212,7 +212,7 @@ def _average(cells: Sequence[Cell], variant: str, what: str) -> float | None:
     return float(f"{sum(found) / len(found):.6g}") if found else None
 
 
-def _source(machine: MeasuredHardware, cells: Sequence[Cell]) -> dict[str, Any]:
+def _source(machine: MeasuredMachine, cells: Sequence[Cell]) -> dict[str, Any]:
     from importlib.metadata import version
 
     versions = ", ".join(

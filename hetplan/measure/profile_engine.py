@@ -122,7 +122,7 @@ def measure_engines(
 
 
 _LEAST = 6
-_IDENTITY = {"url", "model", "most_tokens", "most_seqs", "headers"}
+_IDENTITY = {"url", "name", "most_tokens", "most_seqs", "headers"}
 
 
 def measure_cell(engine: MeasuredEngine, cell: Cell) -> list[Iteration]:
@@ -221,7 +221,7 @@ class _Cell:
     async def _start(self, length: int, output: int) -> _Stream:
         engine, parts = self.engine, urlsplit(self.engine.url)
         body = json.dumps({
-            "model": engine.model, "prompt": [self.random.randrange(10, 1000) for _ in range(length)],
+            "model": engine.name, "prompt": [self.random.randrange(10, 1000) for _ in range(length)],
             "max_tokens": output, "min_tokens": output, "ignore_eos": True, "temperature": 0, "stream": True,
         }).encode()  # fmt: skip
         loop = asyncio.get_running_loop()
@@ -272,9 +272,9 @@ def engine_document(wish: Wish, found: MeasuredEngines) -> dict[str, Any]:
     runs: dict[str, tuple[str, list[tuple[str, dict[str, Any]]]]] = {}
     for name, mine in _measure_cells(found):
         engine = wish.engines[name]
-        machines[engine.hardware] = machine_of(wish.hardware[engine.hardware])
+        machines[engine.machine] = machine_of(wish.machines[engine.machine])
         run = {"load_s": engine.load_s, **_run(engine, mine)}
-        runs.setdefault(engine.variant, (engine.task, []))[1].append((engine.hardware, run))
+        runs.setdefault(engine.model, (engine.task, []))[1].append((engine.machine, run))
         errors = sorted(abs(float(one)) for one in mine.law.errors) if mine.law is not None else []
         extensions[name] = {
             "iterations": len(errors), "error_p90": _digits(errors[int(0.9 * (len(errors) - 1))]),

@@ -31,7 +31,7 @@ from urllib.parse import urlsplit
 
 from hetplan.errors import HetplanError, InputError
 from hetplan.measure.evaluator import Command, EvaluationFailed
-from hetplan.measure.measure_file import MeasuredHardware, MeasuredVariant
+from hetplan.measure.measure_file import MeasuredMachine, MeasuredModel
 
 __all__ = [
     "Answer",
@@ -70,7 +70,7 @@ class Answer:
 class Subject(ABC):
     """Something whose runs can be timed. What a kind has nothing to say of, it leaves as it is here."""
 
-    def __init__(self, name: str, variant: MeasuredVariant, hardware: MeasuredHardware, folder: Path) -> None:
+    def __init__(self, name: str, variant: MeasuredModel, hardware: MeasuredMachine, folder: Path) -> None:
         self.name, self.variant, self.hardware, self.folder = name, variant, hardware, folder
 
     over_http = False
@@ -139,7 +139,7 @@ def named_function(reference: str, folder: Path) -> Callable[..., Any]:
 class CallableModel(Subject):
     """What the function of the trusted file loads."""
 
-    def __init__(self, name: str, variant: MeasuredVariant, hardware: MeasuredHardware, folder: Path) -> None:
+    def __init__(self, name: str, variant: MeasuredModel, hardware: MeasuredMachine, folder: Path) -> None:
         super().__init__(name, variant, hardware, folder)
         self._reference = variant.callable or ""
         self._loaded: Any = None
@@ -228,7 +228,7 @@ def _wait_for_device() -> None:
 class CommandModel(Subject):
     """One process that answers; it starts with the first question."""
 
-    def __init__(self, name: str, variant: MeasuredVariant, hardware: MeasuredHardware, folder: Path) -> None:
+    def __init__(self, name: str, variant: MeasuredModel, hardware: MeasuredMachine, folder: Path) -> None:
         super().__init__(name, variant, hardware, folder)
         # A word that names a file beside the configuration means that file.
         words = [str(folder / word) if (folder / word).is_file() else word for word in variant.command or ()]
@@ -346,7 +346,7 @@ class HttpEndpoint(Subject):
 
     over_http = True
 
-    def __init__(self, name: str, variant: MeasuredVariant, hardware: MeasuredHardware, folder: Path) -> None:
+    def __init__(self, name: str, variant: MeasuredModel, hardware: MeasuredMachine, folder: Path) -> None:
         super().__init__(name, variant, hardware, folder)
         self._template: Any = {"at": {axis: f"${axis}" for axis in variant.axes}}
         if variant.body is not None:
@@ -412,5 +412,5 @@ def _read_reply(path: Path, name: str) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError.one(
-            file=str(path), path=f"$.variants.{name}.body", why=f"the body is JSON ({error})", remedy="Mend the file."
+            file=str(path), path=f"$.models.{name}.body", why=f"the body is JSON ({error})", remedy="Mend the file."
         ) from None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
-from hetplan.measure.measure_file import MeasuredHardware, MeasuredVariant
+from hetplan.measure.measure_file import MeasuredMachine, MeasuredModel
 from hetplan.measure.profile_models import Answer, MeasurementFailed, Subject
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _TYPES = {
 class OnnxModel(Subject):
     """One session; a dimension that carries the name of an axis takes its value, a free first one is the batch."""
 
-    def __init__(self, name: str, variant: MeasuredVariant, hardware: MeasuredHardware, folder: Path) -> None:
+    def __init__(self, name: str, variant: MeasuredModel, hardware: MeasuredMachine, folder: Path) -> None:
         super().__init__(name, variant, hardware, folder)
         self._runtime = _runtime()  # imported here, so that its import is no part of the time to load
         self._session: Any = None
@@ -132,7 +132,7 @@ class OnnxModel(Subject):
         axis = size if size in point else "batch" if place == 0 and "batch" in point else None
         if axis is None:
             raise InputError.one(
-                file="measure.toml", path=f"$.variants.{self.name}.shapes", value=size,
+                file="measure.toml", path=f"$.models.{self.name}.shapes", value=size,
                 why=f"input {name} has a free dimension {size!r} that is no axis",
                 remedy=f'Add the axis, or write shapes = {{{name} = ["batch", 3, 224, 224]}}.',
             )  # fmt: skip
@@ -149,7 +149,7 @@ class OnnxModel(Subject):
         if unused:
             shapes = ", ".join(f"{one.name} {one.shape}" for one in self._session.get_inputs())
             raise InputError.one(
-                file="measure.toml", path=f"$.variants.{self.name}.axes.{unused[0]}",
+                file="measure.toml", path=f"$.models.{self.name}.axes.{unused[0]}",
                 value=list(self.variant.axes[unused[0]]), why=f"no input of the model has this axis ({shapes})",
                 remedy="Export the model with a free dimension there, or drop the axis.",
             )  # fmt: skip

@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from hetplan.measure.measure_file import MeasuredVariant
+from hetplan.measure.measure_file import MeasuredModel
 from hetplan.measure.profile_models import Answer, Asking, HttpEndpoint, MeasurementFailed, Subject, said_ms
 from hetplan.measure.profile_onnx import OnnxModel
 
@@ -55,7 +55,7 @@ class Serve(Protocol):
         ...
 
 
-def can_be_routed(variant: MeasuredVariant) -> bool:
+def can_be_routed(variant: MeasuredModel) -> bool:
     """Whether a worker can stand before it: one asks its endpoint over plain HTTP, with no header fields of others."""
     return variant.http is None or (variant.http.startswith("http://") and not variant.headers)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
 from hetplan.measure.journal import CellJournal
-from hetplan.measure.measure_file import MeasuredHardware, MeasuredVariant, Wish
+from hetplan.measure.measure_file import MeasuredMachine, MeasuredModel, Wish
 from hetplan.measure.profile_cell import (
     MUCH_WAITED,
     Cell,
@@ -206,7 +206,7 @@ def identities(wish: Wish, folder: Path, *, through: bool) -> list[dict[str, Any
     run = _Run(wish, folder, CellJournal(), lambda _event: None, threading.Event(), serve)
     found = []
     for name, hardware, point in wish.cells():
-        of = run.identity(name, wish.variants[name], wish.hardware[hardware])
+        of = run.identity(name, wish.models[name], wish.machines[hardware])
         found += [_cell_key(name, hardware, point, of), {"variant": name, "model": of, "quality": True}]
     return found
 
@@ -231,7 +231,7 @@ class _Run:
 
     def group(self, name: str, hardware: str, points: list[Mapping[str, float]]) -> None:
         """All cells of a variant on some hardware: the model is loaded once, and only if something is missing."""
-        variant, machine = self.wish.variants[name], self.wish.hardware[hardware]
+        variant, machine = self.wish.models[name], self.wish.machines[hardware]
         of = self.identity(name, variant, machine)
         known = {_key(point): self._known_cell(name, hardware, point, of) for point in points}
         wants_quality = variant.quality is not None and name not in self.found.qualities
@@ -257,7 +257,7 @@ class _Run:
         with pin_cores(cores):
             self._measure(name, hardware, points, known, of, wants_quality=wants_quality, cores=cores)
 
-    def _through(self, variant: MeasuredVariant) -> str:
+    def _through(self, variant: MeasuredModel) -> str:
         """What a variant is measured through: "router", or "" for nothing."""
         if self._serve is None:
             return ""
@@ -276,10 +276,10 @@ class _Run:
         wants_quality: bool,
         cores: Sequence[int],
     ) -> None:
-        variant = self.wish.variants[name]
+        variant = self.wish.models[name]
         subject: Subject | None = None
         try:
-            subject = subject_of(name, variant, self.wish.hardware[hardware], self.folder)
+            subject = subject_of(name, variant, self.wish.machines[hardware], self.folder)
             if self._through(variant) and self._serve is not None:
                 from hetplan.measure.profile_router import route_subject
 
@@ -314,7 +314,7 @@ class _Run:
             if subject is not None:
                 subject.close()
 
-    def _quality(self, name: str, variant: MeasuredVariant, subject: Subject, of: str) -> None:
+    def _quality(self, name: str, variant: MeasuredModel, subject: Subject, of: str) -> None:
         self._tell(f"quality of {name}")
         batch = int(max(variant.axes.get("batch", (1.0,))))
         try:
@@ -345,7 +345,7 @@ class _Run:
         line = self.journal.get(_cell_key(name, hardware, point, of))
         return None if line is None else Cell.of_line(name, hardware, point, line)
 
-    def identity(self, name: str, variant: MeasuredVariant, machine: MeasuredHardware) -> str:
+    def identity(self, name: str, variant: MeasuredModel, machine: MeasuredMachine) -> str:
         """What a measurement is of: the variant but for its axes, its files, the machine, the rule."""
         content: dict[str, Any] = variant.model_dump(mode="json", exclude={"axes", "at", "outside"})
         for key in ("onnx", "quality", "body"):
@@ -359,7 +359,7 @@ class _Run:
         return digest(said)[len("sha256:") :][:16]
 
 
-def _cores(machine: MeasuredHardware, name: str) -> tuple[int, ...]:
+def _cores(machine: MeasuredMachine, name: str) -> tuple[int, ...]:
     here = cores_of_this_process()
     if not machine.pin or not here:
         return ()
@@ -367,7 +367,7 @@ def _cores(machine: MeasuredHardware, name: str) -> tuple[int, ...]:
     if len(wanted) < machine.threads or not set(wanted) <= set(here):
         raise InputError.one(
             file="measure.toml",
-            path=f"$.hardware.{name}.{'cores' if machine.cores else 'threads'}",
+            path=f"$.machines.{name}.{'cores' if machine.cores else 'threads'}",
             value=list(machine.cores) or machine.threads,
             why=f"this process may use the cores {', '.join(map(str, here))}",
             remedy="Name some of these, or fewer threads, or set pin = false.",
@@ -387,7 +387,7 @@ def _cell_text(point: Mapping[str, float]) -> str:
     return ", ".join(f"{axis} {value:g}" for axis, value in point.items()) or "its only point"
 
 
-def subject_of(name: str, variant: MeasuredVariant, hardware: MeasuredHardware, folder: Path) -> Subject:
+def subject_of(name: str, variant: MeasuredModel, hardware: MeasuredMachine, folder: Path) -> Subject:
     """The subject of a variant on some hardware; nothing is loaded yet."""
     if variant.kind == "onnx":
         from hetplan.measure.profile_onnx import OnnxModel

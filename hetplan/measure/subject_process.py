@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hetplan.measure.measure_file import MeasuredHardware, MeasuredVariant
+from hetplan.measure.measure_file import MeasuredMachine, MeasuredModel
 from hetplan.measure.profile_models import CallableModel, CommandModel, MeasurementFailed, Subject
 
 __all__ = ["Runs"]
@@ -52,8 +52,8 @@ class Runs:
 
 def _read_subject(content: Mapping[str, Any]) -> Subject:
     kind = CommandModel if content["variant"]["command"] is not None else CallableModel
-    variant = MeasuredVariant.model_validate_json(json.dumps(content["variant"]))
-    hardware = MeasuredHardware.model_validate_json(json.dumps(content["hardware"]))
+    variant = MeasuredModel.model_validate_json(json.dumps(content["variant"]))
+    hardware = MeasuredMachine.model_validate_json(json.dumps(content["hardware"]))
     return kind(content["name"], variant, hardware, Path(content["folder"]))
 
 

@@ -120,11 +120,11 @@ def test_a_real_engine_is_measured_planned_with_started_and_loaded(
     with running(model) as port:
         wish = Wish.model_validate({
             "format": "hetplan/measure/1.0",
-            "hardware": {"core": {"kind": "cpu", "provides": {"gpu": 1}}},
+            "machines": {"core": {"kind": "cpu", "provides": {"gpu": 1}}},
             "engines": {
                 "tiny-core": {
-                    "url": f"http://127.0.0.1:{port}/v1/completions", "model": "tiny", "variant": "tiny",
-                    "hardware": "core", "kv_tokens": ROOM, "context_tokens": ROOM // SEQS, "most_tokens": CHUNK,
+                    "url": f"http://127.0.0.1:{port}/v1/completions", "name": "tiny", "model": "tiny",
+                    "machine": "core", "kv_tokens": ROOM, "context_tokens": ROOM // SEQS, "most_tokens": CHUNK,
                     "most_seqs": SEQS, "concurrency": [1, 4, 7], "input_tokens": [16, 80, 160, 320],
                 }
             },

@@ -26,7 +26,7 @@ from tests import build
 
 MEASURE = """
 format = "hetplan/measure/1.0"
-[hardware.cpu-1]
+[machines.cpu-1]
 [repeats]
 through = "nothing"
 most_waited = 1
@@ -35,7 +35,7 @@ min_runs = 3
 max_runs = 4
 max_s = 5
 p99_within = 100
-[variants.a]
+[models.a]
 task = "t"
 callable = "sleeps:load"
 axes = {batch = [1, 2, 3]}
@@ -331,11 +331,11 @@ for line in sys.stdin:
     print(json.dumps({"error": "too large"} if batch > 2 else {"seconds": 0.5, "fanout": 2.5}), flush=True)
 """
 ALL_KINDS = """
-[variants.c]
+[models.c]
 task = "t"
 command = ["{python}", "seconds.py"]
 axes = {{batch = [1, 4]}}
-[variants.h]
+[models.h]
 task = "t"
 http = "{url}/run?x=1"
 axes = {{batch = [2]}}

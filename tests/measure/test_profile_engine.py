@@ -76,11 +76,11 @@ def test_what_experts_take_is_found_where_pieces_do_not_say_it() -> None:
 
 def wish(port: int, **engine: Any) -> Wish:
     said = {
-        "url": f"http://127.0.0.1:{port}/v1/completions", "model": "m", "variant": "talker", "hardware": "small",
+        "url": f"http://127.0.0.1:{port}/v1/completions", "name": "m", "model": "talker", "machine": "small",
         "kv_tokens": 4000, "most_tokens": 600, "most_seqs": 8, "input_tokens": [20, 300], "concurrency": [1, 3],
     }  # fmt: skip
     content = {
-        "format": "hetplan/measure/1.0", "hardware": {"small": {"kind": "gpu"}}, "engines": {"e": {**said, **engine}}
+        "format": "hetplan/measure/1.0", "machines": {"small": {"kind": "gpu"}}, "engines": {"e": {**said, **engine}}
     }  # fmt: skip
     return validate(Wish, content, file="measure.toml")
 
@@ -178,7 +178,7 @@ def test_what_cannot_be_measured_is_said() -> None:
     small = measure_engines(wish(1, kv_tokens=200))
     assert "too few iterations" in small.engines["e"].why
     for change, part in (
-        ({"hardware": "large"}, "no hardware"),
+        ({"machine": "large"}, "no machine type"),
         ({"url": "https://h"}, "url"),
         ({"concurrency": []}, "conc"),
     ):

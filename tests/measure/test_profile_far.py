@@ -17,10 +17,10 @@ from hetplan.measure.profile_cluster import lanes_of
 
 MEASURE = """
 format = "hetplan/measure/1.0"
-[hardware.one]
+[machines.one]
 node = "bench"
 pin = false
-[hardware.two]
+[machines.two]
 node = "bench"
 pin = false
 threads = 2
@@ -31,11 +31,11 @@ max_s = 0.2
 most_waited = 1.0
 through = "nothing"
 [tasks.classify]
-[variants.sleepy]
+[models.sleepy]
 task = "classify"
 callable = "sleepy:load"
 axes = { batch = [1, 2] }
-[variants.broken]
+[models.broken]
 task = "classify"
 on = ["one"]
 callable = "sleepy:broken"
@@ -65,8 +65,8 @@ def node(number: int, address: str, **resources: float) -> dict[str, Any]:
 
 def wish(**nodes: str | None) -> Wish:
     return Wish.model_validate({
-        "format": "hetplan/measure/1.0", "hardware": {name: {"node": at} for name, at in nodes.items()},
-        "variants": {"v": {"task": "t", "http": "http://127.0.0.1:1/x"}},
+        "format": "hetplan/measure/1.0", "machines": {name: {"node": at} for name, at in nodes.items()},
+        "models": {"v": {"task": "t", "http": "http://127.0.0.1:1/x"}},
     })  # fmt: skip
 
 
@@ -78,14 +78,14 @@ def test_machines_run_beside_each_other_and_what_is_on_one_machine_in_turn() -> 
         [("id-3", ["b", "e", "f"])],
     ]
     asked = wish(a="t4", engine=None)
-    some = {name: one.model_copy(update={"on": ("a",)}) for name, one in asked.variants.items()}
-    assert len(lanes_of(asked.model_copy(update={"variants": some}), nodes)) == 1, "an engine is asked from here"
+    some = {name: one.model_copy(update={"on": ("a",)}) for name, one in asked.models.items()}
+    assert len(lanes_of(asked.model_copy(update={"models": some}), nodes)) == 1, "an engine is asked from here"
 
 
 @pytest.mark.parametrize(
     ("at", "said"),
     [
-        (None, "every hardware says which node"),
+        (None, "every machine type says which node"),
         ("l4", "no node of the cluster is called so"),
         ("t4", "2 nodes of the cluster are"),
         ("gone", "no node of the cluster is called so"),
@@ -95,7 +95,7 @@ def test_a_node_that_is_not_one_is_refused_by_name(at: str | None, said: str) ->
     nodes = [node(1, "10.0.0.1", t4=1), node(2, "10.0.0.2", t4=1), {**node(3, "gone"), "Alive": False}]
     with pytest.raises(InputError, match=said) as raised:
         lanes_of(wish(a="id-1", b=at), nodes)
-    assert "$.hardware.b.node" in str(raised.value)
+    assert "$.machines.b.node" in str(raised.value)
     assert "id-2" in str(raised.value)
 
 
@@ -111,7 +111,7 @@ def profile(folder: Path, *arguments: object) -> Any:
 def test_a_node_is_measured_nowhere_else(tmp_path: Path) -> None:
     ran = profile(tmp_path)
     assert ran.exit_code == 2
-    assert "$.hardware.one.node (found bench): it is a node of a cluster" in ran.stderr
+    assert "$.machines.one.node (found bench): it is a node of a cluster" in ran.stderr
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from tests.build import planned
 
 HEAD = """
 format = "hetplan/measure/1.0"
-[hardware.cpu-1]
+[machines.cpu-1]
 [repeats]
 most_waited = 1
 warm_up = 1
@@ -62,7 +62,7 @@ def measured(folder: Path, text: str, **how: Any) -> tuple[Wish, Measurements]:
 
 
 ONNX = """
-[variants.tiny]
+[models.tiny]
 task = "classify"
 onnx = "tiny.onnx"
 axes = {batch = [1, 4]}
@@ -98,7 +98,7 @@ def test_a_callable_says_bytes_fanout_and_score(folder: Path) -> None:
     wish, found = measured(
         folder,
         f"""{ONNX}
-        [variants.called]
+        [models.called]
         task = "find"
         callable = "measured_callables:load"
         axes = {{batch = [1, 8]}}
@@ -155,8 +155,8 @@ def test_a_gpu_is_waited_for_and_its_memory_is_counted(folder: Path, monkeypatch
         __version__="2.9", version=types.SimpleNamespace(cuda="13.0"), cuda=cuda, set_num_threads=threads.append
     )
     monkeypatch.setitem(sys.modules, "torch", torch)
-    gpu = '[hardware.g]\nkind = "gpu"\nprovider = "cuda"\nprovides = {gpu = 1, gpu_mem_gib = 8}\n'
-    wish, found = measured(folder, f'{gpu}[variants.c]\ntask = "t"\non = ["g"]\ncallable = "measured_callables:load"')
+    gpu = '[machines.g]\nkind = "gpu"\nprovider = "cuda"\nprovides = {gpu = 1, gpu_mem_gib = 8}\n'
+    wish, found = measured(folder, f'{gpu}[models.c]\ntask = "t"\non = ["g"]\ncallable = "measured_callables:load"')
     (cell,) = found.cells
     # Once after loading, then after each run, those to warm up included.
     assert cuda.waits == 1 + 1 + len(cell.samples_ms)
@@ -171,7 +171,7 @@ def test_a_score_of_ones_own(folder: Path) -> None:
     _, found = measured(
         folder,
         """
-        [variants.called]
+        [models.called]
         task = "classify"
         callable = "measured_callables:load"
         quality = "labelled.npz"
@@ -228,7 +228,7 @@ def endpoint() -> Iterator[str]:
 
 @pytest.mark.slow
 def test_the_time_that_a_router_tells_is_the_time(folder: Path, endpoint: str) -> None:
-    variant = f'[variants.remote]\ntask = "t"\nhttp = "{endpoint}"\naxes = {{batch = [2]}}'
+    variant = f'[models.remote]\ntask = "t"\nhttp = "{endpoint}"\naxes = {{batch = [2]}}'
     Endpoint.stated_ms = "123456.000"
     assert set(measured(folder, variant)[1].cells[0].samples_ms) == {123456.0}
     for no_time in ("soon", "-1", "inf", "1e3"):
@@ -238,7 +238,7 @@ def test_the_time_that_a_router_tells_is_the_time(folder: Path, endpoint: str) -
 
 def test_an_endpoint(folder: Path, endpoint: str) -> None:
     (folder / "body.json").write_text('{"n": "$batch", "x": ["$batch"]}')
-    variant = f'[variants.remote]\ntask = "t"\nhttp = "{endpoint}"\nbody = "body.json"\naxes = {{batch = [2, 9]}}'
+    variant = f'[models.remote]\ntask = "t"\nhttp = "{endpoint}"\nbody = "body.json"\naxes = {{batch = [2, 9]}}'
     wish, found = measured(folder, variant)
     assert {"n": 2, "x": [2]} in Endpoint.seen
     good, bad = found.cells
@@ -250,7 +250,7 @@ def test_an_endpoint(folder: Path, endpoint: str) -> None:
 
 
 def test_an_endpoint_that_is_not_there(folder: Path) -> None:
-    _, found = measured(folder, '[variants.remote]\ntask = "t"\nhttp = "http://127.0.0.1:9/run"')
+    _, found = measured(folder, '[models.remote]\ntask = "t"\nhttp = "http://127.0.0.1:9/run"')
     assert found.cells == []
     assert found.failed[0][0] == "remote on cpu-1"
 
@@ -268,7 +268,7 @@ for line in sys.stdin:
 def test_a_command_that_times_itself(folder: Path) -> None:
     (folder / "measure_it.py").write_text(COMMAND)
     words = json.dumps([sys.executable, "measure_it.py"])
-    wish, found = measured(folder, f'[variants.c]\ntask = "t"\ncommand = {words}\naxes = {{batch = [1, 2, 4]}}')
+    wish, found = measured(folder, f'[models.c]\ntask = "t"\ncommand = {words}\naxes = {{batch = [1, 2, 4]}}')
     profile = load_profile(profile_document(wish, found))
     assert profile.tables["c-cpu-1"].read([{"batch": 1}, {"batch": 2}]).values.tolist() == [3, 4]
     assert profile.tables["c-cpu-1-bytes-out"].read([{"batch": 1}]).values.tolist() == [7]
@@ -287,7 +287,7 @@ def test_a_command_that_times_itself(folder: Path) -> None:
     ],
 )
 def test_what_cannot_be_measured_is_reported_and_the_rest_is(folder: Path, variant: str, said: str) -> None:
-    wish, found = measured(folder, f'{ONNX}\n[variants.bad]\ntask = "t"\n{variant}')
+    wish, found = measured(folder, f'{ONNX}\n[models.bad]\ntask = "t"\n{variant}')
     assert said in found.failed[0][1]
     assert list(profile_document(wish, found)["models"]) == ["tiny"]
 
@@ -295,12 +295,12 @@ def test_what_cannot_be_measured_is_reported_and_the_rest_is(folder: Path, varia
 def test_an_axis_that_the_model_does_not_have(folder: Path) -> None:
     write_model(folder / "fixed.onnx", batch=1)
     with pytest.raises(InputError, match="no input of the model has this axis"):
-        measured(folder, '[variants.fixed]\ntask = "t"\nonnx = "fixed.onnx"\naxes = {batch = [1, 2]}')
+        measured(folder, '[models.fixed]\ntask = "t"\nonnx = "fixed.onnx"\naxes = {batch = [1, 2]}')
 
 
 def test_a_free_dimension_that_is_no_axis(folder: Path) -> None:
     with pytest.raises(InputError, match="free dimension"):
-        measured(folder, '[variants.a]\ntask = "t"\nonnx = "tiny.onnx"\naxes = {}')
+        measured(folder, '[models.a]\ntask = "t"\nonnx = "tiny.onnx"\naxes = {}')
 
 
 class Stops(threading.Event):
@@ -382,7 +382,7 @@ def test_pinning_is_undone() -> None:
 
 def test_cores_that_are_not_there(folder: Path) -> None:
     with pytest.raises(InputError, match="may use the cores"):
-        measured(folder, ONNX.replace("[variants.tiny]", "[hardware.big]\nthreads = 4096\n[variants.tiny]"))
+        measured(folder, ONNX.replace("[models.tiny]", "[machines.big]\nthreads = 4096\n[models.tiny]"))
 
 
 def test_prices_merge_from_a_file_of_their_own(folder: Path) -> None:
@@ -412,7 +412,7 @@ def test_on_a_busy_machine_nothing_is_written_as_if_it_were_measured(folder: Pat
     (folder / "measured_busy.py").write_text(BUSY)
     core = cores_of_this_process()[0]
     spin = f"import os\nos.sched_setaffinity(0, [{core}])\nwhile True: pass"
-    variant = '[variants.v]\ntask = "classify"\ncallable = "measured_busy:load"\naxes = {batch = [1]}\n'
+    variant = '[models.v]\ntask = "classify"\ncallable = "measured_busy:load"\naxes = {batch = [1]}\n'
     others = [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(3)]
     try:
         _, found = measured(folder, variant)
@@ -441,7 +441,7 @@ def test_a_wish_that_takes_any_machine_refuses_none(
     jiffies = iter(range(0, 10_000, 10))
     monkeypatch.setattr("hetplan.measure.profile_cell._stolen_and_all", lambda: (next(jiffies), 2 * next(jiffies)))
     (folder / "nothing.py").write_text("def load():\n    return lambda point: lambda: None")
-    variant = '[variants.v]\ntask = "classify"\ncallable = "nothing:load"\naxes = {batch = [1, 2]}\n'
+    variant = '[models.v]\ntask = "classify"\ncallable = "nothing:load"\naxes = {batch = [1, 2]}\n'
     wish = (HEAD + variant).replace("most_waited = 1", f"most_waited = {most}")
     (folder / "measure.toml").write_text(wish)
     found = measure(*read_wish(folder / "measure.toml"))
