@@ -1,4 +1,4 @@
-"""Follows queries step by step through a pipeline along a plan's routes, and returns the flow of each load.
+"""Follows queries step by step through a pipeline along a plan's routes; writes what comes of them into a flow.
 
 Routes of a pipeline step are looked up by the path so far (the loads visited, root first): the route whose `prefix` is
 the whole path, else the one whose `prefix` is the last load alone, else the one without a prefix. Of those that fit,

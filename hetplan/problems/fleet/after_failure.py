@@ -41,7 +41,7 @@ from hetplan.planner.fleet_part import Part
 from hetplan.planner.request import Request, read_request
 from hetplan.problems.fleet.candidate_columns import left_of
 from hetplan.problems.fleet.formulations import Found
-from hetplan.problems.fleet.request import Situation, Wish
+from hetplan.problems.fleet.request import FleetRequest, Situation
 from hetplan.problems.fleet.zones import Counts
 from hetplan.problems.pipeline.draft import divide_by_room
 from hetplan.profiles.plan_parts import Part as PlanPart
@@ -50,7 +50,16 @@ from hetplan.profiles.workers import Load, Worker
 if TYPE_CHECKING:
     from hetplan.problems.fleet.formulations import Found
 
-__all__ = ["SOON_S", "GoingOn", "filled", "going_on", "held_ahead", "is_slow", "loaded_anew_s", "with_slow_pipelines"]
+__all__ = [
+    "SOON_S",
+    "InPlaceFailover",
+    "fill_idle_machines",
+    "is_slow",
+    "max_reload_s",
+    "plan_in_place_failover",
+    "with_slow_pipelines",
+    "with_standby_loads",
+]
 
 SOON_S = 10.0
 """After a failure a machine loads something else only where that takes no longer."""
@@ -59,8 +68,8 @@ Content = tuple[str, tuple[tuple[str | None, str | None, int], ...]]
 """An offer, and what a machine of it holds: application, variant and instances of each load."""
 
 
-def held_ahead(found: Found, parts: Mapping[str, Part]) -> Found:
-    """The same fleet, its idle machines with loads that they only serve after a failure; those shared have them."""
+def with_standby_loads(found: Found, parts: Mapping[str, Part]) -> Found:
+    """The fleet whose idle machines hold the models that they serve only after a failure."""
     wish, own = found.wish, dict(found.parts)
     for app, p in ((app, p) for app in wish.apps for p in range(wish.periods)):
         part = own.get((app.name, p))
@@ -71,12 +80,12 @@ def held_ahead(found: Found, parts: Mapping[str, Part]) -> Found:
                 for situation in wish.situations[1:]
                 if (left := left_of(wish, parts[app.name], machines, situation))
             )
-            own[app.name, p] = filled(part, [one for one in after if one is not None])
+            own[app.name, p] = fill_idle_machines(part, [one for one in after if one is not None])
     return replace(found, parts=own)
 
 
-def filled(part: PlanPart, after: Sequence[PlanPart]) -> PlanPart:
-    """A part whose machines without loads hold what failures give them, the most wanted first."""
+def fill_idle_machines(part: PlanPart, after: Sequence[PlanPart]) -> PlanPart:
+    """A part whose machines without models hold what failures give them, the most wanted first."""
     if part.question != "variants":
         return part
     had, wanted, samples = _holding(part.workers), Counter[Content](), dict[Content, Worker]()
@@ -90,8 +99,8 @@ def filled(part: PlanPart, after: Sequence[PlanPart]) -> PlanPart:
     return part.model_copy(update={"workers": tuple(workers)})
 
 
-def loaded_anew_s(request: Request, part: PlanPart, after: PlanPart) -> float:
-    """The longest that a machine loads after a failure, because it held something else."""
+def max_reload_s(request: Request, part: PlanPart, after: PlanPart) -> float:
+    """The longest time that a machine loads after a failure, because it held another model."""
     new = _holding(after.workers) - _holding(part.workers)
     others = [worker for worker in after.workers if _content(worker) in new]
     hardware = {worker.hardware for worker in others}
@@ -143,7 +152,7 @@ PATIENCE = 200
 
 
 @dataclass(frozen=True)
-class GoingOn:
+class InPlaceFailover:
     """What runs now, and after each failure, on machines that load nothing for it."""
 
     now: PlanPart
@@ -151,7 +160,7 @@ class GoingOn:
 
 
 def is_slow(part: Part) -> bool:
-    """Whether it is a pipeline with models that take long to load."""
+    """Whether a part is a pipeline whose models take long to load."""
     if part.question != "pipeline":
         return False
     return any(one.load_s > SOON_S for one in read_request(part.inputs).choices(part.app))
@@ -166,29 +175,29 @@ def with_slow_pipelines(found: Found, parts: Mapping[str, Part]) -> Found:
             continue
         # Room is for what a formula leaves out; on machines that are played the rate itself is what counts.
         rate = next(app for app in wish.apps if app.name == name).rates[p] * (1.0 + wish.options.headroom)
-        one = going_on(wish, part, found.fleet.choices[name, p].machines, rate)
+        one = plan_in_place_failover(wish, part, found.fleet.choices[name, p].machines, rate)
         if one is not None:
             own[name, p] = one.now
             after |= {(name, p, situation): plan for situation, plan in one.after.items()}
     return replace(found, parts=own, after=after)
 
 
-def going_on(wish: Wish, part: Part, machines: Counts, rate: float) -> GoingOn | None:
-    """Plans of a part on these machines, now and after each failure, for which nothing is loaded."""
+def plan_in_place_failover(wish: FleetRequest, part: Part, machines: Counts, rate: float) -> InPlaceFailover | None:
+    """Plans of a part on these machines, now and after each failure, that load nothing; None where there are none."""
     key = (machines, rate, part.options.get("sizing"))
     if key not in part.going_on:
         part.going_on[key] = _as_planned(wish, part, machines, rate) or _dealt_out(wish, part, machines, rate)
-    found: GoingOn | None = part.going_on[key]
+    found: InPlaceFailover | None = part.going_on[key]
     return found
 
 
-def _as_planned(wish: Wish, part: Part, machines: Counts, rate: float) -> GoingOn | None:
+def _as_planned(wish: FleetRequest, part: Part, machines: Counts, rate: float) -> InPlaceFailover | None:
     """What the question says of itself, if it happens to load nothing."""
     now = part.settle(left_of(wish, part, machines, wish.situations[0]), rate).part
     return _with_failures(wish, part, machines, rate, now) if now is not None else None
 
 
-def _dealt_out(wish: Wish, part: Part, machines: Counts, rate: float) -> GoingOn | None:
+def _dealt_out(wish: FleetRequest, part: Part, machines: Counts, rate: float) -> InPlaceFailover | None:
     """Machines that hold what the fewest servers need in each case, asked of the question."""
     fewest, samples = dict[Situation, Counter[Held]](), dict[Held, Load]()
     for situation in (one for one in wish.situations if one.keep > 0):
@@ -224,7 +233,9 @@ def _like(fewest: Needs, model: Situation) -> Needs:
     }
 
 
-def _with_failures(wish: Wish, part: Part, machines: Counts, rate: float, now: PlanPart) -> GoingOn | None:
+def _with_failures(
+    wish: FleetRequest, part: Part, machines: Counts, rate: float, now: PlanPart
+) -> InPlaceFailover | None:
     """The same with a plan after each failure; None where one loads."""
     after, request = dict[str, PlanPart](), read_request(part.inputs)
     for situation in wish.situations[1:]:
@@ -232,12 +243,12 @@ def _with_failures(wish: Wish, part: Part, machines: Counts, rate: float, now: P
         if not left or wanted <= 0:
             continue
         found = part.settle(left, wanted).part
-        if found is None or loaded_anew_s(request, now, found) > SOON_S:
+        if found is None or max_reload_s(request, now, found) > SOON_S:
             found = part.settle_holding(_surviving(now, left), wanted).part
-        if found is None or loaded_anew_s(request, now, found) > SOON_S:
+        if found is None or max_reload_s(request, now, found) > SOON_S:
             return None
         after[situation.name] = found
-    return GoingOn(now, after)
+    return InPlaceFailover(now, after)
 
 
 def _surviving(now: PlanPart, left: Mapping[str, int]) -> list[Worker]:
@@ -256,7 +267,7 @@ def _held(worker: Worker) -> Held:
     return worker.hardware, load.variant or "", load.instances
 
 
-def _deal(wish: Wish, part: Part, machines: Counts, needs: Needs) -> Counter[tuple[Held, str]] | None:
+def _deal(wish: FleetRequest, part: Part, machines: Counts, needs: Needs) -> Counter[tuple[Held, str]] | None:
     """What the machines of each offer hold, so that nobody misses anything; None where that is not found."""
     offers = {one.name: (one.machine, count) for one, count in zip(wish.offers, machines, strict=True) if count}
     offers = {name: one for name, one in offers.items() if one[0] in part.hardware}

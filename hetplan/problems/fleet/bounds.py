@@ -38,9 +38,9 @@ from hetplan.planner.certify import Bounding, Split
 from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.fleet_part import Cone, Part, Table
 from hetplan.planner.tolerances import SLIP
-from hetplan.problems.fleet.formulations import SAYS_SIZE, Found, part_of, priced, searched
+from hetplan.problems.fleet.formulations import SAYS_SIZE, Found, find_prices, part_of, search_fleet
 from hetplan.problems.fleet.program import form_of
-from hetplan.problems.fleet.request import Application, Wish
+from hetplan.problems.fleet.request import Application, FleetRequest
 from hetplan.problems.fleet.search import MISSING, Search, is_over
 from hetplan.problems.fleet.sharing import in_slices, who_may_share
 from hetplan.profiles.plan_periods import machines_with_users
@@ -58,7 +58,16 @@ if TYPE_CHECKING:
     from hetplan.profiles.plan_parts import Part as PlanPart
     from hetplan.profiles.workers import Worker
 
-__all__ = ["PRICES", "ROWS", "bounded", "bounding", "lost_too_much", "missing", "part_answered", "sized_by_formula"]
+__all__ = [
+    "PRICES",
+    "ROWS",
+    "apps_that_drop",
+    "bounding",
+    "lost_too_much",
+    "part_answered",
+    "sized_by_formula",
+    "with_bound",
+]
 
 PRICES, ROWS = "hetplan.prices", "hetplan.rows"
 """Where a plan carries the prices that show its bound, among its extensions."""
@@ -74,13 +83,13 @@ NEXT_TO_NONE = 1e-6
 """An application of which next to nothing must be answered is asked for this part of its rate."""
 
 
-def sized_by_formula(wish: Wish) -> tuple[str, ...]:
+def sized_by_formula(wish: FleetRequest) -> tuple[str, ...]:
     """Applications for which more machines are looked for than their program asks for."""
     return tuple(name for name, question in _played(wish).items() if question in BARE)
 
 
-def missing(wish: Wish) -> tuple[str, ...]:
-    """Applications whose plans are played and may drop late queries, or send some where they are late on purpose."""
+def apps_that_drop(wish: FleetRequest) -> tuple[str, ...]:
+    """Applications sized by simulation that may drop late queries, or send some where they are late on purpose."""
     apps, found = wish.request.apps, list[str]()
     for name, question in _played(wish).items():
         drops = question in MAY_DROP and apps[name].least_answered < 1.0
@@ -89,7 +98,7 @@ def missing(wish: Wish) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _played(wish: Wish) -> dict[str, str]:
+def _played(wish: FleetRequest) -> dict[str, str]:
     """The questions of applications that are sized by more than their programs."""
     if wish.options.sizing == "fluid":
         return {}
@@ -97,20 +106,20 @@ def _played(wish: Wish) -> dict[str, str]:
     return {app.name: app.question for app in wish.apps if app.name not in said}
 
 
-def bounded(best: Answered, wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Answered:
-    """The fleet with a bound of all fleets: that of `wish`, in which nobody was given room yet, and who may be, drops.
+def with_bound(best: Answered, wish: FleetRequest, parts: Mapping[str, Part], ask: Ask) -> Answered:
+    """A plan's fleet with a lower bound on the cost of all fleets: of a relaxation without queueing or late queries.
 
     Without parts, or time, there is none: then the bound is one of fleets that have the room that a formula asks for,
     and those who drop are free.
     """
-    mine, drop = sized_by_formula(wish), missing(wish)
+    mine, drop = sized_by_formula(wish), apps_that_drop(wish)
     found = replace(best[0], formula=mine)
     free = replace(found, shown=found.shown.without(drop))
     if (mine or drop) and parts and not is_over(ask):
         bare = {name: _bare(part) if name in mine else part for name, part in parts.items()}
         bare |= {name: _dropping(wish, part) for name, part in bare.items() if name in drop}
         with suppress(Interrupted):
-            least = searched(wish, bare, ask, settle=False, foresee=False)
+            least = search_fleet(wish, bare, ask, settle=False, foresee=False)
             if isinstance(least, Found) and not is_over(ask):
                 free = replace(found, shown=least.shown, formula=())
     return free, best[1]
@@ -123,7 +132,7 @@ def _bare(part: Part) -> Part:
     return part.asked_anew(options={**part.options, **BARE[part.question]}) if isinstance(part, Table) else part
 
 
-def _dropping(wish: Wish, part: Part) -> Part:
+def _dropping(wish: FleetRequest, part: Part) -> Part:
     """The same, as few answered as may be."""
     if isinstance(part, Cone):
         return part.dropping or part
@@ -133,9 +142,9 @@ def _dropping(wish: Wish, part: Part) -> Part:
     return part.asked_anew(members=least)
 
 
-def part_answered(wish: Wish, part: Table) -> float:
+def part_answered(wish: FleetRequest, part: Table) -> float:
     """Of what machines do where every query is in time, what they do at least where late ones need none."""
-    if part.app not in missing(wish):
+    if part.app not in apps_that_drop(wish):
         return 1.0
     files = part.files(1.0, dict.fromkeys(part.hardware, (0, MOST)), None)
     if part.question != "pipeline":
@@ -154,7 +163,7 @@ KEPT = 1e-6
 """A plan's machines carry what they are for but for so much of it: digits of a file."""
 
 
-def bounding(wish: Wish, tools: Tools, claim: Claim, plan: Plan) -> Sequence[Bounding]:
+def bounding(wish: FleetRequest, tools: Tools, claim: Claim, plan: Plan) -> Sequence[Bounding]:
     """The least cost of all fleets, by prices; of a restriction nothing is known, nor of other goals."""
     known = (claim.about, claim.sense) == ("cost_per_hour", "min") and claim.scope in ("problem", "relaxation")
     if not known or wish.most is not None:
@@ -165,10 +174,10 @@ def bounding(wish: Wish, tools: Tools, claim: Claim, plan: Plan) -> Sequence[Bou
     rows = plan.extensions.get(ROWS)
     if isinstance(rows, Mapping):
         return [Bounding(form=priced_by.program(rows), scale=1.0 / (wish.hours * wish.periods))]
-    return [Bounding(split=Split(priced_by.carried, priced_by.anew))]
+    return [Bounding(split=Split(priced_by.bound_of_plan_prices, priced_by.bound_of_new_prices))]
 
 
-def lost_too_much(wish: Wish, tools: Tools, plan: Plan) -> Iterator[tuple[str, str]]:
+def lost_too_much(wish: FleetRequest, tools: Tools, plan: Plan) -> Iterator[tuple[str, str]]:
     """Where those who share machines carry too little without the single machines that hold most of them, and why."""
     single = [one for one in wish.situations if one.hardware is not None]
     known = _Priced(wish, tools, plan)
@@ -179,7 +188,7 @@ def lost_too_much(wish: Wish, tools: Tools, plan: Plan) -> Iterator[tuple[str, s
             yield "method.options", f"{app.name} shares machines, and the plan's options say that it does not"
     for number, period in enumerate(plan.periods):
         for app in (app for app in known.wish.apps if app.name in known.wish.slices):
-            served = [part for name in period.parts or () if app.name in (part := known.held[name]).rate_qps]
+            served = [part for name in period.parts or () if app.name in (part := known.plan_parts[name]).rate_qps]
             for lost in single if served else ():
                 cone, wanted = cast(Cone, known.parts[app.name]), app.rates[number] * lost.keep
                 left = known.machines(app.name, served[0])
@@ -199,16 +208,16 @@ def lost_too_much(wish: Wish, tools: Tools, plan: Plan) -> Iterator[tuple[str, s
 class _Priced:
     """The applications of a fleet of which it is known what machines carry, beside a plan with prices."""
 
-    asked: Wish
+    asked: FleetRequest
     tools: Tools
     plan: Plan
 
-    def carried(self, ask: Asking) -> float:
-        """What the plan's own prices show."""
+    def bound_of_plan_prices(self, ask: Asking) -> float:
+        """A lower bound on the cost per hour, from the dual prices that the plan file carries."""
         prices = self.plan.extensions.get(PRICES)
         if not isinstance(prices, list):
             raise ValueError("the plan carries no prices")
-        return self.shown(prices, ask)
+        return self.bound_at(prices, ask)
 
     def program(self, rows: Mapping[str, Any]) -> Milp:
         """The one program of all periods, with the rows that the plan names by their machines."""
@@ -219,18 +228,18 @@ class _Priced:
             part.know(one for one in rows.get(name, ()) if len(one) == len(part.hardware) and min(one) >= 0)
         return form_of(search)
 
-    def anew(self, ask: Asking) -> float:
-        """What prices show that are found anew."""
+    def bound_of_new_prices(self, ask: Asking) -> float:
+        """A lower bound on the cost per hour, from dual prices that are computed again."""
         search = self._search(ask)
-        each = search.over(search.same)
+        each = search.over(search.equal_periods)
         like = each.over(each.groups)
         if not like.begin():
             raise ValueError("no machines are found for it")
-        priced(search, each, like)
-        return self.shown(each.said(search.same), ask)
+        find_prices(search, each, like)
+        return self.bound_at(each.plan_prices(search.equal_periods), ask)
 
-    def shown(self, prices: Sequence[Any], ask: Asking) -> float:
-        """What no fleet costs less than per hour, by these prices."""
+    def bound_at(self, prices: Sequence[Any], ask: Asking) -> float:
+        """A lower bound on the cost per hour of all fleets, at these dual prices."""
         self._check_kept()
         wish, search = self.wish, self._search(cast("Asking", _Proving(ask)))
         duals = np.zeros(len(search.bare.row_lower))
@@ -249,7 +258,7 @@ class _Priced:
                 f"no application bounds the fleet; counted as free are {free}, of which it is not known what their "
                 "machines carry, or who shares these"
             )
-        drop = missing(self.asked)
+        drop = apps_that_drop(self.asked)
         parts = {
             name: getattr(one, "dropping", None) or one if name in drop else one for name, one in self.parts.items()
         }
@@ -273,7 +282,7 @@ class _Priced:
             yield np.array([*machines, *(said.get(name, 0.0) for name in limits)])
 
     @cached_property
-    def _known(self) -> tuple[Wish, Mapping[str, Part]]:
+    def _known(self) -> tuple[FleetRequest, Mapping[str, Part]]:
         """The wish of these applications at the rates that are bounded, with slices, and their parts."""
         wish, tools = self.asked, self.tools
         found = {app.name: part_of(wish, app, tools) for app in wish.apps}
@@ -293,7 +302,7 @@ class _Priced:
         return replace(part, most=bare.most, anew=bare.anew, dropping=bare.dropping, known={}, cuts={})
 
     @property
-    def wish(self) -> Wish:
+    def wish(self) -> FleetRequest:
         """See `_known`."""
         return self._known[0]
 
@@ -303,7 +312,7 @@ class _Priced:
         return self._known[1]
 
     @property
-    def held(self) -> Mapping[str, PlanPart]:
+    def plan_parts(self) -> Mapping[str, PlanPart]:
         """The plan's parts."""
         return self.plan.parts or {}
 
@@ -311,11 +320,11 @@ class _Priced:
     def together(self) -> frozenset[str]:
         """Applications with machines that others use too: in one part, or by workers of one name in several."""
         runs = [names for one in self.plan.periods for names in (one.parts or (), *(one.failures or {}).values())]
-        groups = [part.rate_qps for part in self.held.values()]
+        groups = [part.rate_qps for part in self.plan_parts.values()]
         groups += [
             dict.fromkeys(users, 0.0)
             for names in runs
-            for _, users in machines_with_users(self.held[name] for name in names)
+            for _, users in machines_with_users(self.plan_parts[name] for name in names)
         ]
         return frozenset(app for group in groups if len(group) > 1 for app in group)
 
@@ -328,13 +337,13 @@ class _Priced:
         """The application at no more than the plan's machines are for: more is no part of what it answers."""
         more, rates = 1.0 + self.asked.options.headroom, list[float]()
         for rate, period in zip(app.rates, self.plan.periods, strict=True):
-            planned = sum(self.held[name].rate_qps.get(app.name, 0.0) for name in period.parts or ())
+            planned = sum(self.plan_parts[name].rate_qps.get(app.name, 0.0) for name in period.parts or ())
             rates.append(min(rate, planned / more))
         return replace(app, rates=tuple(rates))
 
     def _check_kept(self) -> None:
         """That the plan's own machines carry what they are for, with all that its options keep free beside it."""
-        for name, part in self.held.items():
+        for name, part in self.plan_parts.items():
             for app in part.rate_qps:
                 cone, stated = self.parts.get(app), self.asked.options
                 if not isinstance(cone, Cone):

@@ -25,10 +25,10 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.fleet_part import Cone, Part
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.program import lose
-from hetplan.problems.fleet.request import Application, Situation, Wish
-from hetplan.problems.fleet.zones import Counts, Floats, Lists, Zoned, to_whole
+from hetplan.problems.fleet.request import Application, FleetRequest, Situation
+from hetplan.problems.fleet.zones import Counts, Floats, Lists, ZoneProgram, to_whole
 
-__all__ = ["Choice", "Menus", "add_part", "left_of", "on_grid", "surviving", "worth"]
+__all__ = ["CandidateColumns", "Choice", "add_part", "left_of", "on_grid", "surviving", "worth"]
 
 PRICE_GAP = 1e-6
 BEYOND_GAP = 1e-3
@@ -52,7 +52,7 @@ class Choice:
         return np.array(self.machines, dtype=float) / (np.array(self.each) if self.each else 1.0)
 
 
-def surviving(wish: Wish, part: Part, machines: Sequence[int], situation: Situation) -> Counts:
+def surviving(wish: FleetRequest, part: Part, machines: Sequence[int], situation: Situation) -> Counts:
     """Machines per hardware of the part that are left in a situation."""
     left = dict.fromkeys(part.hardware, 0)
     for offer, count in zip(wish.offers, machines, strict=True):
@@ -63,13 +63,15 @@ def surviving(wish: Wish, part: Part, machines: Sequence[int], situation: Situat
     return tuple(left[hardware] for hardware in part.hardware)
 
 
-def worth(wish: Wish, part: Part, machines: Sequence[int], situation: Situation, rate: float) -> tuple[float, ...]:
+def worth(
+    wish: FleetRequest, part: Part, machines: Sequence[int], situation: Situation, rate: float
+) -> tuple[float, ...]:
     """Machines that are left, in those of the part's program: where more room is needed, several are worth one."""
     rooms, left = wish.rooms.get((part.app, rate), {}), surviving(wish, part, machines, situation)
     return tuple(count / rooms.get(hardware, 1.0) for hardware, count in zip(part.hardware, left, strict=True))
 
 
-def left_of(wish: Wish, part: Part, machines: Sequence[int], situation: Situation) -> dict[str, int]:
+def left_of(wish: FleetRequest, part: Part, machines: Sequence[int], situation: Situation) -> dict[str, int]:
     """What is left to a part of each offer; of a hardware that loses machines, the first offers lose them."""
     left, lost = dict[str, int](), wish.lost(part.app, situation)
     for offer, count in zip(wish.offers, machines, strict=True):
@@ -85,7 +87,7 @@ def left_of(wish: Wish, part: Part, machines: Sequence[int], situation: Situatio
 
 def add_part(
     m: Builder,
-    wish: Wish,
+    wish: FleetRequest,
     part: Part,
     x: NDArray[np.int64],
     rate: float,
@@ -142,10 +144,10 @@ class _Plain:
 
 
 @dataclass
-class Menus:
+class CandidateColumns:
     """Menus of all applications, and what prices have shown of them."""
 
-    wish: Wish
+    wish: FleetRequest
     parts: Mapping[str, Part]
     found: dict[tuple[str, float], dict[Counts, Choice]] = field(default_factory=dict)
     priced: dict[tuple[str, float, Counts], tuple[float, Choice | None]] = field(default_factory=dict)
@@ -155,8 +157,8 @@ class Menus:
     """How many programs were asked; a look at lists counts as a part of one."""
 
     @property
-    def asked(self) -> float:
-        """How many programs were asked, by all that share these menus."""
+    def n_programs(self) -> float:
+        """How many programs were solved, by all searches that share these columns."""
         return self.counted[0]
 
     def of(self, app: Application, period: int, *, wide: bool = False) -> list[Choice]:
@@ -202,7 +204,7 @@ class Menus:
         plain = set[tuple[str, float, Counts]]()
         while missing:
             programs = {key: self._program(app, *key[1:], plain=key in plain) for key, app in missing.items()}
-            self.counted[0] += sum(ZONED if isinstance(one, Zoned) else 1.0 for one in programs.values())
+            self.counted[0] += sum(ZONED if isinstance(one, ZoneProgram) else 1.0 for one in programs.values())
             forms = [one.form for one in programs.values()]
             answers = ask.all(forms, gap=PRICE_GAP, about="cheapest machines of applications at prices")
             left: dict[tuple[str, float, Counts], Application] = {}
@@ -265,7 +267,7 @@ class Menus:
                 return True
         return False
 
-    def _program(self, app: Application, rate: float, grid: Counts, *, plain: bool) -> Zoned | _Plain:
+    def _program(self, app: Application, rate: float, grid: Counts, *, plain: bool) -> ZoneProgram | _Plain:
         """The program of zones that are alike; that of all offers where they are not, or where it is `plain`."""
         lists = self.lists.get(app.name)
         if lists is not None and not plain:
@@ -288,7 +290,7 @@ class Menus:
                 row = m.rows("beyond", names, lower=-np.array(free))
                 m.add(row, more, 1.0)
                 m.add(row, x, -1.0 / each)
-                add_part(m, self.wish, self.parts[app.name], x, rate, self.most(app))
+                add_part(m, self.wish, self.parts[app.name], x, rate, self.max_machines(app))
                 forms.append(m.build())
             self.counted[0] += len(forms)
             answers = ask.all(forms, gap=BEYOND_GAP, about="machines of applications beyond those committed")
@@ -306,7 +308,7 @@ class Menus:
         """The cheapest choice at prices, as far as the rows known say."""
         m = Builder("min", name=f"machines of {app.name}")
         x = self.columns(m, app, cost=self._paid(app, grid))
-        add_part(m, self.wish, self.parts[app.name], x, rate, self.most(app))
+        add_part(m, self.wish, self.parts[app.name], x, rate, self.max_machines(app))
         return m.build()
 
     def columns(
@@ -320,13 +322,13 @@ class Menus:
         when: str = "",
     ) -> NDArray[np.int64]:
         """Columns for the machines of an application, per offer; `only`: the offers that it may use."""
-        most = self.most(app) if most is None else most
+        most = self.max_machines(app) if most is None else most
         most = [count * may for count, may in zip(most, only, strict=True)] if only is not None else most
         names = [offer.name for offer in self.wish.offers]
         return m.columns(f"machines of {app.name}{when}", names, upper=most, cost=cost, whole=True, unit="machines")
 
-    def most(self, app: Application, *, stocked: bool = True, rate: float | None = None) -> list[int]:
-        """How many of each offer an application may take; at a `rate` no more than are of use, whatever fails."""
+    def max_machines(self, app: Application, *, stocked: bool = True, rate: float | None = None) -> list[int]:
+        """The most machines of each offer that an application may take; at a `rate` no more than are of use."""
         hardware, offers = self.hardware(app), self.wish.offers
         stock = self._stock(app) if stocked else [LARGEST] * len(offers)
         if rate is not None:
@@ -353,7 +355,7 @@ class Menus:
         found = [part.carries(worth(wish, part, machines, f, rate), rate * f.keep) for f in wish.situations]
         return all(found)
 
-    def roomier(self, wish: Wish) -> Menus:
+    def roomier(self, wish: FleetRequest) -> CandidateColumns:
         """The same for a wish in which applications need more room: without what was known of those."""
         known = self.wish.rooms
         changed = {key for key, rooms in wish.rooms.items() if known.get(key) != rooms}
@@ -361,7 +363,7 @@ class Menus:
         found = {key: choices for key, choices in self.found.items() if key not in changed}
         priced = {key: one for key, one in self.priced.items() if key[:2] not in changed}
         lists = {name: replace(one, wish=wish) for name, one in self.lists.items()}
-        return Menus(wish, self.parts, found, priced, self.refused, lists)
+        return CandidateColumns(wish, self.parts, found, priced, self.refused, lists)
 
 
 STEP = 1e-6

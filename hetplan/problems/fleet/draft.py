@@ -12,11 +12,11 @@ from typing import Any
 
 from hetplan.planner.draft import Draft, Reported, Scope
 from hetplan.planner.fleet_part import Part
-from hetplan.problems.fleet.after_failure import SOON_S, loaded_anew_s
-from hetplan.problems.fleet.bounds import PRICES, ROWS, missing, sized_by_formula
+from hetplan.problems.fleet.after_failure import SOON_S, max_reload_s
+from hetplan.problems.fleet.bounds import PRICES, ROWS, apps_that_drop, sized_by_formula
 from hetplan.problems.fleet.candidate_columns import left_of
 from hetplan.problems.fleet.formulations import Bound, Found
-from hetplan.problems.fleet.request import Situation, Wish, owners
+from hetplan.problems.fleet.request import FleetRequest, Situation, owners
 from hetplan.problems.fleet.search import starts_of
 from hetplan.problems.fleet.sharing import used_in
 from hetplan.profiles.fields import HOURS_A_MONTH, money_text
@@ -26,7 +26,7 @@ from hetplan.profiles.plan_parts import SHARED, SHARED_TOO, Bill, BillLine, Comm
 from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.profiles.plan_periods import machines_with_users
 
-__all__ = ["billed", "drafted"]
+__all__ = ["bill_of", "draft_fleet"]
 
 FULL = "of plans in which a single machine that is lost counts as full of each of them"
 """What a bound is of, where machines are shared and single ones may be lost."""
@@ -77,8 +77,8 @@ class _Parts:
         return part.model_copy(update={"warnings": tuple(one for one in part.warnings if one.code != "W-queueing")})
 
 
-def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) -> Draft:
-    """The plan."""
+def draft_fleet(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) -> Draft:
+    """The plan (a draft) of a fleet that was found, with its savings and the parts of its applications."""
     wish, kept = found.wish, _Parts(found.room_seen)
     periods, promises = [], list[Promise]()
     running = [_running(found, p) for p in range(wish.periods)]
@@ -122,7 +122,7 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
         "periods": tuple(periods),
         "parts": kept.kept,
         "commitments": commitments,
-        "bill": billed(found, levers),
+        "bill": bill_of(found, levers),
     }
     return Draft(
         workers=(),
@@ -161,7 +161,7 @@ def _about_the_bound(found: Found) -> str:
     return f"{note}; {sharers} may share machines, and count as free in it" if sharers else note
 
 
-def _counts_full(wish: Wish) -> bool:
+def _counts_full(wish: FleetRequest) -> bool:
     """Whether plans are bounded that lose more with a single machine than others might."""
     return bool(wish.slices) and any(one.hardware in wish.places for one in wish.situations)
 
@@ -171,7 +171,7 @@ def _reported(found: Found, mean: float, bound: float, note: str) -> tuple[Repor
     scope: Scope = "problem"
     if (by_formula := sized_by_formula(found.wish)) and not found.formula:
         scope, note = "relaxation", f"{note}; it leaves out waiting of {', '.join(by_formula)}"
-    if drop := missing(found.wish):
+    if drop := apps_that_drop(found.wish):
         scope, note = "relaxation", f"{note}; it counts only the queries of {', '.join(drop)} that must be in time"
     if found.wish.leaves_room:
         names = sorted({name for name, _ in found.wish.room})
@@ -209,7 +209,7 @@ def _running(found: Found, p: int) -> dict[str, tuple[str, int]]:
 
 
 def _actions(
-    wish: Wish, before: Mapping[str, tuple[str, int]], after: Mapping[str, tuple[str, int]]
+    wish: FleetRequest, before: Mapping[str, tuple[str, int]], after: Mapping[str, tuple[str, int]]
 ) -> Iterator[Action]:
     """What starts ahead of a period, and then what stops when it begins."""
     profile, started = wish.inputs.profile, list[int]()
@@ -264,7 +264,7 @@ def _promises(found: Found, app: str, p: int, after: Mapping[str, Sequence[PlanP
             yield one.model_copy(update={"period": f"p{p}"})
 
 
-def _most(wish: Wish, p: int, after: Mapping[str, Sequence[PlanPart]]) -> dict[str, float]:
+def _most(wish: FleetRequest, p: int, after: Mapping[str, Sequence[PlanPart]]) -> dict[str, float]:
     """Up to which rate of each application what is left after every failure carries the share that is kept."""
     most = dict.fromkeys((app.name for app in wish.apps), math.inf)
     for situation in wish.situations[1:]:
@@ -296,7 +296,7 @@ def _after(found: Found, parts: Mapping[str, Part], p: int, situation: Situation
             yield after
 
 
-def _loading(wish: Wish, periods: Sequence[Period], parts: Mapping[str, PlanPart]) -> Iterator[Notice]:
+def _loading(wish: FleetRequest, periods: Sequence[Period], parts: Mapping[str, PlanPart]) -> Iterator[Notice]:
     """A warning for each application of which machines load long after a failure, as they held something else."""
     late = dict[str, list[float]]()
     for period in periods:
@@ -304,7 +304,7 @@ def _loading(wish: Wish, periods: Sequence[Period], parts: Mapping[str, PlanPart
         for name in (name for names in (period.failures or {}).values() for name in names):
             now = before.get(_whose(parts[name]))
             if now is not None and now.question in ("pipeline", "variants"):
-                late.setdefault(_whose(now), []).append(loaded_anew_s(wish.request, now, parts[name]))
+                late.setdefault(_whose(now), []).append(max_reload_s(wish.request, now, parts[name]))
     for name, seconds in late.items():
         slow = [one for one in seconds if one > SOON_S]
         if slow:
@@ -320,7 +320,7 @@ def _whose(part: PlanPart) -> str:
     return "-".join(part.rate_qps)
 
 
-def _warnings(wish: Wish, parts: Mapping[str, PlanPart]) -> Iterator[Notice]:
+def _warnings(wish: FleetRequest, parts: Mapping[str, PlanPart]) -> Iterator[Notice]:
     """What parts warn of, each code and place once for an application."""
     yield from _taken_back(wish, parts)
     seen: set[tuple[str, ...]] = set()
@@ -332,7 +332,7 @@ def _warnings(wish: Wish, parts: Mapping[str, PlanPart]) -> Iterator[Notice]:
                 yield _of_fleet(notice, part)
 
 
-def _taken_back(wish: Wish, parts: Mapping[str, PlanPart]) -> Iterator[Notice]:
+def _taken_back(wish: FleetRequest, parts: Mapping[str, PlanPart]) -> Iterator[Notice]:
     """Machines that may be taken back, where nothing is kept for that."""
     if wish.request.survive.spot == "none":
         text = "its spot machines may be interrupted, and no machine is spare: see limits.survive.spot"
@@ -380,8 +380,8 @@ def _lines(found: Found) -> Iterator[BillLine]:
                                cost_per_hour=cost, starts_per_hour=left)  # fmt: skip
 
 
-def billed(found: Found, levers: tuple[Lever, ...]) -> Bill:
-    """The bill of a fleet."""
+def bill_of(found: Found, levers: tuple[Lever, ...]) -> Bill:
+    """The bill of a fleet: a line for each offer, and the savings."""
     wish, hours = found.wish, found.wish.hours * found.wish.periods
     mean = found.cost_per_hour
     lines = tuple(_lines(found))

@@ -22,9 +22,9 @@ from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Draft, without_bound
 from hetplan.planner.fleet_part import Table
 from hetplan.problems.fleet.candidate_columns import Choice, left_of
-from hetplan.problems.fleet.draft import drafted
+from hetplan.problems.fleet.draft import draft_fleet
 from hetplan.problems.fleet.formulations import Found, table_of
-from hetplan.problems.fleet.request import Application, Wish
+from hetplan.problems.fleet.request import Application, FleetRequest
 from hetplan.problems.fleet.rounding import keeps_limits
 from hetplan.problems.fleet.search import Fleet, Search, cost_per_hour
 from hetplan.profiles.plan_parts import Part as PlanPart
@@ -38,7 +38,7 @@ Settled = dict[str, PlanPart]
 """What an application runs, by situation; nothing where nothing is left."""
 
 
-def keep_first(wish: Wish, tools: Tools, ask: Ask) -> None:
+def keep_first(wish: FleetRequest, tools: Tools, ask: Ask) -> None:
     """Keep such a fleet, where there is one."""
     if wish.options.sizing != "fluid":
         wish = replace(wish, options=wish.options.model_copy(update={"sizing": "formula"}))
@@ -61,7 +61,9 @@ def keep_first(wish: Wish, tools: Tools, ask: Ask) -> None:
             return
 
 
-def _enough(wish: Wish, app: Application, part: Table, left: Counter[str]) -> tuple[Counter[str], Settled] | None:
+def _enough(
+    wish: FleetRequest, app: Application, part: Table, left: Counter[str]
+) -> tuple[Counter[str], Settled] | None:
     """Machines of each offer on which the application is served whatever fails, and what it runs on them."""
     rate, had = max(app.rates) * (1.0 + wish.options.headroom), Counter[str]()
     if not rate:
@@ -98,7 +100,7 @@ def _fewest(part: Table, offers: Mapping[str, int], rate: float) -> Counter[str]
     return found
 
 
-def _fleet(wish: Wish, machines: Mapping[str, Counter[str]], ahead: NDArray[np.bool_]) -> Fleet:
+def _fleet(wish: FleetRequest, machines: Mapping[str, Counter[str]], ahead: NDArray[np.bool_]) -> Fleet:
     """The same machines in every period: those of some offers paid for ahead, the others rented by the hour."""
     names = [offer.name for offer in wish.offers]
     counts = {app: tuple(had[name] for name in names) for app, had in machines.items()}
@@ -108,9 +110,9 @@ def _fleet(wish: Wish, machines: Mapping[str, Counter[str]], ahead: NDArray[np.b
     return Fleet(committed, choices, (rented,) * wish.periods)
 
 
-def _as_draft(wish: Wish, fleet: Fleet, settled: Mapping[str, Settled], parts: Mapping[str, Table]) -> Draft:
+def _as_draft(wish: FleetRequest, fleet: Fleet, settled: Mapping[str, Settled], parts: Mapping[str, Table]) -> Draft:
     first = wish.situations[0].name
     periods = range(wish.periods)
     own = {(app, p): one[first] for app, one in settled.items() for p in periods if first in one}
     after = {(app, p, name): part for app, one in settled.items() for name, part in one.items() for p in periods}
-    return without_bound(drafted(Found(wish, fleet, own, after=after), (), parts))
+    return without_bound(draft_fleet(Found(wish, fleet, own, after=after), (), parts))

@@ -19,14 +19,14 @@ from hetplan.planner.fleet_part import Cone, Part, Table
 from hetplan.planner.forms.form import certify
 from hetplan.problems.fleet.candidate_columns import left_of, surviving
 from hetplan.problems.fleet.program import Planned, planned
-from hetplan.problems.fleet.request import PLAYED, Application, Wish
-from hetplan.problems.fleet.rounding import FEW_PAIRS, Descent, best_fleet, polished, refined
+from hetplan.problems.fleet.request import PLAYED, Application, FleetRequest
+from hetplan.problems.fleet.rounding import FEW_PAIRS, Descent, best_fleet, descend_repeatedly, refine_fleet
 from hetplan.problems.fleet.search import (
     FEW,
     MOST_PROGRAMS,
     REFINED,
     Fleet,
-    Relaxed,
+    Relaxation,
     Search,
     cost_of,
     cost_per_hour,
@@ -44,20 +44,20 @@ __all__ = [
     "Found",
     "Planner",
     "Together",
-    "beyond",
+    "excluding_factor",
+    "find_prices",
     "has_formula",
     "is_quick",
     "is_small",
     "needs_on",
     "part_of",
     "parts_of",
+    "plan_parts",
     "planner_of",
-    "priced",
-    "searched",
-    "settled_anew",
-    "settled_by",
+    "search_fleet",
     "table_of",
     "with_margins",
+    "with_parts_replanned",
 ]
 
 FEW_AT_ONCE = 72
@@ -145,14 +145,14 @@ class Bound:
         if self.search is None:
             return replace(self, value=max(self.value - sum(self.served.get(name, self.value) for name in free), 0.0))
         left = tuple(app for app in self.search.wish.apps if app.name not in free)
-        return shown_at_once(replace(self.search, wish=replace(self.search.wish, apps=left))) if left else Bound()
+        return bound_of_program(replace(self.search, wish=replace(self.search.wish, apps=left))) if left else Bound()
 
 
 @dataclass(frozen=True)
 class Found:
     """A whole fleet, its settled parts by application and period, and the bound that the search proved."""
 
-    wish: Wish
+    wish: FleetRequest
     fleet: Fleet
     parts: Mapping[tuple[str, int], PlanPart]
     shown: Bound = field(default_factory=Bound)
@@ -170,7 +170,7 @@ class Found:
     """Applications that may: the bound, in which nobody shares, counts them as free."""
     formula: tuple[str, ...] = ()
     """Applications of which the bound is one of fleets that leave them the room that a formula asks for."""
-    bounded: Wish | None = None
+    bounded: FleetRequest | None = None
     """The wish that the bound is of, where it is of more fleets than were searched for these machines."""
     after: Mapping[tuple[str, int, str], PlanPart] = field(default_factory=dict)
     """What runs after a failure where it is known already: by application, period and failure."""
@@ -185,11 +185,11 @@ class Found:
         return cost_per_hour(self.wish, self.fleet)
 
 
-Planner = Callable[[Wish, Found | None], tuple[Found, Mapping[str, Part]] | Infeasibility]
+Planner = Callable[[FleetRequest, Found | None], tuple[Found, Mapping[str, Part]] | Infeasibility]
 """Plans a fleet for a wish; it is handed the fleet before it, if any."""
 
 
-def parts_of(wish: Wish, tools: Tools) -> dict[str, Part]:
+def parts_of(wish: FleetRequest, tools: Tools) -> dict[str, Part]:
     """Each application as a part, by its question; where a formula finds no machines at all, by simulation alone."""
     found = dict[str, Part]()
     for app in wish.apps:
@@ -208,7 +208,7 @@ def parts_of(wish: Wish, tools: Tools) -> dict[str, Part]:
     return found
 
 
-def part_of(wish: Wish, app: Application, tools: Tools) -> Part:
+def part_of(wish: FleetRequest, app: Application, tools: Tools) -> Part:
     """An application as a part, by its question: by its program where that says what machines carry."""
     table = table_of(wish, app, tools)
     if not _is_written(wish, app):
@@ -221,7 +221,7 @@ def part_of(wish: Wish, app: Application, tools: Tools) -> Part:
     return made or table
 
 
-def table_of(wish: Wish, app: Application, tools: Tools) -> Table:
+def table_of(wish: FleetRequest, app: Application, tools: Tools) -> Table:
     """An application as a part of which its question alone says what machines carry."""
     inputs, asked = wish.inputs, _asked(wish, app)
     solve = tools.extra.get("plan_for")
@@ -242,14 +242,14 @@ def table_of(wish: Wish, app: Application, tools: Tools) -> Table:
     return table
 
 
-def _asked(wish: Wish, app: Application) -> Mapping[str, Any]:
+def _asked(wish: FleetRequest, app: Application) -> Mapping[str, Any]:
     """The options with which the question of an application is asked while machines are looked for."""
     own, sizes = dict(wish.options.parts.get(app.name, {})), SIZES.get(wish.options.sizing, {})
     sizes = PLANNED if app.question == "llm" and own.keys() & SAYS_SIZE and sizes is AUTO else sizes
     return {**sizes.get(app.question, {}), **own}
 
 
-def _is_written(wish: Wish, app: Application) -> bool:
+def _is_written(wish: FleetRequest, app: Application) -> bool:
     """Whether its program says what machines carry of an application."""
     sizing = _asked(wish, app).get("sizing")
     if app.question == "variants":
@@ -257,13 +257,13 @@ def _is_written(wish: Wish, app: Application) -> bool:
     return sizing == "fluid" and app.question in CONES and not _several(wish, app)
 
 
-def with_margins(wish: Wish, parts: Mapping[str, Part]) -> Wish:
+def with_margins(wish: FleetRequest, parts: Mapping[str, Part]) -> FleetRequest:
     """The wish, in which what nobody will play is planned with the margins of its program."""
     mine = [app for app in wish.apps if isinstance(one := parts.get(app.name), Cone) and one.firm is not None]
     return replace(wish, firm=frozenset((app.name, wish.rate(app, p)) for app in mine for p in range(wish.periods)))
 
 
-def _several(wish: Wish, app: Application) -> bool:
+def _several(wish: FleetRequest, app: Application) -> bool:
     """Whether a hardware may run more than one variant of the application."""
     seen: set[str] = set()
     for name in wish.request.apps[app.name].variants:
@@ -274,13 +274,13 @@ def _several(wish: Wish, app: Application) -> bool:
     return False
 
 
-def needs_on(wish: Wish, app: Application, hardware: str) -> list[Mapping[str, float]]:
+def needs_on(wish: FleetRequest, app: Application, hardware: str) -> list[Mapping[str, float]]:
     """What an instance of an application takes of a machine, by each run that says so; policies have whole machines."""
     runs = wish.request.choices(app.name, hardware=hardware) if app.question != "policy" else ()
     return [one.takes for one in runs if one.says_all]
 
 
-def _takes_alike(wish: Wish, choice: Choice, runs: Sequence[Choice]) -> bool:
+def _takes_alike(wish: FleetRequest, choice: Choice, runs: Sequence[Choice]) -> bool:
     """Whether an instance takes as much of a machine as one of any other run there, and no neighbour slows it down."""
     others = [one for one in runs if one.hardware == choice.hardware]
     paid = wish.request.is_sold_in_parts(choice.hardware)
@@ -289,37 +289,37 @@ def _takes_alike(wish: Wish, choice: Choice, runs: Sequence[Choice]) -> bool:
     return alike and not (paid or apart) and bool(choice.computes) and choice.says_all
 
 
-def searched(
-    wish: Wish, parts: Mapping[str, Part], ask: Ask, *, settle: bool = True, foresee: bool = True
+def search_fleet(
+    wish: FleetRequest, parts: Mapping[str, Part], ask: Ask, *, settle: bool = True, foresee: bool = True
 ) -> Found | Infeasibility:
-    """The cheapest fleet that is found, each part settled by its own question.
+    """The cheapest fleet found, each part planned by its own problem; or why there is none.
 
-    Without `settle` its parts are settled later (`settled_anew`); without `foresee` pools get room only then.
+    Without `settle` its parts are settled later (`with_parts_replanned`); without `foresee` pools get room only then.
     """
-    from hetplan.problems.fleet.infeasible import contradicted, explained
+    from hetplan.problems.fleet.infeasible import conflicting_limits, explain_infeasible
 
     search = Search.of(wish, parts, ask)
     if (limits := search.contradictions()) is not None:
-        return contradicted(search, limits)
+        return conflicting_limits(search, limits)
     at_once = _at_once(search, settle=settle) if is_one_program(wish) and not is_over(ask) else None
     if at_once is not None and at_once.shown.answer is not None:
         return at_once
-    each = search.over(search.same)
+    each = search.over(search.equal_periods)
     like = each.over(each.groups)
     if not like.begin():
         if is_over(ask):
             return OVER
         search.begin()
-        return explained(search)
-    relaxed = priced(search, each, like)
+        return explain_infeasible(search)
+    relaxed = find_prices(search, each, like)
     search.bound, search.rounds = each.bound, each.rounds
     if relaxed.missing > FEW and at_once is None:
-        return OVER if is_over(ask) else explained(search)
-    prices = tuple(each.said(search.same if each is not search else [[p] for p in range(wish.periods)]))
-    shown = Bound(search.bound, search.rounds, prices, each.served() if each.best is not None else {})
+        return OVER if is_over(ask) else explain_infeasible(search)
+    prices = tuple(each.plan_prices(search.equal_periods if each is not search else [[p] for p in range(wish.periods)]))
+    shown = Bound(search.bound, search.rounds, prices, each.bound_by_app() if each.best is not None else {})
     if at_once is not None:
         return replace(at_once, shown=shown)
-    stated, roomy = wish, wish if not foresee or is_over(ask) else foreseen(search, each)
+    stated, roomy = wish, wish if not foresee or is_over(ask) else with_forecast_headroom(search, each)
     if roomy.room != wish.room:
         other = Search(roomy, ask, search.menus.roomier(roomy), limits=search.limits)
         anew = _from(other, each, like)
@@ -330,24 +330,24 @@ def searched(
     for _ in range(MOST_RETRIES):
         fleet = best_fleet(search, each, like, relaxed)
         if fleet is None and wish is not stated and not is_over(ask):
-            return searched(stated, parts, ask, settle=settle, foresee=False)
+            return search_fleet(stated, parts, ask, settle=settle, foresee=False)
         if fleet is None:
-            return OVER if is_over(ask) else explained(search, refused)
+            return OVER if is_over(ask) else explain_infeasible(search, refused)
         found = Found(wish, fleet, {}, shown, search=each, unsettled=search)
         if not settle:
             return found
-        settled, refused = settled_by(search, fleet)
+        settled, refused = plan_parts(search, fleet)
         if not refused:
             return replace(found, parts=settled, unsettled=None)
         ask.note(Event("fleet", detail=f"{len(refused)} choices do not settle: {next(iter(refused.values()))}"))
         for (name, p), _ in refused.items():
             search.menus.drop(name, p, fleet.choices[name, p])
-        relaxed = priced(search, each, like)
+        relaxed = find_prices(search, each, like)
     why = ("machines that carry the rates by their rows do not settle into plans", *dict.fromkeys(refused.values()))
     return Infeasibility(why=why, proved=False)
 
 
-def is_one_program(wish: Wish) -> bool:
+def is_one_program(wish: FleetRequest) -> bool:
     """Whether one program says at once which fleet is cheapest."""
     return is_small(wish) and wish.periods * len(wish.apps) * len(wish.situations) <= FEW_AT_ONCE
 
@@ -361,14 +361,14 @@ def _at_once(search: Search, *, settle: bool) -> Found | None:
     found = Found(wish, program.fleet, {}, _shown(search, program))
     if not settle:
         return found
-    settled, refused = settled_by(search, program.fleet)
+    settled, refused = plan_parts(search, program.fleet)
     for name, p in refused:
         search.menus.drop(name, p, program.fleet.choices[name, p])
     return None if refused else replace(found, parts=settled)
 
 
-def shown_at_once(search: Search) -> Bound:
-    """What the one program shows that no fleet costs less than."""
+def bound_of_program(search: Search) -> Bound:
+    """The lower bound of the single program of a small fleet."""
     return _shown(search, planned(search, gap=search.wish.options.gap))
 
 
@@ -381,36 +381,36 @@ def _shown(search: Search, program: Planned) -> Bound:
     return known if proved and len(rows) == len(parts) else Bound()
 
 
-def priced(search: Search, each: Search, like: Search) -> Relaxed:
-    """Prices of every rate, where there are many from those of groups of like ones."""
+def find_prices(search: Search, each: Search, like: Search) -> Relaxation:
+    """The relaxation and dual prices of every rate; of many rates first those of groups of similar ones."""
     wish, ask = search.wish, search.ask
     near = wish.options.gap / 3 if like is each else wish.options.gap
     relaxed = like.converge(near, wish.most_rounds)
     if like is not each and not is_over(ask):
         with suppress(Interrupted):
             each.lift(like, each.groups)
-            left = int((MOST_PROGRAMS - search.menus.asked) // len(each.pairs))
+            left = int((MOST_PROGRAMS - search.menus.n_programs) // len(each.pairs))
             each.converge(wish.options.gap / 3, max(REFINED, left))
     return relaxed
 
 
-def _from(search: Search, each: Search, like: Search) -> tuple[Search, Search, Relaxed] | None:
+def _from(search: Search, each: Search, like: Search) -> tuple[Search, Search, Relaxation] | None:
     """The same searches over other choices, from the prices found; None where an application has no choice."""
     others: list[Search] = []
     for before in (each, like) if like is not each else (each,):
-        other = search.over(search.same) if before is each else others[0].over(each.groups)
+        other = search.over(search.equal_periods) if before is each else others[0].over(each.groups)
         other.best, other.limits = before.best, before.limits
         others.append(other)
     every, some = others[0], others[-1]
     if not some.begin():
         return None
-    relaxed = priced(search, every, some)
+    relaxed = find_prices(search, every, some)
     search.bound, search.rounds = every.bound, every.rounds
     return None if relaxed.missing > FEW else (every, some, relaxed)
 
 
-def foreseen(search: Search, each: Search) -> Wish:
-    """The wish with as much room as pools need whose cheapest machines have too little, at the prices found."""
+def with_forecast_headroom(search: Search, each: Search) -> FleetRequest:
+    """The request with the headroom that pools will need for queueing, by their cheapest machines at these prices."""
     wish, menus, room = search.wish, each.menus, dict(search.wish.room)
     for number, app in enumerate(wish.apps):
         part = menus.parts[app.name]
@@ -423,15 +423,19 @@ def foreseen(search: Search, each: Search) -> Wish:
                 if (app.name, planned) in wish.seen:
                     break  # it was played
                 ((_, choice),) = menus.price(search.ask, [(app, planned, prices)])
-                more = beyond(wish, part, choice.machines, rate * (1.0 + wish.options.headroom)) if choice else 0.0
+                more = (
+                    excluding_factor(wish, part, choice.machines, rate * (1.0 + wish.options.headroom))
+                    if choice
+                    else 0.0
+                )
                 if not more:
                     break
                 room[app.name, rate] = max(more, MORE * room.get((app.name, rate), 1.0))
     return replace(wish, room=room)
 
 
-def beyond(wish: Wish, part: Cone, machines: Sequence[int], rate: float) -> float:
-    """How many times a rate excludes machines that have no room by the formula, as too few; 0 where they have room."""
+def excluding_factor(wish: FleetRequest, part: Cone, machines: Sequence[int], rate: float) -> float:
+    """The factor on a rate that excludes machines with too little headroom by the formula; 0 where they have enough."""
     found = []
     for situation in wish.situations:
         left = surviving(wish, part, machines, situation)
@@ -440,18 +444,18 @@ def beyond(wish: Wish, part: Cone, machines: Sequence[int], rate: float) -> floa
     return min(found, default=0.0)
 
 
-def has_formula(wish: Wish, part: Part) -> bool:
+def has_formula(wish: FleetRequest, part: Part) -> bool:
     """Whether the room that queries need is a formula's, of machines: of pools that size themselves by nothing else."""
     said = wish.options.parts.get(part.app, {}).keys() & SAYS_SIZE
     return wish.options.sizing in SIZED and isinstance(part, Cone) and part.kept is not None and not said
 
 
-def is_small(wish: Wish) -> bool:
+def is_small(wish: FleetRequest) -> bool:
     """Whether it has few applications times periods: it can be searched again for each round of room."""
     return wish.periods * len(wish.apps) <= FEW_PAIRS
 
 
-def is_quick(wish: Wish, parts: Mapping[str, Part]) -> bool:
+def is_quick(wish: FleetRequest, parts: Mapping[str, Part]) -> bool:
     """Whether what may help is tried as a fleet is planned: played, with room to wait. Much text takes too long."""
     text = [app for app in wish.apps if app.question == "llm"]
     return is_small(wish) and all(app.name in parts and _is_little(parts[app.name], max(app.rates)) for app in text)
@@ -463,17 +467,17 @@ def _is_little(part: Part, rate: float) -> bool:
     return any(part.carries(tuple(machines), rate) for machines in few)
 
 
-def roomier(before: Found, wish: Wish, ask: Ask) -> Found | None:
+def roomier(before: Found, wish: FleetRequest, ask: Ask) -> Found | None:
     """A fleet for more room than one before, at the prices that gave its bound; None: it has to be searched for whole.
 
     Only whole machines are looked for anew: what is dear is the search for prices, and those hardly change. Its parts
-    are not settled yet (`settled_anew`).
+    are not settled yet (`with_parts_replanned`).
     """
     old = before.search
     if old is None or old.best is None or wish.request.changes is not None or is_small(wish):
         return None
     search = Search(wish, ask, old.menus.roomier(wish), limits=old.limits)
-    each = search.over(search.same)
+    each = search.over(search.equal_periods)
     each.best, each.bound = old.best, old.bound
     each.worth(old.best)
     changed = [(app, p) for app, p in search.pairs if _is_changed(before.wish, wish, app, p)]
@@ -485,15 +489,15 @@ def roomier(before: Found, wish: Wish, ask: Ask) -> Found | None:
 def planner_of(parts: Mapping[str, Part], ask: Ask) -> Planner:
     """Who plans a fleet for a wish, from the one before it where there is one."""
 
-    def plan(wish: Wish, last: Found | None) -> tuple[Found, Mapping[str, Part]] | Infeasibility:
+    def plan(wish: FleetRequest, last: Found | None) -> tuple[Found, Mapping[str, Part]] | Infeasibility:
         near = roomier(last, wish, ask) if last is not None else None
-        found = near or searched(wish, parts, ask, settle=is_small(wish))
+        found = near or search_fleet(wish, parts, ask, settle=is_small(wish))
         return found if isinstance(found, Infeasibility) else (found, parts)
 
     return plan
 
 
-def _is_changed(before: Wish, wish: Wish, app: Application, p: int) -> bool:
+def _is_changed(before: FleetRequest, wish: FleetRequest, app: Application, p: int) -> bool:
     """Whether an application needs more room in a period than it did."""
     rate = before.rate(app, p)
     key = app.name, rate
@@ -503,21 +507,21 @@ def _is_changed(before: Wish, wish: Wish, app: Application, p: int) -> bool:
 def _mended(search: Search, each: Search, before: Fleet, changed: Sequence[tuple[Application, int]]) -> Fleet | None:
     """A fleet that differs from one before only in periods in which something changed, and commits the same."""
     wish, names = search.wish, [app.name for app in search.wish.apps]
-    place = {p: number for number, periods in enumerate(search.same) for p in periods}
+    place = {p: number for number, periods in enumerate(search.equal_periods) for p in periods}
     down, committed = Descent(each, each.hourly()), np.array(before.committed, dtype=float)
-    taken = [np.array([before.choices[name, periods[0]].array for name in names]) for periods in search.same]
+    taken = [np.array([before.choices[name, periods[0]].array for name in names]) for periods in search.equal_periods]
     others = dict.fromkeys((place[p], names.index(app.name)) for app, p in changed)
-    mended = down.mended(committed, taken, others)
+    mended = down.repair_periods(committed, taken, others)
     return None if mended is None else down.fleet(search, committed, [mended[place[p]] for p in range(wish.periods)])
 
 
-def settled_anew(found: Found, by: Mapping[str, Part]) -> Found | None:
-    """The same with its parts settled by these, on other machines where some of them do not."""
+def with_parts_replanned(found: Found, by: Mapping[str, Part]) -> Found | None:
+    """The fleet with its parts planned by `by`, on other machines where these do not suffice; None where that fails."""
     search, fleet = found.unsettled, found.fleet
     if search is None or found.search is None:
         return found
     for _ in range(MOST_RETRIES):
-        settled, refused = settled_by(search, fleet, by)
+        settled, refused = plan_parts(search, fleet, by)
         if not refused:
             return replace(found, fleet=fleet, parts=settled, unsettled=None)
         for name, p in refused:
@@ -531,15 +535,15 @@ def settled_anew(found: Found, by: Mapping[str, Part]) -> Found | None:
 
 def _cheapest(search: Search, each: Search, before: Fleet) -> Fleet | None:
     """The cheapest of the whole fleets that begin with what one before committed."""
-    fleets = polished(search, each, np.array(before.committed, dtype=float), turns=1)
+    fleets = descend_repeatedly(search, each, np.array(before.committed, dtype=float), turns=1)
     found = min(fleets, key=lambda one: cost_of(search.wish, one), default=None)
-    return None if found is None else refined(search, found)
+    return None if found is None else refine_fleet(search, found)
 
 
-def settled_by(
+def plan_parts(
     search: Search, fleet: Fleet, by: Mapping[str, Part] | None = None
 ) -> tuple[dict[tuple[str, int], PlanPart], dict[tuple[str, int], str]]:
-    """Each application in each period as its own question plans it, after each failure too; and who was refused.
+    """Plans each application in each period by its own problem, after failures too: plans, and reasons of refusals.
 
     `by`: who settles it, where that is not who says what machines carry.
     """

@@ -17,14 +17,14 @@ from hetplan.planner.fleet_part import Cone, Part
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.machine_limits import Floor, MachineLimit, floors_of, machine_limits
 from hetplan.planner.request import PLENTY
-from hetplan.problems.fleet.candidate_columns import Choice, Menus
+from hetplan.problems.fleet.candidate_columns import CandidateColumns, Choice
 from hetplan.problems.fleet.program import planned
-from hetplan.problems.fleet.request import Application, Wish, situations_of
+from hetplan.problems.fleet.request import Application, FleetRequest, situations_of
 from hetplan.problems.fleet.rounding import whole_up
 from hetplan.problems.fleet.search import Search
 from hetplan.profiles.slo import Survive
 
-__all__ = ["by_its_own", "contradicted", "explained"]
+__all__ = ["conflicting_limits", "explain_infeasible", "with_reason_of_problem"]
 
 Floats = NDArray[np.float64]
 MANY = 10**6
@@ -35,8 +35,8 @@ FEW_APPS = 3
 """Of more applications it is not said how much less of each would do."""
 
 
-def contradicted(search: Search, form: Milp) -> Infeasibility:
-    """Limits on machines that no machines keep, whatever they serve: the fewest of them, and what would do."""
+def conflicting_limits(search: Search, form: Milp) -> Infeasibility:
+    """A smallest set of limits on machines that no machines meet, whatever they serve; and what would repair it."""
     kept = list(search.limits)
     for limit in search.limits:
         rest = [one for one in kept if one is not limit]
@@ -77,8 +77,8 @@ def _loosened(search: Search, floor: Floor, can: Callable[[Sequence[MachineLimit
     return Repair(floor.field, floor.verb, abs(to - floor.stated), to, unit, text)
 
 
-def explained(search: Search, refused: Mapping[tuple[str, int], str] | None = None) -> Infeasibility:
-    """The first thing that cannot be: an application alone, then a period with all of them, then all together.
+def explain_infeasible(search: Search, refused: Mapping[tuple[str, int], str] | None = None) -> Infeasibility:
+    """The first cause of infeasibility: an application alone, then a period with all of them, then all together.
 
     `refused`: who found no plan on machines that its program called enough, and why.
     """
@@ -125,7 +125,7 @@ def _alone(search: Search, app: Application, p: int) -> Infeasibility:
     for number, situation in enumerate(wish.situations):
         shown = wish.situations[0], situation
         less = replace(wish, situations=shown if number else shown[:1])
-        ((bound, choice),) = Menus(less, search.menus.parts).price(search.ask, [(app, rate, wish.prices)])
+        ((bound, choice),) = CandidateColumns(less, search.menus.parts).price(search.ask, [(app, rate, wish.prices)])
         if choice is None:
             when = "" if not number else f" when {situation.name}"
             kept = f"{situation.keep:g} of {rate:g}" if situation.keep != 1 else f"{rate:g}"
@@ -137,8 +137,8 @@ def _alone(search: Search, app: Application, p: int) -> Infeasibility:
     return Infeasibility(why=(why,), repairs=tuple(_repairs(search, app, p)))
 
 
-def by_its_own(said: Infeasibility, wish: Wish, parts: Mapping[str, Part]) -> Infeasibility:
-    """The same, with what the question of an application says of it that no number of machines carries."""
+def with_reason_of_problem(said: Infeasibility, wish: FleetRequest, parts: Mapping[str, Part]) -> Infeasibility:
+    """The reason, with what an application's own problem says where no number of machines serves it."""
     for part in parts.values():
         if (
             said.repairs
@@ -156,7 +156,7 @@ def by_its_own(said: Infeasibility, wish: Wish, parts: Mapping[str, Part]) -> In
     return said
 
 
-def _stocks(wish: Wish, search: Search, app: Application) -> Iterator[str]:
+def _stocks(wish: FleetRequest, search: Search, app: Application) -> Iterator[str]:
     hardware = search.menus.parts[app.name].hardware
     sold = [offer for offer in wish.offers if offer.machine in hardware]
     if not sold:
@@ -172,8 +172,8 @@ def _repairs(search: Search, app: Application, p: int, more: float = 1.0) -> Ite
     """
     wish, rate = search.wish, search.wish.rate(app, p) * more
 
-    def choice_of(tried: Wish, wanted: float, cost: Floats) -> Choice | None:
-        ((_, choice),) = Menus(tried, search.menus.parts).price(search.ask, [(app, wanted, cost)])
+    def choice_of(tried: FleetRequest, wanted: float, cost: Floats) -> Choice | None:
+        ((_, choice),) = CandidateColumns(tried, search.menus.parts).price(search.ask, [(app, wanted, cost)])
         return choice
 
     for place, offer in enumerate(wish.offers):
@@ -191,7 +191,7 @@ def _repairs(search: Search, app: Application, p: int, more: float = 1.0) -> Ite
         yield _asked_less(wish, app, p, app.rates[p] * part)
 
 
-def _asked_less(wish: Wish, app: Application, p: int, to: float) -> Repair:
+def _asked_less(wish: FleetRequest, app: Application, p: int, to: float) -> Repair:
     """A lower rate of an application in a period."""
     stated = wish.request.apps[app.name].series is not None
     where: tuple[str | int, ...] = ("series", p) if stated else ()
@@ -200,7 +200,7 @@ def _asked_less(wish: Wish, app: Application, p: int, to: float) -> Repair:
     return Repair(field, "lower", app.rates[p] - to, to, "qps", f"lower {field} to {to:.6g}", edits)
 
 
-def _fewer_lost(wish: Wish, can: Callable[[Wish], bool]) -> Iterator[Repair]:
+def _fewer_lost(wish: FleetRequest, can: Callable[[FleetRequest], bool]) -> Iterator[Repair]:
     """Fewer machines or zones that may fail at once, or less that is kept then; the least change that would do."""
     survive = wish.request.survive
     for name, stated in (("machines", survive.machines), ("zones", survive.zones)):
@@ -227,7 +227,7 @@ def _edits_to(survive: Survive, name: str, few: int) -> tuple[Edit, ...]:
     return (Edit("slo", (*at, name), few), *([Edit("slo", (*at, "serve"), 1.0)] if is_sure else []))
 
 
-def _keeping(wish: Wish, part: float) -> Wish:
+def _keeping(wish: FleetRequest, part: float) -> FleetRequest:
     first, *rest = wish.situations
     return replace(wish, situations=(first, *(replace(one, keep=one.keep * part) for one in rest)))
 
@@ -262,9 +262,9 @@ def _of_period(search: Search, p: int) -> Iterator[Repair]:
     """What no slack of the program of a period says: floors and shares, and less that may fail or is asked for."""
     wish = search.wish
 
-    def can(tried: Wish, limits: Sequence[MachineLimit] | None = None) -> bool:
+    def can(tried: FleetRequest, limits: Sequence[MachineLimit] | None = None) -> bool:
         limits = tuple(machine_limits(tried.request, tried.offers, commits=True)) if limits is None else limits
-        other = Search(tried, search.ask, Menus(tried, search.menus.parts), limits=limits)
+        other = Search(tried, search.ask, CandidateColumns(tried, search.menus.parts), limits=limits)
         return planned(other, [p], gap=0.01).fleet is not None
 
     for limit in search.limits:
@@ -275,7 +275,7 @@ def _of_period(search: Search, p: int) -> Iterator[Repair]:
         yield from _fewer_lost(wish, can)
     for app in wish.apps if len(wish.apps) <= FEW_APPS else ():
 
-        def at(part: float, app: Application = app) -> Wish:
+        def at(part: float, app: Application = app) -> FleetRequest:
             less = replace(app, rates=tuple(rate * part for rate in app.rates))
             return replace(wish, apps=tuple(less if one is app else one for one in wish.apps))
 

@@ -26,16 +26,16 @@ from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Infeasibility, Reported
 from hetplan.planner.fleet_part import Cone, Part, Table
-from hetplan.problems.fleet.candidate_columns import Choice, Menus, surviving
-from hetplan.problems.fleet.formulations import Bound, Found, settled_by
-from hetplan.problems.fleet.infeasible import explained
+from hetplan.problems.fleet.candidate_columns import CandidateColumns, Choice, surviving
+from hetplan.problems.fleet.formulations import Bound, Found, plan_parts
+from hetplan.problems.fleet.infeasible import explain_infeasible
 from hetplan.problems.fleet.program import cheapest_of_one, moves_of
-from hetplan.problems.fleet.request import HUGE, Application, Wish, of_one_variant
+from hetplan.problems.fleet.request import HUGE, Application, FleetRequest, of_one_variant
 from hetplan.problems.fleet.search import Fleet, Search
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.slo_sections import QualityTarget
 
-__all__ = ["answered", "is_between"]
+__all__ = ["best_fleet_of_period", "needs_levels"]
 
 CHOICES = 512
 """So many choices of levels are looked at, at most."""
@@ -50,7 +50,7 @@ ROOM = 4.0
 EXACT = 1e-5
 """So little more is asked for first, where machines said themselves how much they carry."""
 
-PartOf = Callable[[Wish, Application], Part]
+PartOf = Callable[[FleetRequest, Application], Part]
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,10 @@ class Level:
 
 
 @dataclass
-class Between:
+class LevelSearch:
     """The levels of all applications, and their parts as they are needed."""
 
-    wish: Wish
+    wish: FleetRequest
     part_of: PartOf
     ask: Ask
 
@@ -104,7 +104,7 @@ class Between:
         levels = [self.levels[app.name][n] for app, n in zip(self.wish.apps, choice, strict=True)]
         return _mean(self.wish, [one.quality if one.below is None else one.below for one in levels])
 
-    def harder(self, choice: Sequence[int], other: Sequence[int]) -> bool:
+    def is_harder(self, choice: Sequence[int], other: Sequence[int]) -> bool:
         """Whether a choice asks for more than another, in floors; of single variants neither asks for more."""
         for app, mine, its in zip(self.wish.apps, choice, other, strict=True):
             levels = self.levels[app.name]
@@ -112,7 +112,7 @@ class Between:
                 return False
         return True
 
-    def files(self, choice: Sequence[int]) -> Wish:
+    def files(self, choice: Sequence[int]) -> FleetRequest:
         """The wish in which each application is served so."""
         inputs = self.wish.inputs
         for app, number in zip(self.wish.apps, choice, strict=True):
@@ -140,12 +140,12 @@ class Between:
         search = self.search(choice)
         prices = search.lowest()
         wanted = [(app, search.wish.rate(app, 0), prices) for app in search.wish.apps]
-        menus = Menus(search.wish, search.menus.parts)
+        menus = CandidateColumns(search.wish, search.menus.parts)
         return sum(bound for bound, _ in menus.price(self.ask, wanted)) * self.wish.length(0)
 
 
-def is_between(wish: Wish) -> bool:
-    """Whether a wish is more than the least cost of machines by given variants."""
+def needs_levels(wish: FleetRequest) -> bool:
+    """Whether a request asks for more than the cheapest machines for given variants, so that levels must be tried."""
     if wish.periods > 1:
         return False
     pools = (wish.request.apps[app.name] for app in wish.apps if app.question == "pool")
@@ -153,9 +153,11 @@ def is_between(wish: Wish) -> bool:
     return wish.goal != "cost" or limited or any(len(app.variants) > 1 for app in pools)
 
 
-def answered(wish: Wish, part_of: PartOf, ask: Ask) -> tuple[Found, Mapping[str, Part]] | Infeasibility:
-    """The best fleet of one period, with the parts that it is made of."""
-    between = Between(wish, part_of, ask)
+def best_fleet_of_period(
+    wish: FleetRequest, part_of: PartOf, ask: Ask
+) -> tuple[Found, Mapping[str, Part]] | Infeasibility:
+    """The best fleet of one period for its objective, with its parts by application; or why there is none."""
+    between = LevelSearch(wish, part_of, ask)
     if wish.goal == "rate":
         return _most_rate(between)
     if wish.goal == "changes":
@@ -163,7 +165,7 @@ def answered(wish: Wish, part_of: PartOf, ask: Ask) -> tuple[Found, Mapping[str,
     return _best_quality(between) if wish.goal == "quality" else _least_cost(between)
 
 
-def _qualities(wish: Wish, app: Application) -> dict[str, float | None]:
+def _qualities(wish: FleetRequest, app: Application) -> dict[str, float | None]:
     """The variants that may serve an application by its files, the quality asked for included, each with its own."""
     asked = wish.request.apps[app.name]
     known = {name: wish.request.known.quality(name) for name in asked.variants}
@@ -172,7 +174,7 @@ def _qualities(wish: Wish, app: Application) -> dict[str, float | None]:
     return {name: one for name, one in known.items() if one is not None and asked.meets_quality(one, slip=1e-12)}
 
 
-def _levels(wish: Wish, app: Application) -> list[Level]:
+def _levels(wish: FleetRequest, app: Application) -> list[Level]:
     qualities = _qualities(wish, app)
     if app.question == "pool":
         if not qualities:
@@ -188,7 +190,7 @@ def _levels(wish: Wish, app: Application) -> list[Level]:
     return [Level(value, floor=value) for value in stated] if stated and app.question == "variants" else [Level(None)]
 
 
-def _of_pipeline(wish: Wish, app: Application) -> list[Level]:
+def _of_pipeline(wish: FleetRequest, app: Application) -> list[Level]:
     """Floors from the best quality that its steps have down to the floor of the files, or to the worst."""
     request = wish.request
     asked, pipeline = request.apps[app.name], request.profile.pipelines[request.apps[app.name].pipeline or ""]
@@ -203,7 +205,7 @@ def _of_pipeline(wish: Wish, app: Application) -> list[Level]:
     return [Level(one, floor=one, below=best if n == 0 else floors[n - 1]) for n, one in enumerate(floors)]
 
 
-def _mean(wish: Wish, qualities: Sequence[float | None]) -> float:
+def _mean(wish: FleetRequest, qualities: Sequence[float | None]) -> float:
     known = [(app.rates[0], one) for app, one in zip(wish.apps, qualities, strict=True) if one is not None]
     total = sum(rate for rate, _ in known)
     return sum(rate * one for rate, one in known) / total if total > 0 else 0.0
@@ -211,19 +213,19 @@ def _mean(wish: Wish, qualities: Sequence[float | None]) -> float:
 
 def _found(search: Search) -> tuple[Found | None, str]:
     """The cheapest fleet of a search with all its parts settled, or why there is none."""
-    if is_alone(search):
+    if is_own_problem(search):
         return _alone(search)
     once = cheapest_of_one(search)
     if once.fleet is None:
         return None, "" if once.impossible else "the engine found no machines in its time"
-    parts, refused = settled_by(search, once.fleet)
+    parts, refused = plan_parts(search, once.fleet)
     if refused:
         return None, next(iter(refused.values()))
     return Found(search.wish, once.fleet, parts, Bound(once.answer.bound or 0.0)), ""
 
 
-def is_alone(search: Search) -> bool:
-    """Whether one application's own question says what is cheapest: nothing but stock and a budget limits it."""
+def is_own_problem(search: Search) -> bool:
+    """Whether one application's own problem finds the cheapest machines: nothing but stock and a budget limits it."""
     wish, asked = search.wish, search.wish.request
     (part, *others) = search.menus.parts.values()
     limited = asked.shares or asked.resources or asked.instances or asked.only_listed or wish.stated
@@ -261,13 +263,13 @@ def _alone(search: Search) -> tuple[Found | None, str]:
         if all(count <= offer.stock for count, offer in zip(machines, wish.offers, strict=True)):
             break
     fleet = Fleet((0,) * len(machines), {(app.name, 0): Choice(machines)}, (machines,))
-    parts, refused = settled_by(search, fleet)
+    parts, refused = plan_parts(search, fleet)
     if refused:
         return None, next(iter(refused.values()))
     return Found(wish, fleet, parts, Bound(min(least, default=0.0) * wish.length(0))), ""
 
 
-def _least_cost(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasibility:
+def _least_cost(between: LevelSearch) -> tuple[Found, Mapping[str, Part]] | Infeasibility:
     """The cheapest choice: in the order of what each costs at least, until that is more than what is known."""
     bounds = {choice: between.cost(choice) for choice in between.choices}
     order = sorted(between.choices, key=lambda one: (bounds[one], one))
@@ -285,11 +287,11 @@ def _least_cost(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasib
             if best is None or cost < best[0] - 1e-9:
                 best = cost, found, search
     if best is None:
-        return explained(_begun(between.search(order[0])))
+        return explain_infeasible(_begun(between.search(order[0])))
     return replace(best[1], shown=Bound(min(least, best[0]))), best[2].menus.parts
 
 
-def _fewest_moves(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasibility:
+def _fewest_moves(between: LevelSearch) -> tuple[Found, Mapping[str, Part]] | Infeasibility:
     """The fewest machines anew, of all choices; of those the cheapest."""
     best: tuple[float, float, Found, Search] | None = None
     for choice in between.choices:
@@ -300,7 +302,7 @@ def _fewest_moves(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeas
             if best is None or (moves, found.cost_per_hour) < best[:2]:
                 best = float(moves), found.cost_per_hour, found, search
     if best is None:
-        return explained(_begun(between.search(between.choices[0])))
+        return explain_infeasible(_begun(between.search(between.choices[0])))
     fewest, _, found, search = best
     note = "machines that an application gets new, beside those that run: by the program of one period"
     goal = Reported("changes", "min", "problem", value=fewest, bound=fewest, vouched="claimed", note=note)
@@ -312,7 +314,7 @@ def _begun(search: Search) -> Search:
     return search
 
 
-def _best_quality(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasibility:
+def _best_quality(between: LevelSearch) -> tuple[Found, Mapping[str, Part]] | Infeasibility:
     """The first choice that can be had, from the best down; of those of one quality the cheapest."""
     never, bound = list[tuple[int, ...]](), -float("inf")
     best: tuple[float, Found, Search] | None = None
@@ -321,7 +323,7 @@ def _best_quality(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeas
         quality = between.quality(choice)
         if best is not None and quality < reached - 1e-12:
             break
-        if any(between.harder(choice, one) for one in never):
+        if any(between.is_harder(choice, one) for one in never):
             continue
         search = between.search(choice)
         between.ask.note(Event("fleet", detail=f"quality {quality:.6g}"))
@@ -337,7 +339,7 @@ def _best_quality(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeas
         if best is None or cost < best[0] - 1e-9:
             best, reached = (cost, found, search), quality
     if best is None:
-        return explained(_begun(between.search(between.choices[-1])))
+        return explain_infeasible(_begun(between.search(between.choices[-1])))
     _, found, search = best
     value = quality_of(found)
     note = (
@@ -367,7 +369,7 @@ def quality_of(found: Found) -> float:
     return _mean(wish, qualities)
 
 
-def _most_rate(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasibility:
+def _most_rate(between: LevelSearch) -> tuple[Found, Mapping[str, Part]] | Infeasibility:
     """The most rate of one application beside the others, by halving, for the best of all choices.
 
     Where half the way was too much, it is asked whether machines that carry no more were the best.
@@ -383,7 +385,7 @@ def _most_rate(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasibi
         best = _reached(between, high, never)
         low, high = (best.rate, 2.0 * high) if best is not None else (0.0, high)
     if best is None:
-        return explained(_begun(between.search(between.choices[-1], LEAST)))
+        return explain_infeasible(_begun(between.search(between.choices[-1], LEAST)))
     failed = True
     while high - low > near * low:
         closer = failed and best.exact and high > low * (1.0 + EXACT) * (1.0 + 1e-9)
@@ -412,7 +414,7 @@ class _Reached:
     exact: bool
 
 
-def _reached(between: Between, rate: float, never: dict[tuple[int, ...], float]) -> _Reached | None:
+def _reached(between: LevelSearch, rate: float, never: dict[tuple[int, ...], float]) -> _Reached | None:
     """A fleet of this rate or more, by any choice; `never` is from which rate on a choice has none."""
     for choice in between.choices:
         if never.get(choice, float("inf")) <= rate:

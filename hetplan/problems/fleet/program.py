@@ -23,7 +23,7 @@ from hetplan.planner.answer import Answer, Status
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.program import Expression, Rented, limit_moves, pay_starts, weighted
 from hetplan.problems.fleet.candidate_columns import Choice, add_part
-from hetplan.problems.fleet.request import Wish
+from hetplan.problems.fleet.request import FleetRequest
 from hetplan.problems.fleet.search import Fleet, Search, add_machines, cost_per_hour
 from hetplan.problems.fleet.zones import to_whole
 
@@ -96,7 +96,7 @@ def cheapest_of_one(search: Search) -> Planned:
     return found if again.fleet is None else replace(found, fleet=again.fleet)
 
 
-def moves_of(wish: Wish, choices: Mapping[tuple[str, int], Choice]) -> int:
+def moves_of(wish: FleetRequest, choices: Mapping[tuple[str, int], Choice]) -> int:
     """Machines that applications get anew, of those that run."""
     return round(
         sum(float(np.maximum(choice.array - wish.runs(name), 0.0).sum()) for (name, _), choice in choices.items())
@@ -121,7 +121,7 @@ def _written(
     wish, m = search.wish, Builder("min", name="fleet")
     # Ends that no plan needs to pass: with far ones HiGHS called points optimal that were 3% dearer than others.
     of_use = {
-        (app.name, p): search.menus.most(app, stocked=stocked, rate=wish.rate(app, p))
+        (app.name, p): search.menus.max_machines(app, stocked=stocked, rate=wish.rate(app, p))
         for p in periods
         for app in wish.apps
     }

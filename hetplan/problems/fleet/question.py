@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hetplan.planner.fleet_part import Part
     from hetplan.problems.draft_simulation import Played
     from hetplan.problems.fleet.formulations import Found
-    from hetplan.problems.fleet.request import Wish
+    from hetplan.problems.fleet.request import FleetRequest
     from hetplan.problems.fleet.sharing import Play
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Claim, Plan
@@ -39,7 +39,7 @@ class FleetQuestion:
     formulations: ClassVar[Mapping[str, type[Options]]] = {"fleet": FleetOptions}
     like: ClassVar[Mapping[str, str]] = {}
 
-    wish: Wish
+    wish: FleetRequest
     tools: Tools = field(default_factory=Tools)
     sharing: Sequence[str] | None = None
     """The questions whose applications share machines in slices; None: all that can."""
@@ -54,10 +54,10 @@ class FleetQuestion:
         cls, inputs: Inputs, options: Options, *, formulation: str, tools: Tools, start: Plan | None = None
     ) -> FleetQuestion:
         """Read the files; raises `InputError` with every fault found. Nothing is taken from a previous plan."""
-        from hetplan.problems.fleet.request import read_wish
+        from hetplan.problems.fleet.request import read_fleet
 
         del formulation, start
-        wish = read_wish(inputs, cast(FleetOptions, options), Faults.of(inputs))
+        wish = read_fleet(inputs, cast(FleetOptions, options), Faults.of(inputs))
         return cls(replace(wish, explains=tools.explains), tools)
 
     def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding]:
@@ -75,9 +75,9 @@ class FleetQuestion:
     def decide(self, ask: Ask) -> Draft | Infeasibility:
         """Prices and menus, then whole machines, then each part by its own question; pools get room to wait."""
         from hetplan.planner.draft import Infeasibility, without_bound
-        from hetplan.problems.fleet.after_failure import held_ahead, with_slow_pipelines
-        from hetplan.problems.fleet.bounds import bounded
-        from hetplan.problems.fleet.draft import drafted
+        from hetplan.problems.fleet.after_failure import with_slow_pipelines, with_standby_loads
+        from hetplan.problems.fleet.bounds import with_bound
+        from hetplan.problems.fleet.draft import draft_fleet
         from hetplan.problems.fleet.first_fleet import keep_first
         from hetplan.problems.fleet.formulations import (
             BESIDE,
@@ -86,26 +86,26 @@ class FleetQuestion:
             part_of,
             parts_of,
             planner_of,
-            settled_anew,
             with_margins,
+            with_parts_replanned,
         )
-        from hetplan.problems.fleet.infeasible import by_its_own
-        from hetplan.problems.fleet.max_objectives import answered, is_between
-        from hetplan.problems.fleet.savings import Buying, levers_of
+        from hetplan.problems.fleet.infeasible import with_reason_of_problem
+        from hetplan.problems.fleet.max_objectives import best_fleet_of_period, needs_levels
+        from hetplan.problems.fleet.savings import SavingsPlanner, savings_of
         from hetplan.problems.fleet.search import is_over
         from hetplan.problems.fleet.sharing import (
             ALONE,
             bounding_less,
+            cheapest_sharing,
             in_slices,
             is_unseen,
             on_machines,
-            or_apart,
             with_fewer_slices,
             with_sharing,
         )
         from hetplan.problems.fleet.sizing import Answers, with_own_machines, with_room
 
-        between = is_between(self.wish)
+        between = needs_levels(self.wish)
         if self.wish.goal == "cost" and not self.tools.trial:
             keep_first(self.wish, self.tools, ask)
         whole = {} if between else parts_of(self.wish, self.tools)
@@ -114,16 +114,16 @@ class FleetQuestion:
         asked = with_margins(asked, parts) if unplayed else asked
 
         def as_drafted(found: Found) -> Draft:
-            return drafted(with_slow_pipelines(on_machines(found, parts), parts), (), parts)
+            return draft_fleet(with_slow_pipelines(on_machines(found, parts), parts), (), parts)
 
-        def answer(wish: Wish, last: Found | None) -> tuple[Found, Mapping[str, Part]] | Infeasibility:
+        def answer(wish: FleetRequest, last: Found | None) -> tuple[Found, Mapping[str, Part]] | Infeasibility:
             if between:
-                return answered(wish, lambda files, app: part_of(files, app, self.tools), ask)
+                return best_fleet_of_period(wish, lambda files, app: part_of(files, app, self.tools), ask)
             planned = planner_of(parts, ask)(wish, last)
             if isinstance(planned, Infeasibility):
                 return planned
             found = planned[0]
-            settled = found if found.parts or is_over(ask) else settled_anew(found, parts)
+            settled = found if found.parts or is_over(ask) else with_parts_replanned(found, parts)
             if settled is not None and settled.parts:
                 made = without_bound(as_drafted(settled))  # at once: it may ask for plans of parts
                 ask.keep(lambda: made, rank=(1,), value=settled.cost_per_hour)
@@ -139,12 +139,12 @@ class FleetQuestion:
             # By their own plans variants and pipelines may do with what slices refuse.
             return replace(self, sharing=ALONE).decide(ask)
         if isinstance(best, Infeasibility):
-            return by_its_own(best, self.wish, whole) if self.tools.repairs else best
+            return with_reason_of_problem(best, self.wish, whole) if self.tools.repairs else best
         done, played = best, not is_over(ask)
 
         def kept() -> Draft:
             joined = bounding_less(on_machines(*done), done[1])
-            return drafted(with_slow_pipelines(joined, done[1]), (), done[1])
+            return draft_fleet(with_slow_pipelines(joined, done[1]), (), done[1])
 
         ask.keep(kept, simulated=played)
         if not played and self.wish.options.sizing == "simulation" and not unplayed:
@@ -153,8 +153,8 @@ class FleetQuestion:
         if asked is not self.wish and (best[0].wish.given_room or is_small(self.wish)) and not hurried:
             with suppress(Interrupted):
                 for fewer, own in with_fewer_slices(asked, self.wish, whole, self.tools):
-                    best = or_apart(best, fewer, own, ask, lambda one: with_sharing(on_machines(*one), one[1]))
-        best = bounded(best, asked, {} if between or hurried else parts, ask)
+                    best = cheapest_sharing(best, fewer, own, ask, lambda one: with_sharing(on_machines(*one), one[1]))
+        best = with_bound(best, asked, {} if between or hurried else parts, ask)
         wanted = self.wish.options.savings and self.wish.periods > 1 and not hurried
         joined = on_machines(*best) if hurried else with_sharing(on_machines(*best, self._play(ask)), best[1])
         if tables and not (hurried or is_over(ask)) and is_unseen(joined):
@@ -163,10 +163,10 @@ class FleetQuestion:
             if not isinstance(apart, Infeasibility):
                 return apart
         joined = bounding_less(joined, best[1])
-        joined = with_slow_pipelines(held_ahead(joined, best[1]), best[1])
-        by = Buying(self.wish, whole, ask, self.tools, answers if asked is self.wish else {})
-        levers, made = levers_of(best, joined, by) if wanted else ((), {})
-        return replace(drafted(joined, levers, best[1]), ways=made)
+        joined = with_slow_pipelines(with_standby_loads(joined, best[1]), best[1])
+        by = SavingsPlanner(self.wish, whole, ask, self.tools, answers if asked is self.wish else {})
+        levers, made = savings_of(best, joined, by) if wanted else ((), {})
+        return replace(draft_fleet(joined, levers, best[1]), ways=made)
 
     def _play(self, ask: Ask) -> Play | None:
         """Who plays a part on machines that it shares; nobody without a simulator."""

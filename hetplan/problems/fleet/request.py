@@ -40,15 +40,15 @@ __all__ = [
     "REFUSED",
     "Application",
     "FleetOptions",
+    "FleetRequest",
     "Owned",
     "Situation",
-    "Wish",
     "between",
     "hindrance",
     "of_one_variant",
     "owners",
     "question_of",
-    "read_wish",
+    "read_fleet",
     "situations_of",
 ]
 
@@ -107,7 +107,7 @@ class Application:
 
 
 @dataclass(frozen=True)
-class Wish:
+class FleetRequest:
     """All that a fleet is asked for."""
 
     inputs: Inputs
@@ -146,7 +146,7 @@ class Wish:
     slices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """The applications that share, and of how many of their slices, each for one instance, such a machine is."""
     spans: tuple[float, ...] = ()
-    """How many hours each period is, where they are groups of like ones (`search.grouped`); empty: all are `hours`."""
+    """Hours of each period, where periods are groups of like ones (`search.merge_periods`); empty: all are `hours`."""
 
     @cached_property
     def request(self) -> Request:
@@ -249,7 +249,7 @@ class Wish:
         return (1.0 + self.options.headroom) * self.room.get((name, rate), self.room.get((name, None), 1.0))
 
 
-def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
+def read_fleet(inputs: Inputs, options: FleetOptions, faults: Faults) -> FleetRequest:
     """The wish, with every fault collected."""
     faults.refuse(REFUSED)
     request = read_request(inputs)
@@ -276,7 +276,7 @@ def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
             faults.in_profile(f"$.offers.{name}.commit.term_s", why, remedy, value=sold.commit.term_s)
     faults.settle()
     situations = tuple(situations_of(survive, offers))
-    return Wish(
+    return FleetRequest(
         inputs, options, apps, offers, situations, horizon.period_s / 3600.0, goal=goal, most=most, running=running
     )
 

@@ -21,17 +21,17 @@ from hetplan.planner.contract import Event
 from hetplan.planner.machine_limits import keeps
 from hetplan.problems.fleet.candidate_columns import Choice
 from hetplan.problems.fleet.program import planned
-from hetplan.problems.fleet.request import Wish
-from hetplan.problems.fleet.search import MOST_PROGRAMS, Fleet, Relaxed, Search, cost_of, is_over
+from hetplan.problems.fleet.request import FleetRequest
+from hetplan.problems.fleet.search import MOST_PROGRAMS, Fleet, Relaxation, Search, cost_of, is_over
 from hetplan.problems.fleet.zones import to_whole, zone_orders
 
 __all__ = [
     "FEW_PAIRS",
     "Descent",
     "best_fleet",
+    "descend_repeatedly",
     "keeps_limits",
-    "polished",
-    "refined",
+    "refine_fleet",
     "whole_up",
 ]
 
@@ -63,7 +63,7 @@ class Descent:
     def __post_init__(self) -> None:
         """The menus of every period and application."""
         wish, orders = self.search.wish, zone_orders(self.search.wish)
-        self.cost = np.where(self.search.barred(wish.prices) > wish.prices, 1e6, wish.prices)
+        self.cost = np.where(self.search.bar_prices(wish.prices) > wish.prices, 1e6, wish.prices)
         self.pay = np.where(np.isfinite(wish.committed) & wish.commits, wish.committed, np.inf)
         self.shared = bool(wish.places)
         self.lengths = np.array([wish.length(p) for p in range(wish.periods)])
@@ -122,8 +122,8 @@ class Descent:
             taken.append(own)
         return bill, taken
 
-    def found(self, committed: Floats) -> tuple[float, Floats, list[Floats]] | None:
-        """The fleet at the end of a descent from these committed machines: its bill, R, and x per period."""
+    def descend(self, committed: Floats) -> tuple[float, Floats, list[Floats]] | None:
+        """Local search from committed machines: the bill, committed machines, machines by period; None if none fit."""
         if any(not len(menu) for menus in self.menus for menu in menus):
             return None
         self.looks = 0
@@ -141,8 +141,10 @@ class Descent:
                     break
         return bill, committed, taken
 
-    def mended(self, committed: Floats, taken: list[Floats], others: Iterable[tuple[int, int]]) -> list[Floats] | None:
-        """The same but in the periods of these (period, application), who take others first, and then all."""
+    def repair_periods(
+        self, committed: Floats, taken: list[Floats], others: Iterable[tuple[int, int]]
+    ) -> list[Floats] | None:
+        """Machines by period where these (period, application) choose again; None where limits stay broken."""
         taken, periods = [own.copy() for own in taken], dict[int, None]()
         for p, number in others:
             menu, own = self.menus[p][number], taken[p]
@@ -200,7 +202,7 @@ MORE = 1.5
 """Up to so many times the programs that set prices, choices are made a second time."""
 
 
-def best_fleet(search: Search, each: Search, like: Search, relaxed: Relaxed) -> Fleet | None:
+def best_fleet(search: Search, each: Search, like: Search, relaxed: Relaxation) -> Fleet | None:
     """The cheapest whole fleet found: by descent, then by the program, where that is not near the bound.
 
     `each` has every rate once, `like` is the search over groups of periods that set the first prices. Where moves are
@@ -214,11 +216,11 @@ def best_fleet(search: Search, each: Search, like: Search, relaxed: Relaxed) -> 
     best = min(found, key=lambda one: cost_of(wish, one), default=None)
     for committed in _tries_of(search, relaxed) if best is None else ():
         best = best or _hour_by_hour(search, to_whole(committed))
-    return refined(search, best)
+    return refine_fleet(search, best)
 
 
-def refined(search: Search, fleet: Fleet | None) -> Fleet | None:
-    """The same, or a cheaper one by all rows of its parts, where it is not near its bound, or slices share machines.
+def refine_fleet(search: Search, fleet: Fleet | None) -> Fleet | None:
+    """The fleet, or a cheaper one by the full program where it is not near its bound or slices share machines.
 
     Menus have few ways to fill a machine, and none of the machines that are the cheapest at no prices, such as some of
     each of two offers of which one is limited. Where parts are played, rows do not say how much room queues need.
@@ -238,11 +240,11 @@ def _hour_by_hour(search: Search, committed: Sequence[int], beside: Fleet | None
 
     None where one of them has no fleet.
     """
-    wish, each, fleet = search.wish, search.over(search.same), beside
+    wish, each, fleet = search.wish, search.over(search.equal_periods), beside
     used = [any(counts) for counts in zip(committed, *beside.rented, strict=True)] if beside is not None else None
     if wish.request.changes is not None and wish.periods > 1:
         return beside
-    for n, same in enumerate(search.same):
+    for n, same in enumerate(search.equal_periods):
         if is_over(search.ask):
             return beside and fleet
         search.ask.note(Event("fleet", detail=f"machines of p{same[0]}", bound=search.hourly_bound))
@@ -276,22 +278,22 @@ def _of_all(
     return _tight(wish, Fleet(hours.committed, choices, tuple(rented)))
 
 
-def _descents(search: Search, each: Search, like: Search, relaxed: Relaxed) -> Iterator[Fleet]:
+def _descents(search: Search, each: Search, like: Search, relaxed: Relaxation) -> Iterator[Fleet]:
     """Fleets by descent, the later ones with choices that were made for what the earlier ones commit."""
     coarse = Descent(like, like.hourly())
-    tried = [one for one in map(coarse.found, _tries_of(like, relaxed)) if one is not None]
+    tried = [one for one in map(coarse.descend, _tries_of(like, relaxed)) if one is not None]
     if not tried:
         return
-    yield from polished(search, each, min(tried, key=lambda one: one[0])[1])
+    yield from descend_repeatedly(search, each, min(tried, key=lambda one: one[0])[1])
 
 
-def polished(search: Search, each: Search, committed: Floats, turns: int = POLISHES + 1) -> Iterator[Fleet]:
-    """Fleets by descent from what is committed, each time with choices that fit what was committed before."""
-    place = {p: number for number, periods in enumerate(search.same) for p in periods}
+def descend_repeatedly(search: Search, each: Search, committed: Floats, turns: int = POLISHES + 1) -> Iterator[Fleet]:
+    """Fleets by repeated descent from committed machines, each time with choices that fit the last ones."""
+    place = {p: number for number, periods in enumerate(search.equal_periods) for p in periods}
     for turn in range(turns):
         search.ask.note(Event("fleet", detail=f"whole machines, pass {turn + 1}", bound=each.hourly_bound))
         down = Descent(each, each.hourly())
-        found = down.found(committed)
+        found = down.descend(committed)
         if found is None:
             return
         _, committed, taken = found
@@ -301,22 +303,22 @@ def polished(search: Search, each: Search, committed: Floats, turns: int = POLIS
         yield fleet
         if is_over(search.ask) or (turn + 1 == turns and len(search.pairs) > FEW_PAIRS):
             return
-        wanted, known = [], search.known
+        wanted, known = [], search.n_choices
         for p, own in enumerate(taken):
             for number, app in enumerate(each.wish.apps):
                 others = own.sum(axis=0) - own[number]
                 paid = np.maximum(committed, whole_up(others)) if search.wish.places else committed
                 free = np.maximum(paid - others, 0.0)
-                wanted.append((app, each.wish.rate(app, p), search.barred(search.wish.prices), free))
-        if turn and search.menus.asked + len(wanted) > MOST_PROGRAMS * MORE:
+                wanted.append((app, each.wish.rate(app, p), search.bar_prices(search.wish.prices), free))
+        if turn and search.menus.n_programs + len(wanted) > MOST_PROGRAMS * MORE:
             return
         with suppress(Interrupted):
             search.menus.beyond(search.ask, wanted)
-        if search.known == known:
+        if search.n_choices == known:
             return
 
 
-def _moves_of(wish: Wish, fleet: Fleet) -> int:
+def _moves_of(wish: FleetRequest, fleet: Fleet) -> int:
     """The most machines that applications get anew between two periods, or of those that run."""
 
     def between(p: int, before: Callable[[str], Floats]) -> int:
@@ -338,7 +340,7 @@ def _still(search: Search) -> Fleet | None:
     return None if found is None else _of_all(search, found, {0: every})
 
 
-def _tries_of(search: Search, relaxed: Relaxed) -> list[Floats]:
+def _tries_of(search: Search, relaxed: Relaxation) -> list[Floats]:
     """Whole committed counts: the relaxed ones rounded down, to the nearest, and up."""
     found: list[Floats] = []
     for shift in (0.5, 0.25, 0.75, 0.0):
@@ -349,7 +351,7 @@ def _tries_of(search: Search, relaxed: Relaxed) -> list[Floats]:
     return found[:TRIES]
 
 
-def _tight(wish: Wish, fleet: Fleet) -> Fleet:
+def _tight(wish: FleetRequest, fleet: Fleet) -> Fleet:
     """The same without rented machines that nobody takes, unless a limit asks for them."""
     if wish.request.shares or any(least for least, _ in wish.request.instances.values()):
         return fleet

@@ -20,18 +20,18 @@ from hetplan.planner.draft import Infeasibility
 from hetplan.planner.fleet_part import Part
 from hetplan.planner.make_plan import assemble_plan
 from hetplan.planner.status import PlanStatus
-from hetplan.problems.fleet.after_failure import held_ahead, with_slow_pipelines
-from hetplan.problems.fleet.candidate_columns import Menus, left_of
-from hetplan.problems.fleet.draft import drafted
+from hetplan.problems.fleet.after_failure import with_slow_pipelines, with_standby_loads
+from hetplan.problems.fleet.candidate_columns import CandidateColumns, left_of
+from hetplan.problems.fleet.draft import draft_fleet
 from hetplan.problems.fleet.formulations import Found, is_small, planner_of
-from hetplan.problems.fleet.request import Wish
+from hetplan.problems.fleet.request import FleetRequest
 from hetplan.problems.fleet.search import Fleet, is_over
 from hetplan.problems.fleet.sizing import Answers, with_room
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_parts import Lever
 from hetplan.profiles.plan_sections import Method
 
-__all__ = ["levers_of"]
+__all__ = ["savings_of"]
 
 ROUNDS = 8
 """Of prices: fewer than for the plan."""
@@ -41,29 +41,29 @@ Way = tuple[Lever, Plan | None]
 
 
 @dataclass(frozen=True)
-class Buying:
+class SavingsPlanner:
     """Who plans the other ways of a wish: its parts, asked as for the plan, and what they said already."""
 
-    wish: Wish
+    wish: FleetRequest
     parts: Mapping[str, Part]
     ask: Ask
     tools: Tools
     answers: Answers
 
-    def planned(self, wish: Wish) -> Planned | None:
-        """The cheapest fleet of this wish that is found with room for all, as far as there is one."""
+    def cheapest_fleet(self, wish: FleetRequest) -> Planned | None:
+        """The cheapest fleet found for a request that meets the SLO with queueing; None where none is found."""
         is_played = is_small(wish) or wish.options.savings == "played"
         plan = planner_of(self.parts, self.ask)
         made = with_room(wish, plan, lambda: not is_played or is_over(self.ask), answers=self.answers, nearer=False)
         return None if isinstance(made, Infeasibility) else made
 
-    def way(self, name: str, about: str, made: Planned | None) -> Way:
-        """What such a plan costs, whether it was played and kept, and whether the verifier finds nothing wrong."""
+    def priced_saving(self, name: str, about: str, made: Planned | None) -> Way:
+        """A purchase option with its fleet's cost, whether its SLO is met and `verify` passes; and the plan."""
         if made is None:
             return Lever(name=name, about=about), None
         parts = made[1]
-        found = self._in_every_period(with_slow_pipelines(held_ahead(made[0], parts), parts), parts)
-        draft = drafted(found, (), parts)
+        found = self._in_every_period(with_slow_pipelines(with_standby_loads(made[0], parts), parts), parts)
+        draft = draft_fleet(found, (), parts)
         inputs, how = found.wish.inputs, ("fleet", Method(formulation="fleet"))
         plan = assemble_plan(draft, inputs, how, PlanStatus.HEURISTIC, (), (), ())
         report = self.tools.extra["verified"](plan, inputs, proofs=False)
@@ -100,8 +100,8 @@ class Buying:
         )
 
 
-def levers_of(best: Planned, plan: Found, by: Buying) -> tuple[tuple[Lever, ...], Mapping[str, Plan]]:
-    """What each way to buy saves, the last is the plan itself; nothing where that was interrupted. And their plans.
+def savings_of(best: Planned, plan: Found, by: SavingsPlanner) -> tuple[tuple[Lever, ...], Mapping[str, Plan]]:
+    """What each purchase option saves (the last is the plan itself), and the plan of each; empty if interrupted.
 
     `best` is the plan before applications share machines whole.
     """
@@ -112,16 +112,18 @@ def levers_of(best: Planned, plan: Found, by: Buying) -> tuple[tuple[Lever, ...]
     return tuple(_with_savings([lever for lever, _ in ways])), {one.name: made for one, made in ways if made}
 
 
-def _each(best: Planned, plan: Found, by: Buying) -> list[Way]:
+def _each(best: Planned, plan: Found, by: SavingsPlanner) -> list[Way]:
     """The cheapest fleet of each way, one after the other."""
     found, levers = best[0], list[Way]()
     for name, about, less in _ways(found, by):
-        levers.append(_no_dearer(by.way(name, about, by.planned(less)), levers))
+        levers.append(_no_dearer(by.priced_saving(name, about, by.cheapest_fleet(less)), levers))
     sold = found.wish.commits and any(offer.committed is not None for offer in found.wish.offers)
     last = "commitments" if sold else "spot" if any(offer.spot for offer in found.wish.offers) else ""
     if plan.together:  # what it is worth to share machines is the last lever
-        apart = by.planned(_apart(found.wish)) if found.wish.places else best
-        levers.append(_no_dearer(by.way(last or "apart", "no machine is shared by applications", apart), levers))
+        apart = by.cheapest_fleet(_apart(found.wish)) if found.wish.places else best
+        levers.append(
+            _no_dearer(by.priced_saving(last or "apart", "no machine is shared by applications", apart), levers)
+        )
         last = "shared"
     kept, name = _is_kept(plan), last or "this plan"
     levers.append(
@@ -130,7 +132,7 @@ def _each(best: Planned, plan: Found, by: Buying) -> list[Way]:
     return levers
 
 
-def _ways(found: Found, by: Buying) -> Iterator[tuple[str, str, Wish]]:
+def _ways(found: Found, by: SavingsPlanner) -> Iterator[tuple[str, str, FleetRequest]]:
     """The ways before the plan: each may do what those before it may."""
     whole = _apart(found.wish)
     wish = replace(whole, most_rounds=ROUNDS)
@@ -144,12 +146,12 @@ def _ways(found: Found, by: Buying) -> Iterator[tuple[str, str, Wish]]:
         yield "spot", "spot machines too", replace(wish, commits=False)
 
 
-def _apart(wish: Wish) -> Wish:
+def _apart(wish: FleetRequest) -> FleetRequest:
     """The same, in which nobody shares machines in slices."""
     return replace(wish, places={}, slices={})
 
 
-def _one_type(wish: Wish, by: Buying) -> dict[str, str]:
+def _one_type(wish: FleetRequest, by: SavingsPlanner) -> dict[str, str]:
     """The hardware on which each application alone costs least."""
     found: dict[str, str] = {}
     for app in wish.apps:
@@ -157,7 +159,7 @@ def _one_type(wish: Wish, by: Buying) -> dict[str, str]:
         for hardware in by.parts[app.name].hardware:
             alone = replace(wish, only={app.name: hardware})
             prices = np.array([1e4 if offer.spot else offer.price for offer in wish.offers])
-            ((cost, choice),) = Menus(alone, by.parts).price(by.ask, [(app, wish.rate(app, 0), prices)])
+            ((cost, choice),) = CandidateColumns(alone, by.parts).price(by.ask, [(app, wish.rate(app, 0), prices)])
             if choice is not None and cost < best:
                 best, found[app.name] = cost, hardware
     return found

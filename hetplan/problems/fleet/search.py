@@ -23,8 +23,8 @@ from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.machine_limits import MachineLimit, machine_limits
 from hetplan.planner.program import Rented, rent_by_period
 from hetplan.planner.safe_bound import dual_bound
-from hetplan.problems.fleet.candidate_columns import Choice, Menus, on_grid
-from hetplan.problems.fleet.request import HUGE, Application, Wish
+from hetplan.problems.fleet.candidate_columns import CandidateColumns, Choice, on_grid
+from hetplan.problems.fleet.request import HUGE, Application, FleetRequest
 from hetplan.problems.fleet.zones import zone_classes, zone_orders
 
 __all__ = [
@@ -32,7 +32,7 @@ __all__ = [
     "MOST_PROGRAMS",
     "REFINED",
     "Fleet",
-    "Relaxed",
+    "Relaxation",
     "Search",
     "add_machines",
     "cost_of",
@@ -71,7 +71,7 @@ def is_over(ask: Ask) -> bool:
 
 def add_machines(
     m: Builder,
-    wish: Wish,
+    wish: FleetRequest,
     limits: Sequence[MachineLimit],
     periods: Sequence[int],
     *,
@@ -94,7 +94,7 @@ def add_machines(
     return rent_by_period(m, wish.offers, limits, {p: wish.length(p) for p in periods}, most=ends, whole=whole)
 
 
-def groups_of(wish: Wish, most: int) -> list[list[int]]:
+def groups_of(wish: FleetRequest, most: int) -> list[list[int]]:
     """Periods in at most so many groups of nearly the same rates; those of exactly the same are always together.
 
     In the order of the first period of each.
@@ -111,8 +111,8 @@ def groups_of(wish: Wish, most: int) -> list[list[int]]:
     return sorted(groups)
 
 
-def grouped(wish: Wish, groups: Sequence[Sequence[int]]) -> Wish:
-    """A wish whose periods are these groups, each at the highest rates in it, for as long as all of them."""
+def merge_periods(wish: FleetRequest, groups: Sequence[Sequence[int]]) -> FleetRequest:
+    """The request with its periods merged into groups, each at the highest rates of its periods."""
     apps = tuple(replace(app, rates=tuple(max(app.rates[p] for p in group) for group in groups)) for app in wish.apps)
     return replace(wish, apps=apps, spans=tuple(sum(wish.length(p) for p in group) for group in groups))
 
@@ -126,7 +126,7 @@ class Fleet:
     rented: tuple[tuple[int, ...], ...]
 
 
-def cost_of(wish: Wish, fleet: Fleet) -> float:
+def cost_of(wish: FleetRequest, fleet: Fleet) -> float:
     """What a fleet costs over the horizon: committed, rented, and while machines start."""
     committed = np.array(fleet.committed, dtype=float)
     pay = np.where(committed > 0, np.where(np.isfinite(wish.committed), wish.committed, 0.0), 0.0)
@@ -136,7 +136,7 @@ def cost_of(wish: Wish, fleet: Fleet) -> float:
     return total + float(sum(wish.prices @ started for started in starts_of(wish, fleet)))
 
 
-def starts_of(wish: Wish, fleet: Fleet) -> list[Floats]:
+def starts_of(wish: FleetRequest, fleet: Fleet) -> list[Floats]:
     """Hours that machines are paid while they start, before each period, per offer; the first follows the last.
 
     With a state the first period follows what runs, the first time it comes: all machines that do not run yet start
@@ -153,13 +153,13 @@ def starts_of(wish: Wish, fleet: Fleet) -> list[Floats]:
     return found
 
 
-def cost_per_hour(wish: Wish, fleet: Fleet) -> float:
+def cost_per_hour(wish: FleetRequest, fleet: Fleet) -> float:
     """The same per hour."""
     return cost_of(wish, fleet) / (wish.hours * wish.periods)
 
 
 @dataclass(frozen=True)
-class Relaxed:
+class Relaxation:
     """The cheapest mixture, and the prices of its rows (all but those that say that each application gets one)."""
 
     value: float
@@ -172,9 +172,9 @@ class Relaxed:
 class Search:
     """One search; `bound` is per horizon, in currency units."""
 
-    wish: Wish
+    wish: FleetRequest
     ask: Ask
-    menus: Menus
+    menus: CandidateColumns
     bound: float = 0.0
     rounds: int = 0
     limits: Sequence[MachineLimit] = ()
@@ -183,13 +183,18 @@ class Search:
     """The prices of rows that gave the best bound."""
     lifted: bool = False
     """Whether its prices came from groups of its periods."""
-    last: Relaxed | None = None
+    last: Relaxation | None = None
     """The cheapest mixture found last."""
 
     @classmethod
-    def of(cls, wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Search:
+    def of(cls, wish: FleetRequest, parts: Mapping[str, Part], ask: Ask) -> Search:
         """An empty search."""
-        return cls(wish, ask, Menus(wish, parts), limits=tuple(machine_limits(wish.request, wish.offers, commits=True)))
+        return cls(
+            wish,
+            ask,
+            CandidateColumns(wish, parts),
+            limits=tuple(machine_limits(wish.request, wish.offers, commits=True)),
+        )
 
     @cached_property
     def pairs(self) -> list[tuple[Application, int]]:
@@ -197,13 +202,13 @@ class Search:
         return [(app, p) for p in range(self.wish.periods) for app in self.wish.apps]
 
     @cached_property
-    def same(self) -> list[list[int]]:
+    def equal_periods(self) -> list[list[int]]:
         """Periods of the same rates."""
         return groups_of(self.wish, self.wish.periods)
 
     @cached_property
     def groups(self) -> list[list[int]]:
-        """Periods that are priced together at first."""
+        """Groups of periods with nearly equal rates (numbers of periods), which share their prices at first."""
         return groups_of(self.wish, max(LEAST_GROUPS, PAIRS // len(self.wish.apps)))
 
     @cached_property
@@ -229,7 +234,7 @@ class Search:
         """The search over groups of periods, with the same menus; itself where there is nothing to group."""
         if len(groups) == self.wish.periods:
             return self
-        wish = grouped(self.wish, groups)
+        wish = merge_periods(self.wish, groups)
         menus = replace(self.menus, wish=wish)
         return Search(wish, self.ask, menus, limits=self.limits)
 
@@ -248,7 +253,7 @@ class Search:
             plain = plain[:1]
         for prices in plain:
             rates = {(app.name, wish.rate(app, p)): app for app, p in self.pairs}
-            wanted = [(app, rate, self.barred(prices)) for (_, rate), app in rates.items()]
+            wanted = [(app, rate, self.bar_prices(prices)) for (_, rate), app in rates.items()]
             found = dict(zip(rates, self.menus.price(self.ask, wanted), strict=True))
             self.impossible = [(a, p) for a, p in self.pairs if found[a.name, wish.rate(a, p)][1] is None]
             if self.impossible:
@@ -262,13 +267,13 @@ class Search:
         form = m.build()
         return form if self.ask(form, gap=0.0, about="limits on machines").status is Status.INFEASIBLE else None
 
-    def barred(self, prices: Floats) -> Floats:
-        """Prices under which nobody takes what may not be rented."""
+    def bar_prices(self, prices: Floats) -> Floats:
+        """Prices, prohibitive for offers that may not be rented."""
         spot = np.array([offer.spot and not self.wish.spot for offer in self.wish.offers])
         return np.where(spot, MISSING, prices)
 
-    def evened(self, values: Floats) -> Floats:
-        """The mean over zones that are alike."""
+    def mean_over_zones(self, values: Floats) -> Floats:
+        """Values per offer, each replaced by the mean over equal zones."""
         sums = np.bincount(self.classes, weights=values)
         return np.asarray((sums / np.bincount(self.classes))[self.classes], dtype=float)
 
@@ -278,15 +283,15 @@ class Search:
         found = duals.copy()
         for first in range(0, len(duals), count + len(self.limits)):
             middle, last = first + count, first + count + len(self.limits)
-            found[first:middle] = self.evened(duals[first:middle])
+            found[first:middle] = self.mean_over_zones(duals[first:middle])
             if len(limits):
                 sums = np.bincount(limits, weights=duals[middle:last])
                 found[middle:last] = (sums / np.maximum(np.bincount(limits), 1))[limits]
         found = np.where((found > 0) & ~np.isfinite(self.bare.row_lower), 0.0, found)
         return np.where((found < 0) & ~np.isfinite(self.bare.row_upper), 0.0, found)
 
-    def relaxed(self) -> Relaxed:
-        """The cheapest mixture of the choices known, machines in parts allowed."""
+    def solve_relaxation(self) -> Relaxation:
+        """The cheapest fractional mixture of the known columns, with its dual prices."""
         wish, m = self.wish, Builder("min", name="fleet, relaxed")
         machines = add_machines(m, wish, self.limits, range(wish.periods), whole=False)
         cover = machines.cover
@@ -300,14 +305,14 @@ class Search:
             y = m.columns(f"{app.name} in {p}", str, size=len(choices))
             m.add(row, y, 1.0)
             for column, choice in zip(y, choices, strict=True):
-                taken = self.evened(choice.array)
+                taken = self.mean_over_zones(choice.array)
                 used = np.flatnonzero(taken)
                 m.add(cover[p][used], column, -taken[used])
         form = m.build()
         answer = self.ask(form, gap=0.0, about="cheapest mixture of machines")
         if answer.point is None or answer.row_duals is None:
             raise SolverFailed(answer.engine, f"the relaxed fleet has no answer: {answer.status}")
-        return Relaxed(
+        return Relaxation(
             value=float(answer.value or 0.0),
             missing=float(answer.point[missing].sum()),
             duals=self.evened_rows(answer.row_duals[: len(self.bare.row_lower)]),
@@ -332,8 +337,8 @@ class Search:
         machines = duals[self.rows_of(p)[: len(self.wish.offers)]]
         return np.asarray(np.maximum(machines, 0.0) / self.wish.length(p), dtype=float)
 
-    def said(self, groups: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
-        """The prices of the best bound as a plan carries them, by groups of periods: of machines, and of limits."""
+    def plan_prices(self, groups: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
+        """The dual prices of the best bound as plain data for the plan file, by groups of periods."""
         if self.best is None:
             return []
         offers, listed = [offer.name for offer in self.wish.offers], list[dict[str, Any]]()
@@ -355,15 +360,15 @@ class Search:
 
         It is what each application costs at least at the prices of machines, and the safe bound of the rest.
         """
-        wish, before = self.wish, self.known
+        wish, before = self.wish, self.n_choices
         hourly = [np.minimum(self._hourly_of(duals, p), MISSING) for p in range(wish.periods)]
         wanted = [(app, wish.rate(app, p), hourly[p]) for app, p in self.pairs]
         cheapest = self.menus.price(self.ask, wanted)
         served = sum(value * wish.length(p) for (value, _), (_, p) in zip(cheapest, self.pairs, strict=True))
-        return served + dual_bound(self.bare, duals), self.known > before
+        return served + dual_bound(self.bare, duals), self.n_choices > before
 
-    def served(self) -> dict[str, float]:
-        """How much of the best bound each application is: its cheapest machines at the prices of that bound."""
+    def bound_by_app(self) -> dict[str, float]:
+        """The share of each application in the best bound: its cheapest machines at the prices of that bound."""
         hourly, total = np.minimum(self.hourly(), MISSING), dict[str, float]()
         cheapest = self.menus.price(self.ask, [(app, self.wish.rate(app, p), hourly[p]) for app, p in self.pairs])
         for (value, _), (app, p) in zip(cheapest, self.pairs, strict=True):
@@ -376,8 +381,8 @@ class Search:
         return self.bound / sum(map(self.wish.length, range(self.wish.periods))) if self.bound else None
 
     @property
-    def known(self) -> int:
-        """How many choices there are in all menus."""
+    def n_choices(self) -> int:
+        """How many columns there are in all."""
         return sum(len(one) for one in self.menus.found.values())
 
     def centre(self) -> Floats:
@@ -387,7 +392,7 @@ class Search:
             centre[self.rows_of(p)[: len(self.wish.offers)]] = self.lowest() * self.wish.length(p)
         return centre
 
-    def converge(self, gap: float, rounds: int) -> Relaxed:
+    def converge(self, gap: float, rounds: int) -> Relaxation:
         """Prices and menus in turn until the bound meets the relaxed fleet, or enough programs were asked.
 
         Where the work is interrupted, the cheapest mixture found last.
@@ -399,12 +404,12 @@ class Search:
                 raise
             return self.last
 
-    def _converged(self, gap: float, rounds: int) -> Relaxed:
+    def _converged(self, gap: float, rounds: int) -> Relaxation:
         best, last = self.best, self.rounds + rounds
         while True:
             if self.last is not None and is_over(self.ask):
                 return self.last
-            self.last = found = self.relaxed()
+            self.last = found = self.solve_relaxation()
             centre = self.centre()
             best = centre if best is None else best
             fresh = False
@@ -420,7 +425,7 @@ class Search:
             said = f"round {self.rounds}"
             self.ask.note(Event("fleet", detail=said, bound=self.hourly_bound))
             closed = not found.missing and found.value - self.bound <= gap * abs(found.value)
-            enough = self.rounds >= last or (not self.lifted and self.menus.asked >= MOST_PROGRAMS)
+            enough = self.rounds >= last or (not self.lifted and self.menus.n_programs >= MOST_PROGRAMS)
             if not fresh or closed or (enough and found.missing <= FEW):
                 return found
 

@@ -51,7 +51,7 @@ from hetplan.planner.fleet_part import COSTS, Part, Table, short_name
 from hetplan.planner.machine_limits import keeps, machine_limits
 from hetplan.planner.request import read_request
 from hetplan.problems.draft_simulation import Played
-from hetplan.problems.fleet.after_failure import SOON_S, filled, loaded_anew_s
+from hetplan.problems.fleet.after_failure import SOON_S, fill_idle_machines, max_reload_s
 from hetplan.problems.fleet.candidate_columns import left_of
 from hetplan.problems.fleet.formulations import (
     BESIDE,
@@ -61,9 +61,9 @@ from hetplan.problems.fleet.formulations import (
     needs_on,
     part_of,
     planner_of,
-    searched,
+    search_fleet,
 )
-from hetplan.problems.fleet.request import Application, Situation, Wish
+from hetplan.problems.fleet.request import Application, FleetRequest, Situation
 from hetplan.problems.fleet.search import Fleet, cost_of, is_over
 from hetplan.problems.fleet.sizing import with_room
 from hetplan.problems.fleet.zones import Counts, to_whole
@@ -82,10 +82,10 @@ __all__ = [
     "ALONE",
     "Play",
     "bounding_less",
+    "cheapest_sharing",
     "in_slices",
     "is_unseen",
     "on_machines",
-    "or_apart",
     "used_in",
     "who_may_share",
     "with_fewer_slices",
@@ -128,8 +128,8 @@ class _Seat:
 
 
 def in_slices(
-    wish: Wish, parts: Mapping[str, Part], tools: Tools, questions: Sequence[str] | None = None
-) -> tuple[Wish, Mapping[str, Part]]:
+    wish: FleetRequest, parts: Mapping[str, Part], tools: Tools, questions: Sequence[str] | None = None
+) -> tuple[FleetRequest, Mapping[str, Part]]:
     """The wish with the applications of these questions (None: of all) that may share machines counted in slices.
 
     It is as it was where none may.
@@ -162,8 +162,8 @@ def in_slices(
 
 
 def with_fewer_slices(
-    asked: Wish, wish: Wish, parts: Mapping[str, Part], tools: Tools
-) -> Iterator[tuple[Wish, Mapping[str, Part]]]:
+    asked: FleetRequest, wish: FleetRequest, parts: Mapping[str, Part], tools: Tools
+) -> Iterator[tuple[FleetRequest, Mapping[str, Part]]]:
     """Wishes in which fewer share than was asked: applications of one question share otherwise then; and nobody."""
     if _might_share_otherwise(asked):
         fewer, own = in_slices(wish, parts, tools, ALONE)
@@ -172,7 +172,7 @@ def with_fewer_slices(
     yield wish, parts
 
 
-def _might_share_otherwise(wish: Wish) -> bool:
+def _might_share_otherwise(wish: FleetRequest) -> bool:
     """Whether applications in slices might share machines by the plan of their question, which knows no slices."""
     questions = [app.question for app in wish.apps if app.name in wish.slices]
     return any(questions.count(one) > 1 for one in BESIDE)
@@ -204,10 +204,10 @@ def is_unseen(found: Found) -> bool:
     return any(said.text.endswith(UNSEEN) for part in shared for said in part.warnings)
 
 
-def or_apart(
-    best: Answered, wish: Wish, parts: Mapping[str, Part], ask: Ask, shared: Callable[[Answered], Found]
+def cheapest_sharing(
+    best: Answered, wish: FleetRequest, parts: Mapping[str, Part], ask: Ask, shared: Callable[[Answered], Found]
 ) -> Answered:
-    """The same, or the fleet of a wish in which fewer share, or nobody, where that costs less.
+    """The fleet, or a cheaper one in which fewer applications share machines, or none do.
 
     Whole machines are found in steps, and text that is played is given the room that it is found to need on those that
     were tried. So it is looked at where the bound does not show that it costs more, once they are `shared` in other
@@ -219,11 +219,11 @@ def or_apart(
         return cost_of(one[0].wish, (shared(one) if otherwise else one[0]).fleet)
 
     cost = costs(best)
-    first = searched(wish, parts, ask, settle=is_small(wish))
+    first = search_fleet(wish, parts, ask, settle=is_small(wish))
     if isinstance(first, Infeasibility) or (bounding_less(first, parts) if otherwise else first).shown.value >= cost:
         return best
 
-    def plan(other: Wish, last: Found | None) -> Answered | Infeasibility:
+    def plan(other: FleetRequest, last: Found | None) -> Answered | Infeasibility:
         return (first, parts) if other is wish and last is None else planner_of(parts, ask)(other, last)
 
     apart = with_room(wish, plan, lambda: is_over(ask))
@@ -240,7 +240,7 @@ def _some_of(questions: Iterable[str]) -> list[tuple[str, ...]]:
     return [some for count in range(len(listed) + 1) for some in combinations(listed, count)]
 
 
-def _sharers(wish: Wish, parts: Mapping[str, Part], question: str) -> list[Part]:
+def _sharers(wish: FleetRequest, parts: Mapping[str, Part], question: str) -> list[Part]:
     """The applications of a question that are asked in one way, the most there are of these.
 
     What of variants and pipelines goes on after a failure is not known by the slice: they share nothing then.
@@ -254,7 +254,7 @@ def _sharers(wish: Wish, parts: Mapping[str, Part], question: str) -> list[Part]
     return [part for part, one in zip(may, asked, strict=True) if one == most]
 
 
-def _places(wish: Wish, own: Sequence[Part], hardware: str) -> int:
+def _places(wish: FleetRequest, own: Sequence[Part], hardware: str) -> int:
     """The places on a machine, where two of these applications or more could be on it."""
     if len(own) < 2:
         return 1
@@ -262,7 +262,7 @@ def _places(wish: Wish, own: Sequence[Part], hardware: str) -> int:
     return places_for(provides, [part.needs[hardware] for part in own], [part.alone[hardware] for part in own])
 
 
-def _sliced(wish: Wish, part: Part, tools: Tools) -> Part:
+def _sliced(wish: FleetRequest, part: Part, tools: Tools) -> Part:
     """The same application, its machines slices that hold one instance each."""
     app = next(app for app in wish.apps if app.name == part.app)
     inputs = _of_slices(wish.inputs, wish.slices[part.app], part.needs)
@@ -316,8 +316,8 @@ def _tries(parts: Mapping[str, Part], filled: Offered, bare: Offered) -> Iterato
 
 
 def _after(
-    wish: Wish, parts: Mapping[str, Part], rates: Mapping[str, float], slices: Offered, machines: Mapping[str, int],
-    before: Sequence[PlanPart],
+    wish: FleetRequest, parts: Mapping[str, Part], rates: Mapping[str, float], slices: Offered,
+    machines: Mapping[str, int], before: Sequence[PlanPart],
 ) -> dict[str, dict[str, PlanPart]] | None:  # fmt: skip
     """What runs on these slices at first, and after each failure: a part of each kind (`_kind`).
 
@@ -344,7 +344,7 @@ def _kind(plan: PlanPart) -> str:
     return plan.question if plan.question not in BESIDE else f"{plan.question} {plan.method!r}"
 
 
-def _held(wish: Wish, slices: Offered, machines: Mapping[str, int]) -> Held:
+def _held(wish: FleetRequest, slices: Offered, machines: Mapping[str, int]) -> Held:
     """Slices on machines."""
     found = dict[str, list[tuple[Mapping[str, int], int]]]()
     for offer, taken in slices.items():
@@ -357,7 +357,7 @@ def _held(wish: Wish, slices: Offered, machines: Mapping[str, int]) -> Held:
     return found
 
 
-def _left(wish: Wish, held: Held, situation: Situation) -> Held:
+def _left(wish: FleetRequest, held: Held, situation: Situation) -> Held:
     """What is left of machines after a failure; of single ones the last are lost, of the first offers.
 
     So many are lost of those of each question; of both together, where a machine is of both.
@@ -378,20 +378,20 @@ def _left(wish: Wish, held: Held, situation: Situation) -> Held:
     return found
 
 
-def _size(wish: Wish, offer: str, name: str) -> tuple[int, int]:
+def _size(wish: FleetRequest, offer: str, name: str) -> tuple[int, int]:
     """The places that an application's slice takes on a machine of an offer, and how many there are."""
     hardware = wish.offers[wish.place[offer]].machine
     places = wish.places.get(hardware, 1)
     return places // wish.slices[name].get(hardware, 1), places
 
 
-def _machines(wish: Wish, offer: str, slices: Mapping[str, int]) -> int:
+def _machines(wish: FleetRequest, offer: str, slices: Mapping[str, int]) -> int:
     """As few machines as have places for these slices."""
     taken = [(count * size, places) for name, count in slices.items() for size, places in [_size(wish, offer, name)]]
     return -(-sum(count for count, _ in taken) // taken[0][1])
 
 
-def _filled(wish: Wish, offer: str, taken: Mapping[str, Mapping[str, int]], machines: int) -> Counter[str]:
+def _filled(wish: FleetRequest, offer: str, taken: Mapping[str, Mapping[str, int]], machines: int) -> Counter[str]:
     """Slices of each application: free places get one more instance each; machines are alike where that can be."""
     own = Counter({name: counts[offer] for name, counts in taken.items() if counts[offer]})
     sizes = {name: _size(wish, offer, name) for name in own}
@@ -415,7 +415,7 @@ def _of(held: Held, name: str) -> dict[str, int]:
     return {offer: count for offer, count in found.items() if count}
 
 
-def _joined(wish: Wish, own: Mapping[str, PlanPart], held: Held) -> dict[str, PlanPart]:
+def _joined(wish: FleetRequest, own: Mapping[str, PlanPart], held: Held) -> dict[str, PlanPart]:
     """A part of each kind of all these applications, their slices on machines."""
     workers, to = list[Worker](), dict[str, list[tuple[str, float]]]()
     apps, turns = {app.name for app in wish.apps}, {name for name, plan in own.items() if plan.question in BESIDE}
@@ -456,7 +456,10 @@ def _seated(
 
 
 def _part(
-    wish: Wish, own: Mapping[str, PlanPart], workers: Sequence[Worker], to: Mapping[str, Sequence[tuple[str, float]]]
+    wish: FleetRequest,
+    own: Mapping[str, PlanPart],
+    workers: Sequence[Worker],
+    to: Mapping[str, Sequence[tuple[str, float]]],
 ) -> PlanPart:
     """The part of these applications, which are of one question: their loads on these machines.
 
@@ -580,7 +583,7 @@ def _rule(rule: Dispatch, to: Mapping[str, Sequence[tuple[str, float]]]) -> Disp
     return rule.model_copy(update={"limit": limit})
 
 
-def _cost(wish: Wish, workers: Sequence[Worker]) -> float:
+def _cost(wish: FleetRequest, workers: Sequence[Worker]) -> float:
     profile = wish.inputs.profile
     prices = (machine_price(profile.offers[one.offer or ""], profile.hardware[one.hardware]) for one in workers)
     return sum(price * one.count for price, one in zip(prices, workers, strict=True)) / NANO
@@ -642,7 +645,7 @@ def _and_more(found: Found, more: Mapping[int, Together]) -> dict[int, tuple[Tog
     return {p: (*found.together.get(p, ()), *own.get(p, ())) for p in sorted({*found.together, *own})}
 
 
-def who_may_share(wish: Wish, parts: Mapping[str, Part]) -> list[Application]:
+def who_may_share(wish: FleetRequest, parts: Mapping[str, Part]) -> list[Application]:
     """The applications that a bound in which nobody shares, but in slices, counts as free."""
     apps = _of_one_question(wish)
     found = {app.name for app in apps if _may_fit(wish, apps, parts)}
@@ -653,7 +656,7 @@ def who_may_share(wish: Wish, parts: Mapping[str, Part]) -> list[Application]:
     return [app for app in wish.apps if app.name in found]
 
 
-def _may_meet(wish: Wish, one: Application, other: Application, parts: Mapping[str, Part]) -> bool:
+def _may_meet(wish: FleetRequest, one: Application, other: Application, parts: Mapping[str, Part]) -> bool:
     """Whether two instances may be on one machine by what they say of it, and slices do not plan that."""
     for hardware in parts[one.name].hardware:
         in_slices = all(hardware in wish.slices.get(app.name, {}) for app in (one, other))
@@ -666,7 +669,7 @@ def _may_meet(wish: Wish, one: Application, other: Application, parts: Mapping[s
     return False
 
 
-def _of_one_question(wish: Wish) -> list[Application]:
+def _of_one_question(wish: FleetRequest) -> list[Application]:
     """The applications that may share: of one of the questions that can, asked in the same way, and not in slices.
 
     Where both questions could, those of the first do.
@@ -684,7 +687,7 @@ def _of_one_question(wish: Wish) -> list[Application]:
     return []
 
 
-def _may_fit(wish: Wish, apps: Sequence[Application], parts: Mapping[str, Part]) -> bool:
+def _may_fit(wish: FleetRequest, apps: Sequence[Application], parts: Mapping[str, Part]) -> bool:
     """Whether two instances may be on one machine, or one after another, as far as a look at their needs tells."""
     hardware = {name for app in apps for name in parts[app.name].hardware}
     runs = (one for name in hardware for one in wish.request.choices(hardware=name) if one.needs)
@@ -706,7 +709,7 @@ def _as_one(parts: Mapping[str, Part], rates: Mapping[str, float]) -> Table:
     )
 
 
-def _fewer(wish: Wish, part: Table, machines: Counts, beside: Integers) -> Together | None:
+def _fewer(wish: FleetRequest, part: Table, machines: Counts, beside: Integers) -> Together | None:
     """Fewer machines that carry all of them, as far as one after the other can be taken away; None: all are needed.
 
     `beside` are the machines that others use.
@@ -725,7 +728,7 @@ def _fewer(wish: Wish, part: Table, machines: Counts, beside: Integers) -> Toget
     return best
 
 
-def _spread(wish: Wish, machines: Counts, beside: Integers) -> Iterator[Counts]:
+def _spread(wish: FleetRequest, machines: Counts, beside: Integers) -> Iterator[Counts]:
     """The same with a machine in another zone, at the same price: so that no failure takes as many at once."""
     if not any(one.gone for one in wish.situations):
         return
@@ -738,7 +741,7 @@ def _spread(wish: Wish, machines: Counts, beside: Integers) -> Iterator[Counts]:
                 yield moved
 
 
-def _settled(wish: Wish, part: Table, machines: Counts) -> tuple[PlanPart, dict[str, PlanPart]] | None:
+def _settled(wish: FleetRequest, part: Table, machines: Counts) -> tuple[PlanPart, dict[str, PlanPart]] | None:
     """What runs on these machines, and after each failure; None where some rate is not carried."""
     plans = dict[str, PlanPart]()
     for situation in wish.situations:
@@ -749,13 +752,13 @@ def _settled(wish: Wish, part: Table, machines: Counts) -> tuple[PlanPart, dict[
         if plan is None:
             return None
         plans[situation.name] = plan
-    before = filled(plans.pop(wish.situations[0].name), list(plans.values()))
+    before = fill_idle_machines(plans.pop(wish.situations[0].name), list(plans.values()))
     request = read_request(part.inputs)
-    late = any(loaded_anew_s(request, before, after) > SOON_S for after in plans.values())
+    late = any(max_reload_s(request, before, after) > SOON_S for after in plans.values())
     return None if late else (before, plans)
 
 
-def _bought(wish: Wish, found: Found) -> Fleet:
+def _bought(wish: FleetRequest, found: Found) -> Fleet:
     """The machines that are used then, bought in the cheapest of the ways that keep all limits.
 
     As many ahead as before; fewer; or as many as is cheapest, of offers to which machines were moved, too.

@@ -7,12 +7,12 @@ hardware and by no number of another, it is looked how many of each hardware are
 for more, or it has taken long enough, the wish is not kept, or a warning names who is short.
 
 **Pools that are played.** Of machines and rates it is looked whether too many are late, by few queries first. Where a
-pool has least room by its formula, in each period, its machines are looked at in simulation. Machines that have
-as many of each hardware as others that kept a rate, or more, keep it too; those that have no more than others that were
-short are short. A look ends with the first queries where these are clear. Once no look says that a pool is short, the
-question itself plays its plan with seeds and queries that chose nothing (`confirmed`): on the machines of each period,
-but for those that have no fewer than others on which a rate as high was confirmed. So all that is called kept was
-confirmed, or has more machines for no higher a rate.
+pool has least room by its formula, in each period, its machines are looked at in simulation. Machines that have as many
+of each hardware as others that kept a rate, or more, keep it too; those that have no more than others that were short
+are short. A look ends with the first queries where these are clear. Once no look says that a pool is short, the
+question itself plays its plan with seeds and queries that chose nothing (`is_confirmed`): on the machines of each
+period, but for those that have no fewer than others on which a rate as high was confirmed. So all that is called kept
+was confirmed, or has more machines for no higher a rate.
 
 **What was seen to be enough** is what a part's own question finds, beside what a fleet has (`Seen`). Rows of text with
 margins, whole machines that are worth less, and the formulas of pools, variants and pipelines leave out machines on
@@ -34,7 +34,7 @@ from hetplan.errors import Interrupted
 from hetplan.planner.draft import Infeasibility, Repair
 from hetplan.planner.fleet_part import Cone, Part, Settled, Table
 from hetplan.problems.draft_simulation import where_late
-from hetplan.problems.fleet.after_failure import going_on, is_slow
+from hetplan.problems.fleet.after_failure import is_slow, plan_in_place_failover
 from hetplan.problems.fleet.candidate_columns import left_of, surviving
 from hetplan.problems.fleet.formulations import (
     AUTO,
@@ -43,12 +43,12 @@ from hetplan.problems.fleet.formulations import (
     SIZED,
     Bound,
     Found,
-    beyond,
+    excluding_factor,
     has_formula,
     is_small,
-    settled_anew,
+    with_parts_replanned,
 )
-from hetplan.problems.fleet.request import HUGE, PLAYED, Application, Situation, Wish
+from hetplan.problems.fleet.request import HUGE, PLAYED, Application, FleetRequest, Situation
 from hetplan.problems.fleet.search import cost_of
 from hetplan.problems.fleet.zones import Counts
 from hetplan.problems.repairs import change
@@ -56,12 +56,12 @@ from hetplan.profiles.plan import Notice
 
 __all__ = [
     "Answers",
-    "Seen",
-    "confirmed",
-    "helping",
-    "looks_kept",
+    "KnownFeasible",
+    "helpful_hardware",
+    "is_confirmed",
+    "known_feasible",
+    "looks_within_slo",
     "of_pool",
-    "seen",
     "tightest",
     "with_own_machines",
     "with_room",
@@ -88,8 +88,8 @@ ROUNDS, ROUNDS_OF_SEVERAL = 16, 20
 
 
 def with_room(
-    wish: Wish,
-    answered: Callable[[Wish, Found | None], Answer],
+    wish: FleetRequest,
+    answered: Callable[[FleetRequest, Found | None], Answer],
     over: Callable[[], bool],
     *,
     answers: Answers | None = None,
@@ -125,7 +125,7 @@ def with_room(
     for again in (True, False):
         if not isinstance(best, Infeasibility):
             by = _settling(best[0].wish, best[1], answers) if not over() else best[1]
-            found = settled_anew(best[0], by)
+            found = with_parts_replanned(best[0], by)
             if found is not None:
                 best = found, best[1]
                 break
@@ -154,7 +154,7 @@ def with_room(
 
 
 def _with_less_room(
-    found: Found, parts: Mapping[str, Part], answers: Answers, answered: Callable[[Wish, Found | None], Answer]
+    found: Found, parts: Mapping[str, Part], answers: Answers, answered: Callable[[FleetRequest, Found | None], Answer]
 ) -> tuple[Found, Mapping[str, Part]]:
     """The same, or one with more of the rate of which the most is wanted: the last step of its room, halved."""
     best, key = (found, parts), (found.wish.most or "", None)
@@ -175,7 +175,7 @@ def _beside_own(
     found: Found,
     parts: Mapping[str, Part],
     answers: Answers,
-    answered: Callable[[Wish, Found | None], Answer],
+    answered: Callable[[FleetRequest, Found | None], Answer],
     *,
     nearer: bool,
 ) -> tuple[Found, Mapping[str, Part]]:
@@ -187,7 +187,7 @@ def _beside_own(
     late = {(one.careful.app, one.rate) for one in _short(found, parts, answers)} if asked else set()
     if not (late or nearer):
         return found, parts
-    known = seen(wish, dearest(found, asked, late), asked)
+    known = known_feasible(wish, most_expensive(found, asked, late), asked)
     rooms = {key: own for key, own in wish.rooms.items() if key not in known}
     pairs = [(app, p) for app in wish.apps for p in range(wish.periods)]
     played = {(app.name, app.rates[p]) for app, p in pairs if (app.name, wish.settled_at(app, p)) in known}
@@ -201,9 +201,9 @@ def _beside_own(
 
 def with_own_machines(
     said: Infeasibility,
-    wish: Wish,
+    wish: FleetRequest,
     parts: Mapping[str, Part],
-    answered: Callable[[Wish, Found | None], Answer],
+    answered: Callable[[FleetRequest, Found | None], Answer],
     answers: Answers,
 ) -> Answer:
     """A fleet with the machines that the questions of its parts find in stock; where there is none, what was said.
@@ -212,17 +212,20 @@ def with_own_machines(
     asked of those who play what they plan. The fleet has no bound: machines that nobody was asked about may be enough.
     """
     asked = {n: part for n, part in _who_may_find(wish, parts, answers).items() if not _is_text(part)}
-    known = seen(wish, rates_of(wish, asked), asked)
+    known = known_feasible(wish, rates_of(wish, asked), asked)
     best = answered(replace(wish, seen=known), None) if known else said
     if isinstance(best, Infeasibility):
         return said
     found, own = best
-    if any(_short(found, own, answers)) or (settled := settled_anew(found, _settling(wish, own, answers))) is None:
+    if (
+        any(_short(found, own, answers))
+        or (settled := with_parts_replanned(found, _settling(wish, own, answers))) is None
+    ):
         return said
     return _as_played(replace(_with_warnings(settled, own, answers, None), shown=Bound()), own, answers)
 
 
-def _who_may_find(wish: Wish, parts: Mapping[str, Part], answers: Answers) -> dict[str, Cone | Table]:
+def _who_may_find(wish: FleetRequest, parts: Mapping[str, Part], answers: Answers) -> dict[str, Cone | Table]:
     """Of a small fleet at least cost, those whose own sizing search finds machines, and who is asked for them."""
     may = wish.goal == "cost" and wish.options.sizing == "simulation" and is_small(wish)
     mine = [app for app in wish.apps if may and app.question in MOST_ASKED and app.name not in wish.slices]
@@ -254,7 +257,7 @@ def _as_played(found: Found, parts: Mapping[str, Part], answers: Answers) -> tup
     return replace(found, parts=own), settling
 
 
-def _settling(wish: Wish, parts: Mapping[str, Part], answers: Answers) -> dict[str, Part]:
+def _settling(wish: FleetRequest, parts: Mapping[str, Part], answers: Answers) -> dict[str, Part]:
     """Who settles the parts of a fleet that was played: plans that were played come first, then those of formulas."""
     settling = dict(parts)
     for app in wish.apps:
@@ -269,7 +272,7 @@ def _settling(wish: Wish, parts: Mapping[str, Part], answers: Answers) -> dict[s
     return settling
 
 
-def _any_batch(wish: Wish, app: Application, part: Part) -> Part:
+def _any_batch(wish: FleetRequest, app: Application, part: Part) -> Part:
     """A policy's part whose tables may take any number at once; after a failure those of whole batches do."""
     if app.question != "policy" or not isinstance(part, Table) or "batching" in wish.options.parts.get(app.name, {}):
         return part
@@ -339,8 +342,8 @@ class _Late:
     """Whether it has room by its formula, and not in simulation."""
 
     @property
-    def wanted(self) -> float:
-        """The rate that is kept then."""
+    def required_rate(self) -> float:
+        """The rate that the part must serve after the failure."""
         return self.rate * self.situation.keep
 
     @property
@@ -349,8 +352,8 @@ class _Late:
         assert isinstance(self.careful, Cone)
         return self.careful
 
-    def left(self, found: Found) -> Counts:
-        """The machines that it has then, of each hardware."""
+    def machines_left(self, found: Found) -> Counts:
+        """The machines of each type that the part has after the failure."""
         machines = found.fleet.choices[self.careful.app, self.p].machines
         return surviving(found.wish, self.careful, machines, self.situation)
 
@@ -372,17 +375,17 @@ def _short(found: Found, parts: Mapping[str, Part], answers: Answers) -> Iterato
             for situation in wish.situations:
                 offers = left_of(wish, careful, found.fleet.choices[app.name, p].machines, situation)
                 late = _Late(careful, p, rate, situation)
-                if offers and not (_has_room(wish, careful, offers, late.wanted) and _goes_on(found, late)):
+                if offers and not (_has_room(wish, careful, offers, late.required_rate) and _goes_on(found, late)):
                     yield late
                     break
             else:
                 if wish.options.sizing == "simulation" and isinstance(careful, Cone) and careful.kept is not None:
                     tight = tightest(wish, careful, found.fleet.choices[app.name, p].machines)
                     pools += [_Late(careful, p, rate, tight, was_played=True)] if tight is not None else []
-    looked = [one for one in pools if not looks_kept(one.pool, one.left(found), one.wanted)]
+    looked = [one for one in pools if not looks_within_slo(one.pool, one.machines_left(found), one.required_rate)]
     yield from looked
     for one in pools if not looked else ():
-        if not confirmed(one.pool, one.left(found), one.offers(found), one.wanted):
+        if not is_confirmed(one.pool, one.machines_left(found), one.offers(found), one.required_rate):
             yield one
 
 
@@ -391,10 +394,10 @@ def _goes_on(found: Found, late: _Late) -> bool:
     wish, part = found.wish, late.careful
     if late.situation is not wish.situations[-1] or len(wish.situations) == 1 or not is_slow(part):
         return True
-    return going_on(wish, part, found.fleet.choices[part.app, late.p].machines, late.rate) is not None
+    return plan_in_place_failover(wish, part, found.fleet.choices[part.app, late.p].machines, late.rate) is not None
 
 
-def _has_room(wish: Wish, careful: Cone | Table, offers: Mapping[str, int], wanted: float) -> bool:
+def _has_room(wish: FleetRequest, careful: Cone | Table, offers: Mapping[str, int], wanted: float) -> bool:
     """Whether there is room on what is left; of a pool its formula says it, where it was not seen to be enough."""
     if not isinstance(careful, Cone) or careful.kept is None:
         return careful.settle(offers, wanted).part is not None
@@ -417,7 +420,7 @@ def _without_margins(found: Found, short: Sequence[_Late]) -> list[_Late]:
     return [bare(late) for late in short]
 
 
-def _roomier(found: Found, short: Sequence[_Late], turn: int = 0) -> Wish:
+def _roomier(found: Found, short: Sequence[_Late], turn: int = 0) -> FleetRequest:
     """The wish with more room for those that are short of it: of text first the margins of its program."""
     least = min(1.0 + 0.02 * 2.0 ** (turn - PATIENT), STEP) if turn >= PATIENT else MORE
     wish, room, rooms = found.wish, dict(found.wish.room), dict(found.wish.rooms)
@@ -431,20 +434,20 @@ def _roomier(found: Found, short: Sequence[_Late], turn: int = 0) -> Wish:
         elif cone is not None and _is_text(cone):
             rooms[name, late.rate] = _rooms(found, _as_planned(wish, cone, late.rate), late)
         elif cone is not None and late.was_played:
-            planned, left = wish.rate(_app(found, name), late.p), late.left(found)
+            planned, left = wish.rate(_app(found, name), late.p), late.machines_left(found)
             if name not in helps:
-                helps[name] = helping(cone, left, late.wanted)
+                helps[name] = helpful_hardware(cone, left, late.required_rate)
             rooms[name, planned] = of_pool(wish, cone, left, planned * late.situation.keep, planned, helps[name])
         else:
             key, machines = _key(name, late.p, found), found.fleet.choices[name, late.p].machines
             more = STEP * wish.room.get(key, 1.0)
             if cone is not None and cone.kept is not None:
-                more = beyond(wish, cone, machines, late.rate)
+                more = excluding_factor(wish, cone, machines, late.rate)
             room[key] = max(more, least * wish.room.get(key, 1.0))
     return replace(wish, room=room, rooms=rooms, firm=frozenset(firm))
 
 
-def _as_planned(wish: Wish, careful: Cone, rate: float) -> Cone:
+def _as_planned(wish: FleetRequest, careful: Cone, rate: float) -> Cone:
     """The same, that says what machines carry by the rows by which they are planned."""
     by = wish.planned_by(careful, rate)
     if by is careful or not isinstance(by, Cone):
@@ -460,7 +463,7 @@ def _rooms(found: Found, careful: Cone, late: _Late) -> dict[str, float]:
     """
     machines = found.fleet.choices[careful.app, late.p].machines
     left = dict(zip(careful.hardware, surviving(found.wish, careful, machines, late.situation), strict=True))
-    alone = {h: _alone(found.wish, careful, h, late.wanted) for h, count in left.items() if count}
+    alone = {h: _alone(found.wish, careful, h, late.required_rate) for h, count in left.items() if count}
     vague = [hardware for hardware, (_, is_enough) in alone.items() if not is_enough]
     rooms = {h: room if is_enough or len(alone) == 1 else 1.0 for h, (room, is_enough) in alone.items()}
     rooms |= found.wish.rooms.get((careful.app, late.rate), {})
@@ -468,15 +471,15 @@ def _rooms(found: Found, careful: Cone, late: _Late) -> dict[str, float]:
     def carried(there: Mapping[str, int]) -> float:
         return careful.carried([there.get(h, 0) / rooms.get(h, 1.0) for h in careful.hardware])
 
-    if carried({h: n for h, n in left.items() if h not in vague}) >= late.wanted:
+    if carried({h: n for h, n in left.items() if h not in vague}) >= late.required_rate:
         vague = []  # however little those are worth, the others would do
-    while (most := carried(left)) >= late.wanted:
-        more = STEP if vague else max(STEP, MORE * most / late.wanted)
+    while (most := carried(left)) >= late.required_rate:
+        more = STEP if vague else max(STEP, MORE * most / late.required_rate)
         rooms |= {hardware: more * rooms[hardware] for hardware in vague or alone}
     return rooms
 
 
-def _alone(wish: Wish, careful: Cone, hardware: str, wanted: float) -> tuple[float, bool]:
+def _alone(wish: FleetRequest, careful: Cone, hardware: str, wanted: float) -> tuple[float, bool]:
     """How many machines of a hardware are worth one of the program, so that too few are short; if any are enough."""
     offer = wish.offers[int(wish.on(hardware)[0])].name
     one = careful.carried([float(hardware == other) for other in careful.hardware])
@@ -496,7 +499,7 @@ def _alone(wish: Wish, careful: Cone, hardware: str, wanted: float) -> tuple[flo
     return max(1.0, MORE * few * one / wanted), True
 
 
-def _careful(wish: Wish, app: Application, part: Part, answers: Answers) -> Cone | Table | None:
+def _careful(wish: FleetRequest, app: Application, part: Part, answers: Answers) -> Cone | Table | None:
     """Who says whether there is room: of a pool its formula, of others a simulation; None: nobody."""
     own, before = wish.options.parts.get(app.name, {}), answers.setdefault((app.name, CAREFUL), {})
     if own.keys() & SAYS_SIZE or wish.options.sizing not in SIZED:
@@ -527,7 +530,7 @@ FEW_MORE = 1.03
 """So much more: a formula is near, and a few machines are the next that there are."""
 
 
-def tightest(wish: Wish, pool: Cone, machines: Sequence[int]) -> Situation | None:
+def tightest(wish: FleetRequest, pool: Cone, machines: Sequence[int]) -> Situation | None:
     """Where a pool has least room by its formula, of the situations in which it has to keep something."""
     least = dict[Situation, float]()
     for one in (one for one in wish.situations if one.keep > 0):
@@ -537,8 +540,8 @@ def tightest(wish: Wish, pool: Cone, machines: Sequence[int]) -> Situation | Non
     return min(least, key=lambda one: least[one], default=None)
 
 
-def looks_kept(pool: Cone, left: tuple[int, ...], rate: float) -> bool:
-    """Whether a few queries, or what was seen of others, show no more late on these machines than may be."""
+def looks_within_slo(pool: Cone, left: tuple[int, ...], rate: float) -> bool:
+    """Whether a short simulation, or what is known of other machines, shows no more late queries than may be."""
     known = pool.looks.known(left, rate)
     if known is None:
         known = pool.late is None or pool.late(left, rate) < 1.0
@@ -546,8 +549,8 @@ def looks_kept(pool: Cone, left: tuple[int, ...], rate: float) -> bool:
     return known
 
 
-def confirmed(pool: Cone, left: tuple[int, ...], offers: Mapping[str, int], rate: float) -> bool:
-    """Whether the question itself keeps the rate on these machines, or was seen to do so on no more of them."""
+def is_confirmed(pool: Cone, left: tuple[int, ...], offers: Mapping[str, int], rate: float) -> bool:
+    """Whether a full simulation confirms the rate on these machines, or did so on no more of them."""
     known = pool.confirmed.known(left, rate)
     if known is None:
         known = pool.settle(offers, rate).part is not None
@@ -557,22 +560,22 @@ def confirmed(pool: Cone, left: tuple[int, ...], offers: Mapping[str, int], rate
     return known
 
 
-def helping(pool: Cone, left: tuple[int, ...], rate: float) -> set[str]:
-    """The hardware of which one machine more is enough for a pool, of several; clearly so, where a look was refuted."""
+def helpful_hardware(pool: Cone, left: tuple[int, ...], rate: float) -> set[str]:
+    """The machine types of which one more is enough for a pool; surely so, where a short simulation was refuted."""
     found, is_refuted = set[str](), pool.confirmed.known(left, rate) is False
     for hardware in pool.hardware if len(pool.hardware) > 1 else ():
         more = tuple(n + (hardware == other) for other, n in zip(pool.hardware, left, strict=True))
         if pool.late is not None and is_refuted:
             helps = pool.late(more, rate) <= SURE
         else:
-            helps = looks_kept(pool, more, rate)
+            helps = looks_within_slo(pool, more, rate)
         if helps:
             found.add(hardware)
     return found
 
 
 def of_pool(
-    wish: Wish, pool: Cone, left: tuple[int, ...], most: float, planned: float, helps: Set[str]
+    wish: FleetRequest, pool: Cone, left: tuple[int, ...], most: float, planned: float, helps: Set[str]
 ) -> Mapping[str, float]:
     """How many machines of each hardware are worth one, of a pool of which these are too few for `most`.
 
@@ -598,7 +601,7 @@ Machines = tuple[int, ...]
 
 
 @dataclass
-class Seen(Table):
+class KnownFeasible(Table):
     """Machines that are enough, by rate: those of `least`, and more of them."""
 
     def minimal(self, rate: float) -> list[tuple[int, ...]]:
@@ -612,14 +615,14 @@ class Seen(Table):
         )
 
 
-def seen(
-    wish: Wish, asked: Iterable[tuple[Application, float, Machines | None]], parts: Mapping[str, Cone | Table]
-) -> dict[tuple[str, float], Seen]:
-    """Of parts, by application and rate: what they have, if it is in time, and the machines that `parts` find in stock.
+def known_feasible(
+    wish: FleetRequest, asked: Iterable[tuple[Application, float, Machines | None]], parts: Mapping[str, Cone | Table]
+) -> dict[tuple[str, float], KnownFeasible]:
+    """By application and rate, machines known to be enough: those it has, and those that `parts` find in stock.
 
     Only who has cheaper ones is named; of whom nothing is known to be in time, who finds some for every failure.
     """
-    known, left = dict[tuple[str, float], Seen](), dict(MOST_ASKED)
+    known, left = dict[tuple[str, float], KnownFeasible](), dict(MOST_ASKED)
     for app, rate, machines in asked:
         part, least = parts[app.name], dict[float, list[Machines]]()
         for one in (one for one in wish.situations if one.keep > 0):
@@ -637,15 +640,15 @@ def seen(
     return known
 
 
-def rates_of(wish: Wish, parts: Mapping[str, Cone | Table]) -> Iterator[tuple[Application, float, None]]:
+def rates_of(wish: FleetRequest, parts: Mapping[str, Cone | Table]) -> Iterator[tuple[Application, float, None]]:
     """Each application and rate, of which nothing is known."""
     for app in (app for app in wish.apps if app.name in parts):
         for rate in dict.fromkeys(wish.settled_at(app, p) for p in range(wish.periods) if app.rates[p] > 0):
             yield app, rate, None
 
 
-def _of(part: Cone | Table, least: dict[float, list[Machines]]) -> Seen:
-    return Seen(
+def _of(part: Cone | Table, least: dict[float, list[Machines]]) -> KnownFeasible:
+    return KnownFeasible(
         part.app,
         part.question,
         part.hardware,
@@ -658,10 +661,10 @@ def _of(part: Cone | Table, least: dict[float, list[Machines]]) -> Seen:
     )
 
 
-def dearest(
+def most_expensive(
     found: Found, parts: Mapping[str, Cone | Table], late: Set[tuple[str, float]]
 ) -> list[tuple[Application, float, Machines | None]]:
-    """Applications and rates with what they have, unless it is `late`; those first that cost most over the day.
+    """Applications and rates with their machines (None where late), the highest cost over the horizon first.
 
     Of text only what has room.
     """
@@ -679,7 +682,7 @@ def dearest(
     ]
 
 
-def _fewest(wish: Wish, part: Cone | Table, rate: float) -> Machines | None:
+def _fewest(wish: FleetRequest, part: Cone | Table, rate: float) -> Machines | None:
     """The machines that its own question takes for a rate."""
     stock = {one.name: min(one.stock, HUGE) for one in wish.offers if one.machine in part.hardware}
     plan = part.fewest(stock, rate)
@@ -695,7 +698,7 @@ def _fewest(wish: Wish, part: Cone | Table, rate: float) -> Machines | None:
     return machines
 
 
-def _price(wish: Wish, part: Cone | Table, machines: Machines) -> float:
+def _price(wish: FleetRequest, part: Cone | Table, machines: Machines) -> float:
     """What they cost per hour where each is cheapest."""
     return sum(
         count * min(float(wish.prices[n]) for n in wish.on(hardware))

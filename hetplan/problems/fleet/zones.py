@@ -48,21 +48,21 @@ from numpy.typing import NDArray
 from hetplan.planner.fleet_part import Cone
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.request import Offer
-from hetplan.problems.fleet.request import Wish
+from hetplan.problems.fleet.request import FleetRequest
 
 __all__ = [
     "Box",
     "Counts",
     "Floats",
-    "Listed",
+    "ListedMachines",
     "Lists",
     "Places",
-    "Zoned",
+    "ZoneProgram",
     "mosts",
     "to_whole",
     "zone_classes",
     "zone_orders",
-    "zoned",
+    "zone_program",
 ]
 
 Index = NDArray[np.int64]
@@ -78,7 +78,7 @@ def to_whole(counts: Sequence[float] | Floats) -> Counts:
     return tuple(int(n) for n in np.rint(counts))
 
 
-def _zones(wish: Wish) -> list[list[Index]]:
+def _zones(wish: FleetRequest) -> list[list[Index]]:
     """Zones in groups that sell the same under the same quota; of each zone its offers, in one order for all."""
     named = set(wish.request.shares)
 
@@ -98,7 +98,7 @@ def _zones(wish: Wish) -> list[list[Index]]:
     return list(groups.values())
 
 
-def zone_orders(wish: Wish) -> list[Index]:
+def zone_orders(wish: FleetRequest) -> list[Index]:
     """Orders of the offers by which machines may change zones, and everything that is asked stays true."""
     orders = [np.arange(len(wish.offers), dtype=np.int64)]
     for group in _zones(wish):
@@ -118,7 +118,7 @@ def zone_orders(wish: Wish) -> list[Index]:
     return orders
 
 
-def zone_classes(wish: Wish) -> Index:
+def zone_classes(wish: FleetRequest) -> Index:
     """For each offer the number of its class: offers that differ by a zone alone, among zones that are alike."""
     classes, number = np.zeros(len(wish.offers), dtype=np.int64), 0
     for group in _zones(wish):
@@ -145,7 +145,7 @@ class Places:
     spot_gone: float
 
     @classmethod
-    def of(cls, wish: Wish, hardware: Sequence[str]) -> Places | None:
+    def of(cls, wish: FleetRequest, hardware: Sequence[str]) -> Places | None:
         """None where zones are not alike, something else may fail, or nothing is sold."""
         mine = [n for n, offer in enumerate(wish.offers) if offer.machine in hardware]
         if not mine:
@@ -184,8 +184,8 @@ class Places:
         every = np.append(np.array(values, dtype=float), missing)
         return every[self.firm], every[self.spot]
 
-    def placed(self, shared: Floats, firm: Floats, stock: Sequence[int], *, evenly: bool) -> Counts | None:
-        """Machines per offer, of those not spot as many as asked for, by zone evenly or not; None: stock is too low."""
+    def machines_by_zone(self, shared: Floats, firm: Floats, stock: Sequence[int], *, evenly: bool) -> Counts | None:
+        """Whole machines per offer from counts over equal zones; None where stock is too low."""
         in_firm, in_spot = self.of_kinds(stock, 0.0)
         kept = np.maximum(shared - in_spot, 0.0)
         most = np.minimum(shared, in_firm)
@@ -202,7 +202,7 @@ class Places:
 
 
 @dataclass(frozen=True)
-class Zoned:
+class ZoneProgram:
     """The program, and how its answer becomes machines per offer."""
 
     form: Milp
@@ -216,11 +216,13 @@ class Zoned:
         shape = (self.places.zones + 1, len(self.dear))
         counts = np.rint(point[: shape[0] * shape[1]]).reshape(shape)
         shared = counts[:-1].T
-        return self.places.placed(shared, np.where(self.dear, counts[-1], shared.sum(axis=1)), self.stock, evenly=True)
+        return self.places.machines_by_zone(
+            shared, np.where(self.dear, counts[-1], shared.sum(axis=1)), self.stock, evenly=True
+        )
 
 
-def zoned(places: Places, rows: Floats, rate: float, prices: Floats, stock: Sequence[int]) -> Zoned | None:
-    """The program of a part with these rows; None where prices are not alike in all zones."""
+def zone_program(places: Places, rows: Floats, rate: float, prices: Floats, stock: Sequence[int]) -> ZoneProgram | None:
+    """The program of a part with these rows over equal zones; None where prices differ between zones."""
     at_firm, at_spot = places.of_kinds(prices, np.inf)
     if any((kind != kind[:, :1]).any() for kind in (at_firm, at_spot)):
         return None
@@ -254,7 +256,7 @@ def zoned(places: Places, rows: Floats, rate: float, prices: Floats, stock: Sequ
     for row, fuller, emptier in zip(order, v, v[1:], strict=False):
         m.add(row, fuller, rows[0])
         m.add(row, emptier, -rows[0])
-    return Zoned(m.build(), places, np.asarray(firm > spot), stock)
+    return ZoneProgram(m.build(), places, np.asarray(firm > spot), stock)
 
 
 Rooms = tuple[tuple[str, float], ...]
@@ -297,7 +299,7 @@ def _carried(rows: Floats, machines: Floats) -> Floats:
 
 
 @dataclass
-class Listed:
+class ListedMachines:
     """All machines that keep a rate, as far as rows say, and the least that are not spot."""
 
     places: Places
@@ -340,7 +342,7 @@ class Listed:
         placed = list[Counts]()
         for _, shared, kept in found[:OTHERS]:
             firms = np.where(firm <= at_spot[:, 0], shared.sum(axis=1), kept)
-            ways = [self.places.placed(shared, firms, stock, evenly=evenly) for evenly in (True, False)]
+            ways = [self.places.machines_by_zone(shared, firms, stock, evenly=evenly) for evenly in (True, False)]
             if ways[0] is None and not placed:
                 return None
             placed += [way for way in ways if way is not None and way not in placed]
@@ -430,10 +432,10 @@ def mosts(places: Places, rows: Floats, rate: float) -> tuple[Floats, Floats]:
 class Lists:
     """The lists of one application, by rate; None: there are none, as zones are not alike, or they are too long."""
 
-    wish: Wish
+    wish: FleetRequest
     part: Cone
     hardware: Sequence[str]
-    known: dict[tuple[float, Rooms], tuple[int, Listed | None]] = field(default_factory=dict)
+    known: dict[tuple[float, Rooms], tuple[int, ListedMachines | None]] = field(default_factory=dict)
     box: Box | None = None
 
     def __post_init__(self) -> None:
@@ -441,7 +443,7 @@ class Lists:
         self.places = Places.of(self.wish, self.hardware)
         self.mine = [self.part.hardware.index(one) for one in self.hardware]
 
-    def at(self, rate: float) -> Listed | None:
+    def at(self, rate: float) -> ListedMachines | None:
         """The lists for a rate, by the rows known of the part."""
         count, key = len(self.part.weights()), (rate, self._rooms(rate))
         if key not in self.known or self.known[key][0] < count:
@@ -455,7 +457,7 @@ class Lists:
         """How many machines are worth one of the program."""
         return tuple(sorted(self.wish.rooms.get((self.part.app, rate), {}).items()))
 
-    def program(self, rate: float, prices: Floats, stock: Sequence[int]) -> Zoned | None:
+    def program(self, rate: float, prices: Floats, stock: Sequence[int]) -> ZoneProgram | None:
         """The program to ask where a list is too long; None where zones are not alike."""
         if self.places is None:
             return None
@@ -464,9 +466,9 @@ class Lists:
         if not isinstance(part, Cone):
             return None
         rows = part.weights()[:, self.mine] / np.array([rooms.get(one, 1.0) for one in self.hardware])
-        return zoned(self.places, rows, rate, prices, stock)
+        return zone_program(self.places, rows, rate, prices, stock)
 
-    def _made(self, rate: float) -> Listed | None:
+    def _made(self, rate: float) -> ListedMachines | None:
         if self.places is None or self.wish.planned_by(self.part, rate) is not self.part:
             return None
         rows, rooms = self.part.weights()[:, self.mine], dict(self._rooms(rate))
@@ -474,7 +476,7 @@ class Lists:
             rows = rows / np.array([rooms.get(one, 1.0) for one in self.hardware])
             most = np.maximum(*mosts(self.places, rows, rate))
             is_long = prod(int(n) + 1 for n in most) > LONGEST
-            return None if is_long else Listed(self.places, Box(rows, most), rate)
+            return None if is_long else ListedMachines(self.places, Box(rows, most), rate)
         most = np.maximum(*mosts(self.places, rows, rate))
         old = self.box
         if old is None or len(old.rows) < len(rows) or (old.most < most).any():
@@ -483,4 +485,4 @@ class Lists:
                 return None
             self.box = Box(rows, most)
         assert self.box is not None
-        return Listed(self.places, self.box, rate)
+        return ListedMachines(self.places, self.box, rate)

@@ -14,9 +14,9 @@ from hetplan import registry
 from hetplan.planner.fleet_part import Cone
 from hetplan.planner.solver_calls import Asking
 from hetplan.problems.faults import Faults
-from hetplan.problems.fleet.candidate_columns import LOOK, STEP, Menus
+from hetplan.problems.fleet.candidate_columns import LOOK, STEP, CandidateColumns
 from hetplan.problems.fleet.formulations import parts_of
-from hetplan.problems.fleet.request import FleetOptions, Wish, read_wish
+from hetplan.problems.fleet.request import FleetOptions, FleetRequest, read_fleet
 from hetplan.problems.fleet.zones import LONGEST, Places
 
 
@@ -65,10 +65,10 @@ def files(rng: random.Random, *, alike: bool = True) -> tuple[dict[str, Any], di
     return profile, slo
 
 
-def menus_of(profile: dict[str, Any], slo: dict[str, Any]) -> tuple[Wish, Menus, Asking]:
+def menus_of(profile: dict[str, Any], slo: dict[str, Any]) -> tuple[FleetRequest, CandidateColumns, Asking]:
     inputs = hp.load(profile, slo)
-    wish = read_wish(inputs, FleetOptions(sizing="fluid"), Faults.of(inputs))
-    return wish, Menus(wish, parts_of(wish, registry.tools_of("fleet"))), Asking(registry.Engines())
+    wish = read_fleet(inputs, FleetOptions(sizing="fluid"), Faults.of(inputs))
+    return wish, CandidateColumns(wish, parts_of(wish, registry.tools_of("fleet"))), Asking(registry.Engines())
 
 
 @pytest.mark.slow
@@ -85,13 +85,13 @@ def test_lists_say_what_the_program_says() -> None:
         kinds = {(o.machine, o.spot): rng.uniform(0.0, 1.0) for o in wish.offers}
         for turn in range(3):
             at = [wish.prices, [kinds[o.machine, o.spot] for o in wish.offers], np.array(wish.prices) * 0.5][turn]
-            before = menus.asked
+            before = menus.n_programs
             ((cost, choice),) = menus.price(ask, [(app, rate, np.array(at))])
             grid = tuple(int(n) for n in np.floor(np.array(at) / STEP + 1e-9))
             if choice is not None:
                 assert menus.holds(app, rate, choice.machines)
                 assert cost == pytest.approx(choice.array @ np.array(grid) * STEP, rel=1e-9)
-            by_lists = menus.asked - before < 1.0
+            by_lists = menus.n_programs - before < 1.0
             looked += by_lists
             if by_lists:
                 answer = ask(menus.form(app, rate, grid), gap=0.0)
@@ -111,9 +111,9 @@ def test_lists_are_made_anew_where_more_room_is_needed() -> None:
     for room in (1.0, 1.5, 2.5):
         rooms = {} if room == 1.0 else {("app", app.rates[0]): dict.fromkeys(menus.parts["app"].hardware, room)}
         menus = menus.roomier(replace(wish, rooms=rooms))
-        before = menus.asked
+        before = menus.n_programs
         ((cost, _),) = menus.price(ask, [(app, app.rates[0], wish.prices)])
-        assert menus.asked - before < 1.0, "no program is asked"
+        assert menus.n_programs - before < 1.0, "no program is asked"
         costs.append(cost)
     assert costs[0] < costs[1] < costs[2] < np.inf
 
@@ -124,7 +124,7 @@ def test_zones_that_sell_other_things_have_no_lists() -> None:
     (app,) = wish.apps
     assert Places.of(wish, menus.parts["app"].hardware) is None
     ((_, choice),) = menus.price(ask, [(app, app.rates[0], wish.prices)])
-    assert menus.asked >= 1.0
+    assert menus.n_programs >= 1.0
     assert choice is not None
 
 
@@ -141,7 +141,7 @@ def test_longer_lists_are_not_made() -> None:
     assert isinstance(part, Cone)
     (app,) = wish.apps
     assert not menus._looked(app, 1e3 * LONGEST, tuple(int(n) for n in wish.prices / STEP))
-    assert not menus.asked
+    assert not menus.n_programs
 
 
 @pytest.mark.slow
@@ -161,9 +161,9 @@ def test_the_program_of_zones_that_are_alike_says_what_that_of_all_offers_says(
             menus = menus.roomier(wish)
         kinds = {(o.machine, o.spot): rng.uniform(0.0, 1.0) for o in wish.offers}
         for at in (wish.prices, np.array([kinds[o.machine, o.spot] for o in wish.offers])):
-            before = menus.asked
+            before = menus.n_programs
             ((bound, choice),) = menus.price(ask, [(app, rate, at)])
-            zoned_only += menus.asked - before < 1.0
+            zoned_only += menus.n_programs - before < 1.0
             grid = tuple(int(n) for n in np.floor(at / STEP + 1e-9))
             answer = ask(menus.form(app, rate, grid), gap=0.0)
             assert (answer.value is None) == (choice is None), seed

@@ -9,7 +9,7 @@ import pytest
 
 import hetplan as hp
 from hetplan.planner.request import read_request
-from hetplan.problems.fleet.after_failure import loaded_anew_s
+from hetplan.problems.fleet.after_failure import max_reload_s
 from hetplan.problems.pipeline.draft import Need, spread_over_offers
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
@@ -56,7 +56,7 @@ def _loads_s(plan: Plan, files: tuple[Json, Json]) -> float:
     (name,) = period.parts or ()
     request = read_request(load_inputs(*files))
     after = [parts[one] for names in (period.failures or {}).values() for one in names]
-    return max(loaded_anew_s(request, parts[name], one) for one in after)
+    return max(max_reload_s(request, parts[name], one) for one in after)
 
 
 @pytest.mark.quick_cases(1)

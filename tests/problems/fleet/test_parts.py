@@ -18,7 +18,7 @@ from hetplan.planner.fleet_part import Cone, Settled, Table
 from hetplan.planner.solver_calls import Asking
 from hetplan.problems.faults import Faults
 from hetplan.problems.fleet.formulations import ESTIMATED, parts_of, table_of
-from hetplan.problems.fleet.request import FleetOptions, read_wish
+from hetplan.problems.fleet.request import FleetOptions, read_fleet
 from hetplan.problems.fleet.sizing import _has_room
 from hetplan.profiles.load import load_inputs
 from hetplan.testing.part_checks import checks, fewest_machines
@@ -67,7 +67,7 @@ def _files(question: str) -> tuple[Json, Json, str, float]:
 def test_each_question_keeps_the_contract_of_parts(question: str, kind: type, options: Json) -> None:
     profile, slo, name, rate = _files(question)
     inputs = load_inputs(profile, slo)
-    wish = read_wish(inputs, FleetOptions(parts={name: options}), Faults.of(inputs))
+    wish = read_fleet(inputs, FleetOptions(parts={name: options}), Faults.of(inputs))
     part = parts_of(wish, registry.tools_of("fleet"))[name]
     assert isinstance(part, kind)
     ask = Asking(registry.Engines())
@@ -159,7 +159,7 @@ class Faulty:
 def test_a_part_that_breaks_its_contract_is_caught(fault: str | None) -> None:
     profile, slo, name, _ = _files("pool")
     inputs, rate = load_inputs(profile, slo), 300.0
-    wish = read_wish(inputs, FleetOptions(), Faults.of(inputs))
+    wish = read_fleet(inputs, FleetOptions(), Faults.of(inputs))
     part = parts_of(wish, registry.tools_of("fleet"))[name]
     ask = Asking(registry.Engines())
     machines = fewest_machines(part, rate, ask)
@@ -179,7 +179,7 @@ def test_a_pool_has_room_where_its_formula_finds_a_plan(seed: int) -> None:
     """`room` asks the formula of the machines of each hardware, without a plan."""
     profile, slo, name, _ = _files("pool")
     inputs, chance = load_inputs(profile, slo), random.Random(seed)
-    wish = read_wish(inputs, FleetOptions(), Faults.of(inputs))
+    wish = read_fleet(inputs, FleetOptions(), Faults.of(inputs))
     made = parts_of(wish, registry.tools_of("fleet"))[name]
     assert isinstance(made, Cone)
     part = replace(made, options={**made.options, "sizing": "formula"}, settled={})
@@ -198,7 +198,7 @@ def test_what_machines_carry_is_no_matter_of_prices_and_stock_and_is_asked_with_
     profile, slo, _, rate = _files("variants")
     for number, offer in enumerate(profile["offers"].values()):
         offer |= {"stock": 1, "price_per_hour": str(1 + number)}
-    wish = read_wish(load_inputs(profile, slo), FleetOptions(), Faults.of(load_inputs(profile, slo)))
+    wish = read_fleet(load_inputs(profile, slo), FleetOptions(), Faults.of(load_inputs(profile, slo)))
     part = table_of(wish, wish.apps[0], registry.tools_of("fleet"))
     asked: list[dict[str, Any]] = []
 

@@ -15,7 +15,7 @@ from hetplan.api.solve import plan_for
 from hetplan.planner.fleet_part import Cone, Looks, Settled
 from hetplan.problems.draft_simulation import Played
 from hetplan.problems.faults import Faults
-from hetplan.problems.fleet.request import FleetOptions, read_wish
+from hetplan.problems.fleet.request import FleetOptions, read_fleet
 from hetplan.problems.fleet.rounding import Descent
 from hetplan.problems.pool import sizing
 from hetplan.problems.pool.part import cone, is_open
@@ -65,7 +65,7 @@ def test_what_is_confirmed_was_settled_on_these_machines_or_on_fewer_at_a_higher
 
     pool: Any = SimpleNamespace(settle=settle, looks=Looks(), confirmed=Looks())
     said = [
-        sizing.confirmed(pool, (n,), {"a": n}, rate)
+        fleet_sizing.is_confirmed(pool, (n,), {"a": n}, rate)
         for n, rate in [(3, 30.0), (3, 29.0), (4, 30.0), (4, 31.0), (3, 31.0), (2, 40.0)]
     ]
     assert said == [True, True, True, True, False, False]
@@ -120,9 +120,9 @@ def test_who_is_not_sure_to_help_does_not_where_a_look_was_refuted() -> None:
     pool: Any = SimpleNamespace(
         hardware=("a", "b"), late=lambda machines, _rate: late[machines], looks=Looks(), confirmed=Looks()
     )
-    assert sizing.helping(pool, (1, 1), 10.0) == {"a", "b"}
+    assert fleet_sizing.helpful_hardware(pool, (1, 1), 10.0) == {"a", "b"}
     pool.confirmed.add((1, 1), 10.0, is_kept=False)
-    assert sizing.helping(pool, (1, 1), 10.0) == {"a"}
+    assert fleet_sizing.helpful_hardware(pool, (1, 1), 10.0) == {"a"}
 
 
 def test_parts_that_were_settled_or_played_are_not_asked_again() -> None:
@@ -133,19 +133,19 @@ def test_parts_that_were_settled_or_played_are_not_asked_again() -> None:
         return plan_for(files, **how)
 
     inputs = load_inputs(case.profile, case.slo)
-    wish = read_wish(inputs, FleetOptions(sizing="simulation"), Faults.of(inputs))
+    wish = read_fleet(inputs, FleetOptions(sizing="simulation"), Faults.of(inputs))
     (app,) = wish.apps
     options, hardware = {"sizing": "fluid", "derate": 1.0}, tuple(case.profile["hardware"])
     part: Any = cone(Cone(app.name, "pool", hardware, inputs, options, solve), at_capacities)
     answers: Any = {}
     rate, offers = app.rates[0], {wish.offers[0].name: 40}
     for _ in range(2):
-        by = sizing._settling(wish, {app.name: part}, answers)[app.name]
+        by = fleet_sizing._settling(wish, {app.name: part}, answers)[app.name]
         assert by.settle(offers, rate).part is not None
         assert asked == ["formula"]
     played = Settled(by.settle(offers, rate).part)
-    answers[app.name, sizing.CAREFUL][rate, tuple(offers.items())] = played
-    by = sizing._settling(wish, {app.name: part}, answers)[app.name]
+    answers[app.name, fleet_sizing.CAREFUL][rate, tuple(offers.items())] = played
+    by = fleet_sizing._settling(wish, {app.name: part}, answers)[app.name]
     assert by.settle(offers, rate) is played
     assert asked == ["formula"]
 
@@ -158,7 +158,7 @@ def test_who_needs_other_machines_takes_those_that_rent_least_beside_the_rest() 
     )
     taken = [np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 0.0]])]
     for committed, chosen in (((0.0, 0.0), [0.0, 1.0]), ((3.0, 0.0), [2.0, 0.0])):
-        found = Descent.mended(down, np.array(committed), taken, [(0, 1)])
+        found = Descent.repair_periods(down, np.array(committed), taken, [(0, 1)])
         assert found is not None
         assert found[0].tolist() == [[1.0, 0.0], chosen]
         assert np.array_equal(found[1], taken[1])

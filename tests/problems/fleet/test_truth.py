@@ -15,7 +15,7 @@ from hetplan.planner.bound_verdicts import Word
 from hetplan.planner.repairs import edit_documents
 from hetplan.problems.faults import Faults
 from hetplan.problems.fleet import formulations, max_objectives, sizing
-from hetplan.problems.fleet.request import FleetOptions, read_wish
+from hetplan.problems.fleet.request import FleetOptions, read_fleet
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_periods import of_period
@@ -73,7 +73,7 @@ def test_the_most_rate_of_text_is_found_in_few_steps(monkeypatch: pytest.MonkeyP
 def test_margins_that_text_gets_are_a_change_of_its_hour() -> None:
     """A large fleet changes those hours alone in which something changed."""
     inputs = load_inputs(EXAMPLE / "profile.json", EXAMPLE / "slo.json")
-    wish = read_wish(inputs, FleetOptions(), Faults.of(inputs))
+    wish = read_fleet(inputs, FleetOptions(), Faults.of(inputs))
     app = next(one for one in wish.apps if one.question == "llm")
     firm = replace(wish, firm=frozenset({(app.name, wish.rate(app, 3))}))
     changed = [p for p in range(wish.periods) if formulations._is_changed(wish, firm, app, p)]
