@@ -72,7 +72,7 @@ class Bounding:
 
 @dataclass(frozen=True)
 class Certified:
-    """Of each claim what its bound is now; and where one is called certified that is not: (place, what is so)."""
+    """Of each claim what its bound is now; and of one that its own proof, or nobody, shows: (place, what is so)."""
 
     claims: tuple[BoundVerdict, ...]
     faults: tuple[tuple[str, str], ...] = ()
@@ -112,7 +112,7 @@ def prove_again(
         seen.add(what)
         claims.append(said)
         if fault is not None:
-            faults.append((said.at, f"called certified, and {fault.text}"))
+            faults.append((said.at, f"{plan.claims[number].vouched}, and {fault.text}"))
     return Certified(tuple(claims), tuple(faults))
 
 
@@ -176,7 +176,7 @@ class _Again:
     all_anew: bool
 
     def of(self, number: int, claim: Claim) -> tuple[BoundVerdict, BoundVerdict | None]:
-        """What a claim's bound is now; and where it is called certified, what is so instead."""
+        """What a claim's bound is now; and where it is called certified, or carries a proof, what is so instead."""
         if claim.bound is None:
             return unproved_bound(claim, number, ""), None
         solve = next((one for one in self.plan.solves if one.id == claim.solve), None)
@@ -199,8 +199,12 @@ class _Again:
         if self.anew and wanted and programs and (programs[0].form or programs[0].split):
             anew = self._solve_again(number, claim, programs)
             said = said if shown and anew.said.word is not Word.REFUTED else anew.said
-        if claim.vouched != "certified" or shown:
+        if shown:
             return said, None
+        if claim.vouched != "certified":
+            # An engine's word needs no proof; but one that the plan carries, and that shows less, is none of it.
+            split = any(one.split for one in programs or ())
+            return said, first if wrong and carried is not None and not split else None
         if wrong or said.word in (Word.PROVED, Word.FOUND):
             return said, first if wrong else None
         # What a plan has no room for excuses no bound that its program does not have, and none without a program.

@@ -24,11 +24,11 @@ the whole of pipelines that join branches (`pipeline_joins`).
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from hetplan.planner.tolerances import FEASIBILITY, SLIP, VALUE
+from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Edge, Pipeline
 from hetplan.profiles.plan import Plan
@@ -45,7 +45,7 @@ from hetplan.verifier.resources import instances_on
 from hetplan.verifier.service import service_of
 from hetplan.verifier.slices import parts_of_one
 
-__all__ = ["apart", "check", "check_joins", "places_on"]
+__all__ = ["check", "check_joins", "places_on"]
 
 
 PATIENCE = 1.5
@@ -55,7 +55,7 @@ PATIENCE = 1.5
 def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     """What a pipeline plan promises beyond the generic check; to be called on a plan whose references are sound."""
     facts = gather(plan, inputs)
-    found = [*_check_workers(facts), *_check_moves(facts), *_bounds(facts)]
+    found = [*_check_workers(facts), *_check_moves(facts)]
     for app in plan.routing:
         dispatch = plan.dispatch.get(app)
         if not isinstance(dispatch, PathSharesDispatch | MostAccurateFirstDispatch):
@@ -78,14 +78,14 @@ def _is_server(facts: Facts, seat: Seat) -> bool:
     return seat.load.instances <= room and seat.load.serve == Serve(max_batch=seat.load.serve.max_batch)
 
 
-def places_on(facts: Facts, hardware: str, *, anyway: bool = False) -> int:
+def places_on(facts: Facts, hardware: str) -> int:
     """How many instances of the smallest run a server holds; one where steps do not share it.
 
-    They share it where parts say exactly what fits (`parts_of_one`); `anyway`, whether or not the plan does.
+    They share it where parts say exactly what fits (`parts_of_one`).
     """
     profile = facts.inputs.profile
     offers = [one for one in profile.offers.values() if one.hardware == hardware]
-    shared = anyway or facts.plan.method.options.get("share_machines") is True
+    shared = facts.plan.method.options.get("share_machines") is True
     if not shared or any(one.per is not None for one in offers):
         return 1
     tasks = {node.task for one in _pipelines_of_apps(facts) for node in one.nodes.values()}
@@ -99,89 +99,10 @@ def places_on(facts: Facts, hardware: str, *, anyway: bool = False) -> int:
     return parts_of_one(profile.hardware[hardware].provides, [run.needs for run in runs], rooms)
 
 
-def apart(facts: Facts) -> str:
-    """Whether a plan has servers of each step's own where two steps, or two runs of one, fit on one: "whole" where
-    parts say what fits on all such servers, "unlike" where on some they do not; "" where there are none.
-
-    A bound is then of such plans only; where parts say what fits, one by servers in parts is of all plans.
-    """
-    together = facts.plan.method.options.get("share_machines") is True and not _steps_are_alone(facts)
-    found = ""
-    for hardware in _usable(facts):
-        parts = places_on(facts, hardware, anyway=True)
-        if (parts == 1 or not together) and _two_fit(facts, hardware):
-            found = "whole" if parts > 1 and found != "unlike" else "unlike"
-    return found
-
-
-def _bounds(facts: Facts) -> Iterator[Violation]:
-    """A bound of plans in which steps have servers of their own says nothing of those in which they share them."""
-    abouts = {solve.id: solve.about or "" for solve in facts.plan.solves}
-    for number, claim in enumerate(facts.plan.claims):
-        about = abouts.get(claim.solve or 0, "")
-        is_of_all = claim.bound is not None and claim.scope in ("problem", "relaxation")
-        if is_of_all and (about or facts.plan.workers) and not _is_of_all(facts, about):
-            text = f"a bound of scope {claim.scope}, by a solve about {about or 'nothing'}"
-            yield Violation("claim", f"claims[{number}]", text)
-
-
-def _is_of_all(facts: Facts, about: str) -> bool:
-    """Whether a solve about this bounds every plan.
-
-    By servers in parts it does where parts say what fits. Where steps have servers of their own and two would fit on
-    one, else only how good anything in time is does.
-    """
-    if about.removesuffix(", in bursts such as come").endswith(", servers in parts") and about != _OF_LEVELS:
-        return apart(facts) != "unlike"
-    return about != _OF_STEPS and (about == _IN_TIME or not apart(facts))
-
-
-_OF_STEPS = "every step on its own"
-_OF_LEVELS = "latency levels, servers in parts"
-_IN_TIME = "best accuracy in time, however many servers"
-
-
-def _usable(facts: Facts) -> list[str]:
-    limits = facts.inputs.slo.limits
-    return [one for one in facts.inputs.profile.hardware if not limits.only_listed or one in limits.instances]
-
-
-def _steps_are_alone(facts: Facts) -> bool:
-    """Whether steps have servers of their own however they fit: branches meet, moves count, offers have parts."""
-    slo = facts.inputs.slo
-    meet = any(
-        count > 1 for one in _pipelines_of_apps(facts) for count in Counter(edge.to for edge in one.edges).values()
-    )
-    moves = slo.limits.changes is not None or "min changes" in slo.objective
-    return meet or moves or facts.plan.method.options.get("offers") == "evenly"
-
-
 def _pipelines_of_apps(facts: Facts) -> list[Pipeline]:
     """The pipeline of each application, in turn."""
     names = [app.pipeline for app in facts.inputs.slo.apps.values()]
     return [facts.inputs.profile.pipelines[name] for name in names if name in facts.inputs.profile.pipelines]
-
-
-def _two_fit(facts: Facts, hardware: str) -> bool:
-    """Whether two of the steps' instances fit on a server by all that they say they need, and are not paid apart."""
-    profile = facts.inputs.profile
-    if any(one.per is not None for one in profile.offers.values() if one.hardware == hardware):
-        return False
-    tasks = Counter(node.task for one in _pipelines_of_apps(facts) for node in one.nodes.values())
-    needs: Counter[tuple[tuple[str, float], ...]] = Counter()
-    for variant in profile.variants.values():
-        for run in variant.runs:
-            if run.hardware == hardware and run.latency is not None and instances_on(facts, run, times=2.0) > 1:
-                needs[tuple(sorted(run.needs.items()))] += tasks[variant.task]
-    return any(
-        all(
-            amount <= profile.hardware[hardware].provides.get(name, 0.0) * (1.0 + SLIP)
-            for name, amount in (Counter(dict(one)) + Counter(dict(other))).items()
-        )
-        for one, many in needs.items()
-        for other in needs
-        if many > 0 and needs[other] > 0 and (one != other or many > 1)
-    )
 
 
 def _may_share(facts: Facts, worker: Worker) -> bool:

@@ -204,20 +204,6 @@ def _dispatch_faults(facts: Facts, app: str, dispatch: Dispatch | None) -> Itera
         yield f"prefers {', '.join(sorted(set(dispatch.prefer) - hardware))}, not in the pool"
 
 
-def _check_claims(facts: Facts) -> Iterator[Violation]:
-    """Who speaks of all pools has chosen among them."""
-    method = facts.plan.method.formulation
-    for number, claim in enumerate(facts.plan.claims):
-        solve = next((solve for solve in facts.plan.solves if solve.id == claim.solve), None)
-        if claim.scope != "problem" or solve is None:
-            continue
-        given = method == "pool-lp" and claim.about == "fluid_rate_qps"
-        chosen = given or solve.size.get("whole", 0) > 0
-        if not chosen:
-            text = f"bounds all pools, and solve {solve.id} was given one"
-            yield Violation("claim", f"claims[{number}]", text)
-
-
 def _check_costs(facts: Facts) -> Iterator[Violation]:
     quantities = {promise.quantity for promise in facts.plan.promises if promise.app is None}
     if facts.inputs.profile.offers and "cost_per_hour" not in quantities:
@@ -227,7 +213,7 @@ def _check_costs(facts: Facts) -> Iterator[Violation]:
 def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     """What a pool promises beyond the generic check; to be called on a plan whose references are sound."""
     facts = gather(plan, inputs)
-    found = [*_check_workers(facts), *_check_costs(facts), *_check_claims(facts)]
+    found = [*_check_workers(facts), *_check_costs(facts)]
     if any(entry.rate_qps > 0.0 for entry in plan.unserved):
         found.append(Violation("pool-unserved", "unserved", "a pool carries the rate that is wanted, or it is no plan"))
     for app in plan.routing:

@@ -415,7 +415,8 @@ def _voucher_faults(facts: Facts, claim: Claim) -> Iterator[str]:
     if solve is None:
         if claim.vouched == "certified":
             yield "certified, but no solve carries a certified bound"
-        if claim.scope == "problem" and facts.plan.question in QUESTIONS and facts.plan.workers:
+        of_all = claim.scope in ("problem", "relaxation") and facts.plan.question in QUESTIONS
+        if of_all and facts.plan.workers:
             yield "bounds all plans, and no solve says so"
         return
     if solve.status not in ("optimal", "feasible"):
@@ -430,7 +431,9 @@ def _voucher_faults(facts: Facts, claim: Claim) -> Iterator[str]:
 def _solve_faults(facts: Facts, claim: Claim, solve: Solve) -> Iterator[str]:
     """The bound is the solve's own, in the plan's unit; over all plans, so is the value."""
     bound = solve.certified_bound if claim.vouched == "certified" else solve.bound
-    scales = {1.0, option(facts.plan, "derate", 1.0)} if claim.about == "rate_qps" else {1.0}
+    # A rate by formula is promised derated, and so is its bound; what simulation shows is promised as it is.
+    fluid = any((one.quantity, one.model) == ("rate_qps", "fluid") for one in facts.plan.promises)
+    scales = {1.0, option(facts.plan, "derate", 1.0)} if fluid and claim.about == "rate_qps" else {1.0}
     if bound is None or claim.bound is None:
         yield f"solve {solve.id} has no bound"
         return
@@ -457,20 +460,11 @@ def _same_bound(claim: Claim, bound: float) -> bool:
     return inside and claim.bound == claim.value and relative_gap(bound, claim.value, floor=1.0) <= CLAMPED
 
 
-_OF_THE_CHOSEN = ("shares of the chosen servers", "shares that leave most room", "rate of the chosen pool")
-_OF_ANY_FLEET = "least cost of any schedule"
-
-
 def _scope_faults(facts: Facts, claim: Claim, number: int) -> Iterator[str]:
     """Who looked at some plans only bounds no others: a bound of those is one of a restriction."""
-    solve, question = _solve_of(facts, claim), facts.plan.question
+    question = facts.plan.question
     if claim.bound is None or claim.scope not in ("problem", "relaxation"):
         return
-    about = (solve.about or "") if solve is not None else ""
-    given = facts.plan.method.formulation == "pool-lp" and claim.about == "fluid_rate_qps"  # there is no other pool
-    chosen = about in _OF_THE_CHOSEN and not given
-    if chosen or (question == "llm" and solve is not None and about != _OF_ANY_FLEET):
-        yield f"a bound of {about}, which says nothing of others"
     listed = all(app.candidates for app in facts.inputs.slo.apps.values())
     by_search = any(getattr(rule, "candidate", 0) is None for rule in facts.plan.dispatch.values())
     if question == "compound" and (number > 0 or (by_search and not listed)):

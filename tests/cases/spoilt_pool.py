@@ -24,8 +24,12 @@ SIMULATED: Mapping[str, Any] = {
     "plan/promises/0/model": "simulation/1",
     "plan/promises/0/seeds": 5,
     "plan/promises/0/interval": [0.8 * FLUID, 0.8 * FLUID],
+    "plan/claims/0/bound": FLUID,
+    "plan/claims/0/gap": 0.2,
+    "plan/claims/0/scope": "relaxation",
+    "plan/status": "feasible",
 }
-"""Another rule than the one that a fluid rate is of."""
+"""Another rule than the one that a fluid rate is of; nothing that is played is derated, nor is its bound."""
 EARLIEST: Mapping[str, Any] = {
     "plan/dispatch/rank": {
         "rule": "earliest/1",

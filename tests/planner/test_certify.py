@@ -250,9 +250,14 @@ def test_a_word_above_a_relaxation_is_not_refuted_and_no_proof_of_it_is_believed
     assert answer.plan is not None
     best = answer.claims[0].value
     word = about(bounded(answer.plan, 0, 0.9 * best), 0, vouched="claimed")
-    said = verify(word, wish, prove=True, simulate=False)
+    said = verify(proved_by(word, 0, "none"), wish, prove=True, simulate=False)
     assert said.is_ok, said.findings
     assert said.bounds[0] == "not proved here"
+    # A word with a proof that shows less is none.
+    for prove in (False, True):
+        said = verify(word, wish, prove=prove, simulate=False)
+        assert not said.is_ok
+        assert any("its proof shows" in one for one in said.findings), said.findings
     # Certified it is no word: its program cannot show so much, and no proof is too long for that.
     hidden = bounded(proved_by(answer.plan, 0, "long"), 0, best)
     assert verify(hidden, wish, prove=False, simulate=False).is_ok

@@ -55,9 +55,9 @@ def test_of_forged_figures_98_in_100_are_noticed(example: str) -> None:
 
 
 @pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("example", ["pool", "variants-state", "compound", "llm"])
+@pytest.mark.parametrize("example", ["pool", "variants-state", "compound", "llm", "pipeline-social"])
 def test_no_plan_is_refused_for_its_words(example: str) -> None:
-    """Neither warnings, notes, reasons nor labels are read."""
+    """Neither warnings, notes, reasons nor labels are read, nor what the log calls a solve."""
     document = copy.deepcopy(plan_of(example))
     document["warnings"] = [
         {**one, "text": f"{one['text']} 12 of 7"} for one in document.get("warnings", ()) if one["code"] != "W-swap"
@@ -66,7 +66,7 @@ def test_no_plan_is_refused_for_its_words(example: str) -> None:
     for claim in document.get("claims", ()):
         claim["note"] = "by somebody"
     for solve in document.get("solves", ()):
-        solve["solver"] = "another"
+        solve.update(solver="another", about="rate of the chosen pool")
     for one in document.get("unserved", ()):
         one["why"] = "nobody asked"
     assert codes(document, example) == set()

@@ -8,7 +8,6 @@ from functools import cache
 from typing import Any
 
 import pytest
-from cases import texts
 from cases.random_pools import random_pool
 from cases.random_variants import random_shared, random_snapshot
 
@@ -42,8 +41,6 @@ def made(kind: str, seed: int) -> tuple[Document, hp.Inputs]:
         profile, slo, running = random_snapshot(seed)
     elif kind == "shared":
         profile, slo = random_shared(seed)
-    elif kind == "text":
-        profile, slo = texts.profile(), texts.slo(5)
     else:
         profile, slo = random_pool(seed, types=3, classes=4, machines=3)
     plan = hp.solve(profile, slo, running, options={"sizing": "fluid"}).plan
@@ -96,10 +93,6 @@ def promises_no(quantity: str) -> Callable[[Document], None]:
     return change
 
 
-def another_bound(plan: Document) -> None:
-    plan["claims"][0]["solve"] = 2
-
-
 def nowhere(plan: Document) -> None:
     next(worker for worker in plan["workers"] if worker.get("host"))["host"] = None
 
@@ -116,7 +109,6 @@ FORGED: list[tuple[str, Callable[[Document], bool], Callable[[Document], Any], s
     ("state", lambda p: any(worker.get("host") for worker in p["workers"]), nowhere, "variants-host"),
     ("shared", any_plan, promises_no("gross_cost_per_hour"), "variants-cost"),
     ("pool", any_plan, promises_no("fluid_rate_qps"), "pool-promise"),
-    ("text", any_plan, another_bound, "claim"),
 ]
 
 

@@ -52,7 +52,6 @@ Solve = Callable[[Snapshot, Ask], Draft | Infeasibility]
 
 GAP = 1e-6
 COLUMNS_GAP = 1e-3
-MACHINE_BY_MACHINE = "least gross cost, machine by machine"
 NOTE = "bounded by the machines of a type taken together"
 HAIR = 1e-9
 """By this part a share may be below the formula's: what a plan file says is rounded."""
@@ -168,7 +167,7 @@ def _plan_repacked(v: Snapshot, ask: Ask, packed: Packed, claim: Reported) -> Dr
     """Other counts, that the machines can hold: the exact program where it is small, else with less room per type."""
     form = exact_program(v)
     if form is not None:
-        whole = ask(form, gap=1e-4, about=MACHINE_BY_MACHINE)
+        whole = ask(form, gap=1e-4, about="least gross cost, machine by machine")
         if whole.point is not None:
             x = counts_of(v, whole.point)
             machines, rest = machines_of_exact(v, form, whole.point), x.copy()
@@ -273,10 +272,10 @@ def bounding_programs(v: Snapshot, claim: Claim, plan: Plan) -> Sequence[Boundin
     solve = next((one for one in plan.solves if one.id == claim.solve), None)
     if solve is not None and solve.form == "columns":
         return [] if why_no_columns(v) else [Bounding(columns(one), of_plans=claim.scope == "problem") for one in asked]
-    if claim.scope == "problem" and solve is not None and solve.about == MACHINE_BY_MACHINE:
-        form = exact_program(v)
-        return None if form is None else [Bounding(form, of_plans=True)]
-    return [Bounding(program(one), of_plans=claim.scope == "problem") for one in asked]
+    # Of all plans, the loosest first: points of the whole program are no plans where it leaves open who is beside whom.
+    exact = exact_program(v) if claim.scope == "problem" else None
+    found = [Bounding(program(one), of_plans=claim.scope == "problem" and exact is None) for one in asked]
+    return [*found, Bounding(exact, of_plans=True)] if exact is not None else found
 
 
 def _ask_as_plan_says(v: Snapshot, said: object) -> Snapshot:

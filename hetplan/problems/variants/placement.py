@@ -355,9 +355,9 @@ def _group_alike(machines: list[Machine]) -> list[Machine]:
 
 
 def exact_program(v: Snapshot) -> Milp | None:
-    """The whole program with a count per item and machine; None where that is too large, or company matters."""
+    """The whole program with a count per item and machine; None if none is counted, or too many, or company matters."""
     places, sizes = _counts_of_exact(v), _Sizes(v)
-    if len(places) > MOST_EXACT or sizes.counts_company:
+    if not 0 < len(places) <= MOST_EXACT or sizes.counts_company:
         return None
     m, x = write_program(v)
     i, t, n = (np.array(column, dtype=np.int64) for column in zip(*places, strict=True))
