@@ -41,6 +41,7 @@ __all__ = ["first_size", "lengths_of", "read_tokens", "text_profile"]
 _DEGREES = (1, 2, 4, 8, 16)
 _OFFERED = {"bf16": ("bf16", "fp8"), "fp8": ("fp8",), "fp4": ("fp4",)}
 """Precisions by that of the published weights. Four bits are offered where somebody names them: --model NAME-fp4."""
+_ROLES = ["prefill", "decode"]
 COUNTED = "GPU"
 """In place of a currency: what a plan costs is how many GPUs it takes."""
 
@@ -67,18 +68,24 @@ class _Served:
 
 
 def text_profile(
-    model: str | None, config: Path | None, machines: Sequence[Machine], *, engine: str, longest: int
-) -> tuple[dict[str, Any], list[str]]:
+    model: str | None, config: Path | None, machines: Sequence[Machine], *, engine: str, longest: int,
+    kv_link_mbps: float | None = None,
+) -> tuple[dict[str, Any], list[str]]:  # fmt: skip
     """The profile of a model on known GPUs, by its name or its `config.json`; and what it takes for granted.
 
     Every degree within a machine, every way to split and every precision is there that leaves KV room for the longest
-    request, each by the best law that is known of it. No price at all: each GPU counts as one.
+    request, each by the best law that is known of it. No price at all: each GPU counts as one. With a link for KV each
+    machine is there three times: for whole requests, for their prefill, for their decoding.
     """
     name, held, precisions, own = _model(model, config)
     if engine not in REALITY:
         raise InputError.one(file="--engine", value=engine, why="an engine whose laws ship with hetplan",
                              remedy=f"Known are {', '.join(REALITY)}.")  # fmt: skip
     count_gpus = _check_machines(machines)
+    stocked = [one.name for one in machines if one.stock is not None and kv_link_mbps is not None]
+    if stocked:
+        why = "no stock beside --kv-link: a machine is there three times, for each role, and would be counted so"
+        raise InputError.one(file="--machine", value=stocked[0], why=why, remedy="Write limits in the SLO instead.")
     sizes = dict[tuple[str, Card, int], Machine]()
     for machine in machines:
         for size in _sizes(machine):  # a machine that is named has its own price, in any order
@@ -118,8 +125,26 @@ def text_profile(
         variant = as_id(f"{name}-{one.way.precision}") if len(precisions) > 1 else name
         runs = profile["variants"].setdefault(variant, {"task": name, "runs": []})["runs"]
         runs.append({"hardware": one.hardware, "engine": one.name, **({"at": one.at} if one.at else {})})
+    if kv_link_mbps is not None:
+        _add_roles(profile, kv_link_mbps)
     doubts = {one.name: doubt_of(_times_the_floor(one, held)) for one in served.values()}
     return written_profile(profile), list(_assumed_of(profile, doubts, count_gpus=count_gpus))
+
+
+def _add_roles(profile: dict[str, Any], kv_link_mbps: float) -> None:
+    """Each machine once more for prefill and once more for decoding, and the network between the two."""
+    for name, machine in list(profile["hardware"].items()):
+        machine["tier"] = "decode"
+        for role in _ROLES:
+            profile["hardware"][f"{name}-{role}"] = {**machine, "tier": role}
+            offer = {**profile["offers"][f"{name}-offer"], "hardware": f"{name}-{role}"}
+            profile["offers"][f"{name}-{role}-offer"] = offer
+    for variant in profile["variants"].values():
+        for run, role in product(list(variant["runs"]), _ROLES):
+            engine = f"{run['engine']}-{role}"
+            profile["engines"][engine] = {**profile["engines"][run["engine"]], "role": role}
+            variant["runs"].append({**run, "hardware": f"{run['hardware']}-{role}", "engine": engine})
+    profile |= {"tiers": _ROLES, "links": [{"between": _ROLES, "bandwidth_mbps": kv_link_mbps}]}
 
 
 def _model(text: str | None, config: Path | None) -> tuple[str, LanguageModel, tuple[str, ...], LanguageModel | None]:
@@ -249,10 +274,14 @@ def lengths_of(path: Path) -> tuple[dict[str, Any], float]:
 def _assumed_of(profile: Mapping[str, Any], doubts: Mapping[str, str], *, count_gpus: bool) -> Iterator[str]:
     """What a profile by names takes for granted: of each engine its law, with its basis and error, and its KV room."""
     for name, engine in profile["engines"].items():
+        if "role" in engine:
+            continue  # as the whole engine's
         law, room = engine["law"], Room(engine["kv_tokens"], engine["kv_bytes_per_token"], engine["kv_error"])
         doubt = doubts.get(name, "")
         source = str(law["source"]).removeprefix("catalogue/")
         yield f"{name}: {law['basis']} ({source}), +-{law['error_mean']:.0%}; {room}{'; ' * bool(doubt)}{doubt}"
+    if "links" in profile:
+        yield "machines that prefill, that decode and that do both cost the same (tier, role, links)"
     if count_gpus:
         yield "no price was given, so plans take the fewest GPUs (price_per_hour: each costs 1)"
     elif any(offer["hardware"] != one for one, offer in profile["offers"].items()):

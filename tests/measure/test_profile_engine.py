@@ -93,6 +93,17 @@ def port(tmp_path: Path) -> Iterator[int]:
         yield port
 
 
+@pytest.mark.slow
+def test_what_a_request_waits_before_its_first_iteration_is_measured(tmp_path: Path) -> None:
+    law = [{"base_ms": 8.0, "token_ms": 0.03}]
+    with started(tmp_path, {"pieces": law, "kv_tokens": 4000, "request_ms": 60.0}) as port:
+        asked = wish(port)
+        document = engine_document(asked, measure_engines(asked))
+    engine = load_profile(document).engines["talker-small"]
+    assert engine.request_ms == pytest.approx(60.0, abs=15.0)  # a busy machine makes first tokens late
+    assert law_of_engine(engine).iteration_ms(1.0, 320.0, 1.0) == pytest.approx(8.0, rel=0.3)
+
+
 @contextmanager
 def started(tmp_path: Path, engine: dict[str, Any]) -> Iterator[int]:
     """The port of an engine that runs as long as this does."""
