@@ -31,6 +31,7 @@ from hetplan.precise_loop import new_event_loop
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.engine_law import FittedLaw, FittedNumbers, Iteration, nearest
 from hetplan.profiles.engines import Engine
+from hetplan.profiles.imports.words import digits
 from hetplan.profiles.law_review import iteration_ms
 from hetplan.profiles.written_profile import written_profile
 
@@ -305,8 +306,8 @@ def engine_document(wish: Wish, found: MeasuredEngines) -> dict[str, Any]:
         document["engines"][name] = _engine(engine, mine)
         errors = sorted(abs(float(one)) for one in mine.law.errors) if mine.law is not None else []
         document["extensions"]["measured"][name] = {
-            "iterations": len(errors), "error_p90": _digits(errors[int(0.9 * (len(errors) - 1))]),
-            "error_most": _digits(errors[-1]),
+            "iterations": len(errors), "error_p90": digits(errors[int(0.9 * (len(errors) - 1))]),
+            "error_most": digits(errors[-1]),
         }  # fmt: skip
     return written_profile(document)
 
@@ -323,20 +324,16 @@ def _engine(engine: MeasuredEngine, mine: MeasuredLaw) -> dict[str, Any]:
         name: int(max(getattr(one, name) for one in mine.iterations)) for name in ("tokens", "kv_tokens", "sequences")
     }
     if isinstance(mine.law, FittedNumbers):
-        error = {"basis": "measured", "error_mean": _digits(mine.law.error), "range": reach}
+        error = {"basis": "measured", "error_mean": digits(mine.law.error), "range": reach}
         said["law"] = {**mine.law.document, **error}
     else:
         names = ("base_ms", "token_ms", "kv_token_ms", "sequence_ms", "pair_ms")
         said["pieces"] = [
-            {name: _digits(value) for name, value in zip(names, row, strict=True) if value > 0.0}
+            {name: digits(value) for name, value in zip(names, row, strict=True) if value > 0.0}
             for row in mine.law.pieces.tolist()
         ]
-        said["fitted"] = {"error": _digits(mine.law.error), **reach}
+        said["fitted"] = {"error": digits(mine.law.error), **reach}
     said |= {key: value for key, value in engine.stated().items() if value is not None}
     law = Engine.model_validate({name: value for name, value in said.items() if name != "source"})
     waits = [one.ms - iteration_ms(law, one.tokens, 0.0, 0.0, one.pairs) for one in mine.alone]
-    return said | {"request_ms": _digits(max(median(waits), 0.0))} if waits else said
-
-
-def _digits(value: float) -> float:
-    return float(f"{float(value):.6g}")
+    return said | {"request_ms": digits(max(median(waits), 0.0))} if waits else said

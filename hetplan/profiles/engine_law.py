@@ -11,13 +11,13 @@ and less. It is linear but for that count and the rate of the experts, which are
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FittedLaw", "FittedNumbers", "Iteration", "fit", "fit_numbers", "nearest"]
+__all__ = ["FittedLaw", "FittedNumbers", "Iteration", "fit", "fit_numbers", "law_document", "nearest", "with_experts"]
 
 Floats = NDArray[np.float64]
 
@@ -87,19 +87,38 @@ class FittedNumbers:
     @property
     def document(self) -> dict[str, object]:
         """As a profile has it."""
-        kept = {name: float(f"{value:.5g}") for name, value in self.numbers.items() if value}
-        kept |= {"tokens_from": int(self.numbers["tokens_from"])}
         worst = float(np.abs(self.errors).max())
-        return {"form": "iteration/2", **kept, "fit_error": [round(self.error, 4), round(worst, 4)]}
+        return {**law_document(self.numbers), "fit_error": [round(self.error, 4), round(worst, 4)]}
+
+
+def law_document(numbers: Mapping[str, float]) -> dict[str, object]:
+    """A law of nine numbers as a profile has it: to five digits, those that are 0 left out.
+
+    >>> law_document({"base_ms": 6.39999999, "token_ms": 0.0, "tokens_from": 384.0})
+    {'form': 'iteration/2', 'base_ms': 6.4, 'tokens_from': 384}
+    """
+    kept = {name: float(f"{value:.5g}") for name, value in numbers.items() if value}
+    whole = {name: int(value) for name, value in kept.items() if name == "tokens_from"}
+    return {"form": "iteration/2", **kept, **whole}
+
+
+def with_experts(fit: Callable[[float], FittedNumbers], experts: bool | None) -> FittedNumbers:
+    """The nearest of fits by how soon tokens touch experts (0: there are none).
+
+    `experts` says whether the model has any. Where nobody does, they are taken where they are worth it: steps of
+    kernels look like a few.
+    """
+    dense = fit(0.0)
+    if experts is False:
+        return dense
+    mixed = min((fit(rate) for rate in _RATES), key=_squares)
+    return mixed if experts or mixed.error < _EXPERTS * dense.error else dense
 
 
 def fit_numbers(
     measured: Sequence[Iteration], *, least: Mapping[str, float] | None = None, experts: bool | None = None
 ) -> FittedNumbers:  # fmt: skip
     """The law of nine numbers that is nearest; `least` are prices that no card goes below (KV's time goes to prompts).
-
-    `experts` says whether the model has any. Where nobody does, they are taken where they are worth it: steps of
-    kernels look like a few.
 
     >>> import math
     >>> ways = [(s + p, 100.0 * s, s, p * p / 2) for s in (1, 8, 64, 200) for p in (0, 100, 800)]
@@ -111,10 +130,9 @@ def fit_numbers(
     rows = np.array([(one.tokens, one.sequences, one.kv_tokens, one.pairs) for one in measured], dtype=np.float64)
     ms = np.array([one.ms for one in measured])
     floor = np.array([(least or {}).get(name, 0.0) for name in _NUMBERS])
-    dense = min((_numbers(rows, ms, floor, start, 0.0) for start in _FROM), key=_squares)
-    mixed = min((_numbers(rows, ms, floor, start, rate) for start in _FROM for rate in _RATES), key=_squares)
-    found = mixed.error < _EXPERTS * dense.error if experts is None else experts
-    return mixed if found else dense
+    return with_experts(
+        lambda rate: min((_numbers(rows, ms, floor, start, rate) for start in _FROM), key=_squares), experts
+    )
 
 
 def nearest(measured: Sequence[Iteration]) -> FittedLaw | FittedNumbers:
@@ -138,7 +156,8 @@ def _numbers(rows: Floats, ms: Floats, floor: Floats, start: int, rate: float) -
     above, _ = nnls(weighed / scale, 1.0 - weighed @ floor)
     found = floor + above / scale
     numbers = dict(zip(_NUMBERS, found.tolist(), strict=True))
-    return FittedNumbers(numbers | {"tokens_from": start, "experts_rate": rate}, weighed @ found - 1.0)
+    numbers |= {"tokens_from": start, "experts_rate": rate if numbers["experts_ms"] else 0.0}
+    return FittedNumbers(numbers, weighed @ found - 1.0)
 
 
 def fit(measured: Sequence[Iteration]) -> FittedLaw:

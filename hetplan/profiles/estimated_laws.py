@@ -20,7 +20,7 @@ from typing import Any
 
 from hetplan.profiles.cards import Card, cards
 from hetplan.profiles.catalogue import REALITY, known_laws, newest
-from hetplan.profiles.engine_law import Iteration, fit_numbers
+from hetplan.profiles.engine_law import Iteration, fit_numbers, law_document
 from hetplan.profiles.engines import IterationLaw
 from hetplan.profiles.language_models import BYTES, LanguageModel, models
 from hetplan.profiles.law_review import iteration_ms
@@ -158,9 +158,7 @@ def law_of(way: Way, model: LanguageModel | None = None) -> dict[str, Any] | Non
 
 
 def _law(numbers: Mapping[str, float], basis: str, error: float, source: str) -> dict[str, Any]:
-    kept = {name: float(f"{value:.5g}") for name, value in numbers.items() if value}
-    kept["tokens_from"] = int(numbers["tokens_from"])
-    return {"form": "iteration/2", **kept, "basis": basis, "error_mean": round(error, 3), "source": source}
+    return {**law_document(numbers), "basis": basis, "error_mean": round(error, 3), "source": source}
 
 
 def law_of_sibling(way: Way, model: LanguageModel) -> tuple[dict[str, float], str] | None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
 from hetplan.profiles.cards import Card, Room, card_of_text, cards, room_of
-from hetplan.profiles.catalogue import REALITY, REQUEST_MS
+from hetplan.profiles.catalogue import REALITY, engine_document
 from hetplan.profiles.csv_rows import as_id
 from hetplan.profiles.engines import IterationLaw
 from hetplan.profiles.estimated_laws import Way, grid_of, law_of
@@ -213,9 +213,7 @@ def _ways(
             continue
         if parallel == "ep" and law["basis"] in ("efficiencies", "datasheet"):
             continue  # sizes do not tell it from tp
-        waits = {"request_ms": REQUEST_MS[engine]} if engine in REQUEST_MS else {}
-        made = {"law": law, "tensor": gpus, "precision": precision, **room.document, **waits}
-        found.append(_Served(hardware, way, made))
+        found.append(_Served(hardware, way, engine_document(law, room, precision, gpus, engine)))
     return [one for one in found if not any(_beats(other, one) for other in found if other is not one)]
 
 
