@@ -29,7 +29,7 @@ from hetplan.measure.profile_models import MeasurementFailed
 from hetplan.planner.contract import Event
 from hetplan.precise_loop import new_event_loop
 from hetplan.profiles.canonical import digest
-from hetplan.profiles.engine_law import FittedLaw, FittedNumbers, Iteration, nearest
+from hetplan.profiles.engine_law import FittedNumbers, Iteration, fit_numbers
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.imports.words import digits
 from hetplan.profiles.law_review import iteration_ms
@@ -61,7 +61,7 @@ class MeasuredLaw:
     """
 
     iterations: list[Iteration] = field(default_factory=list)
-    law: FittedLaw | FittedNumbers | None = None
+    law: FittedNumbers | None = None
     why: str = ""
     alone: list[Iteration] = field(default_factory=list)
 
@@ -125,7 +125,7 @@ def measure_engines(
                 text = f"{name}: {cell[0]} streams, prompts of {cell[1]} tokens"
                 on_event(Event("profile", text, done=found.cells / total, seconds=time.monotonic() - began))
         if len(mine.iterations) >= _LEAST and not mine.why:
-            mine.law = nearest(mine.iterations)
+            mine.law = fit_numbers(mine.iterations)
         elif not mine.why and found.complete:
             mine.why = (
                 "too few iterations were seen: name shorter input_tokens or fewer streams, of which more cells fit"
@@ -323,16 +323,7 @@ def _engine(engine: MeasuredEngine, mine: MeasuredLaw) -> dict[str, Any]:
     reach = {
         name: int(max(getattr(one, name) for one in mine.iterations)) for name in ("tokens", "kv_tokens", "sequences")
     }
-    if isinstance(mine.law, FittedNumbers):
-        error = {"basis": "measured", "error_mean": digits(mine.law.error), "range": reach}
-        said["law"] = {**mine.law.document, **error}
-    else:
-        names = ("base_ms", "token_ms", "kv_token_ms", "sequence_ms", "pair_ms")
-        said["pieces"] = [
-            {name: digits(value) for name, value in zip(names, row, strict=True) if value > 0.0}
-            for row in mine.law.pieces.tolist()
-        ]
-        said["fitted"] = {"error": digits(mine.law.error), **reach}
+    said["law"] = {**mine.law.document, "basis": "measured", "error_mean": digits(mine.law.error), "range": reach}
     said |= {key: value for key, value in engine.stated().items() if value is not None}
     law = Engine.model_validate({name: value for name, value in said.items() if name != "source"})
     waits = [one.ms - iteration_ms(law, one.tokens, 0.0, 0.0, one.pairs) for one in mine.alone]
