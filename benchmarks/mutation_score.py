@@ -403,7 +403,7 @@ def main() -> int:
         "-o",
         "addopts=",
         "-m",
-        "not slow and not longest",
+        "not slow and not longest and not alone",
         "--import-mode=importlib",
         "--rootdir",
         str(ROOT),

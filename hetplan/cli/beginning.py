@@ -52,6 +52,7 @@ class Said:
     engine: str
     quality: float | None
     budget: str | None
+    kv_link_mbps: float | None
 
     @property
     def is_by_names(self) -> bool:
@@ -195,6 +196,10 @@ def _not_together(said: Said) -> list[Fault]:
     if said.is_text and said.has_source and not (said.config or said.profile or said.is_by_names):
         remedy = "Add --config FILE, the model's config.json, or --profile FILE, which `hetplan import` wrote."
         faults.append(Fault("--tokens", "", "", "where the times of the engine come from", remedy))
+    if said.kv_link_mbps is not None:
+        why = "the network that KV crosses, above 0" if said.kv_link_mbps <= 0 else "an LLM by its name or --config"
+        if said.kv_link_mbps <= 0 or not (said.config or said.is_by_names):
+            faults.append(Fault("--kv-link", "", f"{said.kv_link_mbps:g}", why, "Leave it out, or write 200000."))
     if said.workers and (said.rates or said.edges):
         why = "a rate: workers that are there are planned for one rate, and have no steps"
         faults.append(Fault("--workers", "", str(said.workers[0]), why, "Add --rate, leave --rates and --edge out."))
@@ -359,8 +364,9 @@ def _known(said: Said) -> tuple[Profile, dict[str, Any] | None, list[str]]:
         listed, taken = _priced(said, machines)
         most = max(sum(size[:2]) for size in _mix(said)["bins"])
         made, assumed = text_profile(
-            said.model, said.config, list((machines | listed).values()), engine=said.engine, longest=int(most)
-        )
+            said.model, said.config, list((machines | listed).values()), engine=said.engine, longest=int(most),
+            kv_link_mbps=said.kv_link_mbps,
+        )  # fmt: skip
         return load_profile(made), made, [*taken, *assumed]
     known = load_profile(said.profile)
     return known, _prices(said, known), []

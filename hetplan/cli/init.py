@@ -84,6 +84,10 @@ Limits = Annotated[
     option("--slo", "LIMIT=MS,...", "p99=100: 99% of the answers come within 100 ms. LLM: ttft_p95=1000,tpot_p95=40."),
 ]
 Served = Annotated[str, option("--engine", "NAME", "LLM engine: vllm, sglang, trtllm.")]
+KvLink = Annotated[
+    float | None,
+    option("--kv-link", "MBPS", "LLM: also machines that only prefill or decode, with this network between them."),
+]
 Floor = Annotated[float | None, option("--quality", "LEAST", "The lowest quality that is allowed.")]
 Budget = Annotated[str | None, option("--budget", "PRICE", "The highest cost per hour.")]
 Folder = Annotated[Path, option("-o --output", "FOLDER", "Write the files to this folder.")]
@@ -98,8 +102,8 @@ def init(
     region: Region = "", ms: Ms = None, latencies: Table = None,
     edge: Edges = None, workers: Workers = None, profile: Given = None, config: Config = None,
     settings: Settings = None, tokens: Tokens = None, lengths: Lengths = None, rate: Rate = None, rates: Rates = None,
-    slo: Limits = None, engine: Served = "vllm", quality: Floor = None, budget: Budget = None,
-    folder: Folder = Path(), as_yaml: AsYaml = False, add: Add = False, force: Force = False,
+    slo: Limits = None, engine: Served = "vllm", kv_link: KvLink = None, quality: Floor = None,
+    budget: Budget = None, folder: Folder = Path(), as_yaml: AsYaml = False, add: Add = False, force: Force = False,
     example: Example = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Write a first profile and SLO file from your numbers.
@@ -117,6 +121,7 @@ def init(
         said = Said(
             model, app, machine or (), prices, region, ms or (), latencies, edge or (), workers or (), profile, config,
             settings, tokens, lengths, rate, rates, read_limits(slo or ()), engine, quality, budget,
+            kv_link,
         )  # fmt: skip
         if sys.stdin.isatty() and not as_json:
             said = _asked(said)

@@ -215,12 +215,15 @@ def import_file(
 
             for line in words_of(slo):
                 out.people.line(line)
+        from hetplan.cli.beginning import next_command
         from hetplan.cli.model_assignment import say_of_profile, say_of_wish
 
         if found is not None:
             say_of_profile(out, found)
         if slo is not None:
             say_of_wish(out, slo)
+            if found is not None:
+                next_command(out, ["solve", *(path for path, _ in targets), "-o", folder / f"plan.{ending}"])
         elif found is not None:
             if found.engines:
                 _say_laws(out, found)

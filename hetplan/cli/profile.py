@@ -192,23 +192,17 @@ def _show_ways(out: Output, measured: Sequence[Cell]) -> None:
 def _show_laws(out: Output, engines: MeasuredEngines) -> None:
     from hetplan.cli.output import number
 
-    names = ("base", "token", "kv token", "sequence", "pair", "experts", "chunk")
+    names = ("base", "token", "kv_token", "sequence", "pair", "experts", "chunk")
     alone = ("base", "experts", "chunk")
     rows = [
         (
-            name, place, *(number(float(f"{value:.4g}")) if value else "-" for value in row),
-            f"{100 * one.law.error:.1f}%" if not place else "", len(one.iterations) if not place else "",
+            name, *(number(float(f"{one.law.numbers[f'{part}_ms']:.4g}")) for part in names),
+            f"{100 * one.law.error:.1f}%", len(one.iterations),
         )
         for name, one in engines.engines.items() if one.law is not None
-        for place, row in enumerate(one.law.rows)
     ]  # fmt: skip
-    titles = (
-        "engine",
-        "piece",
-        *(f"{one} ms" if one in alone else f"ms per {one}" for one in names),
-        "error",
-        "iterations",
-    )
+    parts = (f"{one} ms" if one in alone else f"ms per {one.replace('_', ' ')}" for one in names)
+    titles = ("engine", *parts, "error", "iterations")
     out.people.table(titles, rows, right=titles[1:])
 
 

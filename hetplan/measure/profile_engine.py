@@ -4,6 +4,8 @@ Nobody outside sees an iteration. But every decoding sequence gets one token per
 tokens of a stream is the length of one. A cell runs so many streams at once, with prompts of one length, and takes the
 gaps between their tokens: iterations that only decode. Then it sends prompts of other lengths beside them: the gap in
 which such a prompt is computed is an iteration with prefill and decodes (`overlap` is then measured, not assumed).
+Before the streams, prompts are sent to the empty server: what the first token takes beyond the law's iteration is what
+a request waits before it (`request_ms`).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
+from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,14 +30,19 @@ from hetplan.measure.profile_models import MeasurementFailed
 from hetplan.planner.contract import Event
 from hetplan.precise_loop import new_event_loop
 from hetplan.profiles.canonical import digest
-from hetplan.profiles.engine_law import FittedLaw, FittedNumbers, Iteration, nearest
-from hetplan.profiles.new_files import engine_run, model_of, new_profile, without_nothing
+from hetplan.profiles.engine_law import FittedNumbers, Iteration, fit_numbers
+from hetplan.profiles.engines import Engine
+from hetplan.profiles.imports.words import digits
+from hetplan.profiles.law_review import iteration_ms
+from hetplan.profiles.new_files import engine_run, model_of, new_profile
 
 __all__ = ["MeasuredLaw", "engine_document", "measure_engines"]
 
 _DECODES, _BESIDE = 24, 3
 """How many iterations of decodes a cell takes, and how many prompts of each length it sends beside them."""
 _SHORTEST_MS = 0.05
+_ALONE = 5
+"""How many prompts a cell sends to the empty server, one after the other."""
 _PAUSE = 3
 """Iterations between two such prompts."""
 _PATIENCE = 20
@@ -48,11 +56,15 @@ _TOO_SOON = (
 
 @dataclass
 class MeasuredLaw:
-    """What was found of one engine: its iterations, and the law; `why` where it could not be measured."""
+    """What was found of one engine: its iterations, and the law; `why` where it could not be measured.
+
+    `alone` are prompts that came to the empty server, each with the time to its first token.
+    """
 
     iterations: list[Iteration] = field(default_factory=list)
-    law: FittedLaw | FittedNumbers | None = None
+    law: FittedNumbers | None = None
     why: str = ""
+    alone: list[Iteration] = field(default_factory=list)
 
 
 @dataclass
@@ -108,12 +120,13 @@ def measure_engines(
             else:
                 found.resumed += 1
             found.cells += 1
-            mine.iterations += [Iteration(*row) for row in held["iterations"]]
+            for one in (Iteration(*row) for row in held["iterations"]):
+                (mine.iterations if one.sequences else mine.alone).append(one)
             if on_event is not None:
                 text = f"{name}: {cell[0]} streams, prompts of {cell[1]} tokens"
                 on_event(Event("profile", text, done=found.cells / total, seconds=time.monotonic() - began))
         if len(mine.iterations) >= _LEAST and not mine.why:
-            mine.law = nearest(mine.iterations)
+            mine.law = fit_numbers(mine.iterations)
         elif not mine.why and found.complete:
             mine.why = (
                 "too few iterations were seen: name shorter input_tokens or fewer streams, of which more cells fit"
@@ -137,10 +150,10 @@ def measure_cell(engine: MeasuredEngine, cell: Cell) -> list[Iteration]:
 
 
 class _Stream(StreamedConnection):
-    """A stream, and when each of its tokens came."""
+    """A stream, when it was asked for, and when each of its tokens came."""
 
     def __init__(self, asked: int) -> None:
-        self.asked, self.times = asked, list[float]()
+        self.asked, self.sent, self.times = asked, 0.0, list[float]()
         self.over: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
         super().__init__(self._end_stream)
 
@@ -168,11 +181,12 @@ class _Cell:
         beside = [one for one in self.engine.input_tokens if one + self.streams <= self.engine.most_tokens]
         most = _DECODES + len(beside) * _BESIDE * (_PAUSE + 2) + 1
         try:
+            found = [await self._alone() for _ in range(_ALONE)] if self.length <= self.engine.most_tokens else []
             room = (self.engine.kv_tokens - max(self.engine.input_tokens)) // self.streams
             output = min(_PATIENCE * most, min(room, self.engine.longest) - self.length)
             running = [await self._start(self.length, output) for _ in range(self.streams)]
             await self._until(lambda: all(one.times for one in running))
-            found = [await self._decodes(running)]
+            found.append(await self._decodes(running))
             for length in beside:
                 tried = [
                     seen for _ in range(_BESIDE) if (seen := await self._mixed_iteration(running, length)) is not None
@@ -183,6 +197,15 @@ class _Cell:
             for one in self.open:
                 one.close()
         return found
+
+    async def _alone(self) -> Iteration:
+        """A prompt that comes to the empty server: how long its first token takes."""
+        prompt = await self._start(self.length, 1)
+        await self._until(lambda: bool(prompt.times))
+        self.open.remove(prompt)
+        ms = 1e3 * (prompt.times[0] - prompt.sent)
+        prompt.close()
+        return Iteration(self.length, 0.0, 0.0, self.length * self.length / 2.0, ms)
 
     async def _decodes(self, running: Sequence[_Stream]) -> Iteration:
         """Iterations that only decode."""
@@ -228,6 +251,7 @@ class _Cell:
         _, stream = await loop.create_connection(lambda: _Stream(output), parts.hostname or "", parts.port or 80)
         head = [f"POST {parts.path} HTTP/1.1", f"host: {parts.netloc}", "content-type: application/json"]
         head += [f"{name}: {value}" for name, value in engine.headers.items()]
+        stream.sent = loop.time()
         stream.send(0, "\r\n".join([*head, f"content-length: {len(body)}", "", ""]).encode() + body)
         self.open.append(stream)
         return stream
@@ -277,8 +301,8 @@ def engine_document(wish: Wish, found: MeasuredEngines) -> dict[str, Any]:
         runs.setdefault(engine.model, (engine.task, []))[1].append((engine.machine, run))
         errors = sorted(abs(float(one)) for one in mine.law.errors) if mine.law is not None else []
         extensions[name] = {
-            "iterations": len(errors), "error_p90": _digits(errors[int(0.9 * (len(errors) - 1))]),
-            "error_most": _digits(errors[-1]),
+            "iterations": len(errors), "error_p90": digits(errors[int(0.9 * (len(errors) - 1))]),
+            "error_most": digits(errors[-1]),
         }  # fmt: skip
     return new_profile(
         {"name": "streams", "kind": "measured", "tool": "hetplan profile"},
@@ -299,16 +323,7 @@ def _run(engine: MeasuredEngine, mine: MeasuredLaw) -> dict[str, Any]:
     reach = {
         name: int(max(getattr(one, name) for one in mine.iterations)) for name in ("tokens", "kv_tokens", "sequences")
     }
-    if isinstance(mine.law, FittedNumbers):
-        law = {**mine.law.document, "basis": "measured", "error_mean": _digits(mine.law.error), "range": reach}
-        return engine_run(law, **said)
-    names = ("base_ms", "token_ms", "kv_token_ms", "sequence_ms", "pair_ms")
-    pieces = [
-        {name: _digits(value) for name, value in zip(names, row, strict=True) if value > 0.0}
-        for row in mine.law.pieces.tolist()
-    ]
-    return without_nothing({**said, "error_mean": _digits(mine.law.error), "range": reach, "law": pieces})
-
-
-def _digits(value: float) -> float:
-    return float(f"{float(value):.6g}")
+    law = {**mine.law.document, "basis": "measured", "error_mean": digits(mine.law.error), "range": reach}
+    whole = Engine.model_validate({"law": law} | {key: one for key, one in engine.stated().items() if one is not None})
+    waits = [one.ms - iteration_ms(whole, one.tokens, 0.0, 0.0, one.pairs) for one in mine.alone]
+    return engine_run(law, **said, request_ms=digits(max(median(waits), 0.0)) if waits else None)

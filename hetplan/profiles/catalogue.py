@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from hetplan.errors import InputError
-from hetplan.profiles.cards import cards, room_of
+from hetplan.profiles.cards import Room, cards, room_of
 from hetplan.profiles.engines import IterationLaw
 from hetplan.profiles.json_path import shortened
 from hetplan.profiles.language_models import models
@@ -142,20 +142,20 @@ def _nearest(name: str) -> list[str]:
 def engine_of(known: Known) -> dict[str, Any]:
     """An engine of a profile by a law of the catalogue: with its degree, precision, and KV room by model and card."""
     of = known.identity
-    return engine_document(known.law.model_dump(mode="json", exclude_defaults=True), **of)
+    gpus = int(of["gpus"])
+    ranks = gpus if of["parallel"] == "dp+ep" else 1
+    room = room_of(models()[of["model"]], of["precision"], cards()[of["gpu"]], gpus, ranks=ranks)
+    law = known.law.model_dump(mode="json", exclude_defaults=True)
+    return engine_document({"form": "iteration/2", **law}, room, of["precision"], gpus, of["engine"])
 
 
 def engine_document(
-    law: Mapping[str, Any], *, model: str, precision: str, gpu: str, gpus: str | int, parallel: str, engine: str,
-    version: str = "",
-) -> dict[str, Any]:  # fmt: skip
-    """An engine of a profile: its law, degree, precision, and KV room by model and card."""
-    del version
-    ranks = int(gpus) if parallel == "dp+ep" else 1
-    room = room_of(models()[model], precision, cards()[gpu], int(gpus), ranks=ranks)
+    law: Mapping[str, Any], room: Room | None, precision: str, gpus: int, engine: str
+) -> dict[str, Any]:
+    """An engine of a profile: its law, degree, precision, KV room, and what a request waits before it."""
     waits = {"request_ms": REQUEST_MS[engine]} if engine in REQUEST_MS else {}
     held = room.document if room is not None else {}
-    return {"law": {"form": "iteration/2", **law}, "tensor": int(gpus), "precision": precision, **held, **waits}
+    return {"law": law, "tensor": gpus, "precision": precision, **held, **waits}
 
 
 def laws_on(name: str, gpu: str, gpus: int) -> Known | None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
 from hetplan.profiles.cards import Card, Room, card_of_text, cards, room_of
-from hetplan.profiles.catalogue import REALITY, REQUEST_MS
+from hetplan.profiles.catalogue import REALITY, engine_document
 from hetplan.profiles.csv_rows import as_id
 from hetplan.profiles.engines import IterationLaw
 from hetplan.profiles.estimated_laws import Way, grid_of, law_of
@@ -41,6 +41,7 @@ __all__ = ["first_size", "lengths_of", "read_tokens", "text_profile"]
 _DEGREES = (1, 2, 4, 8, 16)
 _OFFERED = {"bf16": ("bf16", "fp8"), "fp8": ("fp8",), "fp4": ("fp4",)}
 """Precisions by that of the published weights. Four bits are offered where somebody names them: --model NAME-fp4."""
+_ROLES = ["prefill", "decode"]
 COUNTED = "GPU"
 """In place of a currency: what a plan costs is how many GPUs it takes."""
 
@@ -67,18 +68,24 @@ class _Served:
 
 
 def text_profile(
-    model: str | None, config: Path | None, machines: Sequence[Machine], *, engine: str, longest: int
-) -> tuple[dict[str, Any], list[str]]:
+    model: str | None, config: Path | None, machines: Sequence[Machine], *, engine: str, longest: int,
+    kv_link_mbps: float | None = None,
+) -> tuple[dict[str, Any], list[str]]:  # fmt: skip
     """The profile of a model on known GPUs, by its name or its `config.json`; and what it takes for granted.
 
     Every degree within a machine, every way to split and every precision is there that leaves KV room for the longest
-    request, each by the best law that is known of it. No price at all: each GPU counts as one.
+    request, each by the best law that is known of it. No price at all: each GPU counts as one. With a link for KV each
+    machine is there three times: for whole requests, for their prefill, for their decoding.
     """
     name, held, precisions, own = _model(model, config)
     if engine not in REALITY:
         raise InputError.one(file="--engine", value=engine, why="an engine whose laws ship with hetplan",
                              remedy=f"Known are {', '.join(REALITY)}.")  # fmt: skip
     count_gpus = _check_machines(machines)
+    stocked = [one.name for one in machines if one.stock is not None and kv_link_mbps is not None]
+    if stocked:
+        why = "no stock beside --kv-link: a machine is there three times, for each role, and would be counted so"
+        raise InputError.one(file="--machine", value=stocked[0], why=why, remedy="Write limits in the SLO instead.")
     sizes = dict[tuple[str, Card, int], Machine]()
     for machine in machines:
         for size in _sizes(machine):  # a machine that is named has its own price, in any order
@@ -110,14 +117,30 @@ def text_profile(
         model_id = as_id(f"{name}-{one.way.precision}") if len(precisions) > 1 else name
         run = engine_run(**one.engine) | ({"at": one.at} if one.at else {})
         runs.setdefault(model_id, []).append((one.hardware, run))
+    offered = {one: {"provides": {"gpu": gpus}, **prices[one]} for one, _, gpus in sizes if one in used}
+    if kv_link_mbps is not None:
+        _add_roles(offered, runs)
     profile = new_profile(
         {"name": "laws", "kind": "assumed", "tool": "hetplan init", "note": "no time was measured"},
         currency=COUNTED if count_gpus else None,
-        machines={one: {"provides": {"gpu": gpus}, **prices[one]} for one, _, gpus in sizes if one in used},
+        tiers=_ROLES if kv_link_mbps is not None else None,
+        machines=offered,
+        links=[{"between": _ROLES, "bandwidth_mbps": kv_link_mbps}] if kv_link_mbps is not None else None,
         models={model_id: model_of(name, model_id, several) for model_id, several in runs.items()},
     )
     doubts = {one.name: doubt_of(_times_the_floor(one, held)) for one in served.values()}
-    return profile, list(_assumed_of(served.values(), doubts, count_gpus=count_gpus))
+    has_roles = kv_link_mbps is not None
+    said = _assumed_of(served.values(), doubts, count_gpus=count_gpus, has_roles=has_roles)
+    return profile, list(said)
+
+
+def _add_roles(machines: dict[str, Any], runs: Mapping[str, list[tuple[str, dict[str, Any]]]]) -> None:
+    """Each machine once more for prefill and once more for decoding."""
+    for name, machine in list(machines.items()):
+        machine["tier"] = "decode"
+        machines |= {f"{name}-{role}": {**machine, "tier": role} for role in _ROLES}
+    for several in runs.values():
+        several += [(f"{one}-{role}", {**run, "role": role}) for (one, run), role in product(list(several), _ROLES)]
 
 
 def _model(text: str | None, config: Path | None) -> tuple[str, LanguageModel, tuple[str, ...], LanguageModel | None]:
@@ -185,9 +208,7 @@ def _ways(
             continue
         if parallel == "ep" and law["basis"] in ("efficiencies", "datasheet"):
             continue  # sizes do not tell it from tp
-        waits = {"request_ms": REQUEST_MS[engine]} if engine in REQUEST_MS else {}
-        made = {"law": law, "tensor": gpus, "precision": precision, **room.document, **waits}
-        found.append(_Served(hardware, way, made))
+        found.append(_Served(hardware, way, engine_document(law, room, precision, gpus, engine)))
     return [one for one in found if not any(_beats(other, one) for other in found if other is not one)]
 
 
@@ -243,13 +264,17 @@ def lengths_of(path: Path) -> tuple[dict[str, Any], float]:
     return app["mix"], app["rate_qps"]
 
 
-def _assumed_of(served: Iterable[_Served], doubts: Mapping[str, str], *, count_gpus: bool) -> Iterator[str]:
+def _assumed_of(
+    served: Iterable[_Served], doubts: Mapping[str, str], *, count_gpus: bool, has_roles: bool
+) -> Iterator[str]:
     """What a profile by names takes for granted: of each engine its law, with its basis and error, and its KV room."""
     for name, engine in {one.name: one.engine for one in served}.items():
         law, room = engine["law"], Room(engine["kv_tokens"], engine["kv_bytes_per_token"], engine["kv_error"])
         doubt = doubts.get(name, "")
         source = str(law["source"]).removeprefix("catalogue/")
         yield f"{name}: {law['basis']} ({source}), +-{law['error_mean']:.0%}; {room}{'; ' * bool(doubt)}{doubt}"
+    if has_roles:
+        yield "machines that prefill, that decode and that do both cost the same (tier, role, links)"
     if count_gpus:
         yield "no price was given, so plans take the fewest GPUs (price_per_hour: each costs 1)"
     else:

@@ -256,6 +256,23 @@ def test_without_prices_gpus_are_counted(run: Callable[..., Any], mine: Path) ->
     assert "GPU 1.00/h" in solved.out
 
 
+@pytest.mark.slow
+def test_machines_that_prefill_and_decode_apart_are_planned_where_a_network_between_them_is_named(
+    run: Callable[..., Any], mine: Path
+) -> None:
+    words = "--model llama-3.1-8b-bf16 --machine h100x1=6.88 --rate 40 --tokens 2000:100 --slo ttft_p95=600,tpot_p95=16"
+    costs = []
+    for folder, more in (("whole", ""), ("roles", " --kv-link 200000")):
+        command, _ = begun(run, mine, words + more, folder)
+        assert run(*command).code == 0
+        promises = json.loads(Path(command[-1]).read_text())["promises"]
+        costs += [one["value"] for one in promises if one["quantity"] == "cost_per_hour"]
+    profile = json.loads((mine / "roles" / "profile.json").read_text())
+    roles = {name: one.get("role") for name, one in profile["models"]["llama-3.1-8b"]["runs"].items()}
+    assert roles == {"h100x1": None, "h100x1-prefill": "prefill", "h100x1-decode": "decode"}
+    assert costs[1] <= costs[0]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -291,6 +308,8 @@ def test_without_prices_gpus_are_counted(run: Callable[..., Any], mine: Path) ->
         ("--model qwen3-235b-awq --machine h200=1 --rate 5 --slo ttft_p95=90", "16 bits, fp8 or fp4"),
         ("--model qwen3-235b --machine h200=1 --engine llamacpp --rate 5 --slo ttft_p95=90", "Known are vllm"),
         ("--model qwen3-235b --machine h200=1 --rate 5 --slo ttft=90", "Write p99=100"),
+        ("--model qwen3-8b --machine h200=1:4 --rate 5 --slo ttft_p95=90 --kv-link 1e5", "no stock beside --kv-link"),
+        ("--model qwen3-8b --machine h200=1 --rate 5 --slo ttft_p95=90 --kv-link 0", "--kv-link"),
         ("--add --model m --ms l4:1=6 --rate 5 --slo p99=90", "Begin without --add"),
         (
             "--config config.json --machine h100=1 --rate 5 --slo ttft_p95=600,ttft_p95_ms=500",

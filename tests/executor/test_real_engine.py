@@ -1,21 +1,17 @@
-"""A real engine: llama.cpp's server on the CPU, with a small model of random weights that is written here.
-
-It needs `llama-server` on the PATH (or LLAMA_SERVER) and the package gguf; where one is missing, the test says so.
-"""
+"""A real engine: llama.cpp's server on the CPU, with a small model of random weights that is written here."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import socket
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -27,19 +23,23 @@ from hetplan.measure.measure_file import Wish
 from hetplan.measure.profile_engine import engine_document, measure_engines
 from hetplan.profiles.load import load_inputs
 
-SERVER = os.environ.get("LLAMA_SERVER") or shutil.which("llama-server")
+gguf = pytest.importorskip("gguf", reason="the package gguf is not installed")
+pytest.importorskip("xllamacpp", reason="llama.cpp (the package xllamacpp) is not installed")
+pytestmark = pytest.mark.alone
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(SERVER is None, reason="no llama-server on the PATH: llama.cpp is not installed"),
-]
+SERVER = Path(__file__).parents[1] / "cases" / "llama_server.py"
 
+Found = TypeVar("Found")
 SEQS, CHUNK, ROOM = 8, 512, 16384
+SECONDS = 60.0
+GOALS = {"ttft_ms p95": 0.15, "tpot_ms p95": 0.10, "response_ms p95": 0.10}
+"""How far what is measured may be from the simulation of the very requests."""
+MOST_WAITED, TRIES = 0.05, 3
+"""Where the engine waits for a core longer, its times are those of other work: it is measured again."""
 
 
 def write_model(path: Path, *, wide: int = 512, layers: int = 8, heads: int = 8, inner: int = 1408) -> None:
     """A model of llama's kind with random weights: 26 million numbers, and 1,200 words that it knows."""
-    gguf = pytest.importorskip("gguf", reason="the package gguf is not installed")
     random, words = np.random.default_rng(7), 1200
     made = gguf.GGUFWriter(path, "llama")
     made.add_context_length(4096)
@@ -87,8 +87,7 @@ def write_model(path: Path, *, wide: int = 512, layers: int = 8, heads: int = 8,
 
 def command(model: Path, port: str, most_seqs: str, most_tokens: str) -> list[str]:
     """How the server is started: on one core, every sequence with its part of the room."""
-    words = ["-m", str(model), "--port", port, "-np", most_seqs, "-b", most_tokens, "-ub", most_tokens]
-    return [str(SERVER), *words, "-c", str(ROOM), "-t", "1", "-tb", "1", "--cache-ram", "0"]
+    return [sys.executable, str(SERVER), str(model), port, most_seqs, most_tokens, str(ROOM)]
 
 
 @contextmanager
@@ -112,6 +111,32 @@ def running(model: Path) -> Iterator[int]:
             process.terminate()
 
 
+def core_time(model: Path) -> tuple[int, int]:
+    """Nanoseconds that all engines of the model have computed, and that they have waited for a core."""
+    found = [0, 0]
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(model).encode() not in (process / "cmdline").read_bytes():
+                continue
+            for thread in (process / "task").iterdir():
+                ran, waited, _ = map(int, (thread / "schedstat").read_text().split())
+                found = [found[0] + ran, found[1] + waited]
+        except OSError:  # it ended
+            continue
+    return found[0], found[1]
+
+
+def undisturbed(model: Path, measured: Callable[[], Found]) -> Found:
+    """What was measured while the engine had a core whenever it wanted one."""
+    for _ in range(TRIES):
+        before = core_time(model)
+        found = measured()
+        ran, waited = (now - then for now, then in zip(core_time(model), before, strict=True))
+        if waited <= MOST_WAITED * (ran + waited):
+            return found
+    pytest.skip(f"other work has the cores: the engine waited {waited / (ran + waited):.0%} of its time")
+
+
 def test_a_real_engine_is_measured_planned_with_started_and_loaded(
     deploy: Callable[..., Deployment], tmp_path: Path
 ) -> None:
@@ -129,15 +154,12 @@ def test_a_real_engine_is_measured_planned_with_started_and_loaded(
                 }
             },
         })  # fmt: skip
-        found = measure_engines(wish)
-    law = found.engines["tiny-core"].law
-    assert law is not None, found.engines["tiny-core"].why
-    assert law.error < 0.5  # 0.10 on a machine that had time, 0.32 on a busy one
+        found = undisturbed(model, lambda: measure_engines(wish))
+    assert found.engines["tiny-core"].law is not None, found.engines["tiny-core"].why
     profile = engine_document(wish, found)
-    assert profile["engines"]["tiny-core"]["overlap"] == "measured"
-    profile["offers"] = {"core": {"hardware": "core", "price_per_hour": "1"}}
+    profile["machines"]["core"]["price_per_hour"] = 1
     (tmp_path / "profile.json").write_text(json.dumps(profile))
-    limits = {"ttft_p90_ms": 5000, "tpot_p90_ms": 2000}
+    limits = {"ttft_p95_ms": 5000, "tpot_p95_ms": 2000}
     sizes = {"axes": ["input_tokens", "output_tokens"], "bins": [[40, 20], [160, 40]], "share": [0.6, 0.4]}
     app = {"task": "chat", "latency": limits, "rate_qps": 0.7, "mix": sizes}
     (tmp_path / "slo.json").write_text(json.dumps({"format": "hetplan/slo/1.0", "apps": {"talk": app}}))
@@ -148,15 +170,16 @@ def test_a_real_engine_is_measured_planned_with_started_and_loaded(
         "command": command(model, "{port}", "{max_seqs}", "{max_tokens}"),
         "model": "tiny",
     }  # fmt: skip
-    made = deploy(files=[str(paths[0])], hosts={"box": host}, models={"*": rule})
-    endpoint = made.apply(plan).endpoint
-    report = text_load(plan, load_inputs([paths[0]], paths[1]), TextLoad(endpoint, 60.0))
-    lines = {line.name: line for line in report.lines}
-    said = [(name, lines[name].simulated, lines[name].measured) for name in ("ttft_ms p50", "tpot_ms p50")]
-    print(f"law off by {law.error:.1%}: {profile['engines']['tiny-core']['pieces']}")
-    print(*(f"{line.name}: {line.simulated} simulated, {line.measured} measured" for line in report.lines), sep="\n")
+    endpoint = deploy(files=[str(paths[0])], hosts={"box": host}, models={"*": rule}).apply(plan).endpoint
+    inputs = load_inputs([paths[0]], paths[1])
+    report = undisturbed(model, lambda: text_load(plan, inputs, TextLoad(endpoint, SECONDS)))
+    said = {
+        line.name: (line.simulated[0], line.measured.value)
+        for line in report.lines
+        if line.simulated is not None and line.measured is not None
+    }
+    print(profile["models"], *said.items(), sep="\n")
     assert set(report.apps["talk"].statuses) == {"200"}
-    for _, simulated, measured in said:
-        assert simulated is not None
-        assert measured is not None
-        assert simulated[0] / 3.0 < measured.value < 3.0 * simulated[0], said
+    for name, off in GOALS.items():
+        simulated, measured = said[name]
+        assert measured == pytest.approx(simulated, rel=off), name

@@ -46,7 +46,7 @@ def test_a_sibling_is_as_near_as_it_says() -> None:
             errors.setdefault(cards()[known.identity["gpu"]].generation, []).append(off(found[0], known))
     assert set(errors) == {"hopper", "blackwell"}
     assert np.mean(errors["hopper"]) < 0.08
-    assert np.percentile(errors["hopper"], 95) < 0.25
+    assert max(errors["hopper"]) < 0.25
     assert np.mean(errors["blackwell"]) < SIBLING_ERROR
 
 

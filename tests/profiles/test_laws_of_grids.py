@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 
 import numpy as np
 import pytest
 
+import hetplan
 from hetplan.profiles.engine_law import Iteration, fit_numbers
 from hetplan.profiles.engines import IterationLaw
-from tests.cases.grids import DATA, DENSE, Identity, grids, least, read
+from tests.cases.grids import DATA, DENSE, ROOT, Identity, grids, least, read
 
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"the grids are not in {DATA}")
 
@@ -74,6 +76,61 @@ def test_every_grid_is_met_as_nearly_as_by_laws_that_were_fitted_apart(part: sli
     assert np.mean(list(errors.values())) < 0.036
     further = {key: error for key, error in errors.items() if error > float(published()[key]["error_mean"]) + 0.015}
     assert not further
+
+
+def test_parts_of_an_iteration_add_up_in_the_grid_too() -> None:
+    """Prompts beside decodes are in no fit. A roofline of the same numbers, its parts at once, is far off them."""
+    key = next(iter(NAMED))
+    law = {name: float(value) for name, value in published()[key].items() if name.endswith(("_ms", "_from"))}
+    off, overlapped = [], []
+    for _, row in (one for one in read("mixed") if one[0] == key):
+        chunk, decodes, context = (float(row[name]) for name in ("chunk", "decodes", "context"))
+        ms, pairs = float(row["ms"]), chunk * context / 2.0
+        one = Iteration(chunk + decodes, decodes * context, decodes, pairs, ms)
+        off.append(abs(ms_of(dict(law), one) / ms - 1.0))
+        reads = law["base_ms"] + law["sequence_ms"] * decodes + law["kv_token_ms"] * one.kv_tokens
+        computes = law["chunk_ms"] + law["token_ms"] * one.tokens + law["pair_ms"] * pairs
+        overlapped.append(abs(max(reads, computes) / ms - 1.0))
+    assert len(off) == 6
+    assert np.mean(off) < 0.03
+    assert np.mean(overlapped) > 0.09
+
+
+def test_no_fleet_is_as_cheap_as_one_whose_h100s_did_two_things_at_once() -> None:
+    """100 requests/s of the shipped example, its H100 by the law of the grid: no fleet for 21.45 $/h has the time.
+
+    An iteration takes a + h max(0, n - n1) + f s + d v + e q, so it takes w h n + f s + d v + e q and more, where
+    w = a / (h n1): the base pays for the free tokens. Of pieces each is a bound. So each request takes each machine
+    at least so long, and a second of a machine costs what it costs.
+    """
+    law = {name: float(value) for name, value in published()[next(iter(NAMED))].items()
+           if name.endswith(("_ms", "_from"))}  # fmt: skip
+    profile, slo = (json.loads((ROOT / "examples/llm" / f"{name}.json").read_text()) for name in ("profile", "slo"))
+    mix, machines = slo["apps"]["assistant"]["mix"], profile["machines"]
+    means = dict.fromkeys(("tokens", "sequences", "kv", "pairs"), 0.0)
+    for (inp, out), share in zip(mix["bins"], mix["share"], strict=True):
+        means["tokens"] += share * (inp + out - 1)
+        means["sequences"] += share * (out - 1)
+        means["kv"] += share * (out - 1) * (inp + out / 2)
+        means["pairs"] += share * inp * inp / 2
+
+    def least_ms(piece: dict[str, float], free: float = 0.0) -> float:
+        part = 1.0 if not free else min(1.0, piece["base_ms"] / (piece["token_ms"] * free))
+        return (
+            part * piece.get("token_ms", 0.0) * means["tokens"] + piece.get("sequence_ms", 0.0) * means["sequences"]
+            + piece.get("kv_token_ms", 0.0) * means["kv"] + piece.get("pair_ms", 0.0) * means["pairs"]
+        )  # fmt: skip
+
+    each = {
+        name: float(machines[name]["price_per_hour"]) / 1000.0 * max(map(least_ms, run["law"]))
+        for name, run in profile["models"]["llama-8b"]["runs"].items()
+    }
+    each["h100"] = machines["h100"]["price_per_hour"] / 1000.0 * least_ms(law, law["tokens_from"])
+    assert 100.0 * min(each.values()) > 21.45
+    profile["models"]["llama-8b"]["runs"]["h100"]["law"] = "catalogue/vllm/llama-3.1-8b/bf16/h100x1"
+    slo["apps"]["assistant"]["rate_qps"], slo["robust"] = 100.0, {"law": False}
+    plan = hetplan.solve(profile, slo).require()
+    assert plan.extensions["llm"]["bounds_per_hour"]["any schedule"] >= 100.0 * min(each.values())
 
 
 @pytest.mark.parametrize("key", NAMED, ids=lambda key: key[0])

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,11 +22,12 @@ from numpy.typing import NDArray
 
 from hetplan.profiles.cards import card_of_text
 from hetplan.profiles.catalogue import REALITY, REQUEST_MS
+from hetplan.profiles.engine_law import FittedNumbers, with_experts
 from hetplan.profiles.imports.runs import Run
 from hetplan.profiles.imports.words import digits, refuse
 from hetplan.profiles.language_models import LanguageModel, model_of_text, models, precision_of_text
 
-__all__ = ["SweepLaw", "fit_runs", "fit_sweep", "least_prices"]
+__all__ = ["fit_runs", "fit_sweep", "least_prices"]
 
 Floats = NDArray[np.float64]
 MODELLED = "aiconfigurator or aisimulate"
@@ -42,24 +42,8 @@ _FIRST_WEIGHT = 0.1
 _IN_PIECES, _FEW_PROMPTS = 2.0, 0.5
 """Streams come in pieces from so many times the time per token between them; else, with so few prompts in an iteration,
 the median between tokens is one that only decodes."""
-_RATES = tuple(0.4 * 0.7**k for k in range(15))
-_EXPERTS = 0.6
-"""Where nobody says whether a model has experts, they are taken where at most this part of the error is left."""
 _FEW_LOADS, _LENGTHS = 4, 2
 _NAMES = ("base_ms", "experts_ms", "sequence_ms", "kv_token_ms", "token_ms", "pair_ms", "request_ms")
-
-
-@dataclass(frozen=True)
-class SweepLaw:
-    """The numbers found, and the relative errors of the times per token."""
-
-    numbers: dict[str, float]
-    errors: Floats
-
-    @property
-    def error(self) -> float:
-        """The mean relative error."""
-        return float(np.abs(self.errors).mean())
 
 
 def fit_sweep(runs: Sequence[Run], file: str) -> tuple[dict[str, Any], dict[str, int]]:
@@ -91,19 +75,15 @@ def fit_sweep(runs: Sequence[Run], file: str) -> tuple[dict[str, Any], dict[str,
         "kv_tokens": math.ceil(max(_at_once(run) * (run.input_tokens + run.output_tokens) for run in used)),
         "sequences": math.ceil(max(_decoding(run) for run in used)),
     }
-    numbers = dict(found.numbers)
-    numbers.pop("request_ms")
-    waits = _waits(used, numbers)
+    waits = _waits(used, found.numbers)
     # What a tool worked out from kernels was measured on no engine.
     modelled = used[0].tool == MODELLED
     basis, error = "grid" if modelled else "measured", UNSEEN_ERROR
     error += REALITY.get(used[0].engine, max(REALITY.values())) if modelled else 0.0
     law = {
-        "form": "iteration/2",
-        **{name: digits(value, 5) for name, value in numbers.items() if value > 0.0},
+        **found.document,
         "basis": basis,
         "error_mean": round(max(error, found.error), 4),
-        "fit_error": [round(found.error, 4), round(float(np.abs(found.errors).max()), 4)],
         "range": seen,
         "source": f"{len(used)} runs, {used[0].tool}",
     }
@@ -124,16 +104,12 @@ def _waits(runs: Sequence[Run], numbers: dict[str, float]) -> float:
     return REQUEST_MS["vllm"] if runs[0].engine in ("", "vllm") else 0.0
 
 
-def fit_runs(runs: Sequence[Run], *, least: dict[str, float], experts: bool | None = None) -> SweepLaw:
+def fit_runs(runs: Sequence[Run], *, least: dict[str, float], experts: bool | None = None) -> FittedNumbers:
     """The law that is nearest to the times per token of some runs; prices are no lower than `least`."""
-    dense = _fit(runs, least, 0.0)
-    if experts is False:
-        return dense
-    mixed = min((_fit(runs, least, rate) for rate in _RATES), key=lambda one: float(one.errors @ one.errors))
-    return mixed if experts or mixed.error < _EXPERTS * dense.error else dense
+    return with_experts(lambda rate: _fit(runs, least, rate), experts)
 
 
-def _fit(runs: Sequence[Run], least: dict[str, float], rate: float) -> SweepLaw:
+def _fit(runs: Sequence[Run], least: dict[str, float], rate: float) -> FittedNumbers:
     from scipy.optimize import nnls
 
     rows, weights, firsts = list[Floats](), list[float](), 0
@@ -167,7 +143,9 @@ def _fit(runs: Sequence[Run], least: dict[str, float], rate: float) -> SweepLaw:
     above, _ = nnls(matrix / scale * weight[:, None], (1.0 - whole @ floor) * weight)
     found = floor + above / scale * told
     numbers = dict(zip(_NAMES, found.tolist(), strict=True))
-    return SweepLaw({**numbers, "experts_rate": rate if numbers["experts_ms"] else 0.0}, (whole @ found - 1.0)[:firsts])
+    del numbers["request_ms"]
+    numbers["experts_rate"] = rate if numbers["experts_ms"] else 0.0
+    return FittedNumbers(numbers, (whole @ found - 1.0)[:firsts])
 
 
 def _lengths(runs: Sequence[Run]) -> int:
