@@ -26,7 +26,8 @@
     machine = "l4"
     kv_tokens = 40000
 
-Files are named relative to the file's own folder. `tasks`, `metrics` and `pipelines` are written as in a profile.
+Files are named relative to the file's own folder. `metrics` and `pipelines` are written as in a profile; a task
+names the metric of its models.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from hetplan.profiles.engine_law import Iteration, fit_numbers
 from hetplan.profiles.engines import IterationLaw
 from hetplan.profiles.law_review import iteration_ms
 from hetplan.profiles.load_one import load_profile
+from hetplan.profiles.merge import merge
 from hetplan.profiles.validate import validate
 from hetplan.serving.tokens import law_of_engine
 from tests.build import in_format_1_0
@@ -66,6 +67,23 @@ def test_what_experts_take_is_found_where_there_are_any() -> None:
     assert read.law is not None
     assert (read.law.basis, read.experts[0]) == ("measured", law.document["experts_ms"])
     assert (read.error, read.reach.tokens) == (pytest.approx(law.error, rel=1e-5), 1816)
+
+
+def test_laws_beside_models_that_were_measured_keep_their_source() -> None:
+    seen = iterations(TRUE, 0.02)
+    engines = engine_document(wish(1), MeasuredEngines({"e": MeasuredLaw(seen, fit(seen))}))
+    (machine,) = engines["machines"]
+    times = {
+        "format": engines["format"],
+        "source": {"name": "cells", "kind": "measured", "tool": "onnx"},
+        "machines": engines["machines"],
+        "models": {"net": {"batch": [1], "runs": {machine: {"mean_ms": [5]}}}},
+    }
+    document, _, faults = merge([("models", times), ("engines", engines)])
+    profile = load_profile(document)
+    assert not faults
+    assert [one.source for one in (*profile.tables.values(), *profile.engines.values())] == ["cells", "streams"]
+    assert (profile.sources["cells"].tool, profile.sources["streams"].tool) == ("onnx", "hetplan profile")
 
 
 def wish(port: int, **engine: Any) -> Wish:
