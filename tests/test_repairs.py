@@ -26,6 +26,7 @@ from hetplan.planner.status import Found
 from hetplan.planner.terms import Tools
 from tests.build import in_format_1_0, shipped
 
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 RUNS = int(os.environ.get("HETPLAN_REPAIRS", "14"))
 """Random files per question; HETPLAN_REPAIRS=200 tries more."""
 
@@ -98,6 +99,25 @@ def test_each_trial_is_an_event_and_no_other_begins_once_the_work_is_cancelled()
     assert stopped.exit_code == whole.exit_code == 3
     assert stopped.repairs
     assert all(repair.text.endswith("(not tried)") for repair in stopped.repairs)
+
+
+def test_no_trial_begins_once_they_simulated_what_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    profile, slo = (shipped(EXAMPLES / "variants" / f"{name}.json") for name in ("profile", "slo"))
+    for app in slo["apps"].values():
+        app["latency"] = {name: limit / 3.0 for name, limit in app["latency"].items()}
+    whole = hp.solve(profile, slo)
+    assert whole.exit_code == 3
+    assert not any(repair.text.endswith("(not tried)") for repair in whole.repairs)
+
+    monkeypatch.setattr("hetplan.planner.repairs.MOST_EVENTS", 0)
+    heard: list[hp.Event] = []
+    brief = hp.solve(profile, slo, on_event=heard.append)
+    assert brief.exit_code == 3
+    assert brief.why == whole.why
+    assert {repair.field for repair in brief.repairs} >= {repair.field for repair in whole.repairs}
+    assert any(repair.text.endswith("(not tried)") for repair in brief.repairs)
+    trials = sum(event.what == "repairs" for event in heard)
+    assert trials <= 2, "as much as the answer itself took, and what began before that"
 
 
 LIMITED: dict[str, dict[str, list[int]]] = {

@@ -19,7 +19,7 @@ from hetplan.planner.answer import Deadline, Limits
 from hetplan.planner.make_plan import all_proved, make_plan
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.solver_calls import Asking
-from hetplan.planner.terms import Formulation, Obstacle, OnEvent, Options, Tools, with_logging
+from hetplan.planner.terms import Formulation, Obstacle, OnEvent, Options, Simulated, Tools, with_logging
 from hetplan.profiles.arguments import check_arguments
 from hetplan.profiles.given_files import GivenFile, sort_files
 from hetplan.profiles.inputs import Inputs
@@ -233,7 +233,9 @@ def plan_for(
     # More threads than cores only cost memory, and an absurd number would take the machine down.
     limits = replace(limits, threads=max(1, min(limits.threads, os.cpu_count() or 1)))
     ask = Asking(engines, limits, solver=solver, on_event=with_logging(on_event))
-    handed = replace(registry.tools_of(choice.problem.question, tools, ask.stop), repairs=try_repairs)
+    simulated = Simulated()
+    handed = simulated.counted(registry.tools_of(choice.problem.question, tools, ask.stop))
+    handed = replace(handed, repairs=try_repairs)
     ask = ask.unproved() if handed.trial else ask  # whether there is a plan, and not how good it is
     problem = pose(inputs, choice, tools=handed, start=previous)
     outcome = make_plan(problem, inputs, ask, method=choice.method, require_proof=require_proof)
@@ -242,7 +244,8 @@ def plan_for(
 
         again = partial(plan_for, question=choice.problem.question, formulation=choice.formulation, start=start,
             solver=solver, try_repairs=False)  # fmt: skip
-        outcome = check_repairs(outcome, inputs, choice.options, ask, again, replace(handed, trial=True))
+        trying = replace(handed, trial=True)
+        outcome = check_repairs(outcome, inputs, choice.options, ask, again, trying, simulated)
     if solver is not None and ask.records and not any(ask.is_of(record, solver) for record in ask.records):
         kinds = sorted({record.form.kind for record in ask.records})
         raise NoSolver(" or ".join(kinds), {solver: "it is for another kind of form, and answered nothing here"})

@@ -9,7 +9,7 @@ left out.
 A question's number may be far more than is needed: it comes from a formula, or from a coarse search. So between a
 number that fails (at first the stated one) and one that does the way is halved, by asking the whole question, until
 they are `NEAR`. The repair says both: "lower rate_qps from 1323 to 333 qps (fails at 345)". What cannot be written as
-edits, or was not tried as the time was over, says so.
+edits, or was not tried as the time was over, or as trials had simulated what they may (`Simulated`), says so.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from hetplan.planner.draft import TOGETHER, Edit, Repair
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.solver_calls import Asking
 from hetplan.planner.status import Found
+from hetplan.planner.terms import Simulated
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.json_path import write_at
 from hetplan.profiles.profile import Profile
@@ -75,6 +76,9 @@ OVERLOAD = 4.0
 """Where the rate is so many times what there is carries, though no query waits, what would help is tried with the
 formula for queues, in no time; below it, in simulation. The formula asks for more machines: of a day's peak that is
 worth seconds of simulation, of a slip of a digit it is not."""
+MOST_EVENTS = 20_000_000
+"""Trials may simulate so many events, or as many as the answer itself took: no refusal takes much longer than twice an
+answer, and those of small questions take ten seconds more."""
 UNTRIED = " (not tried)"
 UNPLAYED = " (its queues were not played)"
 ABOUT, MOST_ABOUT = " or so", 4
@@ -306,9 +310,13 @@ def _rounded(value: float, *, up: bool, beside: float | None) -> float:
 
 
 def check_repairs(
-    outcome: Outcome, inputs: Inputs, options: Options, ask: Asking, again: Callable[..., Outcome], tools: Tools
-) -> Outcome:
-    """The outcome with the repairs that do; `again` answers the same question for other inputs, with these tools."""
+    outcome: Outcome, inputs: Inputs, options: Options, ask: Asking, again: Callable[..., Outcome], tools: Tools,
+    simulated: Simulated,
+) -> Outcome:  # fmt: skip
+    """The outcome with the repairs that do; `again` answers the same question for other inputs, with these tools.
+
+    `simulated` is what the answer took so far, and counts on.
+    """
 
     rates = {f"slo.apps.{name}.rate_qps": app.rate_qps for name, app in inputs.slo.apps.items()}
     is_proved = outcome.finding.found is Found.INFEASIBLE
@@ -320,9 +328,11 @@ def check_repairs(
         limits = replace(ask.limits, seconds=seconds)
         return again(changed, options={**chosen, **estimated}, limits=limits, tools=replace(tools, explains=explains))
 
+    most = simulated.events + max(simulated.events, MOST_EVENTS)
+
     def left() -> bool:
         cancel = ask.limits.cancel
-        return ask.remaining > 0 and not (cancel is not None and cancel.is_set())
+        return ask.remaining > 0 and simulated.events < most and not (cancel is not None and cancel.is_set())
 
     briefly = partial(plan, explains=False)
     trials = Trials(inputs, options.model_dump(exclude_unset=True), plan, left, ask.note, briefly, by_formula)

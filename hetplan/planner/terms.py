@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -19,7 +19,18 @@ from hetplan.profiles.fields import wrong
 if TYPE_CHECKING:
     from hetplan.profiles.columns import Statistic
 
-__all__ = ["Event", "Formulation", "Obstacle", "OnEvent", "Options", "Sizing", "TableOptions", "Tools", "with_logging"]
+__all__ = [
+    "Event",
+    "Formulation",
+    "Obstacle",
+    "OnEvent",
+    "Options",
+    "Simulated",
+    "Sizing",
+    "TableOptions",
+    "Tools",
+    "with_logging",
+]
 
 Sizing = Literal["fluid", "formula", "simulation"]
 """Option `sizing` of every question: how waiting is taken into account."""
@@ -150,3 +161,23 @@ class Tools:
     def says_what_helps(self) -> bool:
         """Whether it is looked for what would help where there is no plan; in trials too, as two changes may do."""
         return self.repairs or (self.trial and self.explains)
+
+
+@dataclass
+class Simulated:
+    """How much the simulations of an answer took: the same on every machine, as seconds are not."""
+
+    events: int = 0
+
+    def counted(self, tools: Tools) -> Tools:
+        """Tools whose simulations are counted."""
+        simulate = tools.simulate
+        if simulate is None:
+            return tools
+
+        def play(*args: Any, **named: Any) -> Any:
+            report = simulate(*args, **named)
+            self.events += getattr(report, "events", 0)
+            return report
+
+        return replace(tools, simulate=play)

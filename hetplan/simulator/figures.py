@@ -362,17 +362,16 @@ def figures_of(
     import numpy as np
 
     every = result.columns
-    asked = every.of_app(result.apps.index(app))
-    asked = asked[~np.isnan(every.arrival[asked])]
-    asked = asked[warm_up:] if warm_up < len(asked) else asked[:0]
-    mine = asked[stretch_of(slice(0, len(asked)), part)]
+    whole = every.of_app(result.apps.index(app))
+    came = whole.start + int(np.count_nonzero(~np.isnan(every.arrival[whole])))
+    mine = stretch_of(slice(min(whole.start + warm_up, came), came), part)
     status, arrival, finish, quality = every.status[mine], every.arrival[mine], every.finish[mine], every.quality[mine]
     served = status == 1
     response = np.where(served, finish - arrival + result.once_ms.get(app, 0.0), np.inf)
     in_time = every.in_time[mine]
     accuracy, timely = mean_of(quality[in_time]), mean_of(in_time)
     return AppFigures(
-        len(mine),
+        len(arrival),
         {
             "mean_ms": mean_of(response[served]),
             "in_time": timely,

@@ -35,15 +35,26 @@ def fill(queries: Rows, order: Integers, app: Small, kind: Small, arrival: Float
 
 @kernel
 def split(
-    queries: Rows, app: Small, status: Small, arrival: Floats, deadline: Floats, finish: Floats, quality: Floats
-) -> int:
-    """Write fields of the queries into a column each; how many queries there are."""
+    queries: Rows, starts: Integers, app: Small, status: Small, arrival: Floats, deadline: Floats, finish: Floats,
+    quality: Floats,
+) -> int:  # fmt: skip
+    """Write fields of the queries into a column each, application by application, in order; how many queries there are.
+
+    `starts` are zeros, one more than there are applications, and become where each begins.
+    """
+    for place in range(queries.shape[0]):
+        starts[queries[place]["app"] + 1] += 1
+    for row in range(1, starts.shape[0]):
+        starts[row] += starts[row - 1]
+    following = starts.copy()
     for place in range(queries.shape[0]):
         record = queries[place]
-        app[place] = record["app"]
-        status[place] = record["status"]
-        arrival[place] = record["arrival"]
-        deadline[place] = record["deadline"]
-        finish[place] = record["finish"]
-        quality[place] = record["quality"]
+        to = following[record["app"]]
+        following[record["app"]] += 1
+        app[to] = record["app"]
+        status[to] = record["status"]
+        arrival[to] = record["arrival"]
+        deadline[to] = record["deadline"]
+        finish[to] = record["finish"]
+        quality[to] = record["quality"]
     return int(queries.shape[0])

@@ -47,8 +47,12 @@ class Glance:
 
 @dataclass(frozen=True)
 class Columns:
-    """Fields of the queries of a run, a column each."""
+    """Fields of the queries of a run, a column each: application by application, each in order of arrival.
 
+    Queries that waiting clients never asked have no arrival (NaN), and come last.
+    """
+
+    starts: NDArray[np.int64]
     app: NDArray[np.int32]
     status: NDArray[np.int32]
     arrival: NDArray[np.float64]
@@ -62,17 +66,9 @@ class Columns:
         timely: NDArray[np.bool_] = (self.status == 1) & (self.finish <= self.deadline + LATE_SLACK_MS)
         return timely
 
-    def of_app(self, app: int) -> NDArray[np.int64]:
-        """Where the queries of an application are, in order."""
-        places, starts = self._by_app
-        return places[starts[app] : starts[app + 1]] if app + 1 < len(starts) else places[:0]
-
-    @cached_property
-    def _by_app(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The places of all queries, application by application, and where each begins: one pass for all of them."""
-        small = len(self.app) > 0 and int(self.app.max()) <= np.iinfo(np.int16).max
-        numbers = self.app.astype(np.int16) if small else self.app  # small ones are sorted by counting
-        return np.argsort(numbers, kind="stable"), np.concatenate([[0], np.cumsum(np.bincount(self.app))])
+    def of_app(self, app: int) -> slice:
+        """Where the queries of an application are."""
+        return slice(int(self.starts[app]), int(self.starts[app + 1]))
 
 
 @dataclass(frozen=True)
@@ -108,11 +104,11 @@ class RunResult:
         """The queries field by field, read once."""
         from hetplan.simulator.record_kernels import split
 
-        count = len(self.queries)
+        count, starts = len(self.queries), np.zeros(len(self.apps) + 1, np.int64)
         app, status = np.empty(count, np.int32), np.empty(count, np.int32)
         arrival, deadline, finish, quality = np.empty(count), np.empty(count), np.empty(count), np.empty(count)
-        split(self.queries, app, status, arrival, deadline, finish, quality)
-        return Columns(app, status, arrival, deadline, finish, quality)
+        split(self.queries, starts, app, status, arrival, deadline, finish, quality)
+        return Columns(starts, app, status, arrival, deadline, finish, quality)
 
 
 def query_rows(streams: Sequence[Stream], builder: WorldBuilder, world: World) -> Rows:

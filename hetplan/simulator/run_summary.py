@@ -100,7 +100,8 @@ def summary_of(
     apps: dict[str, AppFigures] = {}
     parts: dict[str, tuple[AppFigures, ...]] = {}
     for demand in demands:
-        warm = demand.warm_up(len(result.columns.of_app(result.apps.index(demand.app))))
+        whole = result.columns.of_app(result.apps.index(demand.app))
+        warm = demand.warm_up(whole.stop - whole.start)
         apps[demand.app] = figures_of(result, demand.app, percentiles=percentiles, warm_up=warm)
         parts[demand.app] = tuple(
             figures_of(result, demand.app, percentiles=percentiles, warm_up=warm, part=(part, stretches))
