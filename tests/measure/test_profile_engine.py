@@ -147,7 +147,7 @@ def test_a_server_is_measured_by_its_streams_and_what_is_known_is_not_measured_a
     stopped.set()
     resumed = measure_engines(asked, journal=again, cancel=stopped)
     assert (resumed.complete, resumed.resumed, engine_document(asked, resumed)) == (True, 4, document)
-    other = measure_engines(wish(port, model="another"), journal=again, cancel=stopped)
+    other = measure_engines(wish(port, name="another"), journal=again, cancel=stopped)
     assert (other.complete, other.resumed) == (False, 0), "another model's cells are not known"
     again.close()
 
