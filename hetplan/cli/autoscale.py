@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,10 +20,10 @@ from hetplan.cli.arguments import (
     method_from,
     option,
 )
-from hetplan.cli.cluster import SiteFile
 from hetplan.cli.knowing import Known, Measuring, knowing
 from hetplan.cli.output import Output
-from hetplan.cli.read_files import KEPT_PLAN, Wait, keep_plan
+from hetplan.cli.places import KUBERNETES, InCluster, OnHosts, SiteFile, place_of
+from hetplan.cli.read_files import KEPT_PLAN, Wait
 from hetplan.cli.solve import Evaluators, JournalFile
 from hetplan.errors import InputError
 from hetplan.profiles.given_files import sort_files
@@ -31,8 +31,7 @@ from hetplan.profiles.given_files import sort_files
 if TYPE_CHECKING:
     from hetplan.api.autoscaler import Applied, Ended, Happened
     from hetplan.api.planner import Planner
-    from hetplan.executor.apply.platform import Platform
-    from hetplan.executor.deployment import Deployment
+    from hetplan.cli.platform_files import Made
     from hetplan.executor.site import Site
     from hetplan.planner.outcome import Outcome
     from hetplan.planner.schedule import Schedule
@@ -117,10 +116,14 @@ def autoscale(
             every_s=every, period_s=period, change=change, hold_s=hold, settle_s=settle, headroom=headroom,
             floor_qps=floor, com=com,
         )  # fmt: skip
-        place = read_site(site)
-        if evaluate and not place.targets:
+        read = read_site(site)
+        if evaluate and not read.targets:
             why = "plans are measured on hosts, and this site is a cluster"
             raise InputError.one(file="--evaluate", why=why, remedy="Measure before: hetplan solve --evaluate.")
+        if read.watch.prometheus is None and not read.targets:
+            why = "nothing says how many queries arrive"
+            remedy = 'Add [watch] prometheus = "http://HOST:PORT", and query unless hetplan\'s router counts them.'
+            raise InputError.one(file=str(site), path="$.watch.prometheus", value="nothing", why=why, remedy=remedy)
         named = sort_files(files, "autoscale", plans=(0, 1), takes_state=False)
         if named.state is not None:
             why = "autoscale reads the state from the hosts"
@@ -128,11 +131,9 @@ def autoscale(
         profiles, slo = list(named.profiles), named.slo
         measuring = Measuring(named.measured, evaluate, journal, live)
         with knowing(out, profiles, slo, site, measuring) as known, ExitStack() as stack:
-            runs: _Deployed | _InCluster
-            if place.targets:
-                runs = stack.enter_context(_on_hosts(place, known, wait))
-            else:
-                runs = _InCluster.of(out, place, known, wait)
+            make_files = None if read.targets else _files_of(out, read, Planner(known.profiles, known.slo))
+            place = stack.enter_context(place_of(out, read, {}, make=make_files))
+            runs = _Followed(place, wait, known.streams)
             kept = _schedule(out, named.plan if named.plans else None, begins)
             planner, limits = Planner(profiles, slo), Limits(seconds=time_limit)
             make = _making(out, planner, slo, kept, {**how, "limits": limits}, known)
@@ -234,7 +235,7 @@ def _at_one_moment(
 
 def _run(
     out: Output,
-    runs: _Deployed | _InCluster,
+    runs: _Followed,
     make: Callable[..., Outcome],
     planner: Planner,
     trigger: Any,
@@ -262,15 +263,6 @@ def _run(
     return interruptible(lambda cancel: watching.run(cancel, once=once), say=out.note)
 
 
-@contextmanager
-def _on_hosts(site: Site, known: Known, wait_s: float) -> Iterator[_Deployed]:
-    from hetplan.executor.deployment import Deployment
-    from hetplan.registry import target
-
-    with Deployment(site, targets=target) as deployment:
-        yield _Deployed(deployment, wait_s, known.streams)
-
-
 def _show(out: Output, event: Happened) -> None:
     out.send({"event": {"what": event.what, "at_s": event.at_s, "text": event.text, **event.data}})
     if event.what != "look":
@@ -280,61 +272,51 @@ def _show(out: Output, event: Happened) -> None:
 
 
 @dataclass
-class _Deployed:
-    """A deployment as the loop sees it; the plan that it last brought about is kept beside its record."""
+class _Followed:
+    """What a site runs as the loop sees it; the plan that it last brought about is kept beside its record."""
 
-    deployment: Deployment
+    place: OnHosts | InCluster
     wait_s: float
     streams: frozenset[str] = frozenset()
     """Applications whose queries come as streams: no rate of theirs is followed."""
     _under_way: int | None = field(default=None, init=False)
 
     def arrived(self) -> Mapping[str, int]:
-        from hetplan.executor.deployment import router_metrics
-        from hetplan.executor.secrets import token_of
-
         self._under_way = None
-        if not self.deployment.observe():
+        if not self.place.runs():
             return {}
-        endpoint = self.deployment.endpoint()
-        site = self.deployment.site
-        if site.watch.prometheus is not None:
+        watch = self.place.of.site.watch
+        if watch.prometheus is not None or isinstance(self.place, InCluster):
             from hetplan.executor.prometheus import arrived_by_prometheus
 
-            counted = arrived_by_prometheus(site.watch.prometheus, site.watch.query)
+            counted = arrived_by_prometheus(watch.prometheus or "", watch.query)
             return {app: count for app, count in counted.items() if app not in self.streams}
-        metrics = router_metrics(endpoint, token=token_of(site))
-        if metrics is None:
-            raise OSError(f"no router answers at {endpoint}")
-        followed = {app: counters for app, counters in metrics["apps"].items() if app not in self.streams}
-        self._under_way = sum(int(counters["under_way"]) for counters in followed.values())
-        return {app: int(counters["arrived"]) for app, counters in followed.items()}
+        followed = {app: counts for app, counts in self.place.counters().items() if app not in self.streams}
+        self._under_way = sum(int(counts["under_way"]) for counts in followed.values())
+        return {app: int(counts["arrived"]) for app, counts in followed.items()}
 
     def under_way(self) -> int | None:
         # A Prometheus is asked for one counter per application, and knows of none that wait.
         return self._under_way
 
     def state(self) -> State | None:
-        return self.deployment.state() if self.deployment.observe() else None
+        return self.place.state() if self.place.runs() else None
 
     def plan(self) -> Plan | None:
-        return _kept_plan(self.deployment.folder, self.deployment.applied_plan())
+        return _kept_plan(self.place.of.folder, self.place.of.applied_plan())
 
     def difference(self, plan: Plan) -> list[str]:
-        return [
-            f"{sign} {what}: {text}" for sign, what, text in self.deployment.difference(plan).lines() if sign != "="
-        ]
+        return [f"{sign} {what}: {text}" for sign, what, text in self.place.difference(plan).rows if sign != "="]
 
     def apply(self, plan: Plan, cancel: threading.Event) -> Applied:
         from hetplan.api.autoscaler import Applied
         from hetplan.executor.target import ApplyFailed
 
         try:
-            done = self.deployment.apply(plan, wait_s=self.wait_s, cancel=cancel)
+            done = self.place.apply(plan, lambda _: None, self.wait_s, cancel)
         except ApplyFailed as error:
             return Applied(False, why=str(error))
-        keep_plan(self.deployment.folder, plan)
-        return Applied(True, len(done.steps))
+        return Applied(True, done.steps)
 
 
 def _kept_plan(folder: Path, applied: str | None) -> Plan | None:
@@ -348,72 +330,14 @@ def _kept_plan(folder: Path, applied: str | None) -> Plan | None:
     return plan if plan is not None and plan.digest == applied else None
 
 
-@dataclass
-class _InCluster:
-    """A cluster's deployment as the loop sees it: what arrives is asked of a Prometheus, all else of the cluster."""
+def _files_of(out: Output, site: Site, planner: Planner) -> Callable[[Plan], Made]:
+    """What makes files of a plan for a cluster: judged at the rates that it was made for."""
+    from hetplan.cli.platform_files import made_of, settings_of
 
-    out: Output
-    platform: Platform
-    inputs: Callable[[Mapping[str, float]], Any]
-    settings: Mapping[str, Any]
-    wait_s: float
-    streams: frozenset[str]
+    settings = settings_of(site, KUBERNETES, {})
 
-    @classmethod
-    def of(cls, out: Output, site: Site, known: Known, wait_s: float) -> _InCluster:
-        """That of a site file, which has to say which Prometheus is asked."""
-        from hetplan.api.planner import Planner
-        from hetplan.cli.cluster import KUBERNETES
-        from hetplan.cli.platform_files import settings_of
-        from hetplan.executor.apply.platform import Platform
-
-        if site.watch.prometheus is None:
-            why = "nothing says how many queries arrive"
-            remedy = 'Add [watch] prometheus = "http://HOST:PORT", and query unless hetplan\'s router counts them.'
-            raise InputError.one(file="site.toml", path="$.watch.prometheus", value="nothing", why=why, remedy=remedy)
-        planner = Planner(known.profiles, known.slo)
-        settings = settings_of(site, KUBERNETES, {})
-        return cls(out, Platform(site), planner.inputs, settings, wait_s, known.streams)
-
-    def arrived(self) -> Mapping[str, int]:
-        from hetplan.executor.prometheus import arrived_by_prometheus
-
-        watch = self.platform.site.watch
-        counted = arrived_by_prometheus(watch.prometheus or "", watch.query) if self.platform.groups() else {}
-        return {app: count for app, count in counted.items() if app not in self.streams}
-
-    def under_way(self) -> int | None:
-        return None
-
-    def state(self) -> State | None:
-        groups = self.platform.groups()
-        return self.platform.state(groups) if groups else None
-
-    def plan(self) -> Plan | None:
-        return _kept_plan(self.platform.folder, self.platform.applied_plan())
-
-    def difference(self, plan: Plan) -> list[str]:
-        found = self.platform.changes(self._rendered(plan))
-        signs = (("+", found.made), ("~", found.changed), ("-", found.gone))
-        return [f"{sign} {kind} {name}" for sign, names in signs for kind, name in names]
-
-    def apply(self, plan: Plan, cancel: threading.Event) -> Applied:
-        from hetplan.api.autoscaler import Applied
-        from hetplan.executor.target import ApplyFailed
-
-        try:
-            done = self.platform.apply(self._rendered(plan), wait_s=self.wait_s, cancel=cancel)
-        except ApplyFailed as error:
-            return Applied(False, why=str(error))
-        keep_plan(self.platform.folder, plan)
-        return Applied(True, len(done))
-
-    def _rendered(self, plan: Plan) -> Any:
-        """The plan's files, judged at the rates that it was made for."""
-        from hetplan.cli.cluster import KUBERNETES
-        from hetplan.cli.platform_files import made_of
-        from hetplan.executor.apply.cluster import Rendered
-
+    def make(plan: Plan) -> Made:
         rates = {app: most for app, (_, most) in plan.valid.rate_qps.items() if most is not None}
-        made = made_of(self.out, KUBERNETES, self.platform.site, plan, self.inputs(rates), self.settings)
-        return Rendered(str(plan.digest), made.files)
+        return made_of(out, KUBERNETES, site, plan, planner.inputs(rates), settings)
+
+    return make

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,28 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hetplan.cli.arguments import AsJson, option, read_settings
-from hetplan.cli.cluster import (
-    SiteFile,
-    apply_to_cluster,
-    check_options,
-    cluster_down,
-    cluster_status,
-    show_step,
-    write_state,
-)
 from hetplan.cli.long_work import interruptible
-from hetplan.cli.output import Exit, Output, number
-from hetplan.cli.read_files import Wait, keep_plan, plan_from
+from hetplan.cli.output import Exit, Output
+from hetplan.cli.places import InCluster, OnHosts, SiteFile, check_options, difference_rows, place_of, show_step
+from hetplan.cli.read_files import Wait
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:
-    from hetplan.executor.deployment import Applied, Deployment, Progress
     from hetplan.executor.site import Site
-    from hetplan.executor.steps import Difference
-    from hetplan.executor.units import Seen
-    from hetplan.profiles.plan import Plan
+    from hetplan.profiles.state import State
 
-__all__ = ["apply", "down", "show_difference", "status"]
+__all__ = ["apply", "down", "status"]
 
 
 def apply(
@@ -70,42 +59,34 @@ def apply(
     A site without targets is a cluster: the plan is rendered for Kubernetes and applied with kubectl.
     """
     with Output("apply", as_json=as_json) as out:
-        from hetplan.executor.deployment import Deployment
         from hetplan.executor.site import read_site
-        from hetplan.registry import target
 
         beside = {"--yes": yes, "--undo": undo, "--period": period, "--wait": wait}
         _check_flags(plan, restore=restore, systemd=systemd, beside=beside)
         if (plan is None) != (undo or restore):
             why = "--undo takes no plan: it restores the previous replicas" if undo else "expected a plan"
             raise InputError.one(path="PLAN", why=why, remedy="Write hetplan apply PLAN, or hetplan apply --undo.")
-        place = read_site(site)
+        read = read_site(site)
         of_clusters = {"--set": settings, "--take-over": take_over}
-        check_options(place, of_clusters=of_clusters, of_hosts={"--restore": restore, "--systemd": systemd})
+        check_options(read, of_clusters=of_clusters, of_hosts={"--restore": restore, "--systemd": systemd})
         if restore:
-            _restore(out, place, systemd)
+            _restore(out, read, systemd)
             return
-        if not place.targets:
-            given = {**read_settings(settings or []), **({"period": period} if period is not None else {})}
-            files = [plan] if plan is not None else []
-            apply_to_cluster(out, files, place, given, yes=yes, take_over=take_over, wait=wait)
-            return
-        wanted = plan_from(plan) if plan is not None else None
-        with Deployment(place, targets=target) as deployment:
+        given = {**read_settings(settings or []), **({"period": period} if period is not None else {})}
+        with place_of(out, read, given, take_over=take_over) as place:
             if not yes:
-                _preview(out, deployment, wanted, period)
+                _preview(out, place, plan)
                 return
-            applied = interruptible(lambda cancel: _act(out, deployment, wanted, period, wait, cancel), say=out.note)
-            for note in applied.notes:
-                out.warn(note, kind="note")
-            if wanted is not None:
-                keep_plan(deployment.folder, wanted)
-            done = len(applied.steps)
-            reason = (
-                f"{done} step{'' if done == 1 else 's'} done" if done else "nothing to do: what runs matches the plan"
+            done = interruptible(
+                lambda cancel: place.apply(plan, lambda event: show_step(out, event), wait, cancel), say=out.note
             )
-            out.people.line(f"{reason}; queries go to {applied.endpoint}{_path(deployment)}")
-            out.end(Exit.OK, reason, endpoint=applied.endpoint)
+            for note in done.notes:
+                out.warn(note, kind="note")
+            many = f"{done.steps} step{'' if done.steps == 1 else 's'} done"
+            reason = many if done.steps else "nothing to do: what runs matches the plan"
+            where = f"; queries go to {done.endpoint}{done.path}" if done.endpoint is not None else ""
+            out.people.line(f"{reason}{where}")
+            out.end(Exit.OK, reason, **({"endpoint": done.endpoint} if done.endpoint is not None else {}))
 
 
 def _check_flags(plan: Path | None, *, restore: bool, systemd: Path | None, beside: Mapping[str, object]) -> None:
@@ -144,28 +125,9 @@ def _restore(out: Output, site: Site, systemd: Path | None) -> None:
         out.end(Exit.OK, reason)
 
 
-def _path(deployment: Deployment) -> str:
-    """Where applications are asked: text by OpenAI's paths, all else by their names."""
-    return "/v1/chat/completions" if deployment.makes_text else "/v1/APP"
-
-
-def show_difference(out: Output, found: Difference) -> int:
-    """The rows of a difference, for people or as events; how many there are that would change something."""
-    rows = list(found.lines())
-    signs = {"+": "start", "-": "stop", "~": "change", ">": "route", "=": "keep"}
-    for sign, what, text in rows:
-        out.send({"difference": {"do": signs[sign], "what": what, "text": text}})
-    if rows:
-        out.people.table(("", "what", ""), rows)
-    return sum(sign != "=" for sign, _, _ in rows)
-
-
-def _preview(out: Output, deployment: Deployment, plan: Plan | None, period: str | None) -> None:
-    unfinished = deployment.unfinished()
-    if unfinished is not None and plan is not None:
-        out.warn(f"{unfinished}; apply with --yes finishes it, apply --undo --yes goes back")
-    found = deployment.difference(plan, period=period) if plan is not None else deployment.difference_back()
-    changes = show_difference(out, found)
+def _preview(out: Output, place: OnHosts | InCluster, plan: Path | None) -> None:
+    _warn_of_unfinished(out, place if plan is not None else None, "apply with --yes")
+    changes = difference_rows(out, place.difference(plan))
     many = f"{changes} change{'' if changes == 1 else 's'}"
     as_it_is = "all runs as wanted" if plan is not None else "all runs as before"
     reason = f"{many}; nothing was touched (add --yes)" if changes else as_it_is
@@ -173,15 +135,10 @@ def _preview(out: Output, deployment: Deployment, plan: Plan | None, period: str
     out.end(Exit.OK, reason, changes=changes)
 
 
-def _act(
-    out: Output, deployment: Deployment, plan: Plan | None, period: str | None, wait: float, cancel: threading.Event
-) -> Applied:
-    def show(event: Progress) -> None:
-        show_step(out, event)
-
-    if plan is None:
-        return deployment.undo(on_event=show, wait_s=wait)
-    return deployment.apply(plan, period=period, on_event=show, wait_s=wait, cancel=cancel)
+def _warn_of_unfinished(out: Output, place: OnHosts | InCluster | None, finishes: str) -> None:
+    unfinished = place.of.unfinished() if place is not None else None
+    if unfinished is not None:
+        out.warn(f"{unfinished}; {finishes} finishes it, apply --undo --yes goes back")
 
 
 def status(
@@ -200,43 +157,38 @@ def status(
     run; each one is named.
     """
     with Output("status", quiet=as_json) as out:
-        from hetplan.executor.deployment import Deployment
         from hetplan.executor.site import read_site
-        from hetplan.registry import target
 
-        place = read_site(site)
-        if not place.targets:
-            cluster_status(out, place, output, as_json=as_json)
-            return
-        with Deployment(place, targets=target) as deployment:
-            unfinished = deployment.unfinished()
-            if unfinished is not None:
-                out.warn(f"{unfinished}; apply again finishes it, apply --undo --yes goes back")
-            state = deployment.state(over_s=over)
-            write_state(out, state, output, as_json=as_json)
-            seen = deployment.observe()
-            rows = [
-                (
-                    load.id, f"{worker.count} x {worker.hardware}", load.variant or load.node or "-", figures.status,
-                    number(figures.rate_qps), number(figures.utilisation), number(figures.latency_ms),
-                )
-                for worker in state.workers
-                for load in worker.loads
-                if (figures := state.observed[load.id])
-            ]  # fmt: skip
-            if rows:
-                out.people.table(("load", "workers", "model", "status", "qps", "used", "ms"), rows)
-                where = f"queries go to {deployment.endpoint()}{_path(deployment)}"
-                out.people.line(where if deployment.routed else "no router runs: queries go nowhere")
-            missing = deployment.missing(seen)
-            for line in missing:
+        with place_of(out, read_site(site), {}) as place:
+            _warn_of_unfinished(out, place, "apply again")
+            state = place.state(over)
+            _write_state(out, state, output, as_json=as_json)
+            found = place.status(state)
+            if found.rows:
+                out.people.table(found.titles, found.rows)
+                if found.where:
+                    out.people.line(found.where)
+            for line in found.missing:
                 out.warn(line)
-            reason = f"{len(seen)} units run" if seen else "nothing runs"
-            if missing:
-                reason += f"; {len(missing)} things are not as they should be: apply the plan again"
-            if not rows or missing:
-                out.people.line(reason)
-            out.end(Exit.APPLY_FAILED if missing else Exit.OK, reason)
+            reason = found.reason or "nothing runs"
+            if found.missing:
+                reason += f"; {len(found.missing)} things are not as they should be: apply the plan again"
+            out.people.line(reason)
+            out.end(Exit.APPLY_FAILED if found.missing else Exit.OK, reason)
+
+
+def _write_state(out: Output, state: State, output: Path | None, *, as_json: bool) -> None:
+    """The state file, to where it is asked for."""
+    from hetplan.executor.durable import write_durably
+    from hetplan.profiles.yaml_text import is_yaml, write_yaml
+
+    document = state.model_dump(mode="json", exclude_none=True)
+    content = json.dumps(document, indent=1) + "\n"
+    if output is not None:
+        write_durably(output, (write_yaml(document) if is_yaml(output) else content).encode())
+        out.note(f"written to {output}")
+    if as_json:
+        typer.echo(content, nl=False)
 
 
 def down(
@@ -247,35 +199,30 @@ def down(
 ) -> None:
     """Stop all that runs: the router, all replicas and their keepers."""
     with Output("down", as_json=as_json) as out:
-        from hetplan.executor.deployment import Deployment
         from hetplan.executor.site import read_site
-        from hetplan.registry import target
 
-        place = read_site(site)
-        if not place.targets:
-            cluster_down(out, place, yes=yes, wait=wait)
-            return
-        with Deployment(place, targets=target) as deployment:
-            seen = _seen(out, deployment, acts=yes)
-            for one in seen:
-                out.send({"unit": one.name, "status": one.status})
+        with place_of(out, read_site(site), {}) as place:
+            there = _there(out, place, acts=yes)
+            for one in there:
+                out.send({place.what: one})
+            many = f"{len(there)} {place.what}{'' if len(there) == 1 else 's'}"
             if not yes:
-                reason = f"{len(seen)} units would be stopped (add --yes)" if seen else "nothing runs"
+                reason = f"{many} would be {place.ends} (add --yes)" if there else "nothing runs"
             else:
-                deployment.down(wait_s=wait)
-                reason = f"{len(seen)} units stopped; nothing is left" if seen else "nothing ran; nothing is left"
+                place.of.down(wait_s=wait)
+                reason = f"{many} {place.ends}; nothing is left" if there else "nothing ran; nothing is left"
             out.people.line(reason)
             out.end(Exit.OK, reason)
 
 
-def _seen(out: Output, deployment: Deployment, *, acts: bool) -> tuple[Seen, ...]:
+def _there(out: Output, place: OnHosts | InCluster, *, acts: bool) -> list[dict[str, str]]:
     """What runs; who is to end it is not kept from it by a target that does not answer."""
     from hetplan.executor.target import TargetFailed
 
     try:
-        return deployment.observe()
+        return place.runs()
     except TargetFailed as error:
         if not acts:
             raise
         out.warn(str(error))
-        return ()
+        return []

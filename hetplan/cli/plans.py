@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hetplan.cli.arguments import AsJson, PlanAndFiles, Unchecked, file_option, option
-from hetplan.cli.cluster import difference_to_cluster
 from hetplan.cli.output import Exit, Output, number
 from hetplan.cli.plan_page import VIEWS, show_plan, show_view
 from hetplan.cli.policy_page import draw_policies, write_svg
@@ -295,17 +294,12 @@ def _with_plan(out: Output, plans: list[Path]) -> int:
     return len(found)
 
 
-def _with_site(out: Output, plan: Path, file: Path) -> int:
-    from hetplan.cli.hosts import show_difference
-    from hetplan.executor.deployment import Deployment
+def _with_site(out: Output, plan: Path, site: Path) -> int:
+    from hetplan.cli.places import difference_rows, place_of
     from hetplan.executor.site import read_site
-    from hetplan.registry import target
 
-    site = read_site(file)
-    if not site.targets:
-        return difference_to_cluster(out, plan, site)
-    with Deployment(site, targets=target) as deployment:
-        return show_difference(out, deployment.difference(plan_from(plan)))
+    with place_of(out, read_site(site), {}) as place:
+        return difference_rows(out, place.difference(plan))
 
 
 def differences(old: Any, new: Any, at: str = "") -> Iterator[tuple[str, Any, Any]]:

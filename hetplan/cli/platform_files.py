@@ -16,6 +16,7 @@ from hetplan.errors import Fault, InputError
 from hetplan.profiles.given_files import sort_files
 
 if TYPE_CHECKING:
+    from hetplan.executor.apply.cluster import Rendered
     from hetplan.executor.render.rules import Choice
     from hetplan.executor.site import Site
     from hetplan.profiles.inputs import Inputs
@@ -40,6 +41,13 @@ class Made:
     plan: Plan
     files: Mapping[str, str]
     verdicts: Mapping[str, str]
+
+    @property
+    def rendered(self) -> Rendered:
+        """The files as an apply takes them."""
+        from hetplan.executor.apply.cluster import Rendered
+
+        return Rendered(str(self.plan.digest), self.files)
 
 
 def render_platform(

@@ -120,7 +120,7 @@ def want_of(unit: Unit, host: Host) -> Want | None:
 
     >>> from hetplan.executor.units import LoadSpec
     >>> load = LoadSpec("w.a", share_gpu=0.25, instances=2, enforce="mps")
-    >>> host = Host(target="here", hardware="gpu", machines=4, devices=("0", "1"))
+    >>> host = Host(target="here", machines="gpu", count=4, devices=("0", "1"))
     >>> str(want_of(Unit("w-0", "w", 0, "gpu", "here", "box", loads=(load,)), host))
     '0.5 of a GPU'
     >>> str(want_of(Unit("w-0", "w", 0, "a100x2", "here", "box", gpus=2), host))

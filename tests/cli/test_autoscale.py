@@ -98,7 +98,7 @@ def test_a_dry_run_tells_what_it_would_start_and_starts_nothing(folder: Path, ru
 def test_it_asks_other_questions_too(tmp_path: Path, run: Callable[..., Any]) -> None:
     variants = ROOT / "examples" / "variants"
     hosts = HOSTS.replace("PORT", str(free_port())).replace('"cpu"', '["cpu", "gpu", "inferentia"]')
-    hosts = hosts.replace("machines = 24", 'machines = 24\nplays = ["c1", "c2", "g1", "i1"]')
+    hosts = hosts.replace("count = 24", 'count = 24\nplays = ["c1", "c2", "g1", "i1"]')
     for name in ("profile.json", "slo.json"):
         (tmp_path / name).write_bytes((variants / name).read_bytes())
     (tmp_path / "site.toml").write_text(hosts)
@@ -128,7 +128,7 @@ def test_no_plan_ends_with_its_own_code_and_keeps_what_runs(folder: Path, run: C
 @pytest.mark.slow
 def test_hosts_without_room_are_reported_and_nothing_is_touched(folder: Path, run: Callable[..., Any]) -> None:
     hosts = (folder / "site.toml").read_text()
-    (folder / "site.toml").write_text(hosts.replace("machines = 24", "machines = 0"))
+    (folder / "site.toml").write_text(hosts.replace("count = 24", "count = 0"))
     ran = run(*arguments(folder, "--once", "--json"))
     assert ran.code == Exit.BAD_INPUT
     assert "room" in ran.lines[-2]["event"]["text"]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hetplan.cli.autoscale import _Deployed
+from hetplan.cli.autoscale import _Followed
 from hetplan.planner.next_state import next_state
 from hetplan.planner.status import Exit
 from hetplan.profiles.plan import Plan
@@ -88,7 +88,7 @@ class Busy:
         self.rates, self.looks, self.applied = rates, 0, list[Plan]()
         self.running = of_period(plan, plan.periods[0])
         for name in ("arrived", "state", "plan", "difference"):
-            monkeypatch.setattr(_Deployed, name, _instead(getattr(self, name)))
+            monkeypatch.setattr(_Followed, name, _instead(getattr(self, name)))
 
     def arrived(self) -> Mapping[str, int]:
         self.looks += 1

@@ -14,7 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from cases.deployments import make_hosts
 
-from hetplan.cli.autoscale import _Deployed
+from hetplan.cli.autoscale import _Followed
+from hetplan.cli.places import OnHosts
 from hetplan.errors import InputError
 from hetplan.executor.prometheus import arrived_by_prometheus
 
@@ -76,12 +77,15 @@ def test_what_is_no_counter_per_application_is_said(prometheus: tuple[str, type[
         arrived_by_prometheus("http://127.0.0.1:9", "q")
 
 
+UP = SimpleNamespace(name="w-0", status="ready")
+
+
 def test_watch_asks_it_in_place_of_the_router(prometheus: tuple[str, type[Answers]], tmp_path: Path) -> None:
     url, answers = prometheus
     answers.said = vector(({"app": "chat"}, "120"), ({"app": "stream"}, "9"))
     hosts = make_hosts(tmp_path, watch={"prometheus": url, "query": "mine"})
-    deployment: Any = SimpleNamespace(hosts=hosts, observe=lambda: [1], endpoint=lambda: "http://127.0.0.1:9")
-    deployed = _Deployed(deployment, 0.0, frozenset({"stream"}))
+    deployment: Any = SimpleNamespace(site=hosts, observe=lambda: [UP], endpoint=lambda: "http://127.0.0.1:9")
+    deployed = _Followed(OnHosts(deployment), 0.0, frozenset({"stream"}))
     assert deployed.arrived() == {"chat": 120}
     assert answers.asked == ["mine"]
     assert deployed.under_way() is None, "it counts none that wait"
@@ -91,16 +95,16 @@ def test_the_router_says_how_many_wait_too(prometheus: tuple[str, type[Answers]]
     url, answers = prometheus
     counted = {"chat": (120, 9), "rank": (50, 4), "stream": (7, 2)}
     answers.said = {"apps": {app: {"arrived": came, "under_way": now} for app, (came, now) in counted.items()}}
-    runs = [1]
-    deployment: Any = SimpleNamespace(hosts=make_hosts(tmp_path), observe=lambda: runs, endpoint=lambda: url)
-    deployed = _Deployed(deployment, 0.0, frozenset({"stream"}))
+    runs = [UP]
+    deployment: Any = SimpleNamespace(site=make_hosts(tmp_path), observe=lambda: runs, endpoint=lambda: url)
+    deployed = _Followed(OnHosts(deployment), 0.0, frozenset({"stream"}))
     assert (deployed.arrived(), deployed.under_way()) == ({"chat": 120, "rank": 50}, 13)
     assert answers.asked == ["/metrics"]
     runs.clear()
     assert (deployed.arrived(), deployed.under_way()) == ({}, None), "nothing runs any more"
 
 
-def test_hosts_toml_names_it(tmp_path: Path) -> None:
+def test_site_toml_names_it(tmp_path: Path) -> None:
     assert make_hosts(tmp_path).watch.query == "sum by (app) (hetplan_queries_arrived_total)"
     for watch in ({"prometheus": "here"}, {"prometheus": "http://h", "promql": "x"}):
         with pytest.raises(InputError, match=r"watch"):

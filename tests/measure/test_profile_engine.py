@@ -70,8 +70,8 @@ def test_what_experts_take_is_found_where_there_are_any() -> None:
 
 
 def test_laws_beside_models_that_were_measured_keep_their_source() -> None:
-    seen = iterations(TRUE, 0.02)
-    engines = engine_document(wish(1), MeasuredEngines({"e": MeasuredLaw(seen, fit(seen))}))
+    seen = iterations(4.0, 0.05, 0.001, 0.1, 0.02)
+    engines = engine_document(wish(1), MeasuredEngines({"e": MeasuredLaw(seen, fit_numbers(seen))}))
     (machine,) = engines["machines"]
     times = {
         "format": engines["format"],
@@ -170,7 +170,7 @@ def test_a_server_is_measured_by_its_streams_and_what_is_known_is_not_measured_a
     stopped.set()
     resumed = measure_engines(asked, journal=again, cancel=stopped)
     assert (resumed.complete, resumed.resumed, engine_document(asked, resumed)) == (True, 4, document)
-    other = measure_engines(wish(port, model="another"), journal=again, cancel=stopped)
+    other = measure_engines(wish(port, name="another"), journal=again, cancel=stopped)
     assert (other.complete, other.resumed) == (False, 0), "another model's cells are not known"
     again.close()
 

@@ -15,6 +15,7 @@ from hetplan.api.solve import plan_for
 from hetplan.planner.fleet_part import Cone, Looks, Settled
 from hetplan.problems.draft_simulation import Played
 from hetplan.problems.faults import Faults
+from hetplan.problems.fleet import sizing as fleet_sizing
 from hetplan.problems.fleet.request import FleetOptions, read_fleet
 from hetplan.problems.fleet.rounding import Descent
 from hetplan.problems.pool import sizing
