@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
-__all__ = ["fit_together", "on_servers", "places_for"]
+__all__ = ["fit_together", "pack_servers", "slots_per_server"]
 
 Seat = TypeVar("Seat")
 
@@ -15,8 +15,8 @@ Seat = TypeVar("Seat")
 HAIR = 1e-9
 
 
-def places_for(provides: Mapping[str, float], needs: Sequence[Mapping[str, float]], alone: Sequence[int]) -> int:
-    """How many places there are on a server: P, where instances of these needs fit exactly if they take no more.
+def slots_per_server(provides: Mapping[str, float], needs: Sequence[Mapping[str, float]], alone: Sequence[int]) -> int:
+    """How many equal slots a server has, where instances of these needs fit if they take no more slots.
 
     Of need r, k_r fit `alone`, P is the largest k, and an instance takes w_r = P / k_r. What takes P together fits: of
     no resource does r need more than w_r parts of P. More does not, where of some resource each needs more than w_r
@@ -58,10 +58,10 @@ def fit_together(provides: Mapping[str, float], needs: Sequence[Mapping[str, flo
     )
 
 
-def on_servers(
+def pack_servers(
     wanted: Mapping[Seat, int], places: int, *, least: int = 0, each: Mapping[Seat, int] | None = None
 ) -> list[tuple[dict[Seat, int], int]]:
-    """Servers with so many places each that hold these (a count of each seat), and how many there are of each kind.
+    """Packs counts of instances into the fewest servers: the contents of each kind of server, and its count.
 
     One of a seat takes a place, or as many as `each` says. Sizes are in order: each divides all larger ones, and the
     largest divides `places`. Then as few servers as have the places also hold all: put down from the largest size to
