@@ -346,7 +346,7 @@ class MachineType:
         """The offers of this many machines with counts, cheapest first.
 
         >>> kind = MachineType("gpu", (Offer("spot", "gpu", 1, stock=2), Offer("gpu", "gpu", 3)))
-        >>> [(offer.id, n) for offer, n in kind.taken(5)], kind.cost(5)
+        >>> [(offer.id, n) for offer, n in kind.cheapest_offers(5)], kind.cost(5)
         ([('spot', 2), ('gpu', 3)], 11)
         """
         counts = cheapest_first(count, [offer.stock for offer in self.offers])

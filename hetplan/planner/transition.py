@@ -24,9 +24,9 @@ class Names:
     >>> from hetplan.profiles.workers import Load
     >>> names = Names(())
     >>> two = (Load(id="any"), Load(id="any"))
-    >>> [load.id for load in names.named(Worker(id="any", hardware="gpu", loads=two)).loads]
+    >>> [load.id for load in names.with_ids(Worker(id="any", hardware="gpu", loads=two)).loads]
     ['w1.a', 'w1.b']
-    >>> names.named(Worker(id="any", hardware="cpu")).id
+    >>> names.with_ids(Worker(id="any", hardware="cpu")).id
     'w2'
     """
 

@@ -457,10 +457,10 @@ def repairs_if_late(app: Application, rate_qps: float | None, over: float = 1.0)
     >>> from hetplan.profiles.slo import App
     >>> slo = {"model": "m", "latency": {"p99_ms": 80}}
     >>> app = Application("a", App.model_validate(slo), ("m",))
-    >>> [one.text for one in where_late(app, 40.0)]  # doctest: +NORMALIZE_WHITESPACE
+    >>> [one.text for one in repairs_if_late(app, 40.0)]  # doctest: +NORMALIZE_WHITESPACE
     ['lower slo.apps.a.rate_qps from 40 to 30 qps or so',
      'raise slo.apps.a.latency.p99_ms from 80 to 112 ms or so']
-    >>> [one.text for one in where_late(app, None, over=7.0)]
+    >>> [one.text for one in repairs_if_late(app, None, over=7.0)]
     ['raise slo.apps.a.latency.p99_ms from 80 to 400 ms or so']
     """
     repairs = []

@@ -23,9 +23,9 @@ def slots_per_server(provides: Mapping[str, float], needs: Sequence[Mapping[str,
     parts of P + 1. Each k divides the next, and so each w; put down from the largest, what is free is always a whole
     number of the next: so many servers hold all that takes no more than their places. Else a server is one place.
 
-    >>> places_for({"gpu": 8.0}, [{"gpu": 1.0}, {"gpu": 2.0}], [8, 4])
+    >>> slots_per_server({"gpu": 8.0}, [{"gpu": 1.0}, {"gpu": 2.0}], [8, 4])
     8
-    >>> places_for({"gpu": 8.0}, [{"gpu": 3.0}, {"gpu": 1.0}], [2, 8])  # two of 3 leave room for two of 1
+    >>> slots_per_server({"gpu": 8.0}, [{"gpu": 3.0}, {"gpu": 1.0}], [2, 8])  # two of 3 leave room for two of 1
     1
     """
     sizes = sorted(set(alone))
@@ -71,11 +71,11 @@ def pack_servers(
     Alike servers come first: all of a step's instances take turns there. Else a seat has whole servers, and what is
     left of all of them is put together.
 
-    >>> on_servers({"see": 4, "name": 2}, 4)
+    >>> pack_servers({"see": 4, "name": 2}, 4)
     [({'see': 2, 'name': 1}, 2)]
-    >>> on_servers({"see": 5, "name": 2}, 4)
+    >>> pack_servers({"see": 5, "name": 2}, 4)
     [({'see': 4}, 1), ({'name': 2, 'see': 1}, 1)]
-    >>> on_servers({"see": 3, "name": 2}, 4, each={"see": 2})
+    >>> pack_servers({"see": 3, "name": 2}, 4, each={"see": 2})
     [({'see': 2}, 1), ({'see': 1, 'name': 2}, 1)]
     """
     wanted = {seat: count for seat, count in wanted.items() if count > 0}

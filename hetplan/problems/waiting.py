@@ -29,7 +29,7 @@ def waiting_ms(service_ms: float, busy: float, servers: float) -> float:
 def wait_probability(servers: int, load: float) -> float:
     """Erlang C: the probability that a query finds all servers busy, at an offered load (in servers).
 
-    >>> round(all_busy(1, 0.5), 6), round(all_busy(2, 1.0), 6)
+    >>> round(wait_probability(1, 0.5), 6), round(wait_probability(2, 1.0), 6)
     (0.5, 0.333333)
     """
     if load <= 0:
@@ -60,7 +60,7 @@ def wait_probability_at(servers: int, load: float, busy: float) -> float:
 
     Until all are busy each serves one query, and `load` of them would do. From then on they work like that one.
 
-    >>> round(all_busy_with(2, 1.0, 0.5), 6)  # one at a time: Erlang's C
+    >>> round(wait_probability_at(2, 1.0, 0.5), 6)  # one at a time: Erlang's C
     0.333333
     """
     below = 1.0

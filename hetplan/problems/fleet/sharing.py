@@ -1,6 +1,6 @@
 """Plans applications that share machines: in slices, each the part of a machine that one instance takes.
 
-A machine of a hardware h has P_h places, where instances fit exactly if they take no more (`places_for`); k_ah of
+A machine of a hardware h has P_h places, where instances fit exactly if they take no more (`slots_per_server`); k_ah of
 application a take all of them. An instance waits for none of its neighbours: it has its own part of the machine, as it
 has beside others of its own application; an engine that makes text has its own cards. So these applications are
 searched for in slices, of which a machine is k_ah:

@@ -489,7 +489,7 @@ def _of_steps(request: Request, hardware: str) -> list[Choice]:
 
 
 def _places_on(request: Request, hardware: str) -> int:
-    """How many places there are on a server that steps share (`places_for`).
+    """How many places there are on a server that steps share (`slots_per_server`).
 
     One where it is sold by the slice, or a run of its own price is on it.
     """
