@@ -47,8 +47,8 @@ pools                 decides by (`Pool`, `Ask`), with `PoolOptions` or `SearchO
                       `rate_at` or `rated_by`; `Configurations` are those that `list_affordable` lists
 variants              decides by (`Snapshot`, `Ask`), with `VariantsOptions`, by `plan_instances`: so many of each of
                       `Snapshot.items`, within each `Room` of `capacity_rooms`
-policies              decides by (what is asked, `Bench`), with `PolicyOptions`, by `plan_rule`: of each `Group` of
-                      workers at each load a `SolvedPolicy`, which `Bench` solves, values and simulates
+policies              decides by (request, `PolicySearch`), with `PolicyOptions`, by `plan_rule`: of each `Group` of
+                      workers at each load a `SolvedPolicy`, which `PolicySearch` solves, values and simulates
 pipelines             decides by (`Pipelines`, `Ask`), with `PipelineOptions`, a `SolvedPipelines`: servers per
                       configuration of a `PipelineTree` and shares of its `prefixes`; `Formulation.narrow` may leave
                       configurations out before
@@ -111,7 +111,7 @@ if TYPE_CHECKING:
     from hetplan.planner.sizing import ErrorBudget
     from hetplan.planner.solver_calls import Asking
     from hetplan.planner.terms import Formulation, Options, Sizing, TableOptions, Tools
-    from hetplan.problems.compound.candidates import ways_of
+    from hetplan.problems.compound.candidates import candidates_of
     from hetplan.problems.compound.options import CompoundOptions
     from hetplan.problems.compound.packing import packing as packing_form
     from hetplan.problems.compound.pipeline_query import PipelineQuery
@@ -137,7 +137,7 @@ if TYPE_CHECKING:
     from hetplan.problems.policy.group import Group, SolvedPolicy
     from hetplan.problems.policy.options import PaperOptions as RamsisOptions
     from hetplan.problems.policy.options import PolicyOptions
-    from hetplan.problems.policy.policy_search import Bench
+    from hetplan.problems.policy.policy_search import PolicySearch
     from hetplan.problems.policy.request import Models as PolicyModels
     from hetplan.problems.policy.request import capacity_qps
     from hetplan.problems.pool.capacity import ChosenPool as Chosen
@@ -194,7 +194,6 @@ __all__ = [
     "Application",
     "Ask",
     "Asking",
-    "Bench",
     "BlackBox",
     "BlackBoxEngine",
     "BlackBoxSearch",
@@ -245,6 +244,7 @@ __all__ = [
     "PolicyModels",
     "PolicyOptions",
     "PolicyRun",
+    "PolicySearch",
     "Pool",
     "PoolConditions",
     "PoolOptions",
@@ -300,6 +300,7 @@ __all__ = [
     "autoscale",
     "best_prefixes",
     "best_rated",
+    "candidates_of",
     "capacity_qps",
     "capacity_rooms",
     "certify",
@@ -345,7 +346,6 @@ __all__ = [
     "simulate_policy",
     "solver",
     "unbounded_claim",
-    "ways_of",
     "with_estimate",
     "with_simulated_promises",
     "without_dominated",
@@ -383,7 +383,7 @@ _NAMES = {
     "problems.compound.options": "CompoundOptions",
     "problems.compound.packing": "packing:packing_form",
     "problems.compound.pipeline_query": "PipelineQuery",
-    "problems.compound.candidates": "ways_of",
+    "problems.compound.candidates": "candidates_of",
     "problems.compound.request": "Query:CompoundQuery Tier Way:CompoundWay",
     "problems.pipeline.programs": "Aim:PipelineGoals add_groups add_servers config_form",
     "problems.pipeline.pipelines": "Pipelines",
@@ -391,7 +391,7 @@ _NAMES = {
     "polish:route_servers serve_part",
     "problems.pipeline.tree": "Level:PipelineLevel Task:PipelineTask Tree:PipelineTree prefixes without_dominated",
     "problems.pipeline.request": "PipelineOptions",
-    "problems.policy.policy_search": "Bench",
+    "problems.policy.policy_search": "PolicySearch",
     "problems.policy.formulations": "plan_rule",
     "problems.policy.group": "Group SolvedPolicy",
     "problems.policy.options": "PolicyOptions PaperOptions:RamsisOptions",

@@ -236,7 +236,7 @@ def plan_for(
     simulated = Simulated()
     handed = simulated.counted(registry.tools_of(choice.problem.question, tools, ask.stop))
     handed = replace(handed, repairs=try_repairs)
-    ask = ask.unproved() if handed.trial else ask  # whether there is a plan, and not how good it is
+    ask = ask.without_proofs() if handed.trial else ask  # whether there is a plan, and not how good it is
     problem = pose(inputs, choice, tools=handed, start=previous)
     outcome = make_plan(problem, inputs, ask, method=choice.method, require_proof=require_proof)
     if outcome.repairs and try_repairs and (tools is None or tools.evaluate is None):
@@ -255,7 +255,7 @@ def plan_for(
         outcome = outcome_as_written(outcome, inputs.profile)
     if outcome.plan is None:
         # Also one that is proved to be impossible may have been explained in part only.
-        return replace(outcome, finding=replace(outcome.finding, limited=ask.limited))
+        return replace(outcome, finding=replace(outcome.finding, limited=ask.hit_limit))
     if not check:
         return outcome
     judged = partial(_judged, inputs=inputs, proofs=require_proof, allow_unchecked=allow_unchecked)
@@ -283,7 +283,7 @@ def _judged(outcome: Outcome, *, inputs: Inputs, proofs: bool, allow_unchecked: 
     found = tuple(f"{one.code} at {one.at}: {one.text}" for one in report.violations)
     unsure = report.undecided or any(one.code == "W-latency-unchecked" for one in plan.warnings)
     outcome = replace(outcome, finding=replace(outcome.finding, undecided=bool(unsure)), inputs=inputs)
-    return outcome.judged(violations=found, unchecked=report.unchecked, unchecked_allowed=allow_unchecked)
+    return outcome.with_verification(violations=found, unchecked=report.unchecked, unchecked_allowed=allow_unchecked)
 
 
 @without_prints()

@@ -88,7 +88,7 @@ class Measurer:
         plan = with_digest(made.model_copy(update={"inputs": named}))
         report = verify(plan, *profiles, slo, state, document, prove=False, simulate=False)
         finding = outcome.finding
-        judged = outcome.judged(
+        judged = outcome.with_verification(
             violations=tuple(f"{one.code} at {one.at}: {one.text}" for one in report.violations),
             unchecked=finding.unchecked, unchecked_allowed=finding.unchecked_allowed,
         )  # fmt: skip

@@ -233,7 +233,7 @@ def show_outcome(
         from hetplan.cli.summary_page import show_summary
         from hetplan.profiles.summary_lines import Closing
 
-        closing = Closing(outcome.checked, written or "PLAN")
+        closing = Closing(outcome.verified_how, written or "PLAN")
         show_summary(summary, page, closing)
         page.line()
         if written is not None:

@@ -58,7 +58,7 @@ class _Listening:
         self._hear(family)
         return self._asking.all(family, **how)
 
-    def untested(self, *, gap: float | None = None) -> _Listening:
+    def without_infeasibility_checks(self, *, gap: float | None = None) -> _Listening:
         del gap
         return self
 

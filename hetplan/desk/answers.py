@@ -91,7 +91,7 @@ class Answers:
             page.answer(("No plan", "meets all requirements" * is_known), "bad", outcome.status.capitalize())
             page.items(outcome.why or (outcome.reason,), "why")
             return page.body()
-        inputs, told = self._inputs(asked), summary_text(outcome.summary, outcome.checked)
+        inputs, told = self._inputs(asked), summary_text(outcome.summary, outcome.verified_how)
         plan = outcome.plan.model_dump(mode="json", by_alias=True, exclude_none=True)
         write_plan(page, Documents(plan, told, slo=_file(asked, "slo"), spot=spot_offers(inputs)), level=1)
         page.items(outcome.violations, "bad")

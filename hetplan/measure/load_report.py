@@ -260,7 +260,7 @@ class LoadLine:
         """
         if self.simulated is None or self.measured is None or not math.isfinite(tolerance):
             return False
-        simulated, found = Estimate(*self.simulated).ended, self.measured.ended
+        simulated, found = Estimate(*self.simulated).with_unknown_end, self.measured.with_unknown_end
         if self.quantity in _TIMES and self.percentile is not None:
             return found.low > simulated.high * (1.0 + tolerance) or found.high < simulated.low * (1.0 - tolerance)
         shares = self.quantity == "violations" or (self.quantity, self.by) == ("goodput", "slo")
@@ -379,7 +379,7 @@ def judge(found: Estimate, relation: str, promised: float) -> Verdict:
     >>> judge(Estimate(96, 90, 102), "<=", 95), judge(Estimate(96, math.nan, math.nan), "<=", 95)
     (<Verdict.UNDECIDED: 'undecided'>, <Verdict.BROKEN: 'broken'>)
     """
-    return judge_by_interval(found.ended, relation, promised, unknown=Verdict.NOT_MEASURED)
+    return judge_by_interval(found.with_unknown_end, relation, promised, unknown=Verdict.NOT_MEASURED)
 
 
 def measured_figure(measured: AppMeasured, quantity: str, percentile: float | None) -> Estimate | None:

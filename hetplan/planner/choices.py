@@ -65,8 +65,8 @@ class Choice:
         return f"variants.{self.variant}.runs[{self.place}]"
 
     @property
-    def written(self) -> str:
-        """Where the file has what was measured of it."""
+    def file_path(self) -> str:
+        """Where in the file the measurements of this choice are."""
         return self.profile.places.text(f"tables.{self.table_id}")
 
     @cached_property
@@ -89,8 +89,8 @@ class Choice:
         return frozenset(self.own_table.axes.keys() - self.at.keys() if self.table_id else ())
 
     @property
-    def is_alone(self) -> bool:
-        """Whether it was measured with one query at a time, at the settings of its variant."""
+    def has_single_queries(self) -> bool:
+        """Whether it was measured one query at a time, with its variant's own settings."""
         own = {**self.profile.variants[self.variant].knobs, "batch": 1}
         return all(own.get(name) == value for name, value in self.at.items())
 

@@ -55,8 +55,8 @@ class Ask(Protocol):
         """Whether a plan is to be made of what is known: cancelled, or no more than this part of the time is left."""
         ...
 
-    def beside(self) -> Ask:
-        """The same, of which nothing is recorded here: for a plan that is only kept, and `adopt`ed if it is needed."""
+    def fork(self) -> Ask:
+        """A conversation with the same limits that records apart, for a plan that may be thrown away; see `adopt`."""
         ...
 
     def adopt(self, other: Any) -> None:
@@ -97,12 +97,12 @@ class Ask(Protocol):
         """Many questions of one family, to one warm engine where it can; recorded as one group."""
         ...
 
-    def unproved(self) -> Ask:
-        """The same, for what is claimed of nothing: no engine is asked to prove how good its answers are."""
+    def without_proofs(self) -> Ask:
+        """The same without proofs of optimality, for answers on which no claim rests."""
         ...
 
-    def untested(self, *, gap: float | None = None) -> Ask:
-        """The same, for what no claim rests on: an engine's bare word of infeasibility is taken, and any such gap."""
+    def without_infeasibility_checks(self, *, gap: float | None = None) -> Ask:
+        """The same, which takes a solver's "infeasible" unproved and accepts this gap; no claim may rest on it."""
         ...
 
     def note(self, event: Event) -> None:
@@ -143,7 +143,7 @@ class Engines(Protocol):
         """Those of one kind of form, in order of preference; one is loaded when its turn comes."""
         ...
 
-    def named(self, name: str, form: str) -> Solver | None:
+    def by_name(self, name: str, form: str) -> Solver | None:
         """The engine of this name, where it answers this kind of form."""
         ...
 

@@ -151,7 +151,7 @@ def explain(
     if not loose:
         return Infeasibility(why=("no choice satisfies all rows, and none of them may give way",))
     # Of what only helps to explain, no infeasibility is claimed: none is put to the test.
-    answer, giving, together, briefly = None, list[Knob](), list[Repair](), ask.untested()
+    answer, giving, together, briefly = None, list[Knob](), list[Repair](), ask.without_infeasibility_checks()
     alone = _single_repairs(form, briefly, loose, gap, known or {}) if len(loose) <= MOST_KNOBS else {}
     if not alone:
         answer, slack = giving_together(form, ask, loose, gap)

@@ -39,12 +39,12 @@ __all__ = [
     "COSTS",
     "AtCapacities",
     "Cone",
-    "Looks",
+    "FeasibilityCache",
     "Part",
     "Settled",
     "Table",
-    "named_apart",
     "short_name",
+    "with_unique_names",
 ]
 
 Solve = Callable[..., Any]
@@ -134,8 +134,8 @@ class Part(ABC):
         """The rate of each application that is served."""
         return {name: rate * one for name, one in self.members.items()} or {self.app: rate}
 
-    def asked(self, files: Inputs, *, tools: Tools = BRIEFLY, **options: Any) -> Plan | str:
-        """The question's own plan, or why there is none, in brief; with further options."""
+    def own_plan(self, files: Inputs, *, tools: Tools = BRIEFLY, **options: Any) -> Plan | str:
+        """The plan of the part's own problem for these files, or in brief why there is none."""
         asked = {**self.options, **options}
         try:
             found = self.solve(
@@ -157,11 +157,11 @@ class Part(ABC):
             machines = dict.fromkeys(self.hardware, 0)
             for name, count in bought.items():
                 machines[self.inputs.profile.offers[name].hardware] += count
-            plan = self.asked(self.files(rate, {h: (n, n) for h, n in machines.items() if n}, bought))
+            plan = self.own_plan(self.files(rate, {h: (n, n) for h, n in machines.items() if n}, bought))
             self.settled[key] = (
                 Settled(None, plan)
                 if isinstance(plan, str)
-                else Settled(named_apart(plan, self.app, self.rates(rate), self.inputs))
+                else Settled(with_unique_names(plan, self.app, self.rates(rate), self.inputs))
             )
         found = self.settled[key]
         return self.otherwise.settle(offers, rate) if found.part is None and self.otherwise is not None else found
@@ -171,14 +171,14 @@ class Part(ABC):
         machines, taken = Counter[str](), Counter[str]()
         for name, count in offers.items():
             machines[self.inputs.profile.offers[name].hardware] += count
-        plan = self.asked(self.files(rate, {h: (0, n) for h, n in machines.items()}, offers))
+        plan = self.own_plan(self.files(rate, {h: (0, n) for h, n in machines.items()}, offers))
         if isinstance(plan, str):
             return None
         for worker in plan.workers:
             taken[worker.offer or ""] += worker.count
         key = (rate, tuple(sorted(taken.items())))
         if (known := self.settled.get(key)) is None or known.part is None:
-            self.settled[key] = Settled(named_apart(plan, self.app, self.rates(rate), self.inputs))
+            self.settled[key] = Settled(with_unique_names(plan, self.app, self.rates(rate), self.inputs))
         return plan
 
     def settle_holding(self, workers: Sequence[Worker], rate: float) -> Settled:
@@ -190,7 +190,7 @@ class Part(ABC):
                 machines[worker.hardware] += worker.count
                 bought[worker.offer or ""] += worker.count
             files = self.files(rate, {h: (n, n) for h, n in machines.items()}, bought).with_limits(changes=0)
-            plan = self.asked(replace(files, state=State(workers=tuple(workers))), offers="evenly")
+            plan = self.own_plan(replace(files, state=State(workers=tuple(workers))), offers="evenly")
             self.holding[key] = Settled(None, plan) if isinstance(plan, str) else Settled(self._at_rest(plan, rate))
         found = self.holding[key]
         if found.part is None and self.otherwise is not None:
@@ -199,19 +199,19 @@ class Part(ABC):
 
     def _at_rest(self, plan: Plan, rate: float) -> PlanPart:
         """A plan that moves nothing, as a part: what it says of moves is of no use there."""
-        part = named_apart(plan, self.app, self.rates(rate), self.inputs)
+        part = with_unique_names(plan, self.app, self.rates(rate), self.inputs)
         return part.model_copy(update={"promises": tuple(one for one in part.promises if one.quantity != "changes")})
 
 
 @dataclass
-class Looks:
-    """Machines per hardware and rates that were kept, or not; fewer machines, or a higher rate, are no better."""
+class FeasibilityCache:
+    """What is known of machines (per type) and rates: fewer machines, or a higher rate, are no better."""
 
     kept: list[tuple[tuple[int, ...], float]] = field(default_factory=list)
     short: list[tuple[tuple[int, ...], float]] = field(default_factory=list)
 
-    def known(self, machines: tuple[int, ...], rate: float) -> bool | None:
-        """Whether these machines keep the rate, as far as what was seen says."""
+    def is_feasible(self, machines: tuple[int, ...], rate: float) -> bool | None:
+        """Whether these machines serve the rate, as far as is known; None where it is not."""
         if any(rate <= other and _is_below(there, machines) for there, other in self.kept):
             return True
         return False if any(rate >= other and _is_below(machines, there) for there, other in self.short) else None
@@ -220,8 +220,8 @@ class Looks:
         """What was seen."""
         (self.kept if is_kept else self.short).append((machines, rate))
 
-    def refuted(self, machines: tuple[int, ...], rate: float) -> None:
-        """These machines are short: what was seen to be kept on no more of them was not, either."""
+    def add_infeasible(self, machines: tuple[int, ...], rate: float) -> None:
+        """Record that these machines do not serve the rate, against what was recorded before."""
         self.kept = [one for one in self.kept if not (rate <= one[1] and _is_below(one[0], machines))]
         self.add(machines, rate, is_kept=False)
 
@@ -244,9 +244,9 @@ class Cone(Part):
     roomy: dict[tuple[float, ...], float] = field(default_factory=dict)
     late: Callable[[Sequence[int], float], float] | None = None
     """How many times as many are late on whole machines, at a rate, as may be: what a few queries show, of pools."""
-    looks: Looks = field(default_factory=Looks)
+    looks: FeasibilityCache = field(default_factory=FeasibilityCache)
     """What was seen so of which machines."""
-    confirmed: Looks = field(default_factory=Looks)
+    confirmed: FeasibilityCache = field(default_factory=FeasibilityCache)
     """What the question itself said, that plays what it plans."""
     firm: Cone | None = None
     """The same with margins, where `most` leaves none."""
@@ -269,8 +269,8 @@ class Cone(Part):
         self.needs = {hardware: needs for hardware, needs, _ in each if of_hardware[hardware] == 1}
         self.alone = {hardware: count for hardware, _, count in each if of_hardware[hardware] == 1}
 
-    def carried(self, machines: Sequence[float]) -> float:
-        """The most that these machines carry; its prices are kept as a row."""
+    def max_rate(self, machines: Sequence[float]) -> float:
+        """The highest rate that these machines serve; the dual prices are kept as a row."""
         key = tuple(float(count) for count in machines)
         if key not in self.known:
             assert self.most is not None
@@ -297,7 +297,7 @@ class Cone(Part):
 
     def carries(self, machines: Sequence[float], rate: float) -> bool:
         """Whether the program says so."""
-        return self.carried(machines) >= rate * (1.0 - SLIP)
+        return self.max_rate(machines) >= rate * (1.0 - SLIP)
 
     def has_room(self, machines: Sequence[float], rate: float) -> bool:
         """Whether the formula for queries that wait says so too."""
@@ -316,8 +316,8 @@ class Cone(Part):
         if not self.cuts:
             count = len(self.hardware)
             for number in range(count):
-                self.carried([int(number == other) for other in range(count)])
-            self.carried([1] * count)
+                self.max_rate([int(number == other) for other in range(count)])
+            self.max_rate([1] * count)
         return np.array([*self.cuts.values()])
 
     def rows(self, m: Builder, machines: Sequence[NDArray[np.int64]], rate: float, about: str) -> None:
@@ -335,15 +335,15 @@ class Table(Part):
     """Machines whose rate only the question itself can say: the least machines for each rate, found by asking it."""
 
     recipes: int = 400
-    answers: Looks = field(default_factory=Looks)
+    answers: FeasibilityCache = field(default_factory=FeasibilityCache)
     least: dict[float, list[tuple[int, ...]]] = field(default_factory=dict)
     asks: int = 0
     each: Mapping[str, int] = field(default_factory=dict)
     """Of how many of its machines one is, of each hardware where they are slices of those that are sold."""
 
-    def asked_anew(self, **what: Any) -> Table:
-        """The same, which is asked otherwise: what it answered before says nothing of that."""
-        return replace(self, **what, settled={}, holding={}, going_on={}, answers=Looks(), least={}, asks=0)
+    def without_answers(self, **what: Any) -> Table:
+        """The table with other options, and without the answers that it has kept."""
+        return replace(self, **what, settled={}, holding={}, going_on={}, answers=FeasibilityCache(), least={}, asks=0)
 
     def carries(self, machines: Sequence[float], rate: float) -> bool:
         """Whether the question has a plan on at most these machines."""
@@ -352,14 +352,14 @@ class Table(Part):
         wanted = tuple(int(count) for count in machines)
         if not any(wanted):
             return False
-        if (known := self.answers.known(wanted, rate)) is not None:
+        if (known := self.answers.is_feasible(wanted, rate)) is not None:
             return known
         self.asks += 1
         limits = {
             h: (n if self.question == "policy" else 0, n) for h, n in zip(self.hardware, wanted, strict=True) if n
         }
         found = not isinstance(
-            self.asked(self._bare(self.files(rate, limits, None)), tools=replace(BRIEFLY, trial=True)), str
+            self.own_plan(self._bare(self.files(rate, limits, None)), tools=replace(BRIEFLY, trial=True)), str
         )
         self.answers.add(wanted, rate, is_kept=found)
         return found
@@ -449,8 +449,8 @@ def short_name(name: str) -> str:
     return name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 9]}-{sha256(name.encode()).hexdigest()[:8]}"
 
 
-def named_apart(plan: Plan, whose: str, rates: Mapping[str, float], files: Inputs) -> PlanPart:
-    """A question's plan as a part: workers named by `whose` they are and offer, so that all periods name them alike.
+def with_unique_names(plan: Plan, whose: str, rates: Mapping[str, float], files: Inputs) -> PlanPart:
+    """A problem's plan as a part of a fleet, with names of machine groups that are unique in the fleet.
 
     No other application of the files, on no other offer, gets these names: `a` on `b-c` is not `a-b` on `c`.
     """

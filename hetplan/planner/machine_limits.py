@@ -134,7 +134,7 @@ def machine_limits(
     if request.budget is not None:
         elastic = Elastic(PRICE_OF_SLACK, "slo.limits.cost_per_hour", unit=request.currency)
         prices = np.array([offer.price for offer in offers])
-        ahead = [offer.committed if commits else None for offer in offers]
+        ahead = [offer.reserved_price if commits else None for offer in offers]
         saved = np.array([0.0 if paid is None else paid - price for paid, price in zip(ahead, prices, strict=True)])
         upper = budget_in_whole_machines(request, fees, commits=commits) / NANO * (1.0 - slip)
         yield MachineLimit("budget", "hour", prices, saved, upper=upper, elastic=elastic, equation="(4)")

@@ -27,7 +27,7 @@ from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.program import Expression
 from hetplan.planner.tolerances import SLIP
 
-__all__ = ["IN_TOTAL", "MOST_ON_ONE", "Filling", "Sharing", "in_total", "place", "read_places", "total_of"]
+__all__ = ["IN_TOTAL", "MOST_ON_ONE", "Filling", "Sharing", "in_total", "place", "read_fillings", "total_of"]
 
 Columns = NDArray[np.int64]
 Vector = NDArray[np.float64]
@@ -84,26 +84,26 @@ class Sharing:
         needs, company = zip(*numbers, strict=True) if numbers else ((), ())
         return needs, company, np.array(of, dtype=np.int64)
 
-    def holds(self, counts: Sequence[int]) -> bool:
-        """Whether so many of each thing fit, and bear each other's company."""
+    def can_hold(self, counts: Sequence[int]) -> bool:
+        """Whether one machine can hold these counts of each thing, by resources and by how many may run together."""
         company = sum(counts)
         return all(company <= most for most, n in zip(self._company, counts, strict=True) if n) and bool(
             (counts @ self._needs <= self._room).all()
         )
 
-    def most(self, thing: int, beside: Mapping[int, int] | None = None) -> int:
-        """How many of a thing fit, beside others."""
+    def max_more(self, thing: int, beside: Mapping[int, int] | None = None) -> int:
+        """How many more of a thing fit on one machine, next to these counts."""
         counts = [(beside or {}).get(one, 0) for one in self.things]
         number = self.things.index(thing)
         before = counts[number]
         while counts[number] < MOST_ON_ONE:
             counts[number] += 1
-            if not self.holds(counts):
+            if not self.can_hold(counts):
                 return counts[number] - 1 - before
         return counts[number] - before
 
-    def least(self, counts: Sequence[int]) -> int:
-        """No fewer machines hold so many of each thing."""
+    def min_machines(self, counts: Sequence[int]) -> int:
+        """A lower bound on the machines that hold these counts of each thing."""
         total = np.asarray(counts) @ self._needs
         provided = np.array([self.provides[name] for name in self.resources])
         parts = total[provided > 0] / provided[provided > 0]
@@ -220,10 +220,10 @@ def total_of(resource: str, machine: str) -> str:
     return f"{resource} of {machine}" if machine else resource
 
 
-def read_places(
+def read_fillings(
     form: Milp, point: Vector, sharing: Sharing, most: ArrayLike, counts: Mapping[int, int]
 ) -> list[Filling] | None:
-    """What is on the machines that `place` added, where there are so many of each thing (None: counted in total)."""
+    """The contents of the machines that `place` added, from a solution; None where they are counted in total."""
     patterns = sharing.patterns(most)
     if patterns is None:
         return None

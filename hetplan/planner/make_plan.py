@@ -74,9 +74,9 @@ def _impossible(inputs: Inputs, method: Method) -> Infeasibility | None:
     """Why no plan can keep the wish by the service times alone; asked where a plan is to keep response times."""
     if method.options.get("sizing", "fluid") == "fluid" or method.formulation == "infaas":
         return None
-    from hetplan.planner.service_times import never_in_time
+    from hetplan.planner.service_times import infeasible_by_service_times
 
-    return never_in_time(inputs)
+    return infeasible_by_service_times(inputs)
 
 
 def _of_times(inputs: Inputs, draft: Draft, options: Mapping[str, object]) -> Iterator[Notice]:
@@ -127,7 +127,7 @@ def _plan_outcome(
     finding = Finding(
         Found.PLAN,
         interrupted=how["interrupted"],
-        limited=ask.limited,
+        limited=ask.hit_limit,
         target_missed=bool(result.target_missed),
         gap_asked=ask.limits.gap,
         gap_reached=gap,

@@ -78,7 +78,7 @@ class Outcome:
 
     @property
     def bound(self) -> float | None:
-        """What no plan can better in the first objective."""
+        """The bound on the first objective: no plan is better. None where nothing is proved."""
         return self.summary.bounds[0].bound if self.summary is not None and self.summary.bounds else None
 
     @property
@@ -106,7 +106,7 @@ class Outcome:
             return [f"{self.status}: {self.reason}", *self.violations, *self.why, *repairs]
         from hetplan.profiles.summary_lines import Closing, summary_lines
 
-        return [line for line in summary_lines(self.summary, Closing(self.checked)) if line]
+        return [line for line in summary_lines(self.summary, Closing(self.verified_how)) if line]
 
     @property
     def exit_code(self) -> int:
@@ -129,15 +129,15 @@ class Outcome:
             raise Infeasible((self.reason, *self.why), self.repairs)
         raise Interrupted("; ".join((self.reason, *self.why)), exit_code=code)
 
-    def judged(self, *, violations: tuple[str, ...], unchecked: bool, unchecked_allowed: bool) -> Outcome:
-        """The same outcome after the verifier has spoken."""
+    def with_verification(self, *, violations: tuple[str, ...], unchecked: bool, unchecked_allowed: bool) -> Outcome:
+        """The outcome with what `verify` found."""
         finding = replace(
             self.finding, violations=len(violations), unchecked=unchecked, unchecked_allowed=unchecked_allowed
         )
         return replace(self, finding=finding, violations=violations)
 
-    def tried(self, *, broken: tuple[str, ...]) -> Outcome:
-        """The same outcome after a simulation; `broken` are the promises and wishes that it broke."""
+    def with_simulation(self, *, broken: tuple[str, ...]) -> Outcome:
+        """The outcome with what a simulation found: `broken` promises change its status."""
         finding = replace(self.finding, promise_broken=bool(broken))
         return replace(self, finding=finding, violations=(*self.violations, *broken))
 
@@ -163,12 +163,12 @@ class Outcome:
             return outcome_fragment([f"{self.status}: {self.reason}", *self.why], repairs)
         from hetplan.profiles.summary_words import summary_text
 
-        told, said = summary_text(self.summary, self.checked), [*self.why, *self.violations]
+        told, said = summary_text(self.summary, self.verified_how), [*self.why, *self.violations]
         return outcome_fragment(said, repairs, told, self.plan.model_dump(mode="json", exclude_none=True))
 
     @property
-    def checked(self) -> tuple[str, str]:
-        """What was checked where the plan was made: nothing is called verified that could not have failed."""
+    def verified_how(self) -> tuple[str, str]:
+        """What was verified when the plan was made, and how: a word and a sentence."""
         if self.finding.unchecked:
             return "Checked", "not at all: no verifier checks plans of this problem"
         if self.reason != "verified":

@@ -59,7 +59,7 @@ __all__ = [
     "pay_starts",
     "rent",
     "rent_by_period",
-    "weighted",
+    "weighted_sum",
 ]
 
 Columns = NDArray[np.int64]
@@ -195,7 +195,7 @@ def rent_by_period(
     minus, what applications use.
     """
     names, ones = [offer.name for offer in offers], np.ones(len(offers))
-    ahead = np.array([offer.committed or 0.0 for offer in offers]) * sum(hours.values())
+    ahead = np.array([offer.reserved_price or 0.0 for offer in offers]) * sum(hours.values())
     committed = m.columns("committed", names, upper=most[0], cost=ahead, whole=whole, unit="machines")
     hourly, cover = dict[int, Columns](), dict[int, Columns]()
     for p, length in hours.items():
@@ -250,11 +250,11 @@ def bill(request: Request, uses: Uses, n: Columns) -> Expression:
     """What all machines that are rented, and all fees, cost per hour."""
     rented = machines_rented(request, uses, n)
     prices = [offer.price for offer in request.offers]
-    return weighted([*zip(rented, prices, strict=True), (uses.fees, 1.0)])
+    return weighted_sum([*zip(rented, prices, strict=True), (uses.fees, 1.0)])
 
 
-def weighted(parts: Iterable[tuple[Expression, float]]) -> Expression:
-    """The sum of expressions, each times a weight."""
+def weighted_sum(parts: Iterable[tuple[Expression, float]]) -> Expression:
+    """The weighted sum of expressions."""
     several = [
         (one.columns, np.broadcast_to(np.multiply(one.coefficients, by), one.columns.shape)) for one, by in parts
     ]

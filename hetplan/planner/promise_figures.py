@@ -49,8 +49,8 @@ class Estimate:
         return {"value": value, "interval": [low, high]}
 
     @property
-    def ended(self) -> Estimate:
-        """With the value itself as an end of which nothing is known."""
+    def with_unknown_end(self) -> Estimate:
+        """The estimate whose open end is its value, where nothing is known of that end."""
         low, high = (self.value if math.isnan(end) else end for end in (self.low, self.high))
         return Estimate(self.value, low, high)
 

@@ -71,8 +71,8 @@ class Application:
         return self.stated.stated_qps
 
     @property
-    def wants_most(self) -> bool:
-        """Whether the most rate is asked for."""
+    def wants_max_rate(self) -> bool:
+        """Whether the SLO asks for the highest rate."""
         return self.stated.wants_most
 
     @property
@@ -141,8 +141,8 @@ class Application:
         return strictest_ms(self.stated)
 
     @property
-    def least_answered(self) -> float:
-        """The share of queries that machines have to answer: all, or where late ones are dropped all but those.
+    def min_answered_share(self) -> float:
+        """The least share of queries that machines have to answer: 1, or where late ones are dropped the rest.
 
         Who is dropped is late by every limit, so the highest percentile counts.
         """
@@ -150,8 +150,8 @@ class Application:
         return 1.0 - min((target.left for target in self.targets), default=0.0) if drops else 1.0
 
     @property
-    def least_in_time(self) -> float:
-        """The share of queries that must keep the lowest limit: others may be late on purpose, or never answered."""
+    def min_attainment(self) -> float:
+        """The least share of queries that must be within the strictest limit."""
         return 1.0 - (self.strictest.left if self.strictest is not None else 1.0)
 
     def limit_ms(self, steps: int = 1) -> float:
@@ -301,8 +301,8 @@ class Offer:
         return self.nanos / NANO
 
     @property
-    def committed(self) -> float | None:
-        """Per hour, where it is paid for ahead; None: not sold so."""
+    def reserved_price(self) -> float | None:
+        """The price per hour of a reserved machine; None where it is not sold that way."""
         return self.ahead.price if self.ahead is not None else None
 
 
@@ -342,11 +342,11 @@ class MachineType:
         """How many can be had in all."""
         return min(self.most, sum(offer.stock for offer in self.offers))
 
-    def taken(self, count: int) -> list[tuple[Offer, int]]:
-        """From which offers so many come, cheapest first.
+    def cheapest_offers(self, count: int) -> list[tuple[Offer, int]]:
+        """The offers of this many machines with counts, cheapest first.
 
         >>> kind = MachineType("gpu", (Offer("spot", "gpu", 1, stock=2), Offer("gpu", "gpu", 3)))
-        >>> [(offer.id, n) for offer, n in kind.taken(5)], kind.cost(5)
+        >>> [(offer.id, n) for offer, n in kind.cheapest_offers(5)], kind.cost(5)
         ([('spot', 2), ('gpu', 3)], 11)
         """
         counts = cheapest_first(count, [offer.stock for offer in self.offers])
@@ -354,7 +354,7 @@ class MachineType:
 
     def cost(self, count: int) -> int:
         """What so many cost per hour, cheapest first."""
-        return sum(offer.nanos * n for offer, n in self.taken(count))
+        return sum(offer.nanos * n for offer, n in self.cheapest_offers(count))
 
     def affordable(self, nanos: int) -> int:
         """The most that can be had for so much money.
@@ -451,7 +451,7 @@ class Request:
         return self.profile.pipelines.get(self.apps[app].pipeline or "")
 
     def steps(self, app: str) -> dict[str, tuple[str, ...]]:
-        """Of each step of an application's pipeline that is a task, the variants that may do it."""
+        """For each stage of an application's pipeline that is a task, the names of the variants that can serve it."""
         pipeline = self.pipeline(app)
         tasks = {name: node.task for name, node in pipeline.nodes.items() if node.task} if pipeline is not None else {}
         return {name: self.known.of_task(task) for name, task in tasks.items()}

@@ -16,7 +16,7 @@ from hetplan.serving.demand import Classes, Target
 from hetplan.serving.distribution import PERCENTILES
 from hetplan.serving.law import Law
 
-__all__ = ["LateAlone", "assumptions", "late_alone", "never_in_time"]
+__all__ = ["UnreachableLimit", "assumptions", "infeasible_by_service_times", "unreachable_limits"]
 
 MORE = 1.2
 """Times the limit at which answers that never wait are just in time: some will wait."""
@@ -26,7 +26,7 @@ SHOWN = 3
 
 
 @dataclass(frozen=True)
-class LateAlone:
+class UnreachableLimit:
     """A limit on the response time that service times alone pass too often, on every machine that may serve."""
 
     app: str
@@ -86,20 +86,20 @@ def _longer_than(law: Law, point: dict[str, float], size: int, limit_ms: float, 
     return 0.0 if spread is None else spread.longer_than(limit_ms)
 
 
-def late_alone(inputs: Inputs) -> Iterator[LateAlone]:
-    """Every limit that no machine which may be used can keep, by the times that its tables state."""
+def unreachable_limits(inputs: Inputs) -> Iterator[UnreachableLimit]:
+    """Every latency limit that no usable machine meets even without waiting, by the tables' service times."""
     request = read_request(inputs)
     for name, app in request.apps.items():
         targets = [one for one in app.targets if 0.0 < one.percentile < 100.0 and one.limit_ms() > 0.0]
         for variants in _entries(request, app) if targets and app.rate_qps != 0.0 else ():
             laws = _laws(request, variants)
-            found = [LateAlone(name, target, laws, app.classes) for target in targets] if laws else []
+            found = [UnreachableLimit(name, target, laws, app.classes) for target in targets] if laws else []
             yield from (one for one in found if one.share > one.target.left * (1.0 + 1e-6))
 
 
-def never_in_time(inputs: Inputs) -> Infeasibility | None:
-    """Why no plan can keep the wish, where answers are late though none waits; None where this is not so."""
-    found = tuple(late_alone(inputs))
+def infeasible_by_service_times(inputs: Inputs) -> Infeasibility | None:
+    """Why no plan meets the SLO where answers are late even without waiting; None where they are not."""
+    found = tuple(unreachable_limits(inputs))
     if not found:
         return None
     return Infeasibility(why=tuple(one.why for one in found), repairs=tuple(one.repair for one in found))
@@ -137,9 +137,9 @@ def assumptions(inputs: Inputs, draft: Draft) -> Iterator[Notice]:
                 if not choice.is_timed:
                     continue
                 if _is_constant(choice.law, request.apps[name], load.serve.max_batch):
-                    constant.add(choice.written)
+                    constant.add(choice.file_path)
                 elif percentile > HIGHEST and "max" not in choice.law.statistics:
-                    beyond.add(choice.written)
+                    beyond.add(choice.file_path)
         going_on = f"that times go on beyond p{HIGHEST:g} as below, at"
         for code, tables, what in (
             ("W-mean-times", constant, "constant times of"),

@@ -109,7 +109,7 @@ class _Listed:
         """Those of one kind of form, as they were listed."""
         return (engine for engine in self._engines if engine.form == form)
 
-    def named(self, name: str, form: str) -> Solver | None:
+    def by_name(self, name: str, form: str) -> Solver | None:
         """The one of this name, where it answers this kind of form."""
         return next((engine for engine in self.of(form) if engine.name == name), None)
 
@@ -150,8 +150,8 @@ class Asking:
         """See `Ask.is_over`."""
         return self.deadline.is_near(reserved)
 
-    def beside(self) -> Asking:
-        """See `Ask.beside`."""
+    def fork(self) -> Asking:
+        """See `Ask.fork`."""
         other = copy(self)
         other.records, other._incumbent = [], Incumbent()
         return other
@@ -188,20 +188,20 @@ class Asking:
         return said
 
     @property
-    def limited(self) -> bool:
-        """Whether a limit that was given, and no cancel, ended some of the work."""
+    def hit_limit(self) -> bool:
+        """Whether a limit, and not a cancel, ended some of the work."""
         stops = {answer.stop for record in self.records for answer in record.answers}
         by_time = self.limits.seconds is not None and (self.deadline.heard or Stop.TIME in stops)
         return not self.deadline.cancelled and (by_time or (self.limits.work is not None and Stop.WORK in stops))
 
-    def untested(self, *, gap: float | None = None) -> Asking:
-        """The same conversation, in which a bare word of infeasibility is not put to the test; or within this gap."""
-        other = self.unproved()
+    def without_infeasibility_checks(self, *, gap: float | None = None) -> Asking:
+        """See `Ask.without_infeasibility_checks`."""
+        other = self.without_proofs()
         other._tests, other.limits = False, self.limits if gap is None else replace(self.limits, gap=gap)
         return other
 
-    def unproved(self) -> Asking:
-        """The same conversation, in which nobody hears how good an answer is: no engine is asked to prove it."""
+    def without_proofs(self) -> Asking:
+        """See `Ask.without_proofs`."""
         other = copy(self)
         other._proves = False
         return other
@@ -248,7 +248,7 @@ class Asking:
 
     def is_of(self, record: Record, solver: str) -> bool:
         """Whether this engine gave a record's answers, or the one that takes what it refuses."""
-        named = self._engines.named(solver, record.form.kind)
+        named = self._engines.by_name(solver, record.form.kind)
         return record.engine in (solver, getattr(named, "instead", "") or solver)
 
     def record_of(self, answer: Answer[Any]) -> tuple[Record, Certificate] | None:
@@ -280,11 +280,11 @@ class Asking:
     def _candidates(self, form: Form[Any], named: str | None) -> tuple[Iterable[Solver], bool]:
         """Engines for the form, best first, and whether somebody named the one; an engine is asked to refuse later."""
         wanted = named or self._solver
-        chosen = self._engines.named(wanted, form.kind) if wanted is not None else None
+        chosen = self._engines.by_name(wanted, form.kind) if wanted is not None else None
         if chosen is not None:
             # What the named engine refuses goes to the one that its package has for such forms.
             instead = getattr(chosen, "instead", "")
-            other = self._engines.named(instead, form.kind) if instead else None
+            other = self._engines.by_name(instead, form.kind) if instead else None
             return [chosen] if other is None else [chosen, other], True
         if named is not None:
             raise NoSolver(form.kind, {named: "not registered for this kind of form"})

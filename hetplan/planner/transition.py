@@ -24,9 +24,9 @@ class Names:
     >>> from hetplan.profiles.workers import Load
     >>> names = Names(())
     >>> two = (Load(id="any"), Load(id="any"))
-    >>> [load.id for load in names.named(Worker(id="any", hardware="gpu", loads=two)).loads]
+    >>> [load.id for load in names.with_ids(Worker(id="any", hardware="gpu", loads=two)).loads]
     ['w1.a', 'w1.b']
-    >>> names.named(Worker(id="any", hardware="cpu")).id
+    >>> names.with_ids(Worker(id="any", hardware="cpu")).id
     'w2'
     """
 
@@ -40,8 +40,8 @@ class Names:
         self._taken = {worker.id for groups in self._running.values() for worker in groups}
         self._next = 1
 
-    def named(self, wanted: Worker) -> Worker:
-        """The group with its ids; those that it came with do not matter, nor does its count."""
+    def with_ids(self, wanted: Worker) -> Worker:
+        """The machine group with its ids: kept where it runs already, else the next free ones."""
         running = self._running.get(self._alike(wanted))
         if running:
             kept = running.pop(0)

@@ -43,10 +43,10 @@ __all__ = [
     "plan_to_simulate",
     "play_length_s",
     "play_until_clear",
-    "shown_of",
-    "together",
-    "where_late",
+    "repairs_if_late",
+    "slo_of_runs",
     "with_shown",
+    "worst_of_apps",
 ]
 
 SEEDS = 5
@@ -131,7 +131,7 @@ class Played:
         )
 
 
-def is_hopeful(shown: Played) -> bool:
+def may_meet_slo(shown: Played) -> bool:
     """Whether longer runs may still show that a plan meets its SLO."""
     return shown.worst <= HOPELESS
 
@@ -145,7 +145,7 @@ def look(
     *,
     seed: int,
     floors: Mapping[str, float] | None = None,
-    goes_on: Callable[[Played], bool] = is_hopeful,
+    goes_on: Callable[[Played], bool] = may_meet_slo,
 ) -> tuple[Played, Any]:
     """What the last of these runs says of every limit of these `apps`, and its report.
 
@@ -164,7 +164,9 @@ def look(
             if found is None:
                 raise
             break
-        found = together(shown_of(asked[app], report.apps[app], (floors or {}).get(app)) for app in apps), report
+        found = (
+            worst_of_apps(slo_of_runs(asked[app], report.apps[app], (floors or {}).get(app)) for app in apps), report,
+        )  # fmt: skip
     assert found is not None
     return found
 
@@ -196,7 +198,7 @@ class Simulations:
 
     def look(
         self, plan: Plan, apps: Sequence[str], *runs: Run, about: str | None = None,
-        floors: Mapping[str, float] | None = None, goes_on: Callable[[Played], bool] = is_hopeful,
+        floors: Mapping[str, float] | None = None, goes_on: Callable[[Played], bool] = may_meet_slo,
     ) -> tuple[Played, Any]:  # fmt: skip
         """`look` at a plan, and note it; no longer runs are begun once the time is over."""
         self.made += 1
@@ -240,7 +242,7 @@ def play_until_clear(
     """
     runs = PlanRuns(simulate, plan, inputs, tuple(apps), length_s, floors or {}, only)
     found = confirm(runs, budget, may_go_on=may_go_on)
-    return runs.said(found, bases or {})
+    return runs.result(found, bases or {})
 
 
 @dataclass
@@ -321,9 +323,9 @@ class PlanRuns:
         """How often all runs span what a queue remembers."""
         return float(sum(one.spans for one in self._reports_of(name)))
 
-    def said(self, found: Confirmation, bases: Mapping[str, str]) -> Played:
-        """What came of the plan: how all applications did, and what that backs."""
-        each = together(self.shown(app, found, bases.get(app)) for app in self.apps)
+    def result(self, found: Confirmation, bases: Mapping[str, str]) -> Played:
+        """The result of all runs: whether each application meets its SLO, and the promises that this supports."""
+        each = worst_of_apps(self.app_result(app, found, bases.get(app)) for app in self.apps)
         return replace(each, late=found.violated, unsure=found.unsure, unjudged=found.unjudged)
 
     def percentile(self, name: str, percentile: float, width: float) -> tuple[float, float, float]:
@@ -333,8 +335,8 @@ class PlanRuns:
         time, low, high = every.percentile(percentile)
         return time, low, high if self._has_long_queues(name, 1.0 - percentile / 100.0) else inf
 
-    def shown(self, name: str, found: Confirmation, basis: str | None) -> Played:
-        """What the runs show of one application, and what that backs."""
+    def app_result(self, name: str, found: Confirmation, basis: str | None) -> Played:
+        """The result of all runs for one application, and the promises that this supports."""
         app, limits = self._asked[name], list(self._limits_of(name))
         if name in found.unjudged:
             return Played(_worst_of(limits), ())
@@ -387,8 +389,8 @@ def play_length_s(inputs: Inputs, rates_qps: Mapping[str, float], queries: int) 
     return min(length_s, MOST_QUERIES * queries / sum(rates_qps.values()))
 
 
-def together(played: Iterable[Played]) -> Played:
-    """What was shown of all applications: the worst, and what each is late in and promises."""
+def worst_of_apps(played: Iterable[Played]) -> Played:
+    """The results of several applications as one: the worst violation rate, and all promises."""
     every = tuple(played)
     return Played(
         max((one.worst for one in every), default=0.0),
@@ -401,8 +403,8 @@ def together(played: Iterable[Played]) -> Played:
     )
 
 
-def shown_of(app: Application, found: Any, floor: float | None) -> Played:
-    """What a few runs showed of one application."""
+def slo_of_runs(app: Application, found: Any, floor: float | None) -> Played:
+    """What a few simulated runs of an application show: its violation rate against the limit, its promises."""
     lost, allowed = found.figures["violations"].value, round(app.late_share, 12)
     if isnan(lost):
         return Played(0.0, (), each={app.id: 0.0})  # none of its queries came: that shows nothing
@@ -447,18 +449,18 @@ def with_shown(made: Draft, shown: Played) -> Draft:
     return replace(made, promises=(*made.promises, *shown.promises), warnings=(*quiet, *unjudged))
 
 
-def where_late(app: Application, rate_qps: float | None, over: float = 1.0) -> tuple[Repair, ...]:
-    """What may help an application whose queries are late in simulation: fewer of them, or more time for each.
+def repairs_if_late(app: Application, rate_qps: float | None, over: float = 1.0) -> tuple[Repair, ...]:
+    """Repairs for an application whose queries are late in simulation: a lower rate, or a longer limit.
 
     `over`: how many times its strictest limit the percentile was in simulation.
 
     >>> from hetplan.profiles.slo import App
     >>> slo = {"model": "m", "latency": {"p99_ms": 80}}
     >>> app = Application("a", App.model_validate(slo), ("m",))
-    >>> [one.text for one in where_late(app, 40.0)]  # doctest: +NORMALIZE_WHITESPACE
+    >>> [one.text for one in repairs_if_late(app, 40.0)]  # doctest: +NORMALIZE_WHITESPACE
     ['lower slo.apps.a.rate_qps from 40 to 30 qps or so',
      'raise slo.apps.a.latency.p99_ms from 80 to 112 ms or so']
-    >>> [one.text for one in where_late(app, None, over=7.0)]
+    >>> [one.text for one in repairs_if_late(app, None, over=7.0)]
     ['raise slo.apps.a.latency.p99_ms from 80 to 400 ms or so']
     """
     repairs = []

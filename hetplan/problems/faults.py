@@ -16,7 +16,7 @@ from hetplan.profiles.slo import Slo
 if TYPE_CHECKING:
     from hetplan.planner.request import Application, Request
 
-__all__ = ["CAPACITY", "Faults", "refuse_not_provided", "refused"]
+__all__ = ["CAPACITY", "Faults", "refuse_not_provided", "refused_fields"]
 
 
 @dataclass
@@ -121,8 +121,8 @@ _ALIKE: Mapping[str, tuple[str, str]] = {
 """Why a question does not keep a field, and what to write instead, where several say it in the same words."""
 
 
-def refused(*fields: str) -> dict[str, tuple[str, str]]:
-    """Why each of these fields, and those of fleets, is refused, in the words that all questions use."""
+def refused_fields(*fields: str) -> dict[str, tuple[str, str]]:
+    """For each field that problems refuse, why, and what to write instead."""
     return {**_OF_FLEETS, **{field: _ALIKE[field] for field in fields}}
 
 

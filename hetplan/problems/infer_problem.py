@@ -68,7 +68,7 @@ _SAID_BY_QUESTION = {"policy", "pool"}
 
 
 def _in_its_room(question: str, inputs: Inputs) -> tuple[Obstacle, ...]:
-    file = "question" if question in _SAID_BY_QUESTION else "fits"
+    file = "question" if question in _SAID_BY_QUESTION else "applicability"
     obstacles = import_module(f"hetplan.problems.{question}.{file}").obstacles
     request = read_request(inputs)
     return (*_beside(request), *obstacles(request))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
-__all__ = ["fit_together", "on_servers", "places_for"]
+__all__ = ["fit_together", "pack_servers", "slots_per_server"]
 
 Seat = TypeVar("Seat")
 
@@ -15,17 +15,17 @@ Seat = TypeVar("Seat")
 HAIR = 1e-9
 
 
-def places_for(provides: Mapping[str, float], needs: Sequence[Mapping[str, float]], alone: Sequence[int]) -> int:
-    """How many places there are on a server: P, where instances of these needs fit exactly if they take no more.
+def slots_per_server(provides: Mapping[str, float], needs: Sequence[Mapping[str, float]], alone: Sequence[int]) -> int:
+    """How many equal slots a server has, where instances of these needs fit if they take no more slots.
 
     Of need r, k_r fit `alone`, P is the largest k, and an instance takes w_r = P / k_r. What takes P together fits: of
     no resource does r need more than w_r parts of P. More does not, where of some resource each needs more than w_r
     parts of P + 1. Each k divides the next, and so each w; put down from the largest, what is free is always a whole
     number of the next: so many servers hold all that takes no more than their places. Else a server is one place.
 
-    >>> places_for({"gpu": 8.0}, [{"gpu": 1.0}, {"gpu": 2.0}], [8, 4])
+    >>> slots_per_server({"gpu": 8.0}, [{"gpu": 1.0}, {"gpu": 2.0}], [8, 4])
     8
-    >>> places_for({"gpu": 8.0}, [{"gpu": 3.0}, {"gpu": 1.0}], [2, 8])  # two of 3 leave room for two of 1
+    >>> slots_per_server({"gpu": 8.0}, [{"gpu": 3.0}, {"gpu": 1.0}], [2, 8])  # two of 3 leave room for two of 1
     1
     """
     sizes = sorted(set(alone))
@@ -58,10 +58,10 @@ def fit_together(provides: Mapping[str, float], needs: Sequence[Mapping[str, flo
     )
 
 
-def on_servers(
+def pack_servers(
     wanted: Mapping[Seat, int], places: int, *, least: int = 0, each: Mapping[Seat, int] | None = None
 ) -> list[tuple[dict[Seat, int], int]]:
-    """Servers with so many places each that hold these (a count of each seat), and how many there are of each kind.
+    """Packs counts of instances into the fewest servers: the contents of each kind of server, and its count.
 
     One of a seat takes a place, or as many as `each` says. Sizes are in order: each divides all larger ones, and the
     largest divides `places`. Then as few servers as have the places also hold all: put down from the largest size to
@@ -71,11 +71,11 @@ def on_servers(
     Alike servers come first: all of a step's instances take turns there. Else a seat has whole servers, and what is
     left of all of them is put together.
 
-    >>> on_servers({"see": 4, "name": 2}, 4)
+    >>> pack_servers({"see": 4, "name": 2}, 4)
     [({'see': 2, 'name': 1}, 2)]
-    >>> on_servers({"see": 5, "name": 2}, 4)
+    >>> pack_servers({"see": 5, "name": 2}, 4)
     [({'see': 4}, 1), ({'name': 2, 'see': 1}, 1)]
-    >>> on_servers({"see": 3, "name": 2}, 4, each={"see": 2})
+    >>> pack_servers({"see": 3, "name": 2}, 4, each={"see": 2})
     [({'see': 2}, 1), ({'see': 1, 'name': 2}, 1)]
     """
     wanted = {seat: count for seat, count in wanted.items() if count > 0}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["MOST_BUSY", "all_busy", "all_busy_with", "waiting_ms"]
+__all__ = ["MOST_BUSY", "wait_probability", "wait_probability_at", "waiting_ms"]
 
 MOST_BUSY = 0.999999
 """A server that is busier than this is taken to be as busy as this."""
@@ -15,7 +15,7 @@ SMALL, LARGE = 1e-18, 1e300
 
 
 def waiting_ms(service_ms: float, busy: float, servers: float) -> float:
-    """The wait before so many servers at this use: Sakasegawa's queue for times of little variance.
+    """Mean wait in ms at this utilization of this many servers (Sakasegawa's formula for low variance).
 
     T u^sqrt(2(c+1)) / (c (1 - u)) / 2.
 
@@ -26,10 +26,10 @@ def waiting_ms(service_ms: float, busy: float, servers: float) -> float:
     return service_ms * math.pow(use, math.sqrt(2.0 * (servers + 1.0))) / (servers * (1.0 - use)) / 2.0
 
 
-def all_busy(servers: int, load: float) -> float:
-    """Erlang's C: the chance that a query finds all servers busy, of which `load` are on average.
+def wait_probability(servers: int, load: float) -> float:
+    """Erlang C: the probability that a query finds all servers busy, at an offered load (in servers).
 
-    >>> round(all_busy(1, 0.5), 6), round(all_busy(2, 1.0), 6)
+    >>> round(wait_probability(1, 0.5), 6), round(wait_probability(2, 1.0), 6)
     (0.5, 0.333333)
     """
     if load <= 0:
@@ -55,12 +55,12 @@ def _lost_of_many(servers: int, load: float) -> float:
     return 1.0 / total if total <= LARGE else 0.0
 
 
-def all_busy_with(servers: int, load: float, busy: float) -> float:
-    """The chance that a query finds all servers busy, where one as fast as all of them would be busy so often.
+def wait_probability_at(servers: int, load: float, busy: float) -> float:
+    """The probability that a query waits, at a stated utilization of one server as fast as all together.
 
     Until all are busy each serves one query, and `load` of them would do. From then on they work like that one.
 
-    >>> round(all_busy_with(2, 1.0, 0.5), 6)  # one at a time: Erlang's C
+    >>> round(wait_probability_at(2, 1.0, 0.5), 6)  # one at a time: Erlang's C
     0.333333
     """
     below = 1.0

@@ -229,7 +229,7 @@ class Engines:
                 yield _engine(where)
         yield from (engine for engine in _plugin_engines() if engine.form == form)
 
-    def named(self, name: str, form: str) -> Solver | None:
+    def by_name(self, name: str, form: str) -> Solver | None:
         """The engine of this name, where it answers this kind of form."""
         engine = self.find(name)
         return engine if engine is not None and engine.form == form else None

@@ -97,11 +97,11 @@ def test_a_word_of_infeasibility_that_need_not_be_tested_is_one_program(referenc
     ask = Asking([Liar(reference, note)])
     ask(form(demand=5.0))
     assert len(heard) == 2
-    assert ask.untested()(form(demand=5.0)).status is Status.INFEASIBLE
-    assert ask.untested().all([form(demand=5.0)])[0].status is Status.INFEASIBLE
+    assert ask.without_infeasibility_checks()(form(demand=5.0)).status is Status.INFEASIBLE
+    assert ask.without_infeasibility_checks().all([form(demand=5.0)])[0].status is Status.INFEASIBLE
     assert len(heard) == 4
     assert ask.records[-1].certificates[0].infeasible != "certified"
-    assert (ask.untested(gap=0.1).limits.gap, ask.limits.gap) == (0.1, None)
+    assert (ask.without_infeasibility_checks(gap=0.1).limits.gap, ask.limits.gap) == (0.1, None)
 
 
 def test_what_no_claim_rests_on_is_not_proved(reference) -> None:
@@ -114,11 +114,11 @@ def test_what_no_claim_rests_on_is_not_proved(reference) -> None:
             return answer
 
     ask = Asking([Prover(reference, lambda form, answer: answer)])
-    assert ask.unproved()(form(whole=True)).value == pytest.approx(4.0)
-    assert ask.untested()(form(whole=True)).value == pytest.approx(4.0)
+    assert ask.without_proofs()(form(whole=True)).value == pytest.approx(4.0)
+    assert ask.without_infeasibility_checks()(form(whole=True)).value == pytest.approx(4.0)
     assert not proved
     # Another word of infeasibility is tested all the same.
-    assert ask.unproved()(form(demand=5.0)).status is Status.INFEASIBLE
+    assert ask.without_proofs()(form(demand=5.0)).status is Status.INFEASIBLE
     assert ask.records[-1].certificates[0].infeasible == "certified"
     ask(form(whole=True))
     assert len(proved) == 1

@@ -12,7 +12,7 @@ from hetplan import registry
 from hetplan.planner import machine_packing
 from hetplan.planner.answer import Limits, Status
 from hetplan.planner.forms.milp import Builder
-from hetplan.planner.machine_packing import Sharing, place, read_places, total_of
+from hetplan.planner.machine_packing import Sharing, place, read_fillings, total_of
 from hetplan.planner.solver_calls import Asking
 
 PLENTY = 10**9
@@ -76,7 +76,7 @@ def test_no_fewer_machines_hold_it_and_each_holds_what_fits(seed: int) -> None:
     form, answer = solved(sharing, counts)
     assert answer.point is not None
     assert answer.value == pytest.approx(fewest([i for i, n in enumerate(counts) for _ in range(n)], needs, company))
-    found = read_places(form, answer.point, sharing, counts, dict(enumerate(counts)))
+    found = read_fillings(form, answer.point, sharing, counts, dict(enumerate(counts)))
     assert found is not None
     held = Counter[int]()
     for one in found:
@@ -103,8 +103,8 @@ def test_where_there_are_too_many_patterns_totals_count(monkeypatch: pytest.Monk
         form, answer = solved(sharing, [5, 2])
         assert answer.value == 4  # 3.8 cards are taken; one by one it is 5
         assert answer.point is not None
-        assert read_places(form, answer.point, sharing, [5, 2], {0: 5, 1: 2}) is None
-        assert sharing.least([5, 2]) == 4
+        assert read_fillings(form, answer.point, sharing, [5, 2], {0: 5, 1: 2}) is None
+        assert sharing.min_machines([5, 2]) == 4
     finally:
         machine_packing._patterns.cache_clear()
 

@@ -15,7 +15,7 @@ from hetplan.planner.answer import Limits, Status
 from hetplan.planner.elastic import explain
 from hetplan.planner.forms.milp import Builder
 from hetplan.planner.machine_limits import budget_in_whole_machines, floors_of, keeps, machine_limits
-from hetplan.planner.program import Expression, Uses, limit_moves, lose, pay_starts, rent, rent_by_period, weighted
+from hetplan.planner.program import Expression, Uses, limit_moves, lose, pay_starts, rent, rent_by_period, weighted_sum
 from hetplan.planner.request import PLENTY, Commitment, MachineType, Offer, Request
 from hetplan.planner.solver_calls import Asking
 from hetplan.profiles.fleet_fields import OfferLimit
@@ -252,7 +252,7 @@ def test_over_time_the_cheapest_machines_are_those_of_all_counts(seed: int) -> N
     for p, count in enumerate(used):
         row = m.rows(f"used in {p}", ["a"], lower=float(count))
         m.add(row, [*machines.committed, *machines.hourly[p]], 1.0)
-        more = weighted([(Expression(machines.hourly[p]), 1.0), (Expression(machines.hourly[1 - p]), -1.0)])
+        more = weighted_sum([(Expression(machines.hourly[p]), 1.0), (Expression(machines.hourly[1 - p]), -1.0)])
         pay_starts(m, offers, more, np.array([0, 1, 0, 1]), none, share=1.0, about=f"before {p}")
     answer = Asking(registry.solvers("milp"), Limits())(m.build(), gap=0.0)
 
@@ -264,7 +264,7 @@ def test_over_time_the_cheapest_machines_are_those_of_all_counts(seed: int) -> N
             assert by_hand == [keeps(limits, np.add(ahead, own), np.array(ahead)) for own in hourly]
             if not enough or not all(by_hand):
                 continue
-            cost = ahead[0] * (offers[0].committed or 0.0) * sum(hours.values())
+            cost = ahead[0] * (offers[0].reserved_price or 0.0) * sum(hours.values())
             for p, own in enumerate(hourly):
                 cost += sum(n * one.price * hours[p] for n, one in zip(own, offers, strict=True))
                 new = np.maximum(np.subtract(own, hourly[1 - p]), 0)

@@ -63,9 +63,9 @@ def test_where_nothing_is_spare_a_group_is_swapped_by_halves() -> None:
 
 def test_a_group_that_is_alike_keeps_its_names_and_takes_what_is_new() -> None:
     names = Names((group("mine", 1),), alike=lambda worker: (worker.hardware,))
-    kept = names.named(group("any", 3, variant="n"))
+    kept = names.with_ids(group("any", 3, variant="n"))
     assert (kept.id, kept.loads[0].id, kept.loads[0].variant, kept.count) == ("mine", "mine.a", "n", 3)
-    assert names.named(group("any", 1)).id == "w1"
+    assert names.with_ids(group("any", 1)).id == "w1"
 
 
 def test_nothing_to_do_is_no_action() -> None:
@@ -74,11 +74,11 @@ def test_nothing_to_do_is_no_action() -> None:
 
 def test_names_are_kept_by_content() -> None:
     names = Names((group("w2", 5), group("mine", 1, variant="n")))
-    kept = names.named(group("any", 1, variant="n"))
+    kept = names.with_ids(group("any", 1, variant="n"))
     assert (kept.id, kept.loads[0].id) == ("mine", "mine.a")
-    assert names.named(group("any", 9)).id == "w2"
-    assert names.named(group("any", 9)).id == "w1"
-    fresh = names.named(group("any", 9, variant="x"))
+    assert names.with_ids(group("any", 9)).id == "w2"
+    assert names.with_ids(group("any", 9)).id == "w1"
+    fresh = names.with_ids(group("any", 9, variant="x"))
     assert (fresh.id, fresh.loads[0].id, fresh.count) == ("w3", "w3.a", 9)
 
 

@@ -8,7 +8,7 @@ from scipy.stats import poisson
 
 from hetplan.problems.batch_queue import LEVELS, line_of
 from hetplan.problems.batch_queue_kernels import waiting_when_a_batch_ends
-from hetplan.problems.waiting import all_busy, all_busy_with
+from hetplan.problems.waiting import wait_probability, wait_probability_at
 
 
 def played(times: tuple[float, ...], use: float, queries: int) -> tuple[np.ndarray, np.ndarray, float]:
@@ -65,5 +65,7 @@ def test_the_law_when_a_batch_ends_is_the_one_that_its_equations_give(batch: int
 
 def test_one_at_a_time_all_are_busy_as_erlang_says():
     for servers, load in ((1, 0.4), (3, 2.5), (20, 17.0), (500, 480.0)):
-        assert all_busy_with(servers, load, load / servers) == pytest.approx(all_busy(servers, load), rel=1e-9)
-    assert all_busy_with(2000, 0.01, 0.00001) == pytest.approx(0.0, abs=1e-100)
+        assert wait_probability_at(servers, load, load / servers) == pytest.approx(
+            wait_probability(servers, load), rel=1e-9
+        )
+    assert wait_probability_at(2000, 0.01, 0.00001) == pytest.approx(0.0, abs=1e-100)

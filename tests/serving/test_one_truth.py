@@ -112,9 +112,9 @@ class Sought:
             self.figures["rate"] = pool.wish.rate_qps
 
     def _pipeline(self) -> None:
-        from hetplan.problems.pipeline.request import PipelineOptions, read_wish
+        from hetplan.problems.pipeline.request import PipelineOptions, read_pipelines
 
-        wish = read_wish(self.inputs, PipelineOptions(statistic="mean"))
+        wish = read_pipelines(self.inputs, PipelineOptions(statistic="mean"))
         self.options = {"statistic": "mean"}
         (tree,) = wish.trees
         fleet = wish.fleet

@@ -48,7 +48,7 @@ from hetplan.problems.compound.stations import (
     undominated_sizes,
 )
 
-__all__ = ["Seat", "SharedReplicas", "price_of_shares", "share_replicas", "ways_of"]
+__all__ = ["Seat", "SharedReplicas", "candidates_of", "price_of_shares", "share_replicas"]
 
 MOST_ITEMS = 48
 """Into so many parts the streams of an operator are put on machines one by one; of more, several together."""
@@ -77,8 +77,8 @@ SURE_BY = 2.576
 """Standard errors on both sides of a mean that hold it with a confidence of 99%."""
 
 
-def ways_of(form: BlackBox, sought: PipelineQuery, most: int) -> list[Way]:
-    """The ways of all measured configurations that comply, none dominated, the cheapest first.
+def candidates_of(form: BlackBox, sought: PipelineQuery, most: int) -> list[Way]:
+    """The candidate configurations of a query that comply, none dominated, the cheapest first.
 
     Where more is sought than the least cost, those of every configuration, spread over what they come to.
     """

@@ -23,7 +23,15 @@ from hetplan.planner.forms.space import Space, is_ordered, settings_of
 from hetplan.planner.request import Application, Request, read_request
 from hetplan.problems.applicability import outcomes
 from hetplan.problems.compound.options import FEWEST_SAMPLES, CompoundOptions
-from hetplan.problems.compound.request import BUDGET, Query, Tier, Wish, read_queries, read_tiers, read_wish
+from hetplan.problems.compound.request import (
+    BUDGET,
+    PackingObjective,
+    Query,
+    Tier,
+    read_objective,
+    read_queries,
+    read_tiers,
+)
 from hetplan.problems.compound.stations import QueuedBox
 from hetplan.problems.faults import Faults
 from hetplan.profiles.apis import Api
@@ -52,7 +60,7 @@ OFTEN = 10
 """By so much the chance of an error is cut where a latency is looked at again and again, until it is settled."""
 STRATA = 8
 """Groups of alike samples made of a feature file: more would leave too few samples in each before a verdict."""
-CHEAPEST = Wish("max", True)
+CHEAPEST = PackingObjective("max", True)
 
 
 @dataclass(frozen=True)
@@ -262,7 +270,7 @@ class CompoundProblem:
 
     inputs: Inputs
     options: CompoundOptions
-    wish: Wish
+    wish: PackingObjective
     tiers: tuple[Tier, ...]
     totals: Mapping[str, float]
     queries: tuple[Query, ...]
@@ -279,7 +287,7 @@ class CompoundProblem:
 def read_problem(inputs: Inputs, options: CompoundOptions, start: Plan | None) -> CompoundProblem:
     """Read the files; raises `InputError` with every fault found."""
     faults, request = Faults.of(inputs), read_request(inputs)
-    wish, tiers = read_wish(request, faults), read_tiers(inputs.profile, request, faults)
+    wish, tiers = read_objective(request, faults), read_tiers(inputs.profile, request, faults)
     queries, totals, notices = read_queries(request, tiers, faults)
     sought = read_pipeline_queries(inputs, request, tiers, faults, wish)
     totals |= _api_limits(inputs) if any(one.calls is not None for one in sought) else {}
@@ -302,7 +310,7 @@ def read_problem(inputs: Inputs, options: CompoundOptions, start: Plan | None) -
 
 
 def read_pipeline_queries(
-    inputs: Inputs, request: Request, tiers: tuple[Tier, ...], faults: Faults, wish: Wish = CHEAPEST
+    inputs: Inputs, request: Request, tiers: tuple[Tier, ...], faults: Faults, wish: PackingObjective = CHEAPEST
 ) -> tuple[PipelineQuery, ...]:
     """Every application that runs a pipeline of operators."""
     found = []
@@ -317,7 +325,11 @@ def read_pipeline_queries(
 
 
 def _read_pipeline_query(
-    inputs: Inputs, request: Request, asked: tuple[Application, str, Wish], tiers: tuple[Tier, ...], faults: Faults
+    inputs: Inputs,
+    request: Request,
+    asked: tuple[Application, str, PackingObjective],
+    tiers: tuple[Tier, ...],
+    faults: Faults,
 ) -> PipelineQuery | None:
     """The query of one application; None where a fault was found."""
     app, pipeline_id, wish = asked
@@ -385,7 +397,7 @@ def _check_arrivals(app: Application, pipeline: Pipeline, faults: Faults) -> Non
 
 
 def _read_targets(
-    app: Application, wish: Wish, lower: bool, span: tuple[float, float], faults: Faults
+    app: Application, wish: PackingObjective, lower: bool, span: tuple[float, float], faults: Faults
 ) -> tuple[float, float, bool] | None:
     """The accuracy and the latency in seconds that must be met; what is sought itself need not be asked for.
 

@@ -45,7 +45,7 @@ def draft_plan(
     request, names = asked.request, Names(asked.request.running)
     if request.has_state:
         # Machines that run already as they are wanted keep their names, so that nothing is done to them.
-        workers = list(map(names.named, workers))
+        workers = list(map(names.with_ids, workers))
     left = [query for query in queries if query.app_id not in chosen]
     is_searched = any(way.found is not None for query in queries for way in query.ways)
     return Draft(

@@ -10,7 +10,7 @@ from typing import Literal
 from hetplan.planner.draft import Repair
 from hetplan.planner.forms.black_box import Figure
 from hetplan.planner.request import Application, Request
-from hetplan.problems.faults import Faults, refused
+from hetplan.problems.faults import Faults, refused_fields
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Profile
@@ -21,17 +21,17 @@ __all__ = [
     "REFUSED",
     "Item",
     "MeasuredPlan",
+    "PackingObjective",
     "Query",
     "Tier",
     "Way",
-    "Wish",
+    "read_objective",
     "read_queries",
     "read_tiers",
-    "read_wish",
 ]
 
 REFUSED = {
-    **refused(
+    **refused_fields(
         "change.slack", "change.slack_qps", "change.load_weight_per_s", "horizon.period_s", "apps.*.latency.ttft_p*_ms",
         "apps.*.latency.tpot_p*_ms",
         "apps.*.dispatch", "apps.*.attainment", "apps.*.rate_qps.series",
@@ -174,7 +174,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Wish:
+class PackingObjective:
     """The objective: `sense` max serves most weight, min serves all; `then_cheapest` follows with the least cost.
 
     Where all are served, `of` is what is sought of them: one figure, or several as a front. `budget` is what all of it
@@ -191,14 +191,14 @@ BUDGET = "cost_per_hour"
 """The limit on the cost, as the name of a total."""
 
 
-def read_wish(request: Request, faults: Faults) -> Wish:
+def read_objective(request: Request, faults: Faults) -> PackingObjective:
     """The objective; by default most goodput, then least cost."""
     _refused(request, faults)
     limit = request.budget
     return replace(_sought_of_all(request, faults), budget=math.inf if limit is None else limit / NANO)
 
 
-def _sought_of_all(request: Request, faults: Faults) -> Wish:
+def _sought_of_all(request: Request, faults: Faults) -> PackingObjective:
     first = request.front
     stated = next((name for name, app in request.apps.items() if app.candidates), None)
     terms = request.goals
@@ -210,18 +210,18 @@ def _sought_of_all(request: Request, faults: Faults) -> Wish:
     if first is not None and len(set(first)) != max(2, len(first)):
         faults.in_slo("$.objective", "a front has two or three different objectives", 'Write "front quality cost".')
     if first is not None:
-        return Wish("min", False, first)
-    known: Mapping[tuple[str, ...], Wish] = {
-        (): Wish("max", True),
-        ("goodput",): Wish("max", False),
-        ("served",): Wish("max", False),
-        ("goodput", "cost"): Wish("max", True),
-        ("served", "cost"): Wish("max", True),
-        ("cost",): Wish("min", False),
-        ("quality",): Wish("min", False, ("quality",)),
-        ("quality", "cost"): Wish("min", True, ("quality",)),
-        ("latency",): Wish("min", False, ("latency",)),
-        ("latency", "cost"): Wish("min", True, ("latency",)),
+        return PackingObjective("min", False, first)
+    known: Mapping[tuple[str, ...], PackingObjective] = {
+        (): PackingObjective("max", True),
+        ("goodput",): PackingObjective("max", False),
+        ("served",): PackingObjective("max", False),
+        ("goodput", "cost"): PackingObjective("max", True),
+        ("served", "cost"): PackingObjective("max", True),
+        ("cost",): PackingObjective("min", False),
+        ("quality",): PackingObjective("min", False, ("quality",)),
+        ("quality", "cost"): PackingObjective("min", True, ("quality",)),
+        ("latency",): PackingObjective("min", False, ("latency",)),
+        ("latency", "cost"): PackingObjective("min", True, ("latency",)),
     }
     if terms not in known:
         faults.in_slo(
@@ -231,7 +231,7 @@ def _sought_of_all(request: Request, faults: Faults) -> Wish:
             '"min cost" or "front quality cost", or leave it out.',
             value=", ".join(terms),
         )
-    return known.get(terms, Wish("max", True))
+    return known.get(terms, PackingObjective("max", True))
 
 
 def _refused(request: Request, faults: Faults) -> None:

@@ -29,15 +29,15 @@ from hetplan.errors import Fault, InputError, Interrupted, SolverFailed
 from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.draft import Repair
 from hetplan.planner.forms.black_box import BlackBox, Measured, OutOfTime, Past, Runs, Verdict
-from hetplan.problems.compound.candidates import price_of_shares, ways_of
+from hetplan.problems.compound.candidates import candidates_of, price_of_shares
 from hetplan.problems.compound.pipeline_query import CompoundProblem, PipelineQuery, refuse_to_measure
 from hetplan.problems.compound.request import Query, Way
 from hetplan.problems.compound.stations import MOST_REPLICAS, QueuedBox
-from hetplan.problems.draft_simulation import where_late
+from hetplan.problems.draft_simulation import repairs_if_late
 from hetplan.problems.repairs import change
 from hetplan.profiles.plan import Notice, Plan
 
-__all__ = ["Stage", "keep_setting", "read_measurements", "repair_of_rate", "search_all", "size_again"]
+__all__ = ["Stage", "keep_setting", "read_measurements", "repair_of_rate", "resize_stage", "search_all"]
 
 KEEP_WITHIN = 1.05
 """A plan that runs already is kept where it still complies and no other is cheaper by more than this."""
@@ -162,7 +162,7 @@ def _stage_of(asked: CompoundProblem, sought: PipelineQuery, form: BlackBox, *, 
     """What a query comes to by all that is in the form's journal."""
     # Where nothing complies on the tiers that have machines, plans on others say which machines are missing.
     everywhere = replace(form, placements=sought.placements)
-    ways = next((w for f in (form, everywhere) if (w := ways_of(f, sought, _max_ways(asked, form)))), [])
+    ways = next((w for f in (form, everywhere) if (w := candidates_of(f, sought, _max_ways(asked, form)))), [])
     kept = _running_way(asked.start, sought, ways)
     notices = [
         Notice(code="W-set-aside", at=f"apps.{sought.app_id}", text=f"{sought.knobs(one.configuration)}: {one.reason}")
@@ -181,12 +181,12 @@ def _max_ways(asked: CompoundProblem, form: BlackBox) -> int:
     return max(MOST_ON_FRONT, asked.options.alternatives) if several else asked.options.alternatives
 
 
-def size_again(asked: CompoundProblem, sought: PipelineQuery, stage: Stage, slack: float) -> Stage:
-    """The same where queries come at a rate, with so much of the limit left to the formula of queues."""
+def resize_stage(asked: CompoundProblem, sought: PipelineQuery, stage: Stage, slack: float) -> Stage:
+    """The stage again for queries at a rate, with this part of the limit left for queueing by the formula."""
     if not isinstance(stage.form, QueuedBox):
         return stage
     form = replace(stage.form, slack=slack)
-    ways = ways_of(form, sought, _max_ways(asked, form)) if stage.query.ways else []
+    ways = candidates_of(form, sought, _max_ways(asked, form)) if stage.query.ways else []
     less = f"leaves its replicas {slack:.2g} busy" if form.fluid else f"takes less than {slack:.2g} of its limit"
     why = (
         f"late in simulation with the replicas of the formula, and no size {less}; raise "
@@ -204,7 +204,7 @@ def keep_setting(asked: CompoundProblem, sought: PipelineQuery, stage: Stage, wa
     form = replace(stage.form, journal={c: stage.form.journal[c]})
     if timed:
         return replace(alone, form=replace(form, most_s=way.found.latency_s))
-    return size_again(asked, sought, replace(alone, form=form), 1.0)
+    return resize_stage(asked, sought, replace(alone, form=form), 1.0)
 
 
 def _doubts(form: BlackBox, sought: PipelineQuery, ways: Sequence[Way]) -> list[Notice]:
@@ -299,7 +299,7 @@ def _repairs_of_rate(form: QueuedBox, sought: PipelineQuery, *, turns: bool) -> 
     """The highest rate that the formula carries; with more time for each where calls wait for their `turns`."""
 
     def carries(rate_qps: float) -> bool:
-        ways = ways_of(replace(form, rate_qps=rate_qps), sought, 1)
+        ways = candidates_of(replace(form, rate_qps=rate_qps), sought, 1)
         return any(
             way.found is not None and max(way.found.replicas.values(), default=0) <= MOST_IN_REPAIRS for way in ways
         )
@@ -314,7 +314,7 @@ def _repairs_of_rate(form: QueuedBox, sought: PipelineQuery, *, turns: bool) -> 
     for _ in range(NEARER if low else 0):
         middle = (low + high) / 2.0
         low, high = (middle, high) if carries(middle) else (low, middle)
-    longer = where_late(sought.app, None) if turns else ()
+    longer = repairs_if_late(sought.app, None) if turns else ()
     return (*([repair_of_rate(sought.app_id, form.rate_qps, low)] if low else []), *longer)
 
 

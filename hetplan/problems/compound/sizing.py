@@ -23,7 +23,7 @@ from hetplan.planner.request import Application
 from hetplan.planner.sizing import Confirmation, confirm
 from hetplan.problems.compound.pipeline_query import CompoundProblem, PipelineQuery
 from hetplan.problems.compound.plan import MEAN_LATENCY, cost_of, mean_latency_ms
-from hetplan.problems.compound.search import Stage, size_again
+from hetplan.problems.compound.search import Stage, resize_stage
 from hetplan.problems.draft_simulation import (
     PlanRuns,
     Played,
@@ -31,8 +31,8 @@ from hetplan.problems.draft_simulation import (
     check_simulator,
     plan_to_simulate,
     play_length_s,
-    together,
-    where_late,
+    repairs_if_late,
+    worst_of_apps,
 )
 from hetplan.problems.repairs import change
 from hetplan.profiles.inputs import Inputs
@@ -173,7 +173,7 @@ class _SizingSearch:
         one.made += 1
         runs = PlanRuns(one.simulate, plan, one.inputs, tuple(self._rates_of(made)), self._length_s(made))
         found = confirm(runs, one.budget, may_go_on=lambda: self.ask.remaining > 0)
-        shown = {name: runs.shown(name, found, None) for name in runs.apps}
+        shown = {name: runs.app_result(name, found, None) for name in runs.apps}
         if found.violated:
             self.over = {name: shown[name].over.get(name, 1.0) for name in found.violated}
             return None
@@ -182,14 +182,16 @@ class _SizingSearch:
                 shown[name] = replace(
                     shown[name], promises=_percentiles_shown(made, apps[name], runs, found, shown[name])
                 )
-        return together(shown.values())
+        return worst_of_apps(shown.values())
 
     @property
     def _repairs(self) -> tuple[Repair, ...]:
         """What may help the applications that were late: more time first, as a limit may be too short at any rate."""
         apps, rates = self.asked.request.apps, {one.app_id: one.rate_qps for one in self.asked.sought}
         return tuple(
-            fix for name, times in self.over.items() for fix in reversed(where_late(apps[name], rates[name], times))
+            fix
+            for name, times in self.over.items()
+            for fix in reversed(repairs_if_late(apps[name], rates[name], times))
         )
 
     @property
@@ -200,7 +202,7 @@ class _SizingSearch:
 
     def _size(self) -> Draft | Infeasibility:
         stages = [
-            size_again(self.asked, sought, stage, self.slack.get(sought.app_id, 1.0))
+            resize_stage(self.asked, sought, stage, self.slack.get(sought.app_id, 1.0))
             for sought, stage in zip(self.asked.sought, self.stages, strict=True)
         ]
         return self.again(stages)

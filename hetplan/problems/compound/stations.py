@@ -53,7 +53,7 @@ from hetplan.planner.forms.black_box import BlackBox, Measured, Runs, least_shar
 from hetplan.planner.forms.calls import Call, Cases, quantile
 from hetplan.planner.forms.space import Space
 from hetplan.problems.batch_queue import FULLEST, line_of
-from hetplan.problems.waiting import all_busy, all_busy_with
+from hetplan.problems.waiting import wait_probability, wait_probability_at
 from hetplan.serving.operators import ALONE, slowest_of
 
 __all__ = [
@@ -274,7 +274,7 @@ def _exponentials(queries: int, operators: int) -> Vector:
     return np.asarray(-np.log(np.stack([random.permutation(even) for _ in range(operators)], axis=1)))
 
 
-_chance = lru_cache(maxsize=4096)(all_busy)
+_chance = lru_cache(maxsize=4096)(wait_probability)
 
 
 class Stations:
@@ -529,7 +529,7 @@ class Stations:
         if use == USES.size:
             return np.full(len(self.drawn), np.inf)
         queue = line_of(shape, float(USES[use]))
-        chance = all_busy_with(count, float(load), queue.busy)
+        chance = wait_probability_at(count, float(load), queue.busy)
         first, then, last = self.uniforms[:, o :: len(self.shapes)].T
         waits = np.zeros(len(first))
         size = np.ones(len(first), dtype=np.int64)

@@ -92,8 +92,8 @@ def apps_that_drop(wish: FleetRequest) -> tuple[str, ...]:
     """Applications sized by simulation that may drop late queries, or send some where they are late on purpose."""
     apps, found = wish.request.apps, list[str]()
     for name, question in _played(wish).items():
-        drops = question in MAY_DROP and apps[name].least_answered < 1.0
-        if drops or (question in BARE and apps[name].least_in_time < 1.0):
+        drops = question in MAY_DROP and apps[name].min_answered_share < 1.0
+        if drops or (question in BARE and apps[name].min_attainment < 1.0):
             found.append(name)
     return tuple(found)
 
@@ -129,7 +129,7 @@ def _bare(part: Part) -> Part:
     """The same by service times alone."""
     if isinstance(part, Cone):
         return part.bare or part
-    return part.asked_anew(options={**part.options, **BARE[part.question]}) if isinstance(part, Table) else part
+    return part.without_answers(options={**part.options, **BARE[part.question]}) if isinstance(part, Table) else part
 
 
 def _dropping(wish: FleetRequest, part: Part) -> Part:
@@ -139,7 +139,7 @@ def _dropping(wish: FleetRequest, part: Part) -> Part:
     if not isinstance(part, Table):
         return part
     least = {name: part_answered(wish, part) * one for name, one in (part.members or {part.app: 1.0}).items()}
-    return part.asked_anew(members=least)
+    return part.without_answers(members=least)
 
 
 def part_answered(wish: FleetRequest, part: Table) -> float:
@@ -150,9 +150,9 @@ def part_answered(wish: FleetRequest, part: Table) -> float:
     if part.question != "pipeline":
         return NEXT_TO_NONE
     room = "hetplan.problems.pipeline"
-    says = import_module(f"{room}.wish")
-    options = validate(says.ConfigOptions, {**part.options, **BARE["pipeline"]}, file="options")
-    (tree,) = import_module(f"{room}.wish").read_wish(files, options).trees
+    request = import_module(f"{room}.request")
+    options = validate(request.ConfigOptions, {**part.options, **BARE["pipeline"]}, file="options")
+    (tree,) = request.read_pipelines(files, options).trees
     part_of = import_module(f"{room}.bounds").part_answered
     return max(float(part_of(wish.request.apps[part.app], tree)), NEXT_TO_NONE)
 
@@ -195,7 +195,7 @@ def lost_too_much(wish: FleetRequest, tools: Tools, plan: Plan) -> Iterator[tupl
                 most = sorted(known.on_one(app.name, served[0], lost.hardware or ""), reverse=True)
                 if lost.hardware in left:
                     left[lost.hardware] -= sum(most[: lost.count])
-                carried = cone.carried([left.get(hardware, 0.0) for hardware in cone.hardware])
+                carried = cone.max_rate([left.get(hardware, 0.0) for hardware in cone.hardware])
                 if carried < wanted * (1.0 - KEPT):
                     text = (
                         f"without the machines that it has most of, {app.name} carries {carried:.6g} qps, and "
@@ -354,7 +354,7 @@ class _Priced:
                     raise ValueError(f"part {name} was asked otherwise than the plan's options say")
                 if part.rate_qps[app] > 0.0:
                     machines = self.machines(app, part)
-                    carried = cone.carried([machines.get(hardware, 0.0) for hardware in cone.hardware])
+                    carried = cone.max_rate([machines.get(hardware, 0.0) for hardware in cone.hardware])
                     if carried < part.rate_qps[app] * (1.0 - KEPT):
                         raise ValueError(f"part {name} keeps less free than the plan's options say")
 

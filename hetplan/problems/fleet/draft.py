@@ -369,13 +369,13 @@ def _lines(found: Found) -> Iterator[BillLine]:
                     own = min(ahead, total) * count / total
                     by_hour = (total - min(ahead, total)) * count / total
                     part = starting * (by_hour / (total - ahead)) if total > ahead else 0.0
-                    cost = own * (offer.committed or 0.0) + by_hour * offer.price + part
+                    cost = own * (offer.reserved_price or 0.0) + by_hour * offer.price + part
                     yield BillLine(period=f"p{p}", offer=offer.name, app=app, committed=own, rented=by_hour,
                                    cost_per_hour=cost, starts_per_hour=part)  # fmt: skip
             idle, spare = max(ahead - total, 0), max(rented - max(total - ahead, 0), 0)
             left = starting if total <= ahead else 0.0
             if idle or spare or left:
-                cost = idle * (offer.committed or 0.0) + spare * offer.price + left
+                cost = idle * (offer.reserved_price or 0.0) + spare * offer.price + left
                 yield BillLine(period=f"p{p}", offer=offer.name, committed=float(idle), rented=float(spare),
                                cost_per_hour=cost, starts_per_hour=left)  # fmt: skip
 

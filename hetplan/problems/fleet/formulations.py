@@ -204,7 +204,9 @@ def parts_of(wish: FleetRequest, tools: Tools) -> dict[str, Part]:
         if app.question not in PLAYED or part.options.get("sizing") != "formula":
             continue
         if not part.carries([MOST_OF_ONE] * len(part.hardware), max(app.rates)):
-            found[app.name] = table_of(wish, app, tools).asked_anew(options={**part.options, "sizing": "simulation"})
+            found[app.name] = table_of(wish, app, tools).without_answers(
+                options={**part.options, "sizing": "simulation"}
+            )
     return found
 
 
@@ -440,7 +442,7 @@ def excluding_factor(wish: FleetRequest, part: Cone, machines: Sequence[int], ra
     for situation in wish.situations:
         left = surviving(wish, part, machines, situation)
         if situation.keep and not part.has_room(left, rate * situation.keep):
-            found.append(MORE * part.carried(left) / (rate * situation.keep))
+            found.append(MORE * part.max_rate(left) / (rate * situation.keep))
     return min(found, default=0.0)
 
 

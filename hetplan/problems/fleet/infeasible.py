@@ -144,7 +144,7 @@ def with_reason_of_problem(said: Infeasibility, wish: FleetRequest, parts: Mappi
             said.repairs
             or not isinstance(part, Cone)
             or not part.hardware
-            or part.carried([1] * len(part.hardware)) > 0
+            or part.max_rate([1] * len(part.hardware)) > 0
         ):
             continue
         rate = max(app.rates[p] for app in wish.apps if app.name == part.app for p in range(wish.periods))

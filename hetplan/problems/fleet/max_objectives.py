@@ -230,7 +230,7 @@ def is_own_problem(search: Search) -> bool:
     (part, *others) = search.menus.parts.values()
     limited = asked.shares or asked.resources or asked.instances or asked.only_listed or wish.stated
     quotas = any(asked.quotas.values())
-    bought = any(offer.committed is not None for offer in wish.offers)
+    bought = any(offer.reserved_price is not None for offer in wish.offers)
     return isinstance(part, Table) and not (others or limited or quotas or bought) and len(wish.situations) == 1
 
 
@@ -249,7 +249,7 @@ def _alone(search: Search) -> tuple[Found | None, str]:
     for held in (roomy, stock) if budget is not None else (stock,):
         search.menus.counted[0] += 1
         most = {h: (0, sum(held[wish.offers[n].name] for n in wish.on(h))) for h in part.hardware}
-        plan = part.asked(part.files(wish.rate(app, 0), most, held))
+        plan = part.own_plan(part.files(wish.rate(app, 0), most, held))
         if isinstance(plan, str):
             return None, ""
         least = [claim.bound for claim in plan.claims if claim.about == "cost_per_hour" and claim.bound is not None]
@@ -441,7 +441,7 @@ def _carried(search: Search, found: Found, name: str) -> float:
     if not isinstance(part, Cone):
         return 0.0
     machines = found.fleet.choices[name, 0].machines
-    most = [part.carried(surviving(wish, part, machines, f)) / f.keep for f in wish.situations if f.keep > 0]
+    most = [part.max_rate(surviving(wish, part, machines, f)) / f.keep for f in wish.situations if f.keep > 0]
     return min(most) / wish.more_for(name)
 
 

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from hetplan.errors import SolverFailed
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.forms.milp import Builder, Milp
-from hetplan.planner.program import Expression, Rented, limit_moves, pay_starts, weighted
+from hetplan.planner.program import Expression, Rented, limit_moves, pay_starts, weighted_sum
 from hetplan.problems.fleet.candidate_columns import Choice, add_part
 from hetplan.problems.fleet.request import FleetRequest
 from hetplan.problems.fleet.search import Fleet, Search, add_machines, cost_per_hour
@@ -160,7 +160,9 @@ def _join(
         if wish.request.changes is None and not still:
             return
         sides = [(p, 1.0)] if before is None else [(p, 1.0), (before, -1.0)]
-        new = weighted((Expression(np.concatenate([apps[app.name, n] for app in wish.apps])), by) for n, by in sides)
+        new = weighted_sum(
+            (Expression(np.concatenate([apps[app.name, n] for app in wish.apps])), by) for n, by in sides
+        )
         groups = np.tile(np.arange(len(wish.apps) * len(offers)), len(sides))
         there = np.broadcast_to(running, len(wish.apps) * len(offers))
         cost = MOVE if still else 0.0
@@ -170,11 +172,11 @@ def _join(
     for p in range(wish.periods) if several else ():
         before, share = (p - 1) % wish.periods, wish.again if p == 0 else 1.0
         if share:
-            more = weighted([(Expression(machines.hourly[p]), 1.0), (Expression(machines.hourly[before]), -1.0)])
+            more = weighted_sum([(Expression(machines.hourly[p]), 1.0), (Expression(machines.hourly[before]), -1.0)])
             pay(more, both, none, share=share, about=f"before {p}")
             follow(f" before {p}", p, before, 0.0)
     if wish.stated and (several or list(machines.hourly) == [0]):
         if several:
-            there = weighted([(Expression(machines.hourly[0]), 1.0), (Expression(machines.committed), 1.0)])
+            there = weighted_sum([(Expression(machines.hourly[0]), 1.0), (Expression(machines.committed), 1.0)])
             pay(there, both, wish.all_running, share=1.0 - wish.again, about="at first")
         follow(" at first", 0, None, np.concatenate([wish.runs(app.name) for app in wish.apps]))

@@ -183,7 +183,7 @@ class FleetRequest:
     @cached_property
     def committed(self) -> Floats:
         """Price per hour of each offer, committed; infinite where it is not sold so."""
-        return np.array([np.inf if offer.committed is None else offer.committed for offer in self.offers])
+        return np.array([np.inf if offer.reserved_price is None else offer.reserved_price for offer in self.offers])
 
     @property
     def stated(self) -> bool:
@@ -295,7 +295,7 @@ def _without_use(request: Request, faults: Faults) -> None:
 
 def _goal(inputs: Inputs, request: Request, faults: Faults) -> tuple[Goal, str | None]:
     """What is best, and the application of which the most is wanted."""
-    wanted = [name for name, app in request.apps.items() if app.wants_most]
+    wanted = [name for name, app in request.apps.items() if app.wants_max_rate]
     known: dict[tuple[str, ...], Goal] = {(): "rate" if wanted else "cost", **GOALS}
     if request.goals not in known:
         listed = "cost, or of one period the most quality or rate"
@@ -374,7 +374,7 @@ def _application(inputs: Inputs, request: Request, name: str, faults: Faults) ->
         rates = app.series
     elif app.rate_qps is not None:
         rates = (app.rate_qps,) * periods
-    elif app.wants_most:
+    elif app.wants_max_rate:
         rates = (1.0,) * periods
     else:
         why = "a rate in each period"
@@ -470,7 +470,7 @@ def between(inputs: Inputs) -> Iterator[Obstacle]:
     if not request.apps or not BETWEEN.issuperset(request.goals):
         yield Obstacle("a fleet is planned for cost, rate, quality or changes", "$.objective", 'Write "min cost".')
     for name, app in request.apps.items():
-        if app.rate_qps is None and not app.wants_most:
+        if app.rate_qps is None and not app.wants_max_rate:
             yield Obstacle(f"{name} states no rate", f"$.apps.{name}.rate_qps", 'Write "rate_qps".')
         elif isinstance(found := question_of(inputs, name, 1.0), Obstacle):
             yield found

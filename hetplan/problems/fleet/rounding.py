@@ -144,7 +144,7 @@ class Descent:
     def repair_periods(
         self, committed: Floats, taken: list[Floats], others: Iterable[tuple[int, int]]
     ) -> list[Floats] | None:
-        """Machines by period where these (period, application) choose again; None where limits stay broken."""
+        """Machines by period where these (period, application) choose again; None where one has no choice."""
         taken, periods = [own.copy() for own in taken], dict[int, None]()
         for p, number in others:
             menu, own = self.menus[p][number], taken[p]

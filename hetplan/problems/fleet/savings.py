@@ -117,7 +117,7 @@ def _each(best: Planned, plan: Found, by: SavingsPlanner) -> list[Way]:
     found, levers = best[0], list[Way]()
     for name, about, less in _ways(found, by):
         levers.append(_no_dearer(by.priced_saving(name, about, by.cheapest_fleet(less)), levers))
-    sold = found.wish.commits and any(offer.committed is not None for offer in found.wish.offers)
+    sold = found.wish.commits and any(offer.reserved_price is not None for offer in found.wish.offers)
     last = "commitments" if sold else "spot" if any(offer.spot for offer in found.wish.offers) else ""
     if plan.together:  # what it is worth to share machines is the last lever
         apart = by.cheapest_fleet(_apart(found.wish)) if found.wish.places else best
@@ -142,7 +142,7 @@ def _ways(found: Found, by: SavingsPlanner) -> Iterator[tuple[str, str, FleetReq
     yield "one type", "each application on its one cheapest hardware, sized for its peak, all the time", one
     yield "best mix", "the best mix of hardware, sized for the peak, all the time", flat
     yield "by the hour", "as many machines as each period needs", replace(wish, spot=False, commits=False)
-    if any(offer.spot for offer in wish.offers) and any(offer.committed is not None for offer in wish.offers):
+    if any(offer.spot for offer in wish.offers) and any(offer.reserved_price is not None for offer in wish.offers):
         yield "spot", "spot machines too", replace(wish, commits=False)
 
 

@@ -1,6 +1,6 @@
 """Plans applications that share machines: in slices, each the part of a machine that one instance takes.
 
-A machine of a hardware h has P_h places, where instances fit exactly if they take no more (`places_for`); k_ah of
+A machine of a hardware h has P_h places, where instances fit exactly if they take no more (`slots_per_server`); k_ah of
 application a take all of them. An instance waits for none of its neighbours: it has its own part of the machine, as it
 has beside others of its own application; an engine that makes text has its own cards. So these applications are
 searched for in slices, of which a machine is k_ah:
@@ -67,7 +67,7 @@ from hetplan.problems.fleet.request import Application, FleetRequest, Situation
 from hetplan.problems.fleet.search import Fleet, cost_of, is_over
 from hetplan.problems.fleet.sizing import with_room
 from hetplan.problems.fleet.zones import Counts, to_whole
-from hetplan.problems.slot_packing import fit_together, on_servers, places_for
+from hetplan.problems.slot_packing import fit_together, pack_servers, slots_per_server
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
@@ -259,7 +259,7 @@ def _places(wish: FleetRequest, own: Sequence[Part], hardware: str) -> int:
     if len(own) < 2:
         return 1
     provides = wish.inputs.profile.hardware[hardware].provides
-    return places_for(provides, [part.needs[hardware] for part in own], [part.alone[hardware] for part in own])
+    return slots_per_server(provides, [part.needs[hardware] for part in own], [part.alone[hardware] for part in own])
 
 
 def _sliced(wish: FleetRequest, part: Part, tools: Tools) -> Part:
@@ -267,7 +267,7 @@ def _sliced(wish: FleetRequest, part: Part, tools: Tools) -> Part:
     app = next(app for app in wish.apps if app.name == part.app)
     inputs = _of_slices(wish.inputs, wish.slices[part.app], part.needs)
     if isinstance(part, Table):
-        return part.asked_anew(inputs=inputs, each=wish.slices[part.app])
+        return part.without_answers(inputs=inputs, each=wish.slices[part.app])
     return part_of(replace(wish, inputs=inputs), app, tools)
 
 
@@ -353,7 +353,7 @@ def _held(wish: FleetRequest, slices: Offered, machines: Mapping[str, int]) -> H
         counts = {name: count for name, count in taken.items() if hardware in wish.slices[name]}
         each = {name: _size(wish, offer, name)[0] for name in counts}
         least = machines[offer] - sum(count for _, count in whole)
-        found[offer] = [*whole, *on_servers(counts, wish.places.get(hardware, 1), least=least, each=each)]
+        found[offer] = [*whole, *pack_servers(counts, wish.places.get(hardware, 1), least=least, each=each)]
     return found
 
 

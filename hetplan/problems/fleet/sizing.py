@@ -33,7 +33,7 @@ import numpy as np
 from hetplan.errors import Interrupted
 from hetplan.planner.draft import Infeasibility, Repair
 from hetplan.planner.fleet_part import Cone, Part, Settled, Table
-from hetplan.problems.draft_simulation import where_late
+from hetplan.problems.draft_simulation import repairs_if_late
 from hetplan.problems.fleet.after_failure import is_slow, plan_in_place_failover
 from hetplan.problems.fleet.candidate_columns import left_of, surviving
 from hetplan.problems.fleet.formulations import (
@@ -314,7 +314,7 @@ def _with_warnings(found: Found, parts: Mapping[str, Part], answers: Answers, re
     why = f"not met: {'; '.join(one.text for one in notices)}"
     if refused is None:
         apps = found.wish.request.apps
-        longer = (one for name in list(periods)[:2] for one in where_late(apps[name], None))
+        longer = (one for name in list(periods)[:2] for one in repairs_if_late(apps[name], None))
         repairs = (*_more_stock(found, periods), *longer)
         return replace(found, missed=why, repairs=repairs)
     return replace(found, missed=f"{why}; with more machines: {'; '.join(refused.why)}", repairs=refused.repairs)
@@ -405,7 +405,7 @@ def _has_room(wish: FleetRequest, careful: Cone | Table, offers: Mapping[str, in
     for name, count in offers.items():
         machines[wish.offers[wish.place[name]].machine] += count
     left = tuple(machines.values())
-    return careful.confirmed.known(left, wanted) is True or careful.has_room(left, wanted)
+    return careful.confirmed.is_feasible(left, wanted) is True or careful.has_room(left, wanted)
 
 
 def _without_margins(found: Found, short: Sequence[_Late]) -> list[_Late]:
@@ -469,7 +469,7 @@ def _rooms(found: Found, careful: Cone, late: _Late) -> dict[str, float]:
     rooms |= found.wish.rooms.get((careful.app, late.rate), {})
 
     def carried(there: Mapping[str, int]) -> float:
-        return careful.carried([there.get(h, 0) / rooms.get(h, 1.0) for h in careful.hardware])
+        return careful.max_rate([there.get(h, 0) / rooms.get(h, 1.0) for h in careful.hardware])
 
     if carried({h: n for h, n in left.items() if h not in vague}) >= late.required_rate:
         vague = []  # however little those are worth, the others would do
@@ -482,7 +482,7 @@ def _rooms(found: Found, careful: Cone, late: _Late) -> dict[str, float]:
 def _alone(wish: FleetRequest, careful: Cone, hardware: str, wanted: float) -> tuple[float, bool]:
     """How many machines of a hardware are worth one of the program, so that too few are short; if any are enough."""
     offer = wish.offers[int(wish.on(hardware)[0])].name
-    one = careful.carried([float(hardware == other) for other in careful.hardware])
+    one = careful.max_rate([float(hardware == other) for other in careful.hardware])
     if one <= 0:
         return 1.0, False
     few = math.ceil(wanted / one) - 1
@@ -542,7 +542,7 @@ def tightest(wish: FleetRequest, pool: Cone, machines: Sequence[int]) -> Situati
 
 def looks_within_slo(pool: Cone, left: tuple[int, ...], rate: float) -> bool:
     """Whether a short simulation, or what is known of other machines, shows no more late queries than may be."""
-    known = pool.looks.known(left, rate)
+    known = pool.looks.is_feasible(left, rate)
     if known is None:
         known = pool.late is None or pool.late(left, rate) < 1.0
         pool.looks.add(left, rate, is_kept=known)
@@ -551,18 +551,18 @@ def looks_within_slo(pool: Cone, left: tuple[int, ...], rate: float) -> bool:
 
 def is_confirmed(pool: Cone, left: tuple[int, ...], offers: Mapping[str, int], rate: float) -> bool:
     """Whether a full simulation confirms the rate on these machines, or did so on no more of them."""
-    known = pool.confirmed.known(left, rate)
+    known = pool.confirmed.is_feasible(left, rate)
     if known is None:
         known = pool.settle(offers, rate).part is not None
         pool.confirmed.add(left, rate, is_kept=known)
         if not known:
-            pool.looks.refuted(left, rate)
+            pool.looks.add_infeasible(left, rate)
     return known
 
 
 def helpful_hardware(pool: Cone, left: tuple[int, ...], rate: float) -> set[str]:
     """The machine types of which one more is enough for a pool; surely so, where a short simulation was refuted."""
-    found, is_refuted = set[str](), pool.confirmed.known(left, rate) is False
+    found, is_refuted = set[str](), pool.confirmed.is_feasible(left, rate) is False
     for hardware in pool.hardware if len(pool.hardware) > 1 else ():
         more = tuple(n + (hardware == other) for other, n in zip(pool.hardware, left, strict=True))
         if pool.late is not None and is_refuted:
@@ -583,9 +583,12 @@ def of_pool(
     """
     rooms = dict.fromkeys(pool.hardware, 1.0) | dict(wish.rooms.get((pool.app, planned), {}))
     less = [hardware for hardware in pool.hardware if hardware not in helps]
-    if not helps or pool.carried([n if h not in less else 0 for h, n in zip(pool.hardware, left, strict=True)]) >= most:
+    if (
+        not helps
+        or pool.max_rate([n if h not in less else 0 for h, n in zip(pool.hardware, left, strict=True)]) >= most
+    ):
         less = list(rooms)
-    while pool.carried([n / rooms[h] for h, n in zip(pool.hardware, left, strict=True)]) >= most:
+    while pool.max_rate([n / rooms[h] for h, n in zip(pool.hardware, left, strict=True)]) >= most:
         rooms |= {hardware: FEW_MORE * rooms[hardware] for hardware in less}
     return rooms
 

@@ -115,13 +115,13 @@ def _workers(wish: Wish, found: SizedFleet) -> tuple[Worker, ...]:
         if not count:
             continue
         # Types of one hardware buy from the same offers, cheapest first, one after the other.
-        taken = {offer.id: n for offer, n in supply.taken(before)}
-        for offer, machines in supply.taken(before + count):
+        taken = {offer.id: n for offer, n in supply.cheapest_offers(before)}
+        for offer, machines in supply.cheapest_offers(before + count):
             number = machines - taken.get(offer.id, 0)
             if number:
                 workers.append(_worker(wish, kind, offer.id, number, law, cap or law.most_seqs, len(workers)))
     names = Names(wish.request.running)
-    return tuple(names.named(worker) if wish.request.running else worker for worker in workers)
+    return tuple(names.with_ids(worker) if wish.request.running else worker for worker in workers)
 
 
 def _worker(wish: Wish, kind: Kind, offer: str | None, count: int, law: TokenLaw, at_once: int, number: int) -> Worker:

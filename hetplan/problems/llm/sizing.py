@@ -348,7 +348,9 @@ class Fleets(Together):
         limits = tuple(one if one.of == "tpot" else replace(one, max_ms=part * one.max_ms) for one in self.wish.limits)
         wish = replace(self.wish.with_rate(room * self.wish.rate_qps), limits=limits)
         what = program(wish, mean_tpot=True, allow_late=1.0, laws=wish.laws).build()
-        answer = self.ask.untested()(what, gap=GAP, about=f"least cost of {room:.3g} of the rate, {part:g} of limits")
+        answer = self.ask.without_infeasibility_checks()(
+            what, gap=GAP, about=f"least cost of {room:.3g} of the rate, {part:g} of limits"
+        )
         return None if answer.point is None else counts_of(np.rint(answer.point[: len(wish.kinds)]))
 
     # Down

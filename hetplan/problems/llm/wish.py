@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hetplan.planner.choices import HAIR, Choice
 from hetplan.planner.request import Application, MachineType, Request, read_request
-from hetplan.problems.faults import Faults, refused
+from hetplan.problems.faults import Faults, refused_fields
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.inputs import Inputs
@@ -33,7 +33,7 @@ from hetplan.serving.tokens import (
 __all__ = ["REFUSED", "Kind", "Wish", "read_wish"]
 
 REFUSED = {
-    **refused(
+    **refused_fields(
         "apps.*.network_ms_once", "limits.capacity", "change.load_weight_per_s", "horizon.period_s",
         "apps.*.lifetime_s", "apps.*.deadline_s",
     ),

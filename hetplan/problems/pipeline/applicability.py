@@ -36,7 +36,7 @@ def obstacles(request: Request) -> Iterator[Obstacle]:
         if app.streams is not None:
             text = f"{name} comes in streams, not at a rate"
             yield Obstacle(text, f"{at}.streams", 'Write "rate_qps" in its place.')
-        if app.wants_most:
+        if app.wants_max_rate:
             more = ' Or give the profile "offers": the question fleet finds the most rate.'
             sold = "" if request.profile.offers else more
             yield Obstacle("pipelines are planned for a rate", f"{at}.rate_qps", f"Write a number.{sold}")

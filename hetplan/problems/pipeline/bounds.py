@@ -239,7 +239,7 @@ def loosest(problem: Pipelines) -> Pipelines:
         tree = replace(tree, limit_ms=limit_ms)
         joins = tree.app in problem.wish.joins
         too_long = _may_be_late_at_steps(problem, tree) if joins else _may_be_late(tree)
-        if (answered := least_served(app, may_be_late=too_long)) < app.least_answered:
+        if (answered := least_served(app, may_be_late=too_long)) < app.min_answered_share:
             late = 1.0 - answered
             tree = replace(tree, late=late, late_quality=late * _best_of_any(tree, joins=joins))
         trees.append(replace(_send_fewest(tree, max(answered, SEND_NONE)), demand=answered * tree.demand))
@@ -248,7 +248,7 @@ def loosest(problem: Pipelines) -> Pipelines:
 
 def least_served(app: Application, *, may_be_late: bool) -> float:
     """The share of queries that need servers which are in time; all that are answered where no path is too long."""
-    return min(app.least_answered, app.least_in_time) if may_be_late else app.least_answered
+    return min(app.min_answered_share, app.min_attainment) if may_be_late else app.min_answered_share
 
 
 def _may_be_late(tree: Tree) -> bool:

@@ -166,11 +166,11 @@ def _worker_groups(problem: Pipelines, found: Solution) -> tuple[list[Worker], l
                         continue
                     load = _load(problem, tree, t, c)
                     group = Worker(id="any", hardware=fleet.hardware[g], offer=offer.id, count=taken, loads=(load,))
-                    wanted.append(names.named(group))
+                    wanted.append(names.with_ids(group))
                     own[t, c].append((wanted[-1].loads[0].id, float(taken)))
         groups.append(own)
     for worker, seats in _shared_groups(problem, found, on_shared):
-        wanted.append(names.named(worker))
+        wanted.append(names.with_ids(worker))
         for load, (number, t, c), many in zip(wanted[-1].loads, seats, seats.values(), strict=True):
             groups[number][t, c].append((load.id, float(many * worker.count)))
     return wanted, [{seat: _as_parts(loads) for seat, loads in own.items()} for own in groups]
@@ -187,7 +187,7 @@ def _shared_groups(
     """Servers that steps share, and how many instances of each step's configuration are on one of them."""
     if not on_shared:
         return
-    from hetplan.problems.slot_packing import on_servers
+    from hetplan.problems.slot_packing import pack_servers
 
     fleet, stock = problem.wish.fleet, {offer.id: offer.stock for offer in problem.wish.fleet.request.offers}
     tasks = [tree.tasks for tree, _ in found.forest]
@@ -198,7 +198,7 @@ def _shared_groups(
     for (g, offer), seats in on_shared.items():
         more = int(min(max(short[g], 0), stock[offer] - full[g, offer]))
         least, short[g] = full[g, offer] + more, short[g] - more
-        for holds, count in on_servers(seats, fleet.places[g], least=least, each=each):
+        for holds, count in pack_servers(seats, fleet.places[g], least=least, each=each):
             loads = []
             for (number, t, c), many in holds.items():
                 load = _load(problem, found.forest[number][0], t, c)

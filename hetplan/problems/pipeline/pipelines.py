@@ -37,7 +37,7 @@ from hetplan.planner.contract import Tools
 from hetplan.planner.draft import Scope
 from hetplan.planner.request import Request
 from hetplan.problems.pipeline.programs import Aim, Program, steps_form
-from hetplan.problems.pipeline.request import Goal, PipelineOptions, Wish, read_wish
+from hetplan.problems.pipeline.request import Goal, PipelineOptions, PipelineRequest, read_pipelines
 from hetplan.problems.pipeline.tree import (
     ON_LIMIT_MS,
     Tree,
@@ -63,7 +63,7 @@ class Pipelines:
     """Pipelines on one cluster; see the module for the letters."""
 
     inputs: Inputs
-    wish: Wish
+    wish: PipelineRequest
     options: PipelineOptions
     formulation: str = "pipeline-milp"
     start: Plan | None = None
@@ -79,7 +79,7 @@ class Pipelines:
         """The same question, with some options changed."""
         options = self.options.model_copy(update=changed)
         return Pipelines(
-            self.inputs, read_wish(self.inputs, options), options, self.formulation, self.start, self.tools
+            self.inputs, read_pipelines(self.inputs, options), options, self.formulation, self.start, self.tools
         )
 
     @cached_property

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from hetplan.planner.forms.milp import Builder, Milp
-from hetplan.planner.program import NOTHING, Expression, Uses, bill, limit_moves, machines_rented, rent, weighted
+from hetplan.planner.program import NOTHING, Expression, Uses, bill, limit_moves, machines_rented, rent, weighted_sum
 from hetplan.problems.pipeline.request import Fleet, Goal
 from hetplan.problems.pipeline.tree import ON_LIMIT_MS, Level, Places, Task, Tree, Vector, best_at
 
@@ -555,7 +555,7 @@ class Servers:
         )
         n = rent(m, request, uses, priced=aim.goal == "cost", whole=aim.whole)
         rented = machines_rented(request, uses, n)
-        self.rented = weighted((one, 1.0) for one in rented)
+        self.rented = weighted_sum((one, 1.0) for one in rented)
         self.bill = bill(request, uses, n)
         if aim.goal == "servers" and aim.servers_above is None:
             m.pay(self.rented.columns, self.rented.coefficients)

@@ -16,7 +16,7 @@ from hetplan.problems.pipeline.request import (
     PaperOptions,
     PipelineOptions,
     RerouteOptions,
-    read_wish,
+    read_pipelines,
 )
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Claim, Plan
@@ -52,7 +52,7 @@ class PipelineQuestion(Pipelines):
     ) -> PipelineQuestion:
         """Read the files; raises `InputError` with every fault found."""
         chosen = cast(PipelineOptions, options)
-        return cls(inputs, read_wish(inputs, chosen), chosen, formulation, start, tools)
+        return cls(inputs, read_pipelines(inputs, chosen), chosen, formulation, start, tools)
 
     def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
         """The programs that bound a claim of such a plan."""

@@ -24,10 +24,10 @@ from hetplan.planner.choices import Choice
 from hetplan.planner.contract import Sizing, TableOptions
 from hetplan.planner.request import PLENTY, Application, Request, read_request
 from hetplan.problems import infer_problem
-from hetplan.problems.faults import Faults, refuse_not_provided, refused
+from hetplan.problems.faults import Faults, refuse_not_provided, refused_fields
 from hetplan.problems.metrics import higher_is_better
 from hetplan.problems.pipeline.tree import Task, Tree
-from hetplan.problems.slot_packing import fit_together, places_for
+from hetplan.problems.slot_packing import fit_together, slots_per_server
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Pipeline
@@ -43,16 +43,16 @@ __all__ = [
     "Fleet",
     "PaperOptions",
     "PipelineOptions",
+    "PipelineRequest",
     "RerouteOptions",
-    "Wish",
     "count_placed",
     "order_of",
     "read_fleet",
-    "read_wish",
+    "read_pipelines",
 ]
 
 REFUSED = {
-    **refused(
+    **refused_fields(
         "limits.capacity", "limits.survive.machines", "limits.survive.zones", "change.load_weight_per_s",
         "horizon.period_s", "horizon.periods", "apps.*.latency.ttft_p*_ms",
         "apps.*.latency.tpot_p*_ms", "apps.*.attainment", "apps.*.lifetime_s",
@@ -77,7 +77,7 @@ TERMS: tuple[Goal, ...] = ("quality", "servers", "cost", "changes")
 
 
 @dataclass(frozen=True)
-class Wish:
+class PipelineRequest:
     """The files as the question understands them; `goals` in order of importance, `joins` where a DAG is planned."""
 
     trees: tuple[Tree, ...]
@@ -88,7 +88,7 @@ class Wish:
     notices: tuple[Notice, ...]
 
 
-def read_wish(inputs: Inputs, options: PipelineOptions) -> Wish:
+def read_pipelines(inputs: Inputs, options: PipelineOptions) -> PipelineRequest:
     """Read the files; raises `InputError` with every fault found."""
     faults, notices = Faults.of(inputs), list[Notice]()
     faults.obstacles(infer_problem.pipeline(inputs))
@@ -106,7 +106,7 @@ def read_wish(inputs: Inputs, options: PipelineOptions) -> Wish:
         if (edges := reader.joined()) is not None:
             joins[name] = edges
     faults.settle()
-    return Wish(tuple(trees), fleet, _goals(fleet, faults), joins, tuple(notices))
+    return PipelineRequest(tuple(trees), fleet, _goals(fleet, faults), joins, tuple(notices))
 
 
 def _may_share(request: Request, options: PipelineOptions) -> bool:
@@ -158,7 +158,7 @@ def _rate(app: Application, faults: Faults) -> float:
         return forecast(app.history, HISTORY_COM)
     if app.rate_qps is not None:
         return app.rate_qps
-    given = "a range" if app.range_qps is not None else "max" if app.wants_most else None
+    given = "a range" if app.range_qps is not None else "max" if app.wants_max_rate else None
     remedy = 'Write a number, or {"history": [560, 620]}.'
     faults.in_slo(f"$.apps.{app.id}.rate_qps", "pipelines are planned for a rate", remedy, value=given)
     return 0.0
@@ -489,7 +489,7 @@ def _of_steps(request: Request, hardware: str) -> list[Choice]:
 
 
 def _places_on(request: Request, hardware: str) -> int:
-    """How many places there are on a server that steps share (`places_for`).
+    """How many places there are on a server that steps share (`slots_per_server`).
 
     One where it is sold by the slice, or a run of its own price is on it.
     """
@@ -497,7 +497,7 @@ def _places_on(request: Request, hardware: str) -> int:
     if request.is_sold_in_parts(hardware) or any(one.own_price is not None for one in runs):
         return 1
     provides = request.profile.hardware[hardware].provides
-    return places_for(provides, [one.needs for one in runs], [one.per_machine for one in runs])
+    return slots_per_server(provides, [one.needs for one in runs], [one.per_machine for one in runs])
 
 
 def _fit_together(request: Request, hardware: str) -> bool:

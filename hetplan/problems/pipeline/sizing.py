@@ -35,7 +35,7 @@ from hetplan.problems.draft_simulation import (
     Simulations,
     check_simulator,
     plan_to_simulate,
-    where_late,
+    repairs_if_late,
     with_shown,
 )
 from hetplan.problems.pipeline.bounds import claims_in_parts, without_room
@@ -302,7 +302,7 @@ def _plan_with(p: Pipelines, ask: Ask, room: Margin) -> Draft | Infeasibility:
     On the shipped cameras the second alone is worse by 1.2% of accuracy, on random trees the first by .4%; of all
     configurations programs take ten times as long. Plans are compared by simulation, so no engine proves them.
     """
-    roomy, quick = room.given_to(p), ask.untested()
+    roomy, quick = room.given_to(p), ask.without_infeasibility_checks()
     if roomy.form == "loki-budget":
         roomy = replace(roomy, passes=1)
     if (
@@ -315,7 +315,7 @@ def _plan_with(p: Pipelines, ask: Ask, room: Margin) -> Draft | Infeasibility:
         bare = found if isinstance(found, Infeasibility) else replace(found, reported=(), levels_proved=True)
         made = bare if isinstance(bare, Infeasibility) else draft(roomy, bare)
     else:
-        made = plan_in_full(roomy, ask.unproved() if p.formulation in BOUNDED_APART else ask, explained=False)
+        made = plan_in_full(roomy, ask.without_proofs() if p.formulation in BOUNDED_APART else ask, explained=False)
     if isinstance(made, Draft) and made.target_missed:
         return Infeasibility(why=(made.target_missed,), proved=False)
     return made if isinstance(made, Infeasibility) else replace(made, chosen=room.named)
@@ -639,7 +639,7 @@ class _PipelineSizing(Together):
             )
         apps, rates = self.p.request.apps, {tree.app: tree.demand for tree in self.p.asked_for}
         over = nearest.shown.over
-        repairs = [one for a in late[:2] for one in where_late(apps[a], rates.get(a), over.get(a, 1.0))]
+        repairs = [one for a in late[:2] for one in repairs_if_late(apps[a], rates.get(a), over.get(a, 1.0))]
         known, room = self.p.tools.known, replace(nearest.room, spare=0.0, headroom=0.0)
         if not self.p.tools.trial:
             known.pop(NEAREST, None)

@@ -21,7 +21,7 @@ from hetplan.problems.policy.group import Group, PolicyProblem, SolvedPolicy, fe
 from hetplan.problems.policy.infeasible import least_count, repairs_of
 from hetplan.problems.policy.options import MOST_WORKERS
 from hetplan.problems.policy.plan import draft_policies
-from hetplan.problems.policy.policy_search import Bench
+from hetplan.problems.policy.policy_search import PolicySearch
 from hetplan.problems.policy.request import capacity_qps
 from hetplan.profiles.plan import Notice
 
@@ -35,7 +35,7 @@ _FINEST = 128
 """Workers are divided one by one up to so many, in this many parts beyond."""
 
 
-def best_policies(problem: PolicyProblem, bench: Bench, groups: Sequence[Group]) -> Draft | Infeasibility:
+def best_policies(problem: PolicyProblem, bench: PolicySearch, groups: Sequence[Group]) -> Draft | Infeasibility:
     """A set of policies per group; where a stated target is missed, what would keep it."""
     solved: list[list[SolvedPolicy]] = []
     notices: list[Notice] = []
@@ -69,7 +69,11 @@ MIN_GAP = 0.01
 
 
 def _policy_set(
-    bench: Bench, group: Group, known: Mapping[float, SolvedPolicy] | None = None, *, also_qps: Sequence[float] = ()
+    bench: PolicySearch,
+    group: Group,
+    known: Mapping[float, SolvedPolicy] | None = None,
+    *,
+    also_qps: Sequence[float] = (),
 ) -> tuple[list[SolvedPolicy], list[tuple[float, float]]]:
     """One policy, or a set over a range of loads; and the gaps that a limit or a cancellation left open.
 
@@ -117,7 +121,7 @@ def _expected_accuracy(solved: SolvedPolicy) -> float:
 # -- the fewest workers ----------------------------------------------------------------------------------------------
 
 
-def fewest_workers(problem: PolicyProblem, bench: Bench) -> Draft | Infeasibility:
+def fewest_workers(problem: PolicyProblem, bench: PolicySearch) -> Draft | Infeasibility:
     """The least number of workers with which the targets hold at every load."""
     group, given = problem.groups()[0], problem.workers[0]
     # Accuracy alone, of the queries in time, would let nearly all of them be late.
@@ -149,7 +153,7 @@ def fewest_workers(problem: PolicyProblem, bench: Bench) -> Draft | Infeasibilit
 
 
 def _search_fewest(
-    bench: Bench, group: Group, loads_qps: Sequence[float], *, least: int, most: int
+    bench: PolicySearch, group: Group, loads_qps: Sequence[float], *, least: int, most: int
 ) -> tuple[Group, list[SolvedPolicy]] | None:
     """The least number of workers with which every load keeps the targets; None where `most` does not.
 
@@ -175,9 +179,9 @@ def _search_fewest(
 
 def plan_rule(
     problem: PolicyProblem,
-    bench: Bench,
+    bench: PolicySearch,
     *,
-    rule: Callable[[Bench, Group, float], SolvedPolicy],
+    rule: Callable[[PolicySearch, Group, float], SolvedPolicy],
     one_queue: bool = False,
 ) -> Draft:
     """The plan of what a rule does at each load; with `one_queue` all workers take from one, else each has its own.
@@ -198,7 +202,7 @@ def plan_rule(
 # -- who serves what -------------------------------------------------------------------------------------------------
 
 
-def divide_work(problem: PolicyProblem, bench: Bench) -> list[Group]:
+def divide_work(problem: PolicyProblem, bench: PolicySearch) -> list[Group]:
     """Who serves what: load or workers divided where several share them."""
     first, *unlike = problem.workers
     if unlike:
@@ -215,21 +219,21 @@ def divide_work(problem: PolicyProblem, bench: Bench) -> list[Group]:
     return _split_workers(bench, groups, cast(int, first.most))
 
 
-def _choose_balancing(bench: Bench, group: Group) -> Group:
+def _choose_balancing(bench: PolicySearch, group: Group) -> Group:
     """The better of turns and shortest queues where the wish leaves that open: over the family, at the highest load."""
-    if not bench.robust or group.wish.app.balancing is not None or group.workers < 2:
+    if not bench.is_robust or group.wish.app.balancing is not None or group.workers < 2:
         return group
     load, best = group.loads_qps[-1], group
     worth = -np.inf
     for balancing in ("round_robin", "shortest_queue"):
         tried = replace(group, wish=replace(group.wish, balancing=balancing))
-        found = bench.worth(tried, load, "max")
+        found = bench.table_value(tried, load, "max")
         if found is not None and found > worth + 1e-4:
             best, worth = tried, found
     return best
 
 
-def _hold_models(bench: Bench, group: Group) -> Group:
+def _hold_models(bench: PolicySearch, group: Group) -> Group:
     """The group with the models that its workers hold: the best set of those that fit together."""
     models = group.models
     if len(models.sets) < 2:
@@ -249,7 +253,7 @@ def _hold_models(bench: Bench, group: Group) -> Group:
     return replace(tried[best], models=replace(tried[best].models, notices=(*models.notices, notice)))
 
 
-def _split_load(bench: Bench, groups: Sequence[Group], loads_qps: Sequence[float]) -> list[Group]:
+def _split_load(bench: PolicySearch, groups: Sequence[Group], loads_qps: Sequence[float]) -> list[Group]:
     """Divide an application's load among unlike workers: by capacity, or for the most goodput at its highest load."""
     capacity = np.array([g.workers * (capacity_qps(g.models, 0, g.wish.slo_s) or 1e-9) for g in groups])
     shares = capacity / capacity.sum()
@@ -265,7 +269,7 @@ def _split_load(bench: Bench, groups: Sequence[Group], loads_qps: Sequence[float
     ]
 
 
-def _split_workers(bench: Bench, groups: Sequence[Group], total: int) -> list[Group]:
+def _split_workers(bench: PolicySearch, groups: Sequence[Group], total: int) -> list[Group]:
     """Divide like workers among applications for the most load-weighted goodput."""
     if len(groups) == 1:
         return [groups[0].with_workers(total)]
@@ -281,7 +285,7 @@ def _split_workers(bench: Bench, groups: Sequence[Group], total: int) -> list[Gr
     return [group.with_workers(count) for group, count in zip(groups, counts, strict=True)]
 
 
-def _gains(bench: Bench, groups: Sequence[tuple[Group, float]], about: str) -> list[float]:
+def _gains(bench: PolicySearch, groups: Sequence[tuple[Group, float]], about: str) -> list[float]:
     """Goodput per second of each group at its load; before these 0, that of none."""
     forms = [group.form(load, bench.options, batching="max") for group, load in groups]
     answers = bench.ask.all(forms, about=about)

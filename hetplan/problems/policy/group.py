@@ -40,7 +40,7 @@ from hetplan.planner.request import Request, read_request
 from hetplan.problems.faults import Faults
 from hetplan.problems.policy.options import MOST_WORKERS, PolicyOptions
 from hetplan.problems.policy.request import (
-    AppWish,
+    AppRequest,
     Models,
     Workers,
     capacity_qps,
@@ -69,7 +69,7 @@ class Group:
     """Like workers for one application."""
 
     id: str
-    wish: AppWish
+    wish: AppRequest
     models: Models
     workers: int
     loads_qps: tuple[float, ...]
@@ -271,7 +271,7 @@ class PolicyProblem:
     inputs: Inputs
     options: PolicyOptions
     formulation: str
-    apps: tuple[AppWish, ...]
+    apps: tuple[AppRequest, ...]
     workers: tuple[Workers, ...]
     models: Mapping[tuple[str, str], Models]
     request: Request

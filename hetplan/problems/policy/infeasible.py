@@ -10,7 +10,7 @@ from functools import partial
 from hetplan.planner.draft import Infeasibility, Repair
 from hetplan.problems.policy.group import Group, PolicyProblem, SolvedPolicy
 from hetplan.problems.policy.options import MOST_WORKERS
-from hetplan.problems.policy.policy_search import Bench
+from hetplan.problems.policy.policy_search import PolicySearch
 
 __all__ = ["least_count", "repairs_of", "slo_too_tight"]
 
@@ -20,7 +20,7 @@ _ROUGH = 0.1
 """An SLO that nobody can meet is far from any that somebody does."""
 
 
-def slo_too_tight(problem: PolicyProblem, bench: Bench) -> Infeasibility | None:
+def slo_too_tight(problem: PolicyProblem, bench: PolicySearch) -> Infeasibility | None:
     """Why an SLO that no model meets can be kept by nobody, and the least at which the targets are kept.
 
     Where not even many times the fastest answer keeps them, the fastest is a part of what would: alone it is tried, and
@@ -43,7 +43,7 @@ def slo_too_tight(problem: PolicyProblem, bench: Bench) -> Infeasibility | None:
     return Infeasibility(tuple(why), tuple(repairs)) if why else None
 
 
-def repairs_of(bench: Bench, solved: SolvedPolicy) -> tuple[Repair, ...]:
+def repairs_of(bench: PolicySearch, solved: SolvedPolicy) -> tuple[Repair, ...]:
     """The smallest number of workers, the largest load and the smallest SLO with which the targets would be kept."""
     if not bench.tools.says_what_helps:
         return ()
@@ -79,9 +79,9 @@ def repairs_of(bench: Bench, solved: SolvedPolicy) -> tuple[Repair, ...]:
     return tuple(found)
 
 
-def _meets_targets(bench: Bench, group: Group, load_qps: float, slo_s: float | None = None) -> bool:
+def _meets_targets(bench: PolicySearch, group: Group, load_qps: float, slo_s: float | None = None) -> bool:
     """Whether the best policy of whole batches keeps the targets: what is found so is tried by the whole question."""
-    answer = bench.rough.solve(group, [load_qps], slo_s=slo_s, about="repair")[0]
+    answer = bench.without_simulation.solve(group, [load_qps], slo_s=slo_s, about="repair")[0]
     return not replace(answer, group=group).misses()
 
 

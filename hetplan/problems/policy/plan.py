@@ -47,7 +47,7 @@ def draft_policies(
         group, app = several[0].group, several[0].group.wish.app.id
         for offer, count in _offers(problem, group, discipline):
             worker = _worker(len(workers) + 1, group, offer, count)
-            worker = names.named(worker) if running else worker
+            worker = names.with_ids(worker) if running else worker
             workers.append(worker)
             part = count / group.workers
             tables[app] += [_table(worker.id, solved, part, options) for solved in several]

@@ -28,7 +28,7 @@ from hetplan.problems.draft_simulation import LOOK_SEEDS
 from hetplan.problems.policy.group import Group, SolvedPolicy
 from hetplan.problems.policy.options import PolicyOptions
 
-__all__ = ["WHOLE_BATCHES", "Bench"]
+__all__ = ["WHOLE_BATCHES", "PolicySearch"]
 
 Floats = NDArray[np.float64]
 Batches = Literal["max", "variable"]
@@ -52,8 +52,8 @@ WHOLE_BATCHES: Mapping[str, Any] = {"sizing": "fluid", "batching": "max", "accur
 
 
 @dataclass(frozen=True)
-class Bench:
-    """Where policies are made and tried: the conversation, the options and the tools."""
+class PolicySearch:
+    """Makes policies for groups of workers: solves each decision process, and simulates what comes of it."""
 
     ask: Ask
     options: PolicyOptions
@@ -66,7 +66,7 @@ class Bench:
         return wanted and "simulate_policy" in self.tools.extra
 
     @property
-    def robust(self) -> bool:
+    def is_robust(self) -> bool:
         """Whether tables are chosen over a family of arrivals and service noise."""
         return self.can_simulate and self.options.is_robust
 
@@ -76,8 +76,8 @@ class Bench:
         return ("max", "variable") if self.options.batching == "auto" else (self.options.batching,)
 
     @property
-    def rough(self) -> Bench:
-        """The same with policies of whole batches, which nobody simulates."""
+    def without_simulation(self) -> PolicySearch:
+        """The same search with whole-queue batches only, and without simulation: fast, for counting workers."""
         return replace(self, options=self.options.model_copy(update=WHOLE_BATCHES))
 
     def solve(
@@ -113,10 +113,10 @@ class Bench:
             return [self._ask(group, [load], self._likely_batches(group, load), slo_s, about)[0] for load in loads_qps]
         tried = [self._ask(group, loads_qps, kind, slo_s, about) for kind in self._kinds]
         best = [_best_of(several) for several in zip(*tried, strict=True)]
-        return [self._keep_percentile(one, about) for one in best] if self.robust else best
+        return [self._keep_percentile(one, about) for one in best] if self.is_robust else best
 
-    def worth(self, group: Group, load_qps: float, kind: Batches) -> float | None:
-        """What a table of this kind is worth over the family; None where it could not be made."""
+    def table_value(self, group: Group, load_qps: float, kind: Batches) -> float | None:
+        """The objective of a policy table of one batching kind over the robust family; None where it cannot be made."""
         found = self._ask(group, [load_qps], kind, None, f"{group.wish.balancing} tables")
         return _worth(found[0]) if found else None
 
@@ -142,7 +142,7 @@ class Bench:
             if np.array_equal(answer.point.model, tried.model) and np.array_equal(answer.point.batch, tried.batch):
                 continue
             tried = answer.point
-            valued = self.value(solved.group, solved.load_qps, form, tried)
+            valued = self.evaluate(solved.group, solved.load_qps, form, tried)
             other = self._confirm(
                 replace(valued, answer=solved.answer, beaten=solved.beaten, robust=solved.robust, shifted=shift)
             )
@@ -174,7 +174,7 @@ class Bench:
         """With what simulation gives, where there is a simulator."""
         if not self.can_simulate:
             return solved
-        if self.robust:
+        if self.is_robust:
             return self._simulate_family(solved)
         return replace(solved, simulated=self._play(solved))
 
@@ -189,8 +189,8 @@ class Bench:
         seeds = tuple(range(first, first + int(how.pop("seeds", self.options.seeds))))
         return simulate(form, [policy], queries=how.pop("queries", self.options.queries), seeds=seeds, **how)
 
-    def value(self, group: Group, load_qps: float, form: QueueProcess, policy: QueuePolicy) -> SolvedPolicy:
-        """A policy made elsewhere, with its long-run averages."""
+    def evaluate(self, group: Group, load_qps: float, form: QueueProcess, policy: QueuePolicy) -> SolvedPolicy:
+        """A given policy with its long-run averages at a load."""
         mass = form.long_run(form.chosen(policy))
         return SolvedPolicy(group, load_qps, form, policy, None, measure(form, policy, mass))
 

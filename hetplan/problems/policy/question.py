@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hetplan.planner.draft import Draft, Infeasibility
     from hetplan.planner.request import Application, Request
     from hetplan.problems.policy.group import PolicyProblem
-    from hetplan.problems.policy.policy_search import Bench
+    from hetplan.problems.policy.policy_search import PolicySearch
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Claim, Plan
 
@@ -135,16 +135,16 @@ class Policy:
     def decide(self, ask: Ask) -> Draft | Infeasibility:
         """The conversation: policies at every load; targets checked; repairs where one is missed."""
         from hetplan.problems.policy.infeasible import slo_too_tight
-        from hetplan.problems.policy.policy_search import Bench
+        from hetplan.problems.policy.policy_search import PolicySearch
 
-        bench = Bench(ask, self.asked.options, self.tools)
+        bench = PolicySearch(ask, self.asked.options, self.tools)
         if (reason := slo_too_tight(self.asked, bench)) is not None:
             return reason
         if bench.can_simulate or self.asked.fewest:
             ask.keep(lambda: self._quick_answer(ask))
         return self._answer(self.asked, bench)
 
-    def _answer(self, asked: PolicyProblem, bench: Bench) -> Draft | Infeasibility:
+    def _answer(self, asked: PolicyProblem, bench: PolicySearch) -> Draft | Infeasibility:
         from hetplan.problems.policy.formulations import best_policies, divide_work, fewest_workers
 
         if asked.fewest:
@@ -158,9 +158,9 @@ class Policy:
     def _quick_answer(self, ask: Ask) -> Draft | Infeasibility:
         """Policies of whole batches at the ends of the range: these are found soon. None is simulated."""
         from hetplan.planner.draft import Draft
-        from hetplan.problems.policy.policy_search import WHOLE_BATCHES, Bench
+        from hetplan.problems.policy.policy_search import WHOLE_BATCHES, PolicySearch
 
         options = self.asked.options.model_copy(update=WHOLE_BATCHES)
-        bench = Bench(ask, options, replace(self.tools, repairs=False, trial=False))
+        bench = PolicySearch(ask, options, replace(self.tools, repairs=False, trial=False))
         made = self._answer(replace(self.asked, options=options), bench)
         return replace(made, chosen=WHOLE_BATCHES) if isinstance(made, Draft) else made

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hetplan.errors import InputError
 from hetplan.planner.choices import HAIR, Choice
 from hetplan.planner.request import Application, Request
-from hetplan.problems.faults import Faults, refused
+from hetplan.problems.faults import Faults, refused_fields
 from hetplan.problems.metrics import higher_is_better
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.profiles.inputs import Inputs
@@ -28,7 +28,7 @@ from hetplan.serving.table_points import answering_statistic
 
 __all__ = [
     "REFUSED",
-    "AppWish",
+    "AppRequest",
     "Models",
     "Workers",
     "capacity_qps",
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 REFUSED = {
-    **refused(
+    **refused_fields(
         "apps.*.network_ms_once", "limits.capacity", "limits.survive.machines", "limits.survive.zones", "change.slack",
         "change.slack_qps", "change.load_weight_per_s", "horizon.period_s", "horizon.periods",
         "apps.*.latency.ttft_p*_ms", "apps.*.latency.tpot_p*_ms",
@@ -74,8 +74,8 @@ _BURSTIEST = 0.75
 
 
 @dataclass(frozen=True)
-class AppWish:
-    """One application. `loads_qps` is one rate, or the ends of a range; `shape` that of gamma inter-arrival times.
+class AppRequest:
+    """What an application asks of policies: `loads_qps` is a rate or a range, `shape` that of gamma arrivals.
 
     `left` is what the latency target's percentile says of lateness: a plan that misses it says so, and stays a plan.
     `violation_most` is the same where it is a target that a plan has to keep.
@@ -102,7 +102,7 @@ class AppWish:
         """The share that may miss this limit by its percentile."""
         return self.app.strictest.left if self.app.strictest is not None else 1.0
 
-    def with_percentile_target(self) -> AppWish:
+    def with_percentile_target(self) -> AppRequest:
         """The same, with what the percentile leaves as a target that a plan has to keep, where none is stated."""
         return self if self.violation_most is not None else replace(self, violation_most=round(self.left, 12))
 
@@ -294,7 +294,7 @@ def offers_of_workers(
     (kind,) = machines
     if of_one:
         kind = replace(kind, offers=tuple(offer for offer in kind.offers if offer.stock >= count)[:1])
-    found = kind.taken(count)
+    found = kind.cheapest_offers(count)
     there = sum(taken for _, taken in found)
     if there < count:
         why, remedy = f"no offers of {hardware} have {count} in stock: together they have {there}", "Add stock."
@@ -306,7 +306,7 @@ def offers_of_workers(
     return [(offer.id, taken) for offer, taken in found]
 
 
-def read_apps(inputs: Inputs, request: Request, faults: Faults) -> tuple[AppWish, ...]:
+def read_apps(inputs: Inputs, request: Request, faults: Faults) -> tuple[AppRequest, ...]:
     """Every application that is asked for."""
     faults.refuse(REFUSED)
     higher_is_better(request, faults)
@@ -314,7 +314,7 @@ def read_apps(inputs: Inputs, request: Request, faults: Faults) -> tuple[AppWish
     return tuple(wish for wish in wishes if wish is not None)
 
 
-def _read_app(inputs: Inputs, app: Application, faults: Faults) -> AppWish | None:
+def _read_app(inputs: Inputs, app: Application, faults: Faults) -> AppRequest | None:
     at = f"$.apps.{app.id}"
     before = len(faults.found)
     if app.strictest is None:
@@ -331,7 +331,7 @@ def _read_app(inputs: Inputs, app: Application, faults: Faults) -> AppWish | Non
     loads = _loads(app, times, faults)
     if len(faults.found) > before:
         return None
-    return AppWish(
+    return AppRequest(
         app,
         loads,
         shape,
@@ -360,7 +360,7 @@ def _loads(app: Application, times: Floats | None, faults: Faults) -> tuple[floa
         at,
         "a policy is made for a load",
         "Give queries per second, or a range.",
-        value="max" if app.wants_most else None,
+        value="max" if app.wants_max_rate else None,
     )
     return ()
 

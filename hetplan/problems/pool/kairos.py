@@ -170,7 +170,7 @@ def costs_of_counts(kind: MachineType, least: int, budget: int) -> NDArray[np.in
     """The costs of least, least + 1, ... machines of a type, as far as its offers, its most and the budget reach."""
     steps = [
         np.full(min(count, MOST_CONFIGURATIONS), offer.nanos, dtype=np.int64)
-        for offer, count in kind.taken(max(kind.affordable(budget), 0))
+        for offer, count in kind.cheapest_offers(max(kind.affordable(budget), 0))
     ]
     return np.concatenate([np.zeros(1, dtype=np.int64), *steps]).cumsum()[least:]
 

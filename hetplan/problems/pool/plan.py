@@ -149,7 +149,7 @@ def _worker_groups(pool: Pool, counts: Counts) -> list[tuple[int, Worker]]:
         worker = Worker(
             id="any", hardware=kind.hardware, offer=offer.id, count=int(counts[o]), queue=queue, loads=loads
         )
-        groups.append((int(o), names.named(worker)))
+        groups.append((int(o), names.with_ids(worker)))
     return groups
 
 

@@ -73,7 +73,7 @@ from hetplan.planner.request import Offer, Request, cheapest_first
 from hetplan.planner.terms import Tools
 from hetplan.planner.tolerances import SLIP
 from hetplan.problems.pool.options import PoolOptions
-from hetplan.problems.pool.request import Matrix, Times, Vector, Wish
+from hetplan.problems.pool.request import Matrix, PoolRequest, Times, Vector
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.serving.window import Window, busiest, least_work, time_after
@@ -115,7 +115,7 @@ class Pool:
     """One pool to choose; see the module for the letters."""
 
     inputs: Inputs
-    wish: Wish
+    wish: PoolRequest
     types: tuple[Choice, ...]
     request: Request
     """Its machine types are those of `types`, in the same order."""
@@ -220,7 +220,7 @@ class Pool:
         """The pool with all the lateness that the target leaves: its fluid rate is a bound on every dispatcher's."""
         app = self.wish.app
         left = app.targets[-1].left if app.targets else 0.0
-        may_drop = app.least_answered < 1.0
+        may_drop = app.min_answered_share < 1.0
         return replace(self.with_options(allow_late=left, derate=1.0), may_drop=may_drop)
 
     def with_options(self, **changes: Any) -> Pool:

@@ -56,7 +56,7 @@ from hetplan.problems.pool.program import (
     minima_program,
     read_counts,
 )
-from hetplan.problems.pool.request import check_together, read_columns, read_types, read_wish
+from hetplan.problems.pool.request import check_together, read_columns, read_pool_request, read_types
 from hetplan.problems.pool.sizing import Choose, draft_sized, size_pool
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
@@ -158,7 +158,7 @@ class PoolQuestion(Pool):
         chosen = cast(PoolOptions, options)
         faults, notices = Faults.of(inputs), list[Notice]()
         request = read_request(inputs)
-        wish = read_wish(request, faults)
+        wish = read_pool_request(request, faults)
         types, request = read_types(request, wish, faults, notices)
         times = read_columns(wish, types, chosen, faults, notices)
         chosen = check_together(inputs, wish, types, times, chosen, faults)

@@ -1,7 +1,8 @@
 """Reads the files of a pool: the request of its one application, the machine types, their service times.
 
-`read_wish` takes the SLO, `read_types` the hardware that runs the variant, `read_columns` the tables; `check_together`
-says what files, each sound by itself, may not ask together. Faults and notices are collected, and nothing is decided.
+`read_pool_request` takes the SLO, `read_types` the hardware that runs the variant, `read_columns` the tables;
+`check_together` says what files, each sound by itself, may not ask together. Faults and notices are collected, and
+nothing is decided.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from hetplan.errors import Fault, InputError
 from hetplan.planner.choices import Choice
 from hetplan.planner.request import PLENTY, Application, Request
-from hetplan.problems.faults import Faults, refuse_not_provided, refused
+from hetplan.problems.faults import Faults, refuse_not_provided, refused_fields
 from hetplan.problems.pool.options import PoolOptions
 from hetplan.profiles.columns import Statistic
 from hetplan.profiles.fields import money_text
@@ -30,20 +31,20 @@ from hetplan.serving.table_points import point_of, statistic_of
 __all__ = [
     "REFUSED",
     "Matrix",
+    "PoolRequest",
     "Times",
     "Vector",
-    "Wish",
     "check_together",
     "read_columns",
+    "read_pool_request",
     "read_types",
-    "read_wish",
 ]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
 REFUSED = {
-    **refused(
+    **refused_fields(
         "apps.*.network_ms_once", "limits.capacity", "limits.survive.machines", "limits.survive.zones",
         "change.load_weight_per_s", "horizon.period_s", "horizon.periods", "apps.*.attainment", "apps.*.lifetime_s",
         "apps.*.deadline_s", "apps.*.device", "apps.*.candidates", "apps.*.rate_qps.series", "apps.*.streams",
@@ -61,7 +62,7 @@ simulation finds (DeepRecSys)."""
 
 
 @dataclass(frozen=True)
-class Wish:
+class PoolRequest:
     """The SLO as the pool reads it.
 
     `points` are the classes of queries with a positive share `p`. Choosing is about the last response target of `app`.
@@ -87,7 +88,7 @@ class Wish:
         return self.app.targets[-1].max_ms if self.app.targets else None
 
 
-def read_wish(request: Request, faults: Faults) -> Wish:
+def read_pool_request(request: Request, faults: Faults) -> PoolRequest:
     """Which pool is asked for; raises with every fault when that cannot be read at all."""
     if len(request.apps) != 1:
         why = f"a pool serves one application, and the file has {len(request.apps)}"
@@ -105,7 +106,7 @@ def read_wish(request: Request, faults: Faults) -> Wish:
     refuse_not_provided(request, faults)
     rate, then_cheapest = _objective(request, app, faults)
     faults.refuse_all_network(app)
-    return Wish(app, names[0], app.classes.points, p / p.sum(), rate, then_cheapest)
+    return PoolRequest(app, names[0], app.classes.points, p / p.sum(), rate, then_cheapest)
 
 
 def _objective(request: Request, app: Application, faults: Faults) -> tuple[float | None, bool]:
@@ -122,7 +123,7 @@ def _objective(request: Request, app: Application, faults: Faults) -> tuple[floa
     if rate is None:
         if budget is None:
             remedy = 'Give limits.cost_per_hour with rate_qps "max" for the most rate, or a number for the least cost.'
-            place = "$.limits.cost_per_hour" if app.wants_most else at
+            place = "$.limits.cost_per_hour" if app.wants_max_rate else at
             faults.in_slo(place, "neither a budget nor a rate is given", remedy)
         if terms == ["cost"]:
             faults.in_slo("$.objective", "the least cost needs a rate to be served", f"Give a number at {at}.")
@@ -162,7 +163,9 @@ class Times:
     extrapolated: NDArray[np.bool_]
 
 
-def read_types(request: Request, wish: Wish, faults: Faults, notices: list[Notice]) -> tuple[list[Choice], Request]:
+def read_types(
+    request: Request, wish: PoolRequest, faults: Faults, notices: list[Notice]
+) -> tuple[list[Choice], Request]:
     """The ways to run the variant, one on each hardware that can be rented; and what machines cost."""
     types = list[Choice]()
     without: dict[str, str] = {}
@@ -202,7 +205,7 @@ def _lacking_text(kind: Choice) -> str:
 def _run_on(request: Request, variant: str, hardware: str, faults: Faults) -> Choice | None:
     """The run on a hardware; of several, the one measured with one query at a time at the variant's own settings."""
     runs = request.choices(variants=[variant], hardware=hardware)
-    fitting = [one for one in runs if one.is_alone]
+    fitting = [one for one in runs if one.has_single_queries]
     if len(runs) > 1 and not fitting:
         why = f"several runs on {hardware}, and none says how long a single query takes"
         faults.in_profile(f"$.variants.{variant}.runs", why, 'Add one at {"batch": 1}, or keep one without `at`.')
@@ -211,7 +214,7 @@ def _run_on(request: Request, variant: str, hardware: str, faults: Faults) -> Ch
 
 
 def read_columns(
-    wish: Wish, types: Sequence[Choice], options: PoolOptions, faults: Faults, notices: list[Notice]
+    wish: PoolRequest, types: Sequence[Choice], options: PoolOptions, faults: Faults, notices: list[Notice]
 ) -> Times:
     """Service times of every class on every type."""
     shape = (len(wish.points), len(types))
@@ -273,7 +276,7 @@ def _if_known(values: Matrix) -> Matrix | None:
     return None if np.isnan(values).any() else values
 
 
-def _covers(kind: Choice, wish: Wish, faults: Faults) -> bool:
+def _covers(kind: Choice, wish: PoolRequest, faults: Faults) -> bool:
     table, wanted = kind.own_table, "latency_ms" if kind.is_timed else "requests_per_s"
     if table.quantity != wanted:
         at = f"$.tables.{kind.table_id}.quantity"
@@ -295,16 +298,16 @@ def _check_size(kind: Choice, mean: Matrix, faults: Faults) -> None:
         faults.in_profile(f"$.tables.{kind.table_id}", why, remedy, value=f"{absurd[0]:g} ms")
 
 
-def _check_target(types: Sequence[Choice], wish: Wish, faults: Faults) -> None:
+def _check_target(types: Sequence[Choice], wish: PoolRequest, faults: Faults) -> None:
     if any(kind.is_timed for kind in types):
-        faults.refuse(refused("apps.*.latency.ttft_p*_ms", "apps.*.latency.tpot_p*_ms"))
+        faults.refuse(refused_fields("apps.*.latency.ttft_p*_ms", "apps.*.latency.tpot_p*_ms"))
     if not wish.app.targets and any(kind.is_timed for kind in types):
         why = "tables of latency need a latency target to be compared with"
         remedy = 'Write {"p99_ms": ...}.'
         faults.in_slo(f"$.apps.{wish.app.id}.latency", why, remedy)
 
 
-def _doubts(wish: Wish, types: Sequence[Choice], statistic: str, std: Matrix, times: Times) -> Iterator[Notice]:
+def _doubts(wish: PoolRequest, types: Sequence[Choice], statistic: str, std: Matrix, times: Times) -> Iterator[Notice]:
     """What is odd about tables that were read without a fault."""
     one_axis = len(wish.points[0]) == 1
     by_size = np.argsort([next(iter(point.values()), 0.0) for point in wish.points])
@@ -330,7 +333,7 @@ def _doubts(wish: Wish, types: Sequence[Choice], statistic: str, std: Matrix, ti
 UNCHECKED = "W-latency-unchecked"
 
 
-def _check_given(kind: Choice, wish: Wish, faults: Faults, notices: list[Notice]) -> None:
+def _check_given(kind: Choice, wish: PoolRequest, faults: Faults, notices: list[Notice]) -> None:
     """A table of rates without runs holds under conditions; the limits must follow from them."""
     table = kind.own_table
     for limit in wish.app.limits if not table.points else ():
@@ -346,7 +349,7 @@ def _check_given(kind: Choice, wish: Wish, faults: Faults, notices: list[Notice]
 
 
 def _rates_within(
-    points: Sequence[Mapping[str, float]], free: Vector, kind: Choice, wish: Wish, refuted: list[str],
+    points: Sequence[Mapping[str, float]], free: Vector, kind: Choice, wish: PoolRequest, refuted: list[str],
     notices: list[Notice],
 ) -> Vector:  # fmt: skip
     """Requests per second of each class (`free`: without limits), 0 where every run of its size breaks a limit.
@@ -396,7 +399,7 @@ def _nearest(table: Table, point: Mapping[str, float], limits: Sequence[Limit]) 
 
 
 def _check_types(
-    wish: Wish,
+    wish: PoolRequest,
     request: Request,
     without: Mapping[str, str],
     faults: Faults,
@@ -440,7 +443,7 @@ def _check_types(
         _refuse_without_machines(wish, faults, notices)
 
 
-def _refuse_without_machines(wish: Wish, faults: Faults, notices: Sequence[Notice]) -> None:
+def _refuse_without_machines(wish: PoolRequest, faults: Faults, notices: Sequence[Notice]) -> None:
     left_out = [f"{notice.at.removeprefix('hardware.')}: {notice.text}" for notice in notices]
     why = f" ({'; '.join(left_out)})" if left_out else ""
     remedy = "Add a run on a machine type with a price (and list it in limits.instances where only_listed is set)."
@@ -463,7 +466,7 @@ def _check_demanded(request: Request, hardware: str, why: str, faults: Faults) -
 
 
 def check_together(
-    inputs: Inputs, wish: Wish, types: Sequence[Choice], times: Times, options: PoolOptions, faults: Faults
+    inputs: Inputs, wish: PoolRequest, types: Sequence[Choice], times: Times, options: PoolOptions, faults: Faults
 ) -> PoolOptions:
     """What the files, each sound by itself, may not ask for together with the options of a pool.
 
@@ -477,7 +480,7 @@ def check_together(
     return options
 
 
-def _check_tolerance(wish: Wish, options: PoolOptions, faults: Faults) -> None:
+def _check_tolerance(wish: PoolRequest, options: PoolOptions, faults: Faults) -> None:
     """A target at a percentile leaves its own share of late queries, and a plan may not be made to exceed it."""
     if wish.app.targets and options.allow_late > wish.app.targets[-1].left + 1e-9:
         percentile = wish.app.targets[-1].percentile
@@ -489,7 +492,7 @@ def _check_tolerance(wish: Wish, options: PoolOptions, faults: Faults) -> None:
         )
 
 
-def _check_dispatch(wish: Wish, types: Sequence[Choice], options: PoolOptions, faults: Faults) -> PoolOptions:
+def _check_dispatch(wish: PoolRequest, types: Sequence[Choice], options: PoolOptions, faults: Faults) -> PoolOptions:
     """A stated rule is for single queries, a threshold for queries of one size; both are sized by simulation alone."""
     if wish.dispatch == "matching":
         return options
@@ -517,7 +520,7 @@ def _check_measured(inputs: Inputs, faults: Faults) -> None:
         faults.found.append(Fault(name, "$", "", why, remedy))
 
 
-def _check_rate(wish: Wish, times: Times, options: PoolOptions, faults: Faults) -> None:
+def _check_rate(wish: PoolRequest, times: Times, options: PoolOptions, faults: Faults) -> None:
     """A rate for which more instances would be needed than engines can count exactly."""
     if wish.rate_qps is None:
         return

@@ -58,7 +58,7 @@ from hetplan.problems.draft_simulation import (
     look,
     plan_to_simulate,
     play_length_s,
-    where_late,
+    repairs_if_late,
     with_shown,
 )
 from hetplan.problems.pool.capacity import (
@@ -77,7 +77,7 @@ from hetplan.problems.pool.kairos import configurations
 from hetplan.problems.pool.options import FluidOptions, SearchOptions
 from hetplan.problems.pool.plan import draft_pool, plan_chosen
 from hetplan.problems.pool.program import MOST_PROGRAMS, Pool, bursts_of, fluid_program, rates_of, read_counts
-from hetplan.problems.waiting import all_busy
+from hetplan.problems.waiting import wait_probability
 from hetplan.profiles.plan import Notice, Plan
 from hetplan.profiles.plan_file import settled
 
@@ -216,7 +216,7 @@ def formula_utilization(pool: Pool, rated: RatedPool) -> float:
     low, high = 0.0, 1.0
     for _ in range(30):
         use = 0.5 * (low + high)
-        tail = all_busy(n, use * n) * np.exp(-2.0 * n * (1.0 - use) * room / (mean * spread))
+        tail = wait_probability(n, use * n) * np.exp(-2.0 * n * (1.0 - use) * room / (mean * spread))
         low, high = (use, high) if float((part * tail).sum()) <= allowed else (low, use)
     return min(max(low, 0.01), MOST_USED)
 
@@ -527,7 +527,7 @@ class _Trial:
         if not rate:
             tried = min(at for _, at in self.looks)
             why = f"in simulation the violation rate is too high at every rate that was tried, from {tried:.4g} qps on"
-            return replace(made, target_missed=why, repairs=where_late(app, None))
+            return replace(made, target_missed=why, repairs=repairs_if_late(app, None))
         why = (
             f"in simulation at {rate:.6g} qps {_refusal(last)}" if last else "the time limit ended before a simulation"
         )
@@ -601,7 +601,7 @@ def cheapest_in_simulation(pool: Pool, ask: Ask) -> Draft | Infeasibility | None
     why += f"{(share := search.looks[search.last]):.2g} times its limit"
     why += " in a short run, which is too close to the limit" if share < 1.0 else ""
     carried = trial.highest_rate(nearest) if trial.may_go_on and pool.tools.says_what_helps else 0.0
-    repairs = where_late(pool.wish.app, None if carried > 0 else rate)
+    repairs = repairs_if_late(pool.wish.app, None if carried > 0 else rate)
     fewer = (less_rate(pool, carried),) if carried > 0 else ()
     return Infeasibility(why=(why,), repairs=fewer + repairs, proved=False)
 

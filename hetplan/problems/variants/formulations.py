@@ -17,7 +17,7 @@ from hetplan.planner.answer import Answer, Status, relative_gap
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasibility, Reported, Scope, without_bound
 from hetplan.planner.forms.milp import Milp
-from hetplan.planner.machine_packing import IN_TOTAL, Filling, read_places
+from hetplan.planner.machine_packing import IN_TOTAL, Filling, read_fillings
 from hetplan.planner.next_state import USED
 from hetplan.problems.variants.infeasible import explain_infeasible, fits_nowhere, over_limits
 from hetplan.problems.variants.placement import (
@@ -83,7 +83,7 @@ def _fillings(v: Snapshot, form: Milp, point: Vector, x: Integers) -> list[Filli
     found, most = list[Filling](), v.most
     for sharing in v.sharing.values():
         counts = {i: int(x[i]) for i in sharing.things}
-        here = read_places(form, point, sharing, most[list(sharing.things)], counts)
+        here = read_fillings(form, point, sharing, most[list(sharing.things)], counts)
         if here is None:
             return None
         found += here

@@ -88,7 +88,7 @@ def explain_infeasible(v: Snapshot, ask: Ask, answer: Answer[Any]) -> Infeasibil
     fewer, read = stretch(form, loads)
     # Of loads unserved the queries count, not the shares.
     fewer.cost[form.cost.size :], fewer.upper[form.cost.size :] = np.tile(v.need, 2), 1.0
-    found = ask.untested()(fewer, gap=gap, about="least load left unserved")
+    found = ask.without_infeasibility_checks()(fewer, gap=gap, about="least load left unserved")
     if found.point is None:
         short, served = dict[int, float](), "how much can be served is not known"
         if found.status is Status.INFEASIBLE:

@@ -59,7 +59,7 @@ def _is_by_machine(v: Snapshot) -> bool:
 
 def _most(sharing: Sharing) -> list[int]:
     """How many of each thing a machine holds."""
-    return [sharing.most(thing) for thing in sharing.things]
+    return [sharing.max_more(thing) for thing in sharing.things]
 
 
 def _most_of(part: Cone, v: Snapshot) -> Callable[[Sequence[float]], tuple[float, Floats]]:

@@ -217,7 +217,7 @@ def _kinds_held(v: Snapshot, holds: Mapping[int, int]) -> Counter[int]:
 def _fewest_machines(v: Snapshot, t: int, wanted: Counter[int], sizes: _Sizes) -> tuple[list[_Bin], Counter[int]]:
     """As few machines as best fit needs; what is left over where there are no more."""
     count = count_of(v.types[t])
-    least = max(1, v.sharing[t].least([wanted[i] for i in v.sharing[t].things]))
+    least = max(1, v.sharing[t].min_machines([wanted[i] for i in v.sharing[t].things]))
     while True:
         size = least if count is None else min(least, count)
         places = (_machines_of(v, t, 0) if count is not None else _running_places(v, t))[:size]
@@ -424,6 +424,7 @@ class _Names:
         self.next = 0
 
     def worker(self) -> str:
+        """The next free id of a machine group: w1, w2, ..."""
         while True:
             self.next += 1
             name = f"w{self.next}"

@@ -283,7 +283,7 @@ def ask_for_bursts(v: Snapshot) -> Snapshot:
         factor = 0.0
         for target in one.targets if b not in shared and one.load_qps > 0 and len(one.classes.points) == 1 else ():
             limit, mine = target.limit_ms(), pairs.get(b, ())
-            some = any(_largest_part_there(v, pair) > 1.0 - one.least_in_time for pair in slow.get(b, ()))
+            some = any(_largest_part_there(v, pair) > 1.0 - one.min_attainment for pair in slow.get(b, ()))
             if not mine or limit <= 0.0 or some:  # some queries of a burst may be in time on slower instances, too
                 continue
             after_ms = time_after(limit, varies=any(_law(v, s).has_spread for s in mine))
@@ -319,7 +319,7 @@ def _part_in_time(v: Snapshot, slow: Sequence[Serves]) -> float:
 def _largest_part_there(v: Snapshot, pair: Serves) -> float:
     """The largest share of the queries that an instance may have: first those that it seldom answers late."""
     one, batch, law = v.asked[pair.app], v.kinds[pair.kind].batch, _law(v, pair)
-    limit, left, most = one.limit_ms(), 1.0 - one.least_in_time, 0.0
+    limit, left, most = one.limit_ms(), 1.0 - one.min_attainment, 0.0
     classes = []
     for point, share in zip(one.classes.points, one.classes.shares, strict=True):
         times, least = law.distribution(point, batch), _mean_ms(law, point, batch)
@@ -334,7 +334,7 @@ def _largest_part_there(v: Snapshot, pair: Serves) -> float:
 def _part_answered(v: Snapshot, pair: Serves) -> float:
     """Of what all queries of its application take of an instance, what those take that must be answered, at least."""
     one, law = v.asked[pair.app], _law(v, pair)
-    if (least := one.least_answered) == 1.0:
+    if (least := one.min_answered_share) == 1.0:
         return 1.0
     shares = np.array(one.classes.shares) / sum(one.classes.shares)
     each = np.array([_mean_ms(law, point, v.kinds[pair.kind].batch) for point in one.classes.points])

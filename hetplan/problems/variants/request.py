@@ -21,7 +21,7 @@ from hetplan.planner.choices import Choice
 from hetplan.planner.machine_limits import MachineLimit, keeps, machine_limits
 from hetplan.planner.machine_packing import Sharing
 from hetplan.planner.request import PLENTY, Application, MachineType, Offer, Request, read_request
-from hetplan.problems.faults import Faults, refuse_not_provided, refused
+from hetplan.problems.faults import Faults, refuse_not_provided, refused_fields
 from hetplan.problems.variants.options import VariantsOptions
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 REFUSED = {
-    **refused(
+    **refused_fields(
         "apps.*.network_ms_once", "limits.survive.machines", "limits.survive.zones", "horizon.periods",
         "apps.*.latency.ttft_p*_ms",
         "apps.*.latency.tpot_p*_ms", "apps.*.dispatch", "apps.*.attainment", "apps.*.lifetime_s", "apps.*.deadline_s",

@@ -45,9 +45,9 @@ from hetplan.problems.draft_simulation import (
     look,
     plan_to_simulate,
     play_until_clear,
-    together,
-    where_late,
+    repairs_if_late,
     with_shown,
+    worst_of_apps,
 )
 from hetplan.problems.variants.formulations import Solve, plan_fillings
 from hetplan.problems.variants.queueing import (
@@ -148,7 +148,7 @@ def _late_plan(v: Snapshot, sizing: Sizing, search: Search[Units, Confirmed]) ->
     if any(not lates for lates in late_in.values()) or best in search.refused:
         text = f"in time in a few runs, and more runs do not confirm it in any of {len(late_in)} plans"
     helped = [v.asked[b] for b in sorted(late_in[best], key=lambda b: v.asked[b].id)][:MOST_HELPED]
-    repairs = tuple(fix for one in helped for fix in where_late(one, one.rate_qps))
+    repairs = tuple(fix for one in helped for fix in repairs_if_late(one, one.rate_qps))
     made = sizing.plan_of(best) or cast(Draft, sizing.first)
     return replace(made, target_missed=f"{text}: {', '.join(names[:MOST_NAMED])}", repairs=repairs, searched=True)
 
@@ -262,7 +262,9 @@ class Sizing:
                     rooms[b] *= more_room(by, turns[b])
                     turns[b] += 1
                 serves = tuple(pair.at_use(pair.busy / rooms[pair.app]) for pair in roomy.serves)
-                made = self.solve(roomy.asked_for(serves=serves, explains=False), self.ask.untested(gap=ROUGH))
+                made = self.solve(
+                    roomy.asked_for(serves=serves, explains=False), self.ask.without_infeasibility_checks(gap=ROUGH)
+                )
                 if isinstance(made, Infeasibility) or (made.workers, made.routing) != (before.workers, before.routing):
                     break
             else:
@@ -390,7 +392,7 @@ class Sizing:
                     }
                 return Refused([apps for apps in group if not late.isdisjoint(apps)])
             self.confirmed |= {(apps, at[apps]): tested.of(self.v.asked[b].id for b in apps) for apps in group}
-        tested = together(self.confirmed[part] for part in sorted(at.items()))
+        tested = worst_of_apps(self.confirmed[part] for part in sorted(at.items()))
         self._keep(one, tested)
         return one, made, tested
 
@@ -453,7 +455,7 @@ class Sizing:
             replace(each, holds={place[i]: n for i, n in each.holds.items()}) for each in self.plans.fillings(units)
         ]
         for _ in range(MOST_CARRIED):
-            made = plan_fillings(v, self.ask.untested(), x, fillings, cast(Draft, self.first))
+            made = plan_fillings(v, self.ask.without_infeasibility_checks(), x, fillings, cast(Draft, self.first))
             if made is not None:
                 return made
             v = v.asked_for(serves=tuple(replace(pair, qps=CARRIES * pair.qps, busy=1.0) for pair in v.serves))

@@ -363,7 +363,7 @@ class UnitPlans:
         if (t, holds) not in self._filled:
             held = dict(holds)
             for i in sorted(held, key=lambda i: (max(self.v.kind(i).needs.values()), i)):
-                held[i] += self.v.sharing[t].most(i, held)
+                held[i] += self.v.sharing[t].max_more(i, held)
             self._filled[t, holds] = tuple(sorted(held.items()))
         return self._filled[t, holds]
 
@@ -377,12 +377,12 @@ class UnitPlans:
                 found.append((t, ((i, 1),)))
         for t, sharing in self.v.sharing.items():
             for i in sharing.things:
-                most = sharing.most(i)
+                most = sharing.max_more(i)
                 if most:
                     found.append((t, ((i, most),)))
                 for j in sharing.things:
                     for n in range(1, most if j > i else 0):
-                        if more := sharing.most(j, {i: n}):
+                        if more := sharing.max_more(j, {i: n}):
                             found.append((t, ((i, n), (j, more))))
         return {unit: self._price(unit) for unit in found}
 

@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 
 from hetplan import InputError
-from hetplan.extend import Bench, Group, Late, QueuePolicy, QueueProcess, SolvedPolicy, capacity_qps
+from hetplan.extend import Group, Late, PolicySearch, QueuePolicy, QueueProcess, SolvedPolicy, capacity_qps
 from hetplan_papers.policy.options import SingleOptions
 
 __all__ = ["one_model", "serve_greedily", "serve_on_one_queue", "switch_by_percentile", "switch_by_throughput"]
@@ -29,7 +29,7 @@ def _constant(form: QueueProcess, model: int, cap: int) -> QueuePolicy:
     return QueuePolicy(np.full_like(batch, model), batch)
 
 
-def serve_on_one_queue(bench: Bench, group: Group, load_qps: float, model: int, cap: int) -> SolvedPolicy:
+def serve_on_one_queue(bench: PolicySearch, group: Group, load_qps: float, model: int, cap: int) -> SolvedPolicy:
     """One model for all workers, which take eagerly from one queue, so many at most."""
     form = group.form(load_qps, bench.options, batching="max")
     solved = SolvedPolicy(group, load_qps, form, _constant(form, model, cap), None, None)
@@ -46,7 +46,7 @@ def _cap(group: Group, model: int, limit_s: float) -> int:
     return int(rates.argmax()) + 1 if rates.max() > 0 else 1
 
 
-def switch_by_throughput(bench: Bench, group: Group, load_qps: float) -> SolvedPolicy:
+def switch_by_throughput(bench: PolicySearch, group: Group, load_qps: float) -> SolvedPolicy:
     """Jellyfish+: the most accurate model that takes half the SLO at most and carries the load so; else the fastest."""
     half = 0.5 * group.wish.slo_s
     enough = [
@@ -58,7 +58,7 @@ def switch_by_throughput(bench: Bench, group: Group, load_qps: float) -> SolvedP
     return serve_on_one_queue(bench, group, load_qps, model, _cap(group, model, half))
 
 
-def switch_by_percentile(bench: Bench, group: Group, load_qps: float) -> SolvedPolicy:
+def switch_by_percentile(bench: PolicySearch, group: Group, load_qps: float) -> SolvedPolicy:
     """ModelSwitching: the most accurate model whose simulated 99th percentile meets the SLO; else the fastest."""
     if not bench.can_simulate:
         raise InputError.one(
@@ -78,7 +78,7 @@ def switch_by_percentile(bench: Bench, group: Group, load_qps: float) -> SolvedP
     return serve_on_one_queue(bench, group, load_qps, 0, _cap(group, 0, 0.5 * group.wish.slo_s))
 
 
-def serve_greedily(bench: Bench, group: Group, load_qps: float) -> SolvedPolicy:
+def serve_greedily(bench: PolicySearch, group: Group, load_qps: float) -> SolvedPolicy:
     """The most accurate model that fits the slack with all that wait; else the fastest, late."""
     form = group.form(load_qps, bench.options, batching="max")
     actions = form.actions
@@ -89,7 +89,7 @@ def serve_greedily(bench: Bench, group: Group, load_qps: float) -> SolvedPolicy:
     return bench.simulate(bench.value(group, load_qps, form, policy))
 
 
-def one_model(bench: Bench, group: Group, load_qps: float) -> SolvedPolicy:
+def one_model(bench: PolicySearch, group: Group, load_qps: float) -> SolvedPolicy:
     """One model on all that wait: the one named, or that of most goodput."""
     wanted = cast(SingleOptions, bench.options).model
     if wanted is not None and wanted not in group.models.names:

@@ -18,10 +18,10 @@ from hetplan.extend import (
     Profiler,
     Setup,
     Tier,
+    candidates_of,
     packing_form,
     simulate_holding,
     solver,
-    ways_of,
 )
 from hetplan_papers.datasets.circinus_generator import SyntheticQuery, draw
 from hetplan_papers.reproduce.compound_search import FIXED, METHODS, box_of, run_search, sought_of
@@ -73,7 +73,7 @@ def plan_query(
     if tiers == 1:
         form = replace(form, placements=form.placements[(form.placements == 2).all(axis=1)])
     METHODS[method].solve(form, Limits(seed=query.seed))
-    return Planned(query, sought.tiers, tuple(ways_of(form, sought, 20)))
+    return Planned(query, sought.tiers, tuple(candidates_of(form, sought, 20)))
 
 
 def goodput(planned: Sequence[Planned], gpus: int, *, together: bool = True) -> float:

@@ -32,7 +32,7 @@ from hetplan.problems.compound.stations import (
     extra_time_of_bulk,
 )
 from hetplan.problems.faults import Faults
-from hetplan.problems.waiting import all_busy
+from hetplan.problems.waiting import wait_probability
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.pipelines import Pipeline
 from hetplan.serving import fanout
@@ -317,7 +317,7 @@ def test_more_calls_are_never_answered_and_more_queries_fail_once() -> None:
 @pytest.mark.parametrize(("servers", "load"), [(1, 0.5), (3, 2.1), (10, 9.0)])
 def test_single_calls_find_what_erlang_says(servers: int, load: float) -> None:
     upto = calls_ahead(servers, load, (1.0,))
-    assert 1.0 - upto[servers - 1] == pytest.approx(all_busy(servers, load), abs=1e-6)
+    assert 1.0 - upto[servers - 1] == pytest.approx(wait_probability(servers, load), abs=1e-6)
 
 
 @pytest.mark.quick_cases(1)

@@ -15,7 +15,7 @@ import pytest
 import hetplan as hp
 from hetplan.executor.serving.applications import Application
 from hetplan.planner.request import read_request
-from hetplan.problems.compound.candidates import _Caller, _SharedStations, ways_of
+from hetplan.problems.compound.candidates import _Caller, _SharedStations, candidates_of
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.pipeline_query import read_pipeline_queries, refuse_to_measure
 from hetplan.problems.compound.request import MeasuredPlan, read_tiers
@@ -124,7 +124,7 @@ def test_replicas_together_are_the_cheapest_that_brute_force_finds(seed: int) ->
     for sought in read_pipeline_queries(inputs, request, read_tiers(inputs.profile, request, faults), faults):
         form = sought.box(refuse_to_measure, CompoundOptions())
         form.journal.update({one.configuration: one for one in read_measurements(sought, inputs.measured, "measured")})
-        ways = ways or [way.found for way in ways_of(form, sought, 8) if way.found is not None]
+        ways = ways or [way.found for way in candidates_of(form, sought, 8) if way.found is not None]
         callers.append(_Caller.of(sought, form, ways[seed % len(ways)]))
     together = _SharedStations(callers)
     counts = together.replicas()

@@ -189,7 +189,7 @@ def test_a_pool_has_room_where_its_formula_finds_a_plan(seed: int) -> None:
             offer = wish.offers[int(chance.choice(list(wish.on(hardware))))].name
             offers[offer] = offers.get(offer, 0) + 1
     counts = [sum(n for o, n in offers.items() if inputs.profile.offers[o].hardware == h) for h in part.hardware]
-    rates = [max(part.carried(counts), 1.0) * share for share in (1.1, 0.9, 0.7, 0.5, 0.3)]
+    rates = [max(part.max_rate(counts), 1.0) * share for share in (1.1, 0.9, 0.7, 0.5, 0.3)]
     asked = [replace(part, settled={}).settle(offers, rate).part is not None for rate in rates]
     assert [_has_room(wish, part, offers, rate) for rate in rates] == asked
 
@@ -206,7 +206,7 @@ def test_what_machines_carry_is_no_matter_of_prices_and_stock_and_is_asked_with_
         asked.append(dict(files.profile.offers))
         return plan_for(files, **how)
 
-    seen = part.asked_anew(solve=solve)
+    seen = part.without_answers(solve=solve)
     assert seen.carries([40] * len(part.hardware), rate)
     assert {one.hardware for one in asked[0].values()} == set(part.hardware)
     assert len(asked[0]) == len(part.hardware)

@@ -12,7 +12,7 @@ import pytest
 
 import hetplan as hp
 from hetplan.api.solve import plan_for
-from hetplan.planner.fleet_part import Cone, Looks, Settled
+from hetplan.planner.fleet_part import Cone, FeasibilityCache, Settled
 from hetplan.problems.draft_simulation import Played
 from hetplan.problems.faults import Faults
 from hetplan.problems.fleet import sizing as fleet_sizing
@@ -43,18 +43,18 @@ import kept
 def test_no_fewer_machines_keep_no_higher_a_rate_and_no_more_of_them_no_lower_one(
     machines: tuple[int, int], rate: float, known: bool | None
 ) -> None:
-    looks = Looks()
+    looks = FeasibilityCache()
     looks.add((3, 1), 100.0, is_kept=True)
     looks.add((3, 1), 120.0, is_kept=False)
-    assert looks.known(machines, rate) is known
+    assert looks.is_feasible(machines, rate) is known
 
 
 def test_what_more_machines_did_not_keep_fewer_did_not_keep_either() -> None:
-    looks = Looks()
+    looks = FeasibilityCache()
     looks.add((2, 7), 100.0, is_kept=True)
-    assert looks.known((2, 8), 100.0)
-    looks.refuted((2, 7), 100.0)
-    assert (looks.known((2, 8), 100.0), looks.known((2, 7), 100.0)) == (None, False)
+    assert looks.is_feasible((2, 8), 100.0)
+    looks.add_infeasible((2, 7), 100.0)
+    assert (looks.is_feasible((2, 8), 100.0), looks.is_feasible((2, 7), 100.0)) == (None, False)
 
 
 def test_what_is_confirmed_was_settled_on_these_machines_or_on_fewer_at_a_higher_rate() -> None:
@@ -64,7 +64,7 @@ def test_what_is_confirmed_was_settled_on_these_machines_or_on_fewer_at_a_higher
         asked.append((tuple(offers.values()), rate))
         return Settled(object() if rate <= 10.0 * offers["a"] else None)  # type: ignore[arg-type]
 
-    pool: Any = SimpleNamespace(settle=settle, looks=Looks(), confirmed=Looks())
+    pool: Any = SimpleNamespace(settle=settle, looks=FeasibilityCache(), confirmed=FeasibilityCache())
     said = [
         fleet_sizing.is_confirmed(pool, (n,), {"a": n}, rate)
         for n, rate in [(3, 30.0), (3, 29.0), (4, 30.0), (4, 31.0), (3, 31.0), (2, 40.0)]
@@ -119,7 +119,10 @@ def test_where_one_pool_alone_may_be_it_is_confirmed_at_once(monkeypatch: pytest
 def test_who_is_not_sure_to_help_does_not_where_a_look_was_refuted() -> None:
     late = {(2, 1): 0.3, (1, 2): 0.9}
     pool: Any = SimpleNamespace(
-        hardware=("a", "b"), late=lambda machines, _rate: late[machines], looks=Looks(), confirmed=Looks()
+        hardware=("a", "b"),
+        late=lambda machines, _rate: late[machines],
+        looks=FeasibilityCache(),
+        confirmed=FeasibilityCache(),
     )
     assert fleet_sizing.helpful_hardware(pool, (1, 1), 10.0) == {"a", "b"}
     pool.confirmed.add((1, 1), 10.0, is_kept=False)

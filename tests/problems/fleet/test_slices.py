@@ -14,7 +14,7 @@ from cases.shared_fleets import Files, Json, cost, is_refused_with_places_change
 
 import hetplan as hp
 from hetplan.planner.bound_verdicts import Word
-from hetplan.problems.slot_packing import places_for
+from hetplan.problems.slot_packing import slots_per_server
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import plan_dict, with_digest
 from hetplan.simulator.day import HowPlayed, play_day
@@ -152,7 +152,7 @@ def test_what_does_not_fit_exactly_is_not_shared() -> None:
 def test_places_say_what_fits(needs: tuple[float, ...]) -> None:
     """Whatever takes no more than the places fits, and nothing else does: by all counts of each."""
     alone = [int(8.0 // need) for need in needs]
-    places = places_for({"cards": 8.0}, [{"cards": need} for need in needs], alone)
+    places = slots_per_server({"cards": 8.0}, [{"cards": need} for need in needs], alone)
     if places == 1:
         return
     for counts in itertools.product(*(range(most + 2) for most in alone)):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import hetplan as hp
-from hetplan.problems.slot_packing import on_servers
+from hetplan.problems.slot_packing import pack_servers
 from hetplan.simulator.baselines import kinds_of
 
 Docs = tuple[dict[str, Any], dict[str, Any]]
@@ -278,7 +278,7 @@ def test_places_are_all_on_servers_that_hold_no_more(seed: int) -> None:
     places = chance.randint(1, 8)
     wanted = {name: chance.randint(0, 20) for name in "abcd"[: chance.randint(1, 4)]}
     least = chance.randint(0, 6)
-    found = on_servers(wanted, places, least=least)
+    found = pack_servers(wanted, places, least=least)
     together = {seat: sum(count * held.get(seat, 0) for held, count in found) for seat in wanted}
     assert together == wanted
     assert all(0 < sum(held.values()) <= places and count > 0 for held, count in found)

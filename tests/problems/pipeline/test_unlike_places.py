@@ -22,7 +22,7 @@ from hetplan.problems.pipeline.pipelines import Pipelines
 from hetplan.problems.pipeline.programs import levels_form
 from hetplan.problems.pipeline.request import Fleet, read_fleet
 from hetplan.problems.pipeline.tree import all_levels, prefixes, variant_tree
-from hetplan.problems.slot_packing import on_servers
+from hetplan.problems.slot_packing import pack_servers
 from hetplan.solvers.highs import Highs
 from hetplan.solvers.priced_columns import PricedColumns
 from hetplan.verifier.pipeline import places_on
@@ -314,7 +314,7 @@ def test_places_are_exact_wherever_they_are_offered() -> None:
             taken = sum(count * size for count, size in zip(counts, sizes, strict=True))
             assert _fits(counts, runs, provides) == (taken <= places), (seed, counts)
         items = sorted(chance.choices(range(3), k=chance.randint(1, 7)), key=lambda n: -sizes[n])
-        held = on_servers({n: items.count(n) for n in range(3)}, places, each=dict(enumerate(sizes)))
+        held = pack_servers({n: items.count(n) for n in range(3)}, places, each=dict(enumerate(sizes)))
         assert sum(count for _, count in held) == _fewest(items, runs, provides), seed
         assert all(_fits([one.get(n, 0) for n in range(3)], runs, provides) for one, _ in held)
     assert min(shared - unlike, unlike, apart) >= 5
@@ -322,7 +322,7 @@ def test_places_are_exact_wherever_they_are_offered() -> None:
 
 def test_the_largest_loads_are_put_down_first() -> None:
     """Three of two places, first, would leave two on each server: none has room for four."""
-    found = on_servers({"a": 3, "b": 1, "c": 3}, 8, each={"a": 2, "b": 4, "c": 2})
+    found = pack_servers({"a": 3, "b": 1, "c": 3}, 8, each={"a": 2, "b": 4, "c": 2})
     assert sum(count * held.get("b", 0) for held, count in found) == 1
     assert sum(count for _, count in found) == 2
 
@@ -336,7 +336,7 @@ def test_unlike_loads_are_all_on_servers_that_hold_no_more(seed: int) -> None:
     places = sizes[-1] * chance.choice([1, 1, 2, 3])
     each = {name: chance.choice(sizes) for name in "abcdef"[: chance.randint(1, 6)]}
     wanted, least = {name: chance.randint(0, 12) for name in each}, chance.choice([0, chance.randint(0, 40)])
-    found = on_servers(wanted, places, least=least, each=each)
+    found = pack_servers(wanted, places, least=least, each=each)
     assert {seat: sum(count * held.get(seat, 0) for held, count in found) for seat in wanted} == wanted
     assert all(0 < sum(each[seat] * many for seat, many in held.items()) <= places for held, _ in found)
     taken = sum(each[seat] * many for seat, many in wanted.items())

@@ -17,7 +17,7 @@ from benchmarks.kept import pool as random_pool
 from hetplan.planner.contract import Event
 from hetplan.problems.pool.capacity import RatedPool
 from hetplan.problems.pool.sizing import FULL, formula_utilization
-from hetplan.problems.waiting import all_busy
+from hetplan.problems.waiting import wait_probability
 
 UNSEEN = 77
 BURSTS = {"process": "mmpp", "relative_rates": [0.5, 2.0], "stay_s": [2.0, 1.0]}
@@ -180,7 +180,7 @@ def test_the_chance_that_all_are_busy_is_erlangs(n: int, use: float) -> None:
         term *= load / k
         total += term
     last = term * load / n / (1.0 - use)
-    assert all_busy(n, load) == pytest.approx(last / (total + last), rel=1e-9)
+    assert wait_probability(n, load) == pytest.approx(last / (total + last), rel=1e-9)
 
 
 @pytest.mark.parametrize("use", [0.3, 0.99, 0.9999, 1.0])
@@ -189,7 +189,7 @@ def test_of_many_machines_the_same_is_worked_out_by_fewer_steps(use: float) -> N
     for k in range(1, n + 1):
         lost = n * use * lost / (k + n * use * lost)
     expected = n * lost / (n - n * use * (1.0 - lost)) if use < 1 else 1.0
-    assert all_busy(n, n * use) == pytest.approx(expected, rel=1e-9, abs=1e-290)
+    assert wait_probability(n, n * use) == pytest.approx(expected, rel=1e-9, abs=1e-290)
 
 
 def test_the_formula_leaves_more_room_to_few_machines_and_to_tight_deadlines() -> None:

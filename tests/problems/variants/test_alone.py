@@ -6,7 +6,7 @@ from build import limits_at
 import hetplan as hp
 from hetplan.api.solve import plan_for
 from hetplan.planner.contract import Limits
-from hetplan.planner.service_times import late_alone
+from hetplan.planner.service_times import unreachable_limits
 from hetplan.problems.variants.options import VariantsOptions
 from hetplan.problems.variants.queueing import FAR, SURE, drop_hopeless
 from hetplan.problems.variants.request import read_snapshot
@@ -64,13 +64,13 @@ def read(documents):
 )
 def test_the_share_is_the_one_that_a_simulation_without_waiting_shows(table, batch, hop_ms):
     documents = files({"m": table}, limit_ms=15.0, percentile=99, rate=0.1, batch=batch, hop_ms=hop_ms)
-    (late,) = late_alone(load_inputs(*documents))
+    (late,) = unreachable_limits(load_inputs(*documents))
     planned = solve(documents, sizing="fluid").plan
     report = hp.simulate(planned, *documents, seeds=3, seed=77, duration_s=200_000.0)
     seen = report.apps["a"].figures["violations"].value
     assert late.share == pytest.approx(seen, rel=0.1)
     documents[1]["apps"]["a"]["latency"]["p99_ms"] = late.repair.to
-    assert not list(late_alone(load_inputs(*documents)))
+    assert not list(unreachable_limits(load_inputs(*documents)))
 
 
 def test_who_cannot_be_in_time_is_refused_at_once_and_the_limit_that_is_offered_does():
@@ -101,7 +101,7 @@ def test_a_variant_is_left_out_only_where_it_is_far_from_its_limit_and_not_alone
     """A variant a little too late may serve a part of the queries beside one that is in time."""
     two = files({"m": run([10.0], [4.0]), "sure": run([5.0], [0.1])}, limit_ms=18.0)
     v = read(two)
-    (late,) = late_alone(load_inputs(*files({"m": run([10.0], [4.0])}, limit_ms=18.0, percentile=99.999)))
+    (late,) = unreachable_limits(load_inputs(*files({"m": run([10.0], [4.0])}, limit_ms=18.0, percentile=99.999)))
     two[1]["apps"]["a"]["latency"] = limits_at(100.0 * (1.0 - late.share / times), two[1]["apps"]["a"]["latency"])
     hopeful = drop_hopeless(read(two))
     left_out = [pair for pair, other in zip(read(two).serves, hopeful.serves, strict=True) if pair != other]

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from hetplan.extend import (
     Asking,
-    Bench,
     Group,
     Limits,
     PolicyModels,
     PolicyOptions,
     PolicyRun,
+    PolicySearch,
     RamsisOptions,
     SolvedPolicy,
     Tools,
@@ -78,10 +78,10 @@ class Lab:
     _groups: dict[float, Group] = field(default_factory=dict, repr=False)
     _made: dict[Any, SolvedPolicy] = field(default_factory=dict, repr=False)
 
-    def bench(self, options: PolicyOptions) -> Bench:
+    def bench(self, options: PolicyOptions) -> PolicySearch:
         """A conversation of its own, with the simulator at hand."""
         tools = Tools(extra={"simulate_policy": simulate_policy})
-        return Bench(Asking([solver("queue-structured")], Limits()), options, tools)
+        return PolicySearch(Asking([solver("queue-structured")], Limits()), options, tools)
 
     def group(self, load: float) -> Group:
         """The group at a load."""
@@ -165,7 +165,7 @@ def _roomy(group: Group, load: float, spare: float) -> tuple[int, int]:
     return chosen, int(largest[chosen])
 
 
-def _seldom_late(bench: Bench, group: Group, load: float) -> tuple[int, int]:
+def _seldom_late(bench: PolicySearch, group: Group, load: float) -> tuple[int, int]:
     """The artifact's ModelSwitching: the most accurate model with fewer than 1 % late in five minutes, all with the cap
     that its Jellyfish+ has for nothing to spare.
     """
