@@ -170,8 +170,7 @@ def _copy_all(out: Output, root: Path, folder: Path, *, force: bool) -> None:
     if folder.exists() and any(folder.iterdir()) and not force:
         raise InputError([Fault(str(folder), "", "", "the folder holds files already", OTHER_PLACE)])
     shutil.copytree(root, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    said = f"{sum(path.is_file() for path in folder.rglob('*'))} files written to {folder}"
-    out.people.line(said)
+    out.people.line(said := f"{sum(path.is_file() for path in folder.rglob('*'))} files written to {folder}")
     out.end(Exit.OK, said)
 
 

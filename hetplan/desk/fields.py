@@ -78,14 +78,10 @@ def _demand(slo: Mapping[str, Any]) -> Iterator[Field]:
         yield Field(("times", app), "Demand", label, wrong, "of the file's", "times", 0.01, MAX_TIMES)
     for app, said in slo["apps"].items():
         stated = said.get("rate_qps")
-        if stated == "max":
-            wrong = "A rate is above 0. Write queries a second, such as 600, or max for as many as the money serves."
-            yield Field(
-                ("apps", app, "rate_qps"), "Demand", f"{app}, queries a second", wrong, "or max", "rate", 1e-6, MAX_QPS
-            )
-        elif isinstance(stated, int | float):
-            wrong = "A rate is above 0. Write queries a second, such as 600."
-            yield Field(("apps", app, "rate_qps"), "Demand", f"{app}, queries a second", wrong, "/s", "rate", 1e-6,
+        if stated == "max" or isinstance(stated, int | float):
+            more, unit = (", or max for as many as the money serves", "or max") if stated == "max" else ("", "/s")
+            wrong = f"A rate is above 0. Write queries a second, such as 600{more}."
+            yield Field(("apps", app, "rate_qps"), "Demand", f"{app}, queries a second", wrong, unit, "rate", 1e-6,
                 MAX_QPS)  # fmt: skip
 
 

@@ -19,20 +19,12 @@ _LIMITS = {
 }
 _TEXT = {"type": "string"}
 _FAULT = {"type": "object", "properties": dict.fromkeys(("file", "path", "value", "why", "remedy"), _TEXT)}
+_SAID = {"status": {"type": "integer"}, "reason": _TEXT, "faults": {"type": "array", "items": _FAULT}}
 _ERROR = {
     "type": "object",
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["status", "reason"],
-            "properties": {
-                "status": {"type": "integer"},
-                "reason": {"type": "string"},
-                "faults": {"type": "array", "items": _FAULT},
-            },
-        }
-    },
+    "properties": {"error": {"type": "object", "required": ["status", "reason"], "properties": _SAID}},
 }
+_NAME = {"name": "name", "in": "path", "required": True, "schema": _TEXT}
 _ERRORS = {
     "400": "not a JSON object",
     "401": "no token, or a wrong one",
@@ -54,22 +46,15 @@ def openapi(version: str = "") -> dict[str, Any]:
     """
     profile = {"oneOf": [_ref("Profile"), {"type": "array", "items": _ref("Profile"), "minItems": 1}]}
     files = {"profile": profile, "slo": _ref("Slo"), "state": _ref("State"), "measured": {"type": "object"}}
-    text = _TEXT
+    text, count = _TEXT, {"type": "integer", "minimum": 0}
     solve = files | {"question": text, "formulation": text, "options": {"type": "object"}, "limits": _LIMITS}
-    whole = {"type": "integer", "minimum": 0}
-    played = {
-        "seeds": {**whole, "minimum": 1},
-        "seed": whole,
-        "duration_s": {"type": "number"},
-        "noise": text,
-        "arrivals": text,
-    }
+    played = {"seeds": count | {"minimum": 1}, "seed": count, "duration_s": {"type": "number"}}
+    played |= {"noise": text, "arrivals": text}
     with_plan = files | {"plan": _ref("Plan")}
     solve |= {name: {"type": "boolean"} for name in ("require_proof", "quick", "page")}
-    plan = {"oneOf": [_ref("Plan"), {"type": "null"}]}
-    summary = {"type": ["object", "null"]}
-    found = {"exit": {"type": "integer"}, "reason": text, "status": text, "summary": summary, "plan": plan}
-    found |= {"html": text, "ms": {"type": "integer"}}
+    found: dict[str, Any] = dict.fromkeys(("reason", "status", "html"), text)
+    found |= {name: {"type": "integer"} for name in ("exit", "ms")}
+    found |= {"summary": {"type": ["object", "null"]}, "plan": {"oneOf": [_ref("Plan"), {"type": "null"}]}}
     found |= {name: {"type": "array"} for name in ("why", "repairs", "claims", "warnings", "violations")}
     all_three = ["plan", "profile", "slo"]
     verdict: dict[str, Any] = {"ok": {"type": "boolean"}, "unchecked": {"type": "boolean"}, "reason": text}
@@ -84,16 +69,15 @@ def openapi(version: str = "") -> dict[str, Any]:
             "/v1/simulate": _post("Play a plan", with_plan | played, all_three, {"ok": {"type": "boolean"}}),
             "/v1/report": _post("Draw a plan as a page", with_plan, all_three, {"html": text}),
             "/v1/requests/{name}": {
-                "get": {
-                    "summary": "What the work of this X-Request-Id is at",
-                    "parameters": [{"name": "name", "in": "path", "required": True, "schema": text}],
-                    "responses": {"200": {"description": "it"}, "404": {"description": "none under way"}},
-                },
-                "delete": {
-                    "summary": "Stop the work of the request that had this X-Request-Id",
-                    "parameters": [{"name": "name", "in": "path", "required": True, "schema": text}],
-                    "responses": {"202": {"description": "asked to stop"}, "404": {"description": "none under way"}},
-                },
+                verb: {
+                    "summary": summary,
+                    "parameters": [_NAME],
+                    "responses": {code: {"description": done}, "404": {"description": "none under way"}},
+                }
+                for verb, summary, code, done in (
+                    ("get", "What the work of this X-Request-Id is at", "200", "it"),
+                    ("delete", "Stop the work of the request that had this X-Request-Id", "202", "asked to stop"),
+                )
             },
             "/v1/health": _get("Whether the server answers; needs no token"),
             "/v1/metrics": _get("Counts in Prometheus' text format"),

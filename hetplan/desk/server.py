@@ -142,16 +142,18 @@ class _Room:
         return JSONResponse(openapi(self.desk.version))
 
     async def _stop(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        if not self.workshop.stop(name):
-            raise _Refused(404, "no work of this id is under way")
-        return JSONResponse({"stopping": name}, status_code=202)
+        task = self._task(request)
+        task.stop()
+        return JSONResponse({"stopping": task.id}, status_code=202)
 
     async def _doing(self, request: Request) -> Response:
+        return JSONResponse({"doing": self._task(request).doing})
+
+    def _task(self, request: Request) -> Task:
         task = self.workshop.find(request.path_params["name"])
         if task is None:
             raise _Refused(404, "no work of this id is under way")
-        return JSONResponse({"doing": task.doing})
+        return task
 
     async def _page(self, _: Request) -> Response:
         return _page(self.desk)
@@ -202,8 +204,7 @@ async def _answered(request: Request, task: Task, allowance: Allowance) -> Respo
         if done:
             break
         if not task.cancel.is_set() and await request.is_disconnected():
-            task.cancel.set()
-            task.future.cancel()
+            task.stop()
         if task.overdue_s > allowance.seconds:
             task.cancel.set()
         if task.overdue_s > allowance.seconds + GRACE_SECONDS:

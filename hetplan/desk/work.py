@@ -51,6 +51,11 @@ class Task:
         """What came of it; waits."""
         return self.future.result()
 
+    def stop(self) -> None:
+        """Ask the work to stop; what waits does not begin."""
+        self.cancel.set()
+        self.future.cancel()
+
     @property
     def overdue_s(self) -> float:
         """Seconds since it began; 0 while it waits."""
@@ -84,8 +89,7 @@ class Workshop:
             try:
                 return work(task)
             finally:
-                with self._lock:
-                    self._tasks.pop(task.id, None)
+                self._forget(task)
 
         task.future = self._pool.submit(run)
         task.future.add_done_callback(lambda _: self._forget(task))
@@ -99,15 +103,6 @@ class Workshop:
         """The work of this name, as long as it is under way."""
         with self._lock:
             return self._tasks.get(name)
-
-    def stop(self, name: str) -> bool:
-        """Ask work to stop; whether there is any of that name."""
-        task = self.find(name)
-        if task is None:
-            return False
-        task.cancel.set()
-        task.future.cancel()
-        return True
 
     def count(self, path: str, code: int, seconds: float) -> None:
         """Remember an answer."""
@@ -131,8 +126,8 @@ class Workshop:
         lines += [f'hetplan_requests_total{{path="{path}",code="{code}"}} {n}' for (path, code), n in answers]
         lines.append("# TYPE hetplan_request_seconds_total counter")
         lines += [f'hetplan_request_seconds_total{{path="{path}"}} {total:.6f}' for path, total in seconds]
-        lines += ["# TYPE hetplan_working gauge", f"hetplan_working {working}"]
-        lines += ["# TYPE hetplan_waiting gauge", f"hetplan_waiting {waiting}"]
+        for name, count in (("working", working), ("waiting", waiting)):
+            lines += [f"# TYPE hetplan_{name} gauge", f"hetplan_{name} {count}"]
         return "\n".join(lines) + "\n"
 
     def close(self) -> None:

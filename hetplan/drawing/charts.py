@@ -84,14 +84,17 @@ def length_bar(bar: Bar, most: float, *, mark: float | None = None) -> Picture:
 
 def parts_bar(parts: Sequence[Bar], *, label: str, height: float = 18) -> Picture:
     """One bar that its parts fill."""
-    picture, at = Picture(WIDTH, height, label=label, stretch=True), 0.0
-    held = [part.value if math.isfinite(part.value) else 0.0 for part in parts]
-    total = math.fsum(held) or 1.0
-    for part, value in zip(parts, held, strict=True):
-        wide = WIDTH * max(value, 0.0) / total
-        picture.box(at, 0, wide, height, f"{part.colour} part", tip=f"{part.label}: {part.note}")
-        at += wide
+    picture = Picture(WIDTH, height, label=label, stretch=True)
+    _filled(picture, parts, (0.0, WIDTH), 0, height)
     return picture
+
+
+def _filled(picture: Picture, parts: Sequence[Bar], ends: tuple[float, float], y: float, height: float) -> None:
+    at, total = ends[0], math.fsum(_held(part.value) for part in parts) or 1.0
+    for part in parts:
+        wide = (ends[1] - ends[0]) * _held(part.value) / total
+        picture.box(at, y, wide, height, f"{part.colour} part", tip=f"{part.label}: {part.note}")
+        at += wide
 
 
 def bar_chart(rows: Sequence[tuple[str, Sequence[Bar]]], *, label: str) -> Picture:
@@ -99,13 +102,9 @@ def bar_chart(rows: Sequence[tuple[str, Sequence[Bar]]], *, label: str) -> Pictu
     left, width, row = 210.0, 720.0, 46.0
     picture = Picture(width, row * len(rows) + 8, label=label)
     for number, (name, parts) in enumerate(rows):
-        y, at = 4 + row * number, left
-        total = math.fsum(part.value for part in parts) or 1.0
+        y = 4 + row * number
         picture.words(0, y + 16, clipped(name, letters_in(left - 10 if parts else width)), "key", tip=name)
-        for part in parts:
-            wide = (width - left) * part.value / total
-            picture.box(at, y + 4, wide, 16, f"{part.colour} part", tip=f"{part.label}: {part.note}")
-            at += wide
+        _filled(picture, parts, (left, width), y + 4, 16)
         words = ", ".join(f"{part.label} {part.note}".strip() for part in parts)
         picture.words(left, y + 34, clipped(words, letters_in(width - left)), tip=words)
     return picture

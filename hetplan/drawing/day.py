@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from hetplan.drawing.charts import NARROW, Panel, panels
@@ -191,20 +192,14 @@ def hour_rows(hours: Sequence[Hour]) -> tuple[list[str], list[list[str]]]:
     """The same as a table: its columns, and a row for each stretch in which machines and money are the same."""
     keys = sorted({key for hour in hours for key in hour.machines}, key=lambda key: (key[0], list(WAYS).index(key[1])))
     money = all(hour.cost is not None for hour in hours)
-    runs: list[tuple[Hour, Hour]] = []
-    for hour in hours:
-        if runs and (runs[-1][0].machines, runs[-1][0].cost) == (hour.machines, hour.cost):
-            runs[-1] = (runs[-1][0], hour)
-        else:
-            runs.append((hour, hour))
-    whole = hours[-1].end_s
+    runs, whole = [list(run) for _, run in groupby(hours, lambda hour: (hour.machines, hour.cost))], hours[-1].end_s
     rows = [
         [
-            f"{_clock(first.begin_s, whole)} to {_clock(last.end_s, whole)}",
-            *(str(first.machines.get(key, "-")) for key in keys),
-            *([f"{first.cost:.2f}"] if money else []),
+            f"{_clock(run[0].begin_s, whole)} to {_clock(run[-1].end_s, whole)}",
+            *(str(run[0].machines.get(key, "-")) for key in keys),
+            *([f"{run[0].cost:.2f}"] if money else []),
         ]
-        for first, last in runs
+        for run in runs
     ]
     return ["hours", *(f"{machine}, {WAYS[way]}" for machine, way in keys), *(["an hour"] if money else [])], rows
 

@@ -19,6 +19,7 @@ from hetplan.drawing.page import Html, Row
 from hetplan.drawing.routes import MOST_ROWS, hardware_colours, route_rows
 from hetplan.drawing.summary import Bar, Limit, SummaryText, Table, limits_once
 from hetplan.drawing.svg import Picture, short
+from hetplan.drawing.tables import judged_rows
 
 __all__ = [
     "Documents",
@@ -42,10 +43,8 @@ _KINDS = {
     "not verified": "open",
 }
 """Colours of what is said of a limit."""
-MOST_FAULTS = 5
-"""Violations that stand below the state of a plan; more are closed."""
-MOST_CAUTIONS = 5
-"""What somebody reads before they buy; more are closed."""
+MOST_NOTES = 5
+"""What somebody reads before they buy, or violations below the state of a plan; more are closed."""
 HEAT = ("under 35", "35 to 55", "55 to 75", "75 to 90", "over 90")
 OWN_BLOCKS = ("Money", "Saved", "Marginal", "Failures", "Warnings", "Unserved", "Checked", "Verified")
 """Labels of lines that have a block of their own."""
@@ -206,11 +205,7 @@ def _answer(page: Html, given: Documents, level: int) -> None:
         page.answer(told.money if level == 1 else ("", ""), told.state, status)
     if level == 1 and told.axis is not None and told.axis.sense == "max":
         page.text(told.axis.value[1], "gain")
-    faults = list((given.verified or {}).get("violations") or ())
-    page.items(faults[:MOST_FAULTS], "notes")
-    if faults[MOST_FAULTS:]:
-        with page.fold(f"{len(faults) - MOST_FAULTS} more"):
-            page.items(faults[MOST_FAULTS:])
+    _notes(page, (given.verified or {}).get("violations") or ())
     if given.unplayed:
         page.text(f"Not simulated for this page: {given.unplayed}", "says")
     if told.buy:
@@ -472,8 +467,7 @@ def _alternatives(page: Html, given: Documents, level: int) -> None:
         most = max(way.value for way in told.ways)
         rows = [_bar_row(way, most, bound[0] if bound else None) for way in told.ways]
         if bound:
-            least = Bar("no plan costs less", bound[0], bound[1], "never")
-            rows.append(_bar_row(least, most, None))
+            rows.append(_bar_row(Bar("no plan costs less", *bound, "never"), most, None))
         page.rows(rows)
     if marginal := _line(told, "Marginal"):
         page.heading("What one more machine would bring", level)
@@ -528,13 +522,11 @@ def _baselines(page: Html, given: Documents, level: int) -> None:
         if cost is not None
     )
     rows, kinds = [], []
-    for name, one in ways.items():
-        for app, found in (one.get("apps") or {}).items():
-            figures = found.get("figures") or {}
-            late = (figures.get("violations") or {}).get("value")
-            goodput = short((figures.get("goodput_qps") or {}).get("value"))
-            rows.append((name, app, short(costs[name]), goodput, "-" if late is None else f"{late:.2%}"))
-            kinds.append("bad" if one.get("ok") is False else "")
+    for name, app, found in ((name, *pair) for name, one in ways.items() for pair in (one.get("apps") or {}).items()):
+        told = {key: (held or {}).get("value") for key, held in (found.get("figures") or {}).items()}
+        late = "-" if told.get("violations") is None else f"{told['violations']:.2%}"
+        rows.append((name, app, short(costs[name]), short(told.get("goodput_qps")), late))
+        kinds.append("bad" if ways[name].get("ok") is False else "")
     columns = ("way", "application", "per hour", "in time per second", "late")
     page.table("ways", columns, rows, right=(2, 3, 4), kinds=kinds)
 
@@ -561,9 +553,13 @@ def _cautions(page: Html, given: Documents, level: int) -> None:
     said = given.summary.cautions
     if said:
         page.heading("Look at these before you buy", level, name="look")
-        page.items(said[:MOST_CAUTIONS], "notes")
-        with page.fold(f"{len(said) - MOST_CAUTIONS} more"):
-            page.items(said[MOST_CAUTIONS:])
+        _notes(page, said)
+
+
+def _notes(page: Html, said: Sequence[str]) -> None:
+    page.items(said[:MOST_NOTES], "notes")
+    with page.fold(f"{len(said) - MOST_NOTES} more"):
+        page.items(said[MOST_NOTES:])
 
 
 # Proof
@@ -610,16 +606,13 @@ def _simulated(page: Html, report: Document) -> None:
             f"service times vary by {report.get('noise')}. Intervals are of 95% over the runs."
         )
     rows = []
-    for line in report.get("lines") or ():
-        found = line.get("simulated") or {}
-        low, high = found.get("interval") or (None, None)
-        at = f" p{line['percentile']:.12g}" if line.get("percentile") is not None else ""
-        whose = "limit" if line.get("by") == "slo" else "promise"
-        of = f"{line.get('app')}: " if line.get("app") else ""
-        asked = f"{line.get('relation')} {short(line.get('promised'))}"
-        ends = f"{short(low)} .. {short(high)}" if found else "-"
-        name = (f"{of}{line.get('quantity')}{at}", whose)
-        rows.append((name, asked, short(found.get("value")), ends, str(line.get("verdict"))))
+    for line in judged_rows(report):
+        at = f" p{line['percentile']:.12g}" if line["percentile"] is not None else ""
+        of = f"{line['app']}: " if line["app"] else ""
+        name = (f"{of}{line['quantity']}{at}", "limit" if line["by"] == "slo" else "promise")
+        ends = "-" if line["simulated"] is None else f"{short(line['low'])} .. {short(line['high'])}"
+        asked = f"{line['relation']} {short(line['promised'])}"
+        rows.append((name, asked, short(line["simulated"]), ends, str(line["verdict"])))
     columns = ("of", "promised", "simulated", "interval", "verdict")
     page.table(
         "promised and simulated", columns, rows, right=(1, 2, 3), kinds=[_KINDS.get(row[-1], "") for row in rows]

@@ -14,6 +14,7 @@ __all__ = ["MOST_ROWS", "hardware_colours", "route_rows", "routes_picture"]
 
 Document = Mapping[str, Any]
 RouteRow = tuple[str, str, list[Bar]]
+_Group = tuple[str, str, str]
 
 MOST_ROWS = 40
 """Routes that are drawn; of more, a line says how many are left out."""
@@ -35,12 +36,12 @@ def route_rows(plan: Document, slo: Document | None = None, spot: Collection[str
     >>> [(name, [(part.label, part.note) for part in parts]) for name, _, parts in route_rows(plan)]
     [('rank, batch 16', [('3 x t4', '100%')])]
     """
-    colours, groups = hardware_colours(plan), dict[str, tuple[str, str]]()
+    colours, groups = hardware_colours(plan), dict[str, _Group]()
     for worker in plan.get("workers") or ():
+        colour = colours[str(worker.get("hardware"))] + "-spot" * (worker.get("offer") in (spot or ()))
         for load in worker.get("loads") or ():
-            hatched = "-spot" * (worker.get("offer") in (spot or ()))
-            groups[str(load.get("id"))] = (_group_text(worker, spot), colours[str(worker.get("hardware"))] + hatched)
-    return [row for app, routes in (plan.get("routing") or {}).items() for row in _rows(app, routes, groups, plan, slo)]
+            groups[str(load.get("id"))] = (_group_text(worker, spot), colour, str(load.get("variant") or ""))
+    return [row for app, routes in (plan.get("routing") or {}).items() for row in _rows(app, routes, groups, slo)]
 
 
 def routes_picture(plan: Document) -> Picture:
@@ -64,35 +65,30 @@ def routes_picture(plan: Document) -> Picture:
 
 
 def _group_text(worker: Document, spot: Collection[str] | None = None) -> str:
-    if spot is not None:
-        reserve = f" + {worker['standby']} standby" if worker.get("standby") else ""
-        return f"{worker.get('count', 1)} x {worker.get('hardware')}{' spot' * (worker.get('offer') in spot)}{reserve}"
-    place = worker.get("offer") if worker.get("offer") not in (None, worker.get("hardware")) else worker.get("host")
     standby = f" + {worker['standby']} standby" if worker.get("standby") else ""
-    return f"{worker.get('count', 1)} x {worker.get('hardware')}{standby}{f' ({place})' if place else ''}"
+    text = f"{worker.get('count', 1)} x {worker.get('hardware')}"
+    if spot is not None:
+        return f"{text}{' spot' * (worker.get('offer') in spot)}{standby}"
+    place = worker.get("offer") if worker.get("offer") not in (None, worker.get("hardware")) else worker.get("host")
+    return f"{text}{standby}{f' ({place})' if place else ''}"
 
 
 def _rows(
-    app: str, routes: Sequence[Document], groups: Mapping[str, tuple[str, str]], plan: Document, slo: Document | None
+    app: str, routes: Sequence[Document], groups: Mapping[str, _Group], slo: Document | None
 ) -> Iterator[RouteRow]:
-    variants = {
-        str(load.get("id")): str(load.get("variant") or "")
-        for worker in plan.get("workers") or ()
-        for load in worker.get("loads") or ()
-    }
     for route, share in zip(routes, _shares(app, routes, slo), strict=True):
         to = {str(load): float(part) for load, part in (route.get("to") or {}).items() if part > 0.0}
-        several = len({variants.get(load) for load in to}) > 1
-        after = [groups.get(load, (load, ""))[0] for load in route.get("prefix") or ()]
+        held = {load: groups.get(load, (load, "k8", "")) for load in (*to, *(route.get("prefix") or ()))}
+        several = len({held[load][2] for load in to}) > 1
+        after = [held[load][0] for load in route.get("prefix") or ()]
         which = [f"{axis} {short(value)}" for axis, value in (route.get("when") or {}).items()]
         which += [f"after {node}: {outcome}" for node, outcome in (route.get("after") or {}).items()]
         which += [f"after {after[-1]}"] if after else []
         name = ", ".join([str(app), *([str(route["node"])] if route.get("node") else []), *which])
         parts = []
         for load, part in to.items():
-            label, colour = groups.get(load, (load, "k8"))
-            label += f": {variants[load]}" if several and variants.get(load) else ""
-            parts.append(Bar(label, part, f"{100 * part:.3g}%", colour))
+            label, colour, model = held[load]
+            parts.append(Bar(f"{label}: {model}" if several and model else label, part, f"{100 * part:.3g}%", colour))
         yield name, "" if share is None else f"{100 * share:.3g}% of queries", parts
 
 

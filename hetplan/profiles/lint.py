@@ -163,22 +163,11 @@ def _rows_along(grid: Any, level: int) -> Iterator[tuple[Any, ...]]:
 def _noisy(name: str, table: Table) -> Iterator[Finding]:
     if table.mean is None or table.std is None or table.quantity == "requests_per_s":
         return
-    worst = max(
-        (deviation / mean for mean, deviation in _cells(table.mean, table.std) if mean and deviation is not None),
-        default=0.0,
-    )
+    pairs = zip(table.cells("mean"), table.cells("std"), strict=True)
+    worst = max((std / mean for mean, std in pairs if mean and std is not None), default=0.0)
     if worst > _NOISY:
         text = f"std/mean reaches {worst:.2g}: judge limits by p99 (statistic), and simulate before trusting means"
         yield ("W-noisy", f"tables.{name}.std", text)
-
-
-def _cells(one: Any, other: Any) -> Iterator[tuple[Any, Any]]:
-    """The cells of two grids of one shape, side by side."""
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        for below, beside in zip(one, other, strict=True):
-            yield from _cells(below, beside)
-    else:
-        yield one, other
 
 
 def _allowed_runs(profile: Profile, app: App) -> list[tuple[str, Run]]:
@@ -259,7 +248,7 @@ def _reachable(profile: Profile, name: str, app: App, runs: list[tuple[str, Run]
     """A response limit that nothing can meet, or that everything meets a thousandfold."""
     limits = [target.max_ms for target in app.targets if target.of == "response"]
     tables = [profile.tables[run.latency] for _, run in runs if run.latency is not None]
-    cells = [cell for table in tables for cell in _known_cells(table)]
+    cells = [cell for table in tables for cell in table.cells(_judged(table)) if cell is not None]
     if not limits or not cells:
         return
     at = f"apps.{name}.latency"
@@ -269,13 +258,6 @@ def _reachable(profile: Profile, name: str, app: App, runs: list[tuple[str, Run]
     elif max(cells) * 1000 < min(limits):
         text = f"the limit of {min(limits):g} ms is over 1000 times the slowest entry: are the tables in seconds?"
         yield ("W-unit", at, text)
-
-
-def _known_cells(table: Table) -> Iterator[float]:
-    grid = getattr(table, _judged(table))
-    for cell, _ in _cells(grid, grid):
-        if cell is not None:
-            yield cell
 
 
 # Rows of a profile that no plan has a reason to choose: another is as good, as fast and as cheap everywhere

@@ -20,7 +20,6 @@ from pydantic import ValidationError
 
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.canonical import digest
-from hetplan.profiles.columns import STATISTICS
 from hetplan.profiles.dangling import known_ids
 from hetplan.profiles.fields import NANO, Model
 from hetplan.profiles.inputs import Inputs
@@ -31,7 +30,7 @@ from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_json import format_faults, is_newer, read_json, source_name
 from hetplan.profiles.references import References
 from hetplan.profiles.slo import Slo
-from hetplan.profiles.tables import Table
+from hetplan.profiles.tables import Statistic, Table
 from hetplan.profiles.validate import collector_at_rest
 from hetplan.profiles.yaml_text import with_lines
 
@@ -443,7 +442,6 @@ _PRICE_ELSEWHERE = _Usual(0.0, 1e5, "", _PRICE.above)
 _LIKE_THE_DOLLAR = frozenset({"USD", "EUR", "GBP", "CHF", "CAD", "AUD", "NZD", "SGD"})
 _OUTLIER = 100.0
 """Times the median of the other offers: no profile compares machines so far apart, but a month has 730 hours."""
-_RISING = ("p50", "p90", "p95", "p99", "max")
 _BANDWIDTH = _Usual(0.01, 1e6, "is this Gbit/s?", "are these bits per second? {key} is in Mbit/s")
 
 
@@ -510,29 +508,21 @@ def _suspicious_table(name: str, table: Table) -> Iterator[Suspicion]:
     """
     if table.quantity not in ("latency_ms", "ttft_ms", "tpot_ms"):
         return
-    statistic = next(one for one in STATISTICS if one != "std" and getattr(table, one) is not None)
-    known = [cell for cell in _cells(table, statistic) if cell is not None]
+    statistic = next(one for one in table.statistics if one != "std")
+    known = [cell for cell in table.cells(statistic) if cell is not None]
     if known and max(known) < 0.1:
         text = f"every {statistic} is below 0.1 ms: are these seconds? {table.quantity} is in milliseconds"
         yield ("W-unit", f"tables.{name}.{statistic}", text)
     elif known and min(known) > 3.6e6:
         yield ("W-unit", f"tables.{name}.{statistic}", f"every {statistic} is above an hour: is this microseconds?")
-    held = {kind: _cells(table, kind) for kind in _RISING if getattr(table, kind) is not None}
+    held = [kind for kind in table.statistics if kind not in ("mean", "std")]
     # Of times that a batch takes the mean is above the median at times, and hardly ever above a tail.
-    above = [("mean", kind) for kind in held if kind != "p50"] if table.mean is not None else []
-    for lower, upper in (*pairwise(held), *above):
-        pairs = zip(held.get(lower) or _cells(table, "mean"), held[upper], strict=True)
-        wrong = next(((low, high) for low, high in pairs if None not in (low, high) and low > high), None)
-        if wrong is not None:
-            yield ("W-order", f"tables.{name}.{upper}", f"{upper} {wrong[1]:g} is below {lower} {wrong[0]:g}")
-
-
-def _cells(table: Table, statistic: str) -> list[Any]:
-    """The cells of a grid in one row; None where nothing was measured."""
-    cells = [getattr(table, statistic)]
-    while cells and isinstance(cells[0], tuple):
-        cells = [cell for row in cells for cell in row]
-    return cells
+    above: list[tuple[Statistic, Statistic]] = [("mean", kind) for kind in held if kind != "p50"]
+    for lower, upper in (*pairwise(held), *(above if table.mean is not None else ())):
+        for low, high in zip(table.cells(lower), table.cells(upper), strict=True):
+            if low is not None and high is not None and low > high:
+                yield ("W-order", f"tables.{name}.{upper}", f"{upper} {high:g} is below {lower} {low:g}")
+                break
 
 
 def suspicious_slo(slo: Slo) -> Iterator[Suspicion]:

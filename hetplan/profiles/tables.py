@@ -85,6 +85,13 @@ class Table(Measured):
         """The statistics that the table holds."""
         return tuple(statistic for statistic in STATISTICS if getattr(self, statistic) is not None)
 
+    def cells(self, statistic: Statistic) -> list[float | None]:
+        """The cells of a grid in one row; None where nothing was measured."""
+        cells = [getattr(self, statistic)]
+        while cells and isinstance(cells[0], tuple):
+            cells = [cell for row in cells for cell in row]
+        return cells
+
     @cached_property
     def _origin(self) -> tuple[str, str, Steps]:
         """(file, id, place in it) for messages; the loader fills it in, and it takes no part in comparisons."""

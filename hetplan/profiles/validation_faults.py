@@ -152,10 +152,7 @@ def _share(old: object) -> str:
     return f"Write {', '.join(said) or 'no share'}."
 
 
-def _gpu(old: object) -> str:
-    return f"Write provides: {{gpu: {old}}}." if isinstance(old, int) else _renamed("gpu_type")(str(old).lower())
-
-
+_WAYS = (("spot",), ("on_demand",), ("reserved",), ("offers", "*"))
 _BUDGET = "Write limits: {cost_per_hour: ...}, beside apps."
 _MOVED: Mapping[Steps, tuple[str, str | Callable[[object], str]]] = {
     ("apps", "*", "runs"): ("an application itself says what answers it", _answerer),
@@ -171,14 +168,11 @@ _MOVED: Mapping[Steps, tuple[str, str | Callable[[object], str]]] = {
     ("apps", "*", "goodput"): ("the share of requests within all limits at once is attainment", _renamed("attainment")),
     ("apps", "*", "rate"): ("the rate is rate_qps", _renamed("rate_qps")),
     ("apps", "*", "qps"): ("the rate is rate_qps", _renamed("rate_qps")),
-    ("apps", "*", "slo"): ("limits of time are latency", _renamed("latency")),
-    ("apps", "*", "budget"): ("a budget is of all applications together", _BUDGET),
-    ("budget",): ("a budget is one of the limits", _BUDGET),
+    **dict.fromkeys((("budget",), ("apps", "*", "budget")), ("a budget is one of the limits", _BUDGET)),
     ("limits", "budget"): ("a budget is cost_per_hour", _renamed("cost_per_hour")),
     ("machines", "*", "price"): ("a price is per hour", _renamed("price_per_hour")),
-    ("machines", "*", "cost_per_hour"): ("what a machine costs is its price", _renamed("price_per_hour")),
     ("machines", "*", "count"): ("how many can be had is stock", _renamed("stock")),
-    ("machines", "*", "gpu"): ("the kind of a GPU is gpu_type; how many there are stands in provides", _gpu),
+    ("machines", "*", "gpu"): ("its kind is gpu_type, its count in provides", "Write gpu_type or provides: {gpu: 1}."),
     ("apps", "*", "variants"): (
         "what answers an application is model, or models",
         lambda old: _answerer({"variants": old}),
@@ -187,12 +181,9 @@ _MOVED: Mapping[Steps, tuple[str, str | Callable[[object], str]]] = {
     ("apps", "*", "series"): ("a rate per period is said by rate_qps", lambda old: _rates({"series": old})),
     ("apps", "*", "history_qps"): ("rates of the past are said by rate_qps", lambda old: _rates({"history_qps": old})),
     ("apps", "*", "trace"): ("recorded arrivals are said by rate_qps", lambda old: _rates({"trace": old})),
-    ("limits", "spot", "share"): ("a share of all machines is min_share and max_share", _share),
-    ("limits", "on_demand", "share"): ("a share of all machines is min_share and max_share", _share),
-    ("limits", "reserved", "share"): ("a share of all machines is min_share and max_share", _share),
+    **{("limits", *way, "share"): ("a share of all machines is min_share and max_share", _share) for way in _WAYS},
     ("limits", "committed"): ("machines that are paid ahead are reserved", _renamed("reserved")),
     ("limits", "machines"): ("how many machines of each hardware there may be is instances", _renamed("instances")),
-    ("limits", "offers", "*", "share"): ("a share of all machines is min_share and max_share", _share),
     ("limits", "offers", "*", "least"): ("the fewest machines are min", _renamed("min")),
     ("limits", "offers", "*", "most"): ("the most machines are max", _renamed("max")),
     ("limits", "moves"): ("how many may be new is changes", _renamed("changes")),
