@@ -17,7 +17,6 @@ from hetplan.verifier.report import Violation
 from hetplan.verifier.service import service_of
 
 __all__ = [
-    "asks_for_survival",
     "busy_machines",
     "check_capacity",
     "check_demand",
@@ -187,9 +186,3 @@ def check_late(facts: Facts) -> Iterator[Violation]:
         if rule.late != wanted and (rule.late, wanted) != ("serve", None):  # as earlier plans said it
             text = f"late queries: {rule.late or 'nothing is said'}, the wish says {wanted or 'nothing'}"
             yield Violation("dispatch", f"dispatch.{name}", text)
-
-
-def asks_for_survival(facts: Facts) -> bool:
-    """Whether the wish names losses to be survived."""
-    survive = facts.inputs.slo.limits.survive
-    return survive.machines + survive.zones > 0

@@ -15,7 +15,6 @@ from hetplan.profiles.plan import Plan, Route
 from hetplan.profiles.validate import collector_at_rest
 from hetplan.verifier.actions import check_actions
 from hetplan.verifier.application_checks import (
-    asks_for_survival,
     check_capacity,
     check_demand,
     check_late,
@@ -115,17 +114,12 @@ def _check_serving(
             if name in computed:
                 computed[name].append(Computed(_figures(facts, flow, most[name]), frozenset(flow.extrapolated)))
         found += check_capacity(facts, flows, period)
-        if asks_for_survival(facts):
-            from hetplan.verifier.failures import check_survival  # few wishes ask for it
-
-            found += check_survival(facts, list(flows), period)
     for name in names:
         found += check_demand(facts, name)
     skipped = [f"{name}: {reason}" for name, reason in why.items() if reason]
-    if asks_for_survival(facts):
-        from hetplan.verifier.failures import not_computed
-
-        skipped += not_computed(facts, names)
+    survive = facts.inputs.slo.limits.survive
+    if survive.machines or survive.zones:  # only fleets promise it, which have a check of their own
+        skipped.append("limits.survive: what is left after losses is not computed")
     return skipped, {name: worst_of(parts) for name, parts in computed.items()}
 
 

@@ -96,9 +96,9 @@ def variants() -> Json:
 
 
 def hosts() -> Json:
-    """Named machines in two zones, two loads on one of them, two periods, a machine standing by, one loss survived.
+    """Named machines in two zones, two loads on one of them, two periods, a machine standing by.
 
-    Service takes 10 ms; x is served at 100 queries/s by m1 and m2 together, and by either when the other is lost. y has
+    Service takes 10 ms; x is served at 100 queries/s by m1 and m2 together. y has
     half a GPU of m1, where the operator's step takes nothing else. In the second period a wider table is read beyond
     its end: 10 + (10 - 8) x 2 = ... (see `t-wide`).
     """
@@ -131,7 +131,6 @@ def hosts() -> Json:
                 "cost_per_hour": "2.25",
                 "instances": {"g": [1, 3]},
                 "only_listed": True,
-                "survive": {"machines": 1, "zones": 1},
                 "capacity": {"gpu_mem_gib": 40},
             },
             "horizon": {"periods": 2},

@@ -7,7 +7,7 @@ import pytest
 from cases.documents import read, spoil
 from cases.plans import CASES
 from cases.plans_of_machines import variants
-from cases.plans_of_pipelines import chain, pipeline, streams
+from cases.plans_of_pipelines import pipeline, streams
 from cases.plans_of_pools import chat, pool
 
 from hetplan.api.solve import verified
@@ -70,10 +70,8 @@ def test_a_report_says_what_was_skipped():
     assert verify_plan(*read(spoil(variants(), {"plan/policies": {"thumbs": []}}))).skipped == ()
     assert verify_plan(*read(pool())).skipped == ()
     for losses in ({"machines": 1}, {"zones": 1}):
-        lost = {"slo/limits": {"survive": losses}}
-        expected = ("x: routes of a pipeline after losses are not computed",)
-        assert verify_plan(*read(spoil(chain(), lost))).skipped == expected
-        assert verify_plan(*read(spoil(pool(), {"slo/limits/survive": losses}))).skipped == ()
+        expected = ("limits.survive: what is left after losses is not computed",)
+        assert verify_plan(*read(spoil(pool(), {"slo/limits/survive": losses}))).skipped == expected
 
 
 def test_a_report_says_what_nobody_can_recompute():
@@ -134,14 +132,6 @@ def test_an_empty_report_is_good():
             [
                 "workers.w1.loads.w1.a: no measured time of w1.a for class input_tokens 300, output_tokens 150 "
                 "[unmeasured]"
-            ],
-        ),
-        (
-            chat,
-            {"slo/limits/survive": {"machines": 1}},
-            [
-                "periods.t0: without machines of w1 at most 3.71517 queries/s of chat are served, 7.43034 are promised "
-                "[survive]"
             ],
         ),
         (
