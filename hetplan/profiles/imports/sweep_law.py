@@ -142,7 +142,7 @@ def _fit(runs: Sequence[Run], least: dict[str, float], rate: float) -> FittedNum
     scale = np.maximum(matrix.max(axis=0), 1e-300)
     above, _ = nnls(matrix / scale * weight[:, None], (1.0 - whole @ floor) * weight)
     found = floor + above / scale * told
-    numbers = dict(zip(_NAMES, found.tolist(), strict=True))
+    numbers: dict[str, float] = dict(zip(_NAMES, found.tolist(), strict=True))
     del numbers["request_ms"]
     numbers["experts_rate"] = rate if numbers["experts_ms"] else 0.0
     return FittedNumbers(numbers, (whole @ found - 1.0)[:firsts])
