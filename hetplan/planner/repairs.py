@@ -316,6 +316,8 @@ def check_repairs(
     """The outcome with the repairs that do; `again` answers the same question for other inputs, with these tools."""
 
     rates = {f"slo.apps.{name}.rate_qps": app.rate_qps for name, app in inputs.slo.apps.items()}
+    if (plan_for := tools.extra.get("plan_for")) is not None:
+        tools = replace(tools, extra={**tools.extra, "plan_for": _asked_once(plan_for)})
     sketches = outcome.finding.found is Found.INFEASIBLE and getattr(options, "sizing", "") == "simulation"
     sizing = "formula" if sketches and is_overload(outcome.repairs, rates) else None
 
@@ -331,6 +333,22 @@ def check_repairs(
     briefly = partial(plan, explains=False)
     trials = Trials(inputs, options.model_dump(exclude_unset=True), plan, left, ask.note, briefly, sizing, sketches)
     return replace(outcome, repairs=trials.kept(outcome.repairs))
+
+
+def _asked_once(plan_for: Callable[..., Outcome]) -> Callable[..., Outcome]:
+    """The same, of like files once: to the parts of a fleet its budget is nothing, and most trials change no more."""
+    known = dict[str, Outcome]()
+
+    def ask(files: Inputs, *, tools: Tools, **how: Any) -> Outcome:
+        if tools.simulate or tools.evaluate or tools.extra or files.state or files.measured or files.traces:
+            return plan_for(files, tools=tools, **how)
+        wishes = (files.profile.model_dump_json(), files.slo.model_dump_json())
+        key = repr((*wishes, tools.trial, tools.explains, tools.repairs, sorted(how.items(), key=lambda one: one[0])))
+        if key not in known:
+            known[key] = plan_for(files, tools=tools, **how)
+        return known[key]
+
+    return ask
 
 
 def is_overload(repairs: Iterable[Repair], rates: Mapping[str, Any]) -> bool:
