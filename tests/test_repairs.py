@@ -139,7 +139,7 @@ def test_a_rate_far_beyond_all_machines_is_answered_without_a_simulation(questio
         slo["objective"] = "min cost"
     for app in slo["apps"].values():
         rate = app["rate_qps"]
-        app["rate_qps"] = 50.0 * (rate if isinstance(rate, int | float) else 600.0)
+        app["rate_qps"] = 150.0 * (rate if isinstance(rate, int | float) else 600.0)
 
     def never(*_: Any, **__: Any) -> Any:
         raise AssertionError("nothing is simulated")

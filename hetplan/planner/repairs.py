@@ -10,6 +10,10 @@ A question's number may be far more than is needed: it comes from a formula, or 
 number that fails (at first the stated one) and one that does the way is halved, by asking the whole question, until
 they are `NEAR`. The repair says both: "lower rate_qps from 1323 to 333 qps (fails at 345)". What cannot be written as
 edits, or was not tried as the time was over, or as trials had simulated what they may (`Simulated`), says so.
+
+Simulation takes long, most of all of what is far too little. So where a program proved that there is no plan, what is
+asked is first *sketched*, in no time: a number with which the formula for queues has a plan does as a rule, and one
+with which there is none though no query waits fails. Only what lies between the two is simulated.
 """
 
 from __future__ import annotations
@@ -72,10 +76,11 @@ MOST_BEYOND = 3
 DIGITS = 6
 HAIR = 1e-7
 """An engine's tolerance: nearer to a rounded number, that one is tried."""
-OVERLOAD = 4.0
-"""Where the rate is so many times what there is carries, though no query waits, what would help is tried with the
-formula for queues, in no time; below it, in simulation. The formula asks for more machines: of a day's peak that is
-worth seconds of simulation, of a slip of a digit it is not."""
+OVERLOAD = 9.0
+"""Where the rate is so many times what there is carries, though no query waits, a digit slipped: what would help is
+then tried with the formula for queues alone, in no time, which asks for more machines. Simulation takes seconds."""
+SHORT = 0.98, 0.99
+"""The part of the way that is taken back of what a program says, to see that less fails."""
 MOST_EVENTS = 20_000_000
 """Trials may simulate so many events, or as many as the answer itself took: no refusal takes much longer than twice an
 answer, and those of small questions take ten seconds more."""
@@ -319,14 +324,15 @@ def check_repairs(
     """
 
     rates = {f"slo.apps.{name}.rate_qps": app.rate_qps for name, app in inputs.slo.apps.items()}
-    is_proved = outcome.finding.found is Found.INFEASIBLE
-    by_formula = is_proved and getattr(options, "sizing", "") == "simulation" and is_overload(outcome.repairs, rates)
-    estimated = {"sizing": "formula"} if by_formula else {}
+    if (plan_for := tools.extra.get("plan_for")) is not None:
+        tools = replace(tools, extra={**tools.extra, "plan_for": _asked_once(plan_for)})
+    sketches = outcome.finding.found is Found.INFEASIBLE and getattr(options, "sizing", "") == "simulation"
+    sizing = "formula" if sketches and is_overload(outcome.repairs, rates) else None
 
     def plan(changed: Inputs, chosen: Mapping[str, Any], explains: bool = True) -> Outcome:
         seconds = None if math.isinf(ask.remaining) else max(ask.remaining, 1e-3)
         limits = replace(ask.limits, seconds=seconds)
-        return again(changed, options={**chosen, **estimated}, limits=limits, tools=replace(tools, explains=explains))
+        return again(changed, options=dict(chosen), limits=limits, tools=replace(tools, explains=explains))
 
     most = simulated.events + max(simulated.events, MOST_EVENTS)
 
@@ -335,8 +341,24 @@ def check_repairs(
         return ask.remaining > 0 and simulated.events < most and not (cancel is not None and cancel.is_set())
 
     briefly = partial(plan, explains=False)
-    trials = Trials(inputs, options.model_dump(exclude_unset=True), plan, left, ask.note, briefly, by_formula)
+    trials = Trials(inputs, options.model_dump(exclude_unset=True), plan, left, ask.note, briefly, sizing, sketches)
     return replace(outcome, repairs=trials.kept(outcome.repairs))
+
+
+def _asked_once(plan_for: Callable[..., Outcome]) -> Callable[..., Outcome]:
+    """The same, of like files once: to the parts of a fleet its budget is nothing, and most trials change no more."""
+    known = dict[str, Outcome]()
+
+    def ask(files: Inputs, *, tools: Tools, **how: Any) -> Outcome:
+        if tools.simulate or tools.evaluate or tools.extra or files.state or files.measured or files.traces:
+            return plan_for(files, tools=tools, **how)
+        wishes = (files.profile.model_dump_json(), files.slo.model_dump_json())
+        key = repr((*wishes, tools.trial, tools.explains, tools.repairs, sorted(how.items(), key=lambda one: one[0])))
+        if key not in known:
+            known[key] = plan_for(files, tools=tools, **how)
+        return known[key]
+
+    return ask
 
 
 def is_overload(repairs: Iterable[Repair], rates: Mapping[str, Any]) -> bool:
@@ -427,8 +449,10 @@ class Trials:
     note: OnEvent = lambda _: None
     briefly: Callable[[Inputs, Mapping[str, Any]], Outcome] | None = None
     """The same where it need not be said what else helps: that may take longer than the answer."""
-    by_formula: bool = False
-    """Whether plans are asked for by the formula alone."""
+    sizing: str | None = None
+    """How plans are sized, where not as the question says."""
+    sketches: bool = False
+    """Whether what is tried in simulation is sketched first: a program proved that there is no plan."""
     count: int = field(default=0, init=False)
     unplayed: bool = field(default=False, init=False)
     """Whether the last plan that was found was planned without simulation, though the question asks for it."""
@@ -483,7 +507,7 @@ class Trials:
                 if self.count >= last or not self.left():
                     return replace(does, is_near=False)
                 is_first = not does.is_guess and all(one.fails == one.stated for one in ends if one)
-                if is_first and self.by_formula:
+                if is_first and self.sizing == "formula":
                     break  # the program's own least: that less fails is not worth its proof
                 near, far = (1 - NEAR, 1 - NEAR / 2) if is_first else (0.4, 0.6)
                 middle = tuple(one.at(near, far) for one in ends if one)
@@ -511,17 +535,21 @@ class Trials:
         """The repair with the first number on its way that does.
 
         After a number that does not, the one that is then said of the same field is taken, or one a little further.
-        Where that is said again and again, it goes on by twice as far each time.
+        Where that is said again and again, it goes on by twice as far each time. In simulation no step is less than
+        what makes a difference.
         """
-        up = repair.verb == "raise"
-        moved = _moved_edits(edits, given, up=up)
+        up, sketch = repair.verb == "raise", self._sketch(repair, edits, given)
+        moved = _moved_edits(edits, given, up=up) if sketch is None else iter((sketch.edits,))
         first = tried = next(moved, ())
-        said_again, beyond, failed = 0, 0, tuple[Edit, ...]()
+        said_again, beyond, leap, failed = 0, 0, NEAR, tuple[Edit, ...]()
+        begun = tuple(replace(edit, value=_stated_or_begin(edit, repair, given)) for edit in edits)
         stated = tuple(replace(edit, value=value_at(given[edit.file], edit.path)) for edit in edits)
         guessed = repair.text.endswith(ABOUT)
         last = self.count + (MOST_ABOUT if guessed else MOST_TRIALS)
         while tried and self._may_go_on() and self.count < last:
             more = self._try_edits(tried, given)
+            if more is None and sketch is not None and not failed:
+                return replace(sketch, unplayed=self.unplayed)
             if more is None:
                 fails = {
                     _place(one): one.value for one, does in zip(failed, tried, strict=False) if one.value != does.value
@@ -542,7 +570,28 @@ class Trials:
                 far = _edits_between(first, tried, 2.0) if said_again > FEW_SAID else same[0]
                 moved = _moved_edits(max(far, same[0], key=lambda one: _sizes(one, up=up)), given, up=up)
             tried = next(moved, ())
+            if sketch is not None:
+                far = next(_moved_edits(_edits_between(begun, failed, 1.0 + leap), given, up=up), ())
+                tried, leap = max(tried or far, far, key=lambda one: _sizes(one, up=up)), 2.0 * leap
         return None
+
+    def _sketch(self, repair: Repair, edits: tuple[Edit, ...], given: Documents) -> _Does | None:
+        """The repair with a number that does by the formula, and one that fails though no query waits."""
+        if not self.sketches or self.sizing is not None or repair.text.endswith(ABOUT):
+            return None
+        rough = replace(self, sizing="formula", note=lambda _: None)
+        found = rough._nudge(repair, edits, given)
+        if found is None:
+            return None
+        least = _Does(repair, next(_moved_edits(edits, given, up=repair.verb == "raise")))
+        ends = [_Ends.of(edit, least, given) for edit in least.edits]
+        short = tuple(one.at(*SHORT) for one in ends if one)
+        if len(short) < len(ends) or short == least.edits:
+            return replace(found, fails={})
+        at_once = replace(rough, sizing="fluid")
+        if at_once._try_edits(short, given, ask=self.briefly) is None:  # it was said from afar
+            return replace(found, fails={}, is_guess=True)
+        return replace(found, fails={_place(edit): edit.value for edit in short})
 
     def _try_edits(
         self,
@@ -562,12 +611,13 @@ class Trials:
                 inputs = replace(inputs, slo=Slo.model_validate(changed["slo"]))
             if any(edit.file == "profile" for edit in edits):
                 inputs = replace(inputs, profile=Profile.model_validate(changed["profile"]))
-            outcome = (ask or self.ask)(inputs, changed["options"])
+            sized = {} if self.sizing is None else {"sizing": self.sizing}
+            outcome = (ask or self.ask)(inputs, {**changed["options"], **sized})
         except (HetplanError, ValueError):
             return ()
         if outcome.plan is not None and outcome.exit_code in (0, 4):
             is_played = self.options.get("sizing", "simulation") == "simulation"
-            unplayed = self.by_formula or any(one.code == "W-queueing" for one in outcome.warnings)
+            unplayed = self.sizing is not None or any(one.code == "W-queueing" for one in outcome.warnings)
             self.unplayed = is_played and unplayed
             return None
         return tuple(repair for repair in outcome.repairs if not _asks_nothing(edits_of(repair, changed)))

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.canonical import digest
+from hetplan.profiles.columns import Statistic
 from hetplan.profiles.dangling import known_ids
 from hetplan.profiles.fields import NANO, Model
 from hetplan.profiles.inputs import Inputs
@@ -30,7 +31,7 @@ from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_json import format_faults, is_newer, read_json, source_name
 from hetplan.profiles.references import References
 from hetplan.profiles.slo import Slo
-from hetplan.profiles.tables import Statistic, Table
+from hetplan.profiles.tables import Table
 from hetplan.profiles.validate import collector_at_rest
 from hetplan.profiles.yaml_text import with_lines
 
