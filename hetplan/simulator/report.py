@@ -103,8 +103,6 @@ class AppReport:
     arrivals: str
     figures: Mapping[str, Estimate]
     percentiles_ms: Mapping[float, Estimate]
-    distribution_ms: tuple[tuple[float, float], ...] = ()
-    """Of all runs together: a percentage of the queries, and within which response time they are answered."""
     responses: Mapping[str, Together] = field(default_factory=dict)
     """By what is timed: `response`, and of text `ttft` and `tpot`."""
     by_run: tuple[Mapping[str, float], ...] = ()
@@ -137,7 +135,10 @@ class AppReport:
             "arrivals": self.arrivals,
             "figures": {name: found.as_dict() for name, found in self.figures.items()},
             "percentiles_ms": {f"{at:g}": found.as_dict() for at, found in self.percentiles_ms.items()},
-            "distribution_ms": [[at, round(ms, 6) if math.isfinite(ms) else None] for at, ms in self.distribution_ms],
+            "distribution_ms": [
+                [at, round(ms, 6) if math.isfinite(ms) else None]
+                for at, ms in self.responses["response"].distribution()
+            ],
         }
 
 
@@ -288,7 +289,6 @@ def app_report(
         percentiles_ms={
             at: found if settled(at) else replace(found, high=math.inf) for at, found in times["response"].items()
         },
-        distribution_ms=together["response"].distribution(),
         responses=together,
         by_run=tuple(one.values for one in wholes if one.queries),
         token_times_ms=tokens,

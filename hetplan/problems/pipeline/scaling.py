@@ -688,15 +688,25 @@ def polish(
 
 
 def fill_evenly(
-    ask: Ask, trees: Sequence[Tree], counts: Sequence[Places], fleet: Fleet, aim: Aim
-) -> tuple[list[tuple[Tree, list[Level]]], list[Places], list[list[Vector]]] | None:
+    ask: Ask,
+    trees: Sequence[Tree],
+    counts: Sequence[Places],
+    fleet: Fleet,
+    aim: Aim,
+    is_worth: Callable[[Solution], bool] = lambda _: True,
+) -> Solution | None:
     """Shares in proportion to what servers carry; else those by which they could carry the most of all rates.
 
-    None where they break a limit, do not carry the demand, or where some of them have nothing to do.
+    None where they break a limit, do not carry the demand, or where some of them have nothing to do. Of shares in
+    proportion it is asked whether the plan `is_worth` a program, before one is solved.
     """
     cut_down = [_without_idle(tree, n) for tree, n in zip(trees, counts, strict=True)]
     forest, kept = forest_of(tree for tree, _ in cut_down), [n for _, n in cut_down]
     if any(not level.size for _, levels in forest for level in levels):
+        return None
+    even = [proportional_shares(tree, levels, n) for (tree, levels), n in zip(forest, kept, strict=True)]
+    known = [own for own in even if own is not None]
+    if len(known) == len(even) and not is_worth(Solution(forest, kept, known, mode="accuracy", reported=())):
         return None
     program = config_form(forest, fleet, aim)
     lower, upper = program.form.lower.copy(), program.form.upper.copy()
@@ -706,16 +716,15 @@ def fill_evenly(
     if answer.point is None or answer.value is None or answer.value < 1.0:
         return None
     point = np.maximum(answer.point, 0.0) / answer.value
-    shares = [
-        proportional_shares(tree, levels, n) or [point[columns] for columns in flows]
-        for (tree, levels), n, flows in zip(forest, kept, program.flows, strict=True)
-    ]
+    shares = [own or [point[columns] for columns in flows] for own, flows in zip(even, program.flows, strict=True)]
     used_at = (
         np.bincount(level.config, weights=share, minlength=task.size)
         for (tree, levels), own in zip(forest, shares, strict=True)
         for task, level, share in zip(tree.tasks, levels, own, strict=True)
     )
-    return None if any((used <= KEPT).any() for used in used_at) else (forest, kept, shares)
+    if any((used <= KEPT).any() for used in used_at):
+        return None
+    return Solution(forest, kept, shares, mode="accuracy", reported=())
 
 
 def proportional_shares(tree: Tree, levels: Sequence[Level], counts: Places) -> list[Vector] | None:

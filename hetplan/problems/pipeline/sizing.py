@@ -445,7 +445,7 @@ class _PipelineSizing(Together):
             for move in deal.moves(best.waiting) if deal is not None else ():
                 if tried == MOST_DEALT or not self.may_go_on:
                     return
-                made = self._deal(self.widest, move)
+                made = self._deal(self.widest, move, above)
                 if made is not None and self.known[made].shown is None and self.known[made].price < above:
                     tried += 1
                     yield made
@@ -489,7 +489,7 @@ class _PipelineSizing(Together):
         """A server less."""
         deal = self._deal_of(best)
         for fewer in deal.fewer(best.waiting) if deal is not None else ():
-            if (made := self._deal(self.widest, fewer)) is not None and self._is_better(made, best):
+            if (made := self._deal(self.widest, fewer, best.price)) is not None and self._is_better(made, best):
                 yield made
 
     def _less_room(self, kind: Kind, divisor: float, best: _Candidate) -> Iterator[Counts]:
@@ -532,9 +532,9 @@ class _PipelineSizing(Together):
             self.planned[room] = self._new(room, made) if isinstance(made, Draft) else None
         return self.planned[room]
 
-    def _deal(self, room: Margin, deal: Deal) -> Counts | None:
-        """The plan of these servers, where they carry the demand."""
-        made = deal.planned(self.ask)
+    def _deal(self, room: Margin, deal: Deal, below: float = inf) -> Counts | None:
+        """The plan of these servers, where they carry the demand, and its price may be `below` this."""
+        made = deal.planned(self.ask, below)
         return None if made is None else self._new(room, replace(made, chosen=room.named))
 
     def _deal_of(self, one: _Candidate) -> Deal | None:
@@ -777,11 +777,18 @@ class Deal:
     trees: tuple[Tree, ...]
     counts: tuple[Places, ...]
 
-    def planned(self, ask: Ask) -> Draft | None:
-        """The plan of these servers, all equally full; None where they break a limit, or do not carry the demand."""
+    def planned(self, ask: Ask, below: float = inf) -> Draft | None:
+        """The plan of these servers, all equally full; None where they break a limit, or do not carry the demand.
+
+        Nor is one made whose price is seen not to be `below` this.
+        """
         p, fleet = self.problem, self.problem.wish.fleet
-        shares = fill_evenly(ask, self.trees, self.counts, fleet, p.aim("rate"))
-        return None if shares is None else draft(self.problem, Solution(*shares, mode="accuracy", reported=()))
+
+        def is_worth(found: Solution) -> bool:
+            return below == inf or _price(p, draft(p, found)) < below
+
+        found = fill_evenly(ask, self.trees, self.counts, fleet, p.aim("rate"), is_worth)
+        return None if found is None else draft(p, found)
 
     def moves(self, waiting: Mapping[tuple[str, str], float]) -> Iterator[Deal]:
         """A server more, first where queries wait longest; one there from where they wait least; exchanges; batches.
