@@ -71,7 +71,7 @@ def test_what_is_confirmed_was_settled_on_these_machines_or_on_fewer_at_a_higher
     ]
     assert said == [True, True, True, True, False, False]
     assert asked == [((3,), 30.0), ((4,), 31.0), ((3,), 31.0)]
-    assert pool.looks.known((2,), 31.0) is False, "what was not confirmed is looked at no more"
+    assert pool.looks.is_feasible((2,), 31.0) is False, "what was not confirmed is looked at no more"
 
 
 def test_a_look_says_what_the_question_says_of_the_same_machines() -> None:
@@ -82,7 +82,7 @@ def test_a_look_says_what_the_question_says_of_the_same_machines() -> None:
     part: Any = cone(Cone("a", "pool", hardware, inputs, options, plan_for), at_capacities, simulate=simulate)
     rate = inputs.slo.apps["a"].stated_qps
     one = tuple(int(name == part.hardware[0]) for name in part.hardware)
-    few = next(n for n in range(1, 60) if part.carried([n * count for count in one]) >= rate)
+    few = next(n for n in range(1, 60) if part.max_rate([n * count for count in one]) >= rate)
     assert part.late([few * count for count in one], rate) > 1.0
     assert part.late([2 * few * count for count in one], rate) < 1.0
     assert part.late([max(few - 1, 1) * count for count in one], 2.0 * rate) == np.inf, "more than they can do"

@@ -181,7 +181,7 @@ def test_the_room_of_two_kinds_of_machines_is_found_where_one_is_never_enough(
         wish=SimpleNamespace(rooms={}), fleet=SimpleNamespace(choices={("x", 0): SimpleNamespace(machines=(5, 3))})
     )
     rooms = sizing._rooms(found, part, late)
-    assert part.carried([n / rooms[name] for name, n in (("a", 5), ("b", 3))]) < 20.0
+    assert part.max_rate([n / rooms[name] for name, n in (("a", 5), ("b", 3))]) < 20.0
     assert (rooms["a"] == 1.2) is not enough
 
 
