@@ -45,7 +45,7 @@ def llm(inputs: Inputs) -> tuple[Obstacle, ...]:
         wants_text = any(app.attainment is not None for app in read_request(inputs).apps.values())
         # Where no application says a word of text either, files are twice as far from it.
         return (missing,) if wants_text else (missing, replace(missing, why="no application states attainment"))
-    from hetplan.problems.llm.fits import obstacles
+    from hetplan.problems.llm.applicability import obstacles
 
     return tuple(obstacles(read_request(inputs)))
 
@@ -58,7 +58,7 @@ def _beside(request: Request) -> Iterator[Obstacle]:
             text = "only a fleet meets quotas of zones"
             yield Obstacle(text, f"$.zones.{name}.quota", "Take it out, or ask fleet.", file="profile")
     if profile.engines or any(app.attainment is not None for app in request.apps.values()):
-        from hetplan.problems.llm.fits import of_another_question
+        from hetplan.problems.llm.applicability import of_another_question
 
         yield from of_another_question(request)
 

@@ -15,7 +15,7 @@ import pytest
 
 from hetplan.executor.background import Background
 from hetplan.problems.llm.options import LlmOptions
-from hetplan.problems.llm.wish import Wish, read_wish
+from hetplan.problems.llm.request import Wish, read_wish
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import InputHashes, Method, Plan

@@ -21,7 +21,7 @@ from typing import TypeVar
 import numpy as np
 
 from hetplan.problems.llm.judge import Judge
-from hetplan.problems.llm.wish import Wish
+from hetplan.problems.llm.request import Wish
 from hetplan.serving.tokens import Group, TokenFleet, TokenLaw
 
 __all__ = ["Steering", "fleet_of", "natural_cap", "steered_otherwise", "steerings_to_try", "with_caps"]

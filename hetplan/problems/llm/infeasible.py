@@ -14,8 +14,8 @@ from hetplan.planner.repairs import ABOUT, is_overload
 from hetplan.planner.request import PLENTY
 from hetplan.problems.llm.judge import Judge
 from hetplan.problems.llm.program import classes_of, program
+from hetplan.problems.llm.request import Wish
 from hetplan.problems.llm.sizing import SearchRecord, SizedFleet, machines_taken, size_fleet
-from hetplan.problems.llm.wish import Wish
 from hetplan.problems.repairs import change
 from hetplan.profiles.fields import NANO
 

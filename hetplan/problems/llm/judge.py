@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hetplan.planner.sizing import CONFIRMING_SEEDS, ErrorBudget, LimitShares, Verdict, confirm
-from hetplan.problems.llm.wish import Wish
+from hetplan.problems.llm.request import Wish
 from hetplan.profiles.operating_points import Limit
 from hetplan.profiles.slo import Arrivals
 from hetplan.serving.tokens import TokenDemand, TokenFleet, settling_s

@@ -11,7 +11,7 @@ from hetplan.planner.fleet_part import AtCapacities, Cone
 from hetplan.planner.forms.milp import Builder
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.problems.llm.program import Rows, program
-from hetplan.problems.llm.wish import read_wish
+from hetplan.problems.llm.request import read_wish
 from hetplan.profiles.validate import validate
 
 __all__ = ["cone", "without_margins"]

@@ -13,8 +13,8 @@ from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.transition import Names, transition
 from hetplan.problems.llm.judge import Shown
 from hetplan.problems.llm.program import Capacity, Rows, program
+from hetplan.problems.llm.request import Kind, Wish
 from hetplan.problems.llm.sizing import SearchRecord, SizedFleet
-from hetplan.problems.llm.wish import Kind, Wish
 from hetplan.profiles.engines import IterationLaw
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Action, Notice, Promise, Route, Valid

@@ -50,7 +50,7 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.forms.milp import Builder, Elastic, Milp
 from hetplan.planner.machine_limits import PRICE_OF_SLACK
 from hetplan.planner.program import Expression, Uses, rent
-from hetplan.problems.llm.wish import Wish
+from hetplan.problems.llm.request import Wish
 from hetplan.serving.tokens import TokenLaw, Work
 
 __all__ = ["Capacity", "Classes", "Program", "Rows", "cheapest_at_once", "classes_of", "is_empty", "program"]

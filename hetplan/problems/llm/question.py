@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hetplan.planner.certify import Bounding
     from hetplan.planner.draft import Draft, Infeasibility
     from hetplan.planner.forms.milp import Milp
-    from hetplan.problems.llm.wish import Wish
+    from hetplan.problems.llm.request import Wish
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Claim, Plan
 
@@ -48,7 +48,7 @@ class LlmQuestion:
         cls, inputs: Inputs, options: Options, *, formulation: str, tools: Tools, start: Plan | None = None
     ) -> LlmQuestion:
         """Read the files; raises `InputError` with every fault found."""
-        from hetplan.problems.llm.wish import read_wish
+        from hetplan.problems.llm.request import read_wish
 
         del formulation, start
         return cls(read_wish(inputs, cast(LlmOptions, options)), tools)

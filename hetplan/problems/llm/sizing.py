@@ -46,7 +46,7 @@ from hetplan.planner.sizing_search import (
 from hetplan.problems.llm.balancing import THETAS, Steering, fleet_of, steered_otherwise, steerings_to_try, with_caps
 from hetplan.problems.llm.judge import CONFIRMED, PLAYED, Judge, Shown
 from hetplan.problems.llm.program import Program, Rows, program
-from hetplan.problems.llm.wish import Kind, Wish
+from hetplan.problems.llm.request import Kind, Wish
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.slo import Arrivals
 from hetplan.serving.tokens import Group, TokenDemand, TokenFleet, TokenLaw

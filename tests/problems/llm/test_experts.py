@@ -13,8 +13,8 @@ from hetplan.planner.contract import Tools
 from hetplan.problems.llm.balancing import Steering, fleet_of
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.problems.llm.program import Rows, program
+from hetplan.problems.llm.request import Wish, read_wish
 from hetplan.problems.llm.sizing import judge_of
-from hetplan.problems.llm.wish import Wish, read_wish
 from hetplan.profiles.load import load_inputs
 from hetplan.serving.tokens import law_of_engine
 from hetplan.simulator.tokens import draw, play

@@ -25,8 +25,8 @@ from hetplan.problems.llm.balancing import Steering, fleet_of
 from hetplan.problems.llm.judge import CONFIRMED, Judge
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.problems.llm.program import Rows, program
+from hetplan.problems.llm.request import Wish, read_wish
 from hetplan.problems.llm.sizing import Fleets, SizedFleet, judge_of
-from hetplan.problems.llm.wish import Wish, read_wish
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.operating_points import limits_of
 from hetplan.registry import Engines

@@ -13,7 +13,7 @@ import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.problems.llm.program import Rows, program
-from hetplan.problems.llm.wish import read_wish
+from hetplan.problems.llm.request import read_wish
 from hetplan.profiles.imports import datasheet, sageserve, token_traces
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.load_one import load_profile

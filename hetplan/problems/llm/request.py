@@ -173,7 +173,7 @@ class Wish:
 
 def read_wish(inputs: Inputs, options: LlmOptions) -> Wish:
     """Read the files; raises InputError with every fault found."""
-    from hetplan.problems.llm.fits import obstacles
+    from hetplan.problems.llm.applicability import obstacles
 
     faults = Faults.of(inputs)
     request = read_request(inputs)
