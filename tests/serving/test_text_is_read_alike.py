@@ -15,7 +15,7 @@ import pytest
 
 from hetplan.executor.background import Background
 from hetplan.problems.llm.options import LlmOptions
-from hetplan.problems.llm.request import Wish, read_wish
+from hetplan.problems.llm.request import TextRequest, read_text_request
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import InputHashes, Method, Plan
@@ -99,7 +99,7 @@ def _engine(random: Random, role: str, gpus: int) -> Json:
     }  # fmt: skip
 
 
-def planned(wish: Wish) -> Plan:
+def planned(wish: TextRequest) -> Plan:
     """Two machines of each engine, under the cheapest offer, with half of its batch."""
     workers = [
         Worker(
@@ -139,7 +139,7 @@ def of_law(name: str, law: TokenLaw, requests: Requests, weight: Any) -> Figures
     }
 
 
-def by_solver(wish: Wish, plan: Plan) -> Figures:
+def by_solver(wish: TextRequest, plan: Plan) -> Figures:
     figures: Figures = {("link",): wish.link_ms_per_token, ("rate",): wish.rate_qps}
     weight = wish.demand.weight / wish.demand.weight.sum()
     for kind, worker in zip(wish.kinds, plan.workers, strict=True):
@@ -199,7 +199,7 @@ def by_verifier(plan: Plan, inputs: Inputs) -> Figures:
 def differences(seed: int) -> Iterator[str]:
     """What any two readers say differently of a profile."""
     inputs = load_inputs(*documents_of(seed))
-    wish = read_wish(inputs, LlmOptions())
+    wish = read_text_request(inputs, LlmOptions())
     plan = planned(wish)
     said: dict[tuple[Any, ...], tuple[str, float]] = {}
     for name, figures in {

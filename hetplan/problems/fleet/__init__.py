@@ -6,10 +6,10 @@ none of their mathematics again.
 ==============  ==============================  =======================================================================
 letter          in the code                     meaning
 ==============  ==============================  =======================================================================
-a               `Wish.apps`                     application, with its question
-o               `Wish.offers`                   offer: a hardware in a zone, on demand or spot
-p, l            period, `Wish.hours`            period, and its length in hours; L = all of them
-f, d_f          `Wish.situations`, `keep`       situation (nothing failed; zones, machines or spot gone), share kept
+a               `FleetRequest.apps`             application, with its question
+o               `FleetRequest.offers`           offer: a hardware in a zone, on demand or spot
+p, l            `FleetRequest.hours`            period, and its length in hours; L = all of them
+f, d_f          `FleetRequest.situations`       situation (nothing failed; zones, machines or spot gone), share kept
 lam_ap          `Application.rates`             rate of an application in a period
 R_o, N_op       `Fleet.committed`, `.rented`    machines paid for ahead, machines rented in a period
 x_aop           `Choice.machines`               whole machines that a uses in p; of those that share, whole slices
@@ -29,9 +29,9 @@ most `limits.changes`.
 
 A machine serves one application, and keeps it when others fail. Where all instances of an application take the same
 part of a machine, it may be shared, with applications of other questions too: x_aop then counts slices, of which a
-machine is `Wish.each`. Applications of `variants`, or of pipelines, whose instances take unlike parts, or of which
-machines may fail, may share some afterwards. Who might share a machine, and is planned in neither way, counts as free
-in the bound (`sharing.who_may_share`).
+machine is `FleetRequest.each`. Applications of `variants`, or of pipelines, whose instances take unlike parts, or of
+which machines may fail, may share some afterwards. Who might share a machine, and is planned in neither way, counts as
+free in the bound (`sharing.who_may_share`).
 
 The files, in the order in which they are used: `question` (the door), `request` (reading, and who plans what),
 `candidate_columns` (the rows of an application, and its cheapest machines), `zones` (these found quicker, where zones

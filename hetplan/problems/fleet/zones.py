@@ -9,7 +9,7 @@
     V_h - D_h   <= spot machines there are,  D_h <= V_h           the rest is spot
     w_1 v_z     >= w_1 v_z+1                                      zones may change places: the fullest is the first
 
-Where more room is needed, so many machines are worth one (`Wish.rooms`), and w is so much less.
+Where more room is needed, so many machines are worth one (`FleetRequest.rooms`), and w is so much less.
 
 **Lists**, where no program is asked. Where zones sell the same at the same prices, and at most one of them or all spot
 machines are lost, only these count:

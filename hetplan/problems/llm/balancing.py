@@ -21,7 +21,7 @@ from typing import TypeVar
 import numpy as np
 
 from hetplan.problems.llm.judge import Judge
-from hetplan.problems.llm.request import Wish
+from hetplan.problems.llm.request import TextRequest
 from hetplan.serving.tokens import Group, TokenFleet, TokenLaw
 
 __all__ = ["Steering", "fleet_of", "natural_cap", "steered_otherwise", "steerings_to_try", "with_caps"]
@@ -54,7 +54,7 @@ class Steering:
     caps: tuple[int | None, ...] = ()
 
 
-def fleet_of(wish: Wish, counts: Sequence[int], laws: Sequence[TokenLaw], steering: Steering) -> TokenFleet:
+def fleet_of(wish: TextRequest, counts: Sequence[int], laws: Sequence[TokenLaw], steering: Steering) -> TokenFleet:
     """What the simulator plays and the router acts by."""
     weights = steering.weights or (1.0,) * len(counts)
     caps = steering.caps or (None,) * len(counts)
@@ -68,7 +68,7 @@ def fleet_of(wish: Wish, counts: Sequence[int], laws: Sequence[TokenLaw], steeri
     return TokenFleet(tuple(groups), wish.demand.output_tokens, wish.limit_ms("ttft"), wish.rule, link)
 
 
-def steerings_to_try(wish: Wish, counts: Sequence[int], laws: Sequence[TokenLaw]) -> list[Steering]:
+def steerings_to_try(wish: TextRequest, counts: Sequence[int], laws: Sequence[TokenLaw]) -> list[Steering]:
     """The first ones, as far as the rule leaves anything open."""
     several = sum(1 for n in counts if n) > 1
     if wish.rule == "least-work/1":
@@ -87,7 +87,7 @@ def steerings_to_try(wish: Wish, counts: Sequence[int], laws: Sequence[TokenLaw]
     return [*found, *(replace(one, caps=caps) for one in found)]
 
 
-def steered_otherwise(wish: Wish, counts: Sequence[int], steering: Steering) -> Iterator[Steering]:
+def steered_otherwise(wish: TextRequest, counts: Sequence[int], steering: Steering) -> Iterator[Steering]:
     """Those beside one: the weight of one type changed, or its cap."""
     used = [place for place, count in enumerate(counts) if count]
     if wish.rule == "least-work/1":
@@ -108,7 +108,7 @@ def _changed(values: tuple[One, ...], place: int, value: One) -> tuple[One, ...]
     return (*values[:place], value, *values[place + 1 :])
 
 
-def natural_cap(wish: Wish, law: TokenLaw) -> int | None:
+def natural_cap(wish: TextRequest, law: TokenLaw) -> int | None:
     """The most sequences that decode within the limit per token, and have room; None of engines that are no whole."""
     if law.role != "mixed":
         return None

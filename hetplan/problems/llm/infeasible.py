@@ -14,7 +14,7 @@ from hetplan.planner.repairs import ABOUT, is_overload
 from hetplan.planner.request import PLENTY
 from hetplan.problems.llm.judge import Judge
 from hetplan.problems.llm.program import classes_of, program
-from hetplan.problems.llm.request import Wish
+from hetplan.problems.llm.request import TextRequest
 from hetplan.problems.llm.sizing import SearchRecord, SizedFleet, machines_taken, size_fleet
 from hetplan.problems.repairs import change
 from hetplan.profiles.fields import NANO
@@ -25,7 +25,7 @@ MORE = 1.5
 """The first guess at what helps, in times of what is stated: trials go on from it, and back (`planner.repairs`)."""
 
 
-def unreachable_limit(wish: Wish) -> Infeasibility | None:
+def unreachable_limit(wish: TextRequest) -> Infeasibility | None:
     """Why a limit is out of reach for every type, even alone on an empty machine; None where there is none such."""
     laws = [kind.law for kind in wish.kinds]
     requests, weight = wish.demand.requests, wish.demand.weight / wish.demand.weight.sum()
@@ -54,7 +54,7 @@ def unreachable_limit(wish: Wish) -> Infeasibility | None:
     return Infeasibility(why=tuple(why), repairs=tuple(repairs), proved=True) if why else None
 
 
-def with_trials(wish: Wish, said: Infeasibility) -> Infeasibility:
+def with_trials(wish: TextRequest, said: Infeasibility) -> Infeasibility:
     """What is said to be unreachable_limit, with limits from which to look for those that a fleet keeps in simulation.
 
     An empty machine's time is not one: queries wait. Nor is a percentile's where no class may be late on every type.
@@ -73,7 +73,7 @@ def with_trials(wish: Wish, said: Infeasibility) -> Infeasibility:
     return replace(said, repairs=tuple(map(guess, said.repairs)))
 
 
-def _late_classes(wish: Wish) -> tuple[list[str], list[Repair]]:
+def _late_classes(wish: TextRequest) -> tuple[list[str], list[Repair]]:
     """Classes that no type serves in time, though percentiles might leave them: `allow_late` would."""
     what = program(wish, mean_tpot=False, allow_late=0.0)
     lost = what.unserved()
@@ -85,14 +85,14 @@ def _late_classes(wish: Wish) -> tuple[list[str], list[Repair]]:
     return [why], [Repair("options.allow_late", "set", None, "1", "", text)]
 
 
-def explain_none_in_time(wish: Wish, judge: Judge, ask: Ask, bound: float, tried: SearchRecord) -> Infeasibility:
+def explain_none_in_time(wish: TextRequest, judge: Judge, ask: Ask, bound: float, tried: SearchRecord) -> Infeasibility:
     """No fleet within budget, stock and limits keeps what is wished: each field is changed until one does."""
     return Infeasibility(
         why=(_what_was_tried(wish, tried),), repairs=tuple(_repairs(wish, judge, ask, bound)), proved=False
     )
 
 
-def explain_too_few(wish: Wish, judge: Judge, ask: Ask, said: Infeasibility) -> Infeasibility:
+def explain_too_few(wish: TextRequest, judge: Judge, ask: Ask, said: Infeasibility) -> Infeasibility:
     """Budget, stock or limits leave no fleet that the rows allow; what would do is found by simulation.
 
     Of a rate far beyond what there is the rows say it, and no search for a fleet many times as large.
@@ -103,7 +103,7 @@ def explain_too_few(wish: Wish, judge: Judge, ask: Ask, said: Infeasibility) -> 
     return replace(said, repairs=tuple(_repairs(wish, judge, ask, bound)))
 
 
-def _what_was_tried(wish: Wish, tried: SearchRecord) -> str:
+def _what_was_tried(wish: TextRequest, tried: SearchRecord) -> str:
     limits = ", ".join(f"{one.of} p{one.percentile:g} <= {one.max_ms:g} ms" for one in wish.limits)
     budget = f" up to {wish.request.budget / NANO:g} per hour" if wish.request.budget is not None else ""
     near, begun = "", f"no fleet{budget} was found that meets {limits} at {wish.rate_qps:g} requests/s"
@@ -116,20 +116,20 @@ def _what_was_tried(wish: Wish, tried: SearchRecord) -> str:
     return f"{begun}: of {tried.listed} {tried.excluded} are excluded by rows, {tried.simulated} were simulated{near}"
 
 
-def _least_cost(wish: Wish, ask: Ask) -> float:
+def _least_cost(wish: TextRequest, ask: Ask) -> float:
     """What any fleet costs at least."""
     answer = ask(program(wish, mean_tpot=False, allow_late=1.0).build(), gap=1e-6, about="least cost without limits")
     return max(float(answer.bound or 0.0), 1e-9)
 
 
-def _cheapest_fleet(wish: Wish, judge: Judge, ask: Ask, bound: float) -> SizedFleet | None:
+def _cheapest_fleet(wish: TextRequest, judge: Judge, ask: Ask, bound: float) -> SizedFleet | None:
     """The cheapest fleet for another wish."""
     if ask.remaining <= 0 or unreachable_limit(wish) is not None:
         return None
     return size_fleet(judge.for_wish(wish), ask, bound)[0]
 
 
-def _repairs(wish: Wish, judge: Judge, ask: Ask, bound: float) -> Iterator[Repair]:
+def _repairs(wish: TextRequest, judge: Judge, ask: Ask, bound: float) -> Iterator[Repair]:
     """What may help, each field alone: money and stock as a search says, limits and the rate as guesses."""
     if judge.repairs:
         rich = _without_limits(wish, budget=True, stock=False)
@@ -150,13 +150,13 @@ def _repairs(wish: Wish, judge: Judge, ask: Ask, bound: float) -> Iterator[Repai
     yield change(at, wish.rate_qps, less, "qps", more=ABOUT)
 
 
-def _without_limits(wish: Wish, *, budget: bool, stock: bool) -> Wish:
+def _without_limits(wish: TextRequest, *, budget: bool, stock: bool) -> TextRequest:
     """The wish without its budget, or with as many machines of each offer as are wanted."""
     request = wish.request.with_plenty() if stock else wish.request
     return replace(wish, request=replace(request, budget=None) if budget else request)
 
 
-def _more_machines(wish: Wish, made: SizedFleet) -> Iterator[Repair]:
+def _more_machines(wish: TextRequest, made: SizedFleet) -> Iterator[Repair]:
     for machine, count in machines_taken(wish, made.counts):
         if count > machine.most < PLENTY:
             yield _raise(f"slo.limits.instances.{machine.id}[1]", machine.most, count, "machines")
@@ -166,7 +166,7 @@ def _more_machines(wish: Wish, made: SizedFleet) -> Iterator[Repair]:
             yield _raise(f"profile.offers.{offer.id}.stock", offer.stock, to, "machines")
 
 
-def _fewer_machines(wish: Wish, made: SizedFleet) -> Iterator[Repair]:
+def _fewer_machines(wish: TextRequest, made: SizedFleet) -> Iterator[Repair]:
     for machine, count in machines_taken(wish, made.counts):
         if count < machine.least:
             yield change(f"slo.limits.instances.{machine.id}[0]", machine.least, count, "machines")

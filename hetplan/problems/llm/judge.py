@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hetplan.planner.sizing import CONFIRMING_SEEDS, ErrorBudget, LimitShares, Verdict, confirm
-from hetplan.problems.llm.request import Wish
+from hetplan.problems.llm.request import TextRequest
 from hetplan.profiles.operating_points import Limit
 from hetplan.profiles.slo import Arrivals
 from hetplan.serving.tokens import TokenDemand, TokenFleet, settling_s
@@ -46,7 +46,7 @@ class Shown:
 class Judge:
     """Plays fleets under one demand; each draw of requests is made once."""
 
-    wish: Wish
+    wish: TextRequest
     play: Callable[..., Any]
     draw: Callable[..., Any]
     seed: int
@@ -62,7 +62,7 @@ class Judge:
     """By the demand's identity, which is its own as long as it is kept here."""
     _shortened: dict[int, tuple[TokenDemand, TokenDemand]] = field(default_factory=dict)
 
-    def for_wish(self, wish: Wish) -> Judge:
+    def for_wish(self, wish: TextRequest) -> Judge:
         """A judge of another wish, with the same simulator and seed."""
         return Judge(wish, self.play, self.draw, self.seed, self.repairs, self.may_go_on)
 

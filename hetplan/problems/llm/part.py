@@ -11,7 +11,7 @@ from hetplan.planner.fleet_part import AtCapacities, Cone
 from hetplan.planner.forms.milp import Builder
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.problems.llm.program import Rows, program
-from hetplan.problems.llm.request import read_wish
+from hetplan.problems.llm.request import read_text_request
 from hetplan.profiles.validate import validate
 
 __all__ = ["cone", "without_margins"]
@@ -25,7 +25,7 @@ def without_margins(part: Cone, at_capacities: AtCapacities) -> Cone:
     firm = cone(part, at_capacities)
     bare = {**firm.options, "margins": "none"}
     given = validate(LlmOptions, {**bare, "sizing": "fluid"}, file="options")
-    wish = read_wish(firm.any_number(), given)
+    wish = read_text_request(firm.any_number(), given)
     some_late = given.allow_late or float(not program(wish, mean_tpot=False, allow_late=0.0).unserved())
     loose = cone(Cone.of(part, options={**bare, "allow_late": some_late}), at_capacities)
     loose.firm = firm
@@ -35,7 +35,7 @@ def without_margins(part: Cone, at_capacities: AtCapacities) -> Cone:
 def cone(part: Cone, at_capacities: AtCapacities) -> Cone:
     """The part, with its rate. Types of one hardware are taken together: the best of them counts."""
     options = validate(LlmOptions, {**part.options, "sizing": "fluid"}, file="options")
-    wish = read_wish(part.any_number(), options)
+    wish = read_text_request(part.any_number(), options)
     what = program(wish, mean_tpot=options.is_firm, allow_late=options.allow_late, laws=wish.slower(1.5))
     rows = Rows.of(what, iterations=True)
     part.run_on((kind.hardware, kind.choice.takes, kind.instances) for kind in wish.kinds)

@@ -13,7 +13,7 @@ from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.transition import Names, transition
 from hetplan.problems.llm.judge import Shown
 from hetplan.problems.llm.program import Capacity, Rows, program
-from hetplan.problems.llm.request import Kind, Wish
+from hetplan.problems.llm.request import Kind, TextRequest
 from hetplan.problems.llm.sizing import SearchRecord, SizedFleet
 from hetplan.profiles.engines import IterationLaw
 from hetplan.profiles.fields import NANO
@@ -38,7 +38,12 @@ ROWS = {
 
 
 def draft_plan(
-    wish: Wish, found: SizedFleet, bounds: Mapping[str, Bound], *, tried: SearchRecord | None = None, room: float = 0.0
+    wish: TextRequest,
+    found: SizedFleet,
+    bounds: Mapping[str, Bound],
+    *,
+    tried: SearchRecord | None = None,
+    room: float = 0.0,
 ) -> Draft:
     """The plan; `bounds` are the answers of the program without row (5), and with it.
 
@@ -78,7 +83,7 @@ def draft_plan(
     )
 
 
-def _rule(wish: Wish, found: SizedFleet, workers: Sequence[Worker]) -> Dispatch:
+def _rule(wish: TextRequest, found: SizedFleet, workers: Sequence[Worker]) -> Dispatch:
     """What the load balancer is told."""
     loads = [(worker.loads[0].id, _place_of(wish, worker)) for worker in workers]
     weights, late = found.steering.weights, wish.app.late
@@ -98,14 +103,14 @@ def _rule(wish: Wish, found: SizedFleet, workers: Sequence[Worker]) -> Dispatch:
     )
 
 
-def _place_of(wish: Wish, worker: Worker) -> int:
+def _place_of(wish: TextRequest, worker: Worker) -> int:
     """Of which type a worker is."""
     load = worker.loads[0]
     mine = (worker.hardware, load.variant, load.at)
     return next(n for n, kind in enumerate(wish.kinds) if (kind.hardware, kind.variant, kind.choice.at) == mine)
 
 
-def _workers(wish: Wish, found: SizedFleet) -> tuple[Worker, ...]:
+def _workers(wish: TextRequest, found: SizedFleet) -> tuple[Worker, ...]:
     """The machines under each offer; what runs already as it is wanted keeps its names: nothing is done to it."""
     workers, used = list[Worker](), dict[str, int]()
     caps = found.steering.caps or (None,) * len(wish.kinds)
@@ -124,7 +129,9 @@ def _workers(wish: Wish, found: SizedFleet) -> tuple[Worker, ...]:
     return tuple(names.with_ids(worker) if wish.request.running else worker for worker in workers)
 
 
-def _worker(wish: Wish, kind: Kind, offer: str | None, count: int, law: TokenLaw, at_once: int, number: int) -> Worker:
+def _worker(
+    wish: TextRequest, kind: Kind, offer: str | None, count: int, law: TokenLaw, at_once: int, number: int
+) -> Worker:
     tokens, seqs = law.most_tokens, law.most_seqs
     serve = Serve(max_batch=seqs, concurrency=min(at_once, seqs), most_tokens=tokens, most_seqs=seqs)
     name = f"{kind.variant}-{offer or kind.hardware}"[:55]
@@ -134,7 +141,9 @@ def _worker(wish: Wish, kind: Kind, offer: str | None, count: int, law: TokenLaw
     )
 
 
-def _routing(wish: Wish, found: SizedFleet, workers: Sequence[Worker], per_kind: Sequence[float]) -> dict[str, float]:
+def _routing(
+    wish: TextRequest, found: SizedFleet, workers: Sequence[Worker], per_kind: Sequence[float]
+) -> dict[str, float]:
     """What part of the requests each load gets: by type as it was seen, within one by its instances."""
     total, to = sum(per_kind), dict[str, float]()
     for kind, count, share in zip(wish.kinds, found.counts, per_kind, strict=True):
@@ -148,7 +157,7 @@ def _routing(wish: Wish, found: SizedFleet, workers: Sequence[Worker], per_kind:
     return to
 
 
-def _promises_of_simulation(wish: Wish, shown: Shown) -> Iterator[Promise]:
+def _promises_of_simulation(wish: TextRequest, shown: Shown) -> Iterator[Promise]:
     """The promises that simulation backs; what the network takes is added again."""
     backing: dict[str, Any] = {"app": wish.app.id, "model": "simulation/1", "basis": _basis(wish)}
     backing |= {"seeds": shown.seeds, "confidence": shown.confidence}
@@ -162,19 +171,19 @@ def _promises_of_simulation(wish: Wish, shown: Shown) -> Iterator[Promise]:
         yield Promise(quantity="goodput", relation=">=", value=wish.goodput, interval=ends, **backing)
 
 
-def _promise_of_program(wish: Wish, room: float) -> Promise:
+def _promise_of_program(wish: TextRequest, room: float) -> Promise:
     """What machines carry where nothing waits, which is more than the rate that they are for."""
     basis = f"headroom {room:.6g}" + (", laws slower by 1.5 times their error" if wish.law_error else "")
     rate = wish.rate_qps * (1.0 + room)
     return Promise(app=wish.app.id, quantity="fluid_rate_qps", relation=">=", value=rate, model="fluid", basis=basis)
 
 
-def _basis(wish: Wish) -> str:
+def _basis(wish: TextRequest) -> str:
     slower = max((kind.engine.error for kind in wish.kinds), default=0.0) if wish.law_error else 0.0
     return "token by token, laws as stated" + (f" and slower by their error, {slower:.3g} at most" if slower else "")
 
 
-def _warn_of_queues(wish: Wish, room: float) -> Notice:
+def _warn_of_queues(wish: TextRequest, room: float) -> Notice:
     way = f"with headroom {room:.6g}"
     if wish.options.sizing == "formula":
         way = f"with headroom {room:.6g}, by a formula for bursts,"
@@ -185,7 +194,7 @@ def _warn_of_queues(wish: Wish, room: float) -> Notice:
     return Notice(code="W-queueing", at="promises", text=text)
 
 
-def _warnings(wish: Wish, found: SizedFleet) -> Iterator[Notice]:
+def _warnings(wish: TextRequest, found: SizedFleet) -> Iterator[Notice]:
     """Laws used beyond what they were fitted to, and those whose overlap nobody measured."""
     for kind, count, law in zip(wish.kinds, found.counts, found.laws, strict=True):
         if not count:
@@ -209,7 +218,7 @@ def _warnings(wish: Wish, found: SizedFleet) -> Iterator[Notice]:
             yield Notice(code="W-extrapolated", at=at, text=text)
 
 
-def _basis_of_law(wish: Wish, kind: Kind, law: IterationLaw) -> str:
+def _basis_of_law(wish: TextRequest, kind: Kind, law: IterationLaw) -> str:
     """What a law rests on, and whether the fleet has room for its error."""
     basis = f"{law.basis or 'unknown'}" + (f", {law.source}" if law.source else "")
     text = f"{kind.name}: the basis of its law is {basis}"
@@ -235,7 +244,7 @@ def _note(tried: SearchRecord | None) -> str:
 
 
 def _explanation(
-    wish: Wish, found: SizedFleet, bounds: Mapping[str, Bound], tried: SearchRecord | None
+    wish: TextRequest, found: SizedFleet, bounds: Mapping[str, Bound], tried: SearchRecord | None
 ) -> dict[str, Any]:
     """For the reader: the bounds, which rows of each type bind, and what a machine of each other type is worth."""
     what = program(wish, mean_tpot=False, allow_late=1.0, laws=wish.laws)
@@ -256,7 +265,7 @@ def _explanation(
     return said
 
 
-def _worth_per_hour(wish: Wish, found: SizedFleet, carried: Capacity) -> dict[str, float]:
+def _worth_per_hour(wish: TextRequest, found: SizedFleet, carried: Capacity) -> dict[str, float]:
     """What one machine of each type carries, in money: the price below which rows (1) to (6) would rather have it."""
     prices = carried.prices
     own = [(number, prices[number]) for number, count in enumerate(found.counts) if count and prices[number] > 1e-12]
@@ -270,7 +279,7 @@ def _worth_per_hour(wish: Wish, found: SizedFleet, carried: Capacity) -> dict[st
     }
 
 
-def _full_rows(wish: Wish, found: SizedFleet, carried: Capacity) -> dict[str, list[str]]:
+def _full_rows(wish: TextRequest, found: SizedFleet, carried: Capacity) -> dict[str, list[str]]:
     """Of each type that was taken: which of its rows are full when the fleet carries the most that rows allow."""
     bind: dict[str, list[str]] = {}
     for kind, count in zip(wish.kinds, found.counts, strict=True):

@@ -50,7 +50,7 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.forms.milp import Builder, Elastic, Milp
 from hetplan.planner.machine_limits import PRICE_OF_SLACK
 from hetplan.planner.program import Expression, Uses, rent
-from hetplan.problems.llm.request import Wish
+from hetplan.problems.llm.request import TextRequest
 from hetplan.serving.tokens import TokenLaw, Work
 
 __all__ = ["Capacity", "Classes", "Program", "Rows", "cheapest_at_once", "classes_of", "is_empty", "program"]
@@ -81,7 +81,7 @@ class Classes:
         return len(self.share)
 
 
-def classes_of(wish: Wish, laws: Sequence[TokenLaw]) -> Classes:
+def classes_of(wish: TextRequest, laws: Sequence[TokenLaw]) -> Classes:
     """The classes of a wish: those of its mix, split where what a type can do for a request differs."""
     demand, requests = wish.demand, wish.demand.requests
     first = wish.first_token_ms(laws, requests)
@@ -124,7 +124,7 @@ class Program:
     `mean_tpot` adds rows (5); `allow_late` lets a share be late on their types, as far as each percentile does.
     """
 
-    wish: Wish
+    wish: TextRequest
     laws: tuple[TokenLaw, ...]
     mean_tpot: bool
     allow_late: float
@@ -288,7 +288,9 @@ class Program:
                     m.add(row, total[0], -min(limit.left, self.allow_late))
 
 
-def program(wish: Wish, *, mean_tpot: bool, allow_late: float, laws: Sequence[TokenLaw] | None = None) -> Program:
+def program(
+    wish: TextRequest, *, mean_tpot: bool, allow_late: float, laws: Sequence[TokenLaw] | None = None
+) -> Program:
     """The program of a wish, under its laws as stated or under others."""
     return Program(wish, tuple(laws or (kind.law for kind in wish.kinds)), mean_tpot, allow_late)
 
@@ -361,7 +363,7 @@ class Rows:
         )
 
 
-def is_empty(wish: Wish, point: Floats | None) -> bool:
+def is_empty(wish: TextRequest, point: Floats | None) -> bool:
     """Whether a point rents no machine: so few requests are less than what engines tell from none."""
     return point is not None and not np.rint(point[: len(wish.kinds)]).any()
 

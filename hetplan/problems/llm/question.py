@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hetplan.planner.certify import Bounding
     from hetplan.planner.draft import Draft, Infeasibility
     from hetplan.planner.forms.milp import Milp
-    from hetplan.problems.llm.request import Wish
+    from hetplan.problems.llm.request import TextRequest
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Claim, Plan
 
@@ -35,7 +35,7 @@ class LlmQuestion:
     formulations: ClassVar[Mapping[str, type[Options]]] = {"llm-milp": LlmOptions}
     like: ClassVar[Mapping[str, str]] = {}
 
-    wish: Wish
+    wish: TextRequest
     tools: Tools = field(default_factory=Tools)
 
     @classmethod
@@ -48,10 +48,10 @@ class LlmQuestion:
         cls, inputs: Inputs, options: Options, *, formulation: str, tools: Tools, start: Plan | None = None
     ) -> LlmQuestion:
         """Read the files; raises `InputError` with every fault found."""
-        from hetplan.problems.llm.request import read_wish
+        from hetplan.problems.llm.request import read_text_request
 
         del formulation, start
-        return cls(read_wish(inputs, cast(LlmOptions, options)), tools)
+        return cls(read_text_request(inputs, cast(LlmOptions, options)), tools)
 
     def decide(self, ask: Ask) -> Draft | Infeasibility:
         """Bound by the program, then size: by the program with headroom, or by simulation upward from the bound."""

@@ -30,7 +30,7 @@ from hetplan.serving.tokens import (
     link_between,
 )
 
-__all__ = ["REFUSED", "Kind", "Wish", "read_wish"]
+__all__ = ["REFUSED", "Kind", "TextRequest", "read_text_request"]
 
 REFUSED = {
     **refused_fields(
@@ -85,7 +85,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Wish:
+class TextRequest:
     """One fleet to plan."""
 
     inputs: Inputs
@@ -156,22 +156,22 @@ class Wish:
             rows.append(np.where(law.holds(requests), alone, np.inf))
         return np.stack(rows)
 
-    def with_rate(self, rate_qps: float) -> Wish:
+    def with_rate(self, rate_qps: float) -> TextRequest:
         """The same for another rate."""
         return replace(self, rate_qps=rate_qps, demand=replace(self.demand, rate_qps=rate_qps))
 
-    def part(self, parts: int) -> Wish:
+    def part(self, parts: int) -> TextRequest:
         """What one of so many fleets side by side has to do: its part of the rate, of the machines and of the money."""
         return replace(self.with_rate(self.rate_qps / parts), request=self.request.part(parts))
 
-    def with_limits(self, stated: Mapping[str, float]) -> Wish:
+    def with_limits(self, stated: Mapping[str, float]) -> TextRequest:
         """The same where the limits of these names are stated as so many ms."""
         more = {key: to - self.app.latency[key] for key, to in stated.items()}
         limits = (replace(one, max_ms=one.max_ms + more.get(one.key, 0.0)) for one in self.limits)
         return replace(self, limits=tuple(limits))
 
 
-def read_wish(inputs: Inputs, options: LlmOptions) -> Wish:
+def read_text_request(inputs: Inputs, options: LlmOptions) -> TextRequest:
     """Read the files; raises InputError with every fault found."""
     from hetplan.problems.llm.applicability import obstacles
 
@@ -199,7 +199,7 @@ def read_wish(inputs: Inputs, options: LlmOptions) -> Wish:
         size = (mix.observed or ())[place] if mix is not None else ()
         why, remedy = "an observed length is above every bin", "Add a bin that holds it."
         faults.in_slo(f"$.apps.{app.id}.mix.observed[{place}]", why, remedy, value=list(size))
-    wish = Wish(inputs, options, app, app.rate_qps, kinds, request, demand, app.limits, link)
+    wish = TextRequest(inputs, options, app, app.rate_qps, kinds, request, demand, app.limits, link)
     _check_room(wish, faults)
     faults.settle()
     return wish
@@ -300,7 +300,7 @@ def _link(profile: Profile, kinds: Sequence[Kind], faults: Faults) -> float:
     return max(found, default=0.0)
 
 
-def _check_room(wish: Wish, faults: Faults) -> None:
+def _check_room(wish: TextRequest, faults: Faults) -> None:
     """Every class fits into the context and the KV of some type."""
     lengths = wish.demand.requests
     fits = np.any([kind.law.holds(lengths) for kind in wish.kinds], axis=0)

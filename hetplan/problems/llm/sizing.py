@@ -46,7 +46,7 @@ from hetplan.planner.sizing_search import (
 from hetplan.problems.llm.balancing import THETAS, Steering, fleet_of, steered_otherwise, steerings_to_try, with_caps
 from hetplan.problems.llm.judge import CONFIRMED, PLAYED, Judge, Shown
 from hetplan.problems.llm.program import Program, Rows, program
-from hetplan.problems.llm.request import Kind, Wish
+from hetplan.problems.llm.request import Kind, TextRequest
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.slo import Arrivals
 from hetplan.serving.tokens import Group, TokenDemand, TokenFleet, TokenLaw
@@ -171,7 +171,7 @@ class Cuts:
         return self.in_vain == 0
 
 
-def judge_of(wish: Wish, tools: Tools, seed: int, may_go_on: Callable[[], bool] = lambda: True) -> Judge:
+def judge_of(wish: TextRequest, tools: Tools, seed: int, may_go_on: Callable[[], bool] = lambda: True) -> Judge:
     """The judge, with the simulator that was handed in."""
     return Judge(wish, tools.extra["play_tokens"], tools.extra["draw_tokens"], seed, tools.repairs, may_go_on)
 
@@ -217,7 +217,7 @@ def capped(judge: Judge, ask: Ask, found: SizedFleet) -> SizedFleet:
     return replace(found, steering=steering, shown=shown, shares=tuple(judge.shares(found.played)))
 
 
-def _parts_of(wish: Wish) -> int:
+def _parts_of(wish: TextRequest) -> int:
     """How many fleets side by side a wish is sized as."""
     busy = (wish.busy(kind) for kind in wish.kinds if kind.engine.role == "mixed")
     least = min((one for one in busy if math.isfinite(one)), default=0.0)
@@ -435,7 +435,7 @@ class Fleets(Together):
         return SearchRecord(listed, excluded, len(self.ways), self.refused, is_whole, nearest=nearest)
 
 
-def _carries(wish: Wish, counts: Sequence[int], laws: Sequence[TokenLaw]) -> bool:
+def _carries(wish: TextRequest, counts: Sequence[int], laws: Sequence[TokenLaw]) -> bool:
     """Whether machines with these chunks and sequences serve the rate by rows (1) to (4), whatever the schedule."""
     rows = Rows.of(program(wish, mean_tpot=False, allow_late=1.0, laws=laws))
     return rows.capacity_of(counts).rate_qps >= wish.rate_qps * (1.0 - 1e-9)
@@ -518,7 +518,7 @@ def _best_way(
     return (least / draws, SizedFleet(counts, laws_of(way[0]), way[1], _price_of(wish, counts))) if few else None
 
 
-def machines_taken(wish: Wish, counts: Sequence[int]) -> list[tuple[MachineType, int]]:
+def machines_taken(wish: TextRequest, counts: Sequence[int]) -> list[tuple[MachineType, int]]:
     """What there is of each hardware, and how many machines of it a fleet takes."""
     of = [kind.hardware for kind in wish.kinds]
     return [
@@ -526,19 +526,19 @@ def machines_taken(wish: Wish, counts: Sequence[int]) -> list[tuple[MachineType,
     ]
 
 
-def _can_be_had(wish: Wish, counts: Counts) -> bool:
+def _can_be_had(wish: TextRequest, counts: Counts) -> bool:
     """Whether there are so many machines of each hardware, as many as there have to be, and the money for them."""
     budget = wish.request.budget
     is_there = all(one.least <= n <= min(one.available, wish.largest) for one, n in machines_taken(wish, counts))
     return is_there and any(counts) and (budget is None or _price_of(wish, counts) <= budget)
 
 
-def _price_of(wish: Wish, counts: Sequence[int]) -> int:
+def _price_of(wish: TextRequest, counts: Sequence[int]) -> int:
     """What a fleet costs."""
     return sum(one.cost(count) for one, count in machines_taken(wish, counts))
 
 
-def planned_fleet(wish: Wish, point: NDArray[np.float64], laws: Sequence[TokenLaw]) -> SizedFleet:
+def planned_fleet(wish: TextRequest, point: NDArray[np.float64], laws: Sequence[TokenLaw]) -> SizedFleet:
     """The fleet that the program says, with the chunks of `_chunk`, or the next longer ones that serve enough."""
     counts = [int(n) for n in np.rint(point[: len(wish.kinds)])]
     tried = ([law.limited(_chunk(wish, law, longer), law.most_seqs) for law in laws] for longer in range(len(CHUNKS)))
@@ -546,7 +546,7 @@ def planned_fleet(wish: Wish, point: NDArray[np.float64], laws: Sequence[TokenLa
     return SizedFleet(tuple(counts), chosen, Steering(THETAS[1]), _price_of(wish, counts))
 
 
-def room_at_once(wish: Wish) -> float:
+def room_at_once(wish: TextRequest) -> float:
     """By how much more than the rate a fleet is asked for, so that what happens to come at once is served in time.
 
     A request is there for as long as its limits allow, T; then f rate T are there on the mean, where f is the highest
@@ -567,7 +567,7 @@ def room_at_once(wish: Wish) -> float:
     return highest * (1.0 + sigmas * math.sqrt((gaps + spread) / there)) - 1.0
 
 
-def _chunk(wish: Wish, law: TokenLaw, longer: int) -> int:
+def _chunk(wish: TextRequest, law: TokenLaw, longer: int) -> int:
     """As long as an iteration may take within the limit per token; longer where prompts would else be late alone.
 
     Or so many sizes longer.
@@ -584,7 +584,7 @@ def _chunk(wish: Wish, law: TokenLaw, longer: int) -> int:
     return sizes[min(sizes.index(enough) + longer, len(sizes) - 1)]
 
 
-def _fleets_up_to(wish: Wish, low: int, top: int) -> tuple[Integers, Integers] | None:
+def _fleets_up_to(wish: TextRequest, low: int, top: int) -> tuple[Integers, Integers] | None:
     """Every fleet with a price from one to another: machines of each type, its price; None where there are too many."""
     hardwares = [one.id for one in wish.request.machines]
     rows, spent = np.zeros((1, 0), dtype=np.int64), np.zeros((1, len(hardwares)), dtype=np.int64)
@@ -603,7 +603,7 @@ def _fleets_up_to(wish: Wish, low: int, top: int) -> tuple[Integers, Integers] |
     return rows[kept], cost[kept]
 
 
-def _most_of(wish: Wish, kind: Kind, top: int) -> int:
+def _most_of(wish: TextRequest, kind: Kind, top: int) -> int:
     """The most machines of a type that so much money buys; of those that cost nothing, several times what is needed."""
     supply = wish.supply(kind)
     most = min(supply.available, wish.largest, supply.affordable(top))
@@ -612,7 +612,7 @@ def _most_of(wish: Wish, kind: Kind, top: int) -> int:
     return min(most, math.ceil(GIVE_UP * wish.busy(kind)) + 1)
 
 
-def _cost(wish: Wish, spent: Integers) -> NDArray[np.int64]:
+def _cost(wish: TextRequest, spent: Integers) -> NDArray[np.int64]:
     """The price of so many machines of each hardware."""
     total = np.zeros(len(spent), dtype=np.int64)
     for place, supply in enumerate(wish.request.machines):

@@ -13,7 +13,7 @@ from hetplan.planner.contract import Tools
 from hetplan.problems.llm.balancing import Steering, fleet_of
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.problems.llm.program import Rows, program
-from hetplan.problems.llm.request import Wish, read_wish
+from hetplan.problems.llm.request import TextRequest, read_text_request
 from hetplan.problems.llm.sizing import judge_of
 from hetplan.profiles.load import load_inputs
 from hetplan.serving.tokens import law_of_engine
@@ -26,17 +26,17 @@ STEPS = 1000
 PLENTY = 100_000_000
 
 
-def decoding(law: dict[str, Any], tpot_ms: float, percentile: float, *, prompt: int = 1) -> Wish:
+def decoding(law: dict[str, Any], tpot_ms: float, percentile: float, *, prompt: int = 1) -> TextRequest:
     """Requests of a thousand tokens each, of which nothing but decoding costs."""
     profile, slo = texts.experts(law, PLENTY), texts.slo(1.0, tpot_ms=tpot_ms, ttft_ms=1e6)
     profile["engines"]["moe"] |= {"most_tokens": 100_000}
     chat = slo["apps"]["chat"]
     chat["latency"] = {"ttft_p95_ms": 1e6, f"tpot_p{percentile:.12g}_ms": tpot_ms}
     chat["mix"].update(bins=[[prompt, STEPS + 1]], share=[1])
-    return read_wish(load_inputs(profile, slo), LlmOptions())
+    return read_text_request(load_inputs(profile, slo), LlmOptions())
 
 
-def machines_per_thousand(wish: Wish) -> float:
+def machines_per_thousand(wish: TextRequest) -> float:
     """By the rows, for a thousand decoded tokens per second."""
     rows = Rows.of(program(wish, mean_tpot=False, allow_late=1.0))
     return STEPS / 1000.0 / rows.capacity_of([1]).rate_qps
@@ -91,7 +91,7 @@ def test_the_bound_is_never_above_the_cheapest_of_all_counts(tpot_ms: float) -> 
     slo = {**texts.slo(15.0, tpot_ms=tpot_ms, ttft_ms=700.0), "robust": {"law": False}}
     outcome = hp.solve(profile, slo, options={"queries": 1000})
     assert outcome.plan is not None, outcome.why
-    wish = read_wish(load_inputs(profile, slo), LlmOptions(queries=1000))
+    wish = read_text_request(load_inputs(profile, slo), LlmOptions(queries=1000))
     judge = judge_of(wish, Tools(extra={"play_tokens": play, "draw_tokens": draw}), 0)
     kept = [
         4.0 * big + 1.5 * little

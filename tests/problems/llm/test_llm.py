@@ -25,7 +25,7 @@ from hetplan.problems.llm.balancing import Steering, fleet_of
 from hetplan.problems.llm.judge import CONFIRMED, Judge
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.problems.llm.program import Rows, program
-from hetplan.problems.llm.request import Wish, read_wish
+from hetplan.problems.llm.request import TextRequest, read_text_request
 from hetplan.problems.llm.sizing import Fleets, SizedFleet, judge_of
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.operating_points import limits_of
@@ -48,8 +48,8 @@ def cost_of(outcome: Any) -> float:
     return found
 
 
-def wish_of(profile: dict[str, Any], slo: dict[str, Any], **options: Any) -> Wish:
-    return read_wish(load_inputs(profile, slo), LlmOptions(**{**QUICK, **options}))
+def wish_of(profile: dict[str, Any], slo: dict[str, Any], **options: Any) -> TextRequest:
+    return read_text_request(load_inputs(profile, slo), LlmOptions(**{**QUICK, **options}))
 
 
 @pytest.mark.parametrize(

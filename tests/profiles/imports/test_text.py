@@ -13,7 +13,7 @@ import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.problems.llm.program import Rows, program
-from hetplan.problems.llm.request import read_wish
+from hetplan.problems.llm.request import read_text_request
 from hetplan.profiles.imports import datasheet, sageserve, token_traces
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.load_one import load_profile
@@ -153,7 +153,7 @@ def most_carried(slo: dict[str, Any]) -> list[float]:
     for engine in profile["engines"].values():
         engine["kv_tokens"] = 400_000
     answered(app, model="m", latency=texts.slo(ttft_ms=2000.0)["apps"]["chat"]["latency"])
-    rows = Rows.of(program(read_wish(load_inputs(profile, slo), LlmOptions()), mean_tpot=False, allow_late=1.0))
+    rows = Rows.of(program(read_text_request(load_inputs(profile, slo), LlmOptions()), mean_tpot=False, allow_late=1.0))
     return [rows.capacity_of(counts).rate_qps for counts in ((1, 1), (1, 4), (3, 1))]
 
 
