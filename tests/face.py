@@ -1550,6 +1550,20 @@ def retold(plan: Json, quantity: str, factor: float) -> Json:
     return forged(plan, change)
 
 
+def surer(plan: Json, *, runs: int | None = None, sure: float | None = None, of: int | None = None) -> Json:
+    """The plan whose simulated promises, or the `of`-th of them, are said to be of so many runs, or so sure."""
+
+    def change(forgery: Json) -> None:
+        shown = [one for one in forgery["promises"] if one["model"].startswith("simulation")]
+        for number, one in enumerate(shown):
+            if of in (None, number):
+                one["seeds"] = runs or one["seeds"]
+                if sure is not None and "confidence" in one:
+                    one["confidence"] = sure
+
+    return forged(plan, change)
+
+
 def silent(plan: Json) -> Json:
     """The plan without the percentiles that it promises itself; its parts go on promising theirs."""
 

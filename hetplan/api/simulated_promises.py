@@ -19,8 +19,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError, Interrupted
+from hetplan.planner.confidence import sequence
 from hetplan.planner.contract import Event
 from hetplan.planner.promise_figures import RATES, service_times_of
+from hetplan.planner.sizing import LOOKS
 from hetplan.problems.draft_simulation import QUERIES, play_length_s
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Promise
@@ -43,6 +45,8 @@ __all__ = ["simulate_promises", "with_simulated"]
 
 ALPHA = 1e-4
 """The chance that a plan is refused although it keeps all that it says: well below one in a thousand honest plans."""
+UNLIKE = 1e-6
+"""So seldom do runs differ so much more than others by chance: of normal ones, and shares of bursts are less so."""
 BRIEF = 3
 """So many runs are a third as long as those by which plans are confirmed: they can refute, and nothing more."""
 TOLD = 0.005
@@ -51,6 +55,8 @@ ROUNDED = 1e-6
 """And by this where they did not differ: two simulators add up in different orders."""
 PLAYED, UNPLAYED = ("pool", "variants", "pipeline"), ("W-queueing", "W-unconfirmed")
 """Questions whose simulated plans promise every limit on response times; and how those that do not say why."""
+CONFIRMED = frozenset({*PLAYED, "llm"})
+"""Questions whose plans are confirmed by runs (`planner.sizing`)."""
 SIMULATED = frozenset({"simulation"})
 """Sizes that rest on simulation."""
 BY_FORMULA = frozenset({"fluid", "formula"})
@@ -131,7 +137,8 @@ def with_simulated(report: Report, plan: Plan, inputs: Inputs, *, play: bool, **
     shown += tuple(_unpromised(plan, inputs))
     broken = (one for one in shown if one.word is Shown.BROKEN)
     found = (Violation("simulation", one.at, f"{one.about} is broken: {one.text}") for one in broken)
-    return replace(report, simulated=shown, violations=(*report.violations, *found))
+    more = _said_of_more_runs(plan, inputs)
+    return replace(report, simulated=shown, violations=(*report.violations, *more, *found))
 
 
 def _unpromised(plan: Plan, inputs: Inputs) -> Iterator[Tried]:
@@ -299,8 +306,46 @@ def _count(item: _Item, report: SimulationReport, *, whole: bool) -> None:
     item.evidence.add(value, whole=whole, spans=found.spans)
 
 
+def _said_of_more_runs(plan: Plan, inputs: Inputs) -> Iterator[Violation]:
+    """Promises that are said to be of more runs than confirm any plan."""
+    for unit in _units(plan, inputs):
+        for at, one in unit.promises if unit.plan.question in CONFIRMED else ():
+            if (one.seeds or 0) > LOOKS[-1]:
+                text = (
+                    f"{_said(one)} is said to be of {one.seeds} runs, and no plan is confirmed by more than {LOOKS[-1]}"
+                )
+                yield Violation("promise-interval", at, text)
+
+
+def _is_said_too_surely(item: _Item) -> bool:
+    """Whether so many runs, that surely, have a narrower interval than any whose runs differ as ours do.
+
+    An interval of so many runs, so sure, tells how much they differed (`confidence.share_interval`). Ours are as long,
+    and how much two sets of runs differ is compared by F.
+    """
+    promise, shares = item.promise, item.evidence.shares
+    if promise.quantity not in ("violations", "goodput") or promise.interval is None or promise.confidence is None:
+        return False
+    from scipy.special import fdtrc, logit
+
+    (low, high), runs, mean = promise.interval, promise.seeds or 0, sum(shares) / max(len(shares), 1)
+    width = sequence(runs, 1.0 - promise.confidence)
+    if not 0.0 < low < high < 1.0 or not 0.0 < mean < 1.0 or len(shares) < 2:
+        return False
+    if math.isinf(width):
+        return True
+    planned = float(logit(high) - logit(low)) / (2.0 * width)
+    ours = math.sqrt(sum((one - mean) ** 2 for one in shares) / (len(shares) - 1)) / (mean * (1.0 - mean))
+    return float(fdtrc(len(shares) - 1, runs - 1, (ours / planned) ** 2)) < UNLIKE
+
+
 def _verdict(item: _Item) -> Tried:
     found, line = item.evidence, item.line
+    if _is_said_too_surely(item):
+        low, high = item.promise.interval or (0.0, 0.0)
+        said = f"{item.promise.seeds} runs, each end {100.0 * (item.promise.confidence or 0.0):g}% sure"
+        text = f"{low:.4g} .. {high:.4g} is said to be of {said}; runs differ far more"
+        return Tried(item.at, item.about, Shown.BROKEN, item.queries, text)
     word = Shown.BROKEN if found.refuted else Shown.MET if found.met else Shown.UNDECIDED
     over = f"{item.queries} queries in {found.count} runs"
     if found.equal:

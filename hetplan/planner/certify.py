@@ -203,8 +203,8 @@ class _Again:
             return said, None
         if claim.vouched != "certified":
             # An engine's word needs no proof; but one that the plan carries, and that shows less, is none of it.
-            split = any(one.split for one in programs or ())
-            return said, first if wrong and carried is not None and not split else None
+            # That of a fleet may be of fewer rows than the engine had.
+            return said, first if wrong and carried is not None and self.plan.parts is None else None
         if wrong or said.word in (Word.PROVED, Word.FOUND):
             return said, first if wrong else None
         # What a plan has no room for excuses no bound that its program does not have, and none without a program.

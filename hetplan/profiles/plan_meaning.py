@@ -52,7 +52,7 @@ policies.*[].expected.over_probability policies.*[].expected.utilisation policie
 policies.*[].expected.accuracy_p50 policies.*[].expected.queue_p50 policies.*[].expected.queue_p99
 policies.*[].simulated.* policies.*[].objective policies.*[].batching policies.*[].overload policies.*[].span
 promises[].app promises[].period promises[].situation promises[].quantity promises[].percentile promises[].relation
-promises[].value promises[].model promises[].extrapolated
+promises[].value promises[].model promises[].extrapolated promises[].seeds promises[].confidence
 claims[].about claims[].sense claims[].value claims[].bound claims[].gap claims[].scope claims[].vouched claims[].solve
 unserved[].app unserved[].rate_qps
 commitments[].upfront commitments[].price_per_hour parts.*.rate_qps.*
@@ -84,7 +84,7 @@ summary.reserved[].count summary.reserved[].machine summary.reserved[].days summ
 REMARKS = """
 format digest method.formulation method.like method.options.* unserved[].why warnings[].code warnings[].at
 warnings[].text bill.shared
-promises[].basis promises[].interval[] promises[].seeds promises[].confidence claims[].note policies.*[].sweeps
+promises[].basis promises[].interval[] claims[].note policies.*[].sweeps
 tables.*.samples tables.*.samples[] tables.*.source tables.*.given.* tables.*.interval
 tables.*.points[].at.* tables.*.points[].rate_qps tables.*.points[].given.*
 solves[].id solves[].form solves[].about solves[].count solves[].rows solves[].columns solves[].size.* solves[].solver

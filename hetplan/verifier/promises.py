@@ -297,12 +297,28 @@ def _check_once(facts: Facts) -> Iterator[Violation]:
         before.append(model)
 
 
+def _check_runs(facts: Facts) -> Iterator[Violation]:
+    """What simulation shows of an application is of the same runs, and as sure, whatever it is about."""
+    if facts.plan.question not in ("pool", "pipeline", "variants", "llm"):
+        return
+    seen: dict[str | None, tuple[int | None, float | None]] = {}
+    for number, promise in enumerate(facts.plan.promises):
+        if _family(promise) != "simulation":
+            continue
+        runs, sure = seen.setdefault(promise.app, (promise.seeds, promise.confidence))
+        sure = promise.confidence if sure is None else sure
+        if promise.seeds != runs or promise.confidence not in (None, sure):
+            text = f"{promise.quantity} is of {promise.seeds} runs, what is promised above of {runs}, or not as sure"
+            yield Violation("promise-interval", f"promises[{number}]", text)
+        seen[promise.app] = (runs, sure)
+
+
 def check_promises(facts: Facts, apps: Mapping[str, Computed], whole: Computed) -> list[Violation]:
     """Every promise; what can be recomputed, against that.
 
     `apps` holds the applications that could be followed; what keeps the others from it is reported elsewhere.
     """
-    found = list(_check_once(facts))
+    found = [*_check_once(facts), *_check_runs(facts)]
     for number, promise in enumerate(facts.plan.promises):
         at = f"promises[{number}]"
         found += _check_model(facts, promise, at)

@@ -27,6 +27,7 @@ from face import (
     retold,
     sent_by,
     solve,
+    surer,
     text_sent_by,
     thinned,
     unpromised,
@@ -75,6 +76,19 @@ def test_seeds_follow_from_what_the_plan_says() -> None:
     assert verify(other, wish).simulated != verify(plan, wish).simulated
     # And from nothing that a plan may choose: its digest is not believed.
     assert verify(misnamed(plan), wish).simulated == verify(plan, wish).simulated
+
+
+@pytest.mark.parametrize("problem", QUICK)
+def test_no_promise_is_surer_than_its_runs(problem: str) -> None:
+    """More runs than confirm any plan, others than of the next promise, or a share surer than so few runs tell."""
+    wish = random_files(problem, 3)
+    plan = solve(wish).plan
+    assert plan is not None
+    assert verify(plan, wish).is_ok
+    for more in (surer(plan, runs=600), surer(plan, runs=50, of=0)):
+        assert not verify(more, wish).is_ok
+    if problem == "pool":  # this text promises times alone, of which runs tell no share
+        assert not verify(surer(plan, sure=0.9999), wish).is_ok
 
 
 def test_what_was_not_played_is_not_called_verified() -> None:
