@@ -509,14 +509,14 @@ def _suspicious_table(name: str, table: Table) -> Iterator[Suspicion]:
     """
     if table.quantity not in ("latency_ms", "ttft_ms", "tpot_ms"):
         return
-    statistic = next(one for one in table.statistics if one != "std")
+    statistic: Statistic = next(one for one in table.statistics if one != "std")
     known = [cell for cell in table.cells(statistic) if cell is not None]
     if known and max(known) < 0.1:
         text = f"every {statistic} is below 0.1 ms: are these seconds? {table.quantity} is in milliseconds"
         yield ("W-unit", f"tables.{name}.{statistic}", text)
     elif known and min(known) > 3.6e6:
         yield ("W-unit", f"tables.{name}.{statistic}", f"every {statistic} is above an hour: is this microseconds?")
-    held = [kind for kind in table.statistics if kind not in ("mean", "std")]
+    held: list[Statistic] = [kind for kind in table.statistics if kind not in ("mean", "std")]
     # Of times that a batch takes the mean is above the median at times, and hardly ever above a tail.
     above: list[tuple[Statistic, Statistic]] = [("mean", kind) for kind in held if kind != "p50"]
     for lower, upper in (*pairwise(held), *(above if table.mean is not None else ())):
