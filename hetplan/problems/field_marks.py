@@ -28,7 +28,7 @@ from pydantic import BaseModel
 
 from hetplan.problems.compound import request as compound
 from hetplan.problems.fleet import request as fleet
-from hetplan.problems.llm import wish as llm
+from hetplan.problems.llm import request as llm
 from hetplan.problems.pipeline import request as pipeline
 from hetplan.problems.policy import request as policy
 from hetplan.problems.pool import request as pool
