@@ -31,7 +31,7 @@ from hetplan.planner.contract import Event
 from hetplan.precise_loop import new_event_loop
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.engine_law import FittedNumbers, Iteration, fit_numbers
-from hetplan.profiles.engines import Engine
+from hetplan.profiles.engines import IterationLaw
 from hetplan.profiles.imports.words import digits
 from hetplan.profiles.law_review import iteration_ms
 from hetplan.profiles.new_files import engine_run, model_of, new_profile
@@ -324,6 +324,6 @@ def _run(engine: MeasuredEngine, mine: MeasuredLaw) -> dict[str, Any]:
         name: int(max(getattr(one, name) for one in mine.iterations)) for name in ("tokens", "kv_tokens", "sequences")
     }
     law = {**mine.law.document, "basis": "measured", "error_mean": digits(mine.law.error), "range": reach}
-    whole = Engine.model_validate({"law": law} | {key: one for key, one in engine.stated().items() if one is not None})
-    waits = [one.ms - iteration_ms(whole, one.tokens, 0.0, 0.0, one.pairs) for one in mine.alone]
+    fitted = IterationLaw.model_validate(mine.law.document)
+    waits = [one.ms - iteration_ms(fitted, one.tokens, 0.0, 0.0, one.pairs) for one in mine.alone]
     return engine_run(law, **said, request_ms=digits(max(median(waits), 0.0)) if waits else None)

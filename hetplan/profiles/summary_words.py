@@ -546,7 +546,8 @@ def _limit(summary: Summary, row: SloRow) -> Limit:
 def _budget(summary: Summary) -> Iterator[Limit]:
     cost, most = summary.cost_per_hour, summary.budget_per_hour
     if cost is not None and most is not None:
-        verdict = "met" if cost <= most * (1.0 + BELOW) else "violated"
+        kept = "not verified" if summary.status == "not verified" else "met"  # what is wrong elsewhere meets no limit
+        verdict = kept if cost <= most * (1.0 + BELOW) else "violated"
         asked, found = (f"{money(one, summary.currency)}/h" for one in (most, cost))
         yield Limit("money", "an hour", "", f"<= {asked}", found, verdict, "<=", most, cost, cost)
 

@@ -431,8 +431,7 @@ def _voucher_faults(facts: Facts, claim: Claim) -> Iterator[str]:
     if solve is None:
         if claim.vouched == "certified":
             yield "certified, but no solve carries a certified bound"
-        of_all = claim.scope in ("problem", "relaxation") and facts.plan.question in QUESTIONS
-        if of_all and facts.plan.workers:
+        if claim.scope == "problem" and facts.plan.question in QUESTIONS and facts.plan.workers:
             yield "bounds all plans, and no solve says so"
         return
     if solve.status not in ("optimal", "feasible"):

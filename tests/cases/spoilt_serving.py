@@ -255,9 +255,9 @@ CHAIN: list[Change] = [
     ("a lower quality", {"plan/promises/2/value": 0.49}, "promise @ promises[2]"),
     ("another quality, within rounding", {"plan/promises/2/value": 0.5 * (1 + 9e-07)}, ""),
     ("a claim within rounding", {"plan/claims": [{"about": "quality", "sense": "max", "value": 0.5,
-     "bound": 0.5 * (1 - 1.5e-06), "gap": 1.5e-06, "scope": "restriction", "vouched": "claimed"}],
+     "bound": 0.5 * (1 - 1.5e-06), "gap": 1.5e-06, "scope": "relaxation", "vouched": "claimed"}],
      "plan/status": "feasible"}, ""),
     ("a claim beyond rounding", {"plan/claims": [{"about": "quality", "sense": "max", "value": 0.5,
-     "bound": 0.5 * (1 - 2.5e-06), "gap": 2.5e-06, "scope": "restriction", "vouched": "claimed"}],
+     "bound": 0.5 * (1 - 2.5e-06), "gap": 2.5e-06, "scope": "relaxation", "vouched": "claimed"}],
      "plan/status": "feasible"}, "claim @ claims[0]"),
 ]

@@ -75,7 +75,7 @@ def test_an_accelerator_of_an_unknown_amount_is_refused_with_what_to_write(
     ran, pods = rendered(answer.plan, wish, cluster(wish, labels(wish)), tmp_path)
     assert (ran.code, pods) == (EXIT["infeasible"], [])
     for name in wish.machine_types:
-        assert f"hardware.{name}.gpus (found nothing)" in ran.err
+        assert f"machines.{name}.gpus (found nothing)" in ran.err
         assert f'"provides": {{"gpu": 1}} under machines.{name}' in ran.err
     words = dict.fromkeys(wish.machine_types, f"example.com/{kind}")
     site = cluster(wish, labels(wish), accelerators={"small": 1, "large": 8}, resources=words)
@@ -93,8 +93,8 @@ def test_machines_whose_nodes_cannot_be_told_apart_are_refused(kind: str, tmp_pa
     none = {"small": {}, "large": {LABEL: "l"}}
     ran, pods = rendered(answer.plan, wish, cluster(wish, none), tmp_path)
     assert (ran.code, pods) == (EXIT["infeasible"], [])
-    assert "hardware.small.selector (found nothing)" in ran.err
-    assert "hardware.large" not in ran.err
+    assert "machines.small.selector (found nothing)" in ran.err
+    assert "machines.large" not in ran.err
     same = {"small": {"pool": "any"}, "large": {"pool": "any"}}
     ran, pods = rendered(answer.plan, wish, cluster(wish, same), tmp_path)
     assert (ran.code, pods) == (EXIT["infeasible"], [])

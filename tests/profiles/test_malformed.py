@@ -163,7 +163,7 @@ def test_a_quality_may_be_beyond_1_where_its_metric_says_so() -> None:
     model = {"quality": {"top1": 76.1}, "runs": {"h": TIMED}}
     machines = {"h": {"price_per_hour": 1}}
     said = {"format": "hetplan/profile/1.0", "machines": machines, "models": {"m": model}}
-    assert load_profile({**said, "metrics": {"top1": {"range": [0, 100]}}}).variants["m"].quality.evaluate == 76.1
+    assert load_profile({**said, "metrics": {"top1": {"range": [0, 100]}}}).variants["m"].quality.value == 76.1
 
 
 def test_a_wished_quality_is_a_share_of_1_where_no_metric_is_named() -> None:

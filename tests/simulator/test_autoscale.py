@@ -101,7 +101,7 @@ def test_what_has_no_plan_stays_as_it_is():
     report = autoscale(
         first, load_inputs(profile, slo), lambda rates, now: None, series={"a": [40.0] * 2}, replanning=EVERY_S
     )
-    assert report.cost_per_hour.evaluate == pytest.approx(1.0)
+    assert report.cost_per_hour.value == pytest.approx(1.0)
 
 
 def test_offline_work_goes_where_plans_go():

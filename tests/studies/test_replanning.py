@@ -64,7 +64,7 @@ def test_a_fleet_gets_there_by_as_many_moves_as_are_allowed() -> None:
 def test_without_moves_a_fleet_stays_as_it_begins_however_much_comes(moves: int | None, more: bool) -> None:
     report = replanned_fleet(*fleet(moves), every_s=20.0, seeds=1, noise="mean")["plan"]
     begins = 1.3  # a machine on demand, and a spot one
-    cost = report.cost_per_hour.evaluate
+    cost = report.cost_per_hour.value
     assert cost > begins + 0.2 if more else cost == pytest.approx(begins)
     assert any(code == "W-no-plan" for code, *_ in report.warnings) is not more
 

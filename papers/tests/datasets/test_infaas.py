@@ -64,7 +64,7 @@ def test_architectures_and_workers_come_back():
     for row in facts["table8_architectures"]:
         variant = profile.variants[as_id(row["name"])]
         unit = 1.0 if row["metric"].startswith("BLEU") else 0.01
-        assert variant.quality.evaluate == pytest.approx(row["accuracy"] * unit)
+        assert variant.quality.value == pytest.approx(row["accuracy"] * unit)
         assert (variant.task, variant.family) == (row["task"], as_id(row["family"]))
     hardware = load_profile(infaas.workers()).hardware
     assert hardware["p3.2xlarge"].provides == {"cpu_cores": 8, "cpu_mem_gib": 61, "gpu_share": 1, "gpu_mem_gib": 16}

@@ -105,7 +105,7 @@ def test_models_on_three_kinds_of_hardware_come_back():
     assert len(profile.variants) == len(published) == 46
     for name, model in published.items():
         variant = profile.variants[as_id(name)]
-        assert variant.quality.evaluate * 100 == pytest.approx(float(model["norm_accuracy"]), rel=1e-14)
+        assert variant.quality.value * 100 == pytest.approx(float(model["norm_accuracy"]), rel=1e-14)
         tables = {run.hardware: profile.tables[run.latency] for run in variant.runs}
         assert tables.keys() == {kind for kind, cells in model["latency"].items() if cells}
         for kind, table in tables.items():

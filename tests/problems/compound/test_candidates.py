@@ -75,7 +75,7 @@ def test_what_is_missing_to_serve_all_is_said():
     apps = {"q0": {"candidates": [candidate("1", a=0.8)]}, "q1": {"candidates": [candidate("1", a=0.5)]}}
     outcome = hp.solve(PROFILE, wish(apps, objective=["min cost"], capacity={"a": 1}))
     assert outcome.exit_code == 3
-    assert outcome.repairs[0].text == "raise slo.limits.capacity.a from 1 to 1.3 (fails at 1.29)"
+    assert outcome.repairs[0].text == "raise slo.limits.capacity.a from 1 to 1.3 (fails at 1.295)"
     machines = {f"q{i}": {"candidates": [candidate(cloud=0.6)]} for i in range(3)}
     outcome = hp.solve(tiered(), wish(machines, objective=["min cost"], instances={"a100": [0, 2]}))
     assert outcome.repairs[0].text == "raise slo.limits.instances.a100[1] from 2 to 3 machines"

@@ -176,7 +176,7 @@ def test_the_room_of_two_kinds_of_machines_is_found_where_one_is_never_enough(
     part: Any = SimpleNamespace(
         app="x", hardware=("a", "b"), carried=lambda there: sum(n * c for n, c in zip(there, each, strict=True))
     )
-    late: Any = SimpleNamespace(p=0, rate=20.0, wanted=20.0, situation=None)
+    late: Any = SimpleNamespace(p=0, rate=20.0, required_rate=20.0, situation=None)
     found: Any = SimpleNamespace(
         wish=SimpleNamespace(rooms={}), fleet=SimpleNamespace(choices={("x", 0): SimpleNamespace(machines=(5, 3))})
     )

@@ -151,7 +151,7 @@ def test_what_bounds_few_configurations_bounds_no_others(monkeypatch):
     monkeypatch.setattr(infeasible, "_one_batch_each", lambda _: False)
     problem = SimpleNamespace(wish=SimpleNamespace(fleet=None))
     most = best_reach(problem, None, [], Aim("rate"), "largest demand")
-    assert (most.evaluate, most.bound, most.is_exact) == (9.0, 10.0, False)
+    assert (most.value, most.bound, most.is_exact) == (9.0, 10.0, False)
 
 
 def test_money_that_does_not_reach():
