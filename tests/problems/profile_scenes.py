@@ -226,9 +226,8 @@ def _on_a_card(files: Files) -> None:
 
 
 def _two_types(files: Files) -> None:
-    """A second type of machine, on which nothing was measured."""
+    """A second type of machine, on which nothing was measured, and which nobody sells."""
     files.profile["hardware"]["cpu8"] = {"kind": "cpu"}
-    files.profile["offers"]["cpu8"] = {"hardware": "cpu8", "price_per_hour": "1"}
 
 
 def _in_two_roles(files: Files) -> None:

@@ -174,7 +174,7 @@ def test_the_room_of_two_kinds_of_machines_is_found_where_one_is_never_enough(
     )
     each = (10.0, 1.0) if enough else (3.0, 4.0)
     part: Any = SimpleNamespace(
-        app="x", hardware=("a", "b"), carried=lambda there: sum(n * c for n, c in zip(there, each, strict=True))
+        app="x", hardware=("a", "b"), max_rate=lambda there: sum(n * c for n, c in zip(there, each, strict=True))
     )
     late: Any = SimpleNamespace(p=0, rate=20.0, required_rate=20.0, situation=None)
     found: Any = SimpleNamespace(

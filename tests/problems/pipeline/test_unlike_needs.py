@@ -77,8 +77,11 @@ def test_a_forged_scope_is_refused(sizing: str) -> None:
         for scope in {"problem", "relaxation"} if claim.about in held else {"restriction"} - {claim.scope}:
             document = json.loads(plan.model_dump_json(exclude_none=True, by_alias=True))
             document["claims"][number]["scope"] = scope
-            found = hp.verify(hp.Plan.model_validate(document), *files).violations
-            assert (f"claims[{number}]" in {one.at for one in found}) is (claim.about in held), (claim, scope)
+            found = {one.at for one in hp.verify(hp.Plan.model_validate(document), *files).violations}
+            # A bound that holds of all plans too is no fault: then the status is, which says what is known of all.
+            assert bool(found & {f"claims[{number}]", "status"} if claim.about in held else found - {"status"}) is (
+                claim.about in held
+            ), (claim, scope)
 
 
 def test_what_one_server_would_carry_is_not_proved_impossible() -> None:
