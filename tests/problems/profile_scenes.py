@@ -339,7 +339,10 @@ def _path_by_path(files: Files) -> None:
 
 SCENES: dict[str, Scene] = {
     **{f"offers.*.{name}": _with_offers for name in ("stock", "interruptions_per_hour")},
-    "offers.*.hardware": lambda files: (_with_offers(files), files.question == "policy" and _two_types(files)),
+    "offers.*.hardware": lambda files: (
+        _with_offers(files),
+        files.question in ("policy", "pipeline") and _two_types(files),
+    ),
     "offers.*.price_per_hour": _by_offer,
     "offers.*.currency": _budget,
     "offers.*.per": _per,
