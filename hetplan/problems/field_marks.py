@@ -46,7 +46,7 @@ _NOT_OF_TEXT = (
     "horizon.periods", "apps.*.candidates", "apps.*.device", "apps.*.late", "apps.*.quality.max",
     "apps.*.rate_qps.history", "apps.*.rate_qps.series", "apps.*.streams", *_RECORDED,
 )  # fmt: skip
-"""What keeps files from asking for a fleet that makes text (`llm.fits`)."""
+"""What keeps files from asking for a fleet that makes text (`llm.applicability`)."""
 _OF_A_RATE = ("low", "high", "mean")
 """What says one rate or a range, as a number does."""
 _REFUSED: Mapping[str, Mapping[str, tuple[str, str]]] = {

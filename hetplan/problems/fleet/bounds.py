@@ -5,8 +5,8 @@ questions, by simulation). It is careful: on fewer machines they may be in time 
 asks less of them: each limit is held against service times alone, and a path may use all of it. Where late queries are
 dropped, machines answer no more than percentiles ask for.
 
-**What shows it.** Of a small fleet (`ways.is_one_program`) that is the program of all periods, written again with the
-rows that the plan names by the machines of which they are. Of others it carries prices.
+**What shows it.** Of a small fleet (`formulations.is_one_program`) that is the program of all periods, written again
+with the rows that the plan names by the machines of which they are. Of others it carries prices.
 
 Machines of an offer are paid for ahead (R) or rented in a period (N). For any prices pi >= 0 of a machine in a period,
 and any prices of the limits, a fleet costs no less than
@@ -15,9 +15,9 @@ and any prices of the limits, a fleet costs no less than
     + the least of  sum_o cost R_o + sum_op cost N_op - sum_op pi_op (R_o + N_op)  under the limits
 
 The second is a linear program, whose bound is safe from rounding; the first are found in lists, or by small programs
-that are proved (`menus`). Costs of starting only add to it. What machines carry is said by the part of an application:
-of pools and text by their linear programs, of variants by what fits on each machine. Applications of other questions,
-and those that may share machines without slices, count as free: the bound is true, and lower.
+that are proved (`candidate_columns`). Costs of starting only add to it. What machines carry is said by the part of an
+application: of pools and text by their linear programs, of variants by what fits on each machine. Applications of other
+questions, and those that may share machines without slices, count as free: the bound is true, and lower.
 """
 
 from __future__ import annotations

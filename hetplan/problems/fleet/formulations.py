@@ -74,7 +74,7 @@ PLANNED: Mapping[str, Mapping[str, Any]] = {
     "policy": {"batching": "max"},
 }
 ESTIMATED = {**PLANNED, "pipeline": {"sizing": "formula"}, "variants": {"sizing": "formula"}}
-"""Pools get room later, by their formula (`room`); text has its `margins`.
+"""Pools get room later, by their formula (`sizing`); text has its `margins`.
 
 Policies are looked for with whole batches, which are found ten times as soon, and are made of any where they are best.
 """

@@ -1,8 +1,8 @@
 """The one program of a fleet: machines of all offers, applications, failures, starts and moves of its periods.
 
 With the letters of the package: (1), (3) and the bill are those of `planner/program`; (2) are the rows of each part, of
-every situation (`menus.add_part`); the first period follows the last, or what runs. Where rows allow machines that do
-not carry the rate, the part says why, and the program is asked again with what it said.
+every situation (`candidate_columns.add_part`); the first period follows the last, or what runs. Where rows allow
+machines that do not carry the rate, the part says why, and the program is asked again with what it said.
 
 Periods without those beside them, machines committed before, or stock that is a row, so that what is in the way is
 named, are the same program with less in it. Machines that an application gets anew are its *moves*.

@@ -124,7 +124,7 @@ class FleetRequest:
     only: Mapping[str, str] = field(default_factory=dict)
     """The one hardware that an application may use."""
     goal: Goal = "cost"
-    """What is best; more than the cost can be said of one period alone (`between`)."""
+    """What is best; more than the cost can be said of one period alone (`max_objectives`)."""
     most: str | None = None
     """The application of which the most rate is wanted."""
     most_rounds: int = 30

@@ -43,7 +43,7 @@ REFUSED = {
     "apps.*.weight": ("a fleet serves one application, so nothing is weighed", "Leave it out."),
     "apps.*.rate_qps.trace": ("requests are drawn from lengths", "Write mix.observed; simulate plays a trace."),
 }  # fmt: skip
-"""Fields of the SLO that this question does not keep, besides those in `fits`: why, and what to write instead."""
+"""Fields of the SLO that this question does not keep, besides those in `applicability`: why, and what to write."""
 
 RULES = {
     None: "least-work/1", "round-robin": "round-robin/1", "random": "shares/1", "shortest-queue": "weighted-least/1",
@@ -250,7 +250,7 @@ def _instances(one: Choice, engine: Engine, faults: Faults) -> int:
 
 def _check_lengths(app: Application, faults: Faults) -> None:
     mix = app.mix
-    assert mix is not None  # `fits` has it
+    assert mix is not None  # `applicability` has it
     for field, sizes in (("bins", mix.bins), ("observed", mix.observed or ())):
         for number, size in enumerate(sizes):
             named = dict(zip(mix.axes, size, strict=True))

@@ -22,9 +22,6 @@ x_st        --                       rate of class s sent to type t
 n_o         --                       machines rented under offer o
 ==========  =======================  ==================================================================================
 
-The exact fluid program (`program`), in place of the paper's Eq. 15, which is no bound: rows (1) to (6) of
-`planner.program` (N_o are the n_o here) say what may be rented, and these what it is used for::
-
 The exact fluid program (`fluid_program`), in place of the paper's Eq. 15, which is no bound: rows (1) to (6) of
 `planner.program` (N_o are the n_o here) say what may be rented, and these what it is used for::
 
