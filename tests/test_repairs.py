@@ -19,9 +19,9 @@ from cases.infeasible import QUESTIONS, asked
 
 import hetplan as hp
 from hetplan.api.solve import plan_for
-from hetplan.errors import InputError
+from hetplan.errors import InputError, SolverError
 from hetplan.planner.draft import Edit, Repair
-from hetplan.planner.repairs import Trials, documents, edit_documents, edited_files, edits_of
+from hetplan.planner.repairs import MOST_SKETCHED, Trials, documents, edit_documents, edited_files, edits_of
 from hetplan.planner.status import Found
 from hetplan.planner.terms import Tools
 from tests.build import in_format_1_0, shipped
@@ -168,6 +168,39 @@ def test_where_one_is_not_enough_what_is_missing_is_said_together() -> None:
     )
 
 
+NONE = SimpleNamespace(found=Found.INFEASIBLE)
+"""What an answer without a plan has found."""
+
+
+@pytest.mark.parametrize("proved", [True, False])
+def test_only_a_proof_says_without_a_simulation_that_less_fails(proved: bool) -> None:
+    """A sketch that ended with an error, or at a limit, was taken for a rate that fails: there was a plan at it."""
+    profile, slo = too_fast_and_too_cheap()
+    app = next(iter(slo["apps"]))
+    slo["apps"][app]["rate_qps"], slo["limits"] = 1000.0, {}
+    asked: list[tuple[str, float]] = []
+
+    def again(inputs: Any, options: Any) -> Any:
+        sizing, rate = options.get("sizing", "simulation"), inputs.slo.apps[app].rate_qps
+        asked.append((sizing, rate))
+        most = {"formula": 290.0, "simulation": 306.0 if proved else 360.0, "fluid": 300.0}[sizing]
+        if sizing == "fluid" and not proved:
+            raise SolverError("it failed")
+        plan = rate if rate <= most else None
+        return SimpleNamespace(plan=plan, exit_code=0 if plan else 3, repairs=(), warnings=(), finding=NONE)
+
+    edits = (Edit("slo", ("apps", app, "rate_qps"), 290.0),)
+    less = Repair(f"slo.apps.{app}.rate_qps", "lower", None, 290.0, "qps", "less", edits)
+    trials = Trials(hp.load(profile, slo), {}, again, sketches=True)
+    (repair,) = trials.kept([less])
+    played = [rate for sizing, rate in asked if sizing == "simulation"]
+    assert played
+    assert isinstance(repair.to, float)
+    assert isinstance(repair.fails_at, float)
+    assert repair.to <= (306.0 if proved else 360.0) < repair.fails_at or (proved and repair.fails_at < 312.0)
+    assert len(asked) - len(played) <= 2 * MOST_SKETCHED
+
+
 @pytest.mark.parametrize(("kept", "most"), [(690.0, 8), (640.0, 8), (300.0, 12), (40.0, 14)])
 def test_a_number_that_is_said_again_and_again_is_moved_on_by_more(kept: float, most: int) -> None:
     """Each answer says a hundredth less: one after the other used up all trials of an answer."""
@@ -183,7 +216,9 @@ def test_a_number_that_is_said_again_and_again_is_moved_on_by_more(kept: float, 
     def again(inputs: Any, _: Any) -> Any:
         asked.append(inputs.slo.apps[app].rate_qps)
         plan = asked[-1] if asked[-1] <= kept else None
-        return SimpleNamespace(plan=plan, exit_code=0 if plan else 3, repairs=(lower(0.99 * asked[-1]),), warnings=())
+        return SimpleNamespace(
+            plan=plan, exit_code=0 if plan else 3, repairs=(lower(0.99 * asked[-1]),), warnings=(), finding=NONE
+        )
 
     (repair,) = Trials(hp.load(profile, slo), {}, again).kept([lower(700.0)])
     assert isinstance(repair.to, float)
@@ -203,7 +238,9 @@ def test_a_budget_whose_plans_are_late_in_play_goes_up_until_one_is_not(kept: fl
         asked.append(inputs.slo.limits.cost_per_hour / 1e9)
         late = Repair("slo.apps.a.rate_qps", "lower", None, 100.0, "qps", "lower it or so")
         done = asked[-1] >= kept
-        return SimpleNamespace(plan=done or None, exit_code=0 if done else 3, repairs=(late,), warnings=())
+        return SimpleNamespace(
+            plan=done or None, exit_code=0 if done else 3, repairs=(late,), warnings=(), finding=NONE
+        )
 
     edits = (Edit("slo", ("limits", "cost_per_hour"), "0.9"),)
     money = Repair("slo.limits.cost_per_hour", "raise", 0.3, 0.9, "USD", "more", edits)
@@ -294,7 +331,7 @@ def test_a_total_of_resources_is_raised_by_what_machines_provide(least: float, t
 
     def again(inputs: Any, _: Any) -> Any:
         done = inputs.slo.limits.provides["gpu"] >= least
-        return SimpleNamespace(plan=done or None, exit_code=0 if done else 3, repairs=(), warnings=())
+        return SimpleNamespace(plan=done or None, exit_code=0 if done else 3, repairs=(), warnings=(), finding=NONE)
 
     repair = Repair("slo.limits.provides.gpu", "raise", 3.0, 5.0, "", "more")
     (said,) = Trials(hp.load(profile, slo), {}, again).kept([repair])

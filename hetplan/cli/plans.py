@@ -132,7 +132,7 @@ def verify(
     programs of the bounds that the plan does not prove. Exit 6 if such a bound is wrong. A bound that the plan calls
     certified is always proved again.
 
-    If a plan calls itself optimal and its bound is not proved here, it is "verified, but for its bound".
+    If its bound is not proved here, a plan is "verified, but for its bound".
 
     Exit 4 with --require-proof if a bound is not proved again, and with --gap if a gap is larger. PLAN may be - for
     stdin.

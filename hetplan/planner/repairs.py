@@ -62,6 +62,8 @@ MOST_TRIALS = 24
 """Questions asked again for one answer to find what does; each may take as long as the first."""
 MOST_HALVED = 16
 """Questions asked again, after that, to find how much less would do."""
+MOST_SKETCHED = 8
+"""Numbers of one repair that a formula is asked for: each goes twice as far as the one before, so 256 times as far."""
 MOST_JOINED = 4
 NUDGES = (0.0, 1e-4, 1e-2, 0.1, 0.2, 0.5)
 """By how much further a number is moved, in parts of it, where what was worked out does not do by a hair."""
@@ -82,8 +84,8 @@ then tried with the formula for queues alone, in no time, which asks for more ma
 SHORT = 0.98, 0.99
 """The part of the way that is taken back of what a program says, to see that less fails."""
 MOST_EVENTS = 20_000_000
-"""Trials may simulate so many events, or as many as the answer itself took: no refusal takes much longer than twice an
-answer, and those of small questions take ten seconds more."""
+"""Trials may simulate so many events, or as many as the answer itself took. Only the engine of batches is counted: of
+pools, text and policies, and of parts of a fleet, `MOST_TRIALS` bounds the trials."""
 UNTRIED = " (not tried)"
 UNPLAYED = " (its queues were not played)"
 ABOUT, MOST_ABOUT = " or so", 4
@@ -453,9 +455,13 @@ class Trials:
     """How plans are sized, where not as the question says."""
     sketches: bool = False
     """Whether what is tried in simulation is sketched first: a program proved that there is no plan."""
+    most: int = MOST_TRIALS
+    """How many numbers of one repair are tried."""
     count: int = field(default=0, init=False)
     unplayed: bool = field(default=False, init=False)
     """Whether the last plan that was found was planned without simulation, though the question asks for it."""
+    refuted: bool = field(default=False, init=False)
+    """Whether it is proved that there is no plan with what was tried last."""
 
     def kept(self, repairs: Sequence[Repair]) -> tuple[Repair, ...]:
         """Those that do, with the numbers that do; joint ones where none does alone."""
@@ -545,7 +551,7 @@ class Trials:
         begun = tuple(replace(edit, value=_stated_or_begin(edit, repair, given)) for edit in edits)
         stated = tuple(replace(edit, value=value_at(given[edit.file], edit.path)) for edit in edits)
         guessed = repair.text.endswith(ABOUT)
-        last = self.count + (MOST_ABOUT if guessed else MOST_TRIALS)
+        last = self.count + (MOST_ABOUT if guessed else self.most)
         while tried and self._may_go_on() and self.count < last:
             more = self._try_edits(tried, given)
             if more is None and sketch is not None and not failed:
@@ -579,7 +585,7 @@ class Trials:
         """The repair with a number that does by the formula, and one that fails though no query waits."""
         if not self.sketches or self.sizing is not None or repair.text.endswith(ABOUT):
             return None
-        rough = replace(self, sizing="formula", note=lambda _: None)
+        rough = replace(self, sizing="formula", note=lambda _: None, most=MOST_SKETCHED)
         found = rough._nudge(repair, edits, given)
         if found is None:
             return None
@@ -591,7 +597,7 @@ class Trials:
         at_once = replace(rough, sizing="fluid")
         if at_once._try_edits(short, given, ask=self.briefly) is None:  # it was said from afar
             return replace(found, fails={}, is_guess=True)
-        return replace(found, fails={_place(edit): edit.value for edit in short})
+        return replace(found, fails={_place(edit): edit.value for edit in short} if at_once.refuted else {})
 
     def _try_edits(
         self,
@@ -600,7 +606,7 @@ class Trials:
         ask: Callable[[Inputs, Mapping[str, Any]], Outcome] | None = None,
     ) -> tuple[Repair, ...] | None:
         """None where a plan is found with these edits; else what is said to help then."""
-        self.count += 1
+        self.count, self.refuted = self.count + 1, False
         words = _all_said(edits[:1], given) + (f", and {len(edits) - 1} more" if len(edits) > 1 else "")
         self.note(
             Event("repairs", f"trial {self.count} of at most {MOST_TRIALS + MOST_HALVED} of what may help: {words}")
@@ -620,6 +626,7 @@ class Trials:
             unplayed = self.sizing is not None or any(one.code == "W-queueing" for one in outcome.warnings)
             self.unplayed = is_played and unplayed
             return None
+        self.refuted = outcome.finding.found is Found.INFEASIBLE
         return tuple(repair for repair in outcome.repairs if not _asks_nothing(edits_of(repair, changed)))
 
     def _joint(self, failed: Sequence[tuple[Edit, ...]], given: Documents) -> Iterator[_Does]:

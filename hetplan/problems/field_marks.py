@@ -13,7 +13,7 @@ refused    stated, it is an error that names it (`refuse`)
 \\-         about the file itself, or the user's own
 =========  ==========================================================================================================
 
-What a question refuses is declared beside its reader (`REFUSED` of its `wish.py`), which enforces it; what is only
+What a question refuses is declared beside its reader (`REFUSED` of its `request.py`), which enforces it; what is only
 played, or holds, here. The table of `docs/reference/marks.md` is made by `table`, and a test sets field by field: a new
 field of the format needs a word on what each question does with it. No solve imports this.
 """

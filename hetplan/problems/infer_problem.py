@@ -1,7 +1,7 @@
 """Finds the problem that files pose: hetplan's problems are tried in turn, the most specific first.
 
 Each function says everything that keeps the files from asking its question; nothing where they may ask it. What it
-looks at is in the question's room (`question.py`, `applicability.py` or `fits.py`), read where a glance does not rule
+looks at is in the question's room (`question.py`, `applicability.py`), read where a glance does not rule
 the question out. Some obstacles are essential (the pipeline question without a pipeline is another question), the
 others are one field that is missing or in the way. The first question without an obstacle is asked. Where there is
 none, the nearest is the one with the fewest essential obstacles, then the fewest of all, then the most specific.

@@ -25,7 +25,7 @@ from hetplan.verifier.application_checks import (
 )
 from hetplan.verifier.demand import Classes, classes_of
 from hetplan.verifier.flow import Flow, why_not_followed
-from hetplan.verifier.plan_index import Facts, check_options, gather, quality_of, slo_divisor
+from hetplan.verifier.plan_index import QUESTIONS, Facts, check_options, gather, quality_of, slo_divisor
 from hetplan.verifier.promises import (
     Computed,
     check_claims,
@@ -118,8 +118,11 @@ def _check_serving(
         found += check_demand(facts, name)
     skipped = [f"{name}: {reason}" for name, reason in why.items() if reason]
     survive = facts.inputs.slo.limits.survive
-    if survive.machines or survive.zones:  # only fleets promise it, which have a check of their own
-        skipped.append("limits.survive: what is left after losses is not computed")
+    if survive.machines or survive.zones:  # fleets have a check of their own
+        if facts.plan.question in QUESTIONS:
+            found.append(Violation("survive", "slo.limits.survive", "only a fleet keeps it, and this plan is none"))
+        else:
+            skipped.append("limits.survive: what is left after losses is not computed")
     return skipped, {name: worst_of(parts) for name, parts in computed.items()}
 
 

@@ -39,7 +39,7 @@ class Report:
     `unchecked` says that no check of the question's own promise was at hand; `claims` says of each claim whether its
     bound was proved again by the planner's program, and nobody should call another one certified; `undecided` names
     limits on times that no measurement decides ("app: limit"); `simulated` says of each promise that rests on
-    simulation what fresh runs show; `unproved` says that the plan calls itself as good as a bound that is not proved.
+    simulation what fresh runs show; `unproved` says that its bound is not proved.
 
     >>> report = Report(violations=(Violation("stock", "offers.a", "3 machines of 2"),), checked=("stock",))
     >>> report.ok, str(report.violations[0])

@@ -70,8 +70,11 @@ def test_a_report_says_what_was_skipped():
     assert verify_plan(*read(spoil(variants(), {"plan/policies": {"thumbs": []}}))).skipped == ()
     assert verify_plan(*read(pool())).skipped == ()
     for losses in ({"machines": 1}, {"zones": 1}):
+        wrong = verify_plan(*read(spoil(pool(), {"slo/limits/survive": losses}))).violations
+        assert [one.code for one in wrong] == ["survive"]
         expected = ("limits.survive: what is left after losses is not computed",)
-        assert verify_plan(*read(spoil(pool(), {"slo/limits/survive": losses}))).skipped == expected
+        others = {"slo/limits/survive": losses, "plan/question": "own"}
+        assert verify_plan(*read(spoil(pool(), others))).skipped == expected
 
 
 def test_a_report_says_what_nobody_can_recompute():
