@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 from pydantic import Field
 
-from hetplan.extend import Bench, Formulation, Group, PolicyOptions, Sizing, SolvedPolicy, plan_rule
+from hetplan.extend import Formulation, Group, PolicyOptions, PolicySearch, Sizing, SolvedPolicy, plan_rule
 
 __all__ = ["CALM", "CalmOptions"]
 
@@ -28,9 +28,9 @@ class CalmOptions(PolicyOptions):
     sizing: Sizing = Field(default="simulation", description="fluid: the table is not simulated")
 
 
-def stay_calm(bench: Bench, group: Group, load_qps: float) -> SolvedPolicy:
+def stay_calm(search: PolicySearch, group: Group, load_qps: float) -> SolvedPolicy:
     """The table of one group of workers at one rate."""
-    options = bench.options
+    options = search.options
     assert isinstance(options, CalmOptions)
     form = group.form(load_qps, options, batching="max")
     # `actions` lists what may be done in each state, one state after the other: `first` says where each begins.
@@ -41,7 +41,7 @@ def stay_calm(bench: Bench, group: Group, load_qps: float) -> SolvedPolicy:
     best = np.maximum.reduceat(merit, actions.first[:-1])
     places = np.flatnonzero(merit == np.repeat(best, np.diff(actions.first)))
     policy = form.policy(places[np.searchsorted(places, actions.first[:-1])])
-    return bench.simulate(bench.value(group, load_qps, form, policy))
+    return search.simulate(search.evaluate(group, load_qps, form, policy))
 
 
 CALM = Formulation(CalmOptions, partial(plan_rule, rule=stay_calm))

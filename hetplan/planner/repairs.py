@@ -385,6 +385,8 @@ class _Does:
     """Whether its numbers were guessed: then they are far off, as likely as not."""
     is_near: bool = True
     """Whether little less fails."""
+    said: tuple[Edit, ...] = ()
+    """What a program said, of queries that do not wait; no less does."""
 
 
 @dataclass(frozen=True)
@@ -522,7 +524,20 @@ class Trials:
                     does = replace(does, edits=tried, unplayed=self.unplayed, is_guess=True)
                 elif self.left():  # else it may be the end of the time that kept it from a plan
                     does = replace(does, fails={**does.fails, **{_place(edit): edit.value for edit in middle}})
-        return does
+        return self._at_what_was_said(does, given) if self.count < last else does
+
+    def _at_what_was_said(self, does: _Does, given: Documents) -> _Does:
+        """The same with the program's own numbers, where they lie between what fails and what does, and do."""
+        ends = [_Ends.of(edit, does, given) for edit in does.edits]
+        said = [_Ends.of(edit, does, given) for edit in does.said]
+        pairs = zip(ends, said, strict=False)
+        between = (b and c and min(b.fails, b.does) < c.does < max(b.fails, b.does) for b, c in pairs)
+        if not does.said or not all(between) or not self.left():
+            return does
+        if self._try_edits(does.said, given, ask=self.briefly) is None:
+            return replace(does, edits=does.said, unplayed=self.unplayed)
+        fails = {_place(edit): edit.value for edit in does.said} if self.left() else {}
+        return replace(does, fails={**does.fails, **fails})
 
     def _edits_of(self, repair: Repair, given: Documents) -> tuple[Edit, ...]:
         """`edits_of`; a stock that zones share in the file is changed for all of them."""
@@ -560,7 +575,8 @@ class Trials:
                 fails = {
                     _place(one): one.value for one, does in zip(failed, tried, strict=False) if one.value != does.value
                 }
-                return _Does(repair, tried, fails, unplayed=self.unplayed, is_guess=guessed)
+                sketched = sketch.said if sketch is not None else ()
+                return _Does(repair, tried, fails, self.unplayed, guessed, said=sketched)
             failed = tried
             now = edit_documents(given, tried)
             said = [one for one in more if guessed or not one.text.endswith(ABOUT)]
@@ -597,7 +613,8 @@ class Trials:
         at_once = replace(rough, sizing="fluid")
         if at_once._try_edits(short, given, ask=self.briefly) is None:  # it was said from afar
             return replace(found, fails={}, is_guess=True)
-        return replace(found, fails={_place(edit): edit.value for edit in short} if at_once.refuted else {})
+        fails = {_place(edit): edit.value for edit in short} if at_once.refuted else {}
+        return replace(found, fails=fails, said=least.edits)
 
     def _try_edits(
         self,

@@ -185,7 +185,7 @@ def test_the_most_of_variants_alone_is_asked_of_their_question_and_is_the_same(m
         assert outcome.violations == ()
         most.append(outcome.require().claims[0].value)
         with monkeypatch.context() as plain:
-            plain.setattr("hetplan.problems.fleet.max_objectives.is_alone", lambda search: False)
+            plain.setattr("hetplan.problems.fleet.max_objectives.is_own_problem", lambda search: False)
             assert asked(profile, asked_of, budget=budget, gap=0.02)[0].require().claims[0].value == most[-1]
     assert most == pytest.approx([3 * 20.0 / 1.05, 5 * 50.0 / 1.05], rel=0.02)
 

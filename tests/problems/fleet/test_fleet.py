@@ -575,7 +575,7 @@ def test_work_that_is_interrupted_keeps_the_machines_that_it_knows(
 
 
 ROOM_BY_PRICES = {
-    "room is foreseen": ("foreseen", lambda search, each: search.wish),
+    "room is foreseen": ("with_forecast_headroom", lambda search, each: search.wish),
     "only whole machines are looked for anew": ("roomier", lambda *_: None),
 }
 """How a large fleet finds room to wait at the prices that are known, and what stands for it where none are known."""
@@ -585,7 +585,7 @@ ROOM_BY_PRICES = {
 @pytest.mark.parametrize("way", sorted(ROOM_BY_PRICES))
 def test_room_to_wait_is_found_at_the_prices_that_are_known(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each way by itself takes fewer programs than a search anew for each round of room, for about the same fleet."""
-    for place in ("whole", "ways"):
+    for place in ("rounding", "formulations"):
         monkeypatch.setattr(f"hetplan.problems.fleet.{place}.FEW_PAIRS", 0)
     slo = wish(app([90.0, 220.0]), app([60.0, 110.0], small=0.9), periods=2)
 

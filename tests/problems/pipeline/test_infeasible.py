@@ -83,7 +83,7 @@ def test_beyond_the_chain():
 @published
 def test_beyond_the_top_variants():
     outcome = fluid(*loki.traffic_chain(208), options={"models": "top"})
-    assert "step" in outcome.why[0]
+    assert "stage" in outcome.why[0]
     assert repair(outcome, "rate_qps").to == pytest.approx(
         207.9635, abs=6e-4
     )  # six digits, rounded down so that it does
