@@ -479,7 +479,7 @@ def in_format_1_0(document: Any) -> Any:
     nodes = isinstance(pipelines, Mapping) and any("nodes" in one for one in pipelines.values())
     if not nodes and not any(section in document for section in OLD_SECTIONS):
         return document
-    from tests.written_profile import renamed_offers, written_profile
+    from written_profile import renamed_offers, written_profile
 
     old = {key: one for key, one in deepcopy(dict(document)).items() if key not in ("requires", "$schema")}
     spoilt = _set_aside_spoilt(old)

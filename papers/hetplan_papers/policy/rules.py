@@ -86,7 +86,7 @@ def serve_greedily(bench: PolicySearch, group: Group, load_qps: float) -> Solved
     best = np.maximum.reduceat(merit, actions.first[:-1])
     places = np.flatnonzero(merit == np.repeat(best, np.diff(actions.first)))
     policy = form.policy(places[np.searchsorted(places, actions.first[:-1])])
-    return bench.simulate(bench.value(group, load_qps, form, policy))
+    return bench.simulate(bench.evaluate(group, load_qps, form, policy))
 
 
 def one_model(bench: PolicySearch, group: Group, load_qps: float) -> SolvedPolicy:
@@ -105,5 +105,5 @@ def one_model(bench: PolicySearch, group: Group, load_qps: float) -> SolvedPolic
     for model in candidates:
         alone = replace(group, models=group.models.only([model]))
         form = replace(alone.form(load_qps, bench.options, batching="max"), late=Late.SERVE)
-        tried.append(bench.simulate(bench.value(alone, load_qps, form, _constant(form, 0, form.queue))))
+        tried.append(bench.simulate(bench.evaluate(alone, load_qps, form, _constant(form, 0, form.queue))))
     return max(tried, key=lambda solved: solved.goodput)
