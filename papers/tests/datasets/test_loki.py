@@ -31,7 +31,8 @@ def test_profiles_and_branching_come_back(batches):
     assert back["factors"] == {"traffic/detect/car": {name: car[name] for name in loki.DETECTORS}}
     assert back["apps"] == {"cars": {"pipeline": "traffic", "slo_ms": 250.0, "rate_qps": 300.0}}
     assert back["servers"] == {loki.GPU: 20}
-    assert not load(profile, slo).warnings
+    # Some of the published percentiles lie below the mean of their runs.
+    assert {one.code for one in load(profile, slo).warnings} <= {"W-order"}
 
 
 @with_data
