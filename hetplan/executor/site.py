@@ -21,6 +21,7 @@ from hetplan.profiles.fields import Count, Id, Key, Model, Named, NonNegative, P
 from hetplan.profiles.pipelines import IdOrStar
 from hetplan.profiles.read_text import read_text
 from hetplan.profiles.validate import validate
+from hetplan.profiles.workers import Load
 
 __all__ = [
     "FILE",
@@ -42,6 +43,7 @@ __all__ = [
     "TargetEntry",
     "TimeLimits",
     "WatchSettings",
+    "as_server",
     "read_site",
 ]
 
@@ -214,7 +216,7 @@ class _Rule(Model):
     machine: Names = Field(default=(), description="on these machine types alone")
     retry: bool = Field(default=True, description="false: no query is sent twice, as a second answer would do harm")
 
-    def fit(self, name: str, *, model: str | None, stage: str | None, app: str | None, machine: str) -> int:
+    def fit(self, name: str, *, model: str, stage: str | None, app: str | None, machine: str) -> int:
         """How closely the rule of this name says that it serves a load; 0 where it does not serve it."""
         asked = ((self.stage, stage), (self.app, app), (self.machine, machine))
         if any(names and one not in names for names, one in asked):
@@ -447,15 +449,30 @@ class Site(Model):
         """A path of this file, found from where the file lies."""
         return (self.folder / Path(written).expanduser()).resolve()
 
-    def model(self, name: str) -> ServerModel:
-        """How a platform serves a model."""
-        found = self.models.get(name, self.models.get("*"))
-        made = found if isinstance(found, ServerModel) else ServerModel()
-        return made.model_copy(update={"port": made.port or _FIRST_PORT, "health": made.health or "/health"})
+    def rule_of(
+        self, *, model: str, stage: str | None, app: str | None, machine: str
+    ) -> tuple[str, ModelRule] | None:  # fmt: skip
+        """The rule that fits what is served most closely, and its section; of several the first by name."""
+        fits = {
+            name: rule.fit(name, model=model, stage=stage, app=app, machine=machine)
+            for name, rule in sorted(self.models.items())
+        }
+        best = max(fits, key=lambda name: fits[name], default="")
+        return (best, self.models[best]) if fits.get(best) else None
+
+    def rule_of_load(self, load: Load, machine: str) -> tuple[str, ModelRule] | None:
+        """The rule of a load of a plan."""
+        return self.rule_of(model=load.called, stage=load.node, app=load.app, machine=machine)
 
     def machine(self, name: str) -> MachineType:
         """Which machines of a platform a machine type is."""
         return self.machines.get(name, MachineType())
+
+
+def as_server(rule: ModelRule | None) -> ServerModel:
+    """The server of a platform that a rule says, with what is so where it does not."""
+    made = rule if isinstance(rule, ServerModel) else ServerModel()
+    return made.model_copy(update={"port": made.port or _FIRST_PORT, "health": made.health or "/health"})
 
 
 _OF_OTHER_TOOLS = ("evaluators", "measure", "extensions")
@@ -464,8 +481,8 @@ _OF_OTHER_TOOLS = ("evaluators", "measure", "extensions")
 def read_site(source: str | os.PathLike[str] | Mapping[str, Any] | Site) -> Site:
     """The file, checked; `InputError` names every fault by file, key, value, reason and remedy.
 
-    >>> read_site({"cloud": "gke", "models": {"net": {"image": "registry.example/net:1"}}}).model("net").port
-    8080
+    >>> read_site({"cloud": "gke", "models": {"net": {"image": "registry.example/net:1"}}}).models["net"].image
+    'registry.example/net:1'
     >>> site = read_site({"targets": {"here": {"kind": "local"}},
     ...     "hosts": {"box": {"target": "here", "machines": ["t4", "cpu4"], "count": 12}}})
     >>> site.hosts["box"].room_for("t4"), site.router.port

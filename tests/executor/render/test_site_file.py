@@ -91,3 +91,33 @@ def test_haproxy_waits_for_the_longest_text_that_is_not_streamed() -> None:
     longest = max(size[1] for app in inputs.slo.apps.values() if app.mix for size in app.mix.bins)
     assert waits
     assert min(waits) >= 10 * longest * iteration > 10 * 900, "the limit on the first token is 900 ms"
+
+
+def test_a_closer_rule_serves_in_a_cluster_as_on_hosts() -> None:
+    plan, inputs, written = random_case(4)
+    (first, *others) = written["models"]
+    models = {"*": {"image": "general:1"}, "big": {"model": [first], "image": "big:1"}}
+    site = read_site({**written, "models": models})
+    fleet = choose("kubernetes", plan, groups(plan, inputs, site)).fleet
+    text = render("kubernetes", fleet, site)["kubernetes.yaml"]
+    assert {one.model for one in fleet.groups} >= {first, others[0]}
+    images = {one.model: one.server(site).image for one in fleet.groups}
+    assert images == {name: "big:1" if name == first else "general:1" for name in images}
+    assert text.count('image: "big:1"') == sum(one.model == first for one in fleet.groups) > 0
+    machine = next(one.hardware for one in fleet.groups if one.model == first)
+    models["near"] = {"model": [first], "machine": [machine], "image": "near:1"}
+    site = read_site({**written, "models": models})
+    near = [one for one in groups(plan, inputs, site).groups if one.server(site).image == "near:1"]
+    assert near
+    assert {(one.model, one.hardware) for one in near} == {(first, machine)}
+
+
+@pytest.mark.parametrize("said", [{"kind": "sleep"}, {"url": "http://127.0.0.1:8000"}])
+def test_what_is_for_hosts_only_is_refused_on_platforms(said: dict[str, Any]) -> None:
+    plan, inputs, written = random_case(4)
+    name = next(iter(written["models"]))
+    site = read_site({**written, "models": {**written["models"], name: said}})
+    with pytest.raises(CannotRender) as refused:
+        groups(plan, inputs, site)
+    (fault,) = refused.value.faults
+    assert (fault.path, "hosts only" in fault.why) == (f"$.models.{name}.{next(iter(said))}", True)
