@@ -58,7 +58,9 @@ SecretKey = Annotated[str, StringConstraints(pattern=r"^\.?[A-Za-z0-9_-][A-Za-z0
 """As Kubernetes takes it; a file of this name is in its folder."""
 UrlPath = Annotated[str, StringConstraints(pattern=r"^/[^?#\s]*$")]
 InAnAnswer = Annotated[str, StringConstraints(pattern=r"^[^.\s]+(\.[^.\s]+)*$")]
-Variables = dict[Annotated[str, Field(pattern=r"^[^=\x00]+$")], Annotated[str, Field(pattern=r"^[^\x00]*$")]]
+Text = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
+"""A word of a command or a value of a variable: what the system takes. Who writes lines of a file guards them there."""
+Variables = dict[Annotated[str, Field(pattern=r"^[^=\x00]+$")], Text]
 """Variables of an environment, as the system takes them."""
 
 
@@ -237,10 +239,10 @@ class ServerModel(_Rule):
 
     kind: Literal["server"] = "server"
     image: Line | None = Field(default=None, description="of platforms with containers")
-    command: tuple[Line, ...] = Field(
+    command: tuple[Text, ...] = Field(
         default=(), description="of hosts and systemd what is started; else in place of the image's own"
     )
-    args: tuple[Line, ...] = Field(
+    args: tuple[Text, ...] = Field(
         default=(), description='words; "{port}", "{variant}", "{max_seqs}", "{tensor}" ... are filled'
     )
     url: str | None = Field(
@@ -255,7 +257,7 @@ class ServerModel(_Rule):
     alive_s: NonNegative = Field(
         default=60.0, description="a server whose health is not answered for so long is started again; 0: never"
     )
-    env: dict[Variable, Line] = Field(default_factory=dict)
+    env: dict[Variable, Text] = Field(default_factory=dict)
     secret: dict[Variable, SecretRef] = Field(default_factory=dict, description="of platforms")
     stop_s: Positive = Field(default=30.0, description="what was begun may take so long to end")
     timeout_s: Positive | None = Field(
@@ -306,7 +308,7 @@ class CommandModel(_Rule):
     """
 
     kind: Literal["command"]
-    command: tuple[str, ...] = Field(
+    command: tuple[Text, ...] = Field(
         min_length=1, description='words; "{variant}", "{node}", "{knobs.size}" are filled'
     )
     timeout_s: Positive = 60.0
