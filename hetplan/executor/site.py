@@ -391,6 +391,19 @@ class Cluster(Model):
     away_s: Positive = Field(default=30.0, description="an API server that does not answer is asked again for so long")
 
 
+_OF_HOSTS = (("limits",), ("router", "bind"), ("router", "behind_edge"), ("security", "token_file"))
+_OF_PLATFORMS = (
+    ("machines",), ("cloud",), ("namespace",), ("gateway",), ("cluster",), ("offers",), ("image_pull_secrets",),
+    ("node_class",), ("reserve_cpu_cores",), ("reserve_mem_gib",), ("router", "image"), ("router", "worker_port"),
+    ("security", "token_secret"),
+)  # fmt: skip
+_SERVER_OF_PLATFORMS = ("image", "model_uri", "runtime_version", "deployment", "alive_s", "stop_s")
+_IS_HOSTS, _IS_CLUSTER = "a site with targets is hosts", "a site without targets is a platform"
+_IN_PLACE = {"token_file": 'Write token_secret = {name = "SECRET", key = "KEY"}.', "machines": "Describe [hosts.NAME].",
+             "token_secret": 'Write token_file = "secrets/token".', "limits": "Write [cluster] start_s, call_s.",
+             "cluster": "Write [limits] start_s, call_s."}  # fmt: skip
+
+
 class Site(Model):
     """The whole file; `folder` is where it lies, for the paths in it. With targets it is hosts, else a platform."""
 
@@ -440,6 +453,23 @@ class Site(Model):
             raise wrong(f"there is no target {self.router.target!r}", f"There are: {listed}.", at=("router", "target"))
         if self.targets and not self.hosts:
             raise wrong("its targets have no hosts", "Add [hosts.NAME] target, machines and count.", at=("hosts",))
+        return self
+
+    @model_validator(mode="after")
+    def _of_its_world(self) -> Site:
+        """Every key is read, or refused."""
+        others, what = (_OF_PLATFORMS, "platforms") if self.targets else (_OF_HOSTS, "hosts")
+        for steps in others:
+            held: Model = self if len(steps) == 1 else getattr(self, steps[0])
+            if steps[-1] in held.model_fields_set:
+                remedy = _IN_PLACE.get(steps[-1], "Leave it out.")
+                raise wrong(f"this is of {what}, and {_IS_HOSTS if self.targets else _IS_CLUSTER}", remedy, at=steps)
+        for name, rule in self.models.items() if self.targets else ():
+            for key in _SERVER_OF_PLATFORMS if isinstance(rule, ServerModel) else ():
+                if key in rule.model_fields_set:
+                    why = f"this is of platforms, and {_IS_HOSTS}"
+                    remedy = "Leave it out: hosts start a `command`, or ask at a `url`."
+                    raise wrong(why, remedy, at=("models", name, key))
         return self
 
     @property

@@ -121,3 +121,33 @@ def test_what_is_for_hosts_only_is_refused_on_platforms(said: dict[str, Any]) ->
         groups(plan, inputs, site)
     (fault,) = refused.value.faults
     assert (fault.path, "hosts only" in fault.why) == (f"$.models.{name}.{next(iter(said))}", True)
+
+
+HOSTS = {"targets": {"here": {"kind": "local"}}, "hosts": {"box": {"target": "here", "machines": ["t4"], "count": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("said", "path"),
+    [
+        ({"limits": {"start_s": 3}}, "$.limits"),
+        ({"router": {"bind": "0.0.0.0"}}, "$.router.bind"),
+        ({"router": {"behind_edge": True}}, "$.router.behind_edge"),
+        ({"security": {"token_file": "secrets/token"}}, "$.security.token_file"),
+        ({**HOSTS, "cloud": "gke"}, "$.cloud"),
+        ({**HOSTS, "machines": {"t4": {"gpus": 1}}}, "$.machines"),
+        ({**HOSTS, "security": {"token_secret": {"name": "hub", "key": "token"}}}, "$.security.token_secret"),
+        *(
+            ({**HOSTS, "models": {"net": {"command": ["serve"], key: value}}}, f"$.models.net.{key}")
+            for key, value in (
+                ("alive_s", 9), ("stop_s", 9), ("image", "net:1"), ("model_uri", "hf://a/b"),
+                ("runtime_version", "1"), ("deployment", "m:app"),
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_a_key_of_hosts_is_refused_on_platforms_and_the_other_way_round(said: dict[str, Any], path: str) -> None:
+    with pytest.raises(InputError) as refused:
+        read_site(said)
+    (fault,) = refused.value.faults
+    assert (fault.path, bool(fault.remedy)) == (path, True)
+    assert "a site with targets is hosts" in fault.why or "a site without targets is a platform" in fault.why
