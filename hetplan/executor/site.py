@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from hetplan.errors import Fault, InputError
+from hetplan.executor.old_site import faults_of_old_words
 from hetplan.profiles.fields import Count, Id, Key, Model, Named, NonNegative, Positive, PositiveCount, wrong
 from hetplan.profiles.pipelines import IdOrStar
 from hetplan.profiles.read_text import read_text
@@ -530,12 +531,12 @@ def read_site(source: str | os.PathLike[str] | Mapping[str, Any] | Site) -> Site
             content = tomllib.loads(read_text(source, wanted="a TOML file"))
         except tomllib.TOMLDecodeError as error:
             raise InputError.one(file=file, why=str(error), remedy="Give a readable TOML file.") from None
+    content = {key: value for key, value in content.items() if key not in _OF_OTHER_TOOLS}
     faults = [Fault(file, path, UNKNOWN, "nobody filled this in", "Write what your platform calls it.")
               for path in _unknown(content, "$")]  # fmt: skip
-    if faults:
+    if faults := [*faults, *faults_of_old_words(content, file)]:
         raise InputError(faults)
-    ours = {key: value for key, value in content.items() if key not in _OF_OTHER_TOOLS}
-    return validate(Site, ours, file=file).model_copy(update={"folder": folder})
+    return validate(Site, content, file=file).model_copy(update={"folder": folder})
 
 
 def _unknown(value: Any, path: str) -> Iterator[str]:

@@ -151,3 +151,35 @@ def test_a_key_of_hosts_is_refused_on_platforms_and_the_other_way_round(said: di
     (fault,) = refused.value.faults
     assert (fault.path, bool(fault.remedy)) == (path, True)
     assert "a site with targets is hosts" in fault.why or "a site without targets is a platform" in fault.why
+
+
+@pytest.mark.parametrize(
+    ("said", "path", "now"),
+    [
+        ({"models": {"net": {"kind": "http", "command": ["serve"]}}}, "$.models.net.kind", "Leave kind out"),
+        ({"models": {"net": {"kind": "openai", "command": ["serve"]}}}, "$.models.net.kind", 'protocol = "openai"'),
+        ({"models": [{"kind": "sleep"}]}, "$.models", "[models.NAME]"),
+        ({"models": {"net": {"kind": "sleep", "variant": "a"}}}, "$.models.net.variant", "Write model "),
+        ({"models": {"net": {"kind": "sleep", "node": "a"}}}, "$.models.net.node", "Write stage "),
+        ({"models": {"net": {"kind": "sleep", "hardware": "a"}}}, "$.models.net.hardware", "Write machine "),
+        ({"models": {"net": {"environment": {"A": "b"}}}}, "$.models.net.environment", "Write env "),
+        ({"hosts": {"box": {"target": "here", "hardware": ["t4"], "count": 1}}}, "$.hosts.box.hardware", "machines "),
+        ({"hosts": {"box": {"target": "here", "machines": 2}}}, "$.hosts.box.machines", "count = 2"),
+        ({"slo": "slo.json"}, "$.slo", 'files = ["slo.json"]'),
+        ({"hardware": {"t4": {"gpus": 1}}}, "$.hardware", "[machines.NAME]"),
+        ({"router": {"token": "secrets/token"}}, "$.router.token", "[security] token_file"),
+        ({"router": {"open": True}}, "$.router.open", "[security] open"),
+        ({"format": "hetplan/hosts/1.0"}, "$.format", "hetplan/site/1.0"),
+        ({"autoscale": {"query": "up"}}, "$.autoscale", "[watch]"),
+    ],
+)
+def test_an_old_word_is_answered_with_the_new_one(said: dict[str, Any], path: str, now: str) -> None:
+    with pytest.raises(InputError) as refused:
+        read_site(said)
+    (fault,) = refused.value.faults
+    assert fault.path == path
+    assert now in fault.remedy
+
+
+def test_a_section_of_another_tool_may_hold_what_nobody_filled_in() -> None:
+    assert read_site({"evaluators": {"a": {"key": "?"}}, "name": "shop"}).name == "shop"
