@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, StringConstraints, model_validator
 
 from hetplan.errors import Fault, InputError
 from hetplan.executor.old_site import faults_of_old_words
@@ -440,7 +440,7 @@ class Site(Model):
     )
     edge: Edge = Field(default_factory=Edge)
     offers: dict[Key, dict[Line, str]] = Field(default_factory=dict, description="labels of the nodes of an offer")
-    folder: Path = Field(default=Path(), exclude=True)
+    _folder: Path = PrivateAttr(default=Path())
 
     @model_validator(mode="after")
     def _known_targets(self) -> Site:
@@ -472,6 +472,17 @@ class Site(Model):
                     remedy = "Leave it out: hosts start a `command`, or ask at a `url`."
                     raise wrong(why, remedy, at=("models", name, key))
         return self
+
+    @property
+    def folder(self) -> Path:
+        """Where the file lies."""
+        return self._folder
+
+    def lying_in(self, folder: Path) -> Site:
+        """The same file in this folder."""
+        made = self.model_copy()
+        made._folder = folder
+        return made
 
     @property
     def router_target(self) -> str:
@@ -536,7 +547,7 @@ def read_site(source: str | os.PathLike[str] | Mapping[str, Any] | Site) -> Site
               for path in _unknown(content, "$")]  # fmt: skip
     if faults := [*faults, *faults_of_old_words(content, file)]:
         raise InputError(faults)
-    return validate(Site, content, file=file).model_copy(update={"folder": folder})
+    return validate(Site, content, file=file).lying_in(folder)
 
 
 def _unknown(value: Any, path: str) -> Iterator[str]:

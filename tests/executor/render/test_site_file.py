@@ -183,3 +183,17 @@ def test_an_old_word_is_answered_with_the_new_one(said: dict[str, Any], path: st
 
 def test_a_section_of_another_tool_may_hold_what_nobody_filled_in() -> None:
     assert read_site({"evaluators": {"a": {"key": "?"}}, "name": "shop"}).name == "shop"
+
+
+def test_an_unknown_key_of_a_server_is_answered_with_those_of_servers() -> None:
+    with pytest.raises(InputError, match="has no such key") as refused:
+        read_site({"models": {"net": {"command": ["serve"], "zzzzzz": 1}}})
+    (fault,) = refused.value.faults
+    known = set(fault.remedy.removeprefix("Known here: ").rstrip(".").split(", "))
+    assert {"image", "command", "args"} <= known
+    assert not {"ms", "statistic", "key_file", "providers"} & known
+
+
+def test_where_the_file_lies_is_no_key_of_it() -> None:
+    with pytest.raises(InputError, match="has no such key"):
+        read_site({"folder": "/tmp"})
