@@ -36,13 +36,12 @@ def served_by(
     A load that makes text has an `engine`, `tokens` is the law of its iterations, and `split` how its GPUs share them.
     """
     names = words_of(load, hardware, engine, split)
-    found = rule_of(site, load, hardware)
+    found = site.rule_of_load(load, hardware)
     if found is None:
         kinds = 'a server\'s command or url, or kind = "sleep", "onnx", "command" or "api"'
-        name = load.variant or load.node or load.id
         raise InputError.one(
             file=FILE, path="$.models", value=load.id, why="no rule says how this load is served",
-            remedy=f'Add [models.{name}] (or [models."*"] for all) with {kinds}.',
+            remedy=f'Add [models.{load.called}] (or [models."*"] for all) with {kinds}.',
         )  # fmt: skip
     section, rule = found
     at = json_path(("models", section))
@@ -60,16 +59,6 @@ def served_by(
         made = _command(rule, names, at)
     _says_outcomes(rule, load, at)
     return made if rule.retry else {**made, "retry": False}
-
-
-def rule_of(site: Site, load: Load, hardware: str) -> tuple[str, ModelRule] | None:
-    """The rule that fits a load most closely, and its section; of several the first by name."""
-    fits = {
-        name: rule.fit(name, model=load.variant, stage=load.node, app=load.app, machine=hardware)
-        for name, rule in sorted(site.models.items())
-    }
-    best = max(fits, key=lambda name: fits[name], default="")
-    return (best, site.models[best]) if fits.get(best) else None
 
 
 _NO_DATA = {"model", "stage", "app", "machine", "retry", "name", "env"}

@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, StringConstraints, model_validator
 
 from hetplan.errors import Fault, InputError
+from hetplan.executor.old_site import faults_of_old_words
 from hetplan.profiles.fields import Count, Id, Key, Model, Named, NonNegative, Positive, PositiveCount, wrong
 from hetplan.profiles.pipelines import IdOrStar
 from hetplan.profiles.read_text import read_text
 from hetplan.profiles.validate import validate
+from hetplan.profiles.workers import Load
 
 __all__ = [
     "FILE",
@@ -42,6 +44,7 @@ __all__ = [
     "TargetEntry",
     "TimeLimits",
     "WatchSettings",
+    "as_server",
     "read_site",
 ]
 
@@ -56,7 +59,9 @@ SecretKey = Annotated[str, StringConstraints(pattern=r"^\.?[A-Za-z0-9_-][A-Za-z0
 """As Kubernetes takes it; a file of this name is in its folder."""
 UrlPath = Annotated[str, StringConstraints(pattern=r"^/[^?#\s]*$")]
 InAnAnswer = Annotated[str, StringConstraints(pattern=r"^[^.\s]+(\.[^.\s]+)*$")]
-Variables = dict[Annotated[str, Field(pattern=r"^[^=\x00]+$")], Annotated[str, Field(pattern=r"^[^\x00]*$")]]
+Text = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
+"""A word of a command or a value of a variable: what the system takes. Who writes lines of a file guards them there."""
+Variables = dict[Annotated[str, Field(pattern=r"^[^=\x00]+$")], Text]
 """Variables of an environment, as the system takes them."""
 
 
@@ -214,7 +219,7 @@ class _Rule(Model):
     machine: Names = Field(default=(), description="on these machine types alone")
     retry: bool = Field(default=True, description="false: no query is sent twice, as a second answer would do harm")
 
-    def fit(self, name: str, *, model: str | None, stage: str | None, app: str | None, machine: str) -> int:
+    def fit(self, name: str, *, model: str, stage: str | None, app: str | None, machine: str) -> int:
         """How closely the rule of this name says that it serves a load; 0 where it does not serve it."""
         asked = ((self.stage, stage), (self.app, app), (self.machine, machine))
         if any(names and one not in names for names, one in asked):
@@ -235,10 +240,10 @@ class ServerModel(_Rule):
 
     kind: Literal["server"] = "server"
     image: Line | None = Field(default=None, description="of platforms with containers")
-    command: tuple[Line, ...] = Field(
+    command: tuple[Text, ...] = Field(
         default=(), description="of hosts and systemd what is started; else in place of the image's own"
     )
-    args: tuple[Line, ...] = Field(
+    args: tuple[Text, ...] = Field(
         default=(), description='words; "{port}", "{variant}", "{max_seqs}", "{tensor}" ... are filled'
     )
     url: str | None = Field(
@@ -253,7 +258,7 @@ class ServerModel(_Rule):
     alive_s: NonNegative = Field(
         default=60.0, description="a server whose health is not answered for so long is started again; 0: never"
     )
-    env: dict[Variable, Line] = Field(default_factory=dict)
+    env: dict[Variable, Text] = Field(default_factory=dict)
     secret: dict[Variable, SecretRef] = Field(default_factory=dict, description="of platforms")
     stop_s: Positive = Field(default=30.0, description="what was begun may take so long to end")
     timeout_s: Positive | None = Field(
@@ -304,7 +309,7 @@ class CommandModel(_Rule):
     """
 
     kind: Literal["command"]
-    command: tuple[str, ...] = Field(
+    command: tuple[Text, ...] = Field(
         min_length=1, description='words; "{variant}", "{node}", "{knobs.size}" are filled'
     )
     timeout_s: Positive = 60.0
@@ -387,6 +392,19 @@ class Cluster(Model):
     away_s: Positive = Field(default=30.0, description="an API server that does not answer is asked again for so long")
 
 
+_OF_HOSTS = (("limits",), ("router", "bind"), ("router", "behind_edge"), ("security", "token_file"))
+_OF_PLATFORMS = (
+    ("machines",), ("cloud",), ("namespace",), ("gateway",), ("cluster",), ("offers",), ("image_pull_secrets",),
+    ("node_class",), ("reserve_cpu_cores",), ("reserve_mem_gib",), ("router", "image"), ("router", "worker_port"),
+    ("security", "token_secret"),
+)  # fmt: skip
+_SERVER_OF_PLATFORMS = ("image", "model_uri", "runtime_version", "deployment", "alive_s", "stop_s")
+_IS_HOSTS, _IS_CLUSTER = "a site with targets is hosts", "a site without targets is a platform"
+_IN_PLACE = {"token_file": 'Write token_secret = {name = "SECRET", key = "KEY"}.', "machines": "Describe [hosts.NAME].",
+             "token_secret": 'Write token_file = "secrets/token".', "limits": "Write [cluster] start_s, call_s.",
+             "cluster": "Write [limits] start_s, call_s."}  # fmt: skip
+
+
 class Site(Model):
     """The whole file; `folder` is where it lies, for the paths in it. With targets it is hosts, else a platform."""
 
@@ -422,7 +440,7 @@ class Site(Model):
     )
     edge: Edge = Field(default_factory=Edge)
     offers: dict[Key, dict[Line, str]] = Field(default_factory=dict, description="labels of the nodes of an offer")
-    folder: Path = Field(default=Path(), exclude=True)
+    _folder: Path = PrivateAttr(default=Path())
 
     @model_validator(mode="after")
     def _known_targets(self) -> Site:
@@ -438,6 +456,34 @@ class Site(Model):
             raise wrong("its targets have no hosts", "Add [hosts.NAME] target, machines and count.", at=("hosts",))
         return self
 
+    @model_validator(mode="after")
+    def _of_its_world(self) -> Site:
+        """Every key is read, or refused."""
+        others, what = (_OF_PLATFORMS, "platforms") if self.targets else (_OF_HOSTS, "hosts")
+        for steps in others:
+            held: Model = self if len(steps) == 1 else getattr(self, steps[0])
+            if steps[-1] in held.model_fields_set:
+                remedy = _IN_PLACE.get(steps[-1], "Leave it out.")
+                raise wrong(f"this is of {what}, and {_IS_HOSTS if self.targets else _IS_CLUSTER}", remedy, at=steps)
+        for name, rule in self.models.items() if self.targets else ():
+            for key in _SERVER_OF_PLATFORMS if isinstance(rule, ServerModel) else ():
+                if key in rule.model_fields_set:
+                    why = f"this is of platforms, and {_IS_HOSTS}"
+                    remedy = "Leave it out: hosts start a `command`, or ask at a `url`."
+                    raise wrong(why, remedy, at=("models", name, key))
+        return self
+
+    @property
+    def folder(self) -> Path:
+        """Where the file lies."""
+        return self._folder
+
+    def lying_in(self, folder: Path) -> Site:
+        """The same file in this folder."""
+        made = self.model_copy()
+        made._folder = folder
+        return made
+
     @property
     def router_target(self) -> str:
         """The target that runs the router on hosts."""
@@ -447,15 +493,30 @@ class Site(Model):
         """A path of this file, found from where the file lies."""
         return (self.folder / Path(written).expanduser()).resolve()
 
-    def model(self, name: str) -> ServerModel:
-        """How a platform serves a model."""
-        found = self.models.get(name, self.models.get("*"))
-        made = found if isinstance(found, ServerModel) else ServerModel()
-        return made.model_copy(update={"port": made.port or _FIRST_PORT, "health": made.health or "/health"})
+    def rule_of(
+        self, *, model: str, stage: str | None, app: str | None, machine: str
+    ) -> tuple[str, ModelRule] | None:  # fmt: skip
+        """The rule that fits what is served most closely, and its section; of several the first by name."""
+        fits = {
+            name: rule.fit(name, model=model, stage=stage, app=app, machine=machine)
+            for name, rule in sorted(self.models.items())
+        }
+        best = max(fits, key=lambda name: fits[name], default="")
+        return (best, self.models[best]) if fits.get(best) else None
+
+    def rule_of_load(self, load: Load, machine: str) -> tuple[str, ModelRule] | None:
+        """The rule of a load of a plan."""
+        return self.rule_of(model=load.called, stage=load.node, app=load.app, machine=machine)
 
     def machine(self, name: str) -> MachineType:
         """Which machines of a platform a machine type is."""
         return self.machines.get(name, MachineType())
+
+
+def as_server(rule: ModelRule | None) -> ServerModel:
+    """The server of a platform that a rule says, with what is so where it does not."""
+    made = rule if isinstance(rule, ServerModel) else ServerModel()
+    return made.model_copy(update={"port": made.port or _FIRST_PORT, "health": made.health or "/health"})
 
 
 _OF_OTHER_TOOLS = ("evaluators", "measure", "extensions")
@@ -464,8 +525,8 @@ _OF_OTHER_TOOLS = ("evaluators", "measure", "extensions")
 def read_site(source: str | os.PathLike[str] | Mapping[str, Any] | Site) -> Site:
     """The file, checked; `InputError` names every fault by file, key, value, reason and remedy.
 
-    >>> read_site({"cloud": "gke", "models": {"net": {"image": "registry.example/net:1"}}}).model("net").port
-    8080
+    >>> read_site({"cloud": "gke", "models": {"net": {"image": "registry.example/net:1"}}}).models["net"].image
+    'registry.example/net:1'
     >>> site = read_site({"targets": {"here": {"kind": "local"}},
     ...     "hosts": {"box": {"target": "here", "machines": ["t4", "cpu4"], "count": 12}}})
     >>> site.hosts["box"].room_for("t4"), site.router.port
@@ -481,12 +542,12 @@ def read_site(source: str | os.PathLike[str] | Mapping[str, Any] | Site) -> Site
             content = tomllib.loads(read_text(source, wanted="a TOML file"))
         except tomllib.TOMLDecodeError as error:
             raise InputError.one(file=file, why=str(error), remedy="Give a readable TOML file.") from None
+    content = {key: value for key, value in content.items() if key not in _OF_OTHER_TOOLS}
     faults = [Fault(file, path, UNKNOWN, "nobody filled this in", "Write what your platform calls it.")
               for path in _unknown(content, "$")]  # fmt: skip
-    if faults:
+    if faults := [*faults, *faults_of_old_words(content, file)]:
         raise InputError(faults)
-    ours = {key: value for key, value in content.items() if key not in _OF_OTHER_TOOLS}
-    return validate(Site, ours, file=file).model_copy(update={"folder": folder})
+    return validate(Site, content, file=file).lying_in(folder)
 
 
 def _unknown(value: Any, path: str) -> Iterator[str]:

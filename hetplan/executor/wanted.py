@@ -321,7 +321,7 @@ def _load(plan: Plan, known: Background, site: Site, worker: Worker, load: Load,
 
 
 def _at_one_address(loads: Sequence[LoadSpec]) -> Iterator[Fault]:
-    """Engines of one machine that the hosts file would have at one port, or at one address."""
+    """Engines of one machine that site.toml would have at one port, or at one address."""
     seen = set[object]()
     for load in loads:
         where = load.model.get("port") or load.model.get("url") if load.tokens is not None else None

@@ -1,4 +1,4 @@
-"""What may stand in braces in the words of a trusted file (site.toml, site.toml), and how they are filled in.
+"""What may stand in braces in the words of a trusted file (site.toml), and how they are filled in.
 
 A plan gives ids and numbers alone: what comes from it is held to plain letters, digits, ``. _ -``. It can be no path,
 no option, no second word.
@@ -117,10 +117,10 @@ def filled(
 
     >>> filled("models/{variant}-{knobs.size}.onnx", {"variant": "yolo-n", "knobs": {"size": 640}})
     'models/yolo-n-640.onnx'
-    >>> filled("{variant}", {"variant": "../../etc/passwd"}, at="$.models[0].path")
+    >>> filled("{variant}", {"variant": "../../etc/passwd"}, at="$.models.net.path")
     Traceback (most recent call last):
       ...
-    hetplan.errors.InputError: site.toml: $.models[0].path (found ../../etc/passwd): {variant} of the plan is no ...
+    hetplan.errors.InputError: site.toml: $.models.net.path (found ../../etc/passwd): {variant} of the plan is no ...
     """
 
     def value(match: re.Match[str]) -> str:

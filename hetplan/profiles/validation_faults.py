@@ -87,7 +87,7 @@ def _explain(details: list[Any], steps: Steps, model_type: type[BaseModel], *, n
                                  for at, step in enumerate(steps)))  # fmt: skip
         if moved is not None and model_type.__name__ in ("Slo", "ProfileFile"):
             return moved[0], moved[1] if isinstance(moved[1], str) else moved[1](detail.get("input"))
-        known = sorted(_keys_at(model_type, steps[:-1]))
+        known = sorted(_keys_at(model_type, detail["loc"][:-1]) or _keys_at(model_type, steps[:-1]))
         near = closest(steps[-1], known)
         listed = f"Known here: {', '.join(known)}." if known else "Remove it."
         listed = "" if near and len(known) > _FEW_KEYS else listed
@@ -311,10 +311,12 @@ def _as_json(text: str) -> str:
 
 
 def _keys_at(model_type: type[BaseModel], steps: Steps) -> set[str]:
-    """The keys that the format knows at a place."""
+    """The keys that the format knows at a place; a step may be the tag of one of several kinds."""
     here: list[Any] = [model_type]
     for step in steps:
-        here = [below for kind in here for below in _below(kind, step)]
+        kinds = [plain for kind in here for plain in _alternatives(kind)]
+        tagged = [plain for plain in kinds if _is_tagged(plain, step)] if len(kinds) > 1 else []
+        here = tagged or [below for plain in kinds for below in _below(plain, step)]
     return {key for kind in here for key in _keys_of(kind)}
 
 
@@ -330,6 +332,13 @@ def _alternatives(kind: Any) -> Iterator[Any]:
             yield from _alternatives(branch)
     else:
         yield kind
+
+
+def _is_tagged(plain: Any, tag: str | int) -> bool:
+    """Whether a tag of a union means this kind."""
+    fields = plain.model_fields.values() if isinstance(plain, type) and issubclass(plain, BaseModel) else ()
+    literals = (field.annotation for field in fields if typing.get_origin(field.annotation) is typing.Literal)
+    return any(typing.get_args(one) == (tag,) for one in literals)
 
 
 def _below(kind: Any, step: str | int) -> Iterator[Any]:

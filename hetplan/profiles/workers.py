@@ -74,6 +74,11 @@ class Load(Model):
     outcomes: dict[Id, Fraction] | None = Field(default=None, description="what its answers come to, and how often")
     serve: Serve = Field(default_factory=Serve)
 
+    @property
+    def called(self) -> str:
+        """What site.toml calls it: its model, else its stage."""
+        return self.variant or self.node or self.id
+
 
 class Worker(Model):
     """A group of `count` alike workers. `queue` is shared by its loads, or one per load."""

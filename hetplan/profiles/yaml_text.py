@@ -271,7 +271,9 @@ def _is_lines(text: str) -> bool:
 
 
 def _flow(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    # YAML takes these for ends of lines, or for nothing that a file may hold.
+    said = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return re.sub("[\x7f-\x9f\u2028\u2029\ufeff]", lambda sign: f"\\u{ord(sign[0]):04x}", said)
 
 
 def _key(key: str) -> str:

@@ -41,6 +41,13 @@ def test_more_than_the_hosts_take_is_refused_with_the_room_there_is(tmp_path: Pa
         wanted(make_plan(make_worker("w1", 9)), make_hosts(tmp_path))
 
 
+def test_a_server_has_the_words_and_variables_that_a_process_may_have(tmp_path: Path) -> None:
+    words, env = ["python", "-c", "import x\nx.serve()\n", ""], {"CUDA_VISIBLE_DEVICES": ""}
+    site = make_hosts(tmp_path, models={"*": {"command": words, "env": env}})
+    (unit,) = wanted(make_plan(make_worker("w1")), site).units.values()
+    assert (unit.loads[0].model["command"], unit.loads[0].model["environment"]) == (words, env)
+
+
 def test_a_huge_count_is_refused_before_anything_is_made_of_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="more than these hosts allow"):
         wanted(make_plan(make_worker("w1", 10**9)), make_hosts(tmp_path))

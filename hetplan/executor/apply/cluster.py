@@ -24,7 +24,7 @@ from hetplan.executor.apply.kubectl import NAME, Away, Kubectl
 from hetplan.executor.apply.lease import Lease
 from hetplan.executor.render.names import Json, dns_name, documents, objects_of
 from hetplan.executor.render.pods import EDGE, GROUP, OFFER, REPLICAS, WORKER, ours, read_labels
-from hetplan.executor.site import Site
+from hetplan.executor.site import Site, as_server
 from hetplan.executor.target import TargetFailed, TargetRefused
 
 __all__ = ["KINDS", "NOTHING", "Changes", "Cluster", "Rendered", "RunningGroup", "phases_of", "troubles_of"]
@@ -324,7 +324,7 @@ class Cluster:
             time.sleep(_LOOK_S)
 
     def _longest_end_s(self) -> float:
-        return max((self.site.model(name).stop_s for name in self.site.models), default=30.0) + self.site.cluster.call_s
+        return max(as_server(rule).stop_s for rule in (None, *self.site.models.values())) + self.site.cluster.call_s
 
 
 _CHANGED = re.compile(r"^diff .*/MERGED-\d+/(?:[^/\s]*\.)?([A-Z][A-Za-z]*)\.[a-z0-9-]*\.([a-z0-9.-]+)$", re.MULTILINE)

@@ -45,7 +45,7 @@ def render(fleet: Fleet, site: Site) -> dict[str, str]:
     }  # fmt: skip
 
     def servers(group: Group) -> list[tuple[str, str]]:
-        port = site.model(group.model).port
+        port = group.server(site).port
         return [(one.name, f"{one.name}:{port}") for one in placed if one.group.name == group.name]
 
     return {
@@ -55,11 +55,11 @@ def render(fleet: Fleet, site: Site) -> dict[str, str]:
 
 
 def _service(fleet: Fleet, site: Site, one: Placed) -> Json:
-    group, model = one.group, site.model(one.group.model)
+    group, model = one.group, one.group.server(site)
     devices = {"driver": "nvidia", "device_ids": [str(gpu) for gpu in one.gpus], "capabilities": ["gpu"]}
     # Compose reads "$" as the beginning of a variable.
-    command = [word.replace("$", "$$") for word in words(group, model.args, "args", port=model.port)]
-    entry = [word.replace("$", "$$") for word in words(group, model.command, "command", port=model.port)]
+    command = [word.replace("$", "$$") for word in words(group, site, model.args, "args", port=model.port)]
+    entry = [word.replace("$", "$$") for word in words(group, site, model.command, "command", port=model.port)]
     env = {name: value.replace("$", "$$") for name, value in sorted(model.env.items())}
     env |= {name: f"${{{name}:?}}" for name in sorted(model.secret)}
     return {

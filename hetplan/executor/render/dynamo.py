@@ -39,7 +39,7 @@ def render(fleet: Fleet, site: Site) -> dict[str, str]:
 
 def _graph(fleet: Fleet, site: Site, app: Application, places: Mapping[str, Nodes], faults: list[Fault]) -> Json:
     groups = fleet.of_app(app.name)
-    model = site.model(groups[0].model)
+    model = groups[0].server(site)
     version = {"runtimeVersionOverride": model.runtime_version} if model.runtime_version is not None else {}
     mode = {"name": "DYN_ROUTER_MODE", "value": "round-robin"}
     front = {"containers": [{"name": "main", "image": model.image or "", "env": [mode]}]}

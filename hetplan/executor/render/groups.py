@@ -17,7 +17,7 @@ from typing import Any
 from hetplan.errors import Fault, InputError
 from hetplan.executor.render.names import CannotRender, dns_name
 from hetplan.executor.render.nodes import allocatable
-from hetplan.executor.site import FILE, Site
+from hetplan.executor.site import FILE, ModelRule, ServerModel, Site, as_server
 from hetplan.executor.words import Split, words_of
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.fields import NANO
@@ -88,6 +88,19 @@ class Group:
     startup_s: float = 0.0
     load_s: float = 0.0
     turns: tuple[Group, ...] = ()
+
+    def section(self, site: Site) -> str:
+        """The section of site.toml that says how it is served, or is to: of one for all models, its own."""
+        found, _ = self._rule(site) or ("*", None)
+        return self.model if found == "*" else found
+
+    def server(self, site: Site) -> ServerModel:
+        """Its server, as site.toml has it."""
+        return as_server((self._rule(site) or ("", None))[1])
+
+    def _rule(self, site: Site) -> tuple[str, ModelRule] | None:
+        one = self.members[0]
+        return site.rule_of(model=one.model, stage=one.node, app=one.load.get("app"), machine=one.hardware)
 
     @property
     def members(self) -> tuple[Group, ...]:
@@ -290,12 +303,13 @@ class _Reading:
         engine = profile.engines.get(run.engine or "") if run is not None else None
         needs = dict(run.needs) if run is not None else {}
         split = self._split(load, run, engine)
+        self._runs_here(load, worker.hardware)
         led = {app: part for app, routes in plan.routing.items() if (part := _share(self.inputs, app, routes, load.id))}
         apps = tuple(sorted(led)) or ((load.app,) if load.app is not None else ())
         offer_name = offer_of(profile, worker)
         offer = profile.offers.get(offer_name or "")
         price = worker_price(self.inputs, worker)
-        app, model = load.app or (apps[0] if len(apps) == 1 else "shared"), load.variant or load.node or load.id
+        app, model = load.app or (apps[0] if len(apps) == 1 else "shared"), load.called
         words = {**words_of(load, worker.hardware, engine, split), "variant": model, "model": model, "app": app}
         group = Group(
             name="", app=app, apps=apps, model=model, node=load.node, hardware=worker.hardware, offer=worker.offer,
@@ -311,6 +325,16 @@ class _Reading:
             price_per_hour=_money(price, load.instances, seats) if price is not None else None,
         )  # fmt: skip
         return self._amounts(group, load, hardware.kind, dict(hardware.provides), needs, seats, engine is not None)
+
+    def _runs_here(self, load: Load, hardware: str) -> None:
+        """Platforms run servers, in containers or units of their own."""
+        section, rule = self.site.rule_of_load(load, hardware) or ("", None)
+        if rule is not None and not isinstance(rule, ServerModel):
+            why, remedy = f"models of kind {rule.kind} run on hosts only", "Leave kind out, and write image or command."
+            self._fault(FILE, f"$.models.{section}.kind", rule.kind, why, remedy)
+        elif rule is not None and rule.url is not None:
+            why, remedy = "a server that runs at a url is for hosts only", "Write image or command in its place."
+            self._fault(FILE, f"$.models.{section}.url", rule.url, why, remedy)
 
     def _split(self, load: Load, run: Run | None, engine: Engine | None) -> Split:
         """How the GPUs of a replica share its model."""
@@ -387,7 +411,8 @@ class _Reading:
             yield "standby machines are replicas like others here"
 
     def _fault(self, file: str, path: str, value: str, why: str, remedy: str) -> None:
-        self.faults.append(Fault(file, path, value, why, remedy))
+        fault = Fault(file, path, value, why, remedy)
+        self.faults += [fault] if fault not in self.faults else []
 
 
 def _money(nanos: int, instances: int, seats: int) -> float:

@@ -145,7 +145,7 @@ def _backend(
         f'content-type text/plain string "busy" hdr Retry-After {max(math.ceil((app.deadline_ms or 1000.0) / 1000), 1)}'
     )
     lines = [f"backend {name}", f"  balance {balance}", "  http-reuse always"]
-    health = haproxy_word(site.model(groups[0].model).health, f"$.models.{groups[0].model}.health")
+    health = haproxy_word(groups[0].server(site).health, f"$.models.{groups[0].model}.health")
     lines += [f"  option httpchk GET {health}", f"  http-error status 503 {busy}"]
     if all(group.capped for group in groups):
         wait, most = LEAST_WAIT_MS, 1  # who finds every server with all it may take is refused at once

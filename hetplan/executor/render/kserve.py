@@ -73,7 +73,7 @@ def _application(
 
 def _text(group: Group, site: Site, places: Mapping[str, Nodes], faults: list[Fault]) -> Json:
     """Model, how many, how it is spread over GPUs, and its pod."""
-    model = site.model(group.model)
+    model = group.server(site)
     price = f"{(group.price_per_hour or 0.0) / group.per_machine:.6g}"
     scaling: Json = {"minReplicas": group.least, "maxReplicas": group.most, "wva": {"variantCost": price, "hpa": {}}}
     spread = {
@@ -95,7 +95,7 @@ def _service(fleet: Fleet, site: Site, app: Application, group: Group, nodes: No
     for port in one["containers"][0]["ports"]:
         port.pop("name")
         port["protocol"] = "TCP"
-    one["containers"][0]["readinessProbe"]["httpGet"]["port"] = site.model(group.model).port
+    one["containers"][0]["readinessProbe"]["httpGet"]["port"] = group.server(site).port
     timeout = {"timeout": math.ceil(app.deadline_ms / 1000.0)} if app.deadline_ms is not None else {}
     spec = {
         "minReplicas": group.least, "maxReplicas": group.most, **timeout, "containerConcurrency": group.concurrency,

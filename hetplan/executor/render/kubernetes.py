@@ -157,7 +157,7 @@ def _front(fleet: Fleet, site: Site, app: Application, faults: list[Fault]) -> I
 def _named(fleet: Fleet, site: Site, groups: Sequence[Group]) -> Iterator[Json]:
     """A name for each group, behind which all its pods are."""
     for group in groups:
-        ports = [{"name": "http", "port": site.model(group.model).port, "targetPort": "http"}]
+        ports = [{"name": "http", "port": group.server(site).port, "targetPort": "http"}]
         if fleet.router is not None:
             ports.append({"name": "link", "port": site.router.worker_port, "targetPort": "link"})
         spec: Json = {"clusterIP": "None", "selector": {GROUP: group.name}, "ports": ports}
@@ -170,7 +170,7 @@ def _edge(fleet: Fleet, site: Site, app: Application, groups: Sequence[Group], n
     own = replace(fleet, apps={app.name: app})
 
     def servers(group: Group) -> list[tuple[str, str]]:
-        return [(group.name, f"{group.name}.{site.namespace}.svc:{site.model(group.model).port}")]
+        return [(group.name, f"{group.name}.{site.namespace}.svc:{group.server(site).port}")]
 
     text = haproxy.configuration(own, site, servers, found="service")
     yield from _named(fleet, site, groups)

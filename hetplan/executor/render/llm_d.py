@@ -77,12 +77,12 @@ def _pool(fleet: Fleet, site: Site, group: Group, places: Mapping[str, Nodes], f
         yield made
     chosen = {"matchLabels": {"hetplan.dev/group": group.name}}
     picker = {"name": f"{group.name}-epp", "port": {"number": 9002}, "failureMode": "FailOpen"}
-    pool = {"selector": chosen, "targetPorts": [{"number": site.model(group.model).port}], "endpointPickerRef": picker}
+    pool = {"selector": chosen, "targetPorts": [{"number": group.server(site).port}], "endpointPickerRef": picker}
     yield thing(f"{_INFERENCE}/v1", "InferencePool", group.name, site, marks, notes, pool)
     if group.most > group.least and group.machines_per_worker == 1:
         target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": group.name}
         price = f"{(group.price_per_hour or 0.0) / group.per_machine:.6g}"
-        named = site.model(group.model).name or group.model
+        named = group.server(site).name or group.model
         spec = {"modelID": named, "variantCost": price, "scaleTargetRef": target}
         yield thing("llmd.ai/v1alpha1", "VariantAutoscaling", group.name, site, marks, notes, spec)
 

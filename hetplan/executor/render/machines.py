@@ -68,7 +68,7 @@ def place(fleet: Fleet, site: Site, faults: list[Fault], *, where: Where = "any"
         del free[group.hardware][:machines]
         for number in range(group.count):
             address = addresses[number // group.per_machine]
-            port = ports.get(address, site.model(group.model).port)
+            port = ports.get(address, group.server(site).port)
             ports[address] = port + 1
             if port > _LAST_PORT:
                 faults.append(Fault(FILE, f"$.models.{group.model}.port", str(port), "no port is left", "Begin lower."))

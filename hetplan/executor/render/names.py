@@ -127,8 +127,13 @@ def systemd_value(text: str) -> str:
     >>> print(systemd_value('KEY=say "50%" $HOME'))
     "KEY=say \"50%%\" $HOME"
     """
+    if _CONTROL.search(text):
+        raise InputError.one(
+            file="site.toml", path="$.models", value=ascii(text), why="a unit file has no line break or tab in a word",
+            remedy="Write them into a script, and start that.",
+        )  # fmt: skip
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
-    return f'"{_CONTROL.sub(" ", escaped)}"'
+    return f'"{escaped}"'
 
 
 def systemd_word(text: str, **variables: str) -> str:

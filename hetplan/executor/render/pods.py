@@ -120,26 +120,30 @@ def of_images(
 ) -> Iterator[Fault]:
     """Models of which site.toml does not say how they are served."""
     members = [one for group in fleet.groups for one in group.members]
-    for model in dict.fromkeys(one.model for one in members):
-        known = site.model(model)
+    seen = set[tuple[str, bool]]()
+    for group in members:
+        known, model = group.server(site), group.section(site)
+        if (asked := (model, group.model in needs_uri)) in seen:
+            continue
+        seen.add(asked)
         if needs_command and not known.command:
             yield _missing(model, "command", "what starts its server", 'command = ["/opt/serve", "--port", "{port}"]')
         elif not needs_command and known.image is None:
             yield _missing(model, "image", "which image serves it", 'image = "registry.example/models:1.0"')
-        if model in needs_uri and known.model_uri is None:
+        if group.model in needs_uri and known.model_uri is None:
             yield _missing(model, "model_uri", "where it is loaded from", 'model_uri = "hf://ORG/NAME"')
     for group in members:
-        given = (*site.model(group.model).command, *site.model(group.model).args)
-        yield from split_otherwise(given, group.split, group.name, at=f"$.models.{group.model}.args", file=FILE)
+        given = (*group.server(site).command, *group.server(site).args)
+        yield from split_otherwise(given, group.split, group.name, at=f"$.models.{group.section(site)}.args", file=FILE)
 
 
 def _missing(model: str, key: str, what: str, line: str) -> Fault:
     return Fault(FILE, f"$.models.{model}.{key}", "nothing", f"nothing says {what}", f"Add [models.{model}] {line}.")
 
 
-def words(group: Group, given: Sequence[str], key: str, *, port: int | None = None) -> list[str]:
+def words(group: Group, site: Site, given: Sequence[str], key: str, *, port: int | None = None) -> list[str]:
     """Words of site.toml with what the plan says of a group in place of their braces; `{port}` stays without one."""
-    return command(given, group.words, at=f"$.models.{group.model}.{key}", file=FILE, port=port)
+    return command(given, group.words, at=f"$.models.{group.section(site)}.{key}", file=FILE, port=port)
 
 
 def amounts(group: Group, site: Site, faults: list[Fault]) -> Json:
@@ -168,12 +172,12 @@ def amounts(group: Group, site: Site, faults: list[Fault]) -> Json:
 
 def container(name: str, group: Group, site: Site, faults: list[Fault], *, watched: bool = False) -> Json:
     """The user's own image, with what the plan says of the group; one that is watched is started again when silent."""
-    model = site.model(group.model)
+    model = group.server(site)
     made: Json = {"name": name, "image": model.image or ""}
     for key, given in (("command", model.command), ("args", model.args)):
         if given:
             try:
-                made[key] = words(group, given, key, port=model.port)
+                made[key] = words(group, site, given, key, port=model.port)
             except InputError as error:
                 faults.extend(error.faults)
     env = environment(model)
@@ -192,7 +196,7 @@ def container(name: str, group: Group, site: Site, faults: list[Fault], *, watch
 
 def _ends_when_silent(ready: Json, group: Group, site: Site) -> Json:
     """A server that has started, and does not answer for longer than any query takes, is started again."""
-    wanted_s = site.model(group.model).alive_s
+    wanted_s = group.server(site).alive_s
     if not wanted_s:
         return {}
     silent_s = max(wanted_s, 3.0 * max(group.p99_ms or 0.0, group.answer_ms or 0.0) / 1000.0)
@@ -226,7 +230,7 @@ def _servers(group: Group, site: Site, faults: list[Fault]) -> list[Json]:
         why = f"the models of {group.name} take turns on the GPUs of a machine, which one container has"
         remedy = "Say the same image, port, command and health of all of them, of a server that holds them all."
         faults.append(Fault(FILE, "$.models", ", ".join(one.model for one in group.members), why, remedy))
-    ports = [site.model(one.model).port for one, *_ in servers]
+    ports = [one.server(site).port for one, *_ in servers]
     if len(set(ports)) < len(ports):
         why = f"servers of one pod of {group.name} would listen on the same port"
         remedy = "Write a port for each, or say the same of all models that one server holds."
@@ -358,7 +362,7 @@ def pod_ends(groups: Sequence[Group], site: Site, slept_s: int = PROBE_S) -> Jso
     """
 
     def stop_s(group: Group) -> float:
-        wanted = max(site.model(one.model).stop_s for one in group.members) + slept_s
+        wanted = max(one.server(site).stop_s for one in group.members) + slept_s
         limit = stop_limit_s(site, spot=group.spot)
         return wanted if limit is None else min(wanted, limit)
 

@@ -29,8 +29,7 @@ FILES = ("ray-serve.yaml",)
 def render(fleet: Fleet, site: Site) -> dict[str, str]:
     """One file for `kubectl apply -f`."""
     faults = list[Fault]()
-    for model in dict.fromkeys(group.model for group in fleet.groups):
-        known = site.model(model)
+    for model, known in {group.section(site): group.server(site) for group in fleet.groups}.items():
         if known.image is None or known.deployment is None:
             line = 'image = "registry.example/ray-models:1.4" and deployment = "models.net:app"'
             faults.append(Fault(FILE, f"$.models.{model}.deployment", "nothing", "nothing says which application it is",
@@ -45,7 +44,7 @@ def render(fleet: Fleet, site: Site) -> dict[str, str]:
     workers = [_workers(fleet, site, group, places[group.name], faults) for group in fleet.groups]
     if faults:
         raise CannotRender.of(faults)
-    head = {"name": "ray-head", "image": site.model(fleet.groups[0].model).image or "",
+    head = {"name": "ray-head", "image": fleet.groups[0].server(site).image or "",
             "resources": {"requests": {"cpu": "2", "memory": "8Gi"}, "limits": {"memory": "8Gi"}}}  # fmt: skip
     cluster = {
         "headGroupSpec": {"rayStartParams": {"num-cpus": "0"}, "template": {"spec": {"containers": [head]}}},
@@ -87,7 +86,7 @@ def _application(fleet: Fleet, site: Site, app: Application) -> Json:
         )  # fmt: skip
     shares = {name: weight / WHOLE for name, weight in weights(app, groups).items()}
     return {
-        "name": app.dns, "route_prefix": f"/{app.dns}", "import_path": site.model(groups[0].model).deployment,
+        "name": app.dns, "route_prefix": f"/{app.dns}", "import_path": groups[0].server(site).deployment,
         "args": {"shares": shares}, "deployments": deployments,
     }  # fmt: skip
 

@@ -21,12 +21,12 @@ from hetplan.executor.render.pods import PROBE_S, config, front, labels, plan_no
 from hetplan.executor.render.rules import HETPLAN
 from hetplan.executor.routing_table import routing_table
 from hetplan.executor.secrets import TOKEN
-from hetplan.executor.site import FILE, Host, ServerModel, Site, TargetEntry, TimeLimits
+from hetplan.executor.site import FILE, Host, ServerModel, Site, TargetEntry, TimeLimits, as_server
 from hetplan.executor.units import Endpoint, Unit
 from hetplan.executor.wanted import wanted
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.workers import Load, Worker
+from hetplan.profiles.workers import Worker
 
 __all__ = ["beside", "objects", "room_for_worker", "routed"]
 
@@ -111,12 +111,14 @@ def _faults(fleet: Fleet, plan: Plan, inputs: Inputs, site: Site) -> Iterator[Fa
         why = "router and workers are reached by all pods of the cluster, and no token guards them"
         line = 'Add [security] token_secret = {name = "SECRET", key = "KEY"}, or open = true'
         yield Fault(FILE, "$.security", "nothing", why, f"{line} if everyone there may use them.")
-    for model in dict.fromkeys(one.model for group in fleet.groups for one in group.members):
-        if site.model(model).port == router.worker_port:
+    members = [one for group in fleet.groups for one in group.members]
+    for model, server in {one.section(site): one.server(site) for one in members}.items():
+        if server.port == router.worker_port:
             why = "its server and the worker beside it would listen on the same port"
             yield Fault(FILE, f"$.models.{model}.port", str(router.worker_port), why, "Set [router] worker_port.")
-    if not router.port or not router.worker_port:
-        yield Fault(FILE, "$.router.port", "0", "a Service names the ports of pods", "Write a port above 0.")
+    for key, port in (("port", router.port), ("worker_port", router.worker_port)):
+        if not port:
+            yield Fault(FILE, f"$.router.{key}", "0", "a Service names the ports of pods", "Write a port above 0.")
     if len(plan.periods) > 1:
         why = "the router follows one table, and the plan's changes by the hour"
         yield Fault("plan", "$.periods", str(len(plan.periods)), why, "Add --set period=ID.")
@@ -225,7 +227,7 @@ def _as_hosts(plan: Plan, site: Site) -> Site:
         update={
             "targets": {_TARGET: TargetEntry(kind=_TARGET)}, "hosts": {_TARGET: host},
             "limits": TimeLimits(most_units=_MOST_UNITS),
-            "models": {name: _beside_worker(site.model(name)) for name in map(_model, _loads(plan))},
+            "models": {name: _beside_worker(as_server(rule)) for name, rule in {"*": None, **site.models}.items()},
         }
     )  # fmt: skip
 
@@ -234,15 +236,6 @@ def _beside_worker(model: ServerModel) -> ServerModel:
     """The server as its worker finds it: it runs already, in a container of its own."""
     asked = {"url": f"http://127.0.0.1:{model.port}", "port": 0}
     return model.model_copy(update={**asked, "command": (), "args": (), "env": {}, "secret": {}})
-
-
-def _loads(plan: Plan) -> Iterator[Load]:
-    return (load for worker in plan.workers for load in worker.loads)
-
-
-def _model(load: Load) -> str:
-    """What site.toml calls what serves a load."""
-    return load.variant or load.node or load.id
 
 
 def room_for_worker(group: Group) -> Group:

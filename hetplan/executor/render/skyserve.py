@@ -52,7 +52,7 @@ def _told(fleet: Fleet, group: Group) -> dict[str, str]:
 
 
 def _service(site: Site, group: Group, faults: list[Fault]) -> Json:
-    model, machine = site.model(group.model), site.machine(group.hardware)
+    model, machine = group.server(site), site.machine(group.hardware)
     resources: Json = {"ports": model.port, "image_id": f"docker:{model.image}", "use_spot": group.spot}
     if group.gpus or group.gpu_fraction is not None:
         found = accelerator(group.hardware, machine)
@@ -72,7 +72,7 @@ def _service(site: Site, group: Group, faults: list[Fault]) -> Json:
     if group.most > group.least and group.qps is not None:
         policy["target_qps_per_replica"] = round(group.qps, 3)
     health = {"path": model.health, "initial_delay_seconds": max(round(group.startup_s + group.load_s), 60)}
-    start = words(group, [*model.command, *model.args], "command", port=model.port)
+    start = words(group, site, [*model.command, *model.args], "command", port=model.port)
     return {
         "name": group.name,
         "service": {"readiness_probe": health, "load_balancing_policy": "least_load", "replica_policy": policy},

@@ -86,10 +86,8 @@ def _variables(one: Placed) -> str:
 
 
 def _unit(fleet: Fleet, site: Site, group: Group) -> str:
-    model = site.model(group.model)
-    start = [
-        systemd_word(one, port="PORT") for one in words(group, [*model.command, *model.args], "command", port=None)
-    ]
+    model = group.server(site)
+    start = [systemd_word(one, port="PORT") for one in words(group, site, [*model.command, *model.args], "command")]
     told = {"app": group.app, "model": group.model, "hardware": group.hardware, "gpus": group.gpus,
             "concurrency": group.concurrency}  # fmt: skip
     lines = [

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from hetplan.errors import Fault
 from hetplan.executor.render.nodes import nodes_of
-from hetplan.executor.site import UNKNOWN, Site
+from hetplan.executor.site import UNKNOWN, Site, as_server
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile
 
@@ -32,8 +32,13 @@ def _lines(plan: Plan, profile: Profile, site: Site, target: str) -> Iterator[st
             yield from ('cloud = "none"  # gke, eks, aks, karpenter', f'namespace = "{site.namespace}"')
     if target == "llm-d" and site.gateway is None:
         yield f'gateway = "{UNKNOWN}"  # stands before the first [...] of the file'
-    for name in dict.fromkeys(load.variant or load.node or load.id for worker in workers for load in worker.loads):
-        model, own = site.model(name), target == "systemd"
+    own, asked = target == "systemd", set[str]()
+    for worker, load in ((one, load) for one in workers for load in one.loads):
+        section, rule = site.rule_of_load(load, worker.hardware) or ("*", None)
+        name, model = (load.called if section == "*" else section), as_server(rule)
+        if name in asked:
+            continue
+        asked.add(name)
         wanted = [key for key in ("command" if own else "image", *_BESIDE.get(target, ())) if not getattr(model, key)]
         if wanted and target != "haproxy":
             yield from ("", f"[models.{_bare(name)}]")

@@ -40,7 +40,7 @@ def answer(message: Mapping[str, Any], make: Callable[[Setting], Target]) -> dic
             raise TargetFailed(message["name"], "hetplan", why)
         folder = (Path.home() / str(message["folder"])).resolve() / str(message["deployment"])
         folder.mkdir(parents=True, exist_ok=True)
-        site = read_site(message["site"]).model_copy(update={"folder": folder})
+        site = read_site(message["site"]).lying_in(folder)
         target = make(Setting(message["name"], site, folder / message["name"], message["settings"]))
         try:
             with _alone(folder / f"{message['name']}.agent-lock"):

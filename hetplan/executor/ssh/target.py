@@ -144,7 +144,9 @@ class SshTarget:
     def _far_setting(self) -> dict[str, Any]:
         """What the far end is to know of site.toml: this machine's part of it, and no other target's."""
         site = self._setting.site
-        whole = site.model_dump(mode="json", include={"format", "name", "limits", "router", "security", "hosts"})
+        whole = site.model_dump(
+            mode="json", exclude_defaults=True, include={"format", "name", "limits", "router", "security", "hosts"}
+        )
         return {
             "name": self.name,
             "deployment": site.name,
@@ -154,7 +156,7 @@ class SshTarget:
                 **whole,
                 "security": {"token_file": self.settings.token_file, "open": site.security.open},
                 "targets": {self.name: {"kind": "local", "settings": {}}},
-                "router": {**whole["router"], "target": self.name},
+                "router": {**whole.get("router", {}), "target": self.name},
                 "hosts": {name: host for name, host in whole["hosts"].items() if host["target"] == self.name},
             },
         }

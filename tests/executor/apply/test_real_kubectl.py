@@ -38,7 +38,7 @@ def platform(server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pl
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "kubeconfig").write_text(server.kubeconfig())
     said = {"kubeconfig": "kubeconfig", "context": "small", "away_s": 0.6, "call_s": 60.0}
-    return Platform(read_site({"name": "prod", "cluster": said}).model_copy(update={"folder": tmp_path}))
+    return Platform(read_site({"name": "prod", "cluster": said}).lying_in(tmp_path))
 
 
 def kinds(server: Any) -> list[str]:

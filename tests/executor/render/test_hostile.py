@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from cases.rendered import random_case, told
@@ -26,6 +27,10 @@ WORDS = (
     "${HOME}",
     "%n %i",
     "a b\tc",
+    "import x\nx.serve()\n",
+    "X\nExecStart=/bin/evil",
+    "a\x7f\u2028b",
+    "",
     "\\",
     "{{ x }}",
     "é漢",
@@ -60,10 +65,6 @@ def test_odd_ids_come_back_as_they_were(target: str, ids: tuple[str, ...]) -> No
 def test_words_of_the_site_reach_kubernetes_and_compose_as_they_are(word: str) -> None:
     plan, inputs, written = random_case(4)
     models = {name: {**one, "args": [word], "env": {"X": word}} for name, one in written["models"].items()}
-    if "\t" in word:
-        with pytest.raises(InputError):
-            read_site({**written, "models": models})
-        return
     site = read_site({**written, "models": models})
     fleet = groups(plan, inputs, site)
     for one in read_objects(render("kubernetes", choose("kubernetes", plan, fleet).fleet, site)["kubernetes.yaml"]):
@@ -86,7 +87,22 @@ def unquoted(line: str) -> list[str]:
     return [one.replace("%%", "%").replace("$$", "$") for one in words]
 
 
-@pytest.mark.parametrize("word", [word for word in WORDS if "\t" not in word])
+LINES = [word for word in WORDS if re.search(r"[\x00-\x1f\x7f\u2028]", word)]
+
+
+@pytest.mark.parametrize("where", ["args", "command", "env"])
+@pytest.mark.parametrize("word", LINES)
+def test_no_line_of_a_unit_is_ended_by_a_word_of_the_site(word: str, where: str) -> None:
+    plan, inputs, written = random_case(4)
+    said: dict[str, Any] = {"args": [word], "command": ["/opt/serve", word], "env": {"X": word}}
+    models = {name: {"command": ["/opt/serve"], where: said[where]} for name in written["models"]}
+    site = read_site({**written, "models": models, "machines": {}})
+    fleet = choose("systemd", plan, groups(plan, inputs, site)).fleet
+    with pytest.raises(InputError, match="no line break"):
+        render("systemd", fleet, site)
+
+
+@pytest.mark.parametrize("word", [word for word in WORDS if word not in LINES])
 def test_words_of_the_site_reach_systemd_as_they_are(word: str) -> None:
     plan, inputs, written = random_case(4)
     models = {name: {**one, "command": ["/opt/serve", word]} for name, one in written["models"].items()}

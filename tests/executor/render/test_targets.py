@@ -338,7 +338,7 @@ def test_no_clock_network_or_process_is_imported_here() -> None:
         "print([name for name in sys.modules if name.startswith('hetplan.executor.')])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    plain = ("background", "hosts_file", "model_rules", "routing_table", "secrets", "units", "wanted", "words")
+    plain = ("background", "model_rules", "old_site", "routing_table", "secrets", "site", "units", "wanted", "words")
     allowed = ("hetplan.executor.render", *(f"hetplan.executor.{name}" for name in plain))
     others = [name for name in eval(ran.stdout) if not name.startswith(allowed)]
     assert not others

@@ -31,7 +31,7 @@ def setting(tmp_path: Path, **settings: Any) -> Setting:
             "hosts": {"box": {"target": "far", "machines": "t4", "count": 4}},
         }
     )
-    return Setting("far", hosts.model_copy(update={"folder": tmp_path}), tmp_path / "near", settings)
+    return Setting("far", hosts.lying_in(tmp_path), tmp_path / "near", settings)
 
 
 @pytest.fixture
