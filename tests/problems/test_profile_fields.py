@@ -43,7 +43,10 @@ NOT_TRIED = {
     ("fleet", "variants.*.runs.*.load_s"): "played hour by hour: simulator/test_day.py",
     ("pipeline", "tables.*.outside"): "what is read beyond a table does not verify",
     ("variants", "tables.*.outside"): "what is read beyond a table does not verify",
-    **{(one, "tables.*.quantity"): "a file says it by the name of the column" for one in ("compound", "pipeline", "policy", "pool")},
+    **{
+        (one, "tables.*.quantity"): "a file says it by the name of the column"
+        for one in ("compound", "pipeline", "policy", "pool")
+    },
     ("variants", "tables.*.quantity"): "a file says it by the name of the column",
     ("variants", "workers.*.loads.*.serve.max_batch"): "what runs at another batch is unknown, and there is no room",
     ("fleet", "workers.*.loads.*.app"): "whose machines are is asked where there are two: fleet/test_between.py",
