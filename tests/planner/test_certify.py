@@ -330,6 +330,13 @@ def test_as_good_as_a_bound_that_nobody_proved_is_not_called_verified(tmp_path: 
     (tmp_path / "plan.json").write_text(json.dumps(word))
     ran = command("verify", tmp_path / "plan.json", *wish.write(tmp_path))
     assert (ran.code, ran.out.splitlines()[0]) == (EXIT["ok"], "verified, but for its bound")
+    # A hair wider, and said to be feasible only, it is as little proved.
+    lower = word["claims"][0]["value"] * (1.0 - 1e-5)
+    wider = about(word, 0, bound=lower, gap=1e-5)
+    solves = [{**one, "bound": lower} if one["id"] == 1 else one for one in wider["solves"]]
+    kept = {key: one for key, one in wider.items() if key != "summary"}
+    said = verify({**kept, "status": "feasible", "solves": solves}, wish)
+    assert said.said == "verified, but for its bound"
 
 
 def test_the_bound_of_a_fleet_without_its_prices_is_found_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
